@@ -1,0 +1,46 @@
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Where a socket listens or connects: `127.0.0.1:8443`, `[::1]:8443`, `unix:/run/taut.sock`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// TCP over IPv4 or IPv6.
+    Tcp(SocketAddr),
+    /// A Unix stream socket.
+    Unix(PathBuf),
+    /// A Unix peer without a name.
+    UnixUnnamed,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(addr) => addr.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::UnixUnnamed => f.write_str("unix:"),
+        }
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(addr: SocketAddr) -> Self {
+        Self::Tcp(addr)
+    }
+}
+
+impl std::str::FromStr for Address {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        if let Some(path) = s.strip_prefix("unix:") {
+            if path.is_empty() {
+                return Err("unix: needs a path, as in unix:/run/taut.sock".into());
+            }
+            return Ok(Self::Unix(path.into()));
+        }
+        s.parse()
+            .map(Self::Tcp)
+            .map_err(|_| format!("{s:?} is no address; write IP:PORT, [IPv6]:PORT or unix:/path/to/socket"))
+    }
+}

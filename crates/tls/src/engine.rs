@@ -1,0 +1,122 @@
+use crate::Error;
+use tautline_window::Buf;
+
+/// A TLS library with one immutable configuration, shared by all shards.
+pub trait Engine: Clone + Send + Sync + 'static {
+    /// One connection's state.
+    type Session: Session;
+
+    /// The engine's name in configuration, logs and results: `rustls`, `plain`.
+    fn name(&self) -> &'static str;
+
+    /// A session for a connection that a client opened.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] where the engine was built without a server configuration.
+    fn accept(&self) -> Result<Self::Session, Error>;
+
+    /// A session for a connection to `host` (a DNS name or an IP address, without a port). The certificate must be
+    /// valid for it.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] where the engine was built without a client configuration, [`Error::Config`] where `host`
+    /// is neither a DNS name nor an IP address.
+    fn connect(&self, host: &str) -> Result<Self::Session, Error>;
+}
+
+/// One TLS connection, sans I/O.
+///
+/// Contract, for every method:
+/// * The caller owns `wire`, `scratch` and `out`; the session keeps no reference. A session never needs to see a byte
+///   twice: what it reports as used is done with, and everything else the caller presents again, with more behind it.
+/// * Reading can write (a KeyUpdate reply, an alert, a ticket). Such bytes are appended to `out` and must be sent in
+///   order with what [`seal`](Self::seal) appends.
+/// * After an error the session is dead; `out` holds the alert that tells the peer, to be sent before closing.
+/// * Post-handshake messages and empty records are rate-limited; a flood is an error.
+pub trait Session: 'static {
+    /// Plaintext and wire bytes are the same, so the caller may skip [`open`](Self::open) and [`seal`](Self::seal).
+    const PASSTHROUGH: bool = false;
+
+    /// Advances the handshake with what is in `wire`. Once it says [`Handshake::Complete`], bytes behind `used` belong to
+    /// [`open`](Self::open). A client's first call, with an empty `wire`, produces the ClientHello.
+    ///
+    /// # Errors
+    /// Whatever made the handshake fail.
+    fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error>;
+
+    /// Opens the record at the front of `wire`. The plaintext lies in `wire` itself (in-place engines) or in `scratch`
+    /// (which the session clears first).
+    ///
+    /// # Errors
+    /// A record that does not authenticate or breaks the protocol, a fatal alert.
+    fn open<'b>(
+        &mut self,
+        wire: &'b mut [u8],
+        scratch: &'b mut Buf,
+        out: &mut Buf,
+    ) -> Result<Opened<'b>, Error>;
+
+    /// Seals the concatenation of `plain` as few records as fit and appends them to `out`. All of it is sealed.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] before the handshake is complete or after [`close`](Self::close); a key that is used up.
+    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error>;
+
+    /// Appends close_notify, once. Nothing can be sealed afterwards; [`open`](Self::open) goes on.
+    fn close(&mut self, out: &mut Buf);
+
+    /// What the handshake agreed on; meaningful once it is complete.
+    fn facts(&self) -> Facts;
+}
+
+/// Whether a handshake needs more from the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Handshake {
+    /// The peer's next bytes are needed.
+    Pending,
+    /// Application data can flow.
+    Complete,
+}
+
+/// What [`Session::open`] did.
+#[derive(Debug)]
+#[must_use]
+pub struct Opened<'b> {
+    /// Bytes of `wire` that are done with.
+    pub used: usize,
+    /// What they held.
+    pub content: Content<'b>,
+}
+
+/// What one step of [`Session::open`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Content<'b> {
+    /// Application data, to read and to change in place.
+    Data(&'b mut [u8]),
+    /// A record for TLS itself (ticket, KeyUpdate, warning, empty record): call again with the rest.
+    Control,
+    /// No whole record is in `wire`: `used` is 0 and more bytes are needed.
+    Partial,
+    /// The peer's close_notify: no application data follows.
+    Closed,
+}
+
+/// What a handshake agreed on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// `TLSv1.3`, `TLSv1.2`; empty without TLS.
+    pub version: &'static str,
+    /// Cipher suite by its IANA name, as `TLS13_AES_128_GCM_SHA256`.
+    pub suite: String,
+    /// Key exchange group, as `X25519MLKEM768`.
+    pub group: String,
+    /// Application protocol by ALPN.
+    pub alpn: Option<Vec<u8>>,
+    /// Host name that the client asked for by SNI.
+    pub server_name: Option<String>,
+    /// Whether an earlier session was resumed.
+    pub resumed: bool,
+    /// The peer's certificates, end entity first, DER.
+    pub peer_certificates: Vec<Vec<u8>>,
+}

@@ -1,0 +1,17 @@
+//! TLS engines and sessions over caller-owned buffers.
+//!
+//! An [`Engine`] is a TLS library with one configuration; a [`Session`] is one connection of it, sans I/O: ciphertext
+//! comes in as a slice, what must be sent is appended to a [`Buf`](tautline_window::Buf), and waiting is a value. The
+//! caller owns every buffer. Configuration ([`ServerConfig`], [`ClientConfig`]) is the same for every engine.
+//!
+//! [`plain`] is the null engine: no TLS at all, for `ws://` and for measuring what TLS costs.
+#![forbid(unsafe_code)]
+
+mod config;
+mod engine;
+mod error;
+pub mod plain;
+
+pub use config::{Certificate, ClientAuth, ClientConfig, Roots, ServerConfig, Versions};
+pub use engine::{Content, Engine, Facts, Handshake, Opened, Session};
+pub use error::Error;
