@@ -1,0 +1,94 @@
+use crate::CloseCode;
+use core::fmt;
+
+/// Why decoding or encoding failed. Everything but [`ApiMisuse`](Self::ApiMisuse) is the peer's doing.
+///
+/// A decoding error is final: send a close frame with [`close_code`](Self::close_code) and end the connection
+/// (RFC 6455, section 7.1.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Error {
+    /// A reserved bit was set that no negotiated extension gives a meaning (section 5.2).
+    ReservedBits,
+    /// An opcode that is reserved: 3-7 or 11-15 (section 5.2).
+    ReservedOpcode(u8),
+    /// A client sent a frame without a mask (section 5.1).
+    NotMasked,
+    /// A server sent a masked frame (section 5.1).
+    Masked,
+    /// A length in more bytes than it needs (section 5.2).
+    LengthNotMinimal,
+    /// A length of 2^63 or more (section 5.2).
+    LengthTooLarge,
+    /// A ping, pong or close frame without FIN (section 5.4).
+    ControlFragmented,
+    /// A ping, pong or close frame with more than 125 bytes (section 5.5).
+    ControlTooLong,
+    /// A continuation frame although no message had begun (section 5.4).
+    UnexpectedContinuation,
+    /// A new message began before the one in progress had ended (section 5.4).
+    MessageInterleaved,
+    /// A close frame of one byte: too short for a code (section 5.5.1).
+    CloseTruncated,
+    /// A close code that must not be on the wire (section 7.4).
+    InvalidCloseCode(u16),
+    /// Text or a close reason that is not UTF-8 (section 8.1).
+    InvalidUtf8,
+    /// A message larger than the configured limit.
+    MessageTooBig {
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// A compressed message that grew out of proportion while it was inflated.
+    InflateRatio {
+        /// The limit: inflated bytes for each compressed one.
+        limit: u32,
+    },
+    /// A compressed message that is not valid DEFLATE (RFC 7692, section 7.2.2).
+    InvalidDeflate,
+    /// The calling code used the API wrongly: what, and what to do instead.
+    ApiMisuse(&'static str),
+}
+
+impl Error {
+    /// The close code that tells the peer.
+    #[must_use]
+    pub const fn close_code(&self) -> CloseCode {
+        match self {
+            Self::InvalidUtf8 | Self::InvalidDeflate => CloseCode::INVALID_PAYLOAD,
+            Self::MessageTooBig { .. } | Self::InflateRatio { .. } => CloseCode::MESSAGE_TOO_BIG,
+            Self::ApiMisuse(_) => CloseCode::INTERNAL_ERROR,
+            _ => CloseCode::PROTOCOL_ERROR,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ReservedBits => f.write_str("peer set a reserved bit that no extension was negotiated for"),
+            Self::ReservedOpcode(opcode) => write!(f, "peer sent a frame with the reserved opcode {opcode:#x}"),
+            Self::NotMasked => f.write_str("client sent a frame without a mask"),
+            Self::Masked => f.write_str("server sent a masked frame"),
+            Self::LengthNotMinimal => f.write_str("peer encoded a frame length in more bytes than it needs"),
+            Self::LengthTooLarge => f.write_str("peer announced a frame of 2^63 bytes or more"),
+            Self::ControlFragmented => f.write_str("peer fragmented a control frame"),
+            Self::ControlTooLong => f.write_str("peer sent a control frame with more than 125 bytes"),
+            Self::UnexpectedContinuation => f.write_str("peer continued a message that had not begun"),
+            Self::MessageInterleaved => f.write_str("peer began a message inside another one"),
+            Self::CloseTruncated => f.write_str("peer sent a close frame of one byte, too short for a code"),
+            Self::InvalidCloseCode(code) => {
+                write!(f, "peer sent the close code {code}, which must not be on the wire")
+            }
+            Self::InvalidUtf8 => f.write_str("peer sent text that is not UTF-8"),
+            Self::MessageTooBig { limit } => write!(f, "peer sent a message above the limit of {limit} bytes"),
+            Self::InflateRatio { limit } => {
+                write!(f, "peer sent a compressed message that inflates to more than {limit} times its size")
+            }
+            Self::InvalidDeflate => f.write_str("peer sent a compressed message that is not valid DEFLATE"),
+            Self::ApiMisuse(what) => write!(f, "WebSocket API misuse: {what}"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
