@@ -10,6 +10,8 @@
 mod address;
 mod driver;
 pub mod epoll;
+pub mod machine;
+mod socket;
 
 pub use address::Address;
 pub use driver::{Driver, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};

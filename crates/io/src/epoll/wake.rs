@@ -1,0 +1,48 @@
+use crate::Waker;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The receiving end of [`Waker`]s: an eventfd(2) that is watched edge-triggered, so that it is never read.
+///
+/// `set` is true from the first wake until the driver notices it: only the first of many wakes costs a system call.
+pub(super) struct Wake {
+    state: Arc<State>,
+    waker: Waker,
+}
+
+struct State {
+    fd: OwnedFd,
+    set: AtomicBool,
+}
+
+impl Wake {
+    pub(super) fn new() -> io::Result<Self> {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let state = Arc::new(State { fd, set: AtomicBool::new(false) });
+        let remote = Arc::clone(&state);
+        let waker = Waker::new(move || {
+            // Release: what the waking thread wrote before is visible to the driver once it has cleared the flag.
+            if !remote.set.swap(true, Ordering::AcqRel) {
+                // It can only fail at a count of 2^64 - 2, where the driver has an edge to see anyway.
+                let _ = rustix::io::write(&remote.fd, &1_u64.to_ne_bytes());
+            }
+        });
+        Ok(Self { state, waker })
+    }
+
+    pub(super) fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Lets the next wake write again. Comes before the sink hears of it, so that no wake is lost in between.
+    pub(super) fn clear(&self) {
+        self.state.set.swap(false, Ordering::AcqRel);
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.state.fd.as_fd()
+    }
+}

@@ -1,0 +1,40 @@
+//! What a program asks of the machine before it runs drivers: processors and descriptors.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::io;
+
+/// The processors that the calling thread may run on, in ascending order.
+///
+/// # Errors
+/// What `sched_getaffinity(2)` says.
+pub fn cpus() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// Lets the calling thread run on processor `cpu` only.
+///
+/// # Errors
+/// There is no such processor, or this process may not use it.
+pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Raises the number of descriptors that this process may have open to what an unprivileged process may ask for, and
+/// returns it. Every connection takes one; the usual soft limit is 1024.
+///
+/// # Errors
+/// What `setrlimit(2)` says.
+pub fn raise_nofile_limit() -> io::Result<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
+    }
+    Ok(limit.maximum.unwrap_or(u64::MAX))
+}

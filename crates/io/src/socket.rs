@@ -1,0 +1,177 @@
+//! Sockets of the kernel's stack, as every driver over it makes them: close-on-exec and non-blocking.
+
+use crate::{Address, ListenOptions};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Flags of every socket that a driver makes or accepts.
+pub(crate) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+/// A listening socket; dropping it closes it and removes its file.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub(crate) fd: OwnedFd,
+    /// Where it listens, with a port of 0 resolved.
+    pub(crate) address: Address,
+    _file: Option<SocketFile>,
+}
+
+/// Makes a listening socket.
+pub(crate) fn listen(address: &Address, options: &ListenOptions) -> io::Result<Listening> {
+    match address {
+        Address::Tcp(at) => listen_tcp(*at, options),
+        Address::Unix(path) => listen_unix(path, options),
+        Address::UnixUnnamed => Err(no_name()),
+    }
+}
+
+/// Makes a socket that can be connected to `address`.
+pub(crate) fn stream(address: &Address) -> io::Result<OwnedFd> {
+    let family = match address {
+        Address::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
+        Address::Tcp(SocketAddr::V6(_)) => AddressFamily::INET6,
+        Address::Unix(_) => AddressFamily::UNIX,
+        Address::UnixUnnamed => return Err(no_name()),
+    };
+    let fd = net::socket_with(family, SocketType::STREAM, FLAGS, None)?;
+    if matches!(address, Address::Tcp(_)) {
+        sockopt::set_tcp_nodelay(&fd, true)?;
+    }
+    Ok(fd)
+}
+
+/// Starts to connect. [`Errno::AGAIN`] means that a Unix listener's queue is full; the attempt can be repeated.
+pub(crate) fn connect(fd: impl AsFd, address: &Address) -> Result<(), Errno> {
+    let result = match address {
+        Address::Tcp(to) => net::connect(fd, to),
+        Address::Unix(path) => net::connect(fd, &SocketAddrUnix::new(path.as_path())?),
+        Address::UnixUnnamed => Err(Errno::INVAL),
+    };
+    match result {
+        // An interrupted connect goes on by itself, like one in progress.
+        Err(Errno::INPROGRESS | Errno::INTR) => Ok(()),
+        other => other,
+    }
+}
+
+/// The address of the other end, while the kernel still knows it.
+pub(crate) fn peer(fd: impl AsFd) -> Option<Address> {
+    let any = net::getpeername(fd).ok()?;
+    any.and_then(|any| address_of(&any)).or(Some(Address::UnixUnnamed))
+}
+
+/// Whether `errno` from `accept(2)` concerns only the connection that would have been accepted.
+///
+/// Linux passes errors that are already pending on the new connection (`accept(2)`, "Error handling").
+pub(crate) fn concerns_one_connection(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::INTR
+            | Errno::CONNABORTED
+            | Errno::PROTO
+            | Errno::PERM
+            | Errno::NETDOWN
+            | Errno::NOPROTOOPT
+            | Errno::HOSTDOWN
+            | Errno::NONET
+            | Errno::HOSTUNREACH
+            | Errno::OPNOTSUPP
+            | Errno::NETUNREACH
+            | Errno::TIMEDOUT
+    )
+}
+
+fn listen_tcp(at: SocketAddr, options: &ListenOptions) -> io::Result<Listening> {
+    let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = net::socket_with(family, SocketType::STREAM, FLAGS, None)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    if options.reuse_port {
+        sockopt::set_socket_reuseport(&fd, true)?;
+    }
+    if at.is_ipv6() {
+        // One address, one family: 0.0.0.0 and [::] can be listened on side by side, whatever bindv6only says.
+        sockopt::set_ipv6_v6only(&fd, true)?;
+    }
+    // Linux hands the option down to every accepted connection, which saves a system call for each.
+    sockopt::set_tcp_nodelay(&fd, true)?;
+    net::bind(&fd, &at)?;
+    net::listen(&fd, options.backlog)?;
+    let address = address_of(&net::getsockname(&fd)?).unwrap_or(Address::Tcp(at));
+    Ok(Listening { fd, address, _file: None })
+}
+
+fn listen_unix(path: &Path, options: &ListenOptions) -> io::Result<Listening> {
+    let name = SocketAddrUnix::new(path)?;
+    let fd = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+    match net::bind(&fd, &name) {
+        // Two programs that start at the same instant can both see the same stale file; the later one wins the path.
+        Err(Errno::ADDRINUSE) if options.replace_stale && is_stale(path, &name) => {
+            fs::remove_file(path)?;
+            net::bind(&fd, &name)?;
+        }
+        other => other?,
+    }
+    let file = SocketFile::new(path)?;
+    net::listen(&fd, options.backlog)?;
+    Ok(Listening { fd, address: Address::Unix(path.to_owned()), _file: Some(file) })
+}
+
+/// Whether `path` is a socket that nobody listens on any more.
+fn is_stale(path: &Path, name: &SocketAddrUnix) -> bool {
+    // connect(2) also refuses on files that are no sockets: those are not ours to remove.
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let refused = || {
+        let probe = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+        net::connect(&probe, name)
+    };
+    is_socket && refused() == Err(Errno::CONNREFUSED)
+}
+
+fn address_of(any: &SocketAddrAny) -> Option<Address> {
+    if let Ok(tcp) = SocketAddr::try_from(any.clone()) {
+        return Some(Address::Tcp(tcp));
+    }
+    let unix = SocketAddrUnix::try_from(any.clone()).ok()?;
+    Some(match unix.path_bytes() {
+        Some(path) => Address::Unix(PathBuf::from(OsStr::from_bytes(path))),
+        None => Address::UnixUnnamed,
+    })
+}
+
+fn no_name() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "a Unix socket without a path cannot be listened on or connected to")
+}
+
+/// The file of a Unix socket, removed on drop if it is still the same one.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl SocketFile {
+    fn new(path: &Path) -> io::Result<Self> {
+        let path = std::path::absolute(path)?;
+        let file = fs::symlink_metadata(&path)?;
+        Ok(Self { path, device: file.dev(), inode: file.ino() })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let ours =
+            fs::symlink_metadata(&self.path).is_ok_and(|file| file.dev() == self.device && file.ino() == self.inode);
+        if ours && let Err(error) = fs::remove_file(&self.path) {
+            log::warn!("cannot remove the socket's file {}: {error}", self.path.display());
+        }
+    }
+}
