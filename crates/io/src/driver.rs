@@ -174,6 +174,11 @@ pub trait Driver: Sized + 'static {
 
 /// What a [`Driver`] calls back. Every call may use the driver.
 pub trait Sink<D> {
+    /// The wait is over; events follow, or none. The place to read the clock once for all of them.
+    fn woke(&mut self, driver: &mut D) {
+        let _ = driver;
+    }
+
     /// A client connected.
     fn accepted(&mut self, driver: &mut D, token: Token, listener: Listener);
 

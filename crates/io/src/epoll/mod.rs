@@ -235,6 +235,7 @@ impl crate::Driver for Driver {
         let timeout = self.clip(timeout);
         let result = wait::wait(&self.epoll, &mut events, timeout);
         if let Ok(ready) = result {
+            sink.woke(self);
             if !self.failures.is_empty() {
                 self.deliver_failures(&mut buffer, sink);
             }
