@@ -1,0 +1,92 @@
+use crate::Metric;
+use hdrhistogram::Histogram;
+use std::time::Duration;
+
+/// Longest latency that is told apart; longer ones count as this.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// Latencies of one round.
+///
+/// A closed loop waits for each reply before it sends the next message, so while the server stalls it sends nothing and
+/// the stall counts once: the tail of a closed loop is kinder than what independent users see ("coordinated omission").
+/// An open loop records from the time at which a message was *meant* to leave, however late it left, and has no such gap.
+#[derive(Clone, Debug)]
+pub struct Latencies(Histogram<u64>);
+
+impl Latencies {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let longest = u64::try_from(LONGEST.as_nanos()).unwrap_or(u64::MAX);
+        #[expect(clippy::expect_used, reason = "constant bounds and precision, which the constructor accepts")]
+        Self(Histogram::new_with_bounds(1, longest, 3).expect("valid bounds"))
+    }
+
+    /// Counts one message.
+    #[inline]
+    pub fn record(&mut self, latency: Duration) {
+        self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).max(1));
+    }
+
+    /// Messages counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.0.reset();
+    }
+
+    /// Microseconds at or below which the share `quantile` (0 to 1) lies.
+    #[must_use]
+    pub fn quantile_us(&self, quantile: f64) -> f64 {
+        self.0.value_at_quantile(quantile) as f64 / 1e3
+    }
+
+    /// Median, p99 and p99.9 in us; nothing where nothing was counted.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<(Metric, f64)> {
+        if self.count() == 0 {
+            return Vec::new();
+        }
+        [(Metric::LatencyP50, 0.5), (Metric::LatencyP99, 0.99), (Metric::LatencyP999, 0.999)]
+            .map(|(metric, quantile)| (metric, self.quantile_us(quantile)))
+            .to_vec()
+    }
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_in_microseconds_and_three_digits_exact() {
+        let mut latencies = Latencies::new();
+        for us in 1..=1000 {
+            latencies.record(Duration::from_micros(us));
+        }
+        let metrics = latencies.metrics();
+        for ((_, value), expected) in metrics.iter().zip([500.0, 990.0, 999.0]) {
+            assert!((value / expected - 1.0).abs() < 2e-3, "{value} instead of {expected}");
+        }
+    }
+
+    #[test]
+    fn extremes_neither_fail_nor_vanish() {
+        let mut latencies = Latencies::new();
+        latencies.record(Duration::ZERO);
+        latencies.record(Duration::MAX);
+        assert_eq!(latencies.count(), 2);
+        assert!((latencies.quantile_us(1.0) / 600e6 - 1.0).abs() < 2e-3);
+        latencies.clear();
+        assert_eq!(latencies.metrics(), []);
+    }
+}
