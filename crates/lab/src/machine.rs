@@ -1,0 +1,200 @@
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// CPU features that decide how fast cryptography, masks and checks run, as the kernel names them (x86, then Arm).
+const FEATURES: [&str; 17] = [
+    "aes",
+    "pclmulqdq",
+    "vaes",
+    "vpclmulqdq",
+    "sha_ni",
+    "avx2",
+    "avx512f",
+    "avx512ifma",
+    "bmi2",
+    "adx",
+    "rdrand",
+    "constant_tsc",
+    "asimd",
+    "pmull",
+    "sha2",
+    "sha512",
+    "sve",
+];
+
+/// What a result was measured on and with.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// Model name.
+    pub cpu: String,
+    /// CPUs that this process may use.
+    pub cores: usize,
+    /// Architecture.
+    pub arch: &'static str,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Features of the CPU that matter here, by the kernel's names.
+    pub features: Vec<String>,
+    /// RAM in bytes.
+    pub memory: u64,
+    /// Frequency governor, where there is one.
+    pub governor: Option<String>,
+    /// Whether, and if known under what, this is a virtual machine.
+    pub hypervisor: Option<String>,
+    /// Runnable processes, averaged over the last minute: a busy machine measures badly.
+    pub load_1min: Option<f64>,
+    /// Versions of the libraries that were built in, tautline's among them.
+    pub libraries: BTreeMap<String, String>,
+    /// Commit of the build, or `unknown`.
+    pub commit: &'static str,
+    /// Compiler of the build.
+    pub rustc: &'static str,
+    /// When, UTC (RFC 3339).
+    pub date: String,
+}
+
+impl Machine {
+    /// This machine, now.
+    #[must_use]
+    pub fn here() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let flags = flags(&cpuinfo);
+        let libraries = env!("TAUTLINE_LIBRARIES").split(',').filter_map(|pair| pair.split_once('='));
+        Self {
+            cpu: field(&cpuinfo, "model name").or_else(|| field(&cpuinfo, "CPU part")).unwrap_or("unknown").to_owned(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            arch: std::env::consts::ARCH,
+            kernel: first_line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned()),
+            features: FEATURES.iter().filter(|name| flags.contains(*name)).map(|&name| name.to_owned()).collect(),
+            memory: fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text)).unwrap_or(0),
+            governor: first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            hypervisor: flags.contains(&"hypervisor").then(|| {
+                first_line("/sys/hypervisor/type")
+                    .or_else(|| first_line("/sys/class/dmi/id/sys_vendor"))
+                    .unwrap_or_else(|| "unknown".to_owned())
+            }),
+            load_1min: first_line("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
+            libraries: [("tautline", env!("CARGO_PKG_VERSION"))]
+                .into_iter()
+                .chain(libraries)
+                .map(|(name, version)| (name.to_owned(), version.to_owned()))
+                .collect(),
+            commit: env!("TAUTLINE_COMMIT"),
+            rustc: env!("TAUTLINE_RUSTC"),
+            date: rfc3339(SystemTime::now()),
+        }
+    }
+
+    /// Whether the CPU has the feature that the kernel names `name`; only for those listed in results.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.features.iter().any(|feature| feature == name)
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let libraries: Vec<String> = self.libraries.iter().map(|(name, version)| format!("{name} {version}")).collect();
+        writeln!(f, "{}, {} cores, {:.1} GiB", self.cpu, self.cores, self.memory as f64 / f64::from(1 << 30))?;
+        write!(f, "Linux {} {}", self.kernel, self.arch)?;
+        if let Some(hypervisor) = &self.hypervisor {
+            write!(f, ", virtual machine ({hypervisor})")?;
+        }
+        if let Some(governor) = &self.governor {
+            write!(f, ", governor {governor}")?;
+        }
+        if let Some(load) = self.load_1min {
+            write!(f, ", load {load:.1}")?;
+        }
+        writeln!(f)?;
+        writeln!(f, "CPU features: {}", self.features.join(" "))?;
+        write!(f, "{}, commit {}, {}", libraries.join(", "), self.commit, self.date)
+    }
+}
+
+fn first_line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
+}
+
+/// The first `key : value` of /proc/cpuinfo.
+fn field<'a>(cpuinfo: &'a str, key: &str) -> Option<&'a str> {
+    cpuinfo.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == key).then(|| value.trim())
+    })
+}
+
+/// `flags` on x86, `Features` on Arm.
+fn flags(cpuinfo: &str) -> Vec<&str> {
+    let line = field(cpuinfo, "flags").or_else(|| field(cpuinfo, "Features"));
+    line.unwrap_or_default().split_ascii_whitespace().collect()
+}
+
+fn memory(meminfo: &str) -> Option<u64> {
+    let kib: u64 = field(meminfo, "MemTotal")?.strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// `2026-01-31T23:59:59Z`.
+fn rfc3339(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (year, month, day) = civil(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Year, month and day of the Gregorian calendar, `days` after 1970-01-01. Years begin in March here, so that the leap
+/// day is the last of its year and months follow one linear rule.
+const fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + if month <= 2 { 1 } else { 0 };
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn dates_match_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_200, "2024-03-01T00:00:00Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (1_767_225_599, "2025-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn kernel_formats_of_both_architectures() {
+        let x86 = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu aes avx2\n";
+        assert_eq!((field(x86, "model name"), flags(x86)), (Some("Some CPU @ 2 GHz"), vec!["fpu", "aes", "avx2"]));
+        assert_eq!(flags("Features\t: fp asimd aes\n"), ["fp", "asimd", "aes"]);
+        assert_eq!(memory("MemTotal:        2048 kB\nMemFree: 1 kB\n"), Some(2 << 20));
+    }
+
+    #[test]
+    fn this_machine_has_facts() {
+        let machine = Machine::here();
+        assert!(machine.cores >= 1 && machine.memory > 0 && machine.kernel != "unknown");
+        assert!(machine.rustc.starts_with("rustc"), "{}", machine.rustc);
+        assert!(machine.libraries.contains_key("tautline"));
+        assert!(machine.to_string().lines().count() == 4);
+    }
+}
