@@ -1,0 +1,191 @@
+//! CPU time, memory and placement of threads, as the kernel counts them.
+
+use crate::Error;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+/// CPU time of all threads of a process: the sum of the scheduler's run times (`/proc/PID/task/*/schedstat`, ns).
+///
+/// Threads that ended are not counted, so the threads measured must live through the measurement.
+///
+/// # Errors
+/// There is no such process, or the kernel keeps no such statistics (`CONFIG_SCHED_INFO`).
+pub fn process_time(pid: u32) -> io::Result<Duration> {
+    let mut total = 0;
+    let mut threads = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        match fs::read_to_string(task?.path().join("schedstat")) {
+            Ok(text) => {
+                total += parse_schedstat(&text)?;
+                threads += 1;
+            }
+            // The thread ended since the folder was listed.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound) => {}
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if threads == 0 {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the process has ended or the kernel keeps no schedstat"));
+    }
+    Ok(Duration::from_nanos(total))
+}
+
+/// CPU time of the calling thread.
+#[must_use]
+pub fn thread_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+/// Resident memory of a process in bytes: exact (`smaps_rollup`) where that may be read, else the kernel's running
+/// estimate (`status`), which can be off by some pages for each CPU.
+///
+/// # Errors
+/// There is no such process.
+pub fn resident(pid: u32) -> io::Result<u64> {
+    fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
+        .and_then(|text| parse_kb(&text, "Rss:"))
+        .or_else(|_| fs::read_to_string(format!("/proc/{pid}/status")).and_then(|text| parse_kb(&text, "VmRSS:")))
+}
+
+/// The CPUs that this thread may run on.
+#[must_use]
+pub fn allowed() -> Vec<usize> {
+    sched_getaffinity(None)
+        .map(|set| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+        .unwrap_or_else(|_| vec![0])
+}
+
+/// Where a server and its load run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// CPU of the server.
+    pub server: usize,
+    /// CPU of the load; the server's where there is but one.
+    pub load: usize,
+}
+
+impl Placement {
+    /// The first two CPUs that this thread may run on.
+    #[must_use]
+    pub fn here() -> Self {
+        let cpus = allowed();
+        let server = cpus.first().copied().unwrap_or(0);
+        Self { server, load: cpus.get(1).copied().unwrap_or(server) }
+    }
+
+    /// Whether server and load disturb each other.
+    #[must_use]
+    pub const fn is_shared(self) -> bool {
+        self.server == self.load
+    }
+}
+
+/// Keeps the calling thread on one CPU until dropped. What it starts meanwhile, threads and processes, stays there.
+#[derive(Debug)]
+pub struct Pinned {
+    before: CpuSet,
+}
+
+impl Pinned {
+    /// Pins the calling thread to `cpu`.
+    ///
+    /// # Errors
+    /// The thread may not run there.
+    pub fn to(cpu: usize) -> Result<Self, Error> {
+        let before = sched_getaffinity(None).map_err(|error| Error::io("read the CPUs this thread may use", error))?;
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(Error::Usage(format!("CPU {cpu} does not exist")));
+        }
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        sched_setaffinity(None, &set)
+            .map_err(|error| Error::Usage(format!("cannot run on CPU {cpu}: {error}; allowed are {:?}", allowed())))?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // Fails only where the CPUs went away meanwhile; then there is nothing to go back to.
+        let _ = sched_setaffinity(None, &self.before);
+    }
+}
+
+/// `run time (ns), wait time (ns), time slices`.
+fn parse_schedstat(text: &str) -> io::Result<u64> {
+    text.split_ascii_whitespace()
+        .next()
+        .and_then(|field| field.parse().ok())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "schedstat has an unknown form"))
+}
+
+fn parse_kb(text: &str, key: &str) -> io::Result<u64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(key))
+        .and_then(|rest| rest.trim().strip_suffix("kB"))
+        .and_then(|number| number.trim().parse::<u64>().ok())
+        .map(|kib| kib * 1024)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("no {key} in the kernel's answer")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    fn burn(duration: Duration) -> u64 {
+        let start = Instant::now();
+        let mut x = 1_u64;
+        while start.elapsed() < duration {
+            x = std::hint::black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+        x
+    }
+
+    #[test]
+    fn kernel_formats() {
+        assert_eq!(parse_schedstat("123456789 5 7\n").unwrap(), 123_456_789);
+        assert!(parse_schedstat("").is_err());
+        assert_eq!(parse_kb("VmPeak:\t 9 kB\nVmRSS:\t    2048 kB\n", "VmRSS:").unwrap(), 2 << 20);
+        assert!(parse_kb("VmPeak:\t 9 kB\n", "VmRSS:").is_err());
+    }
+
+    #[test]
+    fn work_shows_in_the_process_and_its_thread() {
+        let before = (process_time(std::process::id()).unwrap(), thread_time());
+        burn(Duration::from_millis(30));
+        let after = (process_time(std::process::id()).unwrap(), thread_time());
+        // On a busy machine 30 ms of wall time can hold far less CPU time, but not none.
+        assert!(after.1 - before.1 > Duration::from_millis(1));
+        assert!(after.0 - before.0 >= (after.1 - before.1) / 2);
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_an_error() {
+        assert!(process_time(u32::MAX).is_err());
+        assert!(resident(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn touched_memory_is_resident() {
+        let block = vec![1_u8; 64 << 20];
+        let resident = resident(std::process::id()).unwrap();
+        assert!(resident >= block.len() as u64, "{resident}");
+    }
+
+    #[test]
+    fn pinning_holds_and_ends() {
+        let before = allowed();
+        let cpu = before[0];
+        {
+            let _pinned = Pinned::to(cpu).unwrap();
+            assert_eq!(allowed(), [cpu]);
+        }
+        assert_eq!(allowed(), before);
+        assert!(Pinned::to(usize::MAX).is_err());
+    }
+}

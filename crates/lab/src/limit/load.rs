@@ -1,0 +1,211 @@
+use super::{BUFFER, Poll};
+use crate::payload::Payload;
+use crate::{Error, Latencies, Measured, Meter};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{self, RecvFlags, SendFlags};
+use std::collections::VecDeque;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Without any reply for this long, the run has failed.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long one wait for events may last; bounds how late a phase ends.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// Load on a TCP echo server: a closed loop from one thread.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Where the server listens.
+    pub address: SocketAddr,
+    /// Concurrent connections.
+    pub connections: usize,
+    /// Bytes per message.
+    pub size: usize,
+    /// Messages in flight per connection.
+    pub pipeline: usize,
+    /// How long to run before measuring begins.
+    pub warmup: Duration,
+    /// How long to measure.
+    pub duration: Duration,
+    /// The server's process, to measure its CPU time.
+    pub server_pid: Option<u32>,
+}
+
+/// One connection of the closed loop.
+struct Connection {
+    stream: TcpStream,
+    /// When each message in flight was sent, oldest first.
+    in_flight: VecDeque<Instant>,
+    /// Number of the next message to send.
+    next: u64,
+    /// Number of the message whose reply comes next, and how much of that reply is here.
+    expected: u64,
+    offset: usize,
+    /// What the socket did not take, and whether it is to say when it takes more.
+    unsent: Vec<u8>,
+    blocked: bool,
+}
+
+impl Load {
+    /// Connects, runs, measures; every reply is compared with what was sent.
+    ///
+    /// # Errors
+    /// A connection failed or ended, a reply was wrong, no reply came for 5 s, or the arguments make no sense.
+    pub fn run(&self) -> Result<Measured, Error> {
+        if self.connections == 0 || self.size == 0 || self.pipeline == 0 {
+            return Err(Error::Usage("connections, size and pipeline must be at least 1".into()));
+        }
+        let mut run = Run::connect(self)?;
+        run.until(Instant::now() + self.warmup)?;
+        run.answered = 0;
+        run.latencies.clear();
+        let meter = Meter::start(self.server_pid)?;
+        run.until(meter.began() + self.duration)?;
+        meter.stop(run.answered, run.latencies)
+    }
+}
+
+/// A run in progress.
+struct Run {
+    poll: Poll,
+    connections: Vec<Connection>,
+    payload: Payload,
+    buffer: Vec<u8>,
+    answered: u64,
+    latencies: Latencies,
+    last_reply: Instant,
+}
+
+impl Run {
+    fn connect(load: &Load) -> Result<Self, Error> {
+        let failed = |error| Error::io(format_args!("connect to {}", load.address), error);
+        let poll = Poll::new().map_err(|error| Error::io("epoll", error))?;
+        let payload = Payload::new(load.size);
+        let mut connections = Vec::with_capacity(load.connections);
+        for index in 0..load.connections {
+            let stream = TcpStream::connect_timeout(&load.address, PATIENCE).map_err(failed)?;
+            stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true)).map_err(failed)?;
+            poll.add(&stream, index, EventFlags::IN).map_err(|error| failed(error.into()))?;
+            connections.push(Connection {
+                stream,
+                in_flight: VecDeque::with_capacity(load.pipeline),
+                next: 0,
+                expected: 0,
+                offset: 0,
+                unsent: Vec::new(),
+                blocked: false,
+            });
+        }
+        for (index, connection) in connections.iter_mut().enumerate() {
+            connection.send(&poll, index, &payload, load.pipeline, Instant::now())?;
+        }
+        Ok(Self {
+            poll,
+            connections,
+            payload,
+            buffer: vec![0; BUFFER],
+            answered: 0,
+            latencies: Latencies::new(),
+            last_reply: Instant::now(),
+        })
+    }
+
+    fn until(&mut self, end: Instant) -> Result<(), Error> {
+        while Instant::now() < end {
+            self.poll.wait(WAIT).map_err(|error| Error::io("epoll_wait", error))?;
+            for i in 0..self.poll.events.len() {
+                let index = self.poll.key(i);
+                let flags = self.poll.events[i].flags;
+                self.event(index, flags)?;
+            }
+            if self.last_reply.elapsed() > PATIENCE {
+                return Err(Error::Failed(format!("no reply for {} s", PATIENCE.as_secs())));
+            }
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, index: usize, flags: EventFlags) -> Result<(), Error> {
+        let connection = &mut self.connections[index];
+        if flags.contains(EventFlags::OUT) {
+            connection.flush(&self.poll, index)?;
+        }
+        if flags == EventFlags::OUT {
+            return Ok(());
+        }
+        let received = match net::recv(&connection.stream, &mut *self.buffer, RecvFlags::empty()) {
+            Ok((0, _)) => return Err(Error::Failed("the server closed a connection".into())),
+            Ok((received, _)) => received,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+            Err(error) => return Err(Error::io("receive", error)),
+        };
+        let now = Instant::now();
+        let answered = connection.check(&self.payload, &self.buffer[..received], now, &mut self.latencies)?;
+        if answered > 0 {
+            self.last_reply = now;
+            self.answered += answered as u64;
+            connection.send(&self.poll, index, &self.payload, answered, now)?;
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Compares what arrived with what was sent; returns how many replies it completes.
+    fn check(
+        &mut self,
+        payload: &Payload,
+        mut bytes: &[u8],
+        now: Instant,
+        latencies: &mut Latencies,
+    ) -> Result<usize, Error> {
+        let mut answered = 0;
+        while !bytes.is_empty() {
+            let (part, rest) = bytes.split_at(bytes.len().min(payload.len() - self.offset));
+            if !payload.matches(self.expected, self.offset, part) {
+                let place = format!("message {}, near byte {}", self.expected, self.offset);
+                return Err(Error::WrongReply(format!("{place}: other bytes than were sent")));
+            }
+            self.offset += part.len();
+            bytes = rest;
+            if self.offset == payload.len() {
+                let Some(sent) = self.in_flight.pop_front() else {
+                    return Err(Error::WrongReply("more replies than messages".into()));
+                };
+                latencies.record(now - sent);
+                (self.offset, self.expected) = (0, self.expected + 1);
+                answered += 1;
+            }
+        }
+        Ok(answered)
+    }
+
+    /// Sends the next `count` messages at once.
+    fn send(&mut self, poll: &Poll, index: usize, payload: &Payload, count: usize, now: Instant) -> Result<(), Error> {
+        let waiting = !self.unsent.is_empty();
+        for _ in 0..count {
+            payload.append(self.next, &mut self.unsent);
+            self.in_flight.push_back(now);
+            self.next += 1;
+        }
+        if waiting { Ok(()) } else { self.flush(poll, index) }
+    }
+
+    fn flush(&mut self, poll: &Poll, index: usize) -> Result<(), Error> {
+        let sent = match net::send(&self.stream, &self.unsent, SendFlags::NOSIGNAL) {
+            Ok(sent) => sent,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(error) => return Err(Error::io("send", error)),
+        };
+        self.unsent.drain(..sent);
+        let blocked = !self.unsent.is_empty();
+        if blocked != self.blocked {
+            let interest = if blocked { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            poll.modify(&self.stream, index, interest).map_err(|error| Error::io("epoll_ctl", error))?;
+            self.blocked = blocked;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+use crate::{Error, Latencies, Metric, cpu};
+use std::time::{Duration, Instant};
+
+/// Above this share of a CPU the load generator may be what limits the result.
+const BUSY: f64 = 0.95;
+
+/// Takes the clocks when a measurement begins, and again when it ends.
+#[derive(Debug)]
+pub struct Meter {
+    server_pid: Option<u32>,
+    server: Duration,
+    own: Duration,
+    began: Instant,
+}
+
+impl Meter {
+    /// Begins; with the server's process id also its CPU time is measured.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub fn start(server_pid: Option<u32>) -> Result<Self, Error> {
+        let server = server_time(server_pid)?;
+        Ok(Self { server_pid, server, own: cpu::thread_time(), began: Instant::now() })
+    }
+
+    /// When it began.
+    #[must_use]
+    pub const fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Ends, after `count` messages or handshakes with these latencies.
+    ///
+    /// # Errors
+    /// The server's process has ended.
+    pub fn stop(self, count: u64, latencies: Latencies) -> Result<Measured, Error> {
+        let elapsed = self.began.elapsed();
+        let own_cpu = cpu::thread_time().saturating_sub(self.own);
+        let server_cpu = server_time(self.server_pid)?.saturating_sub(self.server);
+        Ok(Measured { count, elapsed, latencies, own_cpu, server_cpu: self.server_pid.map(|_| server_cpu) })
+    }
+}
+
+fn server_time(pid: Option<u32>) -> Result<Duration, Error> {
+    pid.map_or(Ok(Duration::ZERO), |pid| {
+        cpu::process_time(pid).map_err(|error| {
+            Error::Failed(format!(
+                "cannot read the CPU time of the server, process {pid}: {error}; is it still running?"
+            ))
+        })
+    })
+}
+
+/// What one measurement gave.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Messages answered, or handshakes made.
+    pub count: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// One latency per message or handshake.
+    pub latencies: Latencies,
+    /// CPU time of the measuring thread.
+    pub own_cpu: Duration,
+    /// CPU time of the server's process, where its id was given.
+    pub server_cpu: Option<Duration>,
+}
+
+impl Measured {
+    /// Messages or handshakes per second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.count as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// The server's CPU time for each, in us.
+    #[must_use]
+    pub fn server_cpu_each_us(&self) -> Option<f64> {
+        let cpu = self.server_cpu.filter(|_| self.count > 0)?;
+        Some(cpu.as_secs_f64() * 1e6 / self.count as f64)
+    }
+
+    /// Share of one CPU that the measuring thread used, 0 to 1.
+    #[must_use]
+    pub fn own_share(&self) -> f64 {
+        self.own_cpu.as_secs_f64() / self.elapsed.as_secs_f64()
+    }
+
+    /// CPUs that the server used: 1.0 is one CPU all the time.
+    #[must_use]
+    pub fn server_share(&self) -> Option<f64> {
+        Some(self.server_cpu?.as_secs_f64() / self.elapsed.as_secs_f64())
+    }
+
+    /// Throughput, transfer, latency and server CPU of echoed messages of `size` bytes each way.
+    #[must_use]
+    pub fn message_metrics(&self, size: usize) -> Vec<(Metric, f64)> {
+        let mut metrics =
+            vec![(Metric::Throughput, self.rate()), (Metric::Transfer, self.rate() * size as f64 * 2.0 / 1e6)];
+        metrics.extend(self.latencies.metrics());
+        metrics.extend(self.server_cpu_each_us().map(|us| (Metric::ServerCpuPerMsg, us)));
+        metrics
+    }
+
+    /// Rate, latency and server CPU of handshakes.
+    #[must_use]
+    pub fn handshake_metrics(&self) -> Vec<(Metric, f64)> {
+        let mut metrics = vec![(Metric::Handshakes, self.rate())];
+        metrics.extend(self.latencies.metrics());
+        metrics.extend(self.server_cpu_each_us().map(|us| (Metric::ServerCpuPerHandshake, us)));
+        metrics
+    }
+
+    /// Says so where the load generator itself was what limited the rate.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        (self.own_share() > BUSY).then(|| {
+            format!(
+                "the load generator used {:.0} % of its CPU, so the server could do more than this rate; \
+                 its CPU time per message holds",
+                self.own_share() * 100.0
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(own_ms: u64, server_ms: Option<u64>) -> Measured {
+        Measured {
+            count: 50_000,
+            elapsed: Duration::from_secs(1),
+            latencies: Latencies::new(),
+            own_cpu: Duration::from_millis(own_ms),
+            server_cpu: server_ms.map(Duration::from_millis),
+        }
+    }
+
+    #[test]
+    fn units() {
+        let metrics = measured(500, Some(200)).message_metrics(1000);
+        assert_eq!(
+            metrics,
+            [(Metric::Throughput, 50_000.0), (Metric::Transfer, 100.0), (Metric::ServerCpuPerMsg, 4.0)]
+        );
+        assert_eq!(measured(500, None).handshake_metrics(), [(Metric::Handshakes, 50_000.0)]);
+    }
+
+    #[test]
+    fn a_busy_generator_says_so() {
+        assert!(measured(960, None).warning().is_some());
+        assert_eq!(measured(900, None).warning(), None);
+    }
+
+    #[test]
+    fn a_server_that_is_gone_is_an_error() {
+        assert!(Meter::start(Some(u32::MAX)).is_err());
+    }
+}

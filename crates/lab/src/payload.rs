@@ -1,0 +1,77 @@
+/// Bytes of the counter that stands in front of a payload.
+const COUNTER: usize = 8;
+
+/// Messages of one size that all differ: a counter, then bytes that are the same in each. A reply can thus be checked
+/// against what was sent, byte for byte, without keeping what was sent.
+#[derive(Debug)]
+pub(crate) struct Payload(Vec<u8>);
+
+impl Payload {
+    /// Messages of `size` bytes; those shorter than the counter carry its low bytes.
+    pub(crate) fn new(size: usize) -> Self {
+        // A multiplicative sequence has no short period, so that a shifted or repeated part does not match.
+        Self((0..size).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 13).to_le_bytes()[0]).collect())
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Appends message number `counter`.
+    pub(crate) fn append(&self, counter: u64, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&self.0);
+        let head = self.head();
+        out[start..start + head].copy_from_slice(&counter.to_le_bytes()[..head]);
+    }
+
+    /// Whether `bytes` are those of message number `counter` from `offset` on.
+    pub(crate) fn matches(&self, counter: u64, offset: usize, bytes: &[u8]) -> bool {
+        let Some(end) = offset.checked_add(bytes.len()).filter(|&end| end <= self.0.len()) else { return false };
+        let head = self.head();
+        let from_counter = head.clamp(offset, end) - offset;
+        bytes[..from_counter] == counter.to_le_bytes()[offset.min(head)..offset.min(head) + from_counter]
+            && bytes[from_counter..] == self.0[offset + from_counter..end]
+    }
+
+    fn head(&self) -> usize {
+        COUNTER.min(self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_a_message_matches_and_no_changed_byte_does() {
+        for size in [0, 1, 7, 8, 9, 40] {
+            let payload = Payload::new(size);
+            let counter = 0x0102_0304_0506_0708;
+            let mut message = Vec::new();
+            payload.append(counter, &mut message);
+            assert_eq!(message.len(), size);
+            for offset in 0..=size {
+                for end in offset..=size {
+                    assert!(payload.matches(counter, offset, &message[offset..end]), "{size}: {offset}..{end}");
+                    for flip in offset..end {
+                        message[flip] ^= 1;
+                        assert!(!payload.matches(counter, offset, &message[offset..end]));
+                        message[flip] ^= 1;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn another_message_and_too_much_do_not_match() {
+        let payload = Payload::new(20);
+        let mut message = Vec::new();
+        payload.append(5, &mut message);
+        assert!(!payload.matches(6, 0, &message));
+        message.push(0);
+        assert!(!payload.matches(5, 0, &message));
+        assert!(!payload.matches(5, usize::MAX, &message));
+    }
+}
