@@ -1,7 +1,8 @@
 use crate::CloseCode;
 use core::fmt;
 
-/// Why decoding or encoding failed. Everything but [`ApiMisuse`](Self::ApiMisuse) is the peer's doing.
+/// Why decoding or encoding failed. All but [`Compressor`](Self::Compressor) and
+/// [`ApiMisuse`](Self::ApiMisuse) are the peer's doing.
 ///
 /// A decoding error is final: send a close frame with [`close_code`](Self::close_code) and end the connection
 /// (RFC 6455, section 7.1.7).
@@ -46,6 +47,10 @@ pub enum Error {
     },
     /// A compressed message that is not valid DEFLATE (RFC 7692, section 7.2.2).
     InvalidDeflate,
+    /// The compressor failed on its own.
+    Compressor,
+    /// The compressor failed on a message to be sent: nobody's fault but the library's.
+    Compressor,
     /// The calling code used the API wrongly: what, and what to do instead.
     ApiMisuse(&'static str),
 }
@@ -57,7 +62,7 @@ impl Error {
         match self {
             Self::InvalidUtf8 | Self::InvalidDeflate => CloseCode::INVALID_PAYLOAD,
             Self::MessageTooBig { .. } | Self::InflateRatio { .. } => CloseCode::MESSAGE_TOO_BIG,
-            Self::ApiMisuse(_) => CloseCode::INTERNAL_ERROR,
+            Self::Compressor | Self::Compressor | Self::ApiMisuse(_) => CloseCode::INTERNAL_ERROR,
             _ => CloseCode::PROTOCOL_ERROR,
         }
     }
@@ -86,6 +91,8 @@ impl fmt::Display for Error {
                 write!(f, "peer sent a compressed message that inflates to more than {limit} times its size")
             }
             Self::InvalidDeflate => f.write_str("peer sent a compressed message that is not valid DEFLATE"),
+            Self::Compressor => f.write_str("the compressor failed on its own"),
+            Self::Compressor => f.write_str("the compressor failed on a message to be sent"),
             Self::ApiMisuse(what) => write!(f, "WebSocket API misuse: {what}"),
         }
     }

@@ -2,7 +2,10 @@
 #![deny(unsafe_code)]
 
 mod close;
+pub mod deflate;
 mod error;
+pub mod extension;
+pub mod handshake;
 
 pub use close::{Close, CloseCode};
 pub use error::Error;

@@ -1,0 +1,27 @@
+//! permessage-deflate (RFC 7692): compression of whole messages.
+//!
+//! [`DeflateConfig`] says what is wished for, the handshake makes [`DeflateParams`] of it and of what the peer wishes,
+//! and from these come a [`Deflater`] for messages that are sent and an [`Inflater`] for those that are received.
+//!
+//! # Memory
+//! A compressor holds about 370 KiB with the full window, 240 KiB with the smallest; a decompressor about 43 KiB whatever
+//! the window. Both begin without memory and get it with the first compressed message. Without context takeover they let
+//! it go at the end of each message, so that an idle connection holds none; with it they keep it until the connection
+//! ends, because the peer counts on it.
+
+mod config;
+mod deflater;
+mod inflater;
+mod params;
+
+pub use config::DeflateConfig;
+pub use deflater::Deflater;
+pub use inflater::Inflater;
+pub use params::DeflateParams;
+pub(crate) use params::{Declined, answer, check, offer};
+
+/// What ends a flushed run of DEFLATE blocks; not sent (RFC 7692, section 7.2.1).
+const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
+
+#[cfg(test)]
+mod tests;

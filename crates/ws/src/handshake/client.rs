@@ -1,0 +1,238 @@
+use super::fields::{at_most_one, has_token, is_token};
+use super::response::write_fields;
+use super::uri::basic_auth;
+use super::{HandshakeError, HeadLimits, HeadReader, Negotiated, Target, key};
+use crate::deflate::{self, DeflateConfig};
+use crate::extension::Extension;
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, ORIGIN,
+    SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::{Request, Response, StatusCode, Uri, Version};
+use tautline_window::Buf;
+
+/// What a client asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Headers of the caller's own, as `Authorization` or `Cookie`. Those that make the handshake (`Host`, `Connection`,
+    /// `Upgrade`, `Sec-WebSocket-…`, `Origin`, body lengths) are refused.
+    pub headers: HeaderMap,
+    /// Application protocols, the preferred first.
+    pub subprotocols: Vec<String>,
+    /// Compression to offer.
+    pub deflate: Option<DeflateConfig>,
+    /// The `Origin` to claim; only browsers must (RFC 6455, section 4.1).
+    pub origin: Option<String>,
+    /// Bounds on the server's answer.
+    pub limits: HeadLimits,
+}
+
+/// A WebSocket that stands.
+#[derive(Debug)]
+pub struct Established {
+    /// The server's 101 response.
+    pub response: Response<()>,
+    /// What it agrees on.
+    pub negotiated: Negotiated,
+}
+
+/// A client's opening handshake (RFC 6455, section 4.1).
+#[derive(Debug)]
+pub struct Opening {
+    target: Target,
+    request: Request<()>,
+    /// What the server must answer to our key.
+    accept: String,
+    subprotocols: Vec<String>,
+    deflate: Option<DeflateConfig>,
+    reader: HeadReader,
+    /// Bytes of interim responses before the final one.
+    skipped: usize,
+    max_bytes: usize,
+}
+
+impl Opening {
+    /// A handshake for `uri` (see [`Target`] for what it may look like) with a `nonce` of random bytes, never used before.
+    ///
+    /// # Errors
+    /// [`HandshakeError::Uri`], [`HandshakeError::Options`] and [`HandshakeError::ReservedHeader`].
+    pub fn new(uri: &Uri, nonce: [u8; 16], options: &Options) -> Result<Self, HandshakeError> {
+        let target = Target::of(uri)?;
+        let key = key::encode(nonce);
+        let mut request = Request::new(());
+        *request.version_mut() = Version::HTTP_11;
+        *request.uri_mut() = request_target(uri)?;
+        let headers = request.headers_mut();
+        headers.insert(HOST, value(target.host_header(), "host")?);
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(SEC_WEBSOCKET_KEY, value(&*key, "key")?);
+        headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        add_options(uri, options, headers)?;
+        Ok(Self {
+            target,
+            request,
+            accept: key::accept(key.as_bytes()),
+            subprotocols: options.subprotocols.clone(),
+            deflate: options.deflate,
+            reader: HeadReader::new(options.limits),
+            skipped: 0,
+            max_bytes: options.limits.max_bytes,
+        })
+    }
+
+    /// Where to connect.
+    #[must_use]
+    pub const fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The request.
+    #[must_use]
+    pub const fn request(&self) -> &Request<()> {
+        &self.request
+    }
+
+    /// Appends the request.
+    pub fn write(&self, out: &mut Buf) {
+        let uri = self.request.uri();
+        out.put(b"GET ");
+        out.put(uri.path().as_bytes());
+        if let Some(query) = uri.query() {
+            out.put(b"?");
+            out.put(query.as_bytes());
+        }
+        out.put(b" HTTP/1.1\r\n");
+        write_fields(self.request.headers(), out);
+        out.put(b"\r\n");
+    }
+
+    /// Reads the server's answer from a growing run of bytes: each call presents the same ones with more behind them.
+    ///
+    /// `None` asks for more bytes. At the end comes what was agreed on, and the number of bytes that the answer took; what
+    /// follows is the server's first frames. Interim responses (1xx) are skipped.
+    ///
+    /// # Errors
+    /// [`HandshakeError::Redirected`], [`HandshakeError::Rejected`], [`HandshakeError::Answer`], or what a [`HeadReader`]
+    /// refuses.
+    pub fn read(&mut self, bytes: &[u8]) -> Result<Option<(Established, usize)>, HandshakeError> {
+        loop {
+            let rest = bytes.get(self.skipped..).unwrap_or_default();
+            let Some((response, used)) = self.reader.response(rest)? else { return Ok(None) };
+            let status = response.status();
+            if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
+                self.skipped += used;
+                if self.skipped > self.max_bytes {
+                    return Err(HandshakeError::HeadTooLarge(self.max_bytes));
+                }
+                continue;
+            }
+            return self.judge(response).map(|established| Some((established, self.skipped + used)));
+        }
+    }
+
+    fn judge(&self, response: Response<()>) -> Result<Established, HandshakeError> {
+        match response.status().as_u16() {
+            101 => {}
+            301 | 302 | 303 | 307 | 308 => {
+                let location = response.headers().get(LOCATION);
+                let location = location.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+                return Err(HandshakeError::Redirected { status: response.status(), location });
+            }
+            _ => return Err(HandshakeError::Rejected { response: Box::new(response) }),
+        }
+        let headers = response.headers();
+        if response.version() < Version::HTTP_11 {
+            return Err(HandshakeError::Answer("it is HTTP/1.0"));
+        }
+        if !has_token(headers, UPGRADE, "websocket") {
+            return Err(HandshakeError::Answer("Upgrade does not name websocket"));
+        }
+        if !has_token(headers, CONNECTION, "upgrade") {
+            return Err(HandshakeError::Answer("Connection does not name Upgrade"));
+        }
+        if !matches!(at_most_one(headers, SEC_WEBSOCKET_ACCEPT), Ok(Some(accept)) if *accept == *self.accept) {
+            return Err(HandshakeError::Answer("Sec-WebSocket-Accept does not match our key"));
+        }
+        let negotiated = Negotiated { subprotocol: self.subprotocol(headers)?, deflate: self.extensions(headers)? };
+        Ok(Established { response, negotiated })
+    }
+
+    fn subprotocol(&self, headers: &HeaderMap) -> Result<Option<String>, HandshakeError> {
+        let chosen = at_most_one(headers, SEC_WEBSOCKET_PROTOCOL)
+            .map_err(|_| HandshakeError::Answer("it names several subprotocols"))?;
+        let Some(chosen) = chosen else { return Ok(None) };
+        let offered = self.subprotocols.iter().find(|name| *chosen == ***name);
+        offered.cloned().map(Some).ok_or(HandshakeError::Answer("it names a subprotocol that was not offered"))
+    }
+
+    fn extensions(&self, headers: &HeaderMap) -> Result<Option<deflate::DeflateParams>, HandshakeError> {
+        let extensions = Extension::from_headers(headers)
+            .map_err(|_| HandshakeError::Answer("Sec-WebSocket-Extensions is malformed"))?;
+        match (extensions.as_slice(), &self.deflate) {
+            ([], _) => Ok(None),
+            ([one], Some(config)) => match deflate::check(one, config) {
+                Ok(params) => Ok(Some(params)),
+                Err(deflate::Declined) => Err(HandshakeError::Answer("its extension does not fit the offer")),
+            },
+            _ => Err(HandshakeError::Answer("it has an extension that was not offered")),
+        }
+    }
+}
+
+/// The URI's path and query, which is all that a request to the server itself names (RFC 9112, section 3.2.1).
+fn request_target(uri: &Uri) -> Result<Uri, HandshakeError> {
+    const WRONG: HandshakeError = HandshakeError::Uri("its path or query has characters that must be written as %XX");
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let target = format!("{}{query}", if uri.path().is_empty() { "/" } else { uri.path() });
+    if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(WRONG);
+    }
+    target.parse().map_err(|_| WRONG)
+}
+
+fn add_options(uri: &Uri, options: &Options, headers: &mut HeaderMap) -> Result<(), HandshakeError> {
+    if let Some(origin) = &options.origin {
+        headers.insert(ORIGIN, value(&**origin, "origin")?);
+    }
+    let distinct = |(index, name): (usize, &String)| !options.subprotocols[..index].contains(name);
+    if !options.subprotocols.iter().all(|name| is_token(name.as_bytes())) {
+        return Err(HandshakeError::Options("a subprotocol is not a token (letters, digits, and !#$%&'*+-.^_`|~)"));
+    }
+    if !options.subprotocols.iter().enumerate().all(distinct) {
+        return Err(HandshakeError::Options("a subprotocol is named twice"));
+    }
+    if !options.subprotocols.is_empty() {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, value(options.subprotocols.join(", "), "subprotocols")?);
+    }
+    if let Some(config) = &options.deflate {
+        headers.insert(SEC_WEBSOCKET_EXTENSIONS, value(deflate::offer(config).to_string(), "deflate")?);
+    }
+    if let Some(credentials) = basic_auth(uri)? {
+        if options.headers.contains_key(AUTHORIZATION) {
+            return Err(HandshakeError::Options("both the URI and the headers have credentials"));
+        }
+        headers.insert(AUTHORIZATION, credentials);
+    }
+    for (name, value) in &options.headers {
+        if is_reserved(name) {
+            return Err(HandshakeError::ReservedHeader(name.clone()));
+        }
+        let appended = headers.try_append(name.clone(), value.clone());
+        appended.map_err(|_| HandshakeError::Options("there are too many headers"))?;
+    }
+    Ok(())
+}
+
+fn is_reserved(name: &HeaderName) -> bool {
+    matches!(*name, HOST | CONNECTION | UPGRADE | ORIGIN | CONTENT_LENGTH | TRANSFER_ENCODING)
+        || name.as_str().starts_with("sec-websocket-")
+}
+
+fn value<T: TryInto<HeaderValue>>(value: T, what: &'static str) -> Result<HeaderValue, HandshakeError> {
+    value.try_into().map_err(|_| HandshakeError::Options(what))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+use core::fmt;
+use http::{HeaderName, Response, StatusCode};
+
+/// Why an opening handshake failed, by who is at fault.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum HandshakeError {
+    /// The calling code gave a URI that cannot be connected to: why, and what to write instead.
+    Uri(&'static str),
+    /// The calling code gave options that cannot work: which, and why.
+    Options(&'static str),
+    /// The calling code gave a header of its own where only the handshake may set it.
+    ReservedHeader(HeaderName),
+    /// The peer sent a head that is not HTTP/1.1: which rule it broke.
+    Malformed(&'static str),
+    /// The peer's head is longer than this many bytes ([`HeadLimits::max_bytes`](super::HeadLimits::max_bytes)).
+    HeadTooLarge(usize),
+    /// The peer's head has more than this many header lines ([`HeadLimits::max_headers`](super::HeadLimits::max_headers)).
+    TooManyHeaders(usize),
+    /// The client's request target is too long.
+    TargetTooLong,
+    /// The peer speaks a version of HTTP other than 1.0 and 1.1.
+    HttpVersion,
+    /// The server wants the client to connect elsewhere. Following is the caller's choice.
+    Redirected {
+        /// 301, 302, 303, 307 or 308.
+        status: StatusCode,
+        /// The `Location` header, as sent: it may be relative to the URI that was asked for.
+        location: Option<String>,
+    },
+    /// The server answered, but did not switch to WebSocket.
+    Rejected {
+        /// Its answer without the body.
+        response: Box<Response<()>>,
+    },
+    /// The server switched protocols, but its answer breaks RFC 6455, section 4.1: which rule.
+    Answer(&'static str),
+}
+
+impl HandshakeError {
+    /// The status with which a server answers before it closes; `None` for what only a client or a caller meets.
+    #[must_use]
+    pub const fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Malformed(_) => Some(StatusCode::BAD_REQUEST),
+            Self::HeadTooLarge(_) | Self::TooManyHeaders(_) => Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
+            Self::TargetTooLong => Some(StatusCode::URI_TOO_LONG),
+            Self::HttpVersion => Some(StatusCode::HTTP_VERSION_NOT_SUPPORTED),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uri(what) => write!(f, "unusable WebSocket URI: {what}"),
+            Self::Options(what) => write!(f, "unusable handshake options: {what}"),
+            Self::ReservedHeader(name) => write!(f, "the header {name} is set by the handshake and cannot be given"),
+            Self::Malformed(what) => write!(f, "peer sent a malformed HTTP head: {what}"),
+            Self::HeadTooLarge(limit) => write!(f, "peer's HTTP head is longer than {limit} bytes"),
+            Self::TooManyHeaders(limit) => write!(f, "peer's HTTP head has more than {limit} header lines"),
+            Self::TargetTooLong => f.write_str("client's request target is too long"),
+            Self::HttpVersion => f.write_str("peer speaks neither HTTP/1.1 nor HTTP/1.0"),
+            Self::Redirected { status, location: Some(location) } => {
+                write!(f, "server redirects to {location:?} ({status})")
+            }
+            Self::Redirected { status, location: None } => {
+                write!(f, "server redirects ({status}) without saying where")
+            }
+            Self::Rejected { response } => write!(f, "server refused the upgrade: {}", response.status()),
+            Self::Answer(what) => write!(f, "server's upgrade answer is invalid: {what}"),
+        }
+    }
+}
+
+impl core::error::Error for HandshakeError {}

@@ -1,0 +1,45 @@
+//! The opening handshake (RFC 6455, section 4) of both sides, on the types of the [`http`] crate.
+//!
+//! A server reads requests with a [`HeadReader`], tells upgrades from plain HTTP with [`is_upgrade`], and answers with
+//! [`accept`] or [`write_response`]. A client makes an [`Opening`], writes it, and reads the server's answer with it.
+//!
+//! ```
+//! use tautline_window::Buf;
+//! use tautline_ws::handshake::{HeadLimits, HeadReader, Opening, Options, Policy, accept};
+//!
+//! let uri = "ws://example.org/chat".parse()?;
+//! let mut opening = Opening::new(&uri, *b"16 random bytes!", &Options::default())?;
+//! let (mut to_server, mut to_client) = (Buf::new(), Buf::new());
+//! opening.write(&mut to_server);
+//!
+//! let mut reader = HeadReader::new(HeadLimits::default());
+//! let (request, used) = reader.request(to_server.filled())?.expect("the whole head is there");
+//! to_server.take(used);
+//! let accepted = accept(&request, &Policy::default()).expect("a good request");
+//! accepted.write(&mut to_client);
+//!
+//! let (established, used) = opening.read(to_client.filled())?.expect("the whole head is there");
+//! assert_eq!(established.negotiated, accepted.negotiated);
+//! assert_eq!(used, to_client.len());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod client;
+mod error;
+pub(crate) mod fields;
+mod head;
+mod key;
+mod negotiated;
+mod origin;
+mod response;
+mod server;
+mod uri;
+
+pub use client::{Established, Opening, Options};
+pub use error::HandshakeError;
+pub use head::{HeadLimits, HeadReader};
+pub use negotiated::Negotiated;
+pub use origin::Origins;
+pub use response::{Reply, keep_alive, write_response};
+pub use server::{Accepted, Policy, Refusal, Refused, accept, is_upgrade};
+pub use uri::{Target, parse_uri};

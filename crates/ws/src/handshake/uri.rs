@@ -1,0 +1,125 @@
+use super::HandshakeError;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use core::net::Ipv6Addr;
+use http::{HeaderValue, Uri};
+
+/// Where a WebSocket URI points (RFC 6455, section 3): `ws://host[:port]/path?query` or `wss://…`.
+///
+/// `http` and `https` count as `ws` and `wss`, as in browsers. Credentials (`wss://user:password@host/`) become a Basic
+/// `Authorization`, which only `wss` hides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Over TLS.
+    pub secure: bool,
+    /// A DNS name, an IPv4 or an IPv6 address, the latter without brackets.
+    pub host: String,
+    /// The port, 80 or 443 where the URI has none.
+    pub port: u16,
+}
+
+/// Reads a URI as a user writes it.
+///
+/// Like `text.parse::<Uri>()`, but refuses a fragment, which [`Uri`] would drop, and what [`Target::of`] would refuse.
+///
+/// # Errors
+/// [`HandshakeError::Uri`].
+pub fn parse_uri(text: &str) -> Result<Uri, HandshakeError> {
+    if text.contains('#') {
+        return Err(HandshakeError::Uri("it has a fragment ('#'); write %23 where you mean the character"));
+    }
+    if !text.contains("://") {
+        return Err(HandshakeError::Uri("it has no scheme; write ws:// or wss:// before it"));
+    }
+    let uri: Uri = text.parse().map_err(|_| HandshakeError::Uri("it is no URI; write wss://host:port/path"))?;
+    Target::of(&uri)?;
+    Ok(uri)
+}
+
+impl Target {
+    /// Where `uri` points.
+    ///
+    /// # Errors
+    /// [`HandshakeError::Uri`]: the scheme is another, or the host or the port is not usable.
+    pub fn of(uri: &Uri) -> Result<Self, HandshakeError> {
+        let secure = match uri.scheme_str() {
+            Some("ws" | "http") => false,
+            Some("wss" | "https") => true,
+            Some(_) => return Err(HandshakeError::Uri("its scheme is neither ws nor wss")),
+            None => return Err(HandshakeError::Uri("it has no scheme; write ws:// or wss:// before it")),
+        };
+        let authority = uri.authority().ok_or(HandshakeError::Uri("it has no host"))?.as_str();
+        let host_port = authority.rsplit_once('@').map_or(authority, |(_, rest)| rest);
+        let (host, port) = match host_port.strip_prefix('[') {
+            Some(rest) => {
+                let (host, port) = rest.split_once(']').ok_or(HandshakeError::Uri("its IPv6 address has no ']'"))?;
+                if host.parse::<Ipv6Addr>().is_err() {
+                    return Err(HandshakeError::Uri("what stands in brackets is no IPv6 address"));
+                }
+                (host, port)
+            }
+            None => host_port.split_at(host_port.find(':').unwrap_or(host_port.len())),
+        };
+        if host.is_empty() || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte)) {
+            return Err(HandshakeError::Uri("its host is no name and no address"));
+        }
+        let port = match port.strip_prefix(':') {
+            None | Some("") if port.len() <= 1 => Some(if secure { 443 } else { 80 }),
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok(),
+            _ => None,
+        };
+        let port = port.filter(|&port| port > 0).ok_or(HandshakeError::Uri("its port is not 1 to 65535"))?;
+        Ok(Self { secure, host: host.to_owned(), port })
+    }
+
+    /// What belongs into `Host`: IPv6 addresses in brackets, no default port.
+    #[must_use]
+    pub fn host_header(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        match (self.secure, self.port) {
+            (false, 80) | (true, 443) => host,
+            (_, port) => format!("{host}:{port}"),
+        }
+    }
+}
+
+/// Credentials in the URI as `Authorization` (RFC 7617).
+pub(super) fn basic_auth(uri: &Uri) -> Result<Option<HeaderValue>, HandshakeError> {
+    const WRONG: HandshakeError =
+        HandshakeError::Uri("its user name or password is malformed; write other than letters and digits as %XX");
+    let Some((userinfo, _)) = uri.authority().and_then(|authority| authority.as_str().rsplit_once('@')) else {
+        return Ok(None);
+    };
+    let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
+    let (Some(user), Some(password)) = (percent_decode(user), percent_decode(password)) else { return Err(WRONG) };
+    if user.contains(&b':') || user.iter().chain(&password).any(u8::is_ascii_control) {
+        return Err(WRONG);
+    }
+    let credentials = STANDARD.encode([&user[..], b":", &password].concat());
+    let mut value = HeaderValue::try_from(format!("Basic {credentials}")).map_err(|_| WRONG)?;
+    value.set_sensitive(true);
+    Ok(Some(value))
+}
+
+fn percent_decode(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    loop {
+        match *rest {
+            [] => return Some(bytes),
+            [b'%', high, low, ..] => {
+                let digit = |byte| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+                bytes.push(digit(high)? << 4 | digit(low)?);
+                rest = &rest[3..];
+            }
+            [b'%', ..] => return None,
+            [byte, ..] => {
+                bytes.push(byte);
+                rest = &rest[1..];
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
