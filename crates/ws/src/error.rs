@@ -49,8 +49,6 @@ pub enum Error {
     InvalidDeflate,
     /// The compressor failed on its own.
     Compressor,
-    /// The compressor failed on a message to be sent: nobody's fault but the library's.
-    Compressor,
     /// The calling code used the API wrongly: what, and what to do instead.
     ApiMisuse(&'static str),
 }
@@ -62,7 +60,7 @@ impl Error {
         match self {
             Self::InvalidUtf8 | Self::InvalidDeflate => CloseCode::INVALID_PAYLOAD,
             Self::MessageTooBig { .. } | Self::InflateRatio { .. } => CloseCode::MESSAGE_TOO_BIG,
-            Self::Compressor | Self::Compressor | Self::ApiMisuse(_) => CloseCode::INTERNAL_ERROR,
+            Self::Compressor | Self::ApiMisuse(_) => CloseCode::INTERNAL_ERROR,
             _ => CloseCode::PROTOCOL_ERROR,
         }
     }
@@ -92,7 +90,6 @@ impl fmt::Display for Error {
             }
             Self::InvalidDeflate => f.write_str("peer sent a compressed message that is not valid DEFLATE"),
             Self::Compressor => f.write_str("the compressor failed on its own"),
-            Self::Compressor => f.write_str("the compressor failed on a message to be sent"),
             Self::ApiMisuse(what) => write!(f, "WebSocket API misuse: {what}"),
         }
     }

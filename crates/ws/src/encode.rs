@@ -1,0 +1,294 @@
+use crate::close::ClosePayload;
+use crate::deflate::Deflater;
+use crate::mask::mask_copy;
+use crate::{CloseCode, Error, Header, Kind, Opcode, Prepared, Role};
+use core::fmt;
+use tautline_window::{Buf, Pool};
+
+/// A piece of a message for [`Encoder::fragment`].
+#[derive(Clone, Copy, Debug)]
+pub struct Fragment<'a> {
+    /// Kind of the whole message, the same in all of its fragments.
+    pub kind: Kind,
+    /// The next bytes.
+    pub payload: &'a [u8],
+    /// The message ends with them.
+    pub last: bool,
+    /// Compress the message, where that was negotiated; what the first fragment says counts for all.
+    pub compress: bool,
+}
+
+/// Turns messages and control frames into the bytes that go to the peer.
+///
+/// Everything is appended to `out`, whole frames at a time. `key` is asked for a frame's masking key where the role is
+/// [`Role::Client`] and never otherwise: draw it from a cryptographic generator (RFC 6455, section 5.3). That text is
+/// UTF-8 is for the caller to see to. An error that says [`Error::ApiMisuse`] leaves `out` and the encoder as they were.
+///
+/// ```
+/// use tautline_window::{Buf, Pool};
+/// use tautline_ws::{Encoder, Kind, Role};
+///
+/// let (mut out, mut pool) = (Buf::new(), Pool::new(1 << 20));
+/// let mut encoder = Encoder::new(Role::Client);
+/// let key = || [0x37, 0xfa, 0x21, 0x3d]; // a generator's output in earnest
+/// encoder.message(Kind::Text, b"Hello", false, key, &mut out, &mut pool)?;
+/// assert_eq!(out.filled(), b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58"); // RFC 6455, section 5.7
+/// # Ok::<(), tautline_ws::Error>(())
+/// ```
+pub struct Encoder {
+    deflater: Option<Box<Deflater>>,
+    role: Role,
+    state: State,
+}
+
+/// What may be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Any frame that begins a message.
+    Idle,
+    /// Fragments of this message.
+    Fragments { kind: Kind, compressed: bool, started: bool },
+    /// Nothing: a close frame was sent.
+    Closed,
+}
+
+impl Encoder {
+    /// An encoder for what `role` sends.
+    #[must_use]
+    pub const fn new(role: Role) -> Self {
+        Self { deflater: None, role, state: State::Idle }
+    }
+
+    /// Can compress messages.
+    #[must_use]
+    pub fn with_deflater(mut self, deflater: Deflater) -> Self {
+        self.deflater = Some(Box::new(deflater));
+        self
+    }
+
+    /// Appends a message in one frame, compressed where `compress` asks for it and it was negotiated.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] inside a fragmented message and after [`close`](Self::close); [`Error::Compressor`].
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "the hot call: a context struct would be built for each message")]
+    pub fn message(
+        &mut self,
+        kind: Kind,
+        payload: &[u8],
+        compress: bool,
+        mut key: impl FnMut() -> [u8; 4],
+        out: &mut Buf,
+        pool: &mut Pool,
+    ) -> Result<(), Error> {
+        self.check_idle()?;
+        let opcode = Opcode::from(kind);
+        match &mut self.deflater {
+            Some(deflater) if compress => {
+                let mut compressed = pool.take();
+                let result = deflater.deflate(payload, true, &mut compressed);
+                if result.is_ok() {
+                    put_frame(self.role, Flags { fin: true, rsv1: true }, opcode, compressed.filled(), key, out);
+                }
+                pool.give(compressed);
+                result
+            }
+            _ => {
+                put_frame(self.role, Flags { fin: true, rsv1: false }, opcode, payload, &mut key, out);
+                Ok(())
+            }
+        }
+    }
+
+    /// Appends the next piece of a message that is sent in pieces, as a frame of its own. Pings, pongs and a close frame
+    /// may come between two pieces, other messages may not.
+    ///
+    /// Of a compressed message pieces before the last may yield nothing yet.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] where the kind differs from that of the message in progress and after
+    /// [`close`](Self::close); [`Error::Compressor`].
+    pub fn fragment(
+        &mut self,
+        fragment: Fragment<'_>,
+        key: impl FnMut() -> [u8; 4],
+        out: &mut Buf,
+        pool: &mut Pool,
+    ) -> Result<(), Error> {
+        let Fragment { kind, payload, last, compress } = fragment;
+        let (compressed, started) = match self.state {
+            State::Idle => (compress && self.deflater.is_some(), false),
+            State::Fragments { kind: begun, compressed, started } if begun == kind => (compressed, started),
+            State::Fragments { .. } => return Err(Error::ApiMisuse("all fragments of a message have one kind")),
+            State::Closed => return Err(AFTER_CLOSE),
+        };
+        let opcode = if started { Opcode::Continuation } else { kind.into() };
+        let flags = Flags { fin: last, rsv1: compressed && !started };
+        let sent = match &mut self.deflater {
+            Some(deflater) if compressed => {
+                let mut piece = pool.take();
+                let result = deflater.deflate(payload, last, &mut piece);
+                let send = result.is_ok() && (last || !piece.is_empty());
+                if send {
+                    put_frame(self.role, flags, opcode, piece.filled(), key, out);
+                }
+                pool.give(piece);
+                result?;
+                send
+            }
+            _ => {
+                put_frame(self.role, flags, opcode, payload, key, out);
+                true
+            }
+        };
+        self.state = if last { State::Idle } else { State::Fragments { kind, compressed, started: started || sent } };
+        Ok(())
+    }
+
+    /// Appends a message that was framed before, compressed where it has that form and `compressed` asks for it; see
+    /// [`Prepared`] for when it may.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] for a client, inside a fragmented message and after [`close`](Self::close).
+    pub fn prepared(&mut self, message: &Prepared, compressed: bool, out: &mut Buf) -> Result<(), Error> {
+        self.check_idle()?;
+        if self.role == Role::Client {
+            return Err(Error::ApiMisuse("a client masks each frame anew, so it cannot send prepared ones"));
+        }
+        out.put(message.frame(compressed));
+        Ok(())
+    }
+
+    /// Appends a ping.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] for more than 125 bytes and after [`close`](Self::close).
+    pub fn ping(&mut self, payload: &[u8], key: impl FnMut() -> [u8; 4], out: &mut Buf) -> Result<(), Error> {
+        self.control(Opcode::Ping, payload, key, out)
+    }
+
+    /// Appends a pong: the answer to a ping with its payload, or a sign of life.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] for more than 125 bytes and after [`close`](Self::close).
+    pub fn pong(&mut self, payload: &[u8], key: impl FnMut() -> [u8; 4], out: &mut Buf) -> Result<(), Error> {
+        self.control(Opcode::Pong, payload, key, out)
+    }
+
+    /// Appends the close frame, after which nothing can be sent; a second call does nothing. The reason is cut to 123
+    /// bytes at a character's boundary.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] for a code that must not be on the wire: see [`CloseCode::is_sendable`].
+    pub fn close(
+        &mut self,
+        close: Option<(CloseCode, &str)>,
+        key: impl FnMut() -> [u8; 4],
+        out: &mut Buf,
+    ) -> Result<(), Error> {
+        if self.state == State::Closed {
+            return Ok(());
+        }
+        match close {
+            None => self.control(Opcode::Close, &[], key, out)?,
+            Some((code, reason)) if code.is_sendable() => {
+                self.control(Opcode::Close, ClosePayload::new(code, reason).as_slice(), key, out)?;
+            }
+            Some(_) => return Err(Error::ApiMisuse("this close code must not be sent; send one that is_sendable")),
+        }
+        self.state = State::Closed;
+        Ok(())
+    }
+
+    /// Whether a close frame was sent.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    /// The compressor, to look at its memory or to let it go.
+    pub fn deflater_mut(&mut self) -> Option<&mut Deflater> {
+        self.deflater.as_deref_mut()
+    }
+
+    #[inline]
+    const fn check_idle(&self) -> Result<(), Error> {
+        match self.state {
+            State::Idle => Ok(()),
+            State::Fragments { .. } => Err(Error::ApiMisuse("finish the fragmented message before the next one")),
+            State::Closed => Err(AFTER_CLOSE),
+        }
+    }
+
+    fn control(
+        &mut self,
+        opcode: Opcode,
+        payload: &[u8],
+        key: impl FnMut() -> [u8; 4],
+        out: &mut Buf,
+    ) -> Result<(), Error> {
+        if self.state == State::Closed {
+            return Err(AFTER_CLOSE);
+        }
+        //= https://www.rfc-editor.org/rfc/rfc6455#section-5.5
+        //# All control frames MUST have a payload length of 125 bytes or less and MUST NOT be fragmented.
+        if payload.len() > 125 {
+            return Err(Error::ApiMisuse("a ping or pong holds at most 125 bytes"));
+        }
+        put_frame(self.role, Flags { fin: true, rsv1: false }, opcode, payload, key, out);
+        Ok(())
+    }
+}
+
+//= https://www.rfc-editor.org/rfc/rfc6455#section-5.5.1
+//# The application MUST NOT send any more data frames after sending a Close frame.
+const AFTER_CLOSE: Error = Error::ApiMisuse("nothing may be sent after the close frame");
+
+impl fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encoder").field("role", &self.role).field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Flags {
+    fin: bool,
+    rsv1: bool,
+}
+
+/// Appends one frame: header and payload in one reservation, masked on the way.
+#[inline]
+fn put_frame(
+    role: Role,
+    flags: Flags,
+    opcode: Opcode,
+    payload: &[u8],
+    mut key: impl FnMut() -> [u8; 4],
+    out: &mut Buf,
+) {
+    let key = match role {
+        Role::Server => None,
+        Role::Client => Some(key()),
+    };
+    let header = Header { fin: flags.fin, rsv1: flags.rsv1, opcode, key, len: payload.len() as u64 };
+    put(&header, payload, out);
+}
+
+/// Appends `header` and `payload`, masked where the header has a key.
+#[inline]
+pub(crate) fn put(header: &Header, payload: &[u8], out: &mut Buf) {
+    let mut head = [0; Header::MAX_LEN];
+    let start = header.encode_to(&mut head);
+    let free = out.reserve(Header::MAX_LEN + payload.len());
+    // A copy of fixed size is two moves; the payload overwrites what of it is no header.
+    free[..Header::MAX_LEN].copy_from_slice(&head);
+    let body = &mut free[start..start + payload.len()];
+    match header.key {
+        Some(key) => mask_copy(payload, body, key),
+        None => body.copy_from_slice(payload),
+    }
+    out.commit(start + payload.len());
+}
+
+#[cfg(test)]
+mod tests;
