@@ -1,6 +1,11 @@
-//! What tests of every layer share: certificates, in-memory pairs of sessions, fault injection.
+//! What tests of every layer share: certificates, in-memory pairs of sessions, faults, and the suite that every TLS
+//! engine must pass.
 //!
 //! [`certificate`] is also what makes development certificates for the `taut` program.
 #![forbid(unsafe_code)]
 
 pub mod certificate;
+pub mod pair;
+mod random;
+
+pub use random::Random;

@@ -1,0 +1,180 @@
+use rustls::pki_types::UnixTime;
+use rustls::{CertificateError, PeerIncompatible};
+use tautline_tls::Error;
+
+/// Our words for what rustls reports.
+pub(crate) fn describe(error: &rustls::Error) -> Error {
+    match error {
+        rustls::Error::InvalidCertificate(why) => Error::Certificate(certificate(why)),
+        rustls::Error::NoCertificatesPresented => Error::Certificate("none was shown, and one is required".to_owned()),
+        rustls::Error::AlertReceived(alert) => Error::Alert(alert_name(u8::from(*alert))),
+        rustls::Error::DecryptError => {
+            Error::Peer("a record does not authenticate: it was changed on the way, or its keys are wrong".to_owned())
+        }
+        rustls::Error::NoApplicationProtocol => {
+            Error::Peer("it offers no application protocol (ALPN) that is configured here".to_owned())
+        }
+        rustls::Error::PeerIncompatible(why) => Error::Peer(incompatible(why)),
+        rustls::Error::PeerMisbehaved(_)
+        | rustls::Error::InvalidMessage(_)
+        | rustls::Error::InappropriateMessage { .. }
+        | rustls::Error::InappropriateHandshakeMessage { .. }
+        | rustls::Error::PeerSentOversizedRecord
+        | rustls::Error::InvalidEncryptedClientHello(_) => Error::Peer(error.to_string()),
+        _ => Error::Library(error.to_string()),
+    }
+}
+
+fn incompatible(why: &PeerIncompatible) -> String {
+    match why {
+        PeerIncompatible::NoSignatureSchemesInCommon | PeerIncompatible::NoCipherSuitesInCommon => format!(
+            "nothing in common with what is configured here ({why:?}); it may not support the certificate's kind of key"
+        ),
+        PeerIncompatible::Tls12NotOffered
+        | PeerIncompatible::Tls12NotOfferedOrEnabled
+        | PeerIncompatible::SupportedVersionsExtensionRequired
+        | PeerIncompatible::ServerDoesNotSupportTls12Or13
+        | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig => {
+            format!("no version of TLS in common with what is configured here ({why:?})")
+        }
+        _ => format!("incompatible: {why:?}"),
+    }
+}
+
+/// Why a certificate was refused, as its user would say it.
+pub(crate) fn certificate(why: &CertificateError) -> String {
+    match why {
+        CertificateError::Expired => "it has expired".to_owned(),
+        CertificateError::ExpiredContext { not_after, .. } => format!("it expired on {}", date(*not_after)),
+        CertificateError::NotValidYet => "it is not valid yet".to_owned(),
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            format!("it is not valid before {}; is the clock right?", date(*not_before))
+        }
+        CertificateError::UnknownIssuer => {
+            "its issuer is not trusted: add the authority that issued it to the trusted roots, \
+             or have the peer send its whole chain"
+                .to_owned()
+        }
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let names = presented.iter().map(String::as_str).map(plain_name).collect::<Vec<_>>();
+            let names = if names.is_empty() { "no name at all".to_owned() } else { names.join(", ") };
+            format!("it is not valid for {}, only for {names}", expected.to_str())
+        }
+        CertificateError::NotValidForName => "it is not valid for the host's name".to_owned(),
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "it is meant for another use (extended key usage): servers need one for server authentication, \
+             clients one for client authentication"
+                .to_owned()
+        }
+        CertificateError::Revoked => "it was revoked".to_owned(),
+        CertificateError::BadSignature => {
+            "a signature does not match: it was changed, or another key signed".to_owned()
+        }
+        CertificateError::BadEncoding => "it is malformed".to_owned(),
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "it belongs to an authority, not to a server or client".to_owned()
+        }
+        _ => why.to_string(),
+    }
+}
+
+/// rustls prints names as `DnsName("example.com")`.
+fn plain_name(name: &str) -> &str {
+    name.split('"').nth(1).unwrap_or(name)
+}
+
+/// Day and time in UTC (proleptic Gregorian calendar).
+pub(crate) fn date(time: UnixTime) -> String {
+    let seconds = time.as_secs();
+    let (mut year, mut day) = (1970, seconds / 86_400);
+    let leap = |year: u64| (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
+    while day >= 365 + u64::from(leap(year)) {
+        day -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let months = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 1;
+    for days in months {
+        if day < days {
+            break;
+        }
+        day -= days;
+        month += 1;
+    }
+    let (hour, minute) = (seconds / 3600 % 24, seconds / 60 % 60);
+    format!("{year}-{month:02}-{:02} {hour:02}:{minute:02} UTC", day + 1)
+}
+
+/// The name of an alert in RFC 8446, section 6, or of the older ones in RFC 5246, section 7.2.
+pub(crate) fn alert_name(code: u8) -> String {
+    let name = match code {
+        0 => "close_notify",
+        10 => "unexpected_message",
+        20 => "bad_record_mac",
+        21 => "decryption_failed",
+        22 => "record_overflow",
+        30 => "decompression_failure",
+        40 => "handshake_failure",
+        41 => "no_certificate",
+        42 => "bad_certificate",
+        43 => "unsupported_certificate",
+        44 => "certificate_revoked",
+        45 => "certificate_expired",
+        46 => "certificate_unknown",
+        47 => "illegal_parameter",
+        48 => "unknown_ca",
+        49 => "access_denied",
+        50 => "decode_error",
+        51 => "decrypt_error",
+        60 => "export_restriction",
+        70 => "protocol_version",
+        71 => "insufficient_security",
+        80 => "internal_error",
+        86 => "inappropriate_fallback",
+        90 => "user_canceled",
+        100 => "no_renegotiation",
+        109 => "missing_extension",
+        110 => "unsupported_extension",
+        111 => "certificate_unobtainable",
+        112 => "unrecognized_name",
+        113 => "bad_certificate_status_response",
+        114 => "bad_certificate_hash_value",
+        115 => "unknown_psk_identity",
+        116 => "certificate_required",
+        120 => "no_application_protocol",
+        121 => "ech_required",
+        _ => return format!("number {code}"),
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{alert_name, date};
+    use core::time::Duration;
+    use rustls::pki_types::UnixTime;
+
+    #[test]
+    fn dates_follow_the_calendar() {
+        for (seconds, expected) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"),
+            (951_868_800, "2000-03-01 00:00 UTC"),
+            (1_735_689_599, "2024-12-31 23:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+        ] {
+            assert_eq!(date(UnixTime::since_unix_epoch(Duration::from_secs(seconds))), expected);
+        }
+    }
+
+    #[test]
+    fn every_alert_has_a_name() {
+        assert_eq!(alert_name(48), "unknown_ca");
+        assert_eq!(alert_name(200), "number 200");
+        for code in 0..=u8::MAX {
+            let known = !format!("{:?}", rustls::AlertDescription::from(code)).contains('(');
+            assert_eq!(known, !alert_name(code).starts_with("number"), "{code}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{cipher_suite as suite, default_provider};
+use std::sync::Arc;
+
+/// aws-lc-rs, with the cipher suites in our order.
+///
+/// AES-128 comes before AES-256: it is as good as unbreakable and up to a fifth faster. Without AES instructions ChaCha20
+/// comes first. A server follows this order, see [`Acceptor`](crate::hello::Acceptor).
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    let aes = [
+        suite::TLS13_AES_128_GCM_SHA256,
+        suite::TLS13_AES_256_GCM_SHA384,
+        suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+    ];
+    let chacha = [
+        suite::TLS13_CHACHA20_POLY1305_SHA256,
+        suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    ];
+    let (first, second): (&[_], &[_]) = if has_aes() { (&aes, &chacha) } else { (&chacha, &aes) };
+    Arc::new(CryptoProvider { cipher_suites: [first, second].concat(), ..default_provider() })
+}
+
+/// Whether this machine computes AES in hardware.
+fn has_aes() -> bool {
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    return std::arch::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64")))]
+    return false;
+}

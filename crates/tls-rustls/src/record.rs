@@ -1,0 +1,61 @@
+//! The record header (RFC 8446, section 5.1): one byte of type, two of version, two of length.
+
+/// Bytes of a record header.
+pub(crate) const HEADER: usize = 5;
+
+/// Longest plaintext of one record.
+pub(crate) const MAX_PLAIN: usize = 16_384;
+
+/// No protected record of any version is longer than this many bytes behind its header (RFC 5246, section 6.2.3).
+const MAX_BODY: usize = MAX_PLAIN + 2048;
+
+/// What stands at the front of the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Front {
+    /// A whole record of this many bytes, header included.
+    Whole(usize),
+    /// Less than a whole record, as far as its header says.
+    Partial,
+    /// Not the header of a record.
+    Invalid,
+}
+
+/// Looks at the header alone, so that an incomplete record costs next to nothing.
+pub(crate) fn front(wire: &[u8]) -> Front {
+    let &[kind, major, _, high, low, ref rest @ ..] = wire else { return Front::Partial };
+    let len = usize::from(u16::from_be_bytes([high, low]));
+    // 20 ..= 24: change_cipher_spec, alert, handshake, application_data, heartbeat. Only application data may be empty.
+    let plausible = matches!(kind, 20..=24) && major == 3 && len < MAX_BODY && (len > 0 || kind == 23);
+    match plausible {
+        false => Front::Invalid,
+        true if rest.len() < len => Front::Partial,
+        true => Front::Whole(HEADER + len),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Front, front};
+
+    #[test]
+    fn tells_whole_records_from_partial_and_impossible_ones() {
+        let mut record = [7; 20];
+        record[..5].copy_from_slice(&[23, 3, 3, 0, 10]);
+        for len in 0..record.len() {
+            let expected = if len < 15 { Front::Partial } else { Front::Whole(15) };
+            assert_eq!(front(&record[..len]), expected, "{len}");
+        }
+        for (header, expected) in [
+            (*b"GET /", Front::Invalid),
+            (*b"SSH-2", Front::Invalid),
+            ([22, 2, 0, 0, 10], Front::Invalid),
+            ([19, 3, 3, 0, 10], Front::Invalid),
+            ([22, 3, 1, 0, 0], Front::Invalid),
+            ([23, 3, 3, 0, 0], Front::Whole(5)),
+            ([23, 3, 3, 0x48, 0], Front::Invalid),
+            ([23, 3, 3, 0x47, 0xff], Front::Partial),
+        ] {
+            assert_eq!(front(&header), expected, "{header:?}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+use crate::connection::{Connection, Step};
+use crate::hello::Acceptor;
+use crate::record::{self, Front, HEADER, MAX_PLAIN};
+use crate::resolver;
+use core::cell::RefCell;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, HandshakeKind, ProtocolVersion};
+use std::sync::Arc;
+use tautline_tls::{Content, Error, Facts, Handshake, Opened};
+use tautline_window::Buf;
+
+/// Most bytes of a handshake message that is split over records: the longest message that rustls takes, and the headers
+/// and tags of records that are not uselessly small.
+const MAX_HELD: usize = 128 * 1024;
+
+thread_local! {
+    /// Where chunks that share a record are gathered, at most one record's worth.
+    static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One connection through rustls.
+///
+/// After an error `out` holds an alert wherever rustls makes one; a few floods (empty records, warnings, tiny pieces of
+/// handshake messages) end without.
+pub struct Session {
+    connection: Connection,
+    /// Whole records of a handshake message that is not complete yet. rustls wants to see them again.
+    held: Vec<u8>,
+    /// The host name of the ClientHello.
+    server_name: Option<Box<str>>,
+    phase: Phase,
+    sent_close: bool,
+    received_close: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing was sent yet.
+    Fresh,
+    Handshaking,
+    Open,
+    Failed,
+}
+
+impl Session {
+    pub(crate) fn accept(acceptor: Arc<Acceptor>) -> Self {
+        Self::new(Connection::Waiting(acceptor), None)
+    }
+
+    pub(crate) fn connect(config: &Arc<ClientConfig>, name: ServerName<'static>) -> Result<Self, Error> {
+        let asked = match &name {
+            ServerName::DnsName(name) => Some(Box::from(name.as_ref())),
+            _ => None,
+        };
+        Ok(Self::new(Connection::client(config, name)?, asked))
+    }
+
+    const fn new(connection: Connection, server_name: Option<Box<str>>) -> Self {
+        Self {
+            connection,
+            held: Vec::new(),
+            server_name,
+            phase: Phase::Fresh,
+            sent_close: false,
+            received_close: false,
+        }
+    }
+
+    /// Marks the session dead where `result` is an error.
+    fn check<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+        if result.is_err() {
+            self.phase = Phase::Failed;
+        }
+        result
+    }
+
+    fn advance(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
+        // No application data comes out of a handshake whose records are fed one by one.
+        let mut plain = Buf::new();
+        let mut used = 0;
+        let mut step = Step::Blocked;
+        if self.phase == Phase::Fresh {
+            self.phase = Phase::Handshaking;
+            if matches!(self.connection, Connection::Client(_)) {
+                step = self.feed(&mut [], &mut plain, out)?;
+            }
+        }
+        while step != Step::Ready {
+            let rest = &mut wire[used..];
+            let len = match record::front(rest) {
+                Front::Whole(len) => len,
+                Front::Partial => return Ok((used, Handshake::Pending)),
+                Front::Invalid => return Err(self.refuse(rest, out)),
+            };
+            step = self.feed(&mut rest[..len], &mut plain, out)?;
+            used += len;
+            if matches!(step, Step::Data | Step::Closed) {
+                return Err(Error::Library(
+                    "rustls passed application data before the handshake was complete".to_owned(),
+                ));
+            }
+        }
+        self.phase = Phase::Open;
+        Ok((used, Handshake::Complete))
+    }
+
+    /// Has rustls process one whole record. It is done with even where rustls wants to see it again.
+    fn feed(&mut self, record: &mut [u8], plain: &mut Buf, out: &mut Buf) -> Result<Step, Error> {
+        let step = if self.held.is_empty() {
+            let (used, step) = self.connection.process(record, plain, out)?;
+            self.held.extend_from_slice(&record[used..]);
+            step
+        } else {
+            self.held.extend_from_slice(record);
+            let (used, step) = self.connection.process(&mut self.held, plain, out)?;
+            if used == self.held.len() {
+                self.held = Vec::new();
+            } else {
+                self.held.drain(..used);
+            }
+            step
+        };
+        if self.held.len() > MAX_HELD {
+            return Err(Error::Peer("a handshake message in far too many pieces".to_owned()));
+        }
+        Ok(step)
+    }
+
+    /// Shows rustls a header that it refuses, for its alert, and says what is wrong.
+    fn refuse(&mut self, wire: &[u8], out: &mut Buf) -> Error {
+        let what = not_tls(wire);
+        self.held.extend_from_slice(&wire[..HEADER]);
+        let _ = self.connection.process(&mut self.held, &mut Buf::new(), out);
+        Error::Peer(what.to_owned())
+    }
+
+    fn open_record<'b>(&mut self, wire: &mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
+        let used = match record::front(wire) {
+            Front::Whole(len) => len,
+            Front::Partial => return Ok(Opened { used: 0, content: Content::Partial }),
+            Front::Invalid => return Err(self.refuse(wire, out)),
+        };
+        let content = match self.feed(&mut wire[..used], scratch, out)? {
+            Step::Data if !scratch.is_empty() => Content::Data(scratch.filled_mut()),
+            Step::Data | Step::Ready | Step::Blocked => Content::Control,
+            Step::Closed => {
+                self.received_close = true;
+                Content::Closed
+            }
+        };
+        Ok(Opened { used, content })
+    }
+
+    /// Seals chunks as one stream: whole records straight from chunks where these are long enough, gathered otherwise.
+    fn seal_chunks(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
+        if let [single] = plain {
+            return self.connection.seal(&mut self.held, single, out);
+        }
+        GATHERED.with_borrow_mut(|gathered| {
+            gathered.clear();
+            for mut chunk in plain.iter().copied() {
+                while !chunk.is_empty() {
+                    if gathered.is_empty() && chunk.len() >= MAX_PLAIN {
+                        let (direct, rest) = chunk.split_at(chunk.len() - chunk.len() % MAX_PLAIN);
+                        self.connection.seal(&mut self.held, direct, out)?;
+                        chunk = rest;
+                        continue;
+                    }
+                    let (fits, rest) = chunk.split_at(chunk.len().min(MAX_PLAIN - gathered.len()));
+                    gathered.extend_from_slice(fits);
+                    chunk = rest;
+                    if gathered.len() == MAX_PLAIN {
+                        self.connection.seal(&mut self.held, gathered, out)?;
+                        gathered.clear();
+                    }
+                }
+            }
+            if gathered.is_empty() { Ok(()) } else { self.connection.seal(&mut self.held, gathered, out) }
+        })
+    }
+}
+
+impl tautline_tls::Session for Session {
+    fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
+        match self.phase {
+            Phase::Open => return Ok((0, Handshake::Complete)),
+            Phase::Failed => return Err(DEAD),
+            Phase::Fresh | Phase::Handshaking => {}
+        }
+        let _ = resolver::take_asked_name();
+        let result = self.advance(wire, out);
+        if let Some(name) = resolver::take_asked_name() {
+            self.server_name = Some(name);
+        }
+        self.check(result)
+    }
+
+    fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
+        match self.phase {
+            Phase::Open => {}
+            Phase::Failed => return Err(DEAD),
+            Phase::Fresh | Phase::Handshaking => return Err(Error::ApiMisuse("open before the handshake is complete")),
+        }
+        if self.received_close {
+            // RFC 8446, section 6.1: data after a closure alert must be ignored.
+            return Ok(Opened { used: wire.len(), content: Content::Closed });
+        }
+        scratch.clear();
+        let result = self.open_record(wire, scratch, out);
+        self.check(result)
+    }
+
+    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
+        if self.phase != Phase::Open || self.sent_close {
+            return Err(Error::ApiMisuse("seal before the handshake is complete or after the close"));
+        }
+        let result = self.seal_chunks(plain, out);
+        self.check(result)
+    }
+
+    fn close(&mut self, out: &mut Buf) {
+        if self.phase == Phase::Open && !self.sent_close {
+            self.sent_close = true;
+            if let Err(error) = self.connection.close(&mut self.held, out) {
+                log::debug!("no close_notify: {error}");
+            }
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        let Some(common) = self.connection.common() else { return Facts::default() };
+        Facts {
+            version: match common.protocol_version() {
+                Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+                Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+                _ => "",
+            },
+            suite: common.negotiated_cipher_suite().map(|suite| format!("{:?}", suite.suite())).unwrap_or_default(),
+            group: common
+                .negotiated_key_exchange_group()
+                .map(|group| format!("{:?}", group.name()))
+                .unwrap_or_default(),
+            alpn: common.alpn_protocol().map(<[u8]>::to_vec),
+            server_name: self.server_name.as_deref().map(str::to_owned),
+            resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
+            peer_certificates: common
+                .peer_certificates()
+                .unwrap_or_default()
+                .iter()
+                .map(|certificate| certificate.to_vec())
+                .collect(),
+        }
+    }
+}
+
+const DEAD: Error = Error::ApiMisuse("the session has failed before");
+
+/// What speaks here, where a header is not TLS.
+fn not_tls(wire: &[u8]) -> &'static str {
+    const REQUESTS: [&[u8; HEADER]; 10] =
+        [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO", b"CONNE", b"DELET", b"PATCH", b"TRACE", b"PRI *"];
+    match wire.first_chunk() {
+        Some(start) if REQUESTS.contains(&start) => "it speaks plain HTTP to a TLS port: use https:// or wss://",
+        Some(b"HTTP/") => "it answers in plain HTTP, not TLS: use http:// or ws://, or the port that speaks TLS",
+        Some([20..=24, 3, ..]) => "it sent a record of an impossible length",
+        _ => "it sent something that is not TLS",
+    }
+}
