@@ -38,3 +38,31 @@ pub fn raise_nofile_limit() -> io::Result<u64> {
     }
     Ok(limit.maximum.unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{cpus, pin_to_cpu};
+    use std::thread;
+
+    #[test]
+    fn pins_the_calling_thread_only() {
+        let all = cpus().unwrap();
+        assert!(!all.is_empty() && all.is_sorted());
+        let (first, last) = (all[0], all[all.len() - 1]);
+        let pinned = thread::spawn(move || {
+            pin_to_cpu(last).unwrap();
+            let alone = cpus().unwrap();
+            pin_to_cpu(first).unwrap();
+            (alone, cpus().unwrap())
+        });
+        assert_eq!(pinned.join().unwrap(), (vec![last], vec![first]));
+        assert_eq!(cpus().unwrap(), all);
+    }
+
+    #[test]
+    fn refuses_processors_that_do_not_exist() {
+        for cpu in [1023, 1024, usize::MAX] {
+            assert!(pin_to_cpu(cpu).is_err(), "{cpu}");
+        }
+    }
+}

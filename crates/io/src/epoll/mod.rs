@@ -12,6 +12,8 @@ mod accept;
 mod chores;
 mod connection;
 mod slots;
+#[cfg(test)]
+mod tests;
 mod wait;
 mod wake;
 
@@ -34,7 +36,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Config {
     /// Most bytes of one connection that are received at once. Default 256 KiB.
     pub receive_buffer: usize,
-    /// Room in front of received bytes for carried ones, see [`Received::join`]. Default 20 KiB: more than one TLS
+    /// Room in front of received bytes for carried ones, see [`Received::join`](crate::Received::join). Default 20 KiB: more than one TLS
     /// record (RFC 8446 section 5.2: 16,640 bytes behind a header of 5).
     pub headroom: usize,
     /// Most events that one turn takes from the kernel. Default 1024.
@@ -85,11 +87,14 @@ impl Driver {
         Self::with(Config::default())
     }
 
-    /// A driver that works as `config` says. Sizes of 0 count as 1.
+    /// A driver that works as `config` says. Sizes and numbers of 0 count as 1, but for the headroom.
     ///
     /// # Errors
     /// No descriptors are left.
-    pub fn with(config: Config) -> io::Result<Self> {
+    pub fn with(mut config: Config) -> io::Result<Self> {
+        for size in [&mut config.receive_buffer, &mut config.events_per_turn, &mut config.accepts_per_turn] {
+            *size = (*size).max(1);
+        }
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let wake = Wake::new()?;
         epoll::add(&epoll, wake.fd(), Source::Wake.data(), EventFlags::IN | EventFlags::ET)?;
@@ -229,8 +234,8 @@ impl crate::Driver for Driver {
         let mut buffer = std::mem::take(&mut self.buffer);
         if events.is_empty() || buffer.is_empty() {
             // The first turn, or the first after one that a panicking sink left.
-            events.resize(self.config.events_per_turn.max(1), NO_EVENT);
-            buffer.resize(self.config.headroom + self.config.receive_buffer.max(1), 0);
+            events.resize(self.config.events_per_turn, NO_EVENT);
+            buffer.resize(self.config.headroom + self.config.receive_buffer, 0);
         }
         let timeout = self.clip(timeout);
         let result = wait::wait(&self.epoll, &mut events, timeout);

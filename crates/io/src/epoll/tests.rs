@@ -1,0 +1,115 @@
+//! What is particular to this driver; `tests/suite` holds what every driver must do.
+
+use super::{Config, Driver};
+use crate::{Address, Driver as _, End, ListenOptions, Listener, Received, Sent, Sink, Token};
+use rustix::net::sockopt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+use tautline_window::Buf;
+
+#[derive(Default)]
+struct Log {
+    accepted: Vec<Token>,
+    lengths: Vec<usize>,
+}
+
+impl Sink<Driver> for Log {
+    fn accepted(&mut self, _: &mut Driver, token: Token, _: Listener) {
+        self.accepted.push(token);
+    }
+    fn connected(&mut self, _: &mut Driver, _: Token) {}
+    fn received(&mut self, _: &mut Driver, _: Token, data: Received<'_>) {
+        self.lengths.push(data.len());
+    }
+    fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
+    fn ended(&mut self, _: &mut Driver, _: Token, _: End) {}
+    fn woken(&mut self, _: &mut Driver) {}
+    fn accept_failed(&mut self, _: &mut Driver, _: io::Error) {}
+}
+
+fn connected(driver: &mut Driver) -> (TcpStream, Token, Log) {
+    let any = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let Ok((_, Address::Tcp(at))) = driver.listen(&any, &ListenOptions::default()) else { panic!("cannot listen") };
+    let peer = TcpStream::connect(at).unwrap();
+    peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut log = Log::default();
+    driver.turn(Some(Duration::from_secs(20)), &mut log).unwrap();
+    let token = log.accepted[0];
+    (peer, token, log)
+}
+
+#[test]
+fn accepted_connections_do_not_delay() {
+    let mut driver = Driver::new().unwrap();
+    let (_peer, token, _) = connected(&mut driver);
+    assert!(sockopt::tcp_nodelay(&driver.slots.get(token).unwrap().fd).unwrap(), "inherited from the listener");
+}
+
+#[test]
+fn sizes_of_the_configuration_hold() {
+    let config = Config { receive_buffer: 10, headroom: 3, events_per_turn: 1, ..Config::default() };
+    let mut driver = Driver::with(config).unwrap();
+    let (mut peer, _, mut log) = connected(&mut driver);
+    peer.write_all(&[7; 25]).unwrap();
+    while log.lengths.iter().sum::<usize>() < 25 {
+        driver.turn(Some(Duration::from_secs(20)), &mut log).unwrap();
+    }
+    assert_eq!(log.lengths, [10, 10, 5]);
+    let zero = Config { receive_buffer: 0, headroom: 0, events_per_turn: 0, accepts_per_turn: 0, ..Config::default() };
+    let mut driver = Driver::with(zero).unwrap();
+    let (mut peer, _, mut log) = connected(&mut driver);
+    peer.write_all(&[7; 3]).unwrap();
+    while log.lengths.len() < 3 {
+        driver.turn(Some(Duration::from_secs(20)), &mut log).unwrap();
+    }
+    assert_eq!(log.lengths, [1, 1, 1]);
+}
+
+#[test]
+fn a_closed_connection_lingers_for_its_time_only() {
+    let linger = Duration::from_millis(80);
+    let mut driver = Driver::with(Config { linger, ..Config::default() }).unwrap();
+    let (mut peer, token, mut log) = connected(&mut driver);
+    let mut pending = false;
+    while !pending {
+        let mut buf = Buf::new();
+        buf.put(&[1; 1 << 20]);
+        pending = matches!(driver.send(token, buf), Sent::Pending);
+    }
+    driver.close(token, false);
+    let closed = Instant::now();
+    while driver.chores.next().is_some() {
+        assert!(closed.elapsed() < Duration::from_secs(20));
+        driver.turn(None, &mut log).unwrap();
+    }
+    assert!(closed.elapsed() >= linger, "it had no chance");
+    let mut all = Vec::new();
+    assert_eq!(peer.read_to_end(&mut all).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_panicking_sink_costs_nothing_but_its_turn() {
+    struct Panic;
+    impl Sink<Driver> for Panic {
+        fn accepted(&mut self, _: &mut Driver, _: Token, _: Listener) {}
+        fn connected(&mut self, _: &mut Driver, _: Token) {}
+        fn received(&mut self, _: &mut Driver, _: Token, _: Received<'_>) {
+            std::panic::resume_unwind(Box::new("quietly"));
+        }
+        fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
+        fn ended(&mut self, _: &mut Driver, _: Token, _: End) {}
+        fn woken(&mut self, _: &mut Driver) {}
+        fn accept_failed(&mut self, _: &mut Driver, _: io::Error) {}
+    }
+    let mut driver = Driver::new().unwrap();
+    let (mut peer, _, mut log) = connected(&mut driver);
+    for _ in 0..2 {
+        peer.write_all(b"x").unwrap();
+        let turn = std::panic::AssertUnwindSafe(|| driver.turn(Some(Duration::from_secs(20)), &mut Panic));
+        assert!(std::panic::catch_unwind(turn).is_err());
+    }
+    peer.write_all(b"still there").unwrap();
+    driver.turn(Some(Duration::from_secs(20)), &mut log).unwrap();
+    assert_eq!(log.lengths, [11]);
+}

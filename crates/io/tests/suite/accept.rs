@@ -1,0 +1,177 @@
+//! Listening and accepting.
+
+use super::*;
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::thread;
+
+pub fn storm<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = echo();
+    let at = listen(&mut driver);
+    let peers: Vec<_> = (0..5_u32)
+        .map(|part| {
+            thread::spawn(move || {
+                let mut peers: Vec<_> = (0..100).map(|_| TcpStream::connect(at).unwrap()).collect();
+                for (i, peer) in (0_u32..).zip(&mut peers) {
+                    peer.write_all(&(part * 100 + i).to_le_bytes()).unwrap();
+                }
+                for (i, peer) in (0_u32..).zip(&mut peers) {
+                    let mut reply = [0; 4];
+                    peer.read_exact(&mut reply).unwrap();
+                    assert_eq!(u32::from_le_bytes(reply), part * 100 + i);
+                }
+            })
+        })
+        .collect();
+    run(&mut driver, &mut script, |_| peers.iter().all(thread::JoinHandle::is_finished));
+    peers.into_iter().for_each(|peer| peer.join().unwrap());
+    assert_eq!(script.arrivals().len(), 500);
+    run(&mut driver, &mut script, |script| {
+        script.events.iter().filter(|e| matches!(e, Event::Finished(_))).count() == 500
+    });
+}
+
+pub fn thousands_at_once<D: Driver>(make: fn() -> D) {
+    let limit = tautline_io::machine::raise_nofile_limit().unwrap();
+    let count = usize::try_from(limit / 4).unwrap().min(3000);
+    let mut driver = make();
+    let mut script = echo();
+    let at = listen(&mut driver);
+    let mut peers = Vec::new();
+    while peers.len() < count {
+        for _ in 0..100 {
+            peers.push(TcpStream::connect(at).unwrap());
+        }
+        run(&mut driver, &mut script, |script| script.arrivals().len() == peers.len());
+    }
+    let tokens: HashSet<_> = script.arrivals().into_iter().collect();
+    assert_eq!(tokens.len(), peers.len(), "every connection has its own token");
+    assert_idle(&mut driver, &mut script);
+    for (i, peer) in (0_u32..).zip(&mut peers) {
+        peer.write_all(&i.to_le_bytes()).unwrap();
+    }
+    let received = |script: &Script<_>| script.events.iter().filter(|e| matches!(e, Event::Received(..))).count();
+    run(&mut driver, &mut script, |script| received(script) == peers.len());
+    for (i, peer) in (0_u32..).zip(&mut peers) {
+        let mut reply = [0; 4];
+        peer.read_exact(&mut reply).unwrap();
+        assert_eq!(u32::from_le_bytes(reply), i);
+    }
+}
+
+pub fn paused_ones_wait_in_the_backlog<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    driver.pause_accept(true);
+    let at = listen(&mut driver);
+    let _early = TcpStream::connect(at).unwrap();
+    assert_idle(&mut driver, &mut script);
+    driver.pause_accept(false);
+    run(&mut driver, &mut script, |script| script.arrivals().len() == 1);
+    driver.pause_accept(true);
+    driver.pause_accept(true);
+    let _late = TcpStream::connect(at).unwrap();
+    assert_idle(&mut driver, &mut script);
+    driver.pause_accept(false);
+    run(&mut driver, &mut script, |script| script.arrivals().len() == 2);
+}
+
+pub fn stopping_refuses<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = echo();
+    let at = listen(&mut driver);
+    let (mut peer, _) = pair(&mut driver, &mut script, at);
+    driver.stop_listening();
+    assert_eq!(TcpStream::connect(at).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    peer.write_all(b"still here").unwrap();
+    run(&mut driver, &mut script, |script| script.events.iter().any(|e| matches!(e, Event::Received(..))));
+    let mut reply = [0; 10];
+    peer.read_exact(&mut reply).unwrap();
+    let again = driver.listen(&Address::Tcp(at), &ListenOptions::default()).unwrap();
+    assert_eq!(again.1, Address::Tcp(at), "the port is free again");
+    pair(&mut driver, &mut script, at);
+}
+
+pub fn stops_inside_accepted<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = Script::new(|driver: &mut D, event: &Event| {
+        if let Event::Accepted(..) = event {
+            driver.stop_listening();
+        }
+    });
+    let at = listen(&mut driver);
+    let _peers: Vec<_> = (0..3).map(|_| TcpStream::connect(at).unwrap()).collect();
+    run(&mut driver, &mut script, |script| !script.events.is_empty());
+    assert_idle(&mut driver, &mut script);
+    assert_eq!(script.arrivals().len(), 1);
+}
+
+pub fn port_in_use<D: Driver>(make: fn() -> D) {
+    let (mut one, mut other) = (make(), make());
+    let at = listen(&mut one);
+    let error = other.listen(&Address::Tcp(at), &ListenOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    assert!(error.raw_os_error().is_some(), "the system's own error, for the program to explain");
+}
+
+pub fn tells_listeners_apart<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let (a, b) = (listen(&mut driver), listen(&mut driver));
+    for at in [b, a, b] {
+        pair(&mut driver, &mut script, at);
+    }
+    let listeners: Vec<_> = script
+        .events
+        .iter()
+        .filter_map(|event| if let Event::Accepted(_, listener) = event { Some(listener.0) } else { None })
+        .collect();
+    assert_eq!(listeners, [1, 0, 1]);
+}
+
+pub fn spreads_over_drivers<D: Driver>(make: fn() -> D) {
+    let options = ListenOptions { reuse_port: true, ..ListenOptions::default() };
+    let any = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let (mut one, mut other) = (make(), make());
+    let (_, address) = one.listen(&any, &options).unwrap();
+    other.listen(&address, &options).unwrap();
+    let Address::Tcp(at) = address else { panic!("a TCP listener has a TCP address") };
+    let (mut first, mut second) = (watch(), watch());
+    let _peers: Vec<_> = (0..200).map(|_| TcpStream::connect(at).unwrap()).collect();
+    run(&mut one, &mut first, |first| {
+        other.turn(Some(Duration::ZERO), &mut second).unwrap();
+        first.arrivals().len() + second.arrivals().len() == 200
+    });
+    assert!(first.arrivals().len() > 20, "only {} of 200", first.arrivals().len());
+    assert!(second.arrivals().len() > 20, "only {} of 200", second.arrivals().len());
+}
+
+pub fn ipv6_beside_ipv4<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let options = ListenOptions::default();
+    let Ok((_, Address::Tcp(v6))) = driver.listen(&"[::]:0".parse().unwrap(), &options) else {
+        return eprintln!("SKIPPED: this machine has no IPv6");
+    };
+    let v4 = SocketAddr::from(([0, 0, 0, 0], v6.port()));
+    driver.listen(&Address::Tcp(v4), &options).expect("one address, one family");
+    for (at, listener) in [("[::1]", 0), ("127.0.0.1", 1)] {
+        let (peer, token) = pair(&mut driver, &mut script, format!("{at}:{}", v6.port()).parse().unwrap());
+        assert!(script.has(&Event::Accepted(token, Listener(listener))));
+        assert_eq!(driver.peer(token), Some(Address::Tcp(peer.local_addr().unwrap())));
+    }
+}
+
+pub fn knows_peers<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (peer, token) = pair(&mut driver, &mut script, at);
+    assert_eq!(driver.peer(token), Some(Address::Tcp(peer.local_addr().unwrap())));
+    let outgoing = driver.connect(&Address::Tcp(at)).unwrap();
+    run(&mut driver, &mut script, |script| script.has(&Event::Connected(outgoing)));
+    assert_eq!(driver.peer(outgoing), Some(Address::Tcp(at)));
+    driver.close(token, false);
+    assert_eq!(driver.peer(token), None);
+}

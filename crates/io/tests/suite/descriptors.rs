@@ -1,0 +1,67 @@
+//! Running out of descriptors. The limit is the whole process's, so this is the only test of its binary.
+#![expect(unreachable_pub, reason = "each driver's test binary includes this module and is a crate of its own")]
+#![expect(clippy::unwrap_used, reason = "all of this runs inside a test")]
+
+use crate::suite::*;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use tautline_io::{Address, Driver};
+
+pub fn running_out<D: Driver>(make: fn() -> D) {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..limit }).unwrap();
+    let mut driver = make();
+    let mut script = echo();
+    let at = listen(&mut driver);
+    let (mut first, _) = pair(&mut driver, &mut script, at);
+    let mut waiting = TcpStream::connect(at).unwrap();
+    let mut hoard = Vec::new();
+    let full = loop {
+        match File::open("/dev/null") {
+            Ok(file) => hoard.push(file),
+            Err(error) => break error,
+        }
+    };
+    run(&mut driver, &mut script, |script| script.events.len() > 1);
+    assert_eq!(script.events[1..], [Event::AcceptFailed(full.kind())]);
+
+    // For several pauses: it is reported once, does not spin, and does not disturb who is connected.
+    let turns = idle(&mut driver, &mut script, Duration::from_millis(350));
+    assert!(turns <= 60, "{turns} turns: the driver spins");
+    assert_eq!(script.events.len(), 2, "reported once: {:?}", script.events);
+    first.write_all(b"fine").unwrap();
+    run(&mut driver, &mut script, |script| script.events.len() == 3);
+    first.read_exact(&mut [0; 4]).unwrap();
+    assert!(driver.connect(&Address::Tcp(at)).is_err(), "no socket can be made");
+
+    // Pausing and resuming by hand meanwhile must not end the rest early.
+    driver.pause_accept(true);
+    driver.pause_accept(false);
+    let turns = idle(&mut driver, &mut script, Duration::from_millis(50));
+    assert!(turns <= 10, "{turns} turns: the driver spins");
+
+    // It goes on by itself.
+    hoard.clear();
+    let freed = Instant::now();
+    run(&mut driver, &mut script, |script| script.arrivals().len() == 2);
+    assert!(freed.elapsed() < Duration::from_secs(5));
+    waiting.write_all(b"at last").unwrap();
+    run(&mut driver, &mut script, |script| script.bytes_of(script.arrivals()[1]) == b"at last");
+
+    // The next time is reported again.
+    while let Ok(file) = File::open("/dev/null") {
+        hoard.push(file);
+    }
+    hoard.pop();
+    let _late = TcpStream::connect(at).unwrap();
+    let failed = |script: &Script<_>| script.events.iter().filter(|e| matches!(e, Event::AcceptFailed(_))).count();
+    run(&mut driver, &mut script, |script| failed(script) == 2);
+
+    drop(hoard);
+    let raised = tautline_io::machine::raise_nofile_limit().unwrap();
+    assert_eq!(Some(raised), limit.maximum);
+    assert_eq!(getrlimit(Resource::Nofile).current, limit.maximum);
+}

@@ -1,0 +1,280 @@
+//! What every driver must do, generic over the driver: a test binary makes tests of it with [`driver_suite!`].
+#![expect(unreachable_pub, reason = "each driver's test binary includes this module and is a crate of its own")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "all of this runs inside tests")]
+
+pub mod accept;
+pub mod end;
+pub mod reset;
+pub mod transfer;
+pub mod turn;
+pub mod unix;
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+use tautline_io::{Address, Driver, End, ListenOptions, Listener, Received, Sent, Sink, Token};
+use tautline_window::Buf;
+
+/// Makes one `#[test]` of each function of the suite for the driver that `$make` (a `fn() -> D`) makes.
+#[macro_export]
+macro_rules! driver_suite {
+    ($make:expr) => {
+        $crate::driver_suite! { @each $make;
+            accept {
+                storm thousands_at_once paused_ones_wait_in_the_backlog stopping_refuses stops_inside_accepted
+                port_in_use tells_listeners_apart spreads_over_drivers ipv6_beside_ipv4 knows_peers
+            }
+            transfer {
+                every_split byte_by_byte echo_of_megabytes slow_reader_pends reader_of_single_bytes room_for_carried_bytes
+                sends_reuse_their_buffer sends_in_order paused_bytes_wait pauses_inside_received end_waits_behind_a_pause
+                sends_before_connected
+            }
+            end {
+                peer_finishes_first we_finish_first finishing_waits_for_the_pending_send
+                closing_sends_what_is_pending aborting_resets closed_tokens_do_nothing refused_connect
+                closing_while_connecting finishing_while_connecting idles_after_the_end closes_inside_each_callback
+            }
+            reset {
+                before_accept after_accept with_unread_bytes while_pending after_finishing while_paused
+                bytes_before_the_reset_come_first failing_is_never_inside_send repeatedly_at_random_points
+            }
+            turn {
+                timeouts_hold short_timeouts_are_precise zero_does_not_wait woken_from_another_thread wakes_coalesce
+                no_wake_is_lost waker_outlives_the_driver flood_starves_nobody closing_others_in_one_batch
+                slots_reused_in_one_batch generations_differ
+            }
+            unix {
+                echoes names_peers replaces_a_stale_file keeps_a_live_socket keeps_a_stale_file_when_told
+                keeps_other_files removes_its_file leaves_a_successors_file missing_file full_queue long_path
+                paused_end_waits reset_by_unread_bytes
+            }
+        }
+    };
+    (@each $make:expr; $($file:ident { $($test:ident)* })*) => {
+        $(mod $file {
+            $(#[test]
+            fn $test() {
+                super::suite::$file::$test($make);
+            })*
+        })*
+    };
+}
+
+/// Longest that any awaited event may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a driver told its sink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    Accepted(Token, Listener),
+    Connected(Token),
+    Received(Token, Vec<u8>),
+    Sent(Token),
+    Finished(Token),
+    Failed(Token, io::ErrorKind),
+    Woken,
+    AcceptFailed(io::ErrorKind),
+}
+
+/// Records every event and reacts with `react`.
+pub struct Script<F> {
+    pub events: Vec<Event>,
+    react: F,
+}
+
+impl<F> Script<F> {
+    pub fn new(react: F) -> Self {
+        Self { events: Vec::new(), react }
+    }
+
+    pub fn arrivals(&self) -> Vec<Token> {
+        self.tokens(|event| if let Event::Accepted(token, _) = *event { Some(token) } else { None })
+    }
+
+    pub fn bytes_of(&self, of: Token) -> Vec<u8> {
+        let chunks = self.events.iter().filter_map(|event| match event {
+            Event::Received(token, data) if *token == of => Some(data.as_slice()),
+            _ => None,
+        });
+        chunks.collect::<Vec<_>>().concat()
+    }
+
+    pub fn has(&self, event: &Event) -> bool {
+        self.events.contains(event)
+    }
+
+    pub fn failures(&self) -> Vec<Token> {
+        self.tokens(|event| if let Event::Failed(token, _) = *event { Some(token) } else { None })
+    }
+
+    pub fn tokens(&self, pick: impl FnMut(&Event) -> Option<Token>) -> Vec<Token> {
+        self.events.iter().filter_map(pick).collect()
+    }
+
+    fn happened<D>(&mut self, driver: &mut D, event: Event)
+    where
+        F: FnMut(&mut D, &Event),
+    {
+        (self.react)(driver, &event);
+        self.events.push(event);
+    }
+}
+
+impl<D: Driver, F: FnMut(&mut D, &Event)> Sink<D> for Script<F> {
+    fn accepted(&mut self, driver: &mut D, token: Token, listener: Listener) {
+        self.happened(driver, Event::Accepted(token, listener));
+    }
+
+    fn connected(&mut self, driver: &mut D, token: Token) {
+        self.happened(driver, Event::Connected(token));
+    }
+
+    fn received(&mut self, driver: &mut D, token: Token, data: Received<'_>) {
+        assert!(!data.is_empty(), "nothing received is no event");
+        self.happened(driver, Event::Received(token, data.bytes().to_vec()));
+    }
+
+    fn sent(&mut self, driver: &mut D, token: Token, buf: Buf) {
+        assert!(buf.is_empty() && buf.capacity() > 0, "the buffer comes back empty, with its memory");
+        self.happened(driver, Event::Sent(token));
+    }
+
+    fn ended(&mut self, driver: &mut D, token: Token, end: End) {
+        self.happened(
+            driver,
+            match end {
+                End::Finished => Event::Finished(token),
+                End::Failed(error) => Event::Failed(token, error.kind()),
+            },
+        );
+    }
+
+    fn woken(&mut self, driver: &mut D) {
+        self.happened(driver, Event::Woken);
+    }
+
+    fn accept_failed(&mut self, driver: &mut D, error: io::Error) {
+        self.happened(driver, Event::AcceptFailed(error.kind()));
+    }
+}
+
+/// A script without reactions.
+pub fn watch<D>() -> Script<impl FnMut(&mut D, &Event)> {
+    Script::new(|_: &mut D, _: &Event| {})
+}
+
+/// A script that sends back what it receives.
+pub fn echo<D: Driver>() -> Script<impl FnMut(&mut D, &Event)> {
+    Script::new(|driver: &mut D, event: &Event| match event {
+        Event::Received(token, data) => {
+            if let Sent::Pending = send(driver, *token, data) {
+                driver.pause_receive(*token, true);
+            }
+        }
+        Event::Sent(token) => driver.pause_receive(*token, false),
+        Event::Finished(token) | Event::Failed(token, _) => driver.close(*token, false),
+        _ => {}
+    })
+}
+
+/// Turns until `done`.
+pub fn run<D: Driver, F: FnMut(&mut D, &Event)>(
+    driver: &mut D,
+    script: &mut Script<F>,
+    mut done: impl FnMut(&Script<F>) -> bool,
+) {
+    let start = Instant::now();
+    while !done(script) {
+        if start.elapsed() > PATIENCE {
+            let tail = &script.events[script.events.len().saturating_sub(20)..];
+            panic!("nothing more happens after {} events, the last are {tail:?}", script.events.len());
+        }
+        driver.turn(Some(Duration::from_millis(20)), script).unwrap();
+    }
+}
+
+/// Turns for `time` and says how often: a driver with nothing to do turns about once per 20 ms.
+pub fn idle<D: Driver, F: FnMut(&mut D, &Event)>(driver: &mut D, script: &mut Script<F>, time: Duration) -> usize {
+    let start = Instant::now();
+    let mut turns = 0;
+    while start.elapsed() < time {
+        driver.turn(Some(Duration::from_millis(20)), script).unwrap();
+        turns += 1;
+    }
+    turns
+}
+
+/// Asserts that nothing happens, and that the driver sleeps meanwhile.
+pub fn assert_idle<D: Driver, F: FnMut(&mut D, &Event)>(driver: &mut D, script: &mut Script<F>) {
+    let before = script.events.len();
+    let turns = idle(driver, script, Duration::from_millis(60));
+    assert_eq!(script.events[before..], [], "nothing was expected any more");
+    assert!(turns <= 10, "{turns} turns with nothing to do: the driver spins");
+}
+
+pub fn send<D: Driver>(driver: &mut D, token: Token, data: &[u8]) -> Sent {
+    let mut buf = Buf::new();
+    buf.put(data);
+    let sent = driver.send(token, buf);
+    if let Sent::Done(buf) = &sent {
+        assert!(buf.is_empty(), "the buffer comes back empty");
+    }
+    sent
+}
+
+/// Sends more than the kernel takes while nobody reads, and returns how much.
+pub fn send_until_pending<D: Driver>(driver: &mut D, token: Token) -> usize {
+    let chunk = pattern(1 << 20);
+    for chunks in 1..200 {
+        if let Sent::Pending = send(driver, token, &chunk) {
+            return chunks * chunk.len();
+        }
+    }
+    panic!("the kernel takes 200 MiB that nobody reads");
+}
+
+/// Bytes whose order shows.
+pub fn pattern(len: usize) -> Vec<u8> {
+    let byte = |i: usize| {
+        let [low, middle, high, ..] = i.to_le_bytes();
+        low ^ middle.wrapping_mul(7) ^ high.wrapping_mul(13)
+    };
+    (0..len).map(byte).collect()
+}
+
+/// Whether `data` repeats `pattern(1 << 20)`.
+pub fn assert_repeats(data: &[u8]) {
+    let chunk = pattern(1 << 20);
+    for part in data.chunks(chunk.len()) {
+        assert!(part == &chunk[..part.len()], "bytes were lost, doubled or mixed up");
+    }
+}
+
+/// Listens at a free port of the loopback device.
+pub fn listen<D: Driver>(driver: &mut D) -> SocketAddr {
+    let any = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let (_, Address::Tcp(address)) = driver.listen(&any, &ListenOptions::default()).unwrap() else {
+        panic!("a TCP listener has a TCP address")
+    };
+    assert_ne!(address.port(), 0);
+    address
+}
+
+/// A connection from a blocking peer to `driver`, accepted already.
+pub fn pair<D: Driver, F: FnMut(&mut D, &Event)>(
+    driver: &mut D,
+    script: &mut Script<F>,
+    at: SocketAddr,
+) -> (TcpStream, Token) {
+    let before = script.arrivals().len();
+    let peer = TcpStream::connect(at).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
+    peer.set_write_timeout(Some(PATIENCE)).unwrap();
+    run(driver, script, |script| script.arrivals().len() > before);
+    (peer, script.arrivals()[before])
+}
+
+/// Closes the peer's end with a reset.
+pub fn reset(peer: TcpStream) {
+    rustix::net::sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+}

@@ -1,0 +1,275 @@
+//! Bytes in both directions.
+
+use super::*;
+use rustix::net::sockopt;
+use std::io::{Read, Write};
+use std::thread;
+
+pub fn every_split<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    peer.set_nodelay(true).unwrap();
+    let message = b"all that matters comes in order";
+    for cut in 0..=message.len() {
+        script.events.clear();
+        for part in [&message[..cut], &message[cut..]] {
+            let before = script.bytes_of(token).len();
+            peer.write_all(part).unwrap();
+            run(&mut driver, &mut script, |script| script.bytes_of(token).len() == before + part.len());
+        }
+        assert_eq!(script.bytes_of(token), message);
+    }
+}
+
+pub fn byte_by_byte<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = echo();
+    let at = listen(&mut driver);
+    let (mut peer, _) = pair(&mut driver, &mut script, at);
+    peer.set_nodelay(true).unwrap();
+    for byte in pattern(300) {
+        peer.write_all(&[byte]).unwrap();
+        let before = script.events.len();
+        run(&mut driver, &mut script, |script| script.events.len() > before);
+        let mut reply = [0];
+        peer.read_exact(&mut reply).unwrap();
+        assert_eq!(reply, [byte]);
+    }
+}
+
+pub fn echo_of_megabytes<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = echo();
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    let data = pattern(8 << 20);
+    let (sent, mut writer) = (data.clone(), peer.try_clone().unwrap());
+    let writer = thread::spawn(move || {
+        writer.write_all(&sent).unwrap();
+        writer.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    let reader = thread::spawn(move || {
+        let mut reply = Vec::new();
+        peer.read_to_end(&mut reply).unwrap();
+        reply
+    });
+    run(&mut driver, &mut script, |script| script.has(&Event::Finished(token)) && reader.is_finished());
+    writer.join().unwrap();
+    assert!(reader.join().unwrap() == data, "the echo differs");
+}
+
+pub fn slow_reader_pends<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    let total = send_until_pending(&mut driver, token);
+    assert_idle(&mut driver, &mut script);
+    let reader = thread::spawn(move || {
+        let mut data = vec![0; total];
+        for part in data.chunks_mut(100_000) {
+            peer.read_exact(part).unwrap();
+        }
+        (peer, data)
+    });
+    run(&mut driver, &mut script, |script| script.has(&Event::Sent(token)));
+    let (mut peer, data) = reader.join().unwrap();
+    assert_repeats(&data);
+    assert!(matches!(send(&mut driver, token, b"next"), Sent::Done(_)), "there is room again");
+    let mut next = [0; 4];
+    peer.read_exact(&mut next).unwrap();
+    assert_eq!(&next, b"next");
+    assert_idle(&mut driver, &mut script);
+    assert_eq!(script.events.iter().filter(|e| matches!(e, Event::Sent(_))).count(), 1);
+}
+
+pub fn reader_of_single_bytes<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    sockopt::set_socket_recv_buffer_size(&peer, 16 << 10).unwrap();
+    let total = send_until_pending(&mut driver, token);
+    let reader = thread::spawn(move || {
+        let (mut data, mut byte) = (Vec::new(), [0]);
+        while data.len() < 20_000 {
+            peer.read_exact(&mut byte).unwrap();
+            data.push(byte[0]);
+        }
+        peer.take((total - 20_000) as u64).read_to_end(&mut data).unwrap();
+        data
+    });
+    run(&mut driver, &mut script, |script| script.has(&Event::Sent(token)) && reader.is_finished());
+    let data = reader.join().unwrap();
+    assert_eq!(data.len(), total);
+    assert_repeats(&data);
+}
+
+/// Carries all but the last byte of what it gets, as a TLS session carries a cut record.
+struct Carrier(Vec<u8>);
+
+impl<D: Driver> Sink<D> for Carrier {
+    fn accepted(&mut self, _: &mut D, _: Token, _: Listener) {}
+    fn connected(&mut self, _: &mut D, _: Token) {}
+    fn received(&mut self, _: &mut D, _: Token, data: Received<'_>) {
+        let len = data.len();
+        let joined = data.join(&self.0).expect("there is room for a record of TLS");
+        assert_eq!(joined.len(), self.0.len() + len);
+        assert_eq!(joined[..self.0.len()], self.0);
+        self.0 = joined.to_vec();
+    }
+    fn sent(&mut self, _: &mut D, _: Token, _: Buf) {}
+    fn ended(&mut self, _: &mut D, _: Token, _: End) {}
+    fn woken(&mut self, _: &mut D) {}
+    fn accept_failed(&mut self, _: &mut D, _: io::Error) {}
+}
+
+pub fn room_for_carried_bytes<D: Driver>(make: fn() -> D) {
+    const RECORD: usize = 5 + 16_640;
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (mut peer, _) = pair(&mut driver, &mut script, at);
+    let data = pattern(RECORD + 1);
+    let mut carrier = Carrier(Vec::new());
+    for part in [&data[..1], &data[1..9000], &data[9000..RECORD], &data[RECORD..]] {
+        peer.write_all(part).unwrap();
+        let wanted = carrier.0.len() + part.len();
+        let start = Instant::now();
+        while carrier.0.len() < wanted && start.elapsed() < PATIENCE {
+            driver.turn(Some(Duration::from_millis(20)), &mut carrier).unwrap();
+        }
+    }
+    assert!(carrier.0 == data);
+}
+
+pub fn sends_reuse_their_buffer<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    let mut buf = Buf::with_capacity(64);
+    for round in 0..100_u8 {
+        buf.put(&[round; 64]);
+        let Sent::Done(back) = driver.send(token, buf) else { panic!("the kernel has room for 64 bytes") };
+        assert!(back.is_empty());
+        assert_eq!(back.capacity(), 64, "the memory comes back");
+        buf = back;
+        let mut got = [0; 64];
+        peer.read_exact(&mut got).unwrap();
+        assert_eq!(got, [round; 64]);
+    }
+    assert!(matches!(driver.send(token, buf), Sent::Done(_)), "nothing is sent at once");
+    assert_idle(&mut driver, &mut script);
+}
+
+pub fn sends_in_order<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    let data = pattern(200_000);
+    let reader = thread::spawn(move || {
+        let mut got = vec![0; 200_000];
+        peer.read_exact(&mut got).unwrap();
+        got
+    });
+    let (mut rest, mut len) = (data.as_slice(), 1);
+    while !rest.is_empty() {
+        let (part, behind) = rest.split_at(len.min(rest.len()));
+        if let Sent::Pending = send(&mut driver, token, part) {
+            let before = script.events.len();
+            run(&mut driver, &mut script, |script| script.events[before..].contains(&Event::Sent(token)));
+        }
+        rest = behind;
+        len = len % 700 + 1;
+    }
+    assert!(reader.join().unwrap() == data);
+}
+
+pub fn paused_bytes_wait<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    driver.pause_receive(token, true);
+    driver.pause_receive(token, true);
+    let chunk = pattern(1 << 20);
+    peer.set_nonblocking(true).unwrap();
+    let mut written = 0;
+    loop {
+        let offset = written % chunk.len();
+        match peer.write(&chunk[offset..]) {
+            Ok(n) => written += n,
+            Err(error) => break assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+        assert!(written < 200 << 20, "the peer is not slowed down");
+    }
+    idle(&mut driver, &mut script, Duration::from_millis(5));
+    assert_idle(&mut driver, &mut script);
+    driver.pause_receive(token, false);
+    run(&mut driver, &mut script, |script| {
+        script.events.iter().map(|e| if let Event::Received(_, data) = e { data.len() } else { 0 }).sum::<usize>()
+            == written
+    });
+    assert_repeats(&script.bytes_of(token));
+}
+
+pub fn pauses_inside_received<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = Script::new(|driver: &mut D, event: &Event| {
+        if let Event::Received(token, _) = event {
+            driver.pause_receive(*token, true);
+        }
+    });
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    for round in 1..=5 {
+        peer.write_all(b"x").unwrap();
+        run(&mut driver, &mut script, |script| script.bytes_of(token).len() == round);
+        peer.write_all(b"y").unwrap();
+        idle(&mut driver, &mut script, Duration::from_millis(5));
+        assert_idle(&mut driver, &mut script);
+        driver.pause_receive(token, false);
+        run(&mut driver, &mut script, |script| script.bytes_of(token).len() > round);
+        script.events.retain(|event| !matches!(event, Event::Received(_, data) if data == b"y"));
+        driver.pause_receive(token, false);
+    }
+}
+
+pub fn end_waits_behind_a_pause<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    driver.pause_receive(token, true);
+    peer.write_all(b"last words").unwrap();
+    peer.shutdown(std::net::Shutdown::Write).unwrap();
+    // With both directions finished the kernel reports a hang-up that cannot be masked.
+    driver.shutdown(token);
+    idle(&mut driver, &mut script, Duration::from_millis(5));
+    assert_idle(&mut driver, &mut script);
+    driver.pause_receive(token, false);
+    run(&mut driver, &mut script, |script| script.has(&Event::Finished(token)));
+    assert_eq!(script.bytes_of(token), b"last words");
+    assert_idle(&mut driver, &mut script);
+}
+
+pub fn sends_before_connected<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = echo();
+    let at = listen(&mut driver);
+    let token = driver.connect(&Address::Tcp(at)).unwrap();
+    assert!(matches!(send(&mut driver, token, b"early"), Sent::Pending));
+    run(&mut driver, &mut script, |script| script.events.iter().any(|e| matches!(e, Event::Received(..))));
+    let accepted = script.arrivals()[0];
+    assert_eq!(script.bytes_of(accepted), b"early");
+    let of_ours: Vec<_> = script
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::Connected(t) | Event::Sent(t) if *t == token))
+        .collect();
+    assert_eq!(of_ours, [&Event::Connected(token), &Event::Sent(token)]);
+}

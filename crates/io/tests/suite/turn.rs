@@ -1,0 +1,241 @@
+//! What one turn does: waiting, waking, fairness, and callbacks that change what the turn still has to deliver.
+
+use super::*;
+use std::collections::{HashMap, HashSet};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+
+pub fn timeouts_hold<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    for wanted in [Duration::from_micros(1500), Duration::from_millis(12), Duration::from_micros(30_500)] {
+        let start = Instant::now();
+        driver.turn(Some(wanted), &mut script).unwrap();
+        let took = start.elapsed();
+        assert!(took >= wanted, "waited {took:?} of {wanted:?}");
+        assert!(took < wanted + Duration::from_secs(2), "waited {took:?} instead of {wanted:?}");
+    }
+}
+
+pub fn short_timeouts_are_precise<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let wanted = Duration::from_micros(200);
+    let best = (0..50).map(|_| {
+        let start = Instant::now();
+        driver.turn(Some(wanted), &mut script).unwrap();
+        start.elapsed()
+    });
+    let best = best.min().unwrap();
+    assert!(best >= wanted, "waited {best:?} of {wanted:?}");
+    assert!(best < Duration::from_micros(900), "waited {best:?} instead of {wanted:?}");
+}
+
+pub fn zero_does_not_wait<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let start = Instant::now();
+    for _ in 0..100 {
+        driver.turn(Some(Duration::ZERO), &mut script).unwrap();
+    }
+    assert!(start.elapsed() < Duration::from_secs(1));
+}
+
+pub fn woken_from_another_thread<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let waker = driver.waker();
+    let remote = waker.clone();
+    let thread = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(20));
+        remote.wake();
+    });
+    let start = Instant::now();
+    while script.events.is_empty() {
+        driver.turn(None, &mut script).unwrap();
+    }
+    assert!(start.elapsed() >= Duration::from_millis(15));
+    assert_eq!(script.events, [Event::Woken]);
+    thread.join().unwrap();
+    waker.wake();
+    driver.turn(Some(Duration::MAX), &mut script).unwrap();
+    assert_eq!(script.events.len(), 2);
+}
+
+pub fn wakes_coalesce<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let (one, other) = (driver.waker(), driver.waker());
+    for round in 1..=3 {
+        for _ in 0..1000 {
+            one.wake();
+            other.wake();
+        }
+        driver.turn(None, &mut script).unwrap();
+        assert_eq!(script.events.len(), round, "two thousand wakes are one event");
+        assert_idle(&mut driver, &mut script);
+    }
+    // A wake inside the callback counts for the next turn.
+    let again = one.clone();
+    let mut left = 2;
+    let mut script = Script::new(move |_: &mut D, _: &Event| {
+        left -= 1;
+        if left > 0 {
+            again.wake();
+        }
+    });
+    one.wake();
+    driver.turn(None, &mut script).unwrap();
+    driver.turn(None, &mut script).unwrap();
+    assert_eq!(script.events, [Event::Woken, Event::Woken]);
+    assert_idle(&mut driver, &mut script);
+}
+
+pub fn no_wake_is_lost<D: Driver>(make: fn() -> D) {
+    const ROUNDS: u32 = 5000;
+    let mut driver = make();
+    let mut script = watch();
+    let waker = driver.waker();
+    let (asked, answered) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (ask, answer) = (Arc::clone(&asked), Arc::clone(&answered));
+    let thread = thread::spawn(move || {
+        for round in 1..=ROUNDS {
+            ask.store(round, Ordering::Relaxed);
+            waker.wake();
+            while round % 4 != 0 && answer.load(Ordering::Relaxed) < round {
+                std::hint::spin_loop();
+                thread::yield_now();
+            }
+        }
+    });
+    while answered.load(Ordering::Relaxed) < ROUNDS {
+        let before = script.events.len();
+        driver.turn(Some(PATIENCE), &mut script).unwrap();
+        assert!(script.events.len() > before, "slept although a wake was due");
+        answered.store(asked.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    thread.join().unwrap();
+}
+
+pub fn waker_outlives_the_driver<D: Driver>(make: fn() -> D) {
+    let driver = make();
+    let waker = driver.waker();
+    drop(driver);
+    waker.wake();
+    waker.wake();
+}
+
+pub fn flood_starves_nobody<D: Driver>(make: fn() -> D) {
+    const QUIET: usize = 50;
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let mut quiet: Vec<_> = (0..QUIET).map(|_| pair(&mut driver, &mut script, at)).collect();
+    let (mut flood, flooding) = pair(&mut driver, &mut script, at);
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let thread = thread::spawn(move || {
+        let chunk = pattern(1 << 20);
+        while !stopped.load(Ordering::Relaxed) {
+            flood.write_all(&chunk).unwrap();
+        }
+    });
+    run(&mut driver, &mut script, |script| script.events.iter().any(|e| matches!(e, Event::Received(..))));
+    for _ in 0..20 {
+        for (peer, _) in &mut quiet {
+            peer.write_all(b"q").unwrap();
+        }
+        let mut heard = HashSet::new();
+        for turn in 0.. {
+            script.events.clear();
+            driver.turn(Some(Duration::from_millis(20)), &mut script).unwrap();
+            let mut chunks = HashMap::<Token, usize>::new();
+            for event in &script.events {
+                if let Event::Received(token, data) = event {
+                    assert!(data.len() <= 256 * 1024, "one receive is bounded");
+                    *chunks.entry(*token).or_default() += 1;
+                }
+            }
+            assert!(chunks.values().all(|&chunks| chunks == 1), "one receive a turn: {chunks:?}");
+            heard.extend(chunks.into_keys().filter(|&token| token != flooding));
+            if heard.len() == QUIET {
+                break;
+            }
+            assert!(turn < 5, "{} of {QUIET} were heard after {turn} turns beside the flood", heard.len());
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    run(&mut driver, &mut script, |_| thread.is_finished());
+    thread.join().unwrap();
+}
+
+pub fn closing_others_in_one_batch<D: Driver>(make: fn() -> D) {
+    for abort in [false, true] {
+        let mut driver = make();
+        let mut all = Vec::new();
+        let mut script = watch();
+        let at = listen(&mut driver);
+        let mut peers: Vec<_> = (0..20).map(|_| pair(&mut driver, &mut script, at)).collect();
+        all.extend(peers.iter().map(|&(_, token)| token));
+        for (peer, _) in &mut peers {
+            peer.write_all(b"ready").unwrap();
+        }
+        let mut script = Script::new(move |driver: &mut D, event: &Event| {
+            if let Event::Received(first, _) = event {
+                // Itself included.
+                all.iter().for_each(|&token| driver.close(token, abort));
+                assert_eq!(driver.peer(*first), None);
+            }
+        });
+        run(&mut driver, &mut script, |script| !script.events.is_empty());
+        assert_idle(&mut driver, &mut script);
+        assert_eq!(script.events.len(), 1, "closed connections are silent: {:?}", script.events);
+    }
+}
+
+pub fn slots_reused_in_one_batch<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let mut peers: Vec<_> = (0..20).map(|_| pair(&mut driver, &mut script, at)).collect();
+    let old: Vec<_> = peers.iter().map(|&(_, token)| token).collect();
+    for (peer, _) in &mut peers {
+        peer.write_all(b"ready").unwrap();
+    }
+    // A listener whose backlog accepts the connections that take over the slots, and never speaks.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = Address::Tcp(silent.local_addr().unwrap());
+    let mut done = false;
+    let mut script = Script::new(move |driver: &mut D, event: &Event| {
+        if let Event::Received(..) = event
+            && !std::mem::replace(&mut done, true)
+        {
+            for &token in &old {
+                driver.close(token, true);
+                let new = driver.connect(&to).unwrap();
+                assert_eq!(new.index, token.index, "the latest free slot is the warmest");
+                assert_ne!(new, token);
+            }
+        }
+    });
+    let connected = |script: &Script<_>| script.events.iter().filter(|e| matches!(e, Event::Connected(_))).count();
+    run(&mut driver, &mut script, |script| connected(script) == 20);
+    assert_idle(&mut driver, &mut script);
+    assert_eq!(script.events.len(), 21, "late events of the old connections reached the new: {:?}", script.events);
+}
+
+pub fn generations_differ<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let mut seen = HashSet::new();
+    for _ in 0..50 {
+        let (_peer, token) = pair(&mut driver, &mut script, at);
+        assert!(token.index < 2, "slots are used again, so that they can index a table");
+        assert!(seen.insert(token), "{token:?} came twice");
+        driver.close(token, false);
+        script.events.clear();
+    }
+}
