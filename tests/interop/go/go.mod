@@ -1,0 +1,5 @@
+module tautline.example/interop
+
+go 1.19
+
+require github.com/gorilla/websocket v1.5.3
