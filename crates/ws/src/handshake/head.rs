@@ -139,7 +139,7 @@ struct Head {
 fn parse_request(head: &[u8], lines: usize) -> Result<Request<()>, HandshakeError> {
     let mut lines = vec![httparse::EMPTY_HEADER; lines];
     let mut parsed = httparse::Request::new(&mut lines);
-    whole(parsed.parse(head))?;
+    whole(parsed.parse(head), head)?;
     let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
         return Err(HandshakeError::Malformed("request line"));
     };
@@ -180,7 +180,7 @@ fn parse_target(method: &Method, target: &str) -> Result<Uri, HandshakeError> {
 fn parse_response(head: &[u8], lines: usize) -> Result<Response<()>, HandshakeError> {
     let mut lines = vec![httparse::EMPTY_HEADER; lines];
     let mut parsed = httparse::Response::new(&mut lines);
-    whole(parsed.parse(head))?;
+    whole(parsed.parse(head), head)?;
     let (Some(code), Some(minor)) = (parsed.code, parsed.version) else {
         return Err(HandshakeError::Malformed("status line"));
     };
@@ -191,17 +191,24 @@ fn parse_response(head: &[u8], lines: usize) -> Result<Response<()>, HandshakeEr
     Ok(response)
 }
 
-fn whole(parsed: httparse::Result<usize>) -> Result<(), HandshakeError> {
+fn whole(parsed: httparse::Result<usize>, head: &[u8]) -> Result<(), HandshakeError> {
     use httparse::{Error, Status};
     match parsed {
         Ok(Status::Complete(_)) => Ok(()),
         Ok(Status::Partial) => Err(HandshakeError::Malformed("first line")),
-        Err(Error::Version) => Err(HandshakeError::HttpVersion),
+        Err(Error::Version) if names_other_version(head) => Err(HandshakeError::HttpVersion),
         Err(Error::HeaderName) => Err(HandshakeError::Malformed("header name")),
         Err(Error::HeaderValue) => Err(HandshakeError::Malformed("header value")),
         Err(Error::Status) => Err(HandshakeError::Malformed("status code")),
         Err(_) => Err(HandshakeError::Malformed("first line")),
     }
+}
+
+/// Whether the first line names a version of HTTP, but none that we speak.
+fn names_other_version(head: &[u8]) -> bool {
+    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    line.split(|&byte| byte == b' ')
+        .any(|word| word.starts_with(b"HTTP/") && !matches!(word, b"HTTP/1.0" | b"HTTP/1.1"))
 }
 
 const fn version(minor: u8) -> Version {

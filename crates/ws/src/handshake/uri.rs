@@ -42,7 +42,7 @@ impl Target {
     /// # Errors
     /// [`HandshakeError::Uri`]: the scheme is another, or the host or the port is not usable.
     pub fn of(uri: &Uri) -> Result<Self, HandshakeError> {
-        let secure = match uri.scheme_str() {
+        let secure = match uri.scheme_str().map(str::to_ascii_lowercase).as_deref() {
             Some("ws" | "http") => false,
             Some("wss" | "https") => true,
             Some(_) => return Err(HandshakeError::Uri("its scheme is neither ws nor wss")),
@@ -64,7 +64,7 @@ impl Target {
             return Err(HandshakeError::Uri("its host is no name and no address"));
         }
         let port = match port.strip_prefix(':') {
-            None | Some("") if port.len() <= 1 => Some(if secure { 443 } else { 80 }),
+            _ if matches!(port, "" | ":") => Some(if secure { 443 } else { 80 }),
             Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok(),
             _ => None,
         };

@@ -1,1 +1,111 @@
+use super::*;
+use crate::handshake::{HeadLimits, HeadReader};
+use http::HeaderValue;
+use proptest::prelude::*;
 
+fn request(head: &str) -> Request<()> {
+    HeadReader::new(HeadLimits::default()).request(head.as_bytes()).unwrap().unwrap().0
+}
+
+fn written(response: &Response<&str>, reply: Reply) -> (String, bool) {
+    let mut out = Buf::new();
+    let open = write_response(response, reply, &mut out);
+    (String::from_utf8(out.filled().to_vec()).unwrap(), open)
+}
+
+const STAY: Reply = Reply { head_only: false, keep_alive: true, old: false };
+
+#[test]
+fn writes_a_response_with_its_body() {
+    let response = Response::builder().header("content-type", "text/plain").body("ok\n").unwrap();
+    let (text, open) = written(&response, STAY);
+    assert_eq!(text, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nok\n");
+    assert!(open);
+    let (text, open) = written(&response, Reply { keep_alive: false, ..STAY });
+    assert!(text.ends_with("Content-Length: 3\r\nConnection: close\r\n\r\nok\n") && !open);
+    let (text, open) = written(&response, Reply { old: true, ..STAY });
+    assert!(text.ends_with("Content-Length: 3\r\nConnection: keep-alive\r\n\r\nok\n") && open);
+    let (text, open) = written(&response, Reply { head_only: true, ..STAY });
+    assert!(text.ends_with("Content-Length: 3\r\n\r\n") && open);
+}
+
+#[test]
+fn some_statuses_have_no_body() {
+    for status in [204, 304] {
+        let (text, _) = written(&Response::builder().status(status).body("x").unwrap(), STAY);
+        assert!(text.ends_with("\r\n\r\n") && !text.contains("Content-Length"), "{text}");
+    }
+    let (text, _) = written(&Response::builder().status(999).body("").unwrap(), STAY);
+    assert_eq!(text, "HTTP/1.1 999 \r\nContent-Length: 0\r\n\r\n");
+}
+
+#[test]
+fn the_framing_is_ours() {
+    let response = Response::builder()
+        .header("content-length", "1000")
+        .header("transfer-encoding", "chunked")
+        .header("connection", "keep-alive, Upgrade, close")
+        .header("upgrade", "websocket")
+        .body("x")
+        .unwrap();
+    let (text, open) = written(&response, STAY);
+    assert_eq!(
+        text,
+        "HTTP/1.1 200 OK\r\nUpgrade: websocket\r\nContent-Length: 1\r\nConnection: Upgrade, close\r\n\r\nx"
+    );
+    assert!(!open);
+}
+
+#[test]
+fn knows_when_a_connection_stays_open() {
+    for (head, expected) in [
+        ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", true),
+        ("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", true),
+        ("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false),
+        ("GET / HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n", false),
+        ("GET / HTTP/1.0\r\n\r\n", false),
+        ("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", true),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n", false),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", true),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: 9\r\n\r\n", false),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", false),
+        ("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", false),
+    ] {
+        let request = request(head);
+        assert_eq!(keep_alive(&request), expected, "{head}");
+        let reply = Reply::to(&request);
+        assert_eq!((reply.keep_alive, reply.head_only), (expected, head.starts_with("HEAD")));
+        assert_eq!(reply.old, head.contains("HTTP/1.0"));
+    }
+    let (text, open) = written(&Response::new("x"), Reply::LAST);
+    assert!(text.contains("Connection: close") && !open);
+}
+
+proptest! {
+    #[test]
+    fn nothing_in_a_response_can_end_a_line(
+        fields in proptest::collection::vec((
+            proptest::collection::vec(any::<u8>(), 1..12),
+            proptest::collection::vec(any::<u8>(), 0..24),
+        ), 0..8),
+        status in 200..1000_u16,
+    ) {
+        let mut response = Response::new("body");
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        let mut names = Vec::new();
+        for (name, value) in &fields {
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+                names.push(name.clone());
+                response.headers_mut().append(name, value);
+            }
+        }
+        let mut out = Buf::new();
+        write_response(&response, STAY, &mut out);
+        let (read, used) = HeadReader::new(HeadLimits::default()).response(out.filled()).unwrap().unwrap();
+        let body = if matches!(status, 204 | 304) { &b""[..] } else { b"body" };
+        prop_assert_eq!(&out.filled()[used..], body);
+        for name in read.headers().keys() {
+            prop_assert!(names.contains(name) || name == CONTENT_LENGTH, "{}", name);
+        }
+    }
+}
