@@ -1,0 +1,219 @@
+use crate::failure::Failure;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use tautline_testkit::certificate::{Authority, KeyKind, Leaf, Usage, Validity};
+
+/// Make a development authority and certificates.
+///
+/// Writes ca.pem (what clients trust), cert.pem and key.pem (what the server shows) and, with --client, client.pem and
+/// client-key.pem. The authority's own key is thrown away, so that nobody can ever make another certificate which those
+/// who trust ca.pem would believe.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  taut cert                                 for localhost, 127.0.0.1 and ::1, in this folder
+  taut cert --dir certs chat.test 10.0.0.7
+  taut cert --key rsa2048 --force           an RSA key; replaces what is there
+  taut serve --cert cert.pem --key key.pem
+  taut connect --ca ca.pem wss://localhost:8443/")]
+pub(crate) struct Arguments {
+    /// DNS names and IP addresses that the certificate is valid for.
+    #[arg(value_name = "NAME", default_values = LOOPBACK)]
+    names: Vec<String>,
+    /// Folder to write to; made where it does not exist.
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// Kind of key.
+    #[arg(long, default_value = "p256")]
+    key: Key,
+    /// Days until the certificates end; browsers refuse more than this.
+    #[arg(long, default_value_t = DAYS, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    days: u32,
+    /// Also make a client certificate for this name.
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
+    /// Replace files that exist.
+    #[arg(long)]
+    force: bool,
+}
+
+/// With yesterday, from which they are valid on, the 397 days that browsers accept.
+pub(crate) const DAYS: u32 = 396;
+
+/// What a development server is called.
+pub(crate) const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// Kind of key, as named in arguments and results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Key {
+    /// ECDSA over P-256: quick, and every client takes it.
+    #[default]
+    P256,
+    /// ECDSA over P-384.
+    P384,
+    /// RSA with 2048 bits.
+    Rsa2048,
+    /// RSA with 4096 bits: takes seconds to make.
+    Rsa4096,
+    /// Ed25519: browsers refuse it.
+    Ed25519,
+}
+
+impl From<Key> for KeyKind {
+    fn from(key: Key) -> Self {
+        match key {
+            Key::P256 => Self::P256,
+            Key::P384 => Self::P384,
+            Key::Rsa2048 => Self::Rsa2048,
+            Key::Rsa4096 => Self::Rsa4096,
+            Key::Ed25519 => Self::Ed25519,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let names: Vec<&str> = arguments.names.iter().map(String::as_str).collect();
+    let files = server_files(&names, arguments.key, arguments.days, arguments.client.as_deref())?;
+    write_all(&arguments.dir, &files, arguments.force)?;
+    let at = |name| arguments.dir.join(name).display().to_string();
+    for file in &files {
+        println!("{}", at(file.name));
+    }
+    println!("valid for {} days for {}", arguments.days, arguments.names.join(", "));
+    println!("serve with it:  taut serve --cert {} --key {}", at("cert.pem"), at("key.pem"));
+    println!("trust it:       taut connect --ca {} wss://{}:8443/", at("ca.pem"), arguments.names[0]);
+    Ok(())
+}
+
+/// An authority, and what it certifies, ready to write.
+pub(crate) fn server_files(names: &[&str], key: Key, days: u32, client: Option<&str>) -> Result<Vec<File>, Failure> {
+    let validity = Validity::Days(days);
+    let authority = Authority::new("Tautline development authority")
+        .map_err(|error| Failure::failed(format!("cannot make an authority: {error}")))?;
+    let issue = |names: &[&str], usage| {
+        authority.issue(&Leaf { names, key: key.into(), usage, validity }).map_err(|error| {
+            let names = names.join(", ");
+            Failure::usage(format!("cannot make a certificate for {names}: {error}; names must be ASCII"))
+        })
+    };
+    let server = issue(names, Usage::Server)?;
+    let mut files = vec![
+        File { name: "ca.pem", content: authority.certificate().as_bytes().to_vec(), secret: false },
+        File { name: "cert.pem", content: server.chain, secret: false },
+        File { name: "key.pem", content: server.key, secret: true },
+    ];
+    if let Some(name) = client {
+        let client = issue(&[name], Usage::Client)?;
+        files.push(File { name: "client.pem", content: client.chain, secret: false });
+        files.push(File { name: "client-key.pem", content: client.key, secret: true });
+    }
+    Ok(files)
+}
+
+/// A file to write.
+pub(crate) struct File {
+    name: &'static str,
+    content: Vec<u8>,
+    secret: bool,
+}
+
+/// Writes all files or, where one exists and `force` is not set, none.
+pub(crate) fn write_all(dir: &Path, files: &[File], force: bool) -> Result<(), Failure> {
+    fs::create_dir_all(dir).map_err(|error| Failure::usage(format!("cannot make {}: {error}", dir.display())))?;
+    for file in files {
+        let path = dir.join(file.name);
+        if force {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(unwritable(&path, &error)),
+                _ => {}
+            }
+        } else if path.exists() {
+            return Err(Failure::usage(format!(
+                "{} exists; pass --force to replace it, or --dir to write elsewhere",
+                path.display()
+            )));
+        }
+    }
+    for file in files {
+        let path = dir.join(file.name);
+        let mode = if file.secret { 0o600 } else { 0o644 };
+        // A new file each time: the mode of one that exists, or of what a link points to, would stay as it was.
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&path)
+            .and_then(|mut out| out.write_all(&file.content))
+            .map_err(|error| unwritable(&path, &error))?;
+    }
+    Ok(())
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("cannot write {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Kind;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A folder that is removed at the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("taut-cert-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn arguments(dir: &Path, force: bool) -> Arguments {
+        let names = LOOPBACK.map(str::to_owned).to_vec();
+        Arguments { names, dir: dir.to_owned(), key: Key::P256, days: 2, client: Some("bob".into()), force }
+    }
+
+    #[test]
+    fn keys_are_for_their_owner_only() {
+        let dir = Folder::new("modes");
+        run(&arguments(&dir.0, false)).unwrap();
+        let mode = |name| fs::metadata(dir.0.join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode("key.pem"), mode("client-key.pem")), (0o600, 0o600));
+        for name in ["ca.pem", "cert.pem", "client.pem"] {
+            assert!(fs::read_to_string(dir.0.join(name)).unwrap().starts_with("-----BEGIN CERTIFICATE-----"));
+        }
+    }
+
+    #[test]
+    fn nothing_is_replaced_unless_told() {
+        let dir = Folder::new("force");
+        run(&arguments(&dir.0, false)).unwrap();
+        fs::set_permissions(dir.0.join("key.pem"), PermissionsExt::from_mode(0o644)).unwrap();
+        let before = fs::read(dir.0.join("key.pem")).unwrap();
+        let failure = run(&arguments(&dir.0, false)).unwrap_err();
+        assert_eq!(failure.kind, Kind::Usage);
+        assert!(failure.to_string().contains("--force"), "{failure}");
+        assert_eq!(fs::read(dir.0.join("key.pem")).unwrap(), before);
+        run(&arguments(&dir.0, true)).unwrap();
+        assert_ne!(fs::read(dir.0.join("key.pem")).unwrap(), before);
+        assert_eq!(fs::metadata(dir.0.join("key.pem")).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn names_that_no_certificate_can_hold_are_refused() {
+        let dir = Folder::new("names");
+        let bad = Arguments { names: vec!["bücher.example".into()], ..arguments(&dir.0, false) };
+        assert_eq!(run(&bad).unwrap_err().kind, Kind::Usage);
+        assert!(!dir.0.join("key.pem").exists());
+    }
+}

@@ -1,0 +1,252 @@
+mod probe;
+
+use crate::failure::Failure;
+use probe::{Kernel, Support};
+use serde_json::json;
+use tautline_lab::table::Table;
+use tautline_lab::{Machine, cpu};
+
+/// Say what this machine can do, and which composition to run on it.
+///
+/// Nothing is changed. Each line says what was found and what it means.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  taut doctor
+  taut doctor --json | jq .run")]
+pub(crate) struct Arguments {
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One line of the report.
+#[derive(Debug)]
+struct Finding {
+    what: &'static str,
+    verdict: Verdict,
+    found: String,
+    meaning: String,
+}
+
+/// What a finding means for the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    Note,
+    Fix,
+}
+
+impl Verdict {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Good => "ok",
+            Self::Note => "note",
+            Self::Fix => "fix",
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let machine = Machine::here();
+    let kernel = Kernel::probe();
+    let findings = examine(&machine, &kernel);
+    let advice = Advice::new(&machine, cpu::allowed().len());
+    if arguments.json {
+        println!("{}", to_json(&machine, &findings, &advice));
+        return Ok(());
+    }
+    println!("{machine}\n");
+    let mut table = Table::new(&["<", "<what", "<found", "<meaning"]);
+    for finding in &findings {
+        let (found, meaning) = (finding.found.clone(), finding.meaning.clone());
+        table.row([finding.verdict.name().to_owned(), finding.what.to_owned(), found, meaning]);
+    }
+    println!("{table}\nRun:     {}\nBecause: {}", advice.command, advice.reason);
+    Ok(())
+}
+
+fn to_json(machine: &Machine, findings: &[Finding], advice: &Advice) -> serde_json::Value {
+    let findings: Vec<_> = findings
+        .iter()
+        .map(|finding| {
+            let verdict = finding.verdict.name();
+            json!({"what": finding.what, "verdict": verdict, "found": finding.found, "meaning": finding.meaning})
+        })
+        .collect();
+    json!({"machine": machine, "findings": findings, "run": advice.command, "reason": advice.reason})
+}
+
+fn examine(machine: &Machine, kernel: &Kernel) -> Vec<Finding> {
+    let mut findings = vec![aes(machine), vectors(machine), clock(kernel.clocksource.as_deref())];
+    findings.extend(placement(machine));
+    findings.extend([
+        feature("io_uring", &kernel.io_uring, "completions in batches"),
+        feature("kernel TLS", &kernel.ktls, "records in the kernel, sendfile"),
+        feature("AF_XDP", &kernel.xdp, "packets past the kernel's TCP"),
+        descriptors(kernel.descriptors),
+    ]);
+    findings.extend(kernel.backlog.map(backlog));
+    findings.extend(kernel.ports.map(ports));
+    findings
+}
+
+fn finding(what: &'static str, verdict: Verdict, found: impl Into<String>, meaning: impl Into<String>) -> Finding {
+    Finding { what, verdict, found: found.into(), meaning: meaning.into() }
+}
+
+/// AES-GCM, which nearly every TLS connection uses.
+fn aes(machine: &Machine) -> Finding {
+    const WHAT: &str = "AES-GCM";
+    if machine.has("vaes") && machine.has("vpclmulqdq") {
+        finding(WHAT, Verdict::Good, "vaes vpclmulqdq", "several blocks an instruction: large messages are cheap")
+    } else if machine.has("aes") && (machine.has("pclmulqdq") || machine.has("pmull")) {
+        finding(WHAT, Verdict::Good, "aes, carry-less multiply", "in hardware")
+    } else {
+        finding(WHAT, Verdict::Fix, "no hardware", "slow, and ChaCha20-Poly1305 is used; choose another machine")
+    }
+}
+
+/// Masks, UTF-8 and the like.
+fn vectors(machine: &Machine) -> Finding {
+    let widest = ["avx512f", "avx2", "asimd"].into_iter().find(|name| machine.has(name));
+    match widest {
+        Some(name) => finding("vectors", Verdict::Good, name, "masks and UTF-8 checks run wide"),
+        None => finding("vectors", Verdict::Note, "none wider than the baseline", "large messages cost somewhat more"),
+    }
+}
+
+fn clock(source: Option<&str>) -> Finding {
+    match source {
+        Some(name @ ("tsc" | "kvm-clock" | "arch_sys_counter")) => {
+            finding("clock", Verdict::Good, name, "read without a system call")
+        }
+        Some(name) => finding("clock", Verdict::Note, name, "reading it may cost a system call"),
+        None => finding("clock", Verdict::Note, "unknown", "reading it may cost a system call"),
+    }
+}
+
+fn placement(machine: &Machine) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let cores = machine.cores.to_string();
+    findings.push(if machine.cores > 1 {
+        finding("cores", Verdict::Good, cores, "one loop on each; bench runs server and load apart")
+    } else {
+        finding("cores", Verdict::Note, cores, "bench's server and load share it, so its figures say less")
+    });
+    if let Some(governor) = &machine.governor {
+        findings.push(if governor == "performance" {
+            finding("governor", Verdict::Good, governor, "steady frequency")
+        } else {
+            finding("governor", Verdict::Note, governor, "performance measures steadier (cpupower frequency-set)")
+        });
+    }
+    if let Some(name) = &machine.hypervisor {
+        findings.push(finding("hypervisor", Verdict::Note, name, "neighbours disturb measurements: trust ratios"));
+    }
+    if let Some(load) = machine.load_1min {
+        let is_busy = load > machine.cores as f64 * 0.5;
+        let (verdict, meaning) = if is_busy {
+            (Verdict::Note, "busy: measure when it is not")
+        } else {
+            (Verdict::Good, "quiet enough to measure")
+        };
+        findings.push(finding("load", verdict, format!("{load:.1}"), meaning));
+    }
+    findings
+}
+
+fn feature(what: &'static str, support: &Support, meaning: &str) -> Finding {
+    match support {
+        Support::Yes => finding(what, Verdict::Good, "available", meaning),
+        Support::No(reason) => finding(what, Verdict::Note, "not available", reason.clone()),
+    }
+}
+
+/// Every connection takes one; the program raises the soft limit by itself.
+fn descriptors((soft, hard): (u64, u64)) -> Finding {
+    let found = if hard == u64::MAX { format!("{soft}, no maximum") } else { format!("{soft}, at most {hard}") };
+    if hard < 65_536 {
+        let verdict = if hard < 8_192 { Verdict::Fix } else { Verdict::Note };
+        finding("descriptors", verdict, found, "one a connection: raise the hard limit (ulimit -Hn 1048576)")
+    } else {
+        finding("descriptors", Verdict::Good, found, "one a connection; taut raises its limit to the maximum")
+    }
+}
+
+fn backlog(length: u64) -> Finding {
+    if length < 1024 {
+        let meaning = "bursts of connections are dropped: sysctl net.core.somaxconn=4096";
+        finding("backlog", Verdict::Fix, length.to_string(), meaning)
+    } else {
+        finding("backlog", Verdict::Good, length.to_string(), "connections may wait to be accepted")
+    }
+}
+
+fn ports(count: u64) -> Finding {
+    finding("local ports", Verdict::Good, count.to_string(), "a client's connections to one address and port, at most")
+}
+
+/// What to run.
+#[derive(Debug, PartialEq, Eq)]
+struct Advice {
+    command: String,
+    reason: String,
+}
+
+impl Advice {
+    fn new(machine: &Machine, cpus: usize) -> Self {
+        let aes = if machine.has("aes") { "the fastest AES-GCM for this CPU" } else { "ChaCha20 for CPUs without AES" };
+        let mut command = format!("taut serve --driver epoll --tls rustls --shards {cpus}");
+        let mut reason = format!("aws-lc has {aes}; epoll runs on every Linux; ");
+        if cpus > 1 {
+            command.push_str(" --pin");
+            reason.push_str("pinned loops share nothing");
+        } else {
+            reason.push_str("one loop fills one core");
+        }
+        Self { command, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_finding_says_what_it_means_and_fits() {
+        let machine = Machine::here();
+        let findings = examine(&machine, &Kernel::probe());
+        assert!(findings.len() >= 8);
+        for finding in &findings {
+            assert!(!finding.found.is_empty() && !finding.meaning.is_empty(), "{finding:?}");
+            assert!(finding.meaning.len() <= 60, "{finding:?} is cut in a table of 100 columns");
+        }
+    }
+
+    #[test]
+    fn slow_cryptography_and_low_limits_are_to_fix() {
+        let mut machine = Machine::here();
+        machine.features.clear();
+        assert_eq!(aes(&machine).verdict, Verdict::Fix);
+        assert_eq!(descriptors((1024, 4096)).verdict, Verdict::Fix);
+        assert_eq!(descriptors((1024, 1 << 20)).verdict, Verdict::Good);
+        assert_eq!(backlog(128).verdict, Verdict::Fix);
+    }
+
+    #[test]
+    fn one_core_is_not_pinned() {
+        let machine = Machine::here();
+        assert!(!Advice::new(&machine, 1).command.contains("--pin"));
+        assert!(Advice::new(&machine, 4).command.ends_with("--shards 4 --pin"));
+    }
+
+    #[test]
+    fn json_holds_everything() {
+        let machine = Machine::here();
+        let json = to_json(&machine, &examine(&machine, &Kernel::probe()), &Advice::new(&machine, 2));
+        assert!(json["run"].as_str().unwrap().starts_with("taut serve"));
+        assert_eq!(json["findings"][0]["what"], "AES-GCM");
+        assert!(json["machine"]["cpu"].is_string());
+    }
+}

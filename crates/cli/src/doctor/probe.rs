@@ -1,0 +1,120 @@
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::process::{Resource, getrlimit};
+use std::fs;
+
+/// Whether the kernel offers something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Support {
+    Yes,
+    /// Not now: why, or what to do.
+    No(String),
+}
+
+/// What was found out about the kernel, without changing anything.
+#[derive(Clone, Debug)]
+pub(super) struct Kernel {
+    pub(super) io_uring: Support,
+    pub(super) ktls: Support,
+    pub(super) xdp: Support,
+    pub(super) clocksource: Option<String>,
+    /// Descriptors this process may have open: now, and after asking for more.
+    pub(super) descriptors: (u64, u64),
+    /// Longest queue of connections that wait to be accepted.
+    pub(super) backlog: Option<u64>,
+    /// Local ports for outgoing connections.
+    pub(super) ports: Option<u64>,
+}
+
+impl Kernel {
+    pub(super) fn probe() -> Self {
+        let version = line("/proc/sys/kernel/osrelease").map_or((0, 0), |release| version(&release));
+        let limit = getrlimit(Resource::Nofile);
+        Self {
+            io_uring: io_uring(version, line("/proc/sys/kernel/io_uring_disabled").as_deref()),
+            ktls: ktls(line("/proc/sys/net/ipv4/tcp_available_ulp").as_deref()),
+            xdp: xdp(socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None).err()),
+            clocksource: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            descriptors: (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX)),
+            backlog: line("/proc/sys/net/core/somaxconn").and_then(|text| text.parse().ok()),
+            ports: line("/proc/sys/net/ipv4/ip_local_port_range").and_then(|text| ports(&text)),
+        }
+    }
+}
+
+fn line(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+/// Major and minor number of a release such as `6.18.44-generic`.
+fn version(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Multishot receive and deferred task work, which make io_uring worth it, came with Linux 6.0 and 6.1.
+fn io_uring(version: (u32, u32), disabled: Option<&str>) -> Support {
+    match disabled {
+        _ if version < (6, 1) => {
+            Support::No(format!("Linux 6.1 or newer is needed, this is {}.{}", version.0, version.1))
+        }
+        Some("2") => Support::No("disabled: sysctl kernel.io_uring_disabled=0".into()),
+        Some("1") => Support::No("one group only: sysctl kernel.io_uring_disabled=0".into()),
+        _ => Support::Yes,
+    }
+}
+
+fn ktls(protocols: Option<&str>) -> Support {
+    if protocols.is_some_and(|names| names.split(' ').any(|name| name == "tls")) {
+        Support::Yes
+    } else {
+        Support::No("module tls is not loaded: modprobe tls".into())
+    }
+}
+
+fn xdp(error: Option<Errno>) -> Support {
+    match error {
+        None => Support::Yes,
+        Some(Errno::PERM | Errno::ACCESS) => Support::No("needs the capability CAP_NET_RAW".into()),
+        Some(Errno::AFNOSUPPORT) => Support::No("the kernel was built without it".into()),
+        Some(error) => Support::No(error.to_string()),
+    }
+}
+
+fn ports(range: &str) -> Option<u64> {
+    let mut ends = range.split_ascii_whitespace().map(str::parse::<u64>);
+    let (low, high) = (ends.next()?.ok()?, ends.next()?.ok()?);
+    Some(high.checked_sub(low)? + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases() {
+        assert_eq!(version("6.18.44-generic"), (6, 18));
+        assert_eq!(version("5.4-rc1"), (5, 4));
+        assert_eq!(version("new"), (0, 0));
+    }
+
+    #[test]
+    fn io_uring_needs_a_new_kernel_that_allows_it() {
+        assert_eq!(io_uring((6, 1), None), Support::Yes);
+        assert_eq!(io_uring((6, 18), Some("0")), Support::Yes);
+        for (version, disabled) in [((5, 15), Some("0")), ((6, 6), Some("1")), ((6, 6), Some("2"))] {
+            assert_ne!(io_uring(version, disabled), Support::Yes);
+        }
+    }
+
+    #[test]
+    fn kernel_words() {
+        assert_eq!(ktls(Some("espintcp mptcp tls")), Support::Yes);
+        assert_ne!(ktls(Some("mptcp")), Support::Yes);
+        assert_ne!(ktls(None), Support::Yes);
+        assert_eq!(xdp(None), Support::Yes);
+        assert_ne!(xdp(Some(Errno::PERM)), xdp(Some(Errno::AFNOSUPPORT)));
+        assert_eq!(ports("32768\t60999"), Some(28_232));
+        assert_eq!(ports("9"), None);
+    }
+}

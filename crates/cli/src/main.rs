@@ -1,0 +1,83 @@
+//! `taut`: serve WebSockets, connect to them, load them, measure them.
+#![forbid(unsafe_code)]
+
+mod cert;
+mod child;
+mod doctor;
+mod failure;
+mod tcp_echo;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use std::process::ExitCode;
+
+/// Secure WebSockets at the speed of the machine: serve, connect, load, measure.
+#[derive(Debug, Parser)]
+#[command(name = "taut", version, disable_help_subcommand = true, max_term_width = 100, after_help = AFTER_HELP)]
+struct Cli {
+    /// Say more: -v what happens, -vv every step. TLS facts in `connect`.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  taut doctor                               what this machine can do, and what to run on it
+  taut cert localhost                       a development authority and a certificate
+
+Exit codes:
+  0  all went well
+  1  a run failed, or replies were wrong
+  2  arguments, files or configuration cannot work
+  3  the network or TLS failed";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Cert(cert::Arguments),
+    Doctor(doctor::Arguments),
+    #[command(hide = true)]
+    TcpEcho(tcp_echo::Arguments),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let level = match cli.verbose {
+        0 => log::LevelFilter::Warn,
+        1 => log::LevelFilter::Info,
+        _ => log::LevelFilter::Trace,
+    };
+    env_logger::Builder::new().filter_level(level).parse_default_env().format_target(false).init();
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(cli: &Cli) -> Result<(), Failure> {
+    match &cli.command {
+        Command::Cert(arguments) => cert::run(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
+        Command::TcpEcho(arguments) => tcp_echo::run(arguments),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_make_sense_to_clap() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_teaches_by_example() {
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let help = command.clone().render_long_help().to_string();
+            assert!(help.contains("Example"), "{} has no example", command.get_name());
+        }
+    }
+}
