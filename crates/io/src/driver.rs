@@ -155,6 +155,10 @@ pub trait Driver: Sized + 'static {
     fn shutdown(&mut self, token: Token);
 
     /// Closes and frees the slot. No event follows. `abort` discards what is unsent and resets the connection.
+    ///
+    /// Without `abort` the driver goes on to send what is pending, for a bounded time. Closing while unread bytes are in
+    /// the kernel resets a TCP connection, and the peer can lose what was sent last: to be sure that it arrives,
+    /// [`shutdown`](Self::shutdown) first and close at [`End::Finished`].
     fn close(&mut self, token: Token, abort: bool);
 
     /// The peer's address.
@@ -192,6 +196,10 @@ pub trait Sink<D> {
     fn sent(&mut self, driver: &mut D, token: Token, buf: Buf);
 
     /// No more bytes will come. The token stays valid until it is closed.
+    ///
+    /// [`End::Finished`] comes at most once and [`End::Failed`] at most once, the latter last: a pending send is dropped
+    /// with it, no [`sent`](Self::sent) follows, and later sends are discarded. What arrived before a failure is
+    /// delivered first, unless receiving is paused.
     fn ended(&mut self, driver: &mut D, token: Token, end: End);
 
     /// A [`Waker`] was used, once or several times.

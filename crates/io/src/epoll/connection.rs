@@ -67,7 +67,8 @@ impl Driver {
                 self.receive(token, buffer, sink);
             }
         }
-        if flags.contains(EventFlags::OUT) {
+        // A hang-up can come without room to send: only trying to send says why.
+        if flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR) {
             self.flush(token, sink);
         }
     }
@@ -120,7 +121,7 @@ impl Driver {
         {
             return self.fail(token, errno.into(), sink);
         }
-        if flags.intersects(EventFlags::HUP | EventFlags::ERR) && !flags.contains(EventFlags::OUT) {
+        if flags.intersects(EventFlags::HUP | EventFlags::ERR) && conn.pending.is_empty() {
             // Cannot be masked, so epoll has to forget it. Resuming and sending bring it back.
             return conn.unwatch(&self.epoll);
         }
@@ -134,7 +135,10 @@ impl Driver {
             return;
         }
         if conn.pending.is_empty() {
-            return self.rewatch(token);
+            if conn.watched() {
+                self.rewatch(token);
+            }
+            return;
         }
         if let Err(errno) = send(&conn.fd, &mut conn.pending) {
             return self.fail_later(token, errno.into());
@@ -202,7 +206,7 @@ impl Driver {
     /// Breaks a connection; the sink hears of it in the next turn, which does not wait.
     pub(super) fn fail_later(&mut self, token: Token, error: io::Error) {
         if self.break_off(token) {
-            self.failures.push((token, error));
+            self.failures.push_back((token, error));
         }
     }
 
@@ -221,7 +225,9 @@ impl Driver {
     /// Delivers what arrived before a send failed, often the peer's reason, and then the failure.
     pub(super) fn deliver_failures<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
         let start = self.config.headroom;
-        for (token, error) in mem::take(&mut self.failures) {
+        // Those that the sink's calls add wait for the next turn.
+        for _ in 0..self.failures.len() {
+            let Some((token, error)) = self.failures.pop_front() else { return };
             for _ in 0..LAST_RECEIVES {
                 let Some(conn) = self.slots.get(token) else { break };
                 if conn.paused || conn.finished || conn.connecting {

@@ -23,6 +23,7 @@ use chores::Chores;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use slots::{Conn, Slots, Source};
+use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 use tautline_window::Buf;
@@ -71,7 +72,7 @@ pub struct Driver {
     listeners: Listeners,
     chores: Chores,
     /// Connections whose failure the sink does not know yet.
-    failures: Vec<(Token, io::Error)>,
+    failures: VecDeque<(Token, io::Error)>,
     /// Where the kernel puts events; empty while a turn delivers them.
     events: Vec<Event>,
     /// Headroom and receive buffer; empty while a turn lends it.
@@ -105,7 +106,7 @@ impl Driver {
             slots: Slots::default(),
             listeners: Listeners::default(),
             chores: Chores::default(),
-            failures: Vec::new(),
+            failures: VecDeque::new(),
             events: Vec::new(),
             buffer: Vec::new(),
         })
@@ -177,6 +178,7 @@ impl crate::Driver for Driver {
         {
             if !conn.connecting && conn.pending.is_empty() {
                 match connection::send(&conn.fd, &mut buf) {
+                    Ok(()) if buf.is_empty() => return Sent::Done(buf),
                     Ok(()) => {}
                     Err(errno) => self.fail_later(token, errno.into()),
                 }
@@ -236,6 +238,7 @@ impl crate::Driver for Driver {
             // The first turn, or the first after one that a panicking sink left.
             events.resize(self.config.events_per_turn, NO_EVENT);
             buffer.resize(self.config.headroom + self.config.receive_buffer, 0);
+            self.wake.repeat();
         }
         let timeout = self.clip(timeout);
         let result = wait::wait(&self.epoll, &mut events, timeout);

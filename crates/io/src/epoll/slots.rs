@@ -112,6 +112,11 @@ impl Conn {
         }
     }
 
+    /// Whether epoll reports anything of it.
+    pub(super) const fn watched(&self) -> bool {
+        self.watched
+    }
+
     fn wanted(&self) -> EventFlags {
         let mut wanted = EventFlags::empty();
         if !self.paused && !self.finished && !self.connecting && !self.orphan {

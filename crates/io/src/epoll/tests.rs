@@ -10,6 +10,7 @@ use tautline_window::Buf;
 
 #[derive(Default)]
 struct Log {
+    woken: usize,
     accepted: Vec<Token>,
     lengths: Vec<usize>,
 }
@@ -24,7 +25,9 @@ impl Sink<Driver> for Log {
     }
     fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
     fn ended(&mut self, _: &mut Driver, _: Token, _: End) {}
-    fn woken(&mut self, _: &mut Driver) {}
+    fn woken(&mut self, _: &mut Driver) {
+        self.woken += 1;
+    }
     fn accept_failed(&mut self, _: &mut Driver, _: io::Error) {}
 }
 
@@ -99,17 +102,20 @@ fn a_panicking_sink_costs_nothing_but_its_turn() {
         }
         fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
         fn ended(&mut self, _: &mut Driver, _: Token, _: End) {}
-        fn woken(&mut self, _: &mut Driver) {}
+        fn woken(&mut self, _: &mut Driver) {
+            unreachable!("bytes came first");
+        }
         fn accept_failed(&mut self, _: &mut Driver, _: io::Error) {}
     }
     let mut driver = Driver::new().unwrap();
     let (mut peer, _, mut log) = connected(&mut driver);
     for _ in 0..2 {
         peer.write_all(b"x").unwrap();
+        driver.waker().wake();
         let turn = std::panic::AssertUnwindSafe(|| driver.turn(Some(Duration::from_secs(20)), &mut Panic));
         assert!(std::panic::catch_unwind(turn).is_err());
     }
     peer.write_all(b"still there").unwrap();
     driver.turn(Some(Duration::from_secs(20)), &mut log).unwrap();
-    assert_eq!(log.lengths, [11]);
+    assert_eq!((log.lengths, log.woken), (vec![11], 1), "the wake was not lost");
 }

@@ -233,3 +233,20 @@ pub fn closes_inside_each_callback<D: Driver>(make: fn() -> D) {
         assert!(!about_it, "an event followed the close inside callback {kind}: {:?}", script.events);
     }
 }
+
+pub fn many_fail_in_one_turn<D: Driver>(make: fn() -> D) {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut driver = make();
+    // Each failure is answered by another attempt: turns must end all the same.
+    let mut script = Script::new(move |driver: &mut D, event: &Event| {
+        if let Event::Failed(token, _) = event {
+            driver.close(*token, false);
+            driver.connect(&Address::Tcp(free)).unwrap();
+        }
+    });
+    for _ in 0..20 {
+        driver.connect(&Address::Tcp(free)).unwrap();
+    }
+    run(&mut driver, &mut script, |script| script.failures().len() >= 100);
+    assert!(script.events.iter().all(|event| matches!(event, Event::Failed(_, io::ErrorKind::ConnectionRefused))));
+}

@@ -27,12 +27,13 @@ macro_rules! driver_suite {
             transfer {
                 every_split byte_by_byte echo_of_megabytes slow_reader_pends reader_of_single_bytes room_for_carried_bytes
                 sends_reuse_their_buffer sends_in_order paused_bytes_wait pauses_inside_received end_waits_behind_a_pause
-                sends_before_connected
+                sends_before_connected urgent_bytes_do_no_harm
             }
             end {
                 peer_finishes_first we_finish_first finishing_waits_for_the_pending_send
                 closing_sends_what_is_pending aborting_resets closed_tokens_do_nothing refused_connect
                 closing_while_connecting finishing_while_connecting idles_after_the_end closes_inside_each_callback
+                many_fail_in_one_turn
             }
             reset {
                 before_accept after_accept with_unread_bytes while_pending after_finishing while_paused
@@ -46,7 +47,7 @@ macro_rules! driver_suite {
             unix {
                 echoes names_peers replaces_a_stale_file keeps_a_live_socket keeps_a_stale_file_when_told
                 keeps_other_files removes_its_file leaves_a_successors_file missing_file full_queue long_path
-                paused_end_waits reset_by_unread_bytes
+                paused_end_waits reset_by_unread_bytes peer_shuts_both_ways_while_pending
             }
         }
     };

@@ -273,3 +273,18 @@ pub fn sends_before_connected<D: Driver>(make: fn() -> D) {
         .collect();
     assert_eq!(of_ours, [&Event::Connected(token), &Event::Sent(token)]);
 }
+
+pub fn urgent_bytes_do_no_harm<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    for _ in 0..3 {
+        rustix::net::send(&peer, b"!", rustix::net::SendFlags::OOB).unwrap();
+    }
+    idle(&mut driver, &mut script, Duration::from_millis(10));
+    script.events.clear();
+    assert_idle(&mut driver, &mut script);
+    peer.write_all(b"plain").unwrap();
+    run(&mut driver, &mut script, |script| script.bytes_of(token).ends_with(b"plain"));
+}

@@ -221,3 +221,19 @@ pub fn reset_by_unread_bytes<D: Driver>(make: fn() -> D) {
         driver.close(token, false);
     }
 }
+
+pub fn peer_shuts_both_ways_while_pending<D: Driver>(make: fn() -> D) {
+    for paused in [false, true] {
+        let place = Place::new();
+        let mut driver = make();
+        let mut script = watch();
+        listen_at(&mut driver, &place.socket()).unwrap();
+        let (peer, token) = unix_pair(&mut driver, &mut script, &place.socket());
+        send_until_pending(&mut driver, token);
+        driver.pause_receive(token, paused);
+        // Its queue stays full: there is no room to send, and never will be.
+        peer.shutdown(std::net::Shutdown::Both).unwrap();
+        run(&mut driver, &mut script, |script| script.has(&Event::Failed(token, io::ErrorKind::BrokenPipe)));
+        assert_idle(&mut driver, &mut script);
+    }
+}

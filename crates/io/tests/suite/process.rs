@@ -1,4 +1,4 @@
-//! Running out of descriptors. The limit is the whole process's, so this is the only test of its binary.
+//! What concerns the whole process: signals and the limit of descriptors. The only test of its binary.
 #![expect(unreachable_pub, reason = "each driver's test binary includes this module and is a crate of its own")]
 #![expect(clippy::unwrap_used, reason = "all of this runs inside a test")]
 
@@ -7,6 +7,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 use tautline_io::{Address, Driver};
 
@@ -64,4 +66,25 @@ pub fn running_out<D: Driver>(make: fn() -> D) {
     let raised = tautline_io::machine::raise_nofile_limit().unwrap();
     assert_eq!(Some(raised), limit.maximum);
     assert_eq!(getrlimit(Resource::Nofile).current, limit.maximum);
+}
+
+pub fn stopped_and_continued<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = echo();
+    // Continuing a stopped process ends its epoll_wait(2) with EINTR, with or without a signal handler.
+    let mut shell =
+        Command::new("sh").args(["-c", "sleep 0.05; kill -STOP $PPID; sleep 0.05; kill -CONT $PPID"]).spawn().unwrap();
+    for timeout in [None, Some(Duration::from_millis(200))] {
+        let waker = driver.waker();
+        let later = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(150));
+            waker.wake();
+        });
+        let woken = script.events.len() + 1;
+        while script.events.len() < woken {
+            driver.turn(timeout, &mut script).unwrap();
+        }
+        later.join().unwrap();
+    }
+    assert!(shell.wait().unwrap().success());
 }
