@@ -1,0 +1,221 @@
+//! Outgoing connections: which address next, and when to try again.
+
+use crate::closed::ConnectError;
+use crate::proxy::Proxy;
+use crate::timer::Tick;
+use http::HeaderMap;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+use tautline_io::{Address, Token};
+use tautline_ws::deflate::DeflateConfig;
+
+/// Between the attempts of happy eyeballs (RFC 8305, section 5).
+pub(crate) const ATTEMPT_DELAY: Tick = 250;
+
+/// What a client connects to, and how.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// `ws://` or `wss://`, host, optional port, path and query.
+    pub uri: http::Uri,
+    /// Connect here instead of resolving the host: a Unix socket, a fixed address.
+    pub address: Option<Address>,
+    /// Headers for the request.
+    pub headers: HeaderMap,
+    /// Subprotocols to offer, by preference.
+    pub subprotocols: Vec<String>,
+    /// permessage-deflate to offer.
+    pub deflate: Option<DeflateConfig>,
+    /// A proxy to go through.
+    pub proxy: Option<Proxy>,
+    /// Whether and how to connect again after a loss.
+    pub reconnect: Option<Reconnect>,
+}
+
+/// Waits between attempts: doubling from `first` up to `longest`, of which a random half is cut, so that the clients of
+/// a restarted server do not come back all at once. The doubling starts over after a connection that outlived `longest`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reconnect {
+    /// The first wait.
+    pub first: Duration,
+    /// The longest wait.
+    pub longest: Duration,
+    /// Attempts without success after which it gives up; `None` never does.
+    pub attempts: Option<u32>,
+}
+
+impl Default for Reconnect {
+    fn default() -> Self {
+        Self { first: Duration::from_millis(250), longest: Duration::from_secs(30), attempts: None }
+    }
+}
+
+impl Reconnect {
+    /// The wait before attempt number `failures` (from 1), from a source of random numbers up to a bound.
+    pub(crate) fn wait(&self, failures: u32, random: impl FnOnce(u64) -> u64) -> Duration {
+        let longest = u64::try_from(self.longest.as_millis()).unwrap_or(u64::MAX);
+        let first = u64::try_from(self.first.as_millis()).unwrap_or(u64::MAX);
+        let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(32)).min(longest);
+        Duration::from_millis(doubled - random(doubled / 2))
+    }
+}
+
+impl Target {
+    /// A target by its URI, without any extras.
+    ///
+    /// # Errors
+    /// [`ConnectError::Target`] where it is no `ws://` or `wss://` URI.
+    pub fn new(uri: &str) -> Result<Self, ConnectError> {
+        let uri: http::Uri = uri
+            .parse()
+            .map_err(|e| ConnectError::Target(format!("{uri:?} is no URI ({e}); write wss://HOST[:PORT]/PATH")))?;
+        if !matches!(uri.scheme_str(), Some("ws" | "wss")) || uri.host().is_none_or(str::is_empty) {
+            return Err(ConnectError::Target(format!("{uri} is no WebSocket URI; write wss://HOST[:PORT]/PATH")));
+        }
+        Ok(Self {
+            uri,
+            address: None,
+            headers: HeaderMap::new(),
+            subprotocols: Vec::new(),
+            deflate: None,
+            proxy: None,
+            reconnect: None,
+        })
+    }
+
+    /// Whether TLS is asked for.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.uri.scheme_str() == Some("wss")
+    }
+
+    /// The host, without the brackets of an IPv6 address.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.uri.host().unwrap_or("").trim_matches(['[', ']'])
+    }
+
+    /// The port, by default that of the scheme.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.uri.port_u16().unwrap_or_else(|| if self.is_secure() { 443 } else { 80 })
+    }
+
+    /// Host and port that a socket is opened to.
+    pub(crate) fn first_hop(&self) -> (&str, u16) {
+        self.proxy.as_ref().map_or_else(|| (self.host(), self.port()), |proxy| (proxy.host.as_str(), proxy.port))
+    }
+}
+
+/// One outgoing connection, across its attempts.
+pub(crate) struct Dial {
+    pub(crate) target: Arc<Target>,
+    pub(crate) state: State,
+    pub(crate) failures: u32,
+}
+
+pub(crate) enum State {
+    /// The host's addresses are being looked up.
+    Resolving,
+    /// Attempts race.
+    Racing(Race),
+    /// A link exists.
+    Linked,
+    /// Until the next attempt.
+    Waiting(Tick),
+    /// The application is to be told by the next turn.
+    Failed(ConnectError),
+}
+
+/// Attempts at the addresses of one host.
+pub(crate) struct Race {
+    rest: VecDeque<Address>,
+    pub(crate) attempts: Vec<Token>,
+    pub(crate) next_at: Tick,
+    pub(crate) end: Tick,
+    pub(crate) last_error: Option<io::Error>,
+}
+
+impl Race {
+    /// Orders addresses for happy eyeballs: families alternate, beginning with the one that the resolver put first.
+    pub(crate) fn new(addresses: Vec<Address>, now: Tick, end: Tick) -> Self {
+        let first_is_v4 = addresses.first().is_some_and(is_v4);
+        let (mut a, mut b): (VecDeque<_>, VecDeque<_>) = addresses.into_iter().partition(|x| is_v4(x) == first_is_v4);
+        let mut rest = VecDeque::with_capacity(a.len() + b.len());
+        while !a.is_empty() || !b.is_empty() {
+            rest.extend(a.pop_front());
+            rest.extend(b.pop_front());
+        }
+        Self { rest, attempts: Vec::new(), next_at: now, end, last_error: None }
+    }
+
+    pub(crate) fn next_address(&mut self) -> Option<Address> {
+        self.rest.pop_front()
+    }
+
+    /// When this race wants to be looked at again.
+    pub(crate) fn due(&self) -> Tick {
+        if self.rest.is_empty() { self.end } else { self.next_at.min(self.end) }
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.attempts.is_empty() && self.rest.is_empty()
+    }
+}
+
+fn is_v4(address: &Address) -> bool {
+    matches!(address, Address::Tcp(SocketAddr::V4(_)))
+}
+
+/// Looks up `host`; blocks, so it runs on a thread of its own.
+pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
+    let found = (host, port).to_socket_addrs();
+    let addresses: Vec<_> =
+        found.map_err(|error| ConnectError::Resolve(format!("cannot resolve {host}: {error}")))?.collect();
+    if addresses.is_empty() {
+        return Err(ConnectError::Resolve(format!("{host} has no address")));
+    }
+    Ok(addresses)
+}
+
+/// The address where no look-up is needed.
+pub(crate) fn literal(host: &str, port: u16) -> Option<SocketAddr> {
+    host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Race, Reconnect, Target};
+    use std::time::Duration;
+
+    #[test]
+    fn targets_say_host_and_port() {
+        let target = Target::new("wss://[::1]/feed?x=1").unwrap();
+        assert_eq!((target.host(), target.port(), target.is_secure()), ("::1", 443, true));
+        let target = Target::new("ws://example.org:8080").unwrap();
+        assert_eq!((target.host(), target.port(), target.is_secure()), ("example.org", 8080, false));
+        for bad in ["example.org", "http://example.org/", "wss:///x", "wss://", ""] {
+            assert!(Target::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn families_alternate() {
+        let addresses = ["[::1]:1", "[::2]:1", "1.1.1.1:1", "[::3]:1", "2.2.2.2:1"];
+        let mut race = Race::new(addresses.iter().map(|a| a.parse().unwrap()).collect(), 0, 1);
+        let order: Vec<_> = std::iter::from_fn(|| race.next_address()).map(|a| a.to_string()).collect();
+        assert_eq!(order, ["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "[::3]:1"]);
+    }
+
+    #[test]
+    fn waits_double_and_jitter() {
+        let reconnect =
+            Reconnect { first: Duration::from_millis(100), longest: Duration::from_secs(1), attempts: None };
+        let longest = |failures| reconnect.wait(failures, |_| 0).as_millis();
+        let shortest = |failures| reconnect.wait(failures, |bound| bound).as_millis();
+        assert_eq!([1, 2, 3, 4, 5, 60].map(longest), [100, 200, 400, 800, 1000, 1000]);
+        assert_eq!([1, 2, 60].map(shortest), [50, 100, 500]);
+    }
+}

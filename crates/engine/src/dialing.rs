@@ -1,0 +1,276 @@
+//! Outgoing connections: resolving, racing addresses, and coming back after a loss.
+
+use crate::closed::{Cause, ConnectError, Deadline};
+use crate::conn::DialId;
+use crate::dial::{self, ATTEMPT_DELAY, Dial, Race, State, Target};
+use crate::handler::Handler;
+use crate::link::{Link, Phase, millis};
+use crate::proxy::Tunnel;
+use crate::remote::{Command, RemoteError};
+use crate::shard::{Core, Slot};
+use crate::timer::Tick;
+use std::cmp::Reverse;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tautline_io::{Address, Driver, End, Token};
+use tautline_tls::{Engine, Session};
+
+/// A resolver whose shard's queue is full tries again so often, a tenth of a second apart.
+const RESOLVED_ATTEMPTS: usize = 100;
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    pub(crate) fn dial<D: Driver>(&mut self, driver: &mut D, target: Arc<Target>) -> DialId {
+        let id = DialId(self.next_dial);
+        self.next_dial = self.next_dial.wrapping_add(1);
+        self.dials.insert(id, Dial { target, state: State::Resolving, failures: 0 });
+        self.attempt(driver, id);
+        id
+    }
+
+    /// Begins to connect, from the resolver on.
+    fn attempt<D: Driver>(&mut self, driver: &mut D, id: DialId) {
+        let Some(dial) = self.dials.get_mut(&id) else { return };
+        dial.state = State::Resolving;
+        let target = dial.target.clone();
+        if target.is_secure() == E::Session::PASSTHROUGH {
+            let scheme = if target.is_secure() { "wss" } else { "ws" };
+            let error = format!("the TLS engine {:?} cannot connect to a {scheme}:// URI", self.engine.name());
+            self.resolved(driver, id, Err(ConnectError::Target(error)));
+            return;
+        }
+        if let Some(address) = &target.address {
+            let address = address.clone();
+            self.race(driver, id, vec![address]);
+            return;
+        }
+        let (host, port) = target.first_hop();
+        if let Some(address) = dial::literal(host, port) {
+            self.race(driver, id, vec![address.into()]);
+            return;
+        }
+        let (host, remote) = (host.to_owned(), self.remote.clone());
+        let spawned = std::thread::Builder::new().name("resolver".into()).spawn(move || {
+            let mut result = dial::resolve(&host, port);
+            for _ in 0..RESOLVED_ATTEMPTS {
+                match remote.command(Command::Resolved { dial: id, result }) {
+                    Err(RemoteError::Full) => {}
+                    _ => return,
+                }
+                std::thread::sleep(Duration::from_millis(100));
+                result = dial::resolve(&host, port);
+            }
+        });
+        if let Err(error) = spawned {
+            self.resolved(driver, id, Err(ConnectError::Resolve(format!("no thread to resolve on: {error}"))));
+        }
+    }
+
+    pub(crate) fn resolved<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        id: DialId,
+        result: Result<Vec<SocketAddr>, ConnectError>,
+    ) {
+        match result {
+            Ok(addresses) => self.race(driver, id, addresses.into_iter().map(Address::Tcp).collect()),
+            // Never within the call that began it: the application does not know the dial's name yet.
+            Err(error) => {
+                let Some(dial) = self.dials.get_mut(&id) else { return };
+                dial.state = State::Failed(error);
+                self.dial_timers.push(Reverse((self.shared.now, id)));
+            }
+        }
+    }
+
+    fn race<D: Driver>(&mut self, driver: &mut D, id: DialId, addresses: Vec<Address>) {
+        let now = self.shared.now;
+        let Some(dial) = self.dials.get_mut(&id) else { return };
+        if !matches!(dial.state, State::Resolving) {
+            return;
+        }
+        dial.state = State::Racing(Race::new(addresses, now, now + millis(self.shared.config.deadlines.connect)));
+        self.next_attempt(driver, id);
+    }
+
+    /// Begins with the next address, or loses the race where none is left.
+    fn next_attempt<D: Driver>(&mut self, driver: &mut D, id: DialId) {
+        loop {
+            let Some(Dial { state: State::Racing(race), .. }) = self.dials.get_mut(&id) else { return };
+            let Some(address) = race.next_address() else { break };
+            match driver.connect(&address) {
+                Ok(token) => {
+                    race.attempts.push(token);
+                    race.next_at = self.shared.now + ATTEMPT_DELAY;
+                    let due = race.due();
+                    self.put(token, Slot::Attempt(token, id));
+                    self.dial_timers.push(Reverse((due, id)));
+                    return;
+                }
+                Err(error) => race.last_error = Some(error),
+            }
+        }
+        let Some(dial) = self.dials.get_mut(&id) else { return };
+        let State::Racing(race) = &mut dial.state else { return };
+        if race.is_lost() {
+            let error = race.last_error.take().unwrap_or_else(|| std::io::ErrorKind::AddrNotAvailable.into());
+            dial.state = State::Failed(ConnectError::Io(Arc::new(error)));
+            self.dial_timers.push(Reverse((self.shared.now, id)));
+        } else {
+            let end = race.end;
+            self.dial_timers.push(Reverse((end, id)));
+        }
+    }
+
+    pub(crate) fn attempt_connected<D: Driver>(&mut self, driver: &mut D, token: Token) {
+        let Some(Slot::Attempt(attempt, id)) = self.slots.get(token.index as usize) else { return };
+        let (attempt, id) = (*attempt, *id);
+        if attempt != token {
+            return;
+        }
+        self.put(token, Slot::Free);
+        let Some(Dial { state: State::Racing(race), target, .. }) = self.dials.get_mut(&id) else {
+            driver.close(token, true);
+            return;
+        };
+        let losers: Vec<_> = race.attempts.drain(..).filter(|&other| other != token).collect();
+        let target = target.clone();
+        self.close_attempts(driver, losers);
+        if let Some(dial) = self.dials.get_mut(&id) {
+            dial.state = State::Linked;
+        }
+        self.begin(driver, token, id, &target);
+    }
+
+    /// A socket stands: proxy, TLS or HTTP begins.
+    fn begin<D: Driver>(&mut self, driver: &mut D, token: Token, id: DialId, target: &Target) {
+        let peer = driver.peer(token).unwrap_or(Address::UnixUnnamed);
+        let session = match self.engine.connect(target.host()) {
+            Ok(session) => session,
+            Err(error) => {
+                driver.close(token, true);
+                self.fail_dial(id, ConnectError::Ended(Cause::Tls(error)));
+                return;
+            }
+        };
+        self.open_link(token, Phase::Tls, session, peer, Some(id));
+        let Some(mut link) = self.take(token) else { return };
+        let begun = match &target.proxy {
+            Some(proxy) => {
+                let out = link.out.wire(&mut self.shared.pool);
+                Tunnel::new(proxy.clone(), target.host(), target.port(), out)
+                    .map(|tunnel| link.phase = Phase::Proxy(Box::new(tunnel)))
+                    .map_err(crate::link::Stop::Proxy)
+            }
+            None => self.secure(&mut link),
+        };
+        if let Err(stop) = begun {
+            self.stop(&mut link, stop);
+        }
+        self.settle(driver, link);
+    }
+
+    pub(crate) fn attempt_failed<D: Driver>(&mut self, driver: &mut D, token: Token, id: DialId, end: End) {
+        driver.close(token, false);
+        self.put(token, Slot::Free);
+        let Some(Dial { state: State::Racing(race), .. }) = self.dials.get_mut(&id) else { return };
+        race.attempts.retain(|&attempt| attempt != token);
+        race.last_error = Some(match end {
+            End::Failed(error) => error,
+            End::Finished => std::io::ErrorKind::ConnectionReset.into(),
+        });
+        self.next_attempt(driver, id);
+    }
+
+    /// A connection failed before it was open.
+    pub(crate) fn dial_failed(&mut self, link: &mut Link<E::Session, H::State>, error: ConnectError) {
+        self.shared.counters.handshakes_failed += 1;
+        link.gone = true;
+        if let Some(id) = link.info.dial {
+            self.fail_dial(id, error);
+        }
+    }
+
+    /// An attempt failed: the application is told, and it is tried again where that was asked for.
+    fn fail_dial(&mut self, id: DialId, error: ConnectError) {
+        let retry = self.try_again(id);
+        self.handler.on_connect_failed(id, &error, retry);
+    }
+
+    /// An open connection ended.
+    pub(crate) fn dial_lost(&mut self, id: DialId, lived: Tick, by_us: bool) {
+        let Some(dial) = self.dials.get_mut(&id) else { return };
+        if by_us || dial.target.reconnect.is_none() {
+            self.dials.remove(&id);
+            return;
+        }
+        if dial.target.reconnect.is_some_and(|reconnect| lived >= millis(reconnect.longest)) {
+            dial.failures = 0;
+        }
+        if let Some(wait) = self.try_again(id) {
+            log::info!("dial {}: connection lost; next attempt in {} ms", id.0, wait.as_millis());
+        }
+    }
+
+    fn try_again(&mut self, id: DialId) -> Option<Duration> {
+        let now = self.shared.now;
+        let dial = self.dials.get_mut(&id)?;
+        dial.failures = dial.failures.saturating_add(1);
+        let failures = dial.failures;
+        let again = dial.target.reconnect.filter(|reconnect| reconnect.attempts.is_none_or(|most| failures <= most));
+        let Some(reconnect) = again.filter(|_| self.drain_end.is_none()) else {
+            self.dials.remove(&id);
+            return None;
+        };
+        let wait = reconnect.wait(failures, |bound| self.shared.keys.up_to(bound));
+        let at = now + millis(wait);
+        dial.state = State::Waiting(at);
+        self.dial_timers.push(Reverse((at, id)));
+        Some(wait)
+    }
+
+    /// Looks at every dial whose time has come. Timers may be stale; the state decides.
+    pub(crate) fn expire_dials<D: Driver>(&mut self, driver: &mut D) {
+        let now = self.shared.now;
+        while let Some(Reverse((at, id))) = self.dial_timers.peek().copied() {
+            if at > now {
+                return;
+            }
+            self.dial_timers.pop();
+            let Some(dial) = self.dials.get_mut(&id) else { continue };
+            match &mut dial.state {
+                State::Waiting(at) if *at <= now => self.attempt(driver, id),
+                State::Failed(_) => {
+                    if let State::Failed(error) = std::mem::replace(&mut dial.state, State::Linked) {
+                        self.fail_dial(id, error);
+                    }
+                }
+                State::Racing(race) if race.end <= now => {
+                    let attempts = std::mem::take(&mut race.attempts);
+                    self.close_attempts(driver, attempts);
+                    self.fail_dial(id, ConnectError::Ended(Cause::Timeout(Deadline::Connect)));
+                }
+                State::Racing(race) if race.next_at <= now => self.next_attempt(driver, id),
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends every attempt; connections that are open already are closed by the drain.
+    pub(crate) fn give_up_dials<D: Driver>(&mut self, driver: &mut D) {
+        let racing = self.dials.values_mut().filter_map(|dial| match &mut dial.state {
+            State::Racing(race) => Some(std::mem::take(&mut race.attempts)),
+            _ => None,
+        });
+        let attempts: Vec<_> = racing.flatten().collect();
+        self.close_attempts(driver, attempts);
+        self.dials.retain(|_, dial| matches!(dial.state, State::Linked));
+    }
+
+    fn close_attempts<D: Driver>(&mut self, driver: &mut D, attempts: Vec<Token>) {
+        for token in attempts {
+            driver.close(token, true);
+            self.put(token, Slot::Free);
+        }
+    }
+}

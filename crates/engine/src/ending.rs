@@ -1,0 +1,260 @@
+//! How connections end: failures, deadlines, draining, and giving everything back.
+
+use crate::closed::{Cause, Closed, ConnectError, Deadline};
+use crate::handler::Handler;
+use crate::link::{Due, Link, Phase, Stop, millis};
+use crate::shard::{Core, Slot};
+use http::StatusCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tautline_io::{Driver, End, Token};
+use tautline_tls::{Engine, Session};
+use tautline_ws::CloseCode;
+
+/// A handler that sends from `on_drain` is asked so often in one turn, then in the next.
+const MAX_DRAINS: usize = 16;
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Input cannot go on.
+    pub(crate) fn stop(&mut self, link: &mut Link<E::Session, H::State>, stop: Stop) {
+        match stop {
+            Stop::Failed(cause) => self.fail(link, cause),
+            Stop::Refused(error) => self.dial_failed(link, ConnectError::Handshake(Arc::new(error))),
+            Stop::Proxy(error) => self.dial_failed(link, ConnectError::Proxy(error)),
+        }
+    }
+
+    /// Tells the peer as far as that is possible, tells the handler, and ends the connection.
+    pub(crate) fn fail(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
+        if link.is_handshaking() {
+            log::info!("{}: handshake failed: {cause}", link.info.peer);
+            if link.info.dial.is_some() {
+                let told = matches!(cause, Cause::Tls(_));
+                self.dial_failed(link, ConnectError::Ended(cause));
+                if told {
+                    link.gone = false;
+                    link.out.abandon();
+                    self.linger(link);
+                }
+                return;
+            }
+            match (&link.phase, &cause) {
+                (Phase::Request(_), Cause::Timeout(_)) => self.refuse_with(link, StatusCode::REQUEST_TIMEOUT),
+                (_, Cause::Tls(_)) => {
+                    self.shared.counters.handshakes_failed += 1;
+                    link.out.abandon();
+                    self.linger(link);
+                }
+                _ => {
+                    self.shared.counters.handshakes_failed += 1;
+                    link.gone = true;
+                }
+            }
+            return;
+        }
+        if link.reported {
+            log::info!("{}: {cause}", link.info.peer);
+        }
+        match &cause {
+            Cause::WebSocket(error) => {
+                link.out.close_now(error.close_code(), &error.to_string());
+                link.out.finish();
+            }
+            Cause::SlowConsumer => {
+                link.out.close_now(CloseCode::POLICY, "too slow a reader");
+                link.out.finish();
+            }
+            Cause::Timeout(Deadline::Idle) => {
+                link.out.close_now(CloseCode::GOING_AWAY, "idle for too long");
+                link.out.finish();
+            }
+            Cause::Finished | Cause::Truncated => link.out.finish(),
+            Cause::Tls(_) => link.out.abandon(),
+            _ => link.gone = true,
+        }
+        self.report(link, cause);
+        if !link.gone && !matches!(link.phase, Phase::Linger) {
+            self.linger(link);
+        }
+    }
+
+    /// No more bytes come from the peer.
+    pub(crate) fn peer_ended(&mut self, link: &mut Link<E::Session, H::State>, end: End) {
+        match (end, &link.phase) {
+            (End::Failed(error), _) => {
+                if link.is_handshaking() || link.reported {
+                    self.fail(link, Cause::Io(Arc::new(error)));
+                }
+                link.gone = true;
+            }
+            (End::Finished, Phase::Linger) => link.peer_finished = true,
+            (End::Finished, _) => {
+                // Behind close_notify the end is a whole one; without TLS there is no telling.
+                let whole = E::Session::PASSTHROUGH || link.peer_finished;
+                let cause = if whole { Cause::Finished } else { Cause::Truncated };
+                link.peer_finished = true;
+                self.fail(link, cause);
+            }
+        }
+    }
+
+    /// Tells the handler, once, that an open connection ended.
+    pub(crate) fn report(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
+        if !link.reported {
+            return;
+        }
+        link.reported = false;
+        self.shared.counters.open -= 1;
+        for topic in std::mem::take(&mut link.subscriptions) {
+            self.shared.topics.unsubscribe(&topic, link.token);
+        }
+        let (code, reason) = link.peer_close.take().map_or((CloseCode::ABNORMAL, String::new()), |close| *close);
+        let by_us = matches!(cause, Cause::Local | Cause::Stopped);
+        let closed = Closed { code, reason, cause };
+        self.handler.on_close(&mut link.conn(&mut self.shared), &closed);
+        // What the handler subscribed to in there.
+        for topic in std::mem::take(&mut link.subscriptions) {
+            self.shared.topics.unsubscribe(&topic, link.token);
+        }
+        if let Some(dial) = link.info.dial {
+            let lived = self.shared.now - link.clock.opened;
+            self.dial_lost(dial, lived, by_us);
+        }
+    }
+
+    pub(crate) fn leave_handshake(&mut self, link: &Link<E::Session, H::State>) {
+        if link.is_handshaking() {
+            self.shared.counters.handshaking -= 1;
+        }
+    }
+
+    /// Sends what a connection has to say, and puts it back or lets it go.
+    pub(crate) fn settle<D: Driver>(&mut self, driver: &mut D, mut link: Box<Link<E::Session, H::State>>) {
+        if link.out.is_overrun() && link.reported {
+            self.fail(&mut link, Cause::SlowConsumer);
+        }
+        let was_stuck = link.out.is_in_flight();
+        link.out.flush(driver, link.token, &mut link.session, &mut self.shared);
+        let mut drains = 0;
+        while link.reported && drains < MAX_DRAINS && link.out.take_drained() {
+            drains += 1;
+            self.handler.on_drain(&mut link.conn(&mut self.shared));
+            link.out.flush(driver, link.token, &mut link.session, &mut self.shared);
+        }
+        if let Some(error) = link.out.take_failure() {
+            self.fail(&mut link, Cause::Tls(error));
+            link.out.flush(driver, link.token, &mut link.session, &mut self.shared);
+        }
+        if matches!(link.phase, Phase::Open) && link.out.is_closing() {
+            link.phase = Phase::CloseSent;
+            link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
+            self.schedule(&mut link);
+        }
+        if link.out.is_in_flight() {
+            if !was_stuck {
+                link.clock.stuck_since = self.shared.now;
+                self.schedule(&mut link);
+            }
+        } else if link.peer_finished && matches!(link.phase, Phase::Linger) && !link.out.is_dirty() {
+            link.gone = true;
+        }
+        if link.gone {
+            self.let_go(driver, link);
+            return;
+        }
+        link.out.tidy(&mut self.shared.pool);
+        let pause = link.paused || link.out.buffered() > self.shared.config.limits.pause_receive_above;
+        if pause != link.driver_paused && !matches!(link.phase, Phase::Linger) {
+            link.driver_paused = pause;
+            driver.pause_receive(link.token, pause);
+        }
+        self.put(link.token, Slot::Link(link));
+    }
+
+    fn let_go<D: Driver>(&mut self, driver: &mut D, mut link: Box<Link<E::Session, H::State>>) {
+        self.report(&mut link, Cause::Stopped);
+        self.leave_handshake(&link);
+        self.shared.counters.connections -= 1;
+        let unsent = link.out.is_in_flight();
+        driver.close(link.token, unsent);
+        link.out.release(&mut self.shared.pool);
+        link.decoder.recycle(&mut self.shared.pool);
+        self.shared.pool.give(std::mem::take(&mut link.carry));
+    }
+
+    /// Acts on every deadline that is over.
+    pub(crate) fn expire<D: Driver>(&mut self, driver: &mut D) {
+        let now = self.shared.now;
+        let mut due = std::mem::take(&mut self.due);
+        self.wheel.advance(now, &mut due);
+        for token in due.drain(..) {
+            self.expire_link(driver, token);
+        }
+        self.due = due;
+        self.expire_dials(driver);
+        if self.drain_end.is_some_and(|end| end <= now) && self.shared.counters.connections > 0 {
+            self.abort_all(driver);
+        }
+    }
+
+    fn expire_link<D: Driver>(&mut self, driver: &mut D, token: Token) {
+        let Some(mut link) = self.take(token) else { return };
+        let now = self.shared.now;
+        if link.clock.scheduled > now {
+            // A later entry replaced this one.
+            self.put(token, Slot::Link(link));
+            return;
+        }
+        let (at, due) = link.next_due(&self.shared.config.deadlines);
+        if at <= now {
+            match due {
+                Due::Ping => {
+                    link.ping_sent = true;
+                    // An empty ping cannot be too long.
+                    let _ = link.out.ping(&[], &mut self.shared);
+                }
+                Due::Miss(deadline @ (Deadline::Close | Deadline::Send)) => {
+                    self.fail(&mut link, Cause::Timeout(deadline));
+                    link.gone = true;
+                }
+                Due::Miss(deadline) => self.fail(&mut link, Cause::Timeout(deadline)),
+            }
+        }
+        if !link.gone {
+            self.schedule(&mut link);
+        }
+        self.settle(driver, link);
+    }
+
+    /// Stops accepting and closes what is open.
+    pub(crate) fn drain<D: Driver>(&mut self, driver: &mut D, code: CloseCode, reason: &str, deadline: Duration) {
+        driver.stop_listening();
+        self.drain_end = Some(self.shared.now + millis(deadline));
+        self.give_up_dials(driver);
+        for index in 0..self.slots.len() {
+            let Slot::Link(link) = &self.slots[index] else { continue };
+            let token = link.token;
+            let Some(mut link) = self.take(token) else { continue };
+            match link.phase {
+                Phase::Open => link.out.close(code, reason),
+                // Whoever is in the middle of a request gets its answer: 503.
+                Phase::Request(ref head) if !head.bytes.is_empty() => {}
+                Phase::Linger | Phase::CloseSent => {}
+                _ => link.gone = true,
+            }
+            self.settle(driver, link);
+        }
+    }
+
+    fn abort_all<D: Driver>(&mut self, driver: &mut D) {
+        log::warn!("{} connections did not close in time and are cut", self.shared.counters.connections);
+        for index in 0..self.slots.len() {
+            let Slot::Link(link) = &self.slots[index] else { continue };
+            let token = link.token;
+            if let Some(mut link) = self.take(token) {
+                link.gone = true;
+                self.settle(driver, link);
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+use crate::config::Deadlines;
+use crate::conn::{Conn, Info};
+use crate::outbound::Outbound;
+use crate::proxy;
+use crate::shared::Shared;
+use crate::timer::Tick;
+use crate::{Deadline, closed::Cause};
+use std::sync::Arc;
+use std::time::Duration;
+use tautline_io::Token;
+use tautline_window::Buf;
+use tautline_ws::handshake::{HeadReader, Opening};
+use tautline_ws::{CloseCode, Decoder};
+
+/// Where a connection stands.
+///
+/// ```text
+///  client: Proxy ─► Tls ─► Answer ─► Open ─► CloseSent ─► Linger ─► (gone)
+///  server:          Tls ─► Request ─► Open ─► CloseSent ─► Linger
+///                             └─ plain HTTP ─┘ (again, or Linger)
+/// ```
+pub(crate) enum Phase {
+    /// A proxy is asked for a tunnel.
+    Proxy(Box<proxy::Tunnel>),
+    /// TLS handshake.
+    Tls,
+    /// A server reads an HTTP request.
+    Request(Box<Head>),
+    /// A client reads the HTTP response.
+    Answer(Box<Answer>),
+    /// Messages flow.
+    Open,
+    /// Our close frame is sent or waits to be sent; the peer's is awaited.
+    CloseSent,
+    /// Nothing more is read; what is left to send leaves, then the peer's end of stream is awaited.
+    Linger,
+}
+
+/// An HTTP head that arrives in pieces.
+pub(crate) struct Head {
+    pub(crate) bytes: Buf,
+    pub(crate) reader: HeadReader,
+}
+
+/// What a client waits for.
+pub(crate) struct Answer {
+    pub(crate) bytes: Buf,
+    pub(crate) opening: Opening,
+}
+
+/// One connection.
+pub(crate) struct Link<S, T> {
+    pub(crate) token: Token,
+    pub(crate) phase: Phase,
+    pub(crate) session: S,
+    pub(crate) decoder: Decoder,
+    /// Wire bytes that no record is complete with; without memory most of the time.
+    pub(crate) carry: Buf,
+    pub(crate) out: Outbound,
+    pub(crate) info: Info,
+    pub(crate) subscriptions: Vec<Arc<str>>,
+    pub(crate) state: T,
+    /// The application or the backlog of output wants nothing to be read.
+    pub(crate) paused: bool,
+    pub(crate) driver_paused: bool,
+    /// The handler knows of this connection and is owed `on_close`.
+    pub(crate) reported: bool,
+    pub(crate) gone: bool,
+    /// The peer ended its direction, by FIN or by close_notify.
+    pub(crate) peer_finished: bool,
+    pub(crate) ping_sent: bool,
+    pub(crate) clock: Clock,
+    /// What the peer's close frame said.
+    pub(crate) peer_close: Option<Box<(CloseCode, String)>>,
+}
+
+/// When things happened, in ticks.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Clock {
+    pub(crate) heard: Tick,
+    pub(crate) stuck_since: Tick,
+    pub(crate) opened: Tick,
+    /// End of the current phase, where it has one.
+    pub(crate) phase_end: Tick,
+    /// When this connection's entry in the wheel comes up.
+    pub(crate) scheduled: Tick,
+}
+
+/// What is due for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Ping,
+    Miss(Deadline),
+}
+
+impl<S, T> Link<S, T> {
+    /// What happens next if nothing else does, and when.
+    pub(crate) fn next_due(&self, deadlines: &Deadlines) -> (Tick, Due) {
+        let mut first = match self.phase {
+            Phase::Open => (Tick::MAX, Due::Miss(Deadline::Idle)),
+            Phase::CloseSent | Phase::Linger => (self.clock.phase_end, Due::Miss(Deadline::Close)),
+            _ => (self.clock.phase_end, Due::Miss(Deadline::Handshake)),
+        };
+        let mut consider = |at: Tick, due| {
+            if at < first.0 {
+                first = (at, due);
+            }
+        };
+        if matches!(self.phase, Phase::Open) {
+            if let Some(idle) = deadlines.idle {
+                consider(self.clock.heard + millis(idle), Due::Miss(Deadline::Idle));
+            }
+            if let Some(ping) = deadlines.ping
+                && !self.ping_sent
+            {
+                consider(self.clock.heard + millis(ping), Due::Ping);
+            }
+        }
+        if self.out.is_in_flight() {
+            consider(self.clock.stuck_since + millis(deadlines.send), Due::Miss(Deadline::Send));
+        }
+        first
+    }
+
+    /// This connection for the handler.
+    pub(crate) fn conn<'a>(&'a mut self, shared: &'a mut Shared) -> Conn<'a, T>
+    where
+        S: tautline_tls::Session,
+    {
+        Conn {
+            token: self.token,
+            out: &mut self.out,
+            seal: &mut self.session,
+            subscriptions: &mut self.subscriptions,
+            info: &self.info,
+            state: &mut self.state,
+            paused: &mut self.paused,
+            shared,
+        }
+    }
+
+    pub(crate) const fn is_handshaking(&self) -> bool {
+        matches!(self.phase, Phase::Proxy(_) | Phase::Tls | Phase::Request(_) | Phase::Answer(_))
+    }
+}
+
+pub(crate) fn millis(duration: Duration) -> Tick {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4)
+}
+
+/// Why processing a connection's input stopped.
+pub(crate) enum Stop {
+    /// The connection failed.
+    Failed(Cause),
+    /// A client's opening handshake failed.
+    Refused(tautline_ws::handshake::HandshakeError),
+    /// The proxy refused.
+    Proxy(String),
+}
+
+impl From<tautline_tls::Error> for Stop {
+    fn from(error: tautline_tls::Error) -> Self {
+        Self::Failed(Cause::Tls(error))
+    }
+}
+
+impl From<tautline_ws::Error> for Stop {
+    fn from(error: tautline_ws::Error) -> Self {
+        Self::Failed(Cause::WebSocket(error))
+    }
+}

@@ -1,0 +1,566 @@
+//! What one connection sends: a cork for this turn, sealed bytes on their way, and a queue for when the peer is slow.
+//!
+//! ```text
+//!              cork (frames)  ──seal──►  wire (records)  ──send──►  driver
+//! send() ──┤
+//!              queue (messages, not encoded) ── once the driver took everything ──► cork
+//! ```
+//! A message that may still be dropped is never encoded: sealed records cannot be taken back, and neither can what a
+//! compressor has seen.
+
+use crate::config::SlowConsumer;
+use crate::shared::Shared;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tautline_io::{Driver, Sent, Token};
+use tautline_tls::Session;
+use tautline_window::{Buf, Pool};
+use tautline_ws::deflate::Deflater;
+use tautline_ws::{CloseCode, Encoder, Fragment, Header, Kind, Message, Opcode, Prepared, Role};
+
+/// Bytes that leave in one send; what comes on top waits in the queue.
+const BATCH: usize = 256 << 10;
+/// Payloads from this size on are sealed from where they lie instead of being copied into the cork.
+const LARGE: usize = 16 << 10;
+/// Control frames stop to gather behind a stuck send at this size: only the latest pings need an answer.
+const MAX_STUCK_CONTROL: usize = 4096;
+/// What a queued message costs beside its payload.
+const ITEM_COST: usize = 64;
+
+/// A message to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// Text or binary.
+    pub kind: Kind,
+    /// Its bytes; UTF-8 where it is text.
+    pub payload: &'a [u8],
+    /// Whether to compress it where permessage-deflate was negotiated.
+    pub compress: bool,
+    /// For [`SlowConsumer::KeepLatest`]: a waiting message with the same key is replaced.
+    pub key: Option<u64>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// A text message.
+    #[must_use]
+    pub const fn text(text: &'a str) -> Self {
+        Self { kind: Kind::Text, payload: text.as_bytes(), compress: true, key: None }
+    }
+
+    /// A binary message.
+    #[must_use]
+    pub const fn binary(payload: &'a [u8]) -> Self {
+        Self { kind: Kind::Binary, payload, compress: true, key: None }
+    }
+
+    /// The same, not to be compressed.
+    #[must_use]
+    pub const fn uncompressed(self) -> Self {
+        Self { compress: false, ..self }
+    }
+
+    /// The same, replacing a waiting message of that key.
+    #[must_use]
+    pub const fn with_key(self, key: u64) -> Self {
+        Self { key: Some(key), ..self }
+    }
+}
+
+impl<'a> From<&Message<'a>> for Outgoing<'a> {
+    /// The same message again: an echo, a relay.
+    fn from(message: &Message<'a>) -> Self {
+        Self { kind: message.kind(), payload: message.data(), compress: true, key: None }
+    }
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// It leaves at the end of this turn.
+    Sent,
+    /// It waits for the peer to read; so many bytes wait in all.
+    Queued(usize),
+    /// The slow-consumer policy dropped it.
+    Dropped,
+    /// The connection is closing or closed; it went nowhere.
+    Closed,
+}
+
+/// A message encoded once for many connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Publication {
+    pub(crate) topic: Arc<str>,
+    pub(crate) message: Prepared,
+    pub(crate) compress: bool,
+    pub(crate) key: Option<u64>,
+}
+
+/// Seals without knowing the session's type, so that [`Conn`](crate::Conn) need not name it.
+pub(crate) trait Seal {
+    fn seal_into(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), tautline_tls::Error>;
+    fn tls_facts(&self) -> tautline_tls::Facts;
+}
+
+impl<S: Session> Seal for S {
+    fn seal_into(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), tautline_tls::Error> {
+        self.seal(plain, out)
+    }
+
+    fn tls_facts(&self) -> tautline_tls::Facts {
+        self.facts()
+    }
+}
+
+/// Where the end of our direction stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finish {
+    /// Open.
+    No,
+    /// close_notify and FIN once everything is sent.
+    Wanted,
+    /// FIN without close_notify.
+    Abandoned,
+    /// Both are sent.
+    Done,
+}
+
+enum Item {
+    Message { kind: Kind, payload: Box<[u8]>, compress: bool, key: Option<u64> },
+    Shared(Publication),
+    Fragment { kind: Kind, payload: Box<[u8]>, last: bool },
+}
+
+impl Item {
+    fn cost(&self) -> usize {
+        ITEM_COST
+            + match self {
+                Self::Message { payload, .. } | Self::Fragment { payload, .. } => payload.len(),
+                Self::Shared(publication) => publication.message.payload().len(),
+            }
+    }
+
+    const fn key(&self) -> Option<u64> {
+        match self {
+            Self::Message { key, .. } => *key,
+            Self::Shared(publication) => publication.key,
+            Self::Fragment { .. } => None,
+        }
+    }
+
+    const fn may_drop(&self) -> bool {
+        !matches!(self, Self::Fragment { .. })
+    }
+}
+
+/// See the module.
+pub(crate) struct Outbound {
+    encoder: Encoder,
+    role: Role,
+    /// Shortest payload to compress; none is, without permessage-deflate.
+    min_deflate: usize,
+    cork: Buf,
+    wire: Buf,
+    queue: VecDeque<Item>,
+    queued: usize,
+    in_flight: bool,
+    close: Option<Box<(CloseCode, String)>>,
+    closing: bool,
+    finish: Finish,
+    /// Whether the queue was used since it was last empty, so that `on_drain` is owed.
+    drain_owed: bool,
+    /// The policy gave up on this peer.
+    overrun: bool,
+    failed: Option<tautline_tls::Error>,
+}
+
+impl Outbound {
+    pub(crate) fn new(role: Role) -> Self {
+        Self {
+            encoder: Encoder::new(role),
+            role,
+            min_deflate: usize::MAX,
+            cork: Buf::new(),
+            wire: Buf::new(),
+            queue: VecDeque::new(),
+            queued: 0,
+            in_flight: false,
+            close: None,
+            closing: false,
+            finish: Finish::No,
+            drain_owed: false,
+            overrun: false,
+            failed: None,
+        }
+    }
+
+    /// Messages of at least `min_size` bytes are compressed from now on, unless their sender wants otherwise.
+    pub(crate) fn set_deflater(&mut self, deflater: Deflater, min_size: usize) {
+        self.encoder = Encoder::new(self.role).with_deflater(deflater);
+        self.min_deflate = min_size;
+    }
+
+    /// Sends now if the way is free, by the policy if not.
+    pub(crate) fn send(&mut self, message: Outgoing<'_>, seal: &mut dyn Seal, shared: &mut Shared) -> Delivery {
+        if self.closing {
+            return Delivery::Closed;
+        }
+        shared.counters.messages_out += 1;
+        if self.is_blocked() {
+            let Outgoing { kind, payload, compress, key } = message;
+            return self.enqueue(Item::Message { kind, payload: payload.into(), compress, key }, shared);
+        }
+        let compress = message.compress && message.payload.len() >= self.min_deflate;
+        if message.payload.len() >= LARGE && !compress && self.role == Role::Server {
+            self.seal_in_place(message, seal, &mut shared.pool);
+        } else {
+            self.encode(message.kind, message.payload, compress, shared);
+        }
+        Delivery::Sent
+    }
+
+    /// Sends one message of many connections.
+    pub(crate) fn publish(&mut self, publication: &Publication, shared: &mut Shared) -> Delivery {
+        if self.closing {
+            return Delivery::Closed;
+        }
+        shared.counters.messages_out += 1;
+        if self.is_blocked() {
+            return self.enqueue(Item::Shared(publication.clone()), shared);
+        }
+        self.encode_publication(publication, shared);
+        Delivery::Sent
+    }
+
+    /// Sends a piece of a streamed message. Once taken it is never dropped; [`Delivery::Dropped`] means that nothing of
+    /// it was taken because too much waits, and that it may be tried again after `on_drain`.
+    pub(crate) fn fragment(&mut self, kind: Kind, payload: &[u8], last: bool, shared: &mut Shared) -> Delivery {
+        if self.closing {
+            return Delivery::Closed;
+        }
+        if self.is_blocked() {
+            if self.queued > shared.config.slow_consumer.limit() {
+                return Delivery::Dropped;
+            }
+            return self.enqueue(Item::Fragment { kind, payload: payload.into(), last }, shared);
+        }
+        self.encode_fragment(kind, payload, last, shared);
+        Delivery::Sent
+    }
+
+    pub(crate) fn ping(&mut self, payload: &[u8], shared: &mut Shared) -> Result<(), tautline_ws::Error> {
+        self.control(shared, |encoder, key, out| encoder.ping(payload, key, out))
+    }
+
+    pub(crate) fn pong(&mut self, payload: &[u8], shared: &mut Shared) -> Result<(), tautline_ws::Error> {
+        self.control(shared, |encoder, key, out| encoder.pong(payload, key, out))
+    }
+
+    /// A close frame behind everything that waits. Later messages are refused.
+    pub(crate) fn close(&mut self, code: CloseCode, reason: &str) {
+        if !self.closing {
+            self.closing = true;
+            self.close = Some(Box::new((code, reason.to_owned())));
+        }
+    }
+
+    /// A close frame in front of everything that waits, which is dropped.
+    pub(crate) fn close_now(&mut self, code: CloseCode, reason: &str) {
+        self.queue.clear();
+        self.queued = 0;
+        self.drain_owed = false;
+        self.close(code, reason);
+    }
+
+    /// Bytes outside the WebSocket layer: HTTP heads and bodies, sealed at the next flush.
+    pub(crate) fn raw(&mut self, pool: &mut Pool) -> &mut Buf {
+        lend(&mut self.cork, pool)
+    }
+
+    /// Bytes below TLS: handshakes, alerts.
+    pub(crate) fn wire(&mut self, pool: &mut Pool) -> &mut Buf {
+        lend(&mut self.wire, pool)
+    }
+
+    /// Ends our direction once everything is sent.
+    pub(crate) fn finish(&mut self) {
+        self.closing = true;
+        if self.finish == Finish::No {
+            self.finish = Finish::Wanted;
+        }
+    }
+
+    /// TLS is dead: only what is sealed already leaves (the alert), and the end of our direction without close_notify.
+    pub(crate) fn abandon(&mut self) {
+        self.cork.clear();
+        self.queue.clear();
+        self.queued = 0;
+        self.close = None;
+        self.closing = true;
+        self.finish = Finish::Abandoned;
+    }
+
+    /// Whether the slow-consumer policy gave up on this peer.
+    pub(crate) const fn is_overrun(&self) -> bool {
+        self.overrun
+    }
+
+    /// Why sealing failed, once.
+    pub(crate) const fn take_failure(&mut self) -> Option<tautline_tls::Error> {
+        self.failed.take()
+    }
+
+    /// Gives buffers back that hold nothing.
+    pub(crate) fn tidy(&mut self, pool: &mut Pool) {
+        if self.cork.is_empty() && self.cork.capacity() > 0 {
+            pool.give(core::mem::take(&mut self.cork));
+        }
+        if self.wire.is_empty() && self.wire.capacity() > 0 {
+            pool.give(core::mem::take(&mut self.wire));
+        }
+    }
+
+    /// Bytes that wait.
+    pub(crate) const fn buffered(&self) -> usize {
+        self.queued + self.cork.len() + self.wire.len()
+    }
+
+    pub(crate) const fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    pub(crate) const fn is_in_flight(&self) -> bool {
+        self.in_flight
+    }
+
+    /// Whether anything would be done by [`flush`](Self::flush).
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.in_flight
+            && (!self.cork.is_empty()
+                || !self.wire.is_empty()
+                || !self.queue.is_empty()
+                || self.close.is_some()
+                || matches!(self.finish, Finish::Wanted | Finish::Abandoned))
+    }
+
+    /// The driver took everything it kept.
+    pub(crate) fn sent(&mut self, buf: Buf, pool: &mut Pool) {
+        self.in_flight = false;
+        pool.give(buf);
+    }
+
+    /// Whether the handler is to be told that the queue is empty again.
+    pub(crate) fn take_drained(&mut self) -> bool {
+        let drained = self.drain_owed && self.queue.is_empty() && !self.in_flight && !self.closing;
+        if drained {
+            self.drain_owed = false;
+        }
+        drained
+    }
+
+    /// Gives the driver all it takes, from the queue too.
+    pub(crate) fn flush<D: Driver, S: Session>(
+        &mut self,
+        driver: &mut D,
+        token: Token,
+        session: &mut S,
+        shared: &mut Shared,
+    ) {
+        while !self.in_flight && self.failed.is_none() {
+            self.fill_cork(shared);
+            self.seal_cork(session, &mut shared.pool);
+            if matches!(self.finish, Finish::Wanted | Finish::Abandoned) && self.queue.is_empty() {
+                if self.finish == Finish::Wanted {
+                    session.close(lend(&mut self.wire, &mut shared.pool));
+                }
+                self.finish = Finish::Done;
+                self.send_wire(driver, token, shared);
+                driver.shutdown(token);
+                return;
+            }
+            if self.wire.is_empty() {
+                break;
+            }
+            self.send_wire(driver, token, shared);
+        }
+    }
+
+    /// Gives all memory back.
+    pub(crate) fn release(&mut self, pool: &mut Pool) {
+        pool.give(core::mem::take(&mut self.cork));
+        pool.give(core::mem::take(&mut self.wire));
+        self.queue = VecDeque::new();
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.in_flight || !self.queue.is_empty() || self.cork.len() + self.wire.len() >= BATCH
+    }
+
+    fn enqueue(&mut self, item: Item, shared: &mut Shared) -> Delivery {
+        let policy = shared.config.slow_consumer;
+        let limit = policy.limit();
+        if policy == SlowConsumer::KeepLatest(limit)
+            && let Some(key) = item.key()
+            && let Some(old) = self.queue.iter_mut().find(|old| old.key() == Some(key))
+        {
+            self.queued -= old.cost();
+            self.queued += item.cost();
+            *old = item;
+            shared.counters.messages_dropped += 1;
+            return Delivery::Queued(self.buffered());
+        }
+        let cost = item.cost();
+        if item.may_drop() && self.queued.saturating_add(cost) > limit {
+            match policy {
+                SlowConsumer::Disconnect(_) => {
+                    self.overrun = true;
+                    self.close_now(CloseCode::POLICY, "too slow a reader");
+                    return Delivery::Closed;
+                }
+                SlowConsumer::DropNewest(_) => {
+                    shared.counters.messages_dropped += 1;
+                    return Delivery::Dropped;
+                }
+                SlowConsumer::DropOldest(_) | SlowConsumer::KeepLatest(_) => {
+                    self.drop_oldest(limit.saturating_sub(cost), shared);
+                    if self.queued.saturating_add(cost) > limit {
+                        shared.counters.messages_dropped += 1;
+                        return Delivery::Dropped;
+                    }
+                }
+            }
+        }
+        self.queued += cost;
+        self.queue.push_back(item);
+        self.drain_owed = true;
+        Delivery::Queued(self.buffered())
+    }
+
+    fn drop_oldest(&mut self, keep: usize, shared: &mut Shared) {
+        let mut queued = self.queued;
+        self.queue.retain(|item| {
+            let stays = queued <= keep || !item.may_drop();
+            if !stays {
+                queued -= item.cost();
+                shared.counters.messages_dropped += 1;
+            }
+            stays
+        });
+        self.queued = queued;
+    }
+
+    fn fill_cork(&mut self, shared: &mut Shared) {
+        while self.cork.len() + self.wire.len() < BATCH {
+            let Some(item) = self.queue.pop_front() else { break };
+            self.queued -= item.cost();
+            match item {
+                Item::Message { kind, payload, compress, .. } => {
+                    let compress = compress && payload.len() >= self.min_deflate;
+                    self.encode(kind, &payload, compress, shared);
+                }
+                Item::Shared(publication) => self.encode_publication(&publication, shared),
+                Item::Fragment { kind, payload, last } => self.encode_fragment(kind, &payload, last, shared),
+            }
+        }
+        if self.queue.is_empty()
+            && let Some(close) = self.close.take()
+        {
+            let Shared { pool, keys, .. } = shared;
+            let out = lend(&mut self.cork, pool);
+            let (code, reason) = *close;
+            // 1005 says that the frame has no code; other codes that must not be sent were a caller's mistake.
+            let frame = code.is_sendable().then_some((code, reason.as_str()));
+            if let Err(error) = self.encoder.close(frame, || keys.next(), out) {
+                log::error!("a close frame was not sent: {error}");
+            }
+        }
+    }
+
+    fn seal_cork<S: Session>(&mut self, session: &mut S, pool: &mut Pool) {
+        if self.cork.is_empty() {
+            return;
+        }
+        if S::PASSTHROUGH && self.wire.is_empty() {
+            core::mem::swap(&mut self.cork, &mut self.wire);
+            return;
+        }
+        let cork = core::mem::take(&mut self.cork);
+        if let Err(error) = session.seal(&[cork.filled()], lend(&mut self.wire, pool)) {
+            self.failed = Some(error);
+        }
+        pool.give(cork);
+    }
+
+    fn send_wire<D: Driver>(&mut self, driver: &mut D, token: Token, shared: &mut Shared) {
+        let wire = core::mem::take(&mut self.wire);
+        if wire.is_empty() {
+            shared.pool.give(wire);
+            return;
+        }
+        shared.counters.bytes_out += wire.len() as u64;
+        match driver.send(token, wire) {
+            Sent::Done(buf) => shared.pool.give(buf),
+            Sent::Pending => self.in_flight = true,
+        }
+    }
+
+    fn seal_in_place(&mut self, message: Outgoing<'_>, seal: &mut dyn Seal, pool: &mut Pool) {
+        let mut header = [0; Header::MAX_LEN];
+        let len = message.payload.len() as u64;
+        let len = Header { fin: true, rsv1: false, opcode: Opcode::from(message.kind), key: None, len }
+            .encode_to(&mut header);
+        let cork = core::mem::take(&mut self.cork);
+        let plain = [cork.filled(), &header[..len], message.payload];
+        if let Err(error) = seal.seal_into(&plain, lend(&mut self.wire, pool)) {
+            self.failed = Some(error);
+        }
+        pool.give(cork);
+    }
+
+    fn encode(&mut self, kind: Kind, payload: &[u8], compress: bool, shared: &mut Shared) {
+        let Shared { pool, keys, .. } = shared;
+        lend(&mut self.cork, pool);
+        // Only misuse fails here (a message inside a streamed one); it is reported where the message is sent.
+        if let Err(error) = self.encoder.message(kind, payload, compress, || keys.next(), &mut self.cork, pool) {
+            log::error!("a message was not sent: {error}");
+        }
+    }
+
+    fn encode_publication(&mut self, publication: &Publication, shared: &mut Shared) {
+        let message = &publication.message;
+        let compress = publication.compress && message.payload().len() >= self.min_deflate;
+        if self.role == Role::Client || compress {
+            self.encode(message.kind(), message.payload(), compress, shared);
+        } else {
+            lend(&mut self.cork, &mut shared.pool).put(message.frame(false));
+        }
+    }
+
+    fn encode_fragment(&mut self, kind: Kind, payload: &[u8], last: bool, shared: &mut Shared) {
+        let Shared { pool, keys, .. } = shared;
+        lend(&mut self.cork, pool);
+        let fragment = Fragment { kind, payload, last, compress: self.min_deflate != usize::MAX };
+        if let Err(error) = self.encoder.fragment(fragment, || keys.next(), &mut self.cork, pool) {
+            log::error!("a fragment was not sent: {error}");
+        }
+    }
+
+    fn control(
+        &mut self,
+        shared: &mut Shared,
+        encode: impl FnOnce(&mut Encoder, &mut dyn FnMut() -> [u8; 4], &mut Buf) -> Result<(), tautline_ws::Error>,
+    ) -> Result<(), tautline_ws::Error> {
+        if self.closing || self.in_flight && self.cork.len() >= MAX_STUCK_CONTROL {
+            return Ok(());
+        }
+        let Shared { pool, keys, .. } = shared;
+        encode(&mut self.encoder, &mut || keys.next(), lend(&mut self.cork, pool))
+    }
+}
+
+/// A buffer with memory: an idle connection has none, so the pool's warmest comes in.
+fn lend<'a>(buf: &'a mut Buf, pool: &mut Pool) -> &'a mut Buf {
+    if buf.capacity() == 0 {
+        *buf = pool.take();
+    }
+    buf
+}

@@ -1,0 +1,307 @@
+//! Tunnels through proxies: HTTP CONNECT (RFC 9110, section 9.3.6) and SOCKS5 (RFC 1928, RFC 1929). Sans I/O.
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use std::fmt;
+use std::net::IpAddr;
+use tautline_window::Buf;
+
+/// The proxy's answers are short; a longer one is no proxy.
+const MAX_ANSWER: usize = 16 << 10;
+
+/// A proxy to connect through.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Proxy {
+    /// How to speak to it.
+    pub kind: ProxyKind,
+    /// Its host name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// User name and password.
+    pub credentials: Option<(String, String)>,
+}
+
+/// The protocol of a [`Proxy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyKind {
+    /// HTTP CONNECT.
+    Http,
+    /// SOCKS5; the proxy resolves the host name.
+    Socks5,
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Proxy({:?}, {}:{})", self.kind, self.host, self.port)
+    }
+}
+
+impl std::str::FromStr for Proxy {
+    type Err = String;
+
+    /// `http://user:password@host:port`, `socks5://host:port`.
+    fn from_str(s: &str) -> Result<Self, String> {
+        let (scheme, rest) =
+            s.split_once("://").ok_or_else(|| format!("proxy {s:?}: write http://HOST:PORT or socks5://HOST:PORT"))?;
+        let (kind, default_port) = match scheme {
+            "http" => (ProxyKind::Http, 3128),
+            "socks5" | "socks5h" => (ProxyKind::Socks5, 1080),
+            _ => return Err(format!("proxy scheme {scheme:?}: only http and socks5 are supported")),
+        };
+        let (credentials, authority) = match rest.trim_end_matches('/').rsplit_once('@') {
+            Some((user, authority)) => {
+                let (name, password) = user.split_once(':').unwrap_or((user, ""));
+                (Some((name.to_owned(), password.to_owned())), authority)
+            }
+            None => (None, rest.trim_end_matches('/')),
+        };
+        let authority: http::uri::Authority =
+            authority.parse().map_err(|_| format!("proxy {s:?}: {authority:?} is no HOST:PORT"))?;
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        Ok(Self { kind, host, port: authority.port_u16().unwrap_or(default_port), credentials })
+    }
+}
+
+/// A tunnel that is being asked for.
+pub(crate) struct Tunnel {
+    proxy: Proxy,
+    host: String,
+    port: u16,
+    answer: Buf,
+    expect: Expect,
+}
+
+enum Expect {
+    Response,
+    Method,
+    Auth,
+    Reply,
+}
+
+impl Tunnel {
+    /// Begins to ask `proxy` for a tunnel to `host:port`.
+    pub(crate) fn new(proxy: Proxy, host: &str, port: u16, out: &mut Buf) -> Result<Self, String> {
+        let host = host.trim_matches(['[', ']']).to_owned();
+        let mut tunnel = Self { proxy, host, port, answer: Buf::new(), expect: Expect::Response };
+        match tunnel.proxy.kind {
+            ProxyKind::Http => tunnel.ask_connect(out),
+            ProxyKind::Socks5 => {
+                let method = if tunnel.proxy.credentials.is_some() { 2 } else { 0 };
+                out.put(&[5, 1, method]);
+                tunnel.expect = Expect::Method;
+                if let Some((name, password)) = &tunnel.proxy.credentials
+                    && (name.len() > 255 || password.len() > 255 || name.is_empty())
+                {
+                    return Err("SOCKS5 user names and passwords have 1 to 255 bytes".into());
+                }
+                if tunnel.host.len() > 255 {
+                    return Err(format!("host name {:?} is too long for SOCKS5", tunnel.host));
+                }
+            }
+        }
+        Ok(tunnel)
+    }
+
+    /// Takes the proxy's bytes. Returns how many it used and whether the tunnel stands; what follows belongs to it.
+    pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Buf) -> Result<(usize, bool), String> {
+        // Byte by byte, so that nothing behind the answer is swallowed; it happens once a connection.
+        for (at, &byte) in bytes.iter().enumerate() {
+            self.answer.put(&[byte]);
+            if self.step(out)? {
+                return Ok((at + 1, true));
+            }
+            if self.answer.len() >= MAX_ANSWER {
+                return Err("the proxy's answer is too long".into());
+            }
+        }
+        Ok((bytes.len(), false))
+    }
+
+    fn step(&mut self, out: &mut Buf) -> Result<bool, String> {
+        let answer = self.answer.filled();
+        match self.expect {
+            Expect::Response if answer.ends_with(b"\r\n\r\n") => {
+                let line = answer.split(|&b| b == b'\r').next().unwrap_or_default();
+                let line = String::from_utf8_lossy(line).into_owned();
+                let status = line.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5));
+                match status {
+                    Some(code) if code.starts_with('2') => Ok(true),
+                    Some("407") => Err("the proxy wants a user name and password (407)".into()),
+                    _ => Err(format!("the proxy refused the tunnel: {line:?}")),
+                }
+            }
+            Expect::Method if answer.len() == 2 => {
+                match answer {
+                    [5, 0] => self.ask_socks(out),
+                    [5, 2] if self.proxy.credentials.is_some() => self.ask_auth(out),
+                    [5, 0xff] => return Err("the SOCKS5 proxy accepts no offered way to log in".into()),
+                    _ => return Err("this is no SOCKS5 proxy".into()),
+                }
+                Ok(false)
+            }
+            Expect::Auth if answer.len() == 2 => {
+                if answer[1] != 0 {
+                    return Err("the SOCKS5 proxy refused the user name or password".into());
+                }
+                self.ask_socks(out);
+                Ok(false)
+            }
+            Expect::Reply => self.socks_reply(),
+            _ => Ok(false),
+        }
+    }
+
+    fn socks_reply(&self) -> Result<bool, String> {
+        let answer = self.answer.filled();
+        if answer.first().is_some_and(|&version| version != 5) {
+            return Err("this is no SOCKS5 proxy".into());
+        }
+        if let Some(&code) = answer.get(1)
+            && code != 0
+        {
+            let why = match code {
+                1 => "general failure",
+                2 => "not allowed by its rules",
+                3 => "network unreachable",
+                4 => "host unreachable",
+                5 => "connection refused",
+                6 => "TTL expired",
+                7 => "command not supported",
+                8 => "address type not supported",
+                _ => "unknown reason",
+            };
+            return Err(format!("the SOCKS5 proxy could not connect to {}:{}: {why}", self.host, self.port));
+        }
+        let address = match answer.get(3) {
+            None => return Ok(false),
+            Some(1) => 4,
+            Some(4) => 16,
+            Some(3) => match answer.get(4) {
+                None => return Ok(false),
+                Some(&len) => 1 + usize::from(len),
+            },
+            Some(_) => return Err("this is no SOCKS5 proxy".into()),
+        };
+        Ok(answer.len() == 4 + address + 2)
+    }
+
+    fn ask_connect(&mut self, out: &mut Buf) {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        out.put(format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n", port = self.port).as_bytes());
+        if let Some((name, password)) = &self.proxy.credentials {
+            let basic = BASE64_STANDARD.encode(format!("{name}:{password}"));
+            out.put(format!("Proxy-Authorization: Basic {basic}\r\n").as_bytes());
+        }
+        out.put(b"\r\n");
+        self.expect = Expect::Response;
+    }
+
+    fn ask_auth(&mut self, out: &mut Buf) {
+        self.answer.clear();
+        if let Some((name, password)) = &self.proxy.credentials {
+            out.put(&[1, short_len(name)]);
+            out.put(name.as_bytes());
+            out.put(&[short_len(password)]);
+            out.put(password.as_bytes());
+        }
+        self.expect = Expect::Auth;
+    }
+
+    fn ask_socks(&mut self, out: &mut Buf) {
+        self.answer.clear();
+        out.put(&[5, 1, 0]);
+        match self.host.parse::<IpAddr>() {
+            Ok(IpAddr::V4(address)) => {
+                out.put(&[1]);
+                out.put(&address.octets());
+            }
+            Ok(IpAddr::V6(address)) => {
+                out.put(&[4]);
+                out.put(&address.octets());
+            }
+            Err(_) => {
+                out.put(&[3, short_len(&self.host)]);
+                out.put(self.host.as_bytes());
+            }
+        }
+        out.put(&self.port.to_be_bytes());
+        self.expect = Expect::Reply;
+    }
+}
+
+/// Checked when the tunnel was begun.
+fn short_len(text: &str) -> u8 {
+    u8::try_from(text.len()).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Proxy, ProxyKind, Tunnel};
+    use tautline_window::Buf;
+
+    fn ask(proxy: &str, host: &str) -> (Tunnel, Buf) {
+        let mut out = Buf::new();
+        let tunnel = Tunnel::new(proxy.parse().unwrap(), host, 443, &mut out).unwrap();
+        (tunnel, out)
+    }
+
+    #[test]
+    fn parses_proxy_urls() {
+        let proxy: Proxy = "http://me:secret@[::1]:8080/".parse().unwrap();
+        assert_eq!((proxy.kind, proxy.host.as_str(), proxy.port), (ProxyKind::Http, "::1", 8080));
+        assert_eq!(proxy.credentials, Some(("me".into(), "secret".into())));
+        let proxy: Proxy = "socks5://gate".parse().unwrap();
+        assert_eq!((proxy.kind, proxy.host.as_str(), proxy.port), (ProxyKind::Socks5, "gate", 1080));
+        assert!("https://gate".parse::<Proxy>().is_err());
+        assert!("gate:80".parse::<Proxy>().is_err());
+    }
+
+    #[test]
+    fn connect_leaves_what_follows_the_answer() {
+        let (mut tunnel, out) = ask("http://me:secret@gate", "::1");
+        let asked = std::str::from_utf8(out.filled()).unwrap();
+        assert!(asked.starts_with("CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\n"), "{asked}");
+        assert!(asked.contains("Proxy-Authorization: Basic bWU6c2VjcmV0\r\n"), "{asked}");
+        let answer = b"HTTP/1.1 200 Connection established\r\nX: y\r\n\r\n\x16\x03";
+        assert_eq!(tunnel.read(answer, &mut Buf::new()), Ok((answer.len() - 2, true)));
+    }
+
+    #[test]
+    fn connect_refusals_are_told() {
+        for (answer, word) in
+            [("HTTP/1.1 407 No\r\n\r\n", "407"), ("HTTP/1.0 502 Bad\r\n\r\n", "502"), ("hi\r\n\r\n", "hi")]
+        {
+            let (mut tunnel, _) = ask("http://gate", "example.org");
+            let error = tunnel.read(answer.as_bytes(), &mut Buf::new()).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+        let (mut tunnel, _) = ask("http://gate", "example.org");
+        assert!(tunnel.read(&[b'x'; 20_000], &mut Buf::new()).is_err());
+    }
+
+    #[test]
+    fn socks_logs_in_and_connects_by_name() {
+        let (mut tunnel, out) = ask("socks5://me:secret@gate", "example.org");
+        assert_eq!(out.filled(), [5, 1, 2]);
+        let mut out = Buf::new();
+        assert_eq!(tunnel.read(&[5, 2], &mut out), Ok((2, false)));
+        assert_eq!(out.filled(), b"\x01\x02me\x06secret");
+        out.clear();
+        assert_eq!(tunnel.read(&[1, 0], &mut out), Ok((2, false)));
+        assert_eq!(out.filled(), b"\x05\x01\x00\x03\x0bexample.org\x01\xbb");
+        let answer = [5, 0, 0, 3, 2, b'a', b'b', 0, 80, 99];
+        assert_eq!(tunnel.read(&answer, &mut out), Ok((9, true)));
+    }
+
+    #[test]
+    fn socks_refusals_are_told() {
+        let (mut tunnel, _) = ask("socks5://gate", "10.0.0.1");
+        let mut out = Buf::new();
+        assert_eq!(tunnel.read(&[5, 0], &mut out), Ok((2, false)));
+        assert_eq!(out.filled(), [5, 1, 0, 1, 10, 0, 0, 1, 1, 187]);
+        let error = tunnel.read(&[5, 5, 0, 1, 0, 0, 0, 0, 0, 0], &mut out).unwrap_err();
+        assert!(error.contains("refused"), "{error}");
+        let (mut tunnel, _) = ask("socks5://gate", "10.0.0.1");
+        assert!(tunnel.read(b"HTTP/1.1 400", &mut out).is_err());
+    }
+}

@@ -1,0 +1,108 @@
+use crate::closed::ConnectError;
+use crate::conn::{ConnId, DialId};
+use crate::outbound::{Outgoing, Publication};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+use tautline_io::Waker;
+use tautline_ws::CloseCode;
+
+/// Commands that wait for a shard; beyond it, senders are told so.
+const CAPACITY: usize = 65_536;
+
+/// A shard, as seen from other threads. Cheap to clone.
+#[derive(Clone)]
+pub struct Remote {
+    commands: SyncSender<Command>,
+    waker: Waker,
+}
+
+/// The shard does not take the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RemoteError {
+    /// It does not keep up: too many commands wait already.
+    Full,
+    /// It has stopped.
+    Stopped,
+}
+
+impl fmt::Display for RemoteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the shard does not keep up: too many commands wait for it",
+            Self::Stopped => "the shard has stopped",
+        })
+    }
+}
+
+impl std::error::Error for RemoteError {}
+
+pub(crate) enum Command {
+    Publish(Publication),
+    Send { to: ConnId, publication: Publication },
+    Close { conn: ConnId, code: CloseCode, reason: String },
+    Drain { code: CloseCode, reason: String, deadline: Duration },
+    Resolved { dial: DialId, result: Result<Vec<SocketAddr>, ConnectError> },
+}
+
+impl Remote {
+    pub(crate) fn new(waker: Waker) -> (Self, Receiver<Command>) {
+        let (commands, receiver) = sync_channel(CAPACITY);
+        (Self { commands, waker }, receiver)
+    }
+
+    /// Sends `message` to this shard's subscribers of `topic`.
+    ///
+    /// # Errors
+    /// Where the shard does not take it.
+    pub fn publish(&self, topic: &str, message: Outgoing<'_>) -> Result<(), RemoteError> {
+        self.publish_encoded(Publication::new(topic, message))
+    }
+
+    /// Sends `message` to one connection of this shard; nowhere, where that has ended.
+    ///
+    /// # Errors
+    /// Where the shard does not take it.
+    pub fn send(&self, to: ConnId, message: Outgoing<'_>) -> Result<(), RemoteError> {
+        let publication = Publication::new("", message);
+        self.command(Command::Send { to, publication })
+    }
+
+    /// Closes one connection of this shard.
+    ///
+    /// # Errors
+    /// Where the shard does not take it.
+    pub fn close(&self, conn: ConnId, code: CloseCode, reason: &str) -> Result<(), RemoteError> {
+        self.command(Command::Close { conn, code, reason: reason.to_owned() })
+    }
+
+    /// Stops accepting, closes every connection with `code` (1001 going away, 1012 service restart) and ends the shard
+    /// once all are gone, at the latest after `deadline`.
+    ///
+    /// # Errors
+    /// Where the shard does not take it.
+    pub fn drain(&self, code: CloseCode, reason: &str, deadline: Duration) -> Result<(), RemoteError> {
+        self.command(Command::Drain { code, reason: reason.to_owned(), deadline })
+    }
+
+    pub(crate) fn publish_encoded(&self, publication: Publication) -> Result<(), RemoteError> {
+        self.command(Command::Publish(publication))
+    }
+
+    pub(crate) fn command(&self, command: Command) -> Result<(), RemoteError> {
+        self.commands.try_send(command).map_err(|error| match error {
+            TrySendError::Full(_) => RemoteError::Full,
+            TrySendError::Disconnected(_) => RemoteError::Stopped,
+        })?;
+        self.waker.wake();
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Remote")
+    }
+}

@@ -1,0 +1,401 @@
+//! The turn loop: one thread's driver, connections, timers and commands.
+
+use crate::config::Config;
+use crate::conn::{Conn, ConnId, DialId};
+use crate::dial::{Dial, Target};
+use crate::handler::Handler;
+use crate::link::{Link, Phase};
+use crate::remote::{Command, Remote};
+use crate::shared::{Counters, Keys, Shared};
+use crate::timer::{Tick, Wheel};
+use crate::topic::Topics;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+use tautline_io::{Address, Driver, End, ListenOptions, Listener, Received, Sink, Token};
+use tautline_tls::{Engine, Session};
+use tautline_window::{Buf, Pool};
+use tautline_ws::CloseCode;
+
+/// One loop: it owns its sockets, TLS sessions, buffers and timers, and shares nothing on the message path.
+///
+/// Run it with [`run`](Self::run), or turn by turn with [`turn`](Self::turn).
+pub struct Shard<E: Engine, D: Driver, H: Handler> {
+    pub(crate) driver: D,
+    pub(crate) core: Core<E, H>,
+}
+
+/// Everything of a shard but the driver, which calls it back.
+pub(crate) struct Core<E: Engine, H: Handler> {
+    pub(crate) engine: E,
+    pub(crate) handler: H,
+    pub(crate) slots: Vec<Slot<E::Session, H::State>>,
+    pub(crate) shared: Shared,
+    pub(crate) wheel: Wheel,
+    pub(crate) due: Vec<Token>,
+    pub(crate) commands: Receiver<Command>,
+    pub(crate) remote: Remote,
+    pub(crate) dials: HashMap<DialId, Dial>,
+    pub(crate) dial_timers: BinaryHeap<Reverse<(Tick, DialId)>>,
+    pub(crate) next_dial: u32,
+    /// Set once a drain was asked for.
+    pub(crate) drain_end: Option<Tick>,
+    accept_paused: bool,
+    epoch: Instant,
+}
+
+pub(crate) enum Slot<S, T> {
+    Free,
+    Link(Box<Link<S, T>>),
+    /// A socket that is still connecting.
+    Attempt(Token, DialId),
+}
+
+impl<E: Engine, D: Driver, H: Handler> Shard<E, D, H> {
+    /// A shard without sockets. `number` tells the shards of one server apart.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn new(number: u32, config: Arc<Config>, engine: E, driver: D, handler: H) -> io::Result<Self> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|error| io::Error::other(format!("no random numbers: {error}")))?;
+        let (remote, commands) = Remote::new(driver.waker());
+        let shared = Shared {
+            shard: number,
+            pool: Pool::new(config.limits.pool),
+            config,
+            scratch: Buf::new(),
+            keys: Keys::new(seed),
+            counters: Counters::default(),
+            topics: Topics::default(),
+            publications: Vec::new(),
+            dirty: Vec::new(),
+            others: Vec::new(),
+            now: 0,
+        };
+        let core = Core {
+            engine,
+            handler,
+            slots: Vec::new(),
+            shared,
+            wheel: Wheel::new(),
+            due: Vec::new(),
+            commands,
+            remote,
+            dials: HashMap::new(),
+            dial_timers: BinaryHeap::new(),
+            next_dial: 0,
+            drain_end: None,
+            accept_paused: false,
+            epoch: Instant::now(),
+        };
+        Ok(Self { driver, core })
+    }
+
+    /// Listens for clients; returns the address it got.
+    ///
+    /// # Errors
+    /// What `socket(2)`, `bind(2)` and `listen(2)` say.
+    pub fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<Address> {
+        self.driver.listen(address, options).map(|(_, bound)| bound)
+    }
+
+    /// Begins to connect. [`Handler::on_open`] or [`Handler::on_connect_failed`] follows in a later turn.
+    pub fn connect(&mut self, target: Arc<Target>) -> DialId {
+        self.core.refresh();
+        self.core.dial(&mut self.driver, target)
+    }
+
+    /// This shard, for other threads.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        self.core.remote.clone()
+    }
+
+    /// The other shards of the same server, which get what is published here.
+    pub fn set_others(&mut self, others: Vec<Remote>) {
+        self.core.shared.others = others;
+    }
+
+    /// The application.
+    pub const fn handler(&mut self) -> &mut H {
+        &mut self.core.handler
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.core.shared.counters
+    }
+
+    /// Calls `act` with an open connection and the application; `None` where it is not open (any more). What it sends
+    /// leaves in the next [`turn`](Self::turn), or at [`flush`](Self::flush).
+    pub fn with_conn<R>(&mut self, conn: ConnId, act: impl FnOnce(&mut H, &mut Conn<'_, H::State>) -> R) -> Option<R> {
+        let core = &mut self.core;
+        let Some(Slot::Link(link)) = core.slots.get_mut(conn.token.index as usize) else { return None };
+        if link.token != conn.token || !matches!(link.phase, Phase::Open) {
+            return None;
+        }
+        let result = act(&mut core.handler, &mut link.conn(&mut core.shared));
+        core.shared.dirty.push(conn.token);
+        Some(result)
+    }
+
+    /// Sends what was made outside a turn.
+    pub fn flush(&mut self) {
+        self.core.deliver(&mut self.driver);
+    }
+
+    /// Waits for events at most `longest`, handles them, and sends what came of it.
+    ///
+    /// # Errors
+    /// Only what makes the driver itself useless.
+    pub fn turn(&mut self, longest: Option<Duration>) -> io::Result<()> {
+        self.core.refresh();
+        self.core.deliver(&mut self.driver);
+        let wait = self.core.wait(longest);
+        self.driver.turn(wait, &mut self.core)?;
+        self.core.expire(&mut self.driver);
+        self.core.deliver(&mut self.driver);
+        self.core.bound_accepting(&mut self.driver);
+        Ok(())
+    }
+
+    /// Turns until a [drain](Remote::drain) has ended.
+    ///
+    /// # Errors
+    /// Only what makes the driver itself useless.
+    pub fn run(&mut self) -> io::Result<()> {
+        while !self.is_drained() {
+            self.turn(None)?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is connected or tries to be.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.core.dials.is_empty() && self.core.shared.counters.connections == 0
+    }
+
+    /// Ends the shard without ceremony; its connections are reset.
+    pub fn into_handler(self) -> H {
+        self.core.handler
+    }
+
+    /// Whether a drain was asked for and no connection is left.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.core.drain_end.is_some() && self.core.shared.counters.connections == 0
+    }
+
+    /// Begins what [`Remote::drain`] says, from this thread.
+    pub fn drain(&mut self, code: CloseCode, reason: &str, deadline: Duration) {
+        self.core.refresh();
+        self.core.drain(&mut self.driver, code, reason, deadline);
+    }
+}
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Reads the clock. Once a turn: every deadline is good to a few milliseconds.
+    pub(crate) fn refresh(&mut self) {
+        self.shared.now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
+    }
+
+    /// Takes a link out of its slot, so that it and the rest of the shard can change independently.
+    pub(crate) fn take(&mut self, token: Token) -> Option<Box<Link<E::Session, H::State>>> {
+        let slot = self.slots.get_mut(token.index as usize)?;
+        match slot {
+            Slot::Link(link) if link.token == token => match std::mem::replace(slot, Slot::Free) {
+                Slot::Link(link) => Some(link),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    pub(crate) fn put(&mut self, token: Token, slot: Slot<E::Session, H::State>) {
+        let index = token.index as usize;
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, || Slot::Free);
+        }
+        self.slots[index] = slot;
+    }
+
+    /// Puts a link's next deadline into the wheel, where it is not there already.
+    pub(crate) fn schedule(&mut self, link: &mut Link<E::Session, H::State>) {
+        let (at, _) = link.next_due(&self.shared.config.deadlines);
+        if at < link.clock.scheduled || link.clock.scheduled <= self.shared.now {
+            link.clock.scheduled = self.wheel.insert(link.token, at);
+        }
+    }
+
+    /// Delivers publications and flushes every connection that has output from outside its own turn.
+    pub(crate) fn deliver<D: Driver>(&mut self, driver: &mut D) {
+        // A handler that publishes in reaction to what is delivered here goes on in the next turn.
+        let mut publications = std::mem::take(&mut self.shared.publications);
+        for publication in publications.drain(..) {
+            // By index: delivering does not change the list, and it is too long to copy.
+            let count = self.shared.topics.subscribers(&publication.topic).len();
+            for at in 0..count {
+                let token = self.shared.topics.subscribers(&publication.topic)[at];
+                if let Some(Slot::Link(link)) = self.slots.get_mut(token.index as usize)
+                    && link.token == token
+                {
+                    link.out.publish(&publication, &mut self.shared);
+                    self.shared.dirty.push(token);
+                }
+            }
+        }
+        if self.shared.publications.is_empty() {
+            self.shared.publications = publications;
+        }
+        let mut dirty = std::mem::take(&mut self.shared.dirty);
+        for token in dirty.drain(..) {
+            if let Some(link) = self.take(token) {
+                self.settle(driver, link);
+            }
+        }
+        if self.shared.dirty.is_empty() {
+            self.shared.dirty = dirty;
+        }
+    }
+
+    fn wait(&mut self, longest: Option<Duration>) -> Option<Duration> {
+        let now = self.shared.now;
+        if !self.shared.dirty.is_empty() || !self.shared.publications.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let timers = [
+            self.wheel.wait(now),
+            self.dial_timers.peek().map(|Reverse((at, _))| at.saturating_sub(now)),
+            self.drain_end.map(|end| end.saturating_sub(now)),
+        ];
+        let timer = timers.into_iter().flatten().min().map(Duration::from_millis);
+        match (timer, longest) {
+            (Some(timer), Some(longest)) => Some(timer.min(longest)),
+            (timer, longest) => timer.or(longest),
+        }
+    }
+
+    /// Leaves new connections in the kernel's backlog while there are too many.
+    fn bound_accepting<D: Driver>(&mut self, driver: &mut D) {
+        let (limits, counters) = (&self.shared.config.limits, &self.shared.counters);
+        let full = counters.connections >= limits.max_connections as u64
+            || counters.handshaking >= limits.max_handshakes as u64;
+        if full != self.accept_paused {
+            self.accept_paused = full;
+            driver.pause_accept(full);
+            if full {
+                log::warn!(
+                    "accepting pauses: {} connections, {} of them in their handshake",
+                    counters.connections,
+                    counters.handshaking
+                );
+            }
+        }
+    }
+
+    fn obey<D: Driver>(&mut self, driver: &mut D, command: Command) {
+        match command {
+            Command::Publish(publication) => self.shared.publications.push(publication),
+            Command::Send { to, publication } => {
+                if let Some(Slot::Link(link)) = self.slots.get_mut(to.token.index as usize)
+                    && link.token == to.token
+                    && matches!(link.phase, Phase::Open)
+                {
+                    link.out.publish(&publication, &mut self.shared);
+                    self.shared.dirty.push(to.token);
+                }
+            }
+            Command::Close { conn, code, reason } => {
+                if let Some(Slot::Link(link)) = self.slots.get_mut(conn.token.index as usize)
+                    && link.token == conn.token
+                    && matches!(link.phase, Phase::Open)
+                {
+                    link.out.close(code, &reason);
+                    self.shared.dirty.push(conn.token);
+                }
+            }
+            Command::Drain { code, reason, deadline } => self.drain(driver, code, &reason, deadline),
+            Command::Resolved { dial, result } => self.resolved(driver, dial, result),
+        }
+    }
+}
+
+impl<E: Engine, H: Handler, D: Driver> Sink<D> for Core<E, H> {
+    fn woke(&mut self, _driver: &mut D) {
+        self.refresh();
+    }
+
+    fn accepted(&mut self, driver: &mut D, token: Token, _listener: Listener) {
+        self.shared.counters.accepted += 1;
+        let Some(peer) = driver.peer(token) else { return };
+        match self.engine.accept() {
+            Ok(session) => {
+                let phase = if E::Session::PASSTHROUGH { Phase::Request(self.empty_head()) } else { Phase::Tls };
+                self.open_link(token, phase, session, peer, None);
+            }
+            Err(error) => {
+                log::error!("{peer}: not accepted: {error}");
+                driver.close(token, true);
+            }
+        }
+    }
+
+    fn connected(&mut self, driver: &mut D, token: Token) {
+        self.attempt_connected(driver, token);
+    }
+
+    fn received(&mut self, driver: &mut D, token: Token, data: Received<'_>) {
+        let Some(mut link) = self.take(token) else { return };
+        self.shared.counters.bytes_in += data.len() as u64;
+        link.clock.heard = self.shared.now;
+        link.ping_sent = false;
+        let mut scratch = std::mem::take(&mut self.shared.scratch);
+        let result = self.input(&mut link, data, &mut scratch);
+        self.shared.scratch = scratch;
+        if let Err(stop) = result {
+            self.stop(&mut link, stop);
+        }
+        self.settle(driver, link);
+    }
+
+    fn sent(&mut self, driver: &mut D, token: Token, buf: Buf) {
+        let Some(mut link) = self.take(token) else { return };
+        link.out.sent(buf, &mut self.shared.pool);
+        self.settle(driver, link);
+    }
+
+    fn ended(&mut self, driver: &mut D, token: Token, end: End) {
+        if let Some(Slot::Attempt(attempt, dial)) = self.slots.get(token.index as usize)
+            && *attempt == token
+        {
+            let dial = *dial;
+            self.attempt_failed(driver, token, dial, end);
+            return;
+        }
+        let Some(mut link) = self.take(token) else { return };
+        self.peer_ended(&mut link, end);
+        self.settle(driver, link);
+    }
+
+    fn woken(&mut self, driver: &mut D) {
+        while let Ok(command) = self.commands.try_recv() {
+            self.obey(driver, command);
+        }
+    }
+
+    fn accept_failed(&mut self, _driver: &mut D, error: io::Error) {
+        log::error!("cannot accept connections: {error}; raise the limit of open files (ulimit -n) or close some");
+    }
+}
+
+impl<E: Engine, D: Driver, H: Handler> std::fmt::Debug for Shard<E, D, H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shard").field("number", &self.core.shared.shard).field("driver", &D::NAME).finish()
+    }
+}

@@ -1,0 +1,81 @@
+use crate::config::Config;
+use crate::outbound::Publication;
+use crate::remote::Remote;
+use crate::timer::Tick;
+use crate::topic::Topics;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::sync::Arc;
+use tautline_io::Token;
+use tautline_window::{Buf, Pool};
+
+/// What all connections of one shard share. Never shared between threads.
+pub(crate) struct Shared {
+    pub(crate) config: Arc<Config>,
+    pub(crate) shard: u32,
+    pub(crate) pool: Pool,
+    /// Where engines that cannot open in place put the plaintext of one record.
+    pub(crate) scratch: Buf,
+    pub(crate) keys: Keys,
+    pub(crate) counters: Counters,
+    pub(crate) topics: Topics,
+    /// Published by handlers in this turn, to be delivered when they are done.
+    pub(crate) publications: Vec<Publication>,
+    /// Connections with output that was not made in their own turn.
+    pub(crate) dirty: Vec<Token>,
+    /// The other shards of this server.
+    pub(crate) others: Vec<Remote>,
+    pub(crate) now: Tick,
+}
+
+/// What a shard did since it began. All counts only grow, but for the `open` ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections of any state now.
+    pub connections: u64,
+    /// Connections now that are still before the end of their opening handshake.
+    pub handshaking: u64,
+    /// WebSocket connections open now.
+    pub open: u64,
+    /// WebSocket connections opened.
+    pub opened: u64,
+    /// Opening handshakes that failed, in TLS, HTTP or by deadline.
+    pub handshakes_failed: u64,
+    /// Messages received.
+    pub messages_in: u64,
+    /// Messages that handlers sent, dropped ones included.
+    pub messages_out: u64,
+    /// Messages that the slow-consumer policy dropped.
+    pub messages_dropped: u64,
+    /// Bytes received from the wire.
+    pub bytes_in: u64,
+    /// Bytes given to the driver.
+    pub bytes_out: u64,
+}
+
+/// Mask keys and nonces: ChaCha12 seeded from the system, because a key that the peer can predict defeats masking
+/// (RFC 6455, section 10.3).
+pub(crate) struct Keys(ChaCha12Rng);
+
+impl Keys {
+    pub(crate) fn new(seed: [u8; 32]) -> Self {
+        Self(ChaCha12Rng::from_seed(seed))
+    }
+
+    pub(crate) fn next(&mut self) -> [u8; 4] {
+        self.0.next_u32().to_ne_bytes()
+    }
+
+    pub(crate) fn nonce(&mut self) -> [u8; 16] {
+        let mut nonce = [0; 16];
+        self.0.fill_bytes(&mut nonce);
+        nonce
+    }
+
+    /// A number from 0 to `bound`, for jitter.
+    pub(crate) fn up_to(&mut self, bound: u64) -> u64 {
+        self.0.next_u64() % (bound + 1)
+    }
+}

@@ -1,0 +1,139 @@
+//! A hashed timer wheel with one lazy entry per connection.
+//!
+//! Deadlines move with every message, but moving an entry costs; so an entry stays where it is, and when it comes up
+//! its owner is asked for the true deadline and goes back in where that lies in the future.
+
+use tautline_io::Token;
+
+/// Milliseconds since the shard began.
+pub(crate) type Tick = u64;
+
+const SLOTS: usize = 1024;
+const MASK: u64 = SLOTS as u64 - 1;
+/// One slot spans 2^6 = 64 ms; the wheel 65.5 s. Later deadlines wait in the farthest slot and go in again.
+const SHIFT: u32 = 6;
+
+/// Entries by the slot of the time at which they are to be looked at.
+pub(crate) struct Wheel {
+    slots: Vec<Vec<Token>>,
+    /// First slot (counted from the shard's begin, not wrapped) that was not looked at yet.
+    next: u64,
+    entries: usize,
+}
+
+impl Wheel {
+    pub(crate) fn new() -> Self {
+        Self { slots: (0..SLOTS).map(|_| Vec::new()).collect(), next: 0, entries: 0 }
+    }
+
+    /// Puts `token` in for `deadline`; it comes up at most 64 ms late, or earlier where the deadline is far away. Returns
+    /// when it does.
+    pub(crate) fn insert(&mut self, token: Token, deadline: Tick) -> Tick {
+        // Rounded up: a deadline inside a slot is over when the slot is.
+        let slot = ((deadline >> SHIFT) + 1).clamp(self.next, self.next + MASK);
+        self.slot(slot).push(token);
+        self.entries += 1;
+        slot << SHIFT
+    }
+
+    /// Takes out the entries that are due at `now`, into `due`.
+    pub(crate) fn advance(&mut self, now: Tick, due: &mut Vec<Token>) {
+        let current = now >> SHIFT;
+        if self.entries == 0 {
+            self.next = self.next.max(current + 1);
+            return;
+        }
+        let end = (current + 1).min(self.next + SLOTS as u64);
+        while self.next < end {
+            let slot = self.next;
+            self.entries -= self.slot(slot).len();
+            due.append(self.slot(slot));
+            self.next += 1;
+        }
+        self.next = self.next.max(current + 1);
+    }
+
+    /// Milliseconds from `now` until something may be due; `None` where the wheel is empty.
+    pub(crate) fn wait(&mut self, now: Tick) -> Option<u64> {
+        if self.entries == 0 {
+            return None;
+        }
+        let first = (self.next..=self.next + MASK).find(|&slot| !self.slot(slot).is_empty())?;
+        Some((first << SHIFT).saturating_sub(now))
+    }
+
+    fn slot(&mut self, slot: u64) -> &mut Vec<Token> {
+        let index = (slot & MASK) as usize;
+        &mut self.slots[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SHIFT, Wheel};
+    use tautline_io::Token;
+
+    fn token(index: u32) -> Token {
+        Token { index, generation: 0 }
+    }
+
+    #[test]
+    fn entries_come_up_neither_early_nor_late() {
+        let mut wheel = Wheel::new();
+        let mut oracle: Vec<(u64, u32)> = Vec::new();
+        let mut now = 0;
+        let mut seed = 1_u64;
+        let mut due = Vec::new();
+        for index in 0..5_000_u32 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let deadline = now + (seed >> 33) % 60_000;
+            wheel.insert(token(index), deadline);
+            oracle.push((deadline, index));
+            now += (seed >> 50) % 200;
+            wheel.advance(now, &mut due);
+            for late in due.drain(..) {
+                let at = oracle.iter().position(|&(_, i)| i == late.index).expect("came up twice");
+                let (deadline, _) = oracle.swap_remove(at);
+                assert!(deadline <= now, "early: {deadline} at {now}");
+            }
+            assert!(oracle.iter().all(|&(deadline, _)| deadline + (2 << SHIFT) > now), "late at {now}");
+        }
+    }
+
+    #[test]
+    fn waits_until_the_first_entry() {
+        let mut wheel = Wheel::new();
+        assert_eq!(wheel.wait(0), None);
+        wheel.insert(token(0), 1_000);
+        let wait = wheel.wait(10).expect("an entry");
+        assert!((990..=990 + 64).contains(&wait), "{wait}");
+        let mut due = Vec::new();
+        wheel.advance(10 + wait, &mut due);
+        assert_eq!(due, [token(0)]);
+        assert_eq!(wheel.wait(2_000), None);
+    }
+
+    #[test]
+    fn a_far_deadline_comes_up_early_for_its_owner_to_put_back() {
+        let mut wheel = Wheel::new();
+        wheel.insert(token(3), 10_000_000);
+        let mut due = Vec::new();
+        wheel.advance(70_000, &mut due);
+        assert_eq!(due, [token(3)]);
+    }
+
+    #[test]
+    fn a_long_sleep_loses_nothing() {
+        let mut wheel = Wheel::new();
+        for index in 0..100 {
+            wheel.insert(token(index), u64::from(index) * 500);
+        }
+        let mut due = Vec::new();
+        wheel.advance(1_000_000_000, &mut due);
+        assert_eq!(due.len(), 100);
+        wheel.insert(token(7), 1_000_000_100);
+        due.clear();
+        wheel.advance(1_000_000_300, &mut due);
+        assert_eq!(due, [token(7)]);
+    }
+}

@@ -1,0 +1,233 @@
+//! The opening handshake of both sides, and plain HTTP beside it.
+
+use crate::handler::{Handler, Opening, Reply, Request};
+use crate::link::{Answer, Clock, Head, Link, Phase, Stop, millis};
+use crate::outbound::Outbound;
+use crate::shard::{Core, Slot};
+use crate::{DialId, conn::Info};
+use http::StatusCode;
+use tautline_io::{Address, Token};
+use tautline_tls::{Engine, Session};
+use tautline_window::Buf;
+use tautline_ws::handshake::{self, HandshakeError, HeadReader, Negotiated, Options};
+use tautline_ws::{Decoder, Role};
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    pub(crate) fn empty_head(&self) -> Box<Head> {
+        Box::new(Head { bytes: Buf::new(), reader: HeadReader::new(self.shared.config.limits.head) })
+    }
+
+    /// A connection begins: a deadline runs until it is open.
+    pub(crate) fn open_link(
+        &mut self,
+        token: Token,
+        phase: Phase,
+        session: E::Session,
+        peer: Address,
+        dial: Option<DialId>,
+    ) {
+        let config = &self.shared.config;
+        let role = if dial.is_some() { Role::Client } else { Role::Server };
+        let now = self.shared.now;
+        let clock = Clock { heard: now, phase_end: now + millis(config.deadlines.handshake), ..Clock::default() };
+        let mut link = Box::new(Link {
+            token,
+            phase,
+            session,
+            decoder: Decoder::new(role, config.limits.max_message),
+            carry: Buf::new(),
+            out: Outbound::new(role),
+            info: Info { peer, subprotocol: None, dial },
+            subscriptions: Vec::new(),
+            state: H::State::default(),
+            paused: false,
+            driver_paused: false,
+            reported: false,
+            gone: false,
+            peer_finished: false,
+            ping_sent: false,
+            clock,
+            peer_close: None,
+        });
+        self.shared.counters.connections += 1;
+        self.shared.counters.handshaking += 1;
+        self.schedule(&mut link);
+        self.put(token, Slot::Link(link));
+    }
+
+    /// The way to the server stands (a socket or a tunnel): TLS begins, where there is any.
+    pub(crate) fn secure(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
+        if E::Session::PASSTHROUGH {
+            return self.secured(link);
+        }
+        link.phase = Phase::Tls;
+        // A client speaks first.
+        let _ = link.session.handshake(&mut [], link.out.wire(&mut self.shared.pool))?;
+        Ok(())
+    }
+
+    /// TLS stands, or there is none: HTTP begins.
+    pub(crate) fn secured(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
+        let Some(dial) = link.info.dial else {
+            link.phase = Phase::Request(self.empty_head());
+            return Ok(());
+        };
+        let Some(target) = self.dials.get(&dial).map(|dial| dial.target.clone()) else {
+            return Err(Stop::Refused(HandshakeError::Options("the connection was given up")));
+        };
+        let options = Options {
+            headers: target.headers.clone(),
+            subprotocols: target.subprotocols.clone(),
+            deflate: target.deflate,
+            limits: self.shared.config.limits.head,
+            ..Options::default()
+        };
+        let nonce = self.shared.keys.nonce();
+        let opening = handshake::Opening::new(&target.uri, nonce, &options).map_err(Stop::Refused)?;
+        opening.write(link.out.raw(&mut self.shared.pool));
+        link.phase = Phase::Answer(Box::new(Answer { bytes: Buf::new(), opening }));
+        Ok(())
+    }
+
+    /// Reads a request and answers it. Returns how much of `plain` belonged to it.
+    pub(crate) fn request(&mut self, link: &mut Link<E::Session, H::State>, plain: &[u8]) -> Result<usize, Stop> {
+        let Phase::Request(head) = &mut link.phase else { return Ok(0) };
+        let parsed = match whole_head(&mut head.bytes, plain, |bytes| head.reader.request(bytes)) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                self.refuse_head(link, &error);
+                return Ok(plain.len());
+            }
+        };
+        let Some((request, used)) = parsed else { return Ok(plain.len()) };
+        let tls = link.session.facts();
+        let is_upgrade = handshake::is_upgrade(&request);
+        let reply = if self.drain_end.is_some() {
+            Reply::status(StatusCode::SERVICE_UNAVAILABLE)
+        } else {
+            self.handler.on_request(&Request { http: &request, peer: &link.info.peer, is_upgrade, tls: &tls })
+        };
+        match reply {
+            Reply::Respond(response) => {
+                let out = link.out.raw(&mut self.shared.pool);
+                if handshake::write_response(&response, handshake::Reply::to(&request), out) {
+                    link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.handshake);
+                } else {
+                    link.out.finish();
+                    self.linger(link);
+                }
+            }
+            Reply::Upgrade(headers) => match handshake::accept(&request, &self.shared.config.upgrade) {
+                Ok(mut accepted) => {
+                    accepted.response.headers_mut().extend(headers);
+                    accepted.write(link.out.raw(&mut self.shared.pool));
+                    self.opened(link, accepted.negotiated, Some(&request), None);
+                }
+                Err(refused) => {
+                    log::info!("{}: {refused}", link.info.peer);
+                    self.shared.counters.handshakes_failed += 1;
+                    let reply = handshake::Reply { keep_alive: false, ..handshake::Reply::to(&request) };
+                    let out = link.out.raw(&mut self.shared.pool);
+                    handshake::write_response(&refused.response, reply, out);
+                    link.out.finish();
+                    self.linger(link);
+                }
+            },
+        }
+        Ok(used)
+    }
+
+    /// Reads a server's answer. Returns how much of `plain` belonged to it.
+    pub(crate) fn answer(&mut self, link: &mut Link<E::Session, H::State>, plain: &[u8]) -> Result<usize, Stop> {
+        let Phase::Answer(answer) = &mut link.phase else { return Ok(0) };
+        let Answer { bytes, opening } = &mut **answer;
+        let parsed = whole_head(bytes, plain, |bytes| opening.read(bytes)).map_err(Stop::Refused)?;
+        let Some((established, used)) = parsed else { return Ok(plain.len()) };
+        self.opened(link, established.negotiated, None, Some(&established.response));
+        Ok(used)
+    }
+
+    fn opened(
+        &mut self,
+        link: &mut Link<E::Session, H::State>,
+        negotiated: Negotiated,
+        request: Option<&http::Request<()>>,
+        response: Option<&http::Response<()>>,
+    ) {
+        let deflate = self.deflate_config(link);
+        if let (Some(params), Some(config)) = (&negotiated.deflate, deflate) {
+            let role = if link.info.dial.is_some() { Role::Client } else { Role::Server };
+            let decoder = Decoder::new(role, self.shared.config.limits.max_message);
+            link.decoder = decoder.with_inflater(tautline_ws::deflate::Inflater::new(params, role, config.max_ratio));
+            let deflater = tautline_ws::deflate::Deflater::new(params, role, config.level);
+            link.out.set_deflater(deflater, config.min_size);
+        }
+        link.decoder.set_streaming(self.shared.config.streaming);
+        link.info.subprotocol = negotiated.subprotocol.map(String::into_boxed_str);
+        self.leave_handshake(link);
+        link.phase = Phase::Open;
+        link.reported = true;
+        link.clock.opened = self.shared.now;
+        self.shared.counters.open += 1;
+        self.shared.counters.opened += 1;
+        self.schedule(link);
+        let tls = link.session.facts();
+        let subprotocol = link.info.subprotocol.clone();
+        let opening = Opening {
+            request,
+            response,
+            subprotocol: subprotocol.as_deref(),
+            deflate: negotiated.deflate.is_some(),
+            tls: &tls,
+        };
+        self.handler.on_open(&mut link.conn(&mut self.shared), &opening);
+    }
+
+    fn deflate_config(&self, link: &Link<E::Session, H::State>) -> Option<tautline_ws::deflate::DeflateConfig> {
+        match link.info.dial {
+            Some(dial) => self.dials.get(&dial).and_then(|dial| dial.target.deflate),
+            None => self.shared.config.upgrade.deflate,
+        }
+    }
+
+    /// A head that is no HTTP, or too large: told by a status, and the end.
+    fn refuse_head(&mut self, link: &mut Link<E::Session, H::State>, error: &HandshakeError) {
+        log::info!("{}: {error}", link.info.peer);
+        self.refuse_with(link, error.status().unwrap_or(StatusCode::BAD_REQUEST));
+    }
+
+    pub(crate) fn refuse_with(&mut self, link: &mut Link<E::Session, H::State>, status: StatusCode) {
+        self.shared.counters.handshakes_failed += 1;
+        if let Reply::Respond(response) = Reply::status(status) {
+            let out = link.out.raw(&mut self.shared.pool);
+            handshake::write_response(&response, handshake::Reply::LAST, out);
+        }
+        link.out.finish();
+        self.linger(link);
+    }
+}
+
+/// A head is read where it lies if it is whole, and is gathered in `bytes` if not. What `read` says it used is translated
+/// to bytes of `plain`.
+fn whole_head<T>(
+    bytes: &mut Buf,
+    plain: &[u8],
+    read: impl FnOnce(&[u8]) -> Result<Option<(T, usize)>, HandshakeError>,
+) -> Result<Option<(T, usize)>, HandshakeError> {
+    if bytes.is_empty() {
+        let parsed = read(plain)?;
+        if parsed.is_none() {
+            bytes.put(plain);
+        }
+        return Ok(parsed);
+    }
+    let before = bytes.len();
+    bytes.put(plain);
+    let parsed = read(bytes.filled())?;
+    // A head that was whole before would have been taken then, so it ends in the new bytes.
+    let parsed = parsed.map(|(head, used)| (head, used.saturating_sub(before)));
+    if parsed.is_some() {
+        *bytes = Buf::new();
+    }
+    Ok(parsed)
+}

@@ -1,0 +1,65 @@
+//! Secure WebSockets at the speed of the wire: server and client.
+//!
+//! A [`Server`] runs one loop per core; each owns its connections, TLS sessions and buffers and shares nothing with the
+//! others on the message path. An application is a [`Handler`], made once per loop. A [`Client`] runs the same loop for
+//! outgoing connections; [`connect`] gives a plain blocking [`Socket`] where that is all one needs.
+//!
+//! # A server
+//! ```no_run
+//! use tautline::{Certificate, Conn, Handler, Message, Outgoing, Server, Tls};
+//!
+//! struct Echo;
+//!
+//! impl Handler for Echo {
+//!     type State = ();
+//!     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+//!         conn.send(Outgoing::from(&message));
+//!     }
+//! }
+//!
+//! let certificate = Certificate { chain: std::fs::read("cert.pem")?, key: std::fs::read("key.pem")? };
+//! let server = Server::new(Tls::with_certificate(certificate)).listen("0.0.0.0:8443".parse()?).start(|_shard| Echo)?;
+//! println!("listening on {}", server.addresses()[0]);
+//! server.join()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A client
+//! ```no_run
+//! let mut socket = tautline::connect("wss://localhost:8443/")?;
+//! socket.text("hello")?;
+//! println!("{:?}", socket.receive()?);
+//! # Ok::<(), tautline::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod client;
+mod error;
+mod server;
+mod socket;
+mod thread;
+
+pub use client::{Client, ClientTls};
+pub use error::Error;
+pub use server::{Server, Tls};
+pub use socket::{Incoming, Socket, connect};
+pub use tautline_engine::{
+    Cause, Chunk, Closed, Config, Conn, ConnId, ConnectError, Counters, Deadline, Deadlines, Delivery, DialId, Handler,
+    Limits, Opening, Outgoing, Proxy, ProxyKind, Reconnect, Remote, RemoteError, Reply, Request, Shard, SlowConsumer,
+    Target,
+};
+pub use tautline_io::{Address, ListenOptions};
+pub use tautline_tls::{Certificate, ClientAuth, ClientConfig, Facts, Roots, ServerConfig, Versions};
+pub use tautline_ws::handshake::{HeadLimits, Origins, Policy};
+pub use tautline_ws::{CloseCode, Kind, Message, deflate::DeflateConfig};
+pub use thread::Running;
+
+/// The layers, for compositions of your own: `Shard<E, D, H>` takes any engine and any driver.
+pub mod layers {
+    pub use tautline_engine as engine;
+    pub use tautline_io as io;
+    pub use tautline_tls as tls;
+    pub use tautline_tls_rustls as tls_rustls;
+    pub use tautline_window as window;
+    pub use tautline_ws as ws;
+}

@@ -1,0 +1,94 @@
+use crate::thread::{Plan, Running};
+use crate::{Address, Certificate, Config, Error, Handler, ServerConfig, Shard};
+use std::num::NonZero;
+use std::sync::Arc;
+use tautline_tls::plain;
+use tautline_tls_rustls as rustls;
+
+/// Which TLS a server speaks. The choice is made once, here; behind it everything is static.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Tls {
+    /// None: `ws://`.
+    Plain,
+    /// rustls, handshakes and records.
+    Rustls(Box<ServerConfig>),
+}
+
+impl Tls {
+    /// TLS 1.2 and 1.3 with one certificate and the defaults of [`ServerConfig`].
+    #[must_use]
+    pub fn with_certificate(certificate: Certificate) -> Self {
+        Self::with(ServerConfig { certificates: vec![certificate], ..ServerConfig::default() })
+    }
+
+    /// The default engine with this configuration.
+    #[must_use]
+    pub fn with(config: ServerConfig) -> Self {
+        Self::Rustls(Box::new(config))
+    }
+}
+
+/// A server, before it starts.
+#[must_use]
+pub struct Server {
+    tls: Tls,
+    plan: Plan,
+}
+
+impl Server {
+    /// A server with one loop, [`Config::untrusted_internet`], and no address yet.
+    pub fn new(tls: Tls) -> Self {
+        let plan = Plan {
+            config: Arc::new(Config::default()),
+            listen: Vec::new(),
+            shards: 1,
+            cpus: Vec::new(),
+            backlog: 4096,
+            name: "tautline",
+        };
+        Self { tls, plan }
+    }
+
+    /// Listens here too. TCP addresses are shared by all loops (`SO_REUSEPORT`); Unix sockets belong to the first.
+    pub fn listen(mut self, address: Address) -> Self {
+        self.plan.listen.push(address);
+        self
+    }
+
+    /// Limits, deadlines and policies.
+    pub fn config(mut self, config: Config) -> Self {
+        self.plan.config = Arc::new(config);
+        self
+    }
+
+    /// So many loops; 0 is one per CPU that this process may use.
+    pub fn shards(mut self, shards: usize) -> Self {
+        let cpus = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        self.plan.shards = if shards == 0 { cpus() } else { shards };
+        self
+    }
+
+    /// Pins loop *n* to the *n*th of these CPUs, starting over at the end of the list.
+    pub fn pin(mut self, cpus: Vec<usize>) -> Self {
+        self.plan.cpus = cpus;
+        self
+    }
+
+    /// Starts the loops. `make` is called once in each of them, with its number.
+    ///
+    /// # Errors
+    /// Nothing runs where any of it fails.
+    pub fn start<H: Handler>(self, make: impl Fn(u32) -> H + Send + Sync + 'static) -> Result<Running, Error> {
+        if self.plan.listen.is_empty() {
+            return Err(Error::NothingToListenAt);
+        }
+        match self.tls {
+            Tls::Plain => self.plan.start(&plain::Engine, make, |_| {}, Shard::run),
+            Tls::Rustls(config) => {
+                let engine = rustls::Engine::server(&config)?;
+                self.plan.start(&engine, make, |_| {}, Shard::run)
+            }
+        }
+    }
+}

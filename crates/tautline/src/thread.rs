@@ -1,0 +1,203 @@
+//! Loops on threads of their own.
+
+use crate::Error;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tautline_engine::{Config, ConnId, Handler, Outgoing, Remote, RemoteError, Shard};
+use tautline_io::{Address, ListenOptions, epoll, machine};
+use tautline_tls::Engine;
+use tautline_ws::CloseCode;
+
+/// Running loops. Dropping it leaves them running; [`drain`](Self::drain) and [`join`](Self::join) end them.
+#[derive(Debug)]
+pub struct Running {
+    remotes: Vec<Remote>,
+    addresses: Vec<Address>,
+    threads: Vec<JoinHandle<Result<(), Error>>>,
+}
+
+impl Running {
+    /// Where it listens, in the order asked for; ports of 0 are resolved.
+    #[must_use]
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// The loops, for commands from any thread.
+    #[must_use]
+    pub fn remotes(&self) -> &[Remote] {
+        &self.remotes
+    }
+
+    /// Sends `message` to every subscriber of `topic`.
+    ///
+    /// # Errors
+    /// The first loop that did not take it; the others did.
+    pub fn publish(&self, topic: &str, message: Outgoing<'_>) -> Result<(), RemoteError> {
+        let results = self.remotes.iter().map(|remote| remote.publish(topic, message));
+        results.fold(Ok(()), Result::and)
+    }
+
+    /// Sends `message` to one connection; nowhere, where that has ended.
+    ///
+    /// # Errors
+    /// Where its loop does not take it.
+    pub fn send(&self, to: ConnId, message: Outgoing<'_>) -> Result<(), RemoteError> {
+        let remote = self.remotes.get(to.shard as usize).ok_or(RemoteError::Stopped)?;
+        remote.send(to, message)
+    }
+
+    /// Stops accepting and closes all connections with `code` (1001 going away, 1012 service restart); what is not closed
+    /// after `deadline` is cut. Returns at once; [`join`](Self::join) waits.
+    pub fn drain(&self, code: CloseCode, reason: &str, deadline: Duration) {
+        for remote in &self.remotes {
+            // A loop that has stopped already has nothing to drain; a full queue empties.
+            while remote.drain(code, reason, deadline) == Err(RemoteError::Full) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Waits until every loop has ended.
+    ///
+    /// # Errors
+    /// The first loop's failure.
+    pub fn join(self) -> Result<(), Error> {
+        let results = self.threads.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|panic| {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+                Err(Error::Loop(text.unwrap_or("it panicked").to_owned()))
+            })
+        });
+        results.fold(Ok(()), Result::and)
+    }
+}
+
+/// How loops are made; the same for servers and clients.
+pub(crate) struct Plan {
+    pub(crate) config: Arc<Config>,
+    pub(crate) listen: Vec<Address>,
+    pub(crate) shards: usize,
+    pub(crate) cpus: Vec<usize>,
+    pub(crate) backlog: i32,
+    pub(crate) name: &'static str,
+}
+
+/// The loop that threads run.
+type Loop<E, H> = Shard<E, epoll::Driver, H>;
+
+/// What a loop's thread does once its shard stands.
+pub(crate) type Work<E, H> = fn(&mut Loop<E, H>) -> std::io::Result<()>;
+
+struct Started {
+    remote: Remote,
+    addresses: Vec<Address>,
+    others: Sender<Vec<Remote>>,
+}
+
+impl Plan {
+    /// Starts every loop, or none.
+    pub(crate) fn start<E: Engine, H: Handler>(
+        self,
+        engine: &E,
+        make: impl Fn(u32) -> H + Send + Sync + 'static,
+        prepare: impl Fn(&mut Loop<E, H>) + Send + Sync + 'static,
+        work: Work<E, H>,
+    ) -> Result<Running, Error> {
+        let make = Arc::new((make, prepare));
+        let plan = Arc::new(self);
+        let mut running = Running { remotes: Vec::new(), addresses: plan.listen.clone(), threads: Vec::new() };
+        let mut wakers = Vec::new();
+        for number in 0..plan.shards {
+            let (report, reported) = channel();
+            let (plan, make, engine) = (plan.clone(), make.clone(), engine.clone());
+            let listen = running.addresses.clone();
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            let spawned = std::thread::Builder::new().name(format!("{}-{number}", plan.name)).spawn(move || {
+                let (make, prepare) = &*make;
+                plan.run(number, &listen, engine, || make(number), prepare, work, &report)
+            });
+            let thread = spawned.map_err(|error| Error::Machine { what: "cannot start a thread", error })?;
+            running.threads.push(thread);
+            match reported.recv() {
+                Ok(Ok(started)) => {
+                    running.addresses = started.addresses;
+                    running.remotes.push(started.remote);
+                    wakers.push(started.others);
+                }
+                Ok(Err(error)) => {
+                    drop(wakers);
+                    running.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+                    return Err(error);
+                }
+                Err(_) => return Err(running.join().err().unwrap_or_else(|| Error::Loop("it ended at once".into()))),
+            }
+        }
+        for (number, waker) in wakers.into_iter().enumerate() {
+            let mut others = running.remotes.clone();
+            others.remove(number);
+            // A loop that has ended already needs no others.
+            let _ = waker.send(others);
+        }
+        Ok(running)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a thread starts with has no other home")]
+    fn run<E: Engine, H: Handler>(
+        &self,
+        number: u32,
+        listen: &[Address],
+        engine: E,
+        make: impl FnOnce() -> H,
+        prepare: &(impl Fn(&mut Loop<E, H>) + ?Sized),
+        work: Work<E, H>,
+        report: &Sender<Result<Started, Error>>,
+    ) -> Result<(), Error> {
+        let (mut shard, addresses) = match self.shard(number, listen, engine, make) {
+            Ok(made) => made,
+            Err(error) => {
+                let _ = report.send(Err(error));
+                return Ok(());
+            }
+        };
+        prepare(&mut shard);
+        let (others, receiver): (_, Receiver<Vec<Remote>>) = channel();
+        if report.send(Ok(Started { remote: shard.remote(), addresses, others })).is_err() {
+            return Ok(());
+        }
+        // Without others the start was given up; a drain is on its way.
+        shard.set_others(receiver.recv().unwrap_or_default());
+        work(&mut shard).map_err(|error| Error::Machine { what: "the driver failed", error })
+    }
+
+    fn shard<E: Engine, H: Handler>(
+        &self,
+        number: u32,
+        listen: &[Address],
+        engine: E,
+        make: impl FnOnce() -> H,
+    ) -> Result<(Loop<E, H>, Vec<Address>), Error> {
+        if let Some(cpu) = self.cpus.get(number as usize % self.cpus.len().max(1)) {
+            machine::pin_to_cpu(*cpu).map_err(|error| Error::Machine { what: "cannot pin a thread", error })?;
+        }
+        let driver =
+            epoll::Driver::new().map_err(|error| Error::Machine { what: "cannot make an epoll instance", error })?;
+        let mut shard = Shard::new(number, self.config.clone(), engine, driver, make())
+            .map_err(|error| Error::Machine { what: "cannot make a loop", error })?;
+        let options = ListenOptions { backlog: self.backlog, reuse_port: self.shards > 1, ..ListenOptions::default() };
+        let mut addresses = Vec::new();
+        for address in listen {
+            // Unix sockets cannot be shared by address: the first loop has them.
+            if number > 0 && !matches!(address, Address::Tcp(_)) {
+                addresses.push(address.clone());
+                continue;
+            }
+            let bound = shard.listen(address, &options);
+            addresses.push(bound.map_err(|error| Error::Listen { address: address.clone(), error })?);
+        }
+        Ok((shard, addresses))
+    }
+}
