@@ -221,7 +221,7 @@ impl Encoder {
     }
 
     fn control(
-        &mut self,
+        &self,
         opcode: Opcode,
         payload: &[u8],
         key: impl FnMut() -> [u8; 4],

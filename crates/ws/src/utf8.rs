@@ -149,7 +149,12 @@ mod tests {
             0x00, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc1, 0xc2, 0xdf, 0xe0, 0xed, 0xef, 0xf0, 0xf4, 0xf5, 0xff,
         ];
         for n in 0..BYTES.len().pow(if cfg!(miri) { 2 } else { 4 }) {
-            let text: [u8; 4] = std::array::from_fn(|i| BYTES[n / BYTES.len().pow(i as u32) % BYTES.len()]);
+            let mut digits = n;
+            let text = [(); 4].map(|()| {
+                let digit = digits % BYTES.len();
+                digits /= BYTES.len();
+                BYTES[digit]
+            });
             let mut utf8 = Utf8::default();
             let (a, b) = text.split_at(1 + n % 3);
             let fast = utf8.push(a).and_then(|()| utf8.push(b));

@@ -1,1 +1,257 @@
+use super::{Encoder, Fragment};
+use crate::deflate::{DeflateParams, Deflater, Inflater};
+use crate::{Close, CloseCode, Decoder, Error, Event, Kind, Prepared, Role};
+use proptest::prelude::*;
+use tautline_window::{Buf, Pool};
 
+const KEY: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
+const NO_CONTEXT: DeflateParams = DeflateParams {
+    server_no_context_takeover: true,
+    client_no_context_takeover: true,
+    server_max_window_bits: 15,
+    client_max_window_bits: 15,
+};
+const CONTEXT: DeflateParams =
+    DeflateParams { server_no_context_takeover: false, client_no_context_takeover: false, ..NO_CONTEXT };
+
+fn no_key() -> [u8; 4] {
+    panic!("a server has no use for a key")
+}
+
+/// An encoder with what its methods need, and the decoder at the other end.
+struct Pair {
+    encoder: Encoder,
+    decoder: Decoder,
+    pool: Pool,
+    out: Buf,
+    role: Role,
+    keys: u8,
+}
+
+impl Pair {
+    fn new(role: Role) -> Self {
+        let peer = if role == Role::Server { Role::Client } else { Role::Server };
+        let (encoder, decoder) = (Encoder::new(role), Decoder::new(peer, 1 << 20));
+        Self { encoder, decoder, pool: Pool::new(1 << 20), out: Buf::new(), role, keys: 0 }
+    }
+
+    fn compressing(role: Role, params: &DeflateParams) -> Self {
+        let pair = Self::new(role);
+        let peer = if role == Role::Server { Role::Client } else { Role::Server };
+        let encoder = pair.encoder.with_deflater(Deflater::new(params, role, 6));
+        Self { encoder, decoder: pair.decoder.with_inflater(Inflater::new(params, peer, 1000)), ..pair }
+    }
+
+    fn message(&mut self, kind: Kind, payload: &[u8], compress: bool) -> Result<(), Error> {
+        let Self { encoder, pool, out, role, keys, .. } = self;
+        let key = || {
+            assert_eq!(*role, Role::Client);
+            *keys += 1;
+            [*keys, 0xfa, 0x21, 0x3d]
+        };
+        encoder.message(kind, payload, compress, key, out, pool)
+    }
+
+    fn fragment(&mut self, kind: Kind, payload: &[u8], last: bool, compress: bool) -> Result<(), Error> {
+        self.encoder.fragment(Fragment { kind, payload, last, compress }, || KEY, &mut self.out, &mut self.pool)
+    }
+
+    /// The messages that arrive; panics where anything else does.
+    fn arrive(&mut self) -> Vec<(Kind, Vec<u8>)> {
+        let mut messages = Vec::new();
+        while !self.out.is_empty() {
+            let decoded = self.decoder.decode(self.out.filled_mut(), &mut self.pool).unwrap();
+            let used = decoded.used;
+            match decoded.event {
+                Some(Event::Message(message)) => messages.push((message.kind(), message.data().to_vec())),
+                None => {}
+                other => panic!("{other:?}"),
+            }
+            self.out.take(used);
+        }
+        assert!(self.decoder.is_idle());
+        messages
+    }
+}
+
+#[test]
+fn writes_the_examples_of_rfc_6455_section_5_7() {
+    let (mut out, mut pool) = (Buf::new(), Pool::new(0));
+    let mut server = Encoder::new(Role::Server);
+    server.message(Kind::Text, b"Hello", false, no_key, &mut out, &mut pool).unwrap();
+    for (payload, last) in [(b"Hel".as_slice(), false), (b"lo", true)] {
+        let fragment = Fragment { kind: Kind::Text, payload, last, compress: false };
+        server.fragment(fragment, no_key, &mut out, &mut pool).unwrap();
+    }
+    server.ping(b"Hello", no_key, &mut out).unwrap();
+    assert_eq!(out.filled(), b"\x81\x05Hello\x01\x03Hel\x80\x02lo\x89\x05Hello");
+    out.clear();
+    let mut client = Encoder::new(Role::Client);
+    client.message(Kind::Text, b"Hello", false, || KEY, &mut out, &mut pool).unwrap();
+    client.pong(b"Hello", || KEY, &mut out).unwrap();
+    let masked = b"\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58";
+    assert_eq!(out.filled(), [b"\x81\x85", &masked[..], b"\x8a\x85", masked].concat());
+    out.clear();
+    server.message(Kind::Binary, &[7; 256], false, no_key, &mut out, &mut pool).unwrap();
+    server.message(Kind::Binary, &[7; 65536], false, no_key, &mut out, &mut pool).unwrap();
+    assert_eq!(out.filled()[..4], *b"\x82\x7e\x01\x00");
+    assert_eq!(out.filled()[260..270], *b"\x82\x7f\0\0\0\0\0\x01\0\0");
+    assert_eq!(out.len(), 260 + 10 + 65536);
+}
+
+#[test]
+fn writes_the_example_of_rfc_7692_section_7_2_3() {
+    let mut pair = Pair::compressing(Role::Server, &NO_CONTEXT);
+    pair.message(Kind::Text, b"Hello", true).unwrap();
+    assert_eq!(pair.out.filled(), b"\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\x00");
+    assert_eq!(pair.arrive(), [(Kind::Text, b"Hello".to_vec())]);
+}
+
+#[test]
+fn every_frame_of_a_client_has_a_fresh_key() {
+    let mut pair = Pair::new(Role::Client);
+    for _ in 0..3 {
+        pair.message(Kind::Binary, b"", false).unwrap();
+    }
+    assert_eq!(pair.out.filled(), b"\x82\x80\x01\xfa\x21\x3d\x82\x80\x02\xfa\x21\x3d\x82\x80\x03\xfa\x21\x3d");
+}
+
+#[test]
+fn compression_is_chosen_message_by_message() {
+    for role in [Role::Server, Role::Client] {
+        for params in [NO_CONTEXT, CONTEXT] {
+            let mut pair = Pair::compressing(role, &params);
+            let payload = b"again and again and again".repeat(10);
+            for compress in [true, false, true, true, false] {
+                pair.message(Kind::Binary, &payload, compress).unwrap();
+                assert_eq!(pair.out.filled()[0], if compress { 0xc2 } else { 0x82 });
+                assert_eq!(pair.out.len() < payload.len(), compress);
+                assert_eq!(pair.arrive(), [(Kind::Binary, payload.clone())]);
+            }
+        }
+    }
+    let mut pair = Pair::new(Role::Server);
+    pair.message(Kind::Binary, b"not negotiated", true).unwrap();
+    assert_eq!(pair.out.filled()[0], 0x82);
+}
+
+#[test]
+fn fragments_make_one_message_with_control_frames_between() {
+    for compress in [false, true] {
+        let mut pair = Pair::compressing(Role::Server, &CONTEXT);
+        let piece = b"a piece ".repeat(1000);
+        for last in [false, false, true] {
+            pair.fragment(Kind::Text, &piece, last, compress).unwrap();
+        }
+        assert_eq!(pair.arrive(), [(Kind::Text, piece.repeat(3))]);
+
+        pair.fragment(Kind::Binary, b"", false, compress).unwrap();
+        pair.encoder.ping(b"", no_key, &mut pair.out).unwrap();
+        let sent = pair.out.filled().to_vec();
+        assert!(sent.ends_with(b"\x89\0"));
+        let misuse = "finish the fragmented message before the next one";
+        assert_eq!(pair.message(Kind::Binary, b"", false), Err(Error::ApiMisuse(misuse)));
+        let prepared = pair.encoder.prepared(&Prepared::new(Kind::Text, b""), false, &mut pair.out);
+        assert_eq!(prepared, Err(Error::ApiMisuse(misuse)));
+        let kinds = Err(Error::ApiMisuse("all fragments of a message have one kind"));
+        assert_eq!(pair.fragment(Kind::Text, b"", true, compress), kinds);
+        assert_eq!(pair.out.filled(), sent);
+        pair.out.truncate(sent.len() - 2);
+        pair.fragment(Kind::Binary, b"end", true, !compress).unwrap();
+        assert_eq!(pair.arrive(), [(Kind::Binary, b"end".to_vec())]);
+        pair.message(Kind::Binary, b"next", compress).unwrap();
+        assert_eq!(pair.arrive(), [(Kind::Binary, b"next".to_vec())]);
+    }
+}
+
+#[test]
+fn control_frames_hold_125_bytes() {
+    let mut out = Buf::new();
+    let mut encoder = Encoder::new(Role::Server);
+    let misuse = Err(Error::ApiMisuse("a ping or pong holds at most 125 bytes"));
+    assert_eq!(encoder.ping(&[0; 126], no_key, &mut out), misuse);
+    assert_eq!(encoder.pong(&[0; 126], no_key, &mut out), misuse);
+    assert!(out.is_empty());
+    encoder.ping(&[0; 125], no_key, &mut out).unwrap();
+    encoder.pong(&[0; 125], no_key, &mut out).unwrap();
+    assert_eq!(out.len(), 2 * 127);
+}
+
+#[test]
+fn a_close_frame_is_the_last() {
+    let mut out = Buf::new();
+    let mut encoder = Encoder::new(Role::Server);
+    for code in [0, 999, 1004, 1005, 1006, 1015, 2999, 5000] {
+        assert!(encoder.close(Some((CloseCode::new(code), "")), no_key, &mut out).is_err());
+    }
+    assert!(out.is_empty() && !encoder.is_closed());
+    let reason = "ü".repeat(100);
+    encoder.close(Some((CloseCode::GOING_AWAY, &reason)), no_key, &mut out).unwrap();
+    assert!(encoder.is_closed());
+    let close = Close::parse(&out.filled()[2..]).unwrap().unwrap();
+    assert_eq!((close.code, close.reason), (CloseCode::GOING_AWAY, &reason[..122]));
+    let sent = out.filled().to_vec();
+    assert_eq!(encoder.close(None, no_key, &mut out), Ok(()));
+    let pool = &mut Pool::new(0);
+    let after = Err(Error::ApiMisuse("nothing may be sent after the close frame"));
+    assert_eq!(encoder.message(Kind::Text, b"", false, no_key, &mut out, pool), after);
+    assert_eq!(encoder.ping(b"", no_key, &mut out), after);
+    let fragment = Fragment { kind: Kind::Text, payload: b"", last: true, compress: false };
+    assert_eq!(encoder.fragment(fragment, no_key, &mut out, pool), after);
+    assert_eq!(out.filled(), sent);
+
+    out.clear();
+    Encoder::new(Role::Client).close(None, || KEY, &mut out).unwrap();
+    assert_eq!(out.filled(), b"\x88\x80\x37\xfa\x21\x3d");
+}
+
+#[test]
+fn prepared_messages_arrive_compressed_or_not() {
+    let payload = "tick tock ".repeat(100);
+    let mut pair = Pair::compressing(Role::Server, &NO_CONTEXT);
+    let plain = Prepared::new(Kind::Text, payload.as_bytes());
+    let mut deflater = Deflater::new(&NO_CONTEXT, Role::Server, 6);
+    let both = plain.clone().with_compressed(&mut deflater, &mut pair.pool).unwrap();
+    let mut sizes = Vec::new();
+    for (message, compressed) in [(&plain, false), (&plain, true), (&both, false), (&both, true), (&both, true)] {
+        pair.encoder.prepared(message, compressed, &mut pair.out).unwrap();
+        sizes.push(pair.out.len());
+        assert_eq!(pair.arrive(), [(Kind::Text, payload.clone().into())]);
+    }
+    assert!(sizes[0] == 1004 && sizes[1] == 1004 && sizes[2] == 1004 && sizes[3] < 100 && sizes[4] == sizes[3]);
+    let short = Prepared::new(Kind::Binary, b"x").with_compressed(&mut deflater, &mut pair.pool).unwrap();
+    assert_eq!(short.frame(true), b"\x82\x01x");
+    assert!(Encoder::new(Role::Client).prepared(&plain, false, &mut pair.out).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 200, ..Default::default() })]
+
+    #[test]
+    fn what_is_sent_arrives(
+        role in prop::sample::select(&[Role::Server, Role::Client][..]),
+        params in prop::sample::select(&[CONTEXT, NO_CONTEXT][..]),
+        messages in prop::collection::vec(
+            (prop_oneof![".{0,80}", "x{100,140}", (65_500..65_600_usize).prop_map(|n| "ab€".repeat(n / 5))], any::<bool>(), any::<bool>(), 1..4_usize),
+            0..6,
+        ),
+    ) {
+        let mut pair = Pair::compressing(role, &params);
+        let mut expected = Vec::new();
+        for (text, is_text, compress, pieces) in messages {
+            let kind = if is_text { Kind::Text } else { Kind::Binary };
+            if pieces == 1 {
+                pair.message(kind, text.as_bytes(), compress).unwrap();
+            } else {
+                let mut rest = text.as_bytes();
+                for left in (1..=pieces).rev() {
+                    let (piece, behind) = rest.split_at(rest.len() / left);
+                    pair.fragment(kind, piece, left == 1, compress).unwrap();
+                    rest = behind;
+                }
+            }
+            expected.push((kind, text.into_bytes()));
+        }
+        prop_assert_eq!(pair.arrive(), expected);
+    }
+}

@@ -11,7 +11,7 @@ fn oracle(src: &[u8], key: [u8; 4]) -> Vec<u8> {
 }
 
 fn sample(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 7 + i / 256) as u8).collect()
+    (0..len).map(|i| (i * 7 + i / 256).to_le_bytes()[0]).collect()
 }
 
 /// Whether one path masks `len` bytes at these offsets like the oracle, copying and in place, and touches no other byte.

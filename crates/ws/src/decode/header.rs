@@ -1,0 +1,91 @@
+//! Headers: collecting them, and what they may say at this point of the stream.
+
+use super::{Decoder, Phase, Progress};
+use crate::utf8::Utf8;
+use crate::{Error, Header, Kind, Opcode, Role};
+
+impl Decoder {
+    /// Parses the header that begins or goes on in `input`, and says how much of `input` it has; `None` where it goes on
+    /// behind it.
+    pub(super) fn take_header(&mut self, input: &[u8]) -> Result<Option<usize>, Error> {
+        if self.head_len == 0
+            && let Some((header, used)) = Header::parse(input)?
+        {
+            self.begin(header)?;
+            return Ok(Some(used));
+        }
+        let mut used = 0;
+        loop {
+            let len = usize::from(self.head_len);
+            let needed = if len < 2 { 2 } else { Header::len_of(self.head[1]) };
+            let n = (needed - len).min(input.len() - used);
+            self.head[len..len + n].copy_from_slice(&input[used..used + n]);
+            used += n;
+            let len = len + n;
+            // Also refuses what is wrong in the part that is there.
+            if let Some((header, _)) = Header::parse(&self.head[..len])? {
+                self.head_len = 0;
+                self.begin(header)?;
+                return Ok(Some(used));
+            }
+            // At most 14.
+            self.head_len = len.to_le_bytes()[0];
+            if len < needed {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Checks a header against the connection and the message in progress.
+    fn begin(&mut self, header: Header) -> Result<(), Error> {
+        //= https://www.rfc-editor.org/rfc/rfc6455#section-5.1
+        //# The server MUST close the connection upon receiving a frame that is not masked.
+        //= https://www.rfc-editor.org/rfc/rfc6455#section-5.1
+        //# A client MUST close a connection if it detects a masked frame.
+        self.key = match (self.role, header.key) {
+            (Role::Server, Some(key)) => key,
+            (Role::Client, None) => [0; 4],
+            (Role::Server, None) => return Err(Error::NotMasked),
+            (Role::Client, Some(_)) => return Err(Error::Masked),
+        };
+        match header.opcode {
+            Opcode::Text => self.begin_message(Kind::Text, header)?,
+            Opcode::Binary => self.begin_message(Kind::Binary, header)?,
+            //= https://www.rfc-editor.org/rfc/rfc7692#section-6
+            //# An endpoint MUST NOT set the "Per-Message Compressed" bit of control frames and non-first fragments of a
+            //# data message.
+            _ if header.rsv1 => return Err(Error::ReservedBits),
+            Opcode::Continuation if self.message.is_none() => return Err(Error::UnexpectedContinuation),
+            _ => {}
+        }
+        if header.opcode.is_control() {
+            self.keep = self.assembly.len();
+        } else {
+            self.fin = header.fin;
+            let compressed = self.message.is_some_and(|message| message.compressed);
+            let room = self.max_message.saturating_sub(self.total);
+            if !compressed && header.len > room as u64 {
+                return Err(Error::MessageTooBig { limit: self.max_message });
+            }
+        }
+        self.opcode = header.opcode;
+        self.remaining = header.len;
+        self.phase = Phase::Payload;
+        Ok(())
+    }
+
+    fn begin_message(&mut self, kind: Kind, header: Header) -> Result<(), Error> {
+        //= https://www.rfc-editor.org/rfc/rfc6455#section-5.4
+        //# The fragments of one message MUST NOT be interleaved between the fragments of another message
+        if self.message.is_some() {
+            return Err(Error::MessageInterleaved);
+        }
+        if header.rsv1 && self.inflater.is_none() {
+            return Err(Error::ReservedBits);
+        }
+        self.total = 0;
+        self.utf8 = Utf8::new();
+        self.message = Some(Progress { kind, compressed: header.rsv1, streaming: self.streaming, first: true });
+        Ok(())
+    }
+}
