@@ -84,17 +84,16 @@ impl Inflater {
                 let free = out.reserve(rest.len().saturating_mul(4).clamp(512, STEP).min(allowed));
                 let room = free.len().min(allowed);
                 let (read, written) = (stream.total_in(), stream.total_out());
-                let status = stream
-                    .decompress(rest, &mut free[..room], FlushDecompress::None)
-                    .map_err(|_| Error::InvalidDeflate)?;
+                let status = stream.decompress(rest, &mut free[..room], FlushDecompress::None);
                 let read = stream.total_in() - read;
                 let written = usize::try_from(stream.total_out() - written).map_err(|_| Error::InvalidDeflate)?;
                 out.commit(written);
                 rest = usize::try_from(read).ok().and_then(|read| rest.get(read..)).ok_or(Error::InvalidDeflate)?;
                 self.consumed = self.consumed.saturating_add(read);
                 self.produced = self.produced.saturating_add(written);
+                // Before the status: which error comes first must not depend on how the message was cut.
                 check(self.consumed, self.produced, max_message, self.max_ratio)?;
-                match status {
+                match status.map_err(|_| Error::InvalidDeflate)? {
                     Status::StreamEnd => {
                         self.ended = true;
                         break;

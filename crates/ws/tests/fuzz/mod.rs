@@ -1,0 +1,6 @@
+//! The bodies of the fuzz targets in `fuzz/`, shared with the test that replays their corpus.
+
+pub(crate) mod client_handshake;
+pub(crate) mod frame_decode;
+pub(crate) mod inflate;
+pub(crate) mod server_handshake;
