@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 pub mod certificate;
+pub mod conformance;
 pub mod pair;
 mod random;
+pub mod wild;
 
 pub use random::Random;

@@ -13,6 +13,9 @@ use tautline_window::Buf;
 /// and tags of records that are not uselessly small.
 const MAX_HELD: usize = 128 * 1024;
 
+/// Most records in a row that hold no application data. Each library has limits of its own for some kinds of them.
+const MAX_QUIET: u8 = 64;
+
 thread_local! {
     /// Where chunks that share a record are gathered, at most one record's worth.
     static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -29,6 +32,8 @@ pub struct Session {
     /// The host name of the ClientHello.
     server_name: Option<Box<str>>,
     phase: Phase,
+    /// Records since the last that held application data.
+    quiet: u8,
     sent_close: bool,
     received_close: bool,
 }
@@ -61,6 +66,7 @@ impl Session {
             held: Vec::new(),
             server_name,
             phase: Phase::Fresh,
+            quiet: 0,
             sent_close: false,
             received_close: false,
         }
@@ -141,8 +147,17 @@ impl Session {
             Front::Invalid => return Err(self.refuse(wire, out)),
         };
         let content = match self.feed(&mut wire[..used], scratch, out)? {
-            Step::Data if !scratch.is_empty() => Content::Data(scratch.filled_mut()),
-            Step::Data | Step::Ready | Step::Blocked => Content::Control,
+            Step::Data if !scratch.is_empty() => {
+                self.quiet = 0;
+                Content::Data(scratch.filled_mut())
+            }
+            Step::Data | Step::Ready | Step::Blocked if self.quiet == MAX_QUIET => {
+                return Err(Error::Peer("it floods the connection with records that hold no data".to_owned()));
+            }
+            Step::Data | Step::Ready | Step::Blocked => {
+                self.quiet += 1;
+                Content::Control
+            }
             Step::Closed => {
                 self.received_close = true;
                 Content::Closed

@@ -1,0 +1,181 @@
+//! Wire bytes that a peer should not send, or that were changed on the way.
+
+use super::{Engines, Make, client_config, greet, records, server_config};
+use crate::Random;
+use crate::pair::{Pair, Side, Split};
+use tautline_tls::{Engine, Error, Session, Versions};
+
+/// A changed bit never leads to changed data: it is an error with an alert, or a record that never becomes whole.
+pub fn flipped_bits<E: Engine>(make: impl Make<E>) {
+    let data = b"forty bytes that nobody may ever change!";
+    for versions in [Versions::Tls13, Versions::Tls12] {
+        let engines = Engines::with_versions(&make, versions);
+        for at in 0.. {
+            let mut pair = engines.open("localhost");
+            greet(&mut pair);
+            pair.server.received.clear();
+            pair.client.send(&[data]).unwrap();
+            let mut wire = pair.client.take_outbox();
+            let Some(byte) = wire.get_mut(at) else { break };
+            *byte ^= 1 << (at % 8);
+            match pair.server.deliver(&wire) {
+                Err(error) => {
+                    assert!(matches!(error, Error::Peer(_)), "{at}: {error:?}");
+                    let heard = pair.last_words(Side::Server);
+                    // The header is not all authenticated, and its errors have alerts of their own.
+                    let bad_mac = heard == Some(Error::Alert("bad_record_mac".to_owned()));
+                    assert!(bad_mac || (at < 5 && matches!(heard, Some(Error::Alert(_)))), "{at}: {heard:?}");
+                    let again = pair.server.deliver(&wire);
+                    assert!(matches!(again, Err(Error::ApiMisuse(_))), "a dead session stays dead: {again:?}");
+                }
+                Ok(()) => {
+                    // RFC 8446, section 5.1: receivers ignore the version in the header.
+                    assert!(at < 5, "a change at {at} goes unnoticed");
+                    assert!(pair.server.received.is_empty() || pair.server.received == data, "{at}");
+                }
+            }
+        }
+    }
+}
+
+/// A changed handshake does not complete on both sides, unless the change is one that the protocol ignores.
+pub fn flipped_bits_in_handshakes<E: Engine>(make: impl Make<E>) {
+    let mut random = Random::new(3);
+    for versions in [Versions::Tls13, Versions::Tls12] {
+        let engines = Engines::with_versions(&make, versions);
+        for _ in 0..60 {
+            let mut pair = engines.pair("localhost");
+            pair.client.work().unwrap();
+            let target = random.below(3);
+            if exchange_with_one_flip(&mut pair, target, &mut random).is_some_and(|in_header| !in_header) {
+                assert!(!(pair.client.open && pair.server.open), "a change in flight {target} goes unnoticed");
+            }
+        }
+    }
+}
+
+/// Exchanges flights, of which one is changed; says whether the change was in a record's header, where there was one.
+fn exchange_with_one_flip<A: Session, B: Session>(
+    pair: &mut Pair<A, B>,
+    target: usize,
+    random: &mut Random,
+) -> Option<bool> {
+    let mut in_header = None;
+    for flight in 0..6 {
+        let from_client = flight % 2 == 0;
+        let mut wire = if from_client { pair.client.take_outbox() } else { pair.server.take_outbox() };
+        if flight == target && !wire.is_empty() {
+            let at = random.below(wire.len());
+            wire[at] ^= 1 << random.below(8);
+            in_header = Some(is_in_header(&wire, at));
+        }
+        let result = if from_client { pair.server.deliver(&wire) } else { pair.client.deliver(&wire) };
+        if result.is_err() {
+            break;
+        }
+    }
+    in_header
+}
+
+/// Whether the byte at `at` is in a header, or in change_cipher_spec, which nothing authenticates either.
+fn is_in_header(wire: &[u8], at: usize) -> bool {
+    let mut start = 0;
+    while let Some([kind, _, _, high, low]) = wire.get(start..start + 5) {
+        let end = start + 5 + usize::from(u16::from_be_bytes([*high, *low]));
+        if at < end {
+            return at < start + 5 || *kind == 20;
+        }
+        start = end;
+    }
+    true
+}
+
+/// Random bytes, and records of random bytes, at any time: an error or silence, never a panic, never a handshake.
+pub fn garbage<E: Engine>(make: impl Make<E>) {
+    let mut random = Random::new(4);
+    let engines = Engines::new(&make, &server_config(), &client_config());
+    for round in 0..300 {
+        let len = random.below(400);
+        let mut wire = random.bytes(len);
+        if round % 3 > 0 {
+            let body = u16::try_from(len).unwrap().to_be_bytes();
+            let kind = 20 + u8::try_from(random.below(5)).unwrap();
+            wire.splice(0..0, [kind, 3, 3, body[0], body[1]]);
+            if round % 3 == 2 {
+                // Looks like a ClientHello or a ServerHello for a while.
+                let start = [22, 3, 1, 0, 200, 1 + u8::try_from(random.below(2)).unwrap(), 0, 0, 196, 3, 3];
+                wire.splice(..wire.len().min(start.len()), start);
+            }
+        }
+        let mut pair = engines.pair("localhost");
+        pair.client.work().unwrap();
+        let _ = pair.server.deliver(&wire);
+        let _ = pair.client.deliver(&wire);
+        assert!(!pair.server.open && !pair.client.open);
+        let mut pair = engines.open("localhost");
+        let _ = pair.server.deliver(&wire);
+        assert!(pair.server.received.is_empty() && !pair.server.closed);
+    }
+}
+
+/// Plain HTTP on either side is named as such; other protocols are named as not TLS.
+pub fn other_protocols<E: Engine>(make: impl Make<E>) {
+    let engines = Engines::new(&make, &server_config(), &client_config());
+    for (wire, words) in [
+        ("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "plain HTTP"),
+        ("CONNECT localhost:443 HTTP/1.1\r\n\r\n", "plain HTTP"),
+        ("POST /chat HTTP/1.1\r\n\r\n", "plain HTTP"),
+        ("SSH-2.0-OpenSSH_9.2\r\n", "not TLS"),
+        ("\0\0\0\0\0\0\0\0", "not TLS"),
+    ] {
+        for mut split in [Split::Whole, Split::Every(1)] {
+            let mut server = crate::pair::End::new(engines.server.accept().unwrap());
+            let mut rest = wire.as_bytes();
+            let mut result = Ok(());
+            while result.is_ok() && !rest.is_empty() {
+                let (piece, behind) = rest.split_at(split.next(rest.len()));
+                rest = behind;
+                result = server.deliver(piece);
+            }
+            assert!(matches!(&result, Err(Error::Peer(why)) if why.contains(words)), "{wire:?}: {result:?}");
+        }
+    }
+    let mut client = crate::pair::End::new(engines.client.connect("localhost").unwrap());
+    client.work().unwrap();
+    let result = client.deliver(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    assert!(matches!(&result, Err(Error::Peer(why)) if why.contains("plain HTTP")), "{result:?}");
+}
+
+/// A header that announces more than any record may hold is refused at once, without waiting for the rest.
+pub fn impossible_lengths<E: Engine>(make: impl Make<E>) {
+    for versions in [Versions::Tls13, Versions::Tls12] {
+        let engines = Engines::with_versions(&make, versions);
+        for header in [[23, 3, 3, 0xff, 0xff], [23, 3, 3, 0x48, 1], [21, 3, 3, 0, 0], [22, 3, 3, 0x80, 0]] {
+            let mut pair = engines.open("localhost");
+            assert!(matches!(pair.server.deliver(&header), Err(Error::Peer(_))), "{header:?}");
+            assert!(matches!(pair.last_words(Side::Server), Some(Error::Alert(_))), "{header:?}");
+            let mut pair = engines.pair("localhost");
+            pair.client.work().unwrap();
+            assert!(matches!(pair.client.deliver(&header), Err(Error::Peer(_))), "{header:?}");
+        }
+    }
+}
+
+/// Records that are repeated, left out or swapped do not authenticate.
+pub fn repeated_and_dropped_records<E: Engine>(make: impl Make<E>) {
+    for versions in [Versions::Tls13, Versions::Tls12] {
+        let engines = Engines::with_versions(&make, versions);
+        for order in [&[0, 0][..], &[1], &[1, 0], &[0, 2], &[0, 1, 1]] {
+            let mut pair = engines.open("localhost");
+            greet(&mut pair);
+            for data in [b"first ", b"second", b"third "] {
+                pair.client.send(&[data]).unwrap();
+            }
+            let wire = records(&pair.client.take_outbox());
+            let wire: Vec<u8> = order.iter().flat_map(|&index| wire[index].clone()).collect();
+            let error = pair.server.deliver(&wire).expect_err("a record is out of order");
+            assert!(matches!(error, Error::Peer(_)), "{error:?}");
+            assert_eq!(pair.last_words(Side::Server), Some(Error::Alert("bad_record_mac".to_owned())));
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! What a TLS 1.3 peer may and may not protect and send after the handshake, from a peer that stops at nothing.
+
+use super::{Engines, LOCALHOST, Make, client_config, server_config, trusted};
+use crate::pair::End;
+use crate::wild::{Wild, kind};
+use rustls::CipherSuite;
+use tautline_tls::{Engine, Error, Session};
+
+/// Runs `test` with the engine's session as the server, then as the client.
+fn both_roles<E: Engine>(make: &impl Make<E>, mut test: impl FnMut(&mut End<E::Session>, &mut Wild)) {
+    let engines = Engines::new(make, &server_config(), &client_config());
+    let roots = String::from_utf8(trusted()).unwrap();
+    let mut server = End::new(engines.server.accept().unwrap());
+    let mut wild = Wild::client(&mut server, &roots, None);
+    wild.open(&server.take_outbox());
+    test(&mut server, &mut wild);
+    let mut client = End::new(engines.client.connect("localhost").unwrap());
+    let mut wild = Wild::server(&mut client, &LOCALHOST, None);
+    test(&mut client, &mut wild);
+}
+
+/// Runs both roles, each time with one thing to deliver that must be refused, with one of these alerts if any is given.
+fn refused<E: Engine>(make: &impl Make<E>, alerts: &[u8], mut wire: impl FnMut(&mut Wild) -> Vec<u8>) {
+    both_roles(make, |end, wild| {
+        let wire = wire(wild);
+        match end.deliver(&wire) {
+            Err(Error::Peer(_)) => {}
+            other => panic!("{other:?}, with {:?} received, is no refusal", end.received),
+        }
+        let said = wild.open(&end.take_outbox());
+        if !alerts.is_empty() {
+            let [(kind::ALERT, alert)] = &said[..] else { panic!("{said:?} is not one alert") };
+            assert!(alert[0] == 2 && alerts.contains(&alert[1]), "alert {alert:?}, not {alerts:?}");
+        }
+    });
+}
+
+const UNEXPECTED_MESSAGE: u8 = 10;
+const BAD_RECORD_MAC: u8 = 20;
+const RECORD_OVERFLOW: u8 = 22;
+const ILLEGAL_PARAMETER: u8 = 47;
+const DECODE_ERROR: u8 = 50;
+
+/// Sends and receives a little, as proof that the connection works.
+fn works<S: Session>(end: &mut End<S>, wild: &mut Wild) {
+    end.received.clear();
+    let wire = wild.seal(kind::DATA, b"still there?", 0);
+    end.deliver(&wire).unwrap();
+    assert_eq!(end.received, b"still there?");
+    end.send(&[b"of course"]).unwrap();
+    let said = wild.open(&end.take_outbox());
+    assert_eq!(said.last(), Some(&(kind::DATA, b"of course".to_vec())), "{said:?}");
+}
+
+/// Every TLS 1.3 suite, both roles.
+pub fn every_suite<E: Engine>(make: impl Make<E>) {
+    let engines = Engines::new(&make, &server_config(), &client_config());
+    let roots = String::from_utf8(trusted()).unwrap();
+    for (suite, name) in [
+        (CipherSuite::TLS13_AES_128_GCM_SHA256, "TLS13_AES_128_GCM_SHA256"),
+        (CipherSuite::TLS13_AES_256_GCM_SHA384, "TLS13_AES_256_GCM_SHA384"),
+        (CipherSuite::TLS13_CHACHA20_POLY1305_SHA256, "TLS13_CHACHA20_POLY1305_SHA256"),
+    ] {
+        let mut server = End::new(engines.server.accept().unwrap());
+        let mut wild = Wild::client(&mut server, &roots, Some(suite));
+        wild.open(&server.take_outbox());
+        let mut client = End::new(engines.client.connect("localhost").unwrap());
+        let mut other = Wild::server(&mut client, &LOCALHOST, Some(suite));
+        for (end, wild) in [(&mut server, &mut wild), (&mut client, &mut other)] {
+            assert_eq!(end.session.facts().suite, name);
+            works(end, wild);
+            let wire = wild.seal(kind::HANDSHAKE, &[24, 0, 0, 1, 1], 0);
+            wild.tx.update();
+            end.deliver(&wire).unwrap();
+            works(end, wild);
+            end.send(&[&[9; 40_000]]).unwrap();
+            let said: usize = wild.open(&end.take_outbox()).iter().map(|(_, content)| content.len()).sum();
+            assert_eq!(said, 40_000, "{name}");
+        }
+    }
+}
+
+/// Padding is taken off, however much there is.
+pub fn padding<E: Engine>(make: impl Make<E>) {
+    both_roles(&make, |end, wild| {
+        for len in [1, 2, 100, 1000] {
+            for zeros in [0, 1, 15, 16, 255, 15_000, 16_384 - len] {
+                end.received.clear();
+                // The content ends in zeros too, which stay.
+                let content = [vec![7; len / 2], vec![0; len - len / 2]].concat();
+                let wire = wild.seal(kind::DATA, &content, zeros);
+                end.deliver(&wire).unwrap();
+                assert!(end.received == content, "{len} bytes with {zeros} of padding");
+            }
+        }
+        works(end, wild);
+    });
+}
+
+/// Records that authenticate but cannot be: no content type, unknown types, too long, too short.
+pub fn impossible_inner_plaintexts<E: Engine>(make: impl Make<E>) {
+    for inner in [vec![], vec![0; 1], vec![0; 500]] {
+        refused(&make, &[], |wild| wild.tx.seal(inner.clone()));
+    }
+    for unknown in [1, 19, 24, 25, 99, 255] {
+        refused(&make, &[UNEXPECTED_MESSAGE, DECODE_ERROR], |wild| wild.seal(unknown, b"what is this?", 0));
+    }
+    refused(&make, &[UNEXPECTED_MESSAGE], |wild| wild.seal(kind::CHANGE_CIPHER_SPEC, &[1], 0));
+    for (content, zeros) in [(16_385, 0), (16_000, 385), (1, 16_384), (16_500, 0), (18_000, 0)] {
+        refused(&make, &[RECORD_OVERFLOW], |wild| wild.seal(kind::DATA, &vec![5; content], zeros));
+    }
+    // Less than a tag.
+    refused(&make, &[BAD_RECORD_MAC, DECODE_ERROR], |_| vec![23, 3, 3, 0, 5, 1, 2, 3, 4, 5]);
+    refused(&make, &[BAD_RECORD_MAC, DECODE_ERROR], |_| vec![23, 3, 3, 0, 0]);
+    both_roles(&make, |end, wild| {
+        let wire = wild.seal(kind::DATA, &[6; 16_384], 0);
+        end.deliver(&wire).unwrap();
+        assert_eq!(end.received.len(), 16_384, "the longest record that there may be");
+    });
+}
+
+/// Some empty records are fine, endless ones are a flood.
+pub fn empty_records<E: Engine>(make: impl Make<E>) {
+    both_roles(&make, |end, wild| {
+        for _ in 0..10 {
+            for _ in 0..16 {
+                let wire = wild.seal(kind::DATA, &[], 3);
+                end.deliver(&wire).unwrap();
+            }
+            works(end, wild);
+        }
+        let flood = (0..1000).find_map(|_| end.deliver(&wild.seal(kind::DATA, &[], 0)).err());
+        assert!(matches!(flood, Some(Error::Peer(_))), "{flood:?}");
+    });
+    // RFC 8446, section 5.1: no other kind of record may be sent empty. What to do with one is left open.
+    refused(&make, &[], |wild| wild.seal(kind::ALERT, &[], 0));
+    both_roles(&make, |end, wild| {
+        let flood = (0..1000).find_map(|_| end.deliver(&wild.seal(kind::HANDSHAKE, &[], 0)).err());
+        assert!(matches!(flood, Some(Error::Peer(_))), "{flood:?}");
+    });
+}
+
+/// The peer changes its keys, and asks for ours to change (RFC 8446, section 4.6.3), with data around it in one buffer.
+pub fn key_updates<E: Engine>(make: impl Make<E>) {
+    both_roles(&make, |end, wild| {
+        for round in 0..40 {
+            let asks = u8::from(round % 2 == 1);
+            let mut wire = wild.seal(kind::DATA, b"before ", 0);
+            wire.extend(wild.seal(kind::HANDSHAKE, &[24, 0, 0, 1, asks], 0));
+            wild.tx.update();
+            wire.extend(wild.seal(kind::DATA, b"after", 0));
+            end.received.clear();
+            end.deliver(&wire).unwrap();
+            assert_eq!(end.received, b"before after");
+            end.send(&[b"reply"]).unwrap();
+            let said = wild.open(&end.take_outbox());
+            match asks {
+                0 => assert_eq!(said, [(kind::DATA, b"reply".to_vec())]),
+                _ => {
+                    assert_eq!(said, [(kind::HANDSHAKE, vec![24, 0, 0, 1, 0]), (kind::DATA, b"reply".to_vec())]);
+                }
+            }
+        }
+    });
+}
+
+/// Endless updates without data are a flood, and replies to them do not pile up.
+pub fn key_update_floods<E: Engine>(make: impl Make<E>) {
+    both_roles(&make, |end, wild| {
+        let mut flood = None;
+        for _ in 0..1000 {
+            let wire = wild.seal(kind::HANDSHAKE, &[24, 0, 0, 1, 1], 0);
+            wild.tx.update();
+            flood = end.deliver(&wire).err();
+            if flood.is_some() {
+                break;
+            }
+        }
+        assert!(matches!(flood, Some(Error::Peer(_))), "{flood:?}");
+        assert!(end.outbox.len() < 4000, "{} bytes of replies", end.outbox.len());
+    });
+}
+
+/// Malformed updates, and data under old keys.
+pub fn bad_key_updates<E: Engine>(make: impl Make<E>) {
+    for message in [&[24, 0, 0, 1, 2][..], &[24, 0, 0, 1, 255], &[24, 0, 0, 0], &[24, 0, 0, 2, 0, 0]] {
+        refused(&make, &[ILLEGAL_PARAMETER, DECODE_ERROR], |wild| wild.seal(kind::HANDSHAKE, message, 0));
+    }
+    // RFC 8446, section 5.1: keys do not change inside a record.
+    refused(&make, &[UNEXPECTED_MESSAGE], |wild| wild.seal(kind::HANDSHAKE, &[24, 0, 0, 1, 0, 24, 0, 0, 1, 0], 0));
+    refused(&make, &[UNEXPECTED_MESSAGE], |wild| wild.seal(kind::HANDSHAKE, &[24, 0, 0, 1, 0, 24], 0));
+    refused(&make, &[BAD_RECORD_MAC], |wild| {
+        let mut wire = wild.seal(kind::HANDSHAKE, &[24, 0, 0, 1, 0], 0);
+        wire.extend(wild.seal(kind::DATA, b"sealed with the old keys", 0));
+        wire
+    });
+}
+
+/// Handshake messages may be split over records, but nothing may come in between.
+pub fn split_handshake_messages<E: Engine>(make: impl Make<E>) {
+    both_roles(&make, |end, wild| {
+        for cuts in [&[1][..], &[2], &[4], &[1, 2, 3, 4]] {
+            let message = [24, 0, 0, 1, 0];
+            let mut start = 0;
+            for &cut in cuts.iter().chain(&[message.len()]) {
+                let wire = wild.seal(kind::HANDSHAKE, &message[start..cut], 0);
+                end.deliver(&wire).unwrap();
+                start = cut;
+                if start < message.len() {
+                    // Sending goes on while a message is incomplete.
+                    end.send(&[b"meanwhile"]).unwrap();
+                    assert_eq!(wild.open(&end.take_outbox()), [(kind::DATA, b"meanwhile".to_vec())]);
+                }
+            }
+            wild.tx.update();
+            works(end, wild);
+        }
+    });
+    for (between, content) in [(kind::DATA, &b"data"[..]), (kind::ALERT, &[1, 90]), (kind::DATA, &[])] {
+        refused(&make, &[], |wild| {
+            let mut wire = wild.seal(kind::HANDSHAKE, &[24, 0, 0], 0);
+            wire.extend(wild.seal(between, content, 0));
+            wire
+        });
+    }
+    // A message that never ends: 16 MiB announced, sent as fast as can be.
+    both_roles(&make, |end, wild| {
+        let mut result = end.deliver(&wild.seal(kind::HANDSHAKE, &[4, 0xff, 0xff, 0xff], 0));
+        for _ in 0..1000 {
+            if result.is_err() {
+                break;
+            }
+            result = end.deliver(&wild.seal(kind::HANDSHAKE, &[1; 16_000], 0));
+        }
+        assert!(matches!(result, Err(Error::Peer(_))), "{result:?}");
+    });
+}
+
+/// Handshake messages that have no place after the handshake.
+pub fn unexpected_handshake_messages<E: Engine>(make: impl Make<E>) {
+    for message_type in [0, 1, 2, 5, 8, 11, 13, 15, 20, 77, 254] {
+        refused(&make, &[], |wild| wild.seal(kind::HANDSHAKE, &[message_type, 0, 0, 2, 0, 0], 0));
+    }
+    let engines = Engines::new(&make, &server_config(), &client_config());
+    let mut server = End::new(engines.server.accept().unwrap());
+    let mut wild = Wild::client(&mut server, &String::from_utf8(trusted()).unwrap(), None);
+    let wire = wild.seal(kind::HANDSHAKE, &ticket(1), 0);
+    assert!(matches!(server.deliver(&wire), Err(Error::Peer(_))), "a ticket for a server");
+}
+
+/// A NewSessionTicket (RFC 8446, section 4.6.1).
+fn ticket(number: u8) -> Vec<u8> {
+    let body = [&[0, 0, 14, 16, 1, 2, 3, 4, 1, number, 0, 32][..], &[number; 32], &[0, 0]].concat();
+    [&[4, 0, 0, u8::try_from(body.len()).unwrap()][..], &body].concat()
+}
+
+/// Tickets, many to a record or over many, are fine; tickets without end are a flood; malformed ones are refused.
+pub fn ticket_floods<E: Engine>(make: impl Make<E>) {
+    let engines = Engines::new(&make, &server_config(), &client_config());
+    let connected = || {
+        let mut client = End::new(engines.client.connect("localhost").unwrap());
+        let wild = Wild::server(&mut client, &LOCALHOST, None);
+        (client, wild)
+    };
+    let (mut client, mut wild) = connected();
+    let wire = wild.seal(kind::HANDSHAKE, &[ticket(1), ticket(2), ticket(3)].concat(), 7);
+    client.deliver(&wire).unwrap();
+    for piece in ticket(4).chunks(20) {
+        let wire = wild.seal(kind::HANDSHAKE, piece, 0);
+        client.deliver(&wire).unwrap();
+    }
+    works(&mut client, &mut wild);
+    let flood = (0..1000).find_map(|_| client.deliver(&wild.seal(kind::HANDSHAKE, &ticket(9), 0)).err());
+    assert!(matches!(flood, Some(Error::Peer(_))), "{flood:?}");
+    let whole = ticket(5);
+    for bad in [&[4, 0, 0, 0][..], &[4, 0, 0, 3, 1, 2, 3], &[&[4, 0, 0, 20], &whole[4..24]].concat()] {
+        let (mut client, mut wild) = connected();
+        let wire = wild.seal(kind::HANDSHAKE, bad, 0);
+        assert!(matches!(client.deliver(&wire), Err(Error::Peer(_))), "{bad:?}");
+    }
+}
+
+/// Alerts: fatal ones end the session with their name, user_canceled does not, the others break the protocol.
+pub fn alerts<E: Engine>(make: impl Make<E>) {
+    for (code, name) in [(40, "handshake_failure"), (48, "unknown_ca"), (80, "internal_error"), (20, "bad_record_mac")]
+    {
+        both_roles(&make, |end, wild| {
+            let wire = wild.seal(kind::ALERT, &[2, code], 0);
+            assert_eq!(end.deliver(&wire), Err(Error::Alert(name.to_owned())));
+        });
+    }
+    both_roles(&make, |end, wild| {
+        let wire = wild.seal(kind::ALERT, &[1, 90], 0);
+        end.deliver(&wire).unwrap();
+        works(end, wild);
+        let wire = wild.seal(kind::ALERT, &[1, 0], 0);
+        end.deliver(&wire).unwrap();
+        assert!(end.closed);
+    });
+    both_roles(&make, |end, wild| {
+        let flood = (0..1000).find_map(|_| end.deliver(&wild.seal(kind::ALERT, &[1, 90], 0)).err());
+        assert!(matches!(flood, Some(Error::Peer(_))), "{flood:?}");
+    });
+    for malformed in [&[1][..], &[1, 0, 0], &[2, 40, 2, 40]] {
+        refused(&make, &[DECODE_ERROR, UNEXPECTED_MESSAGE], |wild| wild.seal(kind::ALERT, malformed, 0));
+    }
+    for unknown_level in [0, 3, 255] {
+        both_roles(&make, |end, wild| {
+            let wire = wild.seal(kind::ALERT, &[unknown_level, 40], 0);
+            let error = end.deliver(&wire).expect_err("an alert of unknown level is no less than fatal");
+            assert!(matches!(error, Error::Peer(_) | Error::Alert(_)), "{error:?}");
+        });
+    }
+}
+
+/// Nothing unprotected is accepted after the handshake.
+pub fn unprotected_records<E: Engine>(make: impl Make<E>) {
+    let cases = [&[20, 3, 3, 0, 1, 1][..], &[22, 3, 3, 0, 4, 4, 0, 0, 0], &[23, 3, 3, 0, 3, 1, 2, 3]];
+    for wire in cases {
+        refused(&make, &[UNEXPECTED_MESSAGE, BAD_RECORD_MAC, DECODE_ERROR], |_| wire.to_vec());
+    }
+    both_roles(&make, |end, wild| {
+        works(end, wild);
+        let error = end.deliver(&[21, 3, 3, 0, 2, 1, 0]).expect_err("close_notify must be protected");
+        assert!(matches!(error, Error::Peer(_) | Error::Alert(_)), "{error:?}");
+        assert!(!end.closed);
+    });
+}
