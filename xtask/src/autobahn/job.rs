@@ -1,0 +1,149 @@
+//! Runs of the suite, several at once, and what they found.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use std::{sync::PoisonError, thread};
+
+use serde_json::json;
+
+use super::Cases;
+use super::install::{Suite, install};
+use super::report::Report;
+use crate::paths;
+use crate::process::{Deadline, Running};
+use crate::stage::{Context, Failure, Outcome};
+use crate::taut::{self, Certificates, Scheme};
+
+/// One process of the suite.
+#[derive(Debug)]
+struct Job {
+    name: String,
+    scheme: Scheme,
+    cases: Vec<String>,
+}
+
+impl Job {
+    /// Its own empty folder.
+    fn folder(&self) -> Result<PathBuf, Failure> {
+        let folder = paths::own("autobahn/runs").join(&self.name);
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+
+    fn log(&self) -> PathBuf {
+        paths::log(&format!("autobahn-{}", self.name))
+    }
+}
+
+/// The suite as client against `taut serve`.
+pub(crate) fn server(context: &Context, cases: &Cases) -> Outcome {
+    let suite = install(context)?;
+    let certificates = taut::certificates(context)?;
+    let plain = taut::serve_conformance(Scheme::Ws, &certificates)?;
+    let secure = taut::serve_conformance(Scheme::Wss, &certificates)?;
+    let url = |scheme| if scheme == Scheme::Ws { plain.url() } else { secure.url() };
+    let deadline = context.deadline;
+    all(&jobs("server", cases), |job| {
+        let folder = job.folder()?;
+        let spec = json!({
+            "outdir": folder, "cases": job.cases, "exclude-cases": [], "exclude-agent-cases": {},
+            "servers": [{ "agent": "tautline", "url": url(job.scheme) }],
+        });
+        let mut fuzzer = start(&suite, "fuzzingclient", &folder, &spec, job)?;
+        if fuzzer.wait(deadline)?.is_none() {
+            return Err(Failure::Failed(format!("{} took too long; see {}", job.name, job.log().display())));
+        }
+        Ok(Report::read(&folder, &job.log()))
+    })
+}
+
+/// The suite as server against our client.
+pub(crate) fn client(context: &Context, cases: &Cases) -> Outcome {
+    let suite = install(context)?;
+    let certificates = taut::certificates(context)?;
+    let deadline = context.deadline;
+    all(&jobs("client", cases), |job| {
+        let folder = job.folder()?;
+        let port = taut::free_port()?;
+        let url = job.scheme.url(port);
+        let mut spec = json!({
+            "outdir": folder, "cases": job.cases, "exclude-cases": [], "exclude-agent-cases": {}, "url": url,
+        });
+        if job.scheme == Scheme::Wss {
+            spec["key"] = json!(certificates.key);
+            spec["cert"] = json!(certificates.chain);
+        }
+        let mut fuzzer = start(&suite, "fuzzingserver", &folder, &spec, job)?;
+        taut::wait_until_listening(port, &mut fuzzer, Deadline::after(Duration::from_secs(60)))?;
+        let log = paths::log(&format!("autobahn-{}-ours", job.name));
+        let mut ours = Running::start_logged(&mut our_client(&url, job.scheme, &certificates), &log)?;
+        match ours.wait(deadline)? {
+            None => Err(Failure::Failed(format!("{} took too long; see {}", job.name, job.log().display()))),
+            Some(status) if !status.success() => {
+                Err(Failure::Failed(format!("our client in {} ended with {status}; see {}", job.name, log.display())))
+            }
+            Some(_) => Ok(Report::read(&folder, &job.log())),
+        }
+    })
+}
+
+fn our_client(url: &str, scheme: Scheme, certificates: &Certificates) -> Command {
+    let mut command = Command::new(taut::example("autobahn_client"));
+    command.arg(url);
+    if scheme == Scheme::Wss {
+        command.arg("--ca").arg(&certificates.ca);
+    }
+    command
+}
+
+fn start(suite: &Suite, mode: &str, folder: &Path, spec: &serde_json::Value, job: &Job) -> Result<Running, Failure> {
+    let file = folder.join("spec.json");
+    fs::write(&file, spec.to_string())?;
+    Running::start_logged(suite.command(mode, &file).current_dir(folder), &job.log())
+}
+
+fn jobs(side: &str, cases: &Cases) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for (part, cases) in cases.runs() {
+        for scheme in [Scheme::Wss, Scheme::Ws] {
+            jobs.push(Job { name: format!("{side}-{scheme}-{part}"), scheme, cases: cases.clone() });
+        }
+    }
+    jobs
+}
+
+/// Runs all jobs, one for each core at a time, and prints what they found.
+fn all(jobs: &[Job], run: impl Fn(&Job) -> Result<Report, Failure> + Sync) -> Outcome {
+    let next = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let report = run(job).unwrap_or_else(|failure| Report::failed(&failure));
+            eprintln!("{}: {}", job.name, report.summary());
+            if !report.wrong.is_empty() {
+                report.wrong.iter().take(25).for_each(|line| eprintln!("  {line}"));
+                failures.lock().unwrap_or_else(PoisonError::into_inner).push(format!(
+                    "{} in {}",
+                    report.wrong.len(),
+                    job.name
+                ));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    match failures.into_inner().unwrap_or_else(PoisonError::into_inner).as_slice() {
+        [] => Ok(()),
+        failures => Err(Failure::Failed(format!("violations: {}", failures.join(", ")))),
+    }
+}

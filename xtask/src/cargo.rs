@@ -1,0 +1,143 @@
+//! Stages that are cargo's own work, and the cargo tools they need.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::process::{self, run, run_logged, succeeds};
+use crate::stage::{Context, Failure, Outcome};
+use crate::{install, paths};
+
+/// The version of cargo-deny that is installed where there is none.
+pub(crate) const DENY: &str = "0.20.2";
+const FUZZ: &str = "0.13.2";
+
+pub(crate) fn fmt(context: &Context) -> Outcome {
+    run(&mut cargo(&["fmt", "--all", "--check"]), context.deadline)
+}
+
+pub(crate) fn clippy(context: &Context) -> Outcome {
+    let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    run(&mut cargo(&arguments), context.deadline)
+}
+
+pub(crate) fn test(context: &Context) -> Outcome {
+    run(&mut cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]), context.deadline)
+}
+
+pub(crate) fn doc(context: &Context) -> Outcome {
+    let mut command = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+    run(command.env("RUSTDOCFLAGS", "-D warnings"), context.deadline)
+}
+
+/// Licences, bans and sources always; advisories where their database can be had.
+pub(crate) fn deny(context: &Context) -> Outcome {
+    let tool = tool(context, "cargo-deny", DENY)?;
+    let deny = |arguments: &[&str]| {
+        let mut command = Command::new(&tool);
+        command.args(arguments).current_dir(paths::root());
+        command
+    };
+    run(&mut deny(&["--locked", "check", "bans", "licenses", "sources"]), context.deadline)?;
+    let fetched = run_logged(
+        &mut deny(&["fetch", "db"]),
+        &paths::log("advisories"),
+        context.deadline.within(std::time::Duration::from_secs(120)),
+    );
+    if fetched.is_err() {
+        context.skip(
+            "deny: advisories",
+            "the advisory database cannot be fetched, so known vulnerabilities went unchecked",
+        );
+        return Ok(());
+    }
+    run(&mut deny(&["--locked", "check", "--disable-fetch", "advisories"]), context.deadline)
+}
+
+/// Buffers and masks under Miri.
+pub(crate) fn miri(context: &Context) -> Outcome {
+    let nightly = |arguments: &[&str]| {
+        let mut command = Command::new("rustup");
+        command.args(["run", "nightly", "cargo"]).args(arguments).current_dir(paths::root());
+        command.env("MIRIFLAGS", "-Zmiri-disable-isolation").env("PROPTEST_CASES", "4");
+        command
+    };
+    if !succeeds("rustup", &["run", "nightly", "cargo", "--version"]) {
+        return Err(Failure::Skipped("no nightly toolchain (rustup toolchain install nightly)".to_owned()));
+    }
+    let ready = || process::output(&mut nightly(&["miri", "--version"])).is_some();
+    if !ready() {
+        let mut add = Command::new("rustup");
+        add.args(["component", "add", "miri", "rust-src", "--toolchain", "nightly"]);
+        let added = run_logged(&mut add, &paths::log("miri-install"), context.deadline);
+        if added.is_err() || !ready() {
+            return Err(Failure::Skipped("the component miri cannot be added to the nightly toolchain".to_owned()));
+        }
+    }
+    run(&mut nightly(&["miri", "test", "--locked", "-p", "tautline-window"]), context.deadline)?;
+    run(&mut nightly(&["miri", "test", "--locked", "-p", "tautline-ws", "--lib", "--", "mask"]), context.deadline)
+}
+
+/// Runs every fuzz target for a while.
+pub(crate) fn fuzz(context: &Context, seconds: u64) -> Outcome {
+    if !succeeds("rustup", &["run", "nightly", "cargo", "--version"]) {
+        return Err(Failure::Skipped(
+            "fuzzing needs a nightly toolchain (rustup toolchain install nightly)".to_owned(),
+        ));
+    }
+    let tool = tool(context, "cargo-fuzz", FUZZ)?;
+    let fuzz = |arguments: &[&str]| {
+        let mut command = Command::new("rustup");
+        command.args(["run", "nightly"]).arg(&tool).arg("fuzz").args(arguments).current_dir(paths::root());
+        command
+    };
+    let list = process::output(&mut fuzz(&["list"]));
+    let list =
+        list.ok_or_else(|| Failure::Failed("`cargo fuzz list` failed: is there a fuzz/Cargo.toml?".to_owned()))?;
+    let limit = format!("-max_total_time={seconds}");
+    let mut failed = Vec::new();
+    for target in list.lines() {
+        // Sanitizers and a corpus in git: what is found goes to a corpus of its own.
+        let corpus = paths::own("corpus").join(target);
+        std::fs::create_dir_all(&corpus)?;
+        let committed = paths::root().join("fuzz/corpus").join(target);
+        let mut command = fuzz(&["run", target]);
+        command.arg(corpus).arg(committed).args(["--", &limit, "-rss_limit_mb=2048", "-timeout=10", "-verbosity=0"]);
+        if run(&mut command, context.deadline).is_err() {
+            failed.push(target);
+        }
+    }
+    match failed.as_slice() {
+        [] => Ok(()),
+        _ => Err(Failure::Failed(format!("findings in {}; see fuzz/artifacts", failed.join(", ")))),
+    }
+}
+
+/// A cargo tool: the installed one, else one built below `target/xtask`.
+pub(crate) fn tool(context: &Context, name: &str, version: &str) -> Result<PathBuf, Failure> {
+    if succeeds(name, &["--version"]) {
+        return Ok(PathBuf::from(name));
+    }
+    let folder = paths::own(name);
+    let program = folder.join("bin").join(name);
+    let probe = program.clone();
+    install::once(
+        &folder,
+        version,
+        |_| process::output(Command::new(&probe).arg("--version")).is_some(),
+        |folder| {
+            let mut command = cargo(&["install", "--locked", "--debug", "--version", version, name, "--root"]);
+            command.arg(folder).arg("--target-dir").arg(folder.join("build"));
+            run_logged(&mut command, &paths::log(&format!("{name}-install")), context.deadline)?;
+            std::fs::remove_dir_all(folder.join("build"))?;
+            Ok(())
+        },
+    )?;
+    Ok(program)
+}
+
+/// Cargo in the checkout.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.args(arguments).current_dir(paths::root());
+    command
+}

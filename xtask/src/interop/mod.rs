@@ -1,0 +1,148 @@
+//! Other implementations against ours, both ways, over wss: `tests/interop/README.md` says what they do.
+
+mod peer;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::paths;
+use crate::process::{Deadline, Running, run_logged, show_tail};
+use crate::stage::{Context, Failure, Outcome};
+use crate::taut::{self, Certificates, Scheme, Server};
+use peer::{PEERS, Peer};
+
+/// Fetches and builds every peer.
+pub(crate) fn install(context: &Context) -> Outcome {
+    for peer in PEERS {
+        match peer.install(context.deadline) {
+            Err(Failure::Skipped(reason)) => context.skip(&format!("interop: {}", peer.name()), &reason),
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// Runs every peer both ways.
+pub(crate) fn run(context: &Context) -> Outcome {
+    let certificates = taut::certificates(context)?;
+    let mut failed = Vec::new();
+    for peer in PEERS {
+        match peer.install(context.deadline) {
+            Ok(()) => {}
+            Err(Failure::Skipped(reason)) => {
+                context.skip(&format!("interop: {}", peer.name()), &reason);
+                continue;
+            }
+            Err(Failure::Failed(reason)) => {
+                eprintln!("FAILED {}: {reason}", peer.name());
+                failed.push(format!("{} could not be installed", peer.name()));
+                continue;
+            }
+        }
+        for (way, test) in [("client", client as Test), ("server", server)] {
+            match test(*peer, &certificates, context.deadline) {
+                Ok(checks) => eprintln!("{} {way} against ours: {checks} checks hold", peer.name()),
+                Err(Failure::Failed(reason) | Failure::Skipped(reason)) => {
+                    eprintln!("FAILED {} {way} against ours: {reason}", peer.name());
+                    failed.push(format!("{} {way}", peer.name()));
+                }
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join(", "))) }
+}
+
+/// Runs a peer one way; how many checks held.
+type Test = fn(Peer, &Certificates, Deadline) -> Result<usize, Failure>;
+
+/// Their client against our server.
+fn client(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result<usize, Failure> {
+    let name = peer.name();
+    let call = |server: &Server, ca: &Path, case: &str, own: &[&Path]| {
+        let log = paths::log(&format!("interop-{name}-client-{case}"));
+        let mut command = peer.client();
+        command.arg(server.url()).arg(ca).arg(case).args(own);
+        run_logged(&mut command, &log, deadline)?;
+        Ok::<usize, Failure>(checks(&log))
+    };
+    let serve = |part: &str, further: &[&str]| {
+        taut::serve(&format!("interop-{name}-serve-{part}"), Scheme::Wss, certificates, further)
+    };
+    let mut open = serve("open", &["--deflate", "--subprotocol", "echo.test"])?;
+    let mut held = call(&open, &certificates.ca, "echo", &[])?;
+    held += call(&open, &certificates.ca, "subprotocol", &[])?;
+    held += call(&open, &certificates.other_ca, "refused", &[])?;
+    let closed = serve("client-certificates", &["--client-ca", &certificates.ca.to_string_lossy()])?;
+    held += call(&closed, &certificates.ca, "refused", &[])?;
+    held += call(&closed, &certificates.ca, "echo", &[&certificates.client_chain, &certificates.client_key])?;
+    held += drain(peer, &mut open, certificates)?;
+    Ok(held)
+}
+
+/// Their client waits while our server is told to end.
+fn drain(peer: Peer, server: &mut Server, certificates: &Certificates) -> Result<usize, Failure> {
+    let log = paths::log(&format!("interop-{}-client-drain", peer.name()));
+    let mut command = peer.client();
+    command.arg(server.url()).arg(&certificates.ca).arg("drain");
+    let mut client = Running::start_logged(&mut command, &log)?;
+    ready(&log, &mut client)?;
+    let ours = server.running.terminate(Duration::from_secs(20))?;
+    let theirs = client.wait(Deadline::after(Duration::from_secs(20)))?;
+    if !theirs.is_some_and(|status| status.success()) {
+        show_tail(&log, 20);
+        return Err(Failure::Failed("the client of a draining server did not see it go".to_owned()));
+    }
+    if !ours.is_some_and(|status| status.success()) {
+        return Err(Failure::Failed(format!("a server told to end (SIGTERM) ended with {ours:?}")));
+    }
+    Ok(checks(&log))
+}
+
+/// Our client against their server.
+fn server(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result<usize, Failure> {
+    let name = peer.name();
+    let ours = |port: u16, part: &str, ca: &Path, case: &str, own: &[&Path]| {
+        let log = paths::log(&format!("interop-{name}-server-{part}"));
+        let mut command = Command::new(taut::example("interop_client"));
+        command.arg(Scheme::Wss.url(port)).arg(ca).arg(case).args(own);
+        run_logged(&mut command, &log, deadline)?;
+        Ok::<usize, Failure>(checks(&log))
+    };
+    let start = |port: u16, part: &str, client_ca: Option<&Path>| {
+        let log = paths::log(&format!("interop-{name}-listen-{part}"));
+        let mut command = peer.server();
+        command.arg(port.to_string()).args([&certificates.chain, &certificates.key]).args(client_ca);
+        let mut running = Running::start_logged(&mut command, &log)?;
+        ready(&log, &mut running)?;
+        Ok::<Running, Failure>(running)
+    };
+    let (open, closed) = (taut::free_port()?, taut::free_port()?);
+    let _open = start(open, "open", None)?;
+    let _closed = start(closed, "client-certificates", Some(&certificates.ca))?;
+    let mut held = ours(open, "open", &certificates.ca, "all", &[])?;
+    held += ours(open, "wrong-authority", &certificates.other_ca, "refused", &[])?;
+    held += ours(closed, "no-certificate", &certificates.ca, "refused", &[])?;
+    let own: [&Path; 2] = [&certificates.client_chain, &certificates.client_key];
+    held += ours(closed, "certificate", &certificates.ca, "all", &own)?;
+    Ok(held)
+}
+
+/// Waits until a peer has said `ready`.
+fn ready(log: &Path, by: &mut Running) -> Outcome {
+    let deadline = Deadline::after(Duration::from_secs(30));
+    while !fs::read_to_string(log)?.lines().any(|line| line == "ready") {
+        if by.ended()? || deadline.passed() {
+            show_tail(log, 20);
+            return Err(Failure::Failed("the peer did not get ready".to_owned()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// How many checks a log tells of.
+fn checks(log: &Path) -> usize {
+    fs::read_to_string(log).map_or(0, |text| text.lines().filter(|line| line.starts_with("ok ")).count())
+}

@@ -1,0 +1,147 @@
+//! How the peers are installed and called.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::process::{Deadline, run_logged, succeeds};
+use crate::stage::{Failure, Outcome};
+use crate::{install, paths, process};
+
+/// Every peer.
+pub(super) const PEERS: &[Peer] = &[Peer::Python, Peer::Go, Peer::Node];
+
+/// Another implementation of WebSocket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// `websockets`.
+    Python,
+    /// `gorilla/websocket`.
+    Go,
+    /// `ws`.
+    Node,
+}
+
+impl Peer {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Python => "python",
+            Self::Go => "go",
+            Self::Node => "node",
+        }
+    }
+
+    /// Its client; arguments follow.
+    pub(super) fn client(self) -> Command {
+        self.call("client")
+    }
+
+    /// Its server; arguments follow.
+    pub(super) fn server(self) -> Command {
+        self.call("server")
+    }
+
+    fn call(self, role: &str) -> Command {
+        let folder = self.folder();
+        let source = self.source();
+        match self {
+            Self::Python => {
+                let mut command = Command::new(folder.join("bin/python"));
+                command.arg(source.join(role).with_extension("py"));
+                command
+            }
+            Self::Go => Command::new(folder.join(role)),
+            Self::Node => {
+                let mut command = Command::new("node");
+                command.arg(source.join(role).with_extension("js")).env("NODE_PATH", folder.join("node_modules"));
+                command
+            }
+        }
+    }
+
+    fn source(self) -> PathBuf {
+        paths::root().join("tests/interop").join(self.name())
+    }
+
+    fn folder(self) -> PathBuf {
+        paths::own("interop").join(self.name())
+    }
+
+    /// Fetches what it needs, and builds it, where that has not been done.
+    pub(super) fn install(self, deadline: Deadline) -> Outcome {
+        let (tool, version) = match self {
+            Self::Python => ("python3", "--version"),
+            Self::Go => ("go", "version"),
+            Self::Node => ("npm", "--version"),
+        };
+        let Some(version) = process::output(Command::new(tool).arg(version)) else {
+            return Err(Failure::Skipped(format!("{tool} is not installed (cargo xtask setup)")));
+        };
+        let recipe = format!("{version}{}", self.recipe()?);
+        install::once(
+            &self.folder(),
+            &recipe,
+            |_| self.works(),
+            |folder| match self {
+                Self::Python => python(&self.source(), folder, deadline),
+                Self::Go => go(&self.source(), folder, deadline),
+                Self::Node => node(&self.source(), folder, deadline),
+            },
+        )
+    }
+
+    /// Everything that calls for another installation when it changes.
+    fn recipe(self) -> Result<String, Failure> {
+        let files: &[&str] = match self {
+            Self::Python => &["requirements.txt"],
+            Self::Go => &["go.mod", "go.sum", "client/main.go", "server/main.go"],
+            Self::Node => &["package.json", "package-lock.json"],
+        };
+        let texts: Result<Vec<String>, _> =
+            files.iter().map(|file| fs::read_to_string(self.source().join(file))).collect();
+        Ok(texts?.concat())
+    }
+
+    fn works(self) -> bool {
+        let folder = self.folder();
+        match self {
+            Self::Python => {
+                process::output(Command::new(folder.join("bin/python")).args(["-c", "import websockets"])).is_some()
+            }
+            Self::Go => folder.join("client").exists() && folder.join("server").exists(),
+            Self::Node => succeeds("node", &["-e", &format!("require({:?})", folder.join("node_modules/ws"))]),
+        }
+    }
+}
+
+fn python(source: &Path, folder: &Path, deadline: Deadline) -> Outcome {
+    let log = paths::log("interop-python-install");
+    run_logged(Command::new("python3").args(["-m", "venv"]).arg(folder), &log, deadline)?;
+    let mut pip = Command::new(folder.join("bin/pip"));
+    run_logged(pip.args(["install", "-r"]).arg(source.join("requirements.txt")), &log, deadline)
+}
+
+/// Modules and the build cache stay below the folder too. Go makes modules read-only unless told otherwise, and would fetch
+/// another version of itself.
+fn go(source: &Path, folder: &Path, deadline: Deadline) -> Outcome {
+    for role in ["client", "server"] {
+        let mut build = Command::new("go");
+        build.args(["build", "-mod=readonly", "-modcacherw", "-trimpath", "-o"]).arg(folder.join(role));
+        build.arg(format!("./{role}")).current_dir(source);
+        build.env("GOPATH", folder.join("path")).env("GOCACHE", folder.join("cache"));
+        build.env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0").env_remove("GOMODCACHE");
+        run_logged(&mut build, &paths::log("interop-go-install"), deadline)?;
+    }
+    Ok(())
+}
+
+fn node(source: &Path, folder: &Path, deadline: Deadline) -> Outcome {
+    for file in ["package.json", "package-lock.json"] {
+        fs::copy(source.join(file), folder.join(file))?;
+    }
+    let mut npm = Command::new("npm");
+    npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--cache"].map(OsStr::new));
+    npm.arg(folder.join("cache")).current_dir(folder);
+    run_logged(&mut npm, &paths::log("interop-node-install"), deadline)
+}

@@ -1,0 +1,115 @@
+//! Development tasks: `cargo xtask test` is what CI runs; the others are its parts.
+
+mod autobahn;
+mod cargo;
+mod install;
+mod interop;
+mod paths;
+mod process;
+mod setup;
+mod stage;
+mod taut;
+mod tidy;
+
+use std::env;
+use std::process::ExitCode;
+
+use autobahn::Cases;
+use stage::{Context, Outcome, Stage};
+
+const USAGE: &str = "\
+cargo xtask <task>
+
+  test                              everything CI runs, in CI's order; ends with a summary
+  setup                             install what the other tasks need (packages as root, the rest below target/xtask)
+  tidy                              rules that no other tool checks: sizes, dependencies, unsafe code, words
+  interop                           clients and servers in Python, Go and Node against ours, both ways
+  conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
+                                    --full adds compressed messages above 8 KiB (hours)
+  conformance --cases 9.3.1,12.*    these cases only
+  fuzz [--seconds N]                every fuzz target for N seconds (default 60); needs a nightly toolchain
+";
+
+fn main() -> ExitCode {
+    if let Err(error) = process::kill_children_on_signal() {
+        eprintln!("cannot watch for signals: {error}");
+        return ExitCode::FAILURE;
+    }
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["test"] => stage::run(&test()),
+        ["setup"] => stage::run(&[
+            setup(),
+            stage("cargo-deny", 15, |context| cargo::tool(context, "cargo-deny", cargo::DENY).map(drop)),
+            stage("interop peers", 10, interop::install),
+            stage("autobahn", 10, |context| autobahn::install(context).map(drop)),
+        ]),
+        ["tidy"] => stage::run(&[stage("tidy", 1, tidy::run)]),
+        ["interop"] => stage::run(&[build(), stage("interop", 15, interop::run)]),
+        ["conformance", ref options @ ..] => match cases(options) {
+            Some(cases) => stage::run(&conformance(&cases)),
+            None => usage(),
+        },
+        ["fuzz"] => fuzz(60),
+        ["fuzz", "--seconds", seconds] => seconds.parse().map_or_else(|_| usage(), fuzz),
+        _ => usage(),
+    }
+}
+
+fn setup() -> Stage {
+    stage("setup", 10, setup::packages)
+}
+
+fn build() -> Stage {
+    stage("build", 20, taut::build)
+}
+
+fn test() -> Vec<Stage> {
+    vec![
+        setup(),
+        stage("fmt", 2, cargo::fmt),
+        stage("tidy", 1, tidy::run),
+        stage("clippy", 15, cargo::clippy),
+        stage("test", 25, cargo::test),
+        stage("doc", 10, cargo::doc),
+        stage("deny", 15, cargo::deny),
+        stage("miri", 10, cargo::miri),
+        build(),
+        stage("interop", 15, interop::run),
+        stage("autobahn server", 15, |context| autobahn::server(context, &Cases::Usual)),
+        stage("autobahn client", 15, |context| autobahn::client(context, &Cases::Usual)),
+    ]
+}
+
+fn conformance(cases: &Cases) -> Vec<Stage> {
+    let minutes = if matches!(cases, Cases::Full) { 300 } else { 20 };
+    let (for_server, for_client) = (cases.clone(), cases.clone());
+    vec![
+        build(),
+        stage("autobahn server", minutes, move |context| autobahn::server(context, &for_server)),
+        stage("autobahn client", minutes, move |context| autobahn::client(context, &for_client)),
+    ]
+}
+
+fn cases(options: &[&str]) -> Option<Cases> {
+    match options {
+        [] => Some(Cases::Usual),
+        ["--full"] => Some(Cases::Full),
+        ["--cases", list] => Some(Cases::These(list.split(',').map(str::to_owned).collect())),
+        _ => None,
+    }
+}
+
+fn fuzz(seconds: u64) -> ExitCode {
+    stage::run(&[stage("fuzz", 600, move |context| cargo::fuzz(context, seconds))])
+}
+
+fn stage(name: &'static str, minutes: u64, run: impl Fn(&Context) -> Outcome + 'static) -> Stage {
+    Stage { name, minutes, run: Box::new(run) }
+}
+
+fn usage() -> ExitCode {
+    eprint!("{USAGE}");
+    ExitCode::from(2)
+}

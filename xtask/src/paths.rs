@@ -1,0 +1,26 @@
+//! Where things lie. Everything that xtask fetches or makes is below `target/xtask` of the checkout.
+
+use std::env;
+use std::path::PathBuf;
+
+/// The checkout.
+pub(crate) fn root() -> PathBuf {
+    let here =
+        env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    here.parent().unwrap_or(&here).to_path_buf()
+}
+
+/// A path below `target/xtask`.
+pub(crate) fn own(path: &str) -> PathBuf {
+    root().join("target/xtask").join(path)
+}
+
+/// Cargo's target folder.
+pub(crate) fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+}
+
+/// The log of a command.
+pub(crate) fn log(name: &str) -> PathBuf {
+    own("logs").join(format!("{name}.log"))
+}

@@ -1,0 +1,185 @@
+//! Commands with deadlines. Each child leads a process group, so that nothing it started outlives it.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{self, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::stage::Failure;
+
+/// Leaders of the groups that run now.
+static GROUPS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// When something has to be over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    pub(crate) fn after(time: Duration) -> Self {
+        Self(Instant::now() + time)
+    }
+
+    pub(crate) fn passed(self) -> bool {
+        Instant::now() >= self.0
+    }
+
+    /// The earlier of this deadline and `time` from now.
+    pub(crate) fn within(self, time: Duration) -> Self {
+        Self(self.0.min(Instant::now() + time))
+    }
+}
+
+/// A running command. Dropping it kills its process group.
+#[derive(Debug)]
+pub(crate) struct Running {
+    name: String,
+    child: process::Child,
+    over: bool,
+}
+
+impl Running {
+    /// Starts a command with nothing on its standard input.
+    pub(crate) fn start(command: &mut Command) -> Result<Self, Failure> {
+        let name = describe(command);
+        let child = command.stdin(Stdio::null()).process_group(0).spawn();
+        let child = child.map_err(|error| Failure::Failed(format!("cannot start `{name}`: {error}")))?;
+        groups(|set| set.insert(child.id()));
+        Ok(Self { name, child, over: false })
+    }
+
+    /// Starts a command that writes what it says to a file.
+    pub(crate) fn start_logged(command: &mut Command, log: &Path) -> Result<Self, Failure> {
+        if let Some(folder) = log.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let file = File::create(log)?;
+        command.stdout(file.try_clone()?).stderr(file);
+        Self::start(command)
+    }
+
+    /// Waits for the end; `None` where the deadline comes first.
+    pub(crate) fn wait(&mut self, deadline: Deadline) -> Result<Option<ExitStatus>, Failure> {
+        let mut pause = Duration::from_millis(2);
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                self.over = true;
+                groups(|set| set.remove(&self.child.id()));
+                return Ok(Some(status));
+            }
+            if deadline.passed() {
+                return Ok(None);
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(100));
+        }
+    }
+
+    /// Asks the command to end (SIGTERM) and waits; `None` where it has not ended within `grace`.
+    pub(crate) fn terminate(&mut self, grace: Duration) -> Result<Option<ExitStatus>, Failure> {
+        self.signal(Signal::TERM);
+        self.wait(Deadline::after(grace))
+    }
+
+    /// Whether the command has ended.
+    pub(crate) fn ended(&mut self) -> Result<bool, Failure> {
+        Ok(self.wait(Deadline::after(Duration::ZERO))?.is_some())
+    }
+
+    fn signal(&self, signal: Signal) {
+        if !self.over {
+            signal_group(self.child.id(), signal);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.over {
+            self.signal(Signal::KILL);
+            // The only error is that there is no child to wait for.
+            let _ = self.child.wait();
+            groups(|set| set.remove(&self.child.id()));
+        }
+    }
+}
+
+/// Runs a command that speaks to the terminal.
+pub(crate) fn run(command: &mut Command, deadline: Deadline) -> Result<(), Failure> {
+    eprintln!("$ {}", describe(command));
+    let mut running = Running::start(command)?;
+    finish(&mut running, deadline)
+}
+
+/// Runs a command whose output goes to a file; a failure shows the file's end.
+pub(crate) fn run_logged(command: &mut Command, log: &Path, deadline: Deadline) -> Result<(), Failure> {
+    let mut running = Running::start_logged(command, log)?;
+    finish(&mut running, deadline).inspect_err(|_| show_tail(log, 30))
+}
+
+/// Runs a short command and returns its standard output, or `None` where it cannot run or fails.
+pub(crate) fn output(command: &mut Command) -> Option<String> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Whether a short command runs and succeeds.
+pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> bool {
+    output(Command::new(program).args(arguments)).is_some()
+}
+
+/// Prints the last lines of a log, indented, to standard error.
+pub(crate) fn show_tail(log: &Path, lines: usize) {
+    let Ok(bytes) = fs::read(log) else { return };
+    let text = String::from_utf8_lossy(&bytes);
+    let all: Vec<&str> = text.lines().collect();
+    eprintln!("  end of {}:", log.display());
+    for line in all.iter().skip(all.len().saturating_sub(lines)) {
+        eprintln!("  | {line}");
+    }
+}
+
+/// From now on an interrupted xtask takes its children with it.
+pub(crate) fn kill_children_on_signal() -> io::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    thread::spawn(move || {
+        if let Some(number) = signals.forever().next() {
+            groups(|set| set.iter().for_each(|&leader| signal_group(leader, Signal::KILL)));
+            process::exit(128 + number);
+        }
+    });
+    Ok(())
+}
+
+fn finish(running: &mut Running, deadline: Deadline) -> Result<(), Failure> {
+    match running.wait(deadline)? {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(Failure::Failed(format!("`{}`: {status}", running.name))),
+        None => Err(Failure::Failed(format!("`{}` was not done in time and was stopped", running.name))),
+    }
+}
+
+fn signal_group(leader: u32, signal: Signal) {
+    if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
+        // A group that is already gone is what was wanted.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+fn groups<T>(change: impl FnOnce(&mut BTreeSet<u32>) -> T) -> T {
+    change(&mut GROUPS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn describe(command: &Command) -> String {
+    let name = Path::new(command.get_program()).file_name().unwrap_or_else(|| command.get_program());
+    let words = std::iter::once(name).chain(command.get_args());
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,70 @@
+//! Debian and Ubuntu packages that the stages need.
+
+use std::process::Command;
+
+use crate::process::{self, succeeds};
+use crate::stage::{self, Context, Failure, Outcome};
+
+/// A tool, how to see that it is there, and the packages that bring it.
+struct Need {
+    what: &'static str,
+    probe: (&'static str, &'static [&'static str]),
+    packages: &'static [&'static str],
+}
+
+const NEEDS: &[Need] = &[
+    Need { what: "C compiler", probe: ("cc", &["--version"]), packages: &["gcc", "libc6-dev"] },
+    Need { what: "C++ compiler (fuzzing)", probe: ("c++", &["--version"]), packages: &["g++"] },
+    Need {
+        what: "Python 3 with venv",
+        probe: ("python3", &["-c", "import ensurepip, venv"]),
+        packages: &["python3", "python3-venv"],
+    },
+    Need { what: "Go", probe: ("go", &["version"]), packages: &["golang-go"] },
+    Need { what: "Node", probe: ("node", &["--version"]), packages: &["nodejs"] },
+    Need { what: "npm", probe: ("npm", &["--version"]), packages: &["npm"] },
+    Need { what: "OpenSSL", probe: ("openssl", &["version"]), packages: &["openssl"] },
+    Need { what: "git", probe: ("git", &["--version"]), packages: &["git"] },
+    Need { what: "certificate authorities", probe: ("test", &["-s", CA_BUNDLE]), packages: &["ca-certificates"] },
+];
+
+/// Debian's bundle of public authorities.
+pub(crate) const CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Installs what is missing where it may, else prints the command that does.
+pub(crate) fn packages(context: &Context) -> Outcome {
+    let missing = missing();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = missing.iter().map(|need| need.what).collect();
+    let packages: Vec<&str> = missing.iter().flat_map(|need| need.packages).copied().collect();
+    eprintln!("missing: {}", names.join(", "));
+    let command = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
+    if !stage::is_root() || !succeeds("apt-get", &["--version"]) {
+        return Err(Failure::Failed(format!(
+            "install {} first; on Debian and Ubuntu: sudo {command}",
+            names.join(", ")
+        )));
+    }
+    process::run(&mut apt(&["update"]), context.deadline)?;
+    let install: Vec<&str> = command.split(' ').skip(1).collect();
+    process::run(&mut apt(&install), context.deadline)?;
+    match self::missing().as_slice() {
+        [] => Ok(()),
+        still => Err(Failure::Failed(format!(
+            "installed, yet missing: {}",
+            still.iter().map(|need| need.what).collect::<Vec<_>>().join(", ")
+        ))),
+    }
+}
+
+fn missing() -> Vec<&'static Need> {
+    NEEDS.iter().filter(|need| !succeeds(need.probe.0, need.probe.1)).collect()
+}
+
+fn apt(arguments: &[&str]) -> Command {
+    let mut command = Command::new("apt-get");
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}

@@ -1,0 +1,152 @@
+//! Stages: what is done, for how long at most, and how it ended.
+
+use std::cell::RefCell;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use std::{env, io};
+
+use crate::process::Deadline;
+
+/// Skips that may happen where everything else must run, each with its reason.
+const MAY_BE_SKIPPED: &[(&str, &str)] = &[
+    ("deny: advisories", "the advisory database is fetched from a git host, which a closed network does not reach"),
+    ("miri", "needs a nightly toolchain and the component server"),
+];
+
+/// How a stage ends other than well.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It could not be tried; what is missing.
+    Skipped(String),
+    /// It was tried and is wrong.
+    Failed(String),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Self {
+        Self::Failed(reason)
+    }
+}
+
+/// Returned by every stage.
+pub(crate) type Outcome = Result<(), Failure>;
+
+/// One thing that `cargo xtask` does.
+pub(crate) struct Stage {
+    pub(crate) name: &'static str,
+    /// The stage is stopped and has failed after this many minutes.
+    pub(crate) minutes: u64,
+    pub(crate) run: Box<dyn Fn(&Context) -> Outcome>,
+}
+
+/// What a running stage knows.
+pub(crate) struct Context {
+    pub(crate) deadline: Deadline,
+    skipped: RefCell<Vec<(String, String)>>,
+}
+
+impl Context {
+    /// Says that a part of the stage is left out, and why.
+    pub(crate) fn skip(&self, part: &str, reason: &str) {
+        eprintln!("SKIPPED {part}: {reason}");
+        self.skipped.borrow_mut().push((part.to_owned(), reason.to_owned()));
+    }
+}
+
+/// Runs every stage, whatever the others did, and ends with a summary whose last line counts them.
+pub(crate) fn run(stages: &[Stage]) -> ExitCode {
+    let strict = everything_must_run();
+    let mut rows = Vec::new();
+    let mut parts = Vec::new();
+    for stage in stages {
+        eprintln!("\n=== {} (at most {} min)", stage.name, stage.minutes);
+        let start = Instant::now();
+        let deadline = Deadline::after(Duration::from_secs(stage.minutes * 60));
+        let context = Context { deadline, skipped: RefCell::default() };
+        let mut outcome = (stage.run)(&context);
+        let skipped = context.skipped.into_inner();
+        if strict && outcome.is_ok() {
+            outcome = skipped.iter().try_for_each(|(part, _)| refuse_new_skip(part));
+        }
+        if let Err(Failure::Skipped(reason)) = &outcome {
+            eprintln!("SKIPPED {}: {reason}", stage.name);
+            if strict && let Err(refusal) = refuse_new_skip(stage.name) {
+                outcome = Err(refusal);
+            }
+        }
+        if let Err(Failure::Failed(reason)) = &outcome {
+            eprintln!("FAILED {}: {reason}", stage.name);
+        }
+        rows.push((stage.name, start.elapsed(), outcome));
+        parts.extend(skipped);
+    }
+    summarise(&rows, &parts)
+}
+
+fn summarise(rows: &[(&str, Duration, Outcome)], parts: &[(String, String)]) -> ExitCode {
+    println!("\n=== summary");
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for (name, time, outcome) in rows {
+        let (word, reason) = match outcome {
+            Ok(()) => ("passed", ""),
+            Err(Failure::Failed(reason)) => ("FAILED", reason.as_str()),
+            Err(Failure::Skipped(reason)) => ("SKIPPED", reason.as_str()),
+        };
+        match outcome {
+            Ok(()) => passed += 1,
+            Err(Failure::Failed(_)) => failed += 1,
+            Err(Failure::Skipped(_)) => skipped += 1,
+        }
+        println!("{word:<8}{name:<18}{:>8.1} s  {reason}", time.as_secs_f64());
+    }
+    for (part, reason) in parts {
+        println!("SKIPPED {part}: {reason}");
+    }
+    let left_out = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
+    println!("{passed} passed, {failed} failed{left_out}");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Where CI runs as root, it can install whatever is missing: a skip there hides something.
+fn everything_must_run() -> bool {
+    env::var("CI").is_ok_and(|value| value == "true") && is_root()
+}
+
+/// Whether packages can be installed.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn refuse_new_skip(name: &str) -> Outcome {
+    if MAY_BE_SKIPPED.iter().any(|(known, _)| *known == name) {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "`{name}` was skipped where it must run; xtask/src/stage.rs lists what may be skipped"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_listed_skips_pass() {
+        assert!(refuse_new_skip("miri").is_ok());
+        assert!(matches!(refuse_new_skip("interop"), Err(Failure::Failed(_))));
+    }
+
+    #[test]
+    fn a_failure_anywhere_fails_the_run() {
+        let wrong = Err(Failure::Failed("because".to_owned()));
+        let rows = [("a", Duration::ZERO, Ok(())), ("b", Duration::ZERO, wrong)];
+        assert_eq!(format!("{:?}", summarise(&rows, &[])), format!("{:?}", ExitCode::FAILURE));
+        assert_eq!(format!("{:?}", summarise(&rows[..1], &[])), format!("{:?}", ExitCode::SUCCESS));
+    }
+}

@@ -1,0 +1,131 @@
+//! Rules for the text of one file.
+
+/// Lines that a Rust file may have.
+const MOST_LINES: usize = 800;
+/// Where unsafe code may stand, besides files and folders named `sys`.
+const UNSAFE_ALLOWED: [&str; 4] =
+    ["crates/ws/src/mask/", "crates/ws/src/decode.rs", "crates/ws/src/utf8.rs", "crates/ws/src/message.rs"];
+/// Written apart, so that this file keeps its own rule.
+const UNFINISHED: [&str; 6] = [
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+    concat!("dbg", "!"),
+    concat!("todo", "!"),
+    concat!("unimplemented", "!"),
+];
+
+/// Everything wrong with a file, as `path:line: what`.
+pub(super) fn check(path: &str, content: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut add = |line: usize, what: &str| wrong.push(format!("{path}:{}: {what}", line + 1));
+    let patch = path.ends_with(".patch") || path.ends_with(".diff");
+    for (number, line) in content.lines().enumerate() {
+        if line.ends_with([' ', '\t', '\r']) && !patch {
+            add(number, "white space at the end of the line");
+        }
+        if ["<<<<<<< ", ">>>>>>> "].iter().any(|mark| line.starts_with(mark)) {
+            add(number, "an unresolved merge");
+        }
+    }
+    if !content.is_empty() && !content.ends_with('\n') {
+        add(content.lines().count() - 1, "no newline at the end of the file");
+    }
+    if path.ends_with("package-lock.json") && content.contains("\"resolved\"") {
+        add(0, "names the registry it was made with; make it with `omit-lockfile-registry-resolved`");
+    }
+    if path.ends_with(".rs") {
+        rust(path, content, &mut add);
+    }
+    wrong
+}
+
+fn rust(path: &str, content: &str, add: &mut impl FnMut(usize, &str)) {
+    let count = content.lines().count();
+    if count > MOST_LINES {
+        add(MOST_LINES, &format!("{count} lines; more than {MOST_LINES} hold more than one idea"));
+    }
+    let file = path.rsplit('/').next().unwrap_or(path);
+    if matches!(file, "lib.rs" | "main.rs") && !content.starts_with("//!") {
+        add(0, "must begin with `//!` and what the crate is");
+    }
+    let unsafe_allowed = UNSAFE_ALLOWED.iter().any(|allowed| path.starts_with(allowed))
+        || path.split('/').any(|part| part == "sys" || part == "sys.rs");
+    for (number, line) in content.lines().enumerate() {
+        for word in UNFINISHED {
+            // An issue's number after the word says who looks after it.
+            if words(line, word).any(|rest| !rest.starts_with("(#")) {
+                add(number, &format!("`{word}` without an issue, as in `(#12)`"));
+            }
+        }
+        let code = line.split("//").next().unwrap_or_default();
+        if !unsafe_allowed && words(code, "unsafe").any(opens_unsafe_code) {
+            add(number, "unsafe code outside the places that tidy lists");
+        }
+    }
+}
+
+/// Whether what follows the word `unsafe` makes it the keyword, rather than a word of a sentence.
+fn opens_unsafe_code(rest: &str) -> bool {
+    let rest = rest.trim_start();
+    rest.is_empty()
+        || rest.starts_with(['{', '('])
+        || ["fn", "impl", "trait", "extern"].iter().any(|word| rest.starts_with(word))
+}
+
+/// What follows each place where `word` stands as a whole word.
+fn words<'a>(line: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
+    let in_word = |c: char| c.is_alphanumeric() || c == '_' || c == '"';
+    line.match_indices(word).filter_map(move |(at, _)| {
+        let rest = &line[at + word.len()..];
+        (!line[..at].ends_with(in_word) && !rest.starts_with(in_word)).then_some(rest)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(path: &str, content: &str) -> usize {
+        check(path, content).len()
+    }
+
+    #[test]
+    fn clean_files_pass() {
+        assert_eq!(findings("crates/a/src/lib.rs", "//! What it is.\n#![forbid(unsafe_code)]\nfn f() {}\n"), 0);
+        assert_eq!(findings("README.md", "# T\n"), 0);
+    }
+
+    #[test]
+    fn space_and_missing_newlines_are_found() {
+        assert_eq!(findings("a.md", "a \nb\t\nc"), 3);
+    }
+
+    #[test]
+    fn unfinished_work_needs_an_issue() {
+        let word = UNFINISHED[0];
+        assert_eq!(findings("a.rs", &format!("// {word}: later\n")), 1);
+        assert_eq!(findings("a.rs", &format!("// {word}(#12): later\n")), 0);
+        assert_eq!(findings("a.rs", &format!("{}()\n", UNFINISHED[4])), 1);
+    }
+
+    #[test]
+    fn unsafe_code_has_its_places() {
+        let block = format!("fn f() {{ {} {{ g() }} }}\n", "unsafe");
+        assert_eq!(findings("crates/ws/src/mask/avx2.rs", &block), 0);
+        assert_eq!(findings("crates/io/src/uring/sys.rs", &block), 0);
+        assert_eq!(findings("crates/io/src/epoll.rs", &block), 1);
+        assert_eq!(findings("crates/io/src/epoll.rs", &format!("// {block}")), 0);
+    }
+
+    #[test]
+    fn long_files_and_crates_without_a_word_are_found() {
+        assert_eq!(findings("a.rs", &"\n".repeat(801)), 1);
+        assert_eq!(findings("crates/a/src/main.rs", "fn main() {}\n"), 1);
+    }
+
+    #[test]
+    fn lock_files_name_no_registry() {
+        assert_eq!(findings("tests/package-lock.json", "{\"resolved\": \"x\"}\n"), 1);
+    }
+}
