@@ -1,4 +1,6 @@
 use super::HandshakeError;
+use super::fields::at_most_one;
+use super::uri::split_host_port;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 
 /// Bounds on a request or response head: everything up to and with the empty line.
@@ -58,7 +60,7 @@ impl HeadReader {
 
     /// The request head at the front of `bytes` and the number of bytes it took; `None` asks for more bytes.
     ///
-    /// An HTTP/1.1 request has exactly one `Host`, and a target in origin form (`/path?query`), in absolute form
+    /// An HTTP/1.1 request has exactly one `Host`, which names a host, and a target in origin form (`/path?query`), in absolute form
     /// (`http://host/path`), or the form that its method (`OPTIONS`, `CONNECT`) allows (RFC 9112, section 3.2).
     ///
     /// # Errors
@@ -146,9 +148,11 @@ fn parse_request(head: &[u8], lines: usize) -> Result<Request<()>, HandshakeErro
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| HandshakeError::Malformed("method"))?;
     let uri = parse_target(&method, target)?;
     let headers = collect(parsed.headers)?;
-    let hosts = headers.get_all(header::HOST).iter().count();
-    if hosts > 1 || (hosts == 0 && minor > 0) {
-        return Err(HandshakeError::Malformed("Host must be there exactly once"));
+    match at_most_one(&headers, header::HOST) {
+        Ok(None) if minor == 0 => {}
+        Ok(Some(host)) if is_host(host.as_bytes()) => {}
+        Ok(Some(_)) => return Err(HandshakeError::Malformed("Host is no name and no address")),
+        _ => return Err(HandshakeError::Malformed("Host must be there exactly once")),
     }
     let mut request = Request::new(());
     *request.method_mut() = method;
@@ -156,6 +160,11 @@ fn parse_request(head: &[u8], lines: usize) -> Result<Request<()>, HandshakeErro
     *request.version_mut() = version(minor);
     *request.headers_mut() = headers;
     Ok(request)
+}
+
+/// A name or an address with or without a port, or nothing where the target has no authority (RFC 9112, section 3.2).
+fn is_host(host: &[u8]) -> bool {
+    host.is_empty() || str::from_utf8(host).is_ok_and(|host| split_host_port(host).is_ok())
 }
 
 fn parse_target(method: &Method, target: &str) -> Result<Uri, HandshakeError> {

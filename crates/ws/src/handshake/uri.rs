@@ -50,25 +50,8 @@ impl Target {
         };
         let authority = uri.authority().ok_or(HandshakeError::Uri("it has no host"))?.as_str();
         let host_port = authority.rsplit_once('@').map_or(authority, |(_, rest)| rest);
-        let (host, port) = match host_port.strip_prefix('[') {
-            Some(rest) => {
-                let (host, port) = rest.split_once(']').ok_or(HandshakeError::Uri("its IPv6 address has no ']'"))?;
-                if host.parse::<Ipv6Addr>().is_err() {
-                    return Err(HandshakeError::Uri("what stands in brackets is no IPv6 address"));
-                }
-                (host, port)
-            }
-            None => host_port.split_at(host_port.find(':').unwrap_or(host_port.len())),
-        };
-        if host.is_empty() || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte)) {
-            return Err(HandshakeError::Uri("its host is no name and no address"));
-        }
-        let port = match port.strip_prefix(':') {
-            _ if matches!(port, "" | ":") => Some(if secure { 443 } else { 80 }),
-            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok(),
-            _ => None,
-        };
-        let port = port.filter(|&port| port > 0).ok_or(HandshakeError::Uri("its port is not 1 to 65535"))?;
+        let (host, port) = split_host_port(host_port).map_err(HandshakeError::Uri)?;
+        let port = port.unwrap_or(if secure { 443 } else { 80 });
         Ok(Self { secure, host: host.to_owned(), port })
     }
 
@@ -80,6 +63,31 @@ impl Target {
             (false, 80) | (true, 443) => host,
             (_, port) => format!("{host}:{port}"),
         }
+    }
+}
+
+/// Host, without brackets, and port of `host[:port]`; or what is wrong with it.
+pub(super) fn split_host_port(host_port: &str) -> Result<(&str, Option<u16>), &'static str> {
+    let (host, port) = match host_port.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').ok_or("its IPv6 address has no ']'")?;
+            host.parse::<Ipv6Addr>().map_err(|_| "what stands in brackets is no IPv6 address")?;
+            (host, port)
+        }
+        None => host_port.split_at(host_port.find(':').unwrap_or(host_port.len())),
+    };
+    // ':' stands in what was in brackets only.
+    if host.is_empty() || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte)) {
+        return Err("its host is no name and no address");
+    }
+    let port = match port.strip_prefix(':') {
+        _ if matches!(port, "" | ":") => return Ok((host, None)),
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok(),
+        _ => None,
+    };
+    match port {
+        Some(port) if port > 0 => Ok((host, Some(port))),
+        _ => Err("its port is not 1 to 65535"),
     }
 }
 

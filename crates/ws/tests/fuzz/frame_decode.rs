@@ -54,7 +54,7 @@ fn feed(options: u8, wire: &[u8], sizes: [usize; 2]) -> Seen {
                     decoded.event
                 }
                 Err(error) => {
-                    seen.error = Some(error);
+                    seen.error = Some(first_of_several(error));
                     seen.open.clear();
                     None
                 }
@@ -63,6 +63,14 @@ fn feed(options: u8, wire: &[u8], sizes: [usize; 2]) -> Seen {
         }
     }
     seen
+}
+
+/// A compressed message can be wrong in several ways in the same piece; which is found first depends on the cut.
+const fn first_of_several(error: Error) -> Error {
+    match error {
+        Error::InvalidUtf8 | Error::MessageTooBig { .. } => Error::InvalidDeflate,
+        error => error,
+    }
 }
 
 fn note(event: Option<Event<'_>>, seen: &mut Seen) {

@@ -97,6 +97,23 @@ fn host_is_there_once() {
     assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), 400);
     assert_eq!(status(b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"), 400);
     assert_eq!(status(b"GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n"), 400);
+    for (host, good) in [
+        ("a", true),
+        ("", true),
+        ("a_b-c.example:", true),
+        ("127.0.0.1:80", true),
+        ("[::1]:80", true),
+        ("a b", false),
+        ("a/b", false),
+        ("user@a", false),
+        ("a, b", false),
+        ("a:b", false),
+        ("http://a", false),
+        ("\u{e4}", false),
+    ] {
+        let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(request(head.as_bytes()).is_ok(), good, "{host:?}");
+    }
     assert_eq!(request(b"GET / HTTP/1.0\r\n\r\n").unwrap().unwrap().0.version(), Version::HTTP_10);
 }
 
