@@ -4,9 +4,10 @@ use crate::error::describe;
 use crate::hello::Acceptor;
 use crate::record::MAX_PLAIN;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
-use rustls::{ClientConfig, CommonState};
+use rustls::{ClientConfig, CommonState, ExtractedSecrets};
 use std::sync::Arc;
 use tautline_tls::Error;
 use tautline_window::Buf;
@@ -20,6 +21,12 @@ pub(crate) enum Connection {
     Waiting(Arc<Acceptor>),
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
+}
+
+/// What rustls still does for a connection that gave its keys away: new keys, and a client's tickets.
+pub(crate) enum Kernel {
+    Server(KernelConnection<ServerConnectionData>),
+    Client(KernelConnection<ClientConnectionData>),
 }
 
 /// Where rustls stopped.
@@ -75,6 +82,20 @@ impl Connection {
             Self::Server(connection) => write(&mut **connection, held, Some(plain), out),
             Self::Client(connection) => write(&mut **connection, held, Some(plain), out),
         }
+    }
+
+    /// Hands over the keys of an established TLS 1.3 connection.
+    pub(crate) fn into_keys(self) -> Result<(ExtractedSecrets, Kernel), Error> {
+        let result = match self {
+            Self::Waiting(_) => return Err(NOT_OPEN),
+            Self::Server(connection) => {
+                connection.dangerous_into_kernel_connection().map(|(secrets, kernel)| (secrets, Kernel::Server(kernel)))
+            }
+            Self::Client(connection) => {
+                connection.dangerous_into_kernel_connection().map(|(secrets, kernel)| (secrets, Kernel::Client(kernel)))
+            }
+        };
+        result.map_err(|error| describe(&error))
     }
 
     /// Appends close_notify to `out`.

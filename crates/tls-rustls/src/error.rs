@@ -1,3 +1,4 @@
+use crate::alert;
 use rustls::pki_types::UnixTime;
 use rustls::{CertificateError, PeerIncompatible};
 use tautline_tls::Error;
@@ -7,7 +8,7 @@ pub(crate) fn describe(error: &rustls::Error) -> Error {
     match error {
         rustls::Error::InvalidCertificate(why) => Error::Certificate(certificate(why)),
         rustls::Error::NoCertificatesPresented => Error::Certificate("none was shown, and one is required".to_owned()),
-        rustls::Error::AlertReceived(alert) => Error::Alert(alert_name(u8::from(*alert))),
+        rustls::Error::AlertReceived(alert) => Error::Alert(alert::name(u8::from(*alert))),
         rustls::Error::DecryptError => {
             Error::Peer("a record does not authenticate: it was changed on the way, or its keys are wrong".to_owned())
         }
@@ -105,52 +106,9 @@ pub(crate) fn date(time: UnixTime) -> String {
     format!("{year}-{month:02}-{:02} {hour:02}:{minute:02} UTC", day + 1)
 }
 
-/// The name of an alert in RFC 8446, section 6, or of the older ones in RFC 5246, section 7.2.
-pub(crate) fn alert_name(code: u8) -> String {
-    let name = match code {
-        0 => "close_notify",
-        10 => "unexpected_message",
-        20 => "bad_record_mac",
-        21 => "decryption_failed",
-        22 => "record_overflow",
-        30 => "decompression_failure",
-        40 => "handshake_failure",
-        41 => "no_certificate",
-        42 => "bad_certificate",
-        43 => "unsupported_certificate",
-        44 => "certificate_revoked",
-        45 => "certificate_expired",
-        46 => "certificate_unknown",
-        47 => "illegal_parameter",
-        48 => "unknown_ca",
-        49 => "access_denied",
-        50 => "decode_error",
-        51 => "decrypt_error",
-        60 => "export_restriction",
-        70 => "protocol_version",
-        71 => "insufficient_security",
-        80 => "internal_error",
-        86 => "inappropriate_fallback",
-        90 => "user_canceled",
-        100 => "no_renegotiation",
-        109 => "missing_extension",
-        110 => "unsupported_extension",
-        111 => "certificate_unobtainable",
-        112 => "unrecognized_name",
-        113 => "bad_certificate_status_response",
-        114 => "bad_certificate_hash_value",
-        115 => "unknown_psk_identity",
-        116 => "certificate_required",
-        120 => "no_application_protocol",
-        121 => "ech_required",
-        _ => return format!("number {code}"),
-    };
-    name.to_owned()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{alert_name, date};
+    use super::date;
     use core::time::Duration;
     use rustls::pki_types::UnixTime;
 
@@ -165,16 +123,6 @@ mod tests {
             (4_107_542_400, "2100-03-01 00:00 UTC"),
         ] {
             assert_eq!(date(UnixTime::since_unix_epoch(Duration::from_secs(seconds))), expected);
-        }
-    }
-
-    #[test]
-    fn every_alert_has_a_name() {
-        assert_eq!(alert_name(48), "unknown_ca");
-        assert_eq!(alert_name(200), "number 200");
-        for code in 0..=u8::MAX {
-            let known = !format!("{:?}", rustls::AlertDescription::from(code)).contains('(');
-            assert_eq!(known, !alert_name(code).starts_with("number"), "{code}");
         }
     }
 }

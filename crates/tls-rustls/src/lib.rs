@@ -4,6 +4,8 @@
 //! TLS 1.2 and 1.3, offers X25519MLKEM768, and prefers AES-128-GCM where the machine has AES instructions. The
 //! cryptography is aws-lc-rs, always; the process-wide default provider is neither read nor set.
 //!
+//! [`fused::Engine`] takes the keys over after a TLS 1.3 handshake and opens and seals records itself, in place.
+//!
 //! ```
 //! # fn main() -> Result<(), tautline_tls::Error> {
 //! use tautline_tls::{ClientConfig, Engine as _, Handshake, Roots, Session as _};
@@ -19,11 +21,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod agreed;
+mod alert;
 mod certificate;
 mod config;
 mod connection;
 mod engine;
 mod error;
+pub mod fused;
 mod hello;
 mod provider;
 mod record;

@@ -1,10 +1,11 @@
-use crate::connection::{Connection, Step};
+use crate::agreed::Agreed;
+use crate::connection::{Connection, Kernel, Step};
 use crate::hello::Acceptor;
 use crate::record::{self, Front, HEADER, MAX_PLAIN};
 use crate::resolver;
 use core::cell::RefCell;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, HandshakeKind, ProtocolVersion};
+use rustls::{ClientConfig, ExtractedSecrets, ProtocolVersion};
 use std::sync::Arc;
 use tautline_tls::{Content, Error, Facts, Handshake, Opened};
 use tautline_window::Buf;
@@ -70,6 +71,24 @@ impl Session {
             sent_close: false,
             received_close: false,
         }
+    }
+
+    /// Whether the handshake is complete and TLS 1.3 was agreed on.
+    pub(crate) fn is_open_tls13(&self) -> bool {
+        let version = self.connection.common().and_then(|common| common.protocol_version());
+        self.phase == Phase::Open && version == Some(ProtocolVersion::TLSv1_3)
+    }
+
+    /// Hands over the keys to one who seals and opens records itself, from the next byte on.
+    pub(crate) fn into_keys(self) -> Result<(Agreed, ExtractedSecrets, Kernel), Error> {
+        let Some(common) = self.connection.common() else { return Err(Error::ApiMisuse("no handshake yet")) };
+        // RFC 8446, section 5.1: messages do not span a change of keys.
+        if !self.held.is_empty() {
+            return Err(Error::Peer("the beginning of another message behind Finished".to_owned()));
+        }
+        let agreed = Agreed::of(common, self.server_name);
+        let (secrets, kernel) = self.connection.into_keys()?;
+        Ok((agreed, secrets, kernel))
     }
 
     /// Marks the session dead where `result` is an error.
@@ -244,27 +263,7 @@ impl tautline_tls::Session for Session {
 
     fn facts(&self) -> Facts {
         let Some(common) = self.connection.common() else { return Facts::default() };
-        Facts {
-            version: match common.protocol_version() {
-                Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
-                Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
-                _ => "",
-            },
-            suite: common.negotiated_cipher_suite().map(|suite| format!("{:?}", suite.suite())).unwrap_or_default(),
-            group: common
-                .negotiated_key_exchange_group()
-                .map(|group| format!("{:?}", group.name()))
-                .unwrap_or_default(),
-            alpn: common.alpn_protocol().map(<[u8]>::to_vec),
-            server_name: self.server_name.as_deref().map(str::to_owned),
-            resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
-            peer_certificates: common
-                .peer_certificates()
-                .unwrap_or_default()
-                .iter()
-                .map(|certificate| certificate.to_vec())
-                .collect(),
-        }
+        Agreed::of(common, self.server_name.clone()).facts()
     }
 }
 

@@ -1,5 +1,9 @@
 //! The suite that every engine must pass, for the engines of this crate.
 
-mod rustls {
+mod library {
     tautline_testkit::tls_conformance!(tautline_tls_rustls::Engine::new);
+}
+
+mod fused {
+    tautline_testkit::tls_conformance!(tautline_tls_rustls::fused::Engine::new);
 }

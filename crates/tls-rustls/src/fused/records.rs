@@ -1,0 +1,366 @@
+//! TLS 1.3 after the handshake (RFC 8446, sections 4.6, 5 and 6).
+
+use super::keys::{Keys, OVERHEAD};
+use crate::agreed::Agreed;
+use crate::alert::{self, BAD_RECORD_MAC, CLOSE_NOTIFY, DECODE_ERROR, ILLEGAL_PARAMETER, INTERNAL_ERROR};
+use crate::alert::{RECORD_OVERFLOW, UNEXPECTED_MESSAGE, USER_CANCELED};
+use crate::connection::Kernel;
+use crate::error::describe;
+use crate::record::{HEADER, MAX_PLAIN};
+use rustls::ExtractedSecrets;
+use tautline_tls::{Content, Error, Opened};
+use tautline_window::Buf;
+
+/// Longest body of a protected record (section 5.2).
+const MAX_BODY: usize = MAX_PLAIN + 256;
+
+/// Records that one key protects before the next one takes over, a third of what AES-GCM allows (section 5.5).
+const REKEY_AFTER: u64 = 1 << 23;
+
+/// Longest handshake message that is put together from several records; only a ticket is ever that long.
+const MAX_MESSAGE: usize = 1 << 16;
+
+/// Most records in a row that hold no application data.
+const MAX_QUIET: u8 = 64;
+
+/// Most user_canceled alerts.
+const MAX_CANCELED: u8 = 4;
+
+/// Content types.
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+const DATA: u8 = 23;
+
+/// Handshake types.
+const NEW_SESSION_TICKET: u8 = 4;
+const KEY_UPDATE: u8 = 24;
+
+/// An established TLS 1.3 connection.
+pub(super) struct Records {
+    rx: Keys,
+    tx: Keys,
+    kernel: Kernel,
+    agreed: Agreed,
+    /// The beginning of a handshake message that is split over records.
+    partial: Vec<u8>,
+    quiet: u8,
+    canceled: u8,
+    /// The peer asked for new keys of ours; they are due before the next data (section 4.6.3).
+    owes_update: bool,
+    sent_close: bool,
+    received_close: bool,
+}
+
+/// Why a record is refused: the alert that says so, and our words.
+struct Refusal(u8, Error);
+
+impl Refusal {
+    fn new(alert: u8, why: &str) -> Self {
+        Self(alert, Error::Peer(why.to_owned()))
+    }
+}
+
+/// A handshake message, header included, and what lies behind it.
+type Cut<'m> = (&'m [u8], &'m [u8]);
+
+/// What an opened record means.
+enum Meaning {
+    /// Application data, so many bytes of it.
+    Data(usize),
+    Control,
+    Closed,
+}
+
+impl Records {
+    pub(super) fn new(agreed: Agreed, secrets: ExtractedSecrets, kernel: Kernel) -> Result<Self, Error> {
+        Ok(Self {
+            rx: Keys::new(secrets.rx)?,
+            tx: Keys::new(secrets.tx)?,
+            kernel,
+            agreed,
+            partial: Vec::new(),
+            quiet: 0,
+            canceled: 0,
+            owes_update: false,
+            sent_close: false,
+            received_close: false,
+        })
+    }
+
+    pub(super) const fn agreed(&self) -> &Agreed {
+        &self.agreed
+    }
+
+    pub(super) fn open<'b>(&mut self, wire: &'b mut [u8], out: &mut Buf) -> Result<Opened<'b>, Error> {
+        if self.received_close {
+            // Section 6.1: data after a closure alert must be ignored.
+            return Ok(Opened { used: wire.len(), content: Content::Closed });
+        }
+        match self.open_record(wire) {
+            Ok(None) => Ok(Opened { used: 0, content: Content::Partial }),
+            Ok(Some((used, Meaning::Data(len)))) => {
+                self.quiet = 0;
+                Ok(Opened { used, content: Content::Data(&mut wire[HEADER..HEADER + len]) })
+            }
+            Ok(Some((used, Meaning::Control))) => Ok(Opened { used, content: Content::Control }),
+            Ok(Some((used, Meaning::Closed))) => {
+                self.received_close = true;
+                Ok(Opened { used, content: Content::Closed })
+            }
+            Err(Refusal(alert, error)) => {
+                // Section 6.1: nothing is sent after close_notify, an answer to an alert neither.
+                if !self.sent_close
+                    && !matches!(error, Error::Alert(_))
+                    && let Err(also) = self.seal_record(ALERT, &[2, alert], out)
+                {
+                    log::debug!("no alert: {also}");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens the record at the front of `wire` in place, if it is whole.
+    fn open_record(&mut self, wire: &mut [u8]) -> Result<Option<(usize, Meaning)>, Refusal> {
+        let [kind, major, _, high, low, ..] = *wire else { return Ok(None) };
+        if kind != DATA || major != 3 {
+            return Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent something that is not a protected record"));
+        }
+        let len = usize::from(u16::from_be_bytes([high, low]));
+        if len > MAX_BODY {
+            return Err(Refusal::new(RECORD_OVERFLOW, "it sent a record of an impossible length"));
+        }
+        let Some(body) = wire.get_mut(HEADER..HEADER + len) else { return Ok(None) };
+        let inner_len = self.rx.open(body).ok_or_else(|| {
+            let why = "a record does not authenticate: it was changed on the way, or its keys are wrong";
+            Refusal::new(BAD_RECORD_MAC, why)
+        })?;
+        // Section 5.4: the content type is the last byte that is not zero; the zeros behind it are padding.
+        let inner = &body[..inner_len];
+        if inner.len() > MAX_PLAIN + 1 {
+            return Err(Refusal::new(RECORD_OVERFLOW, "it sent a record with too much in it"));
+        }
+        let (kind, content_len) = match inner {
+            [content @ .., kind] if *kind != 0 => (*kind, content.len()),
+            _ => {
+                let end = inner.iter().rposition(|&byte| byte != 0);
+                let end = end.ok_or_else(|| Refusal::new(UNEXPECTED_MESSAGE, "it sent a record without a type"))?;
+                (inner[end], end)
+            }
+        };
+        let meaning = self.dispatch(kind, &inner[..content_len])?;
+        Ok(Some((HEADER + len, meaning)))
+    }
+
+    fn dispatch(&mut self, kind: u8, content: &[u8]) -> Result<Meaning, Refusal> {
+        if kind == DATA && !content.is_empty() && self.partial.is_empty() {
+            return Ok(Meaning::Data(content.len()));
+        }
+        if self.quiet == MAX_QUIET {
+            return Err(Refusal::new(UNEXPECTED_MESSAGE, "it floods the connection with records that hold no data"));
+        }
+        self.quiet += 1;
+        if kind == HANDSHAKE {
+            return self.handshake_record(content);
+        }
+        if !self.partial.is_empty() {
+            // Section 5.1: nothing comes between the records of a handshake message.
+            return Err(Refusal::new(UNEXPECTED_MESSAGE, "it interrupts a handshake message"));
+        }
+        match kind {
+            DATA => Ok(Meaning::Control),
+            ALERT => self.alert(content),
+            _ => Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent a record of a type that has no place here")),
+        }
+    }
+
+    /// Section 6: one alert to a record; all but the two closure alerts are fatal, whatever level they claim.
+    fn alert(&mut self, content: &[u8]) -> Result<Meaning, Refusal> {
+        match *content {
+            [_, CLOSE_NOTIFY] => Ok(Meaning::Closed),
+            [_, USER_CANCELED] if self.canceled < MAX_CANCELED => {
+                self.canceled += 1;
+                Ok(Meaning::Control)
+            }
+            [_, USER_CANCELED] => Err(Refusal::new(UNEXPECTED_MESSAGE, "it keeps canceling")),
+            [_, code] => Err(Refusal(code, Error::Alert(alert::name(code)))),
+            _ => Err(Refusal::new(DECODE_ERROR, "it sent a malformed alert")),
+        }
+    }
+
+    /// Handles the handshake messages that `content` completes and keeps the beginning of the next one.
+    fn handshake_record(&mut self, content: &[u8]) -> Result<Meaning, Refusal> {
+        if content.is_empty() {
+            return Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent an empty handshake record"));
+        }
+        let mut joined = core::mem::take(&mut self.partial);
+        let mut rest = if joined.is_empty() {
+            content
+        } else {
+            joined.extend_from_slice(content);
+            &joined[..]
+        };
+        while let Some((message, behind)) = self.next_message(rest)? {
+            self.handshake_message(message, behind)?;
+            rest = behind;
+        }
+        if !rest.is_empty() {
+            self.partial = rest.to_vec();
+        }
+        Ok(Meaning::Control)
+    }
+
+    /// Splits the first message off, header included, if it is whole. One that we would not take is refused at once.
+    fn next_message<'m>(&self, bytes: &'m [u8]) -> Result<Option<Cut<'m>>, Refusal> {
+        let Some(&kind) = bytes.first() else { return Ok(None) };
+        let expected = kind == KEY_UPDATE || (kind == NEW_SESSION_TICKET && matches!(self.kernel, Kernel::Client(_)));
+        if !expected {
+            return Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent a handshake message that has no place here"));
+        }
+        let [_, a, b, c, ..] = *bytes else { return Ok(None) };
+        let len = u32::from_be_bytes([0, a, b, c]) as usize;
+        if len > MAX_MESSAGE || (kind == KEY_UPDATE && len != 1) {
+            return Err(Refusal::new(DECODE_ERROR, "it sent a handshake message of an impossible length"));
+        }
+        Ok(bytes.split_at_checked(4 + len))
+    }
+
+    fn handshake_message(&mut self, message: &[u8], behind: &[u8]) -> Result<(), Refusal> {
+        match (message, &mut self.kernel) {
+            ([KEY_UPDATE, _, _, _, request], _) => self.peer_updates_keys(*request, behind),
+            (_, Kernel::Client(kernel)) => kernel.handle_new_session_ticket(&message[4..]).map_err(|error| {
+                let alert = match error {
+                    rustls::Error::InvalidMessage(_) => DECODE_ERROR,
+                    _ => ILLEGAL_PARAMETER,
+                };
+                Refusal(alert, describe(&error))
+            }),
+            (_, Kernel::Server(_)) => Err(Refusal::new(UNEXPECTED_MESSAGE, "a message for clients")),
+        }
+    }
+
+    /// Section 4.6.3.
+    fn peer_updates_keys(&mut self, request: u8, behind: &[u8]) -> Result<(), Refusal> {
+        if !behind.is_empty() {
+            return Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent more under keys that it has just given up"));
+        }
+        self.owes_update |= match request {
+            0 => false,
+            1 => true,
+            _ => return Err(Refusal::new(ILLEGAL_PARAMETER, "it sent a malformed key update")),
+        };
+        let update = match &mut self.kernel {
+            Kernel::Server(kernel) => kernel.update_rx_secret(),
+            Kernel::Client(kernel) => kernel.update_rx_secret(),
+        };
+        let keys = update.map_err(|error| describe(&error)).and_then(Keys::new);
+        self.rx = keys.map_err(|error| Refusal(INTERNAL_ERROR, error))?;
+        Ok(())
+    }
+
+    pub(super) fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
+        if self.sent_close {
+            return Err(Error::ApiMisuse("seal after the close"));
+        }
+        self.seal_with_limit(plain, out, REKEY_AFTER)
+    }
+
+    /// Seals `plain`, changing keys after `limit` records.
+    ///
+    /// The first record is the short one: it mostly holds a frame's header and must be gathered, while those behind it
+    /// lie each in one chunk and are sealed from where they are.
+    fn seal_with_limit(&mut self, plain: &[&[u8]], out: &mut Buf, limit: u64) -> Result<(), Error> {
+        let mut left: usize = plain.iter().map(|chunk| chunk.len()).sum();
+        let mut chunks = Chunks { current: &[], rest: plain };
+        while left > 0 {
+            if self.owes_update || self.tx.sequence() >= limit {
+                self.update_keys(out)?;
+            }
+            let len = (left - 1) % MAX_PLAIN + 1;
+            let record = &mut out.reserve(len + OVERHEAD)[..len + OVERHEAD];
+            match chunks.take(len) {
+                Some(slice) => self.tx.seal(DATA, slice, record)?,
+                None => {
+                    chunks.gather(&mut record[HEADER..HEADER + len]);
+                    self.tx.seal_in_place(DATA, record)?;
+                }
+            }
+            out.commit(len + OVERHEAD);
+            left -= len;
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self, out: &mut Buf) -> Result<(), Error> {
+        if self.sent_close {
+            return Ok(());
+        }
+        if self.owes_update {
+            self.update_keys(out)?;
+        }
+        self.seal_record(ALERT, &[1, CLOSE_NOTIFY], out)?;
+        self.sent_close = true;
+        Ok(())
+    }
+
+    /// Says that our keys change, and changes them.
+    fn update_keys(&mut self, out: &mut Buf) -> Result<(), Error> {
+        self.seal_record(HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, 0], out)?;
+        let update = match &mut self.kernel {
+            Kernel::Server(kernel) => kernel.update_tx_secret(),
+            Kernel::Client(kernel) => kernel.update_tx_secret(),
+        };
+        self.tx = Keys::new(update.map_err(|error| describe(&error))?)?;
+        self.owes_update = false;
+        Ok(())
+    }
+
+    /// Seals one short record.
+    fn seal_record(&mut self, kind: u8, content: &[u8], out: &mut Buf) -> Result<(), Error> {
+        let len = content.len() + OVERHEAD;
+        self.tx.seal(kind, content, &mut out.reserve(len)[..len])?;
+        out.commit(len);
+        Ok(())
+    }
+}
+
+/// Chunks that are read as one stream.
+struct Chunks<'a> {
+    current: &'a [u8],
+    rest: &'a [&'a [u8]],
+}
+
+impl<'a> Chunks<'a> {
+    /// The next `len` bytes, where they lie in one chunk. There must be as many.
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        self.skip_empty();
+        let (taken, behind) = self.current.split_at_checked(len)?;
+        self.current = behind;
+        Some(taken)
+    }
+
+    /// Copies the next bytes to fill `to`.
+    fn gather(&mut self, mut to: &mut [u8]) {
+        while !to.is_empty() {
+            self.skip_empty();
+            let len = to.len().min(self.current.len());
+            let (now, later) = to.split_at_mut(len);
+            now.copy_from_slice(&self.current[..len]);
+            self.current = &self.current[len..];
+            to = later;
+            if len == 0 {
+                return;
+            }
+        }
+    }
+
+    fn skip_empty(&mut self) {
+        while let ([], [next, rest @ ..]) = (self.current, self.rest) {
+            self.current = next;
+            self.rest = rest;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

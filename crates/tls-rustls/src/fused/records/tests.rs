@@ -1,0 +1,98 @@
+use super::{MAX_PLAIN, Records};
+use tautline_testkit::certificate::{Authority, Leaf};
+use tautline_testkit::pair::{Pair, Split};
+use tautline_tls::{ClientConfig, Content, Error, Roots, ServerConfig};
+use tautline_window::Buf;
+
+/// Both ends of a connection, server first.
+fn connected() -> [Records; 2] {
+    let authority = Authority::new("Test").unwrap();
+    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
+    let server = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
+    let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
+    let engine = crate::Engine::with_secrets(Some(&server), Some(&client), true).unwrap();
+    let mut pair = Pair::new(&engine, &engine, "localhost").unwrap();
+    pair.handshake(&mut Split::Whole).unwrap();
+    [pair.server.session, pair.client.session].map(|session| {
+        let (agreed, secrets, kernel) = session.into_keys().unwrap();
+        Records::new(agreed, secrets, kernel).unwrap()
+    })
+}
+
+/// What a whole stream of records comes to: its data, its records that hold none, and whether it ends with a close.
+fn open_all(records: &mut Records, wire: &mut [u8]) -> Result<(Vec<u8>, usize, bool), Error> {
+    let (mut data, mut control, mut start) = (Vec::new(), 0, 0);
+    loop {
+        let opened = records.open(&mut wire[start..], &mut Buf::new())?;
+        start += opened.used;
+        match opened.content {
+            Content::Data(bytes) => data.extend_from_slice(bytes),
+            Content::Control => control += 1,
+            Content::Closed => return Ok((data, control, true)),
+            Content::Partial => return Ok((data, control, false)),
+        }
+    }
+}
+
+#[test]
+fn keys_change_in_time() {
+    let [mut server, mut client] = connected();
+    let mut out = Buf::new();
+    for message in 0..20_u8 {
+        server.seal_with_limit(&[&[message; 100]], &mut out, 7).unwrap();
+    }
+    let wire = out.filled_mut();
+    let (data, control, _) = open_all(&mut client, wire).unwrap();
+    assert_eq!(data, (0..20).flat_map(|message| [message; 100]).collect::<Vec<u8>>());
+    // The first keys were used for a record of tickets and then six of data, the next ones for seven.
+    assert_eq!((control, server.tx.sequence()), (2, 7));
+    assert_eq!(client.rx.sequence(), 7);
+}
+
+#[test]
+fn the_first_record_is_the_short_one() {
+    let [mut server, mut client] = connected();
+    for (header, payload, expected) in [
+        (10, 100, vec![110]),
+        (4, 20_000, vec![20_004 - MAX_PLAIN, MAX_PLAIN]),
+        (10, 65_536, vec![10, MAX_PLAIN, MAX_PLAIN, MAX_PLAIN, MAX_PLAIN]),
+        (0, 2 * MAX_PLAIN, vec![MAX_PLAIN, MAX_PLAIN]),
+    ] {
+        let (header, payload) = (vec![1; header], vec![2; payload]);
+        let mut out = Buf::new();
+        server.seal(&[&header, &[], &payload], &mut out).unwrap();
+        let (mut wire, mut lens) = (out.filled(), Vec::new());
+        while let [_, _, _, high, low, ..] = *wire {
+            let len = usize::from(u16::from_be_bytes([high, low]));
+            lens.push(len - 17);
+            wire = &wire[5 + len..];
+        }
+        assert_eq!(lens, expected);
+        let (data, ..) = open_all(&mut client, out.filled_mut()).unwrap();
+        assert!(data == [header, payload].concat());
+    }
+}
+
+#[test]
+fn an_update_that_is_due_goes_before_the_close() {
+    let [mut server, mut client] = connected();
+    let mut out = Buf::new();
+    client.seal_record(super::HANDSHAKE, &[super::KEY_UPDATE, 0, 0, 1, 1], &mut out).unwrap();
+    let (_, control, closed) = open_all(&mut server, out.filled_mut()).unwrap();
+    assert_eq!((control, closed), (1, false));
+    let mut out = Buf::new();
+    server.close(&mut out).unwrap();
+    assert_eq!(open_all(&mut client, out.filled_mut()).unwrap(), (Vec::new(), 1, true));
+}
+
+#[test]
+fn what_does_not_authenticate_is_wiped() {
+    let [mut server, mut client] = connected();
+    let mut out = Buf::new();
+    server.seal(&[b"a secret of the server's"], &mut out).unwrap();
+    let wire = out.filled_mut();
+    let last = wire.len() - 1;
+    wire[last] ^= 1;
+    assert!(open_all(&mut client, wire).is_err());
+    assert!(!wire.windows(6).any(|window| b"a secret of the server's".windows(6).any(|secret| secret == window)));
+}
