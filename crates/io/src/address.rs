@@ -44,3 +44,25 @@ impl std::str::FromStr for Address {
             .map_err(|_| format!("{s:?} is no address; write IP:PORT, [IPv6]:PORT or unix:/path/to/socket"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Address;
+
+    #[test]
+    fn reads_what_it_prints() {
+        for text in ["127.0.0.1:8443", "[::1]:0", "unix:/run/taut.sock", "unix:relative"] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.to_string(), text);
+        }
+        assert_eq!(Address::UnixUnnamed.to_string(), "unix:");
+    }
+
+    #[test]
+    fn says_what_to_write_instead() {
+        assert!("unix:".parse::<Address>().unwrap_err().contains("needs a path"));
+        for text in ["", "8443", "localhost:8443", "127.0.0.1", "::1:80", "127.0.0.1:65536", "/run/taut.sock"] {
+            assert!(text.parse::<Address>().unwrap_err().contains("write IP:PORT"), "{text:?}");
+        }
+    }
+}

@@ -51,10 +51,11 @@ impl Driver {
         buffer: &mut [u8],
         sink: &mut S,
     ) {
-        // Connections that were closed or failed since the kernel made the event are skipped.
-        let Some(conn) = self.slots.get(token) else { return };
+        // A connection that was closed since the kernel made the event is skipped.
+        let Some(conn) = self.slots.get_mut(token) else { return };
         if conn.failed {
-            return;
+            // Most are closed as soon as the sink hears of it, which saves this call.
+            return conn.unwatch(&self.epoll);
         }
         if conn.connecting {
             return self.connect_event(token, flags, sink);
@@ -103,8 +104,8 @@ impl Driver {
         let start = self.config.headroom;
         match net::recv(&conn.fd, &mut buffer[start..], RecvFlags::empty()) {
             Ok((0, _)) => {
+                // Most are closed now; otherwise the next event changes what is watched.
                 conn.finished = true;
-                self.rewatch(token);
                 sink.ended(self, token, End::Finished);
             }
             Ok((len, _)) => sink.received(self, token, Received::new(&mut buffer[..start + len], start)),
@@ -217,7 +218,6 @@ impl Driver {
             self.slots.remove(token);
             return false;
         }
-        conn.unwatch(&self.epoll);
         conn.pending = Buf::new();
         !mem::replace(&mut conn.failed, true)
     }
