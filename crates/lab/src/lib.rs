@@ -10,6 +10,7 @@ pub mod cpu;
 mod error;
 mod histogram;
 pub mod limit;
+pub mod load;
 mod machine;
 mod measured;
 mod payload;

@@ -17,12 +17,11 @@ impl Payload {
         self.0.len()
     }
 
-    /// Appends message number `counter`.
-    pub(crate) fn append(&self, counter: u64, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&self.0);
+    /// Message number `counter`. Only the counter is written; the rest is always there.
+    pub(crate) fn stamp(&mut self, counter: u64) -> &[u8] {
         let head = self.head();
-        out[start..start + head].copy_from_slice(&counter.to_le_bytes()[..head]);
+        self.0[..head].copy_from_slice(&counter.to_le_bytes()[..head]);
+        &self.0
     }
 
     /// Whether `bytes` are those of message number `counter` from `offset` on.
@@ -46,10 +45,9 @@ mod tests {
     #[test]
     fn every_part_of_a_message_matches_and_no_changed_byte_does() {
         for size in [0, 1, 7, 8, 9, 40] {
-            let payload = Payload::new(size);
+            let mut payload = Payload::new(size);
             let counter = 0x0102_0304_0506_0708;
-            let mut message = Vec::new();
-            payload.append(counter, &mut message);
+            let mut message = payload.stamp(counter).to_vec();
             assert_eq!(message.len(), size);
             for offset in 0..=size {
                 for end in offset..=size {
@@ -66,9 +64,8 @@ mod tests {
 
     #[test]
     fn another_message_and_too_much_do_not_match() {
-        let payload = Payload::new(20);
-        let mut message = Vec::new();
-        payload.append(5, &mut message);
+        let mut payload = Payload::new(20);
+        let mut message = payload.stamp(5).to_vec();
         assert!(!payload.matches(6, 0, &message));
         message.push(0);
         assert!(!payload.matches(5, 0, &message));

@@ -82,7 +82,7 @@ impl Run {
     fn connect(load: &Load) -> Result<Self, Error> {
         let failed = |error| Error::io(format_args!("connect to {}", load.address), error);
         let poll = Poll::new().map_err(|error| Error::io("epoll", error))?;
-        let payload = Payload::new(load.size);
+        let mut payload = Payload::new(load.size);
         let mut connections = Vec::with_capacity(load.connections);
         for index in 0..load.connections {
             let stream = TcpStream::connect_timeout(&load.address, PATIENCE).map_err(failed)?;
@@ -99,7 +99,7 @@ impl Run {
             });
         }
         for (index, connection) in connections.iter_mut().enumerate() {
-            connection.send(&poll, index, &payload, load.pipeline, Instant::now())?;
+            connection.send(&poll, index, &mut payload, load.pipeline, Instant::now())?;
         }
         Ok(Self {
             poll,
@@ -146,7 +146,7 @@ impl Run {
         if answered > 0 {
             self.last_reply = now;
             self.answered += answered as u64;
-            connection.send(&self.poll, index, &self.payload, answered, now)?;
+            connection.send(&self.poll, index, &mut self.payload, answered, now)?;
         }
         Ok(())
     }
@@ -183,10 +183,17 @@ impl Connection {
     }
 
     /// Sends the next `count` messages at once.
-    fn send(&mut self, poll: &Poll, index: usize, payload: &Payload, count: usize, now: Instant) -> Result<(), Error> {
+    fn send(
+        &mut self,
+        poll: &Poll,
+        index: usize,
+        payload: &mut Payload,
+        count: usize,
+        now: Instant,
+    ) -> Result<(), Error> {
         let waiting = !self.unsent.is_empty();
         for _ in 0..count {
-            payload.append(self.next, &mut self.unsent);
+            self.unsent.extend_from_slice(payload.stamp(self.next));
             self.in_flight.push_back(now);
             self.next += 1;
         }

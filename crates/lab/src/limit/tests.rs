@@ -43,7 +43,7 @@ fn every_message_comes_back() {
         let measured = load(server.address, connections, size, pipeline).run().unwrap();
         assert!(measured.count > 0, "{connections} x {size} x {pipeline}");
         assert_eq!(measured.latencies.count(), measured.count);
-        assert!(measured.server_cpu.unwrap() > Duration::ZERO && measured.own_cpu > Duration::ZERO);
+        assert!(measured.own_cpu > Duration::ZERO && measured.server_cpu.is_some());
     }
 }
 

@@ -1,0 +1,203 @@
+use super::*;
+use tautline::layers::io::machine;
+use tautline::{CloseCode, Conn, Message, Outgoing, Roots, Running, ServerConfig, Tls};
+use tautline_testkit::certificate::{Authority, Leaf};
+
+/// Answers every message with what `answer` makes of it; `None` closes.
+struct Answers(fn(&[u8]) -> Option<Vec<u8>>);
+
+impl Handler for Answers {
+    type State = ();
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        match (self.0)(message.data()) {
+            Some(answer) => {
+                conn.send(Outgoing { payload: &answer, ..Outgoing::from(&message) });
+            }
+            None => conn.close(CloseCode::POLICY, "no"),
+        }
+    }
+}
+
+/// A server on a thread, stopped at the end.
+struct Peer {
+    running: Option<Running>,
+    server: Server,
+}
+
+impl Peer {
+    fn plain(answer: fn(&[u8]) -> Option<Vec<u8>>) -> Self {
+        Self::start(Tls::Plain, "ws", ClientConfig::default(), answer)
+    }
+
+    fn secure(is_trusted: bool) -> Self {
+        let authority = Authority::new("test").unwrap();
+        let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
+        let config = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
+        let root = if is_trusted { authority.certificate().to_owned() } else { other_root() };
+        let tls = ClientConfig { roots: Roots::Pem(root.into_bytes()), ..ClientConfig::default() };
+        Self::start(Tls::with(config), "wss", tls, |data| Some(data.to_vec()))
+    }
+
+    fn start(tls: Tls, scheme: &str, client: ClientConfig, answer: fn(&[u8]) -> Option<Vec<u8>>) -> Self {
+        let server = tautline::Server::new(tls).listen("127.0.0.1:0".parse().unwrap());
+        let running = server.start(move |_| Answers(answer)).unwrap();
+        let Address::Tcp(address) = &running.addresses()[0] else { panic!("not TCP") };
+        let mut server = Server::new(&format!("{scheme}://localhost:{}/", address.port())).unwrap();
+        server.tls = client;
+        server.pid = Some(std::process::id());
+        Self { running: Some(running), server }
+    }
+
+    fn echo(&self, connections: usize, size: usize, pipeline: usize) -> Echo {
+        let (warmup, duration) = (Duration::from_millis(30), Duration::from_millis(150));
+        Echo { server: self.server.clone(), connections, size, pipeline, rate: None, warmup, duration }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+            let ended = running.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
+        }
+    }
+}
+
+fn other_root() -> String {
+    Authority::new("another").unwrap().certificate().to_owned()
+}
+
+#[test]
+fn closed_loops_check_and_count_every_reply() {
+    for peer in [Peer::plain(|data| Some(data.to_vec())), Peer::secure(true)] {
+        for (connections, size, pipeline) in [(1, 0, 1), (20, 64, 4), (2, 300_000, 2)] {
+            let mut seen = Vec::new();
+            let echo = peer.echo(connections, size, pipeline);
+            let measured = echo.run(&mut |stage| seen.push(stage)).unwrap();
+            assert!(measured.count > 0, "{connections} x {size} x {pipeline}");
+            assert_eq!(measured.latencies.count(), measured.count);
+            assert!(measured.own_cpu > Duration::ZERO && measured.server_cpu.is_some());
+            assert!(
+                matches!(seen[0], Stage::Connecting(..)) && matches!(seen.last(), Some(Stage::Running(_))),
+                "{seen:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate() {
+    let peer = Peer::plain(|data| Some(data.to_vec()));
+    let echo = Echo { rate: Some(2_000.0), duration: Duration::from_millis(500), ..peer.echo(7, 32, 1) };
+    let measured = echo.run(&mut |_| ()).unwrap();
+    // All that were due are answered in the end; those answered by the end of the time make the rate.
+    assert!((990..=1_010).contains(&measured.latencies.count()), "{}", measured.latencies.count());
+    assert!(measured.rate() <= 2_020.0);
+}
+
+#[test]
+fn open_loop_latency_counts_from_when_a_message_was_due() {
+    // Every message costs the server 5 ms, and ten are due in that time: the queue and with it the latency grow.
+    let peer = Peer::plain(|data| {
+        std::thread::sleep(Duration::from_millis(5));
+        Some(data.to_vec())
+    });
+    let echo = Echo {
+        rate: Some(2_000.0),
+        warmup: Duration::ZERO,
+        duration: Duration::from_millis(100),
+        ..peer.echo(1, 8, 1)
+    };
+    let measured = echo.run(&mut |_| ()).unwrap();
+    assert!(measured.latencies.quantile_us(0.9) > 300_000.0, "{}", measured.latencies.quantile_us(0.9));
+}
+
+#[test]
+fn wrong_replies_fail_the_run() {
+    let changed = Peer::plain(|data| {
+        let mut data = data.to_vec();
+        *data.last_mut()? ^= 1;
+        Some(data)
+    });
+    let shortened = Peer::plain(|data| Some(data[1..].to_vec()));
+    let repeated = Peer::plain(|data| Some([&0_u64.to_le_bytes(), &data[8..]].concat()));
+    for peer in [changed, shortened, repeated] {
+        let result = peer.echo(3, 100, 1).run(&mut |_| ());
+        assert!(matches!(result, Err(Error::WrongReply(_))), "{result:?}");
+    }
+}
+
+#[test]
+fn a_server_that_closes_fails_the_run() {
+    let result = Peer::plain(|_| None).echo(3, 100, 1).run(&mut |_| ());
+    let Err(Error::Failed(what)) = result else { panic!("{result:?}") };
+    assert!(what.contains("1008"), "{what}");
+}
+
+#[test]
+fn untrusted_servers_and_missing_ones_are_explained() {
+    let result = Peer::secure(false).echo(1, 1, 1).run(&mut |_| ());
+    let Err(Error::Network(what)) = result else { panic!("{result:?}") };
+    assert!(what.contains("issuer is not trusted") && what.contains("--ca"), "{what}");
+
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let nobody = Server::new(&format!("ws://127.0.0.1:{port}/")).unwrap();
+    let result = Echo { server: nobody, ..Peer::plain(|_| None).echo(1, 1, 1) }.run(&mut |_| ());
+    let Err(Error::Network(what)) = result else { panic!("{result:?}") };
+    assert!(what.contains("taut serve"), "{what}");
+
+    let mut plain = Peer::plain(|_| None).server.clone();
+    plain.target.uri = "http://localhost/".parse().unwrap();
+    assert!(matches!(Server::new("http://localhost/"), Err(Error::Usage(_))));
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused() {
+    let peer = Peer::plain(|_| None);
+    for echo in [
+        peer.echo(0, 1, 1),
+        peer.echo(1, 1, 0),
+        Echo { rate: Some(0.0), ..peer.echo(1, 1, 1) },
+        Echo { rate: Some(f64::NAN), ..peer.echo(1, 1, 1) },
+    ] {
+        assert!(matches!(echo.run(&mut |_| ()), Err(Error::Usage(_))));
+    }
+}
+
+#[test]
+fn handshakes_resume_exactly_where_they_are_to() {
+    let peer = Peer::secure(true);
+    for resumed in [false, true] {
+        let (warmup, duration) = (Duration::from_millis(100), Duration::from_millis(200));
+        let handshakes = Handshakes { server: peer.server.clone(), at_once: 4, resumed, warmup, duration };
+        let shaken = handshakes.run(&mut |_| ()).unwrap();
+        assert!(shaken.measured.count > 0);
+        assert!(shaken.measured.latencies.count() >= shaken.measured.count);
+        assert_eq!(shaken.resumed, if resumed { shaken.measured.count } else { 0 });
+    }
+}
+
+#[test]
+fn idle_connections_are_all_held_and_their_memory_is_seen() {
+    let peer = Peer::secure(true);
+    let idle = Idle { server: peer.server.clone(), connections: 40, duration: Duration::from_millis(50) };
+    let mut most = 0;
+    let held = idle
+        .run(&mut |stage| {
+            if let Stage::Connecting(open, _) = stage {
+                most = most.max(open);
+            }
+        })
+        .unwrap();
+    assert_eq!((held.connections, most), (40, 41));
+    assert!(held.rss_per_connection().is_some());
+}
+
+#[test]
+fn more_connections_than_open_files_are_refused() {
+    let limit = usize::try_from(machine::raise_nofile_limit().unwrap()).unwrap();
+    let idle = Idle { connections: limit, duration: Duration::ZERO, server: Peer::plain(|_| None).server.clone() };
+    assert!(matches!(idle.run(&mut |_| ()), Err(Error::Usage(_))));
+}
