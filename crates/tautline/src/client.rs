@@ -4,25 +4,27 @@ use std::io;
 use std::sync::Arc;
 use tautline_io::{Driver, epoll};
 use tautline_tls::{Engine, plain};
-use tautline_tls_rustls as rustls;
+use tautline_tls_rustls::{Engine as Rustls, fused::Engine as Fused};
 
 /// Which TLS a client speaks to `wss://` targets.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum ClientTls {
+    /// The default: rustls' handshakes, and TLS 1.3 records opened and sealed in place.
+    Fused(Box<ClientConfig>),
     /// rustls, handshakes and records.
     Rustls(Box<ClientConfig>),
 }
 
 impl Default for ClientTls {
     fn default() -> Self {
-        Self::Rustls(Box::default())
+        Self::Fused(Box::default())
     }
 }
 
 impl From<ClientConfig> for ClientTls {
     fn from(config: ClientConfig) -> Self {
-        Self::Rustls(Box::new(config))
+        Self::Fused(Box::new(config))
     }
 }
 
@@ -67,12 +69,16 @@ impl Client {
             name: "tautline-client",
         };
         let targets = self.targets;
-        if secure {
-            let ClientTls::Rustls(tls) = self.tls;
-            let engine = rustls::Engine::client(&tls)?;
-            plan.start(&engine, make, move |shard| connect_all(shard, &targets), run_until_idle)
-        } else {
-            plan.start(&plain::Engine, make, move |shard| connect_all(shard, &targets), run_until_idle)
+        match self.tls {
+            _ if !secure => plan.start(&plain::Engine, make, move |shard| connect_all(shard, &targets), run_until_idle),
+            ClientTls::Fused(tls) => {
+                let engine = Fused::client(&tls)?;
+                plan.start(&engine, make, move |shard| connect_all(shard, &targets), run_until_idle)
+            }
+            ClientTls::Rustls(tls) => {
+                let engine = Rustls::client(&tls)?;
+                plan.start(&engine, make, move |shard| connect_all(shard, &targets), run_until_idle)
+            }
         }
     }
 
@@ -83,11 +89,10 @@ impl Client {
     pub fn run<H: Handler>(self, handler: H) -> Result<H, Error> {
         let secure = self.is_secure()?;
         let config = Arc::new(self.config);
-        if secure {
-            let ClientTls::Rustls(tls) = self.tls;
-            run_here(rustls::Engine::client(&tls)?, config, &self.targets, handler)
-        } else {
-            run_here(plain::Engine, config, &self.targets, handler)
+        match self.tls {
+            _ if !secure => run_here(plain::Engine, config, &self.targets, handler),
+            ClientTls::Fused(tls) => run_here(Fused::client(&tls)?, config, &self.targets, handler),
+            ClientTls::Rustls(tls) => run_here(Rustls::client(&tls)?, config, &self.targets, handler),
         }
     }
 

@@ -3,7 +3,6 @@ use crate::{Address, Certificate, Config, Error, Handler, ServerConfig, Shard};
 use std::num::NonZero;
 use std::sync::Arc;
 use tautline_tls::plain;
-use tautline_tls_rustls as rustls;
 
 /// Which TLS a server speaks. The choice is made once, here; behind it everything is static.
 #[derive(Clone)]
@@ -11,6 +10,8 @@ use tautline_tls_rustls as rustls;
 pub enum Tls {
     /// None: `ws://`.
     Plain,
+    /// The default: rustls' handshakes, and TLS 1.3 records opened and sealed in place.
+    Fused(Box<ServerConfig>),
     /// rustls, handshakes and records.
     Rustls(Box<ServerConfig>),
 }
@@ -25,7 +26,7 @@ impl Tls {
     /// The default engine with this configuration.
     #[must_use]
     pub fn with(config: ServerConfig) -> Self {
-        Self::Rustls(Box::new(config))
+        Self::Fused(Box::new(config))
     }
 }
 
@@ -85,8 +86,12 @@ impl Server {
         }
         match self.tls {
             Tls::Plain => self.plan.start(&plain::Engine, make, |_| {}, Shard::run),
+            Tls::Fused(config) => {
+                let engine = tautline_tls_rustls::fused::Engine::server(&config)?;
+                self.plan.start(&engine, make, |_| {}, Shard::run)
+            }
             Tls::Rustls(config) => {
-                let engine = rustls::Engine::server(&config)?;
+                let engine = tautline_tls_rustls::Engine::server(&config)?;
                 self.plan.start(&engine, make, |_| {}, Shard::run)
             }
         }

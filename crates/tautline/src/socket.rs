@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tautline_engine::DialId;
 use tautline_io::epoll;
 use tautline_tls::{Facts, plain};
-use tautline_tls_rustls as rustls;
+use tautline_tls_rustls::{Engine as Rustls, fused::Engine as Fused};
 use tautline_ws::{CloseCode, Kind};
 
 /// Connects to a `ws://` or `wss://` URI with the platform's trusted authorities and waits until it stands.
@@ -27,7 +27,8 @@ pub struct Socket {
 
 enum Loop {
     Plain(Box<Shard<plain::Engine, epoll::Driver, Mailbox>>),
-    Rustls(Box<Shard<rustls::Engine, epoll::Driver, Mailbox>>),
+    Fused(Box<Shard<Fused, epoll::Driver, Mailbox>>),
+    Rustls(Box<Shard<Rustls, epoll::Driver, Mailbox>>),
 }
 
 /// A message that was received.
@@ -91,14 +92,19 @@ impl Socket {
         let config = Arc::new(config);
         let machine = |error| Error::Machine { what: "cannot run a loop", error };
         let driver = epoll::Driver::new().map_err(machine)?;
-        let mut loops = if secure {
-            let ClientTls::Rustls(tls) = tls.into();
-            let engine = rustls::Engine::client(&tls)?;
-            let shard = Shard::new(0, config, engine, driver, Mailbox::default()).map_err(machine)?;
-            Loop::Rustls(Box::new(shard))
-        } else {
-            let shard = Shard::new(0, config, plain::Engine, driver, Mailbox::default()).map_err(machine)?;
-            Loop::Plain(Box::new(shard))
+        let mailbox = Mailbox::default();
+        let mut loops = match tls.into() {
+            _ if !secure => {
+                Loop::Plain(Box::new(Shard::new(0, config, plain::Engine, driver, mailbox).map_err(machine)?))
+            }
+            ClientTls::Fused(tls) => {
+                let engine = Fused::client(&tls)?;
+                Loop::Fused(Box::new(Shard::new(0, config, engine, driver, mailbox).map_err(machine)?))
+            }
+            ClientTls::Rustls(tls) => {
+                let engine = Rustls::client(&tls)?;
+                Loop::Rustls(Box::new(Shard::new(0, config, engine, driver, mailbox).map_err(machine)?))
+            }
         };
         loops.connect(Arc::new(target));
         let mut socket = Self { loops };
@@ -234,6 +240,7 @@ impl Loop {
     fn connect(&mut self, target: Arc<Target>) {
         match self {
             Self::Plain(shard) => shard.connect(target),
+            Self::Fused(shard) => shard.connect(target),
             Self::Rustls(shard) => shard.connect(target),
         };
     }
@@ -241,6 +248,7 @@ impl Loop {
     fn mailbox(&mut self) -> &mut Mailbox {
         match self {
             Self::Plain(shard) => shard.handler(),
+            Self::Fused(shard) => shard.handler(),
             Self::Rustls(shard) => shard.handler(),
         }
     }
@@ -248,6 +256,7 @@ impl Loop {
     fn turn(&mut self, longest: Option<Duration>) -> std::io::Result<()> {
         match self {
             Self::Plain(shard) => shard.turn(longest),
+            Self::Fused(shard) => shard.turn(longest),
             Self::Rustls(shard) => shard.turn(longest),
         }
     }
@@ -255,6 +264,7 @@ impl Loop {
     fn flush(&mut self) {
         match self {
             Self::Plain(shard) => shard.flush(),
+            Self::Fused(shard) => shard.flush(),
             Self::Rustls(shard) => shard.flush(),
         }
     }
@@ -263,6 +273,7 @@ impl Loop {
         let conn = self.mailbox().conn?;
         match self {
             Self::Plain(shard) => shard.with_conn(conn, |_, conn| act(conn)),
+            Self::Fused(shard) => shard.with_conn(conn, |_, conn| act(conn)),
             Self::Rustls(shard) => shard.with_conn(conn, |_, conn| act(conn)),
         }
     }
