@@ -5,8 +5,8 @@ use std::time::Duration;
 use std::{env, fs, process};
 
 use tautline::{
-    Cause, Certificate, Client, ClientConfig, CloseCode, Closed, Config, Conn, DeflateConfig, Error, Handler, Incoming,
-    Kind, Message, Opening, Roots, Socket, Target, Versions,
+    Cause, Certificate, Client, ClientConfig, CloseCode, Closed, Config, Conn, ConnectError, DeflateConfig, Error,
+    Handler, Incoming, Kind, Message, Opening, Roots, Socket, Target, Versions,
 };
 
 const SIZES: [usize; 9] = [0, 1, 125, 126, 127, 4096, 65_535, 65_536, 1 << 20];
@@ -149,7 +149,7 @@ impl Handler for Fragments {
         for (number, part) in Self::PARTS.iter().enumerate() {
             conn.fragment(Kind::Text, part.as_bytes(), number + 1 == Self::PARTS.len());
             if number == 1 && conn.ping(b"between fragments").is_err() {
-                conn.close(CloseCode::PROTOCOL, "cannot ping");
+                conn.close(CloseCode::PROTOCOL_ERROR, "cannot ping");
             }
         }
     }
@@ -194,7 +194,7 @@ fn refused(setting: &Setting) -> Checked {
     let ended = setting.connect("/", |_| {}).and_then(|mut socket| socket.receive_timeout(PATIENCE));
     match ended {
         Ok(_) => Err("not refused".into()),
-        Err(error @ (Error::Connect(tautline::ConnectError::Io(_)))) => Err(format!("no server: {error}").into()),
+        Err(error @ Error::Connect(ConnectError::Io(_))) => Err(format!("no server: {error}").into()),
         Err(error) => expect(&format!("refused: {error}"), true),
     }
 }
