@@ -1,0 +1,102 @@
+//! What depends on the environment: the key log and the platform's trust store. Each case runs in a process of its own.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+use std::process::Command;
+use tautline_testkit::certificate::{Authority, Leaf};
+use tautline_testkit::pair::{Pair, Split};
+use tautline_tls::{ClientConfig, Error, Roots, ServerConfig};
+use tautline_tls_rustls::Engine;
+
+/// Where the child finds the authority's certificate, the server's chain and its key.
+const FOLDER: &str = "TAUTLINE_TEST_FOLDER";
+
+/// Runs the test `case` of this binary, which does nothing otherwise, with these variables.
+fn in_child(case: &str, variables: &[(&str, &str)]) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", case, "--nocapture", "--test-threads=1"]);
+    command.env_remove("SSL_CERT_DIR").env_remove("SSL_CERT_FILE").env_remove("SSLKEYLOGFILE");
+    let output = command.envs(variables.iter().copied()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// A new folder with an authority and a server's certificate.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("tautline-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let authority = Authority::new("Test").unwrap();
+    let leaf = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
+    std::fs::write(folder.join("authority.pem"), authority.certificate()).unwrap();
+    std::fs::write(folder.join("chain.pem"), leaf.chain).unwrap();
+    std::fs::write(folder.join("key.pem"), leaf.key).unwrap();
+    folder
+}
+
+fn connect(roots: Roots, key_log: bool) {
+    let read = |name: &str| std::fs::read(PathBuf::from(std::env::var_os(FOLDER).unwrap()).join(name)).unwrap();
+    let certificate = tautline_tls::Certificate { chain: read("chain.pem"), key: read("key.pem") };
+    let server = ServerConfig { certificates: vec![certificate], key_log, ..ServerConfig::default() };
+    let client = ClientConfig { roots, key_log, ..ClientConfig::default() };
+    let engine = Engine::new(Some(&server), Some(&client)).unwrap();
+    let mut pair = Pair::new(&engine, &engine, "localhost").unwrap();
+    pair.handshake(&mut Split::Whole).unwrap();
+    assert!(pair.client.open && pair.server.open);
+}
+
+#[test]
+fn key_logs_need_the_variable_and_the_configuration() {
+    let folder = folder("keylog");
+    let log = folder.join("keys.log");
+    let paths = [(FOLDER, folder.to_str().unwrap()), ("SSLKEYLOGFILE", log.to_str().unwrap())];
+    in_child("child_without_key_log", &paths);
+    assert!(!log.exists(), "secrets are written only where the configuration allows it");
+    in_child("child_with_key_log", &paths);
+    let written = std::fs::read_to_string(&log).unwrap();
+    assert!(written.contains("CLIENT_TRAFFIC_SECRET_0") && written.contains("SERVER_TRAFFIC_SECRET_0"), "{written}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn child_without_key_log() {
+    if std::env::var_os(FOLDER).is_some() {
+        connect(Roots::DangerNone, false);
+    }
+}
+
+#[test]
+fn child_with_key_log() {
+    if std::env::var_os(FOLDER).is_some() {
+        connect(Roots::DangerNone, true);
+    }
+}
+
+#[test]
+fn the_platform_trusts_what_its_store_holds() {
+    let folder = folder("roots");
+    let roots = folder.join("authority.pem");
+    in_child(
+        "child_trusts_the_platform",
+        &[(FOLDER, folder.to_str().unwrap()), ("SSL_CERT_FILE", roots.to_str().unwrap())],
+    );
+    std::fs::write(&roots, "").unwrap();
+    in_child(
+        "child_has_no_trust_store",
+        &[(FOLDER, folder.to_str().unwrap()), ("SSL_CERT_FILE", roots.to_str().unwrap())],
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn child_trusts_the_platform() {
+    if std::env::var_os(FOLDER).is_some() {
+        connect(Roots::Platform, false);
+    }
+}
+
+#[test]
+fn child_has_no_trust_store() {
+    if std::env::var_os(FOLDER).is_some() {
+        let error = Engine::client(&ClientConfig::default()).err();
+        assert!(matches!(&error, Some(Error::Config(why)) if why.contains("trust store")), "{error:?}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Any sequence of records, protected or not, cut anywhere, to either engine in either role: no panic, and no data but
+//! what was protected and sent.
+//!
+//! The first byte chooses engine, role and whether the handshake comes first; then operations follow, each a byte with
+//! what it needs behind it.
+
+use std::sync::LazyLock;
+use tautline_testkit::certificate::{Authority, Leaf};
+use tautline_testkit::pair::{End, Split};
+use tautline_testkit::wild::{Wild, kind};
+use tautline_tls::{Certificate, ClientConfig, Engine, Error, Roots, ServerConfig, Session};
+use tautline_tls_rustls as library;
+use tautline_tls_rustls::fused;
+
+struct Fixture {
+    authority: Authority,
+    certificate: Certificate,
+    library: library::Engine,
+    fused: fused::Engine,
+}
+
+static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
+    let authority = Authority::new("Fuzz").unwrap();
+    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
+    let server =
+        ServerConfig { certificates: vec![certificate.clone()], no_resumption: true, ..ServerConfig::default() };
+    let roots = Roots::Pem(authority.certificate().into());
+    let client = ClientConfig { roots, no_resumption: true, ..ClientConfig::default() };
+    Fixture {
+        authority,
+        certificate,
+        library: library::Engine::new(Some(&server), Some(&client)).unwrap(),
+        fused: fused::Engine::new(Some(&server), Some(&client)).unwrap(),
+    }
+});
+
+pub(crate) fn run(data: &[u8]) {
+    let Some((&how, operations)) = data.split_first() else { return };
+    match how & 1 {
+        0 => with_engine(&FIXTURE.library, how, operations),
+        _ => with_engine(&FIXTURE.fused, how, operations),
+    }
+}
+
+fn with_engine<E: Engine>(engine: &E, how: u8, operations: &[u8]) {
+    let is_server = how & 2 == 0;
+    let mut end = End::new(if is_server { engine.accept() } else { engine.connect("localhost") }.unwrap());
+    let wild = match (how & 4 == 0, is_server) {
+        (true, true) => Some(Wild::client(&mut end, FIXTURE.authority.certificate(), None)),
+        (true, false) => Some(Wild::server(&mut end, &FIXTURE.certificate, None)),
+        (false, _) => {
+            end.work().unwrap();
+            None
+        }
+    };
+    let mut expected = Vec::new();
+    // An error ends the session, and all of its answers were checked on the way.
+    let _ = operate(&mut end, wild, operations, &mut expected);
+    assert!(expected.starts_with(&end.received), "data that nobody sent");
+}
+
+fn operate<S: Session>(
+    end: &mut End<S>,
+    mut wild: Option<Wild>,
+    operations: &[u8],
+    expected: &mut Vec<u8>,
+) -> Result<(), Error> {
+    let mut input = operations.iter().copied();
+    let mut split = Split::Whole;
+    while let Some(operation) = input.next() {
+        let mut next = || usize::from(input.next().unwrap_or(0));
+        let wire = match (operation % 8, &mut wild) {
+            (0, _) => {
+                let len = next();
+                input.by_ref().take(len).collect()
+            }
+            (1, Some(wild)) => {
+                let (kind, padding, len) = (next() % 256, next(), next());
+                let content: Vec<u8> = input.by_ref().take(len).collect();
+                let kind = u8::try_from(kind).unwrap();
+                if kind == kind::DATA {
+                    expected.extend_from_slice(&content);
+                }
+                wild.seal(kind, &content, padding)
+            }
+            (2, Some(wild)) => {
+                let content = vec![operation; next() * 130];
+                expected.extend_from_slice(&content);
+                wild.seal(kind::DATA, &content, 0)
+            }
+            (3, Some(wild)) => {
+                let wire = wild.seal(kind::HANDSHAKE, &[24, 0, 0, 1, u8::from(next() > 127)], 0);
+                wild.tx.update();
+                wire
+            }
+            (4, _) => {
+                split = Split::Every(1 + next());
+                continue;
+            }
+            (5, _) => {
+                let piece = vec![7; next() * 130];
+                if end.open {
+                    let _ = end.send(&[&piece, &piece[..piece.len() / 2]]);
+                }
+                continue;
+            }
+            (6, Some(wild)) => {
+                wild.open(&end.take_outbox());
+                continue;
+            }
+            (7, _) => {
+                end.close();
+                continue;
+            }
+            _ => continue,
+        };
+        let mut rest = &wire[..];
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(split.next(rest.len()));
+            rest = behind;
+            end.deliver(piece)?;
+        }
+    }
+    Ok(())
+}

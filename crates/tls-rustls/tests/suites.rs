@@ -1,0 +1,62 @@
+//! Whose order of cipher suites counts.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use rustls::CipherSuite;
+use std::sync::Arc;
+use tautline_testkit::certificate::{Authority, Leaf};
+use tautline_testkit::pair::End;
+use tautline_tls::{Engine as _, ServerConfig, Session as _, Versions};
+use tautline_tls_rustls::Engine;
+
+/// What the server and a client with these suites, in this order, agree on.
+fn agreed(server: &Engine, suites: &[CipherSuite]) -> String {
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    let all = std::mem::take(&mut provider.cipher_suites);
+    let find = |wanted| all.iter().find(|suite| suite.suite() == wanted).copied();
+    provider.cipher_suites = suites.iter().filter_map(|suite| find(*suite)).collect();
+    let versions: Vec<_> = rustls::ALL_VERSIONS
+        .iter()
+        .copied()
+        .filter(|version| provider.cipher_suites.iter().any(|suite| suite.version().version == version.version))
+        .collect();
+    let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(&versions)
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
+    let mut client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).unwrap();
+    let mut end = End::new(server.accept().unwrap());
+    end.deliver(&hello).unwrap();
+    end.session.facts().suite
+}
+
+#[test]
+fn the_server_decides_unless_the_client_prefers_chacha20() {
+    use CipherSuite as S;
+    let authority = Authority::new("Test").unwrap();
+    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
+    for versions in [Versions::All, Versions::Tls12] {
+        let config = ServerConfig { certificates: vec![certificate.clone()], versions, ..ServerConfig::default() };
+        let server = Engine::server(&config).unwrap();
+        let [aes_128, aes_256, chacha] = if versions == Versions::All {
+            [S::TLS13_AES_128_GCM_SHA256, S::TLS13_AES_256_GCM_SHA384, S::TLS13_CHACHA20_POLY1305_SHA256]
+        } else {
+            [
+                S::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+                S::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+                S::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+            ]
+        };
+        let has_aes = agreed(&server, &[aes_256, aes_128, chacha]) != format!("{chacha:?}");
+        if has_aes {
+            assert_eq!(agreed(&server, &[aes_256, aes_128, chacha]), format!("{aes_128:?}"));
+            assert_eq!(agreed(&server, &[aes_256, chacha, aes_128]), format!("{aes_128:?}"));
+        }
+        assert_eq!(agreed(&server, &[aes_256]), format!("{aes_256:?}"));
+        assert_eq!(agreed(&server, &[chacha, aes_128, aes_256]), format!("{chacha:?}"));
+        assert_eq!(agreed(&server, &[chacha, aes_256]), format!("{chacha:?}"));
+    }
+}
