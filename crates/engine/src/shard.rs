@@ -238,10 +238,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         // A handler that publishes in reaction to what is delivered here goes on in the next turn.
         let mut publications = std::mem::take(&mut self.shared.publications);
         for publication in publications.drain(..) {
-            // By index: delivering does not change the list, and it is too long to copy.
-            let count = self.shared.topics.subscribers(&publication.topic).len();
-            for at in 0..count {
-                let token = self.shared.topics.subscribers(&publication.topic)[at];
+            let subscribers = self.shared.topics.take(&publication.topic);
+            for &token in &subscribers {
                 if let Some(Slot::Link(link)) = self.slots.get_mut(token.index as usize)
                     && link.token == token
                 {
@@ -249,6 +247,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     self.shared.dirty.push(token);
                 }
             }
+            self.shared.topics.put_back(&publication.topic, subscribers);
         }
         if self.shared.publications.is_empty() {
             self.shared.publications = publications;
@@ -321,6 +320,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 }
             }
             Command::Drain { code, reason, deadline } => self.drain(driver, code, &reason, deadline),
+            // Whoever asked may have given up waiting.
+            Command::Count(reply) => drop(reply.try_send(self.shared.counters)),
             Command::Resolved { dial, result } => self.resolved(driver, dial, result),
         }
     }
@@ -333,7 +334,11 @@ impl<E: Engine, H: Handler, D: Driver> Sink<D> for Core<E, H> {
 
     fn accepted(&mut self, driver: &mut D, token: Token, _listener: Listener) {
         self.shared.counters.accepted += 1;
-        let Some(peer) = driver.peer(token) else { return };
+        let Some(peer) = driver.peer(token) else {
+            // It was reset in the backlog.
+            driver.close(token, true);
+            return;
+        };
         match self.engine.accept() {
             Ok(session) => {
                 let phase = if E::Session::PASSTHROUGH { Phase::Request(self.empty_head()) } else { Phase::Tls };

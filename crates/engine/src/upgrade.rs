@@ -14,7 +14,7 @@ use tautline_ws::{Decoder, Role};
 
 impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn empty_head(&self) -> Box<Head> {
-        Box::new(Head { bytes: Buf::new(), reader: HeadReader::new(self.shared.config.limits.head) })
+        Box::new(Head { bytes: Buf::new(), reader: HeadReader::new(self.shared.config.limits.head), answered: false })
     }
 
     /// A connection begins: a deadline runs until it is open.
@@ -100,6 +100,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
         };
         let Some((request, used)) = parsed else { return Ok(plain.len()) };
+        head.answered = true;
         let tls = link.session.facts();
         let is_upgrade = handshake::is_upgrade(&request);
         let reply = if self.drain_end.is_some() {
@@ -109,8 +110,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
         };
         match reply {
             Reply::Respond(response) => {
+                let reply = handshake::Reply::to(&request);
+                // A client that asks and asks and reads no answer is not asked for more.
+                let keep_alive = reply.keep_alive
+                    && self.drain_end.is_none()
+                    && link.out.buffered() <= self.shared.config.limits.pause_receive_above;
                 let out = link.out.raw(&mut self.shared.pool);
-                if handshake::write_response(&response, handshake::Reply::to(&request), out) {
+                if handshake::write_response(&response, handshake::Reply { keep_alive, ..reply }, out) {
                     link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.handshake);
                 } else {
                     link.out.finish();
