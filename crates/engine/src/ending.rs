@@ -26,6 +26,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Tells the peer as far as that is possible, tells the handler, and ends the connection.
     pub(crate) fn fail(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
+        if let Phase::Request(head) = &link.phase
+            && head.answered
+            && head.bytes.is_empty()
+            && !matches!(cause, Cause::Tls(_))
+        {
+            // Between two requests a connection may end, once the answers are gone.
+            log::debug!("{}: {cause}", link.info.peer);
+            link.out.finish();
+            self.linger(link);
+            return;
+        }
         if link.is_handshaking() {
             log::info!("{}: handshake failed: {cause}", link.info.peer);
             if link.info.dial.is_some() {
@@ -43,6 +54,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 (_, Cause::Tls(_)) => {
                     self.shared.counters.handshakes_failed += 1;
                     link.out.abandon();
+                    self.linger(link);
+                }
+                // Earlier requests may have answers on their way.
+                (Phase::Request(_), Cause::Finished | Cause::Truncated) => {
+                    self.shared.counters.handshakes_failed += 1;
+                    link.out.finish();
                     self.linger(link);
                 }
                 _ => {

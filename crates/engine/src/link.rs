@@ -40,6 +40,8 @@ pub(crate) enum Phase {
 pub(crate) struct Head {
     pub(crate) bytes: Buf,
     pub(crate) reader: HeadReader,
+    /// A request was answered on this connection before.
+    pub(crate) answered: bool,
 }
 
 /// What a client waits for.

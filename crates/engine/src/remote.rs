@@ -1,6 +1,7 @@
 use crate::closed::ConnectError;
 use crate::conn::{ConnId, DialId};
 use crate::outbound::{Outgoing, Publication};
+use crate::shared::Counters;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -44,6 +45,7 @@ pub(crate) enum Command {
     Send { to: ConnId, publication: Publication },
     Close { conn: ConnId, code: CloseCode, reason: String },
     Drain { code: CloseCode, reason: String, deadline: Duration },
+    Count(SyncSender<Counters>),
     Resolved { dial: DialId, result: Result<Vec<SocketAddr>, ConnectError> },
 }
 
@@ -85,6 +87,16 @@ impl Remote {
     /// Where the shard does not take it.
     pub fn drain(&self, code: CloseCode, reason: &str, deadline: Duration) -> Result<(), RemoteError> {
         self.command(Command::Drain { code, reason: reason.to_owned(), deadline })
+    }
+
+    /// What the shard did so far. Waits for it to answer, so never ask from one of its own handler's methods.
+    ///
+    /// # Errors
+    /// Where the shard does not answer.
+    pub fn counters(&self) -> Result<Counters, RemoteError> {
+        let (reply, answer) = sync_channel(1);
+        self.command(Command::Count(reply))?;
+        answer.recv().map_err(|_| RemoteError::Stopped)
     }
 
     pub(crate) fn publish_encoded(&self, publication: Publication) -> Result<(), RemoteError> {

@@ -1,0 +1,221 @@
+//! An application that does what a test says, and records what happens to it.
+
+use super::PATIENCE;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+use tautline::{Chunk, Closed, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Outgoing, Reply, Request};
+
+/// What an application was told.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Open(ConnId, Seen),
+    Pong(Vec<u8>),
+    Drain(ConnId),
+    Close(ConnId, Closed),
+    Failed(DialId, String, Option<Duration>),
+    /// Whatever a test's own code wants to record.
+    Note(String),
+}
+
+/// What an opening said.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) subprotocol: Option<String>,
+    pub(crate) deflate: bool,
+    pub(crate) tls: tautline::Facts,
+    pub(crate) path: Option<String>,
+    pub(crate) response: Option<Vec<(String, String)>>,
+}
+
+/// Events of all loops of one server or client, in the order in which they were recorded.
+#[derive(Clone, Default)]
+pub(crate) struct Events(Arc<(Mutex<Vec<Event>>, Condvar)>);
+
+impl Events {
+    pub(crate) fn push(&self, event: Event) {
+        self.0.0.lock().unwrap().push(event);
+        self.0.1.notify_all();
+    }
+
+    pub(crate) fn note(&self, note: impl Into<String>) {
+        self.push(Event::Note(note.into()));
+    }
+
+    pub(crate) fn all(&self) -> Vec<Event> {
+        self.0.0.lock().unwrap().clone()
+    }
+
+    /// Waits until `find` finds something in the events so far.
+    pub(crate) fn wait<R>(&self, what: &str, find: impl Fn(&[Event]) -> Option<R>) -> R {
+        let end = Instant::now() + PATIENCE;
+        let mut events = self.0.0.lock().unwrap();
+        loop {
+            if let Some(found) = find(&events) {
+                return found;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "in vain: {what}; got {events:?}");
+            events = self.0.1.wait_timeout(events, left).unwrap().0;
+        }
+    }
+
+    /// Waits for the `n`th (from 0) event that `find` takes.
+    pub(crate) fn nth<R>(&self, what: &str, n: usize, find: impl Fn(&Event) -> Option<R>) -> R {
+        self.wait(what, |events| events.iter().filter_map(&find).nth(n))
+    }
+
+    /// Waits for the `n`th opening.
+    pub(crate) fn open(&self, n: usize) -> (ConnId, Seen) {
+        self.nth("an opening", n, |event| match event {
+            Event::Open(conn, seen) => Some((*conn, seen.clone())),
+            _ => None,
+        })
+    }
+
+    /// Waits for the end of a connection.
+    pub(crate) fn close(&self, conn: ConnId) -> Closed {
+        self.nth("an end", 0, |event| match event {
+            Event::Close(closed, how) if *closed == conn => Some(how.clone()),
+            _ => None,
+        })
+    }
+
+    /// Waits for the `n`th failure to connect: what it says, and when it is tried again.
+    pub(crate) fn failure(&self, n: usize) -> (String, Option<Duration>) {
+        self.nth("a failure", n, |event| match event {
+            Event::Failed(_, error, retry) => Some((error.clone(), *retry)),
+            _ => None,
+        })
+    }
+
+    /// Waits for the `n`th note.
+    pub(crate) fn noted(&self, n: usize) -> String {
+        self.nth("a note", n, |event| match event {
+            Event::Note(note) => Some(note.clone()),
+            _ => None,
+        })
+    }
+
+    /// How often `conn` ended.
+    pub(crate) fn closes(&self, conn: ConnId) -> usize {
+        self.all().iter().filter(|event| matches!(event, Event::Close(closed, _) if *closed == conn)).count()
+    }
+}
+
+type Open = dyn Fn(&Events, &mut Conn<'_, u64>) + Send + Sync;
+type OnMessage = dyn Fn(&Events, &mut Conn<'_, u64>, Message<'_>) + Send + Sync;
+type OnChunk = dyn Fn(&Events, &mut Conn<'_, u64>, Chunk<'_>) + Send + Sync;
+type OnRequest = dyn Fn(&Request<'_>) -> Reply + Send + Sync;
+
+/// Echoes what no test said otherwise of.
+#[derive(Clone)]
+pub(crate) struct App {
+    pub(crate) events: Events,
+    open: Arc<Open>,
+    message: Arc<OnMessage>,
+    chunk: Arc<OnChunk>,
+    drain: Arc<Open>,
+    request: Option<Arc<OnRequest>>,
+}
+
+impl Default for App {
+    fn default() -> Self {
+        Self {
+            events: Events::default(),
+            open: Arc::new(|_, _| {}),
+            message: Arc::new(|_, conn, message| {
+                conn.send(Outgoing::from(&message));
+            }),
+            chunk: Arc::new(|_, _, _| {}),
+            drain: Arc::new(|_, _| {}),
+            request: None,
+        }
+    }
+}
+
+impl App {
+    pub(crate) fn on_open(mut self, act: impl Fn(&Events, &mut Conn<'_, u64>) + Send + Sync + 'static) -> Self {
+        self.open = Arc::new(act);
+        self
+    }
+
+    pub(crate) fn on_message(
+        mut self,
+        act: impl Fn(&Events, &mut Conn<'_, u64>, Message<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.message = Arc::new(act);
+        self
+    }
+
+    pub(crate) fn on_chunk(
+        mut self,
+        act: impl Fn(&Events, &mut Conn<'_, u64>, Chunk<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.chunk = Arc::new(act);
+        self
+    }
+
+    pub(crate) fn on_drain(mut self, act: impl Fn(&Events, &mut Conn<'_, u64>) + Send + Sync + 'static) -> Self {
+        self.drain = Arc::new(act);
+        self
+    }
+
+    pub(crate) fn on_request(mut self, act: impl Fn(&Request<'_>) -> Reply + Send + Sync + 'static) -> Self {
+        self.request = Some(Arc::new(act));
+        self
+    }
+}
+
+impl Handler for App {
+    type State = u64;
+
+    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+        match &self.request {
+            Some(request_of_test) => request_of_test(request),
+            None if request.is_upgrade => Reply::upgrade(),
+            None => Reply::status(http::StatusCode::NOT_FOUND),
+        }
+    }
+
+    fn on_open(&mut self, conn: &mut Conn<'_, u64>, opening: &Opening<'_>) {
+        let headers = |response: &http::Response<()>| {
+            let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+            response.headers().iter().map(|(name, value)| (name.to_string(), text(value))).collect()
+        };
+        let seen = Seen {
+            subprotocol: opening.subprotocol.map(str::to_owned),
+            deflate: opening.deflate,
+            tls: opening.tls.clone(),
+            path: opening.request.map(|request| request.uri().to_string()),
+            response: opening.response.map(headers),
+        };
+        assert_eq!(conn.subprotocol(), opening.subprotocol);
+        self.events.push(Event::Open(conn.id(), seen));
+        (self.open)(&self.events, conn);
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, u64>, message: Message<'_>) {
+        (self.message)(&self.events, conn, message);
+    }
+
+    fn on_chunk(&mut self, conn: &mut Conn<'_, u64>, chunk: Chunk<'_>) {
+        (self.chunk)(&self.events, conn, chunk);
+    }
+
+    fn on_pong(&mut self, _conn: &mut Conn<'_, u64>, payload: &[u8]) {
+        self.events.push(Event::Pong(payload.to_vec()));
+    }
+
+    fn on_drain(&mut self, conn: &mut Conn<'_, u64>) {
+        self.events.push(Event::Drain(conn.id()));
+        (self.drain)(&self.events, conn);
+    }
+
+    fn on_close(&mut self, conn: &mut Conn<'_, u64>, closed: &Closed) {
+        self.events.push(Event::Close(conn.id(), closed.clone()));
+    }
+
+    fn on_connect_failed(&mut self, dial: DialId, error: &ConnectError, retry: Option<Duration>) {
+        self.events.push(Event::Failed(dial, error.to_string(), retry));
+    }
+}

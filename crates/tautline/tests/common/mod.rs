@@ -1,0 +1,44 @@
+//! What the end-to-end tests share: a server with an application that records, a peer that does as it is told down to
+//! the byte, and the log.
+
+pub(crate) mod app;
+pub(crate) mod frame;
+pub(crate) mod logs;
+pub(crate) mod peer;
+pub(crate) mod server;
+
+pub(crate) use app::{App, Event, Events};
+pub(crate) use peer::Peer;
+pub(crate) use server::{Over, Started, serve, serve_at};
+
+use std::time::{Duration, Instant};
+
+/// Longest that anything awaited may take. A test that waits so long has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until `done` says so.
+pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < end, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Runs a test over `ws://` and over `wss://`.
+pub(crate) fn both(test: impl Fn(Over)) {
+    for over in [Over::Plain, Over::Fused] {
+        test(over);
+    }
+}
+
+/// Bytes without a pattern that repeats soon.
+pub(crate) fn payload(len: usize) -> Vec<u8> {
+    let mut state = len as u64 | 1;
+    std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state.to_le_bytes()[6]
+    })
+    .take(len)
+    .collect()
+}

@@ -1,0 +1,1 @@
+//! Bytes that are not what they should be.

@@ -1,0 +1,4 @@
+//! What a peer must not be able to do: cause a panic, a leak, growth without bound, or harm to others.
+
+mod cut;
+mod garbage;

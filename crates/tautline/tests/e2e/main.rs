@@ -1,0 +1,7 @@
+//! Servers, clients and hostile peers over loopback: the whole of the library.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "all of this runs inside tests")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod hostile;
