@@ -1,4 +1,5 @@
 use std::fmt;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// What a shell sees.
@@ -53,6 +54,34 @@ impl From<tautline_lab::Error> for Failure {
             Error::Usage(_) => Self::usage(what),
             Error::Network(_) => Self::network(what),
             _ => Self::failed(what),
+        }
+    }
+}
+
+impl From<tautline::Error> for Failure {
+    fn from(error: tautline::Error) -> Self {
+        use tautline::{Address, Error};
+        match &error {
+            Error::Listen { address: Address::Tcp(address), error: io } if io.kind() == ErrorKind::AddrInUse => {
+                let by = crate::occupant::of(*address).map_or_else(String::new, |occupant| format!(" by {occupant}"));
+                Self::network(format!(
+                    "cannot listen at {address}: it is in use{by}; stop that or pass another --listen"
+                ))
+            }
+            Error::Tls(_) | Error::NothingToListenAt => Self::usage(error.to_string()),
+            Error::Connect(error) => Self::from(error),
+            Error::Loop(_) => Self::failed(error.to_string()),
+            _ => Self::network(error.to_string()),
+        }
+    }
+}
+
+impl From<&tautline::ConnectError> for Failure {
+    fn from(error: &tautline::ConnectError) -> Self {
+        let what = tautline_lab::load::explain(error);
+        match error {
+            tautline::ConnectError::Target(_) => Self::usage(what),
+            _ => Self::network(what),
         }
     }
 }

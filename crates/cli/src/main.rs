@@ -3,9 +3,18 @@
 
 mod cert;
 mod child;
+mod connect;
+mod development;
 mod doctor;
 mod failure;
+mod files;
+mod load;
+mod occupant;
+mod progress;
+mod serve;
+mod target;
 mod tcp_echo;
+mod trust;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -24,6 +33,9 @@ struct Cli {
 
 const AFTER_HELP: &str = "\
 Examples:
+  taut serve                                a wss echo server with a development certificate
+  taut connect wss://localhost:8443/        talk to it
+  taut load wss://localhost:8443/           measure it
   taut doctor                               what this machine can do, and what to run on it
   taut cert localhost                       a development authority and a certificate
 
@@ -35,6 +47,9 @@ Exit codes:
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Serve(serve::Arguments),
+    Connect(connect::Arguments),
+    Load(load::Arguments),
     Cert(cert::Arguments),
     Doctor(doctor::Arguments),
     #[command(hide = true)]
@@ -57,6 +72,9 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
+        Command::Serve(arguments) => serve::run(arguments),
+        Command::Connect(arguments) => connect::run(arguments, cli.verbose > 0),
+        Command::Load(arguments) => load::run(arguments),
         Command::Cert(arguments) => cert::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::TcpEcho(arguments) => tcp_echo::run(arguments),

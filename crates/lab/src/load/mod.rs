@@ -136,6 +136,7 @@ fn config(size: usize, in_flight: usize) -> Config {
 #[must_use]
 pub fn explain(error: &ConnectError) -> String {
     use tautline::layers::tls::Error as Tls;
+    use tautline::layers::ws::handshake::HandshakeError;
     let hint = match error {
         ConnectError::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => {
             "; nothing listens there: start `taut serve`, or check the port"
@@ -143,8 +144,8 @@ pub fn explain(error: &ConnectError) -> String {
         ConnectError::Ended(Cause::Tls(Tls::Certificate(why))) if why.contains("issuer") => {
             "; pass the authority with --ca FILE"
         }
-        ConnectError::Ended(Cause::Tls(Tls::Peer(_) | Tls::Library(_))) => {
-            "; does the server speak TLS, or plain ws://?"
+        ConnectError::Handshake(error) if matches!(**error, HandshakeError::Malformed(_)) => {
+            "; does the server speak wss:// rather than ws://?"
         }
         ConnectError::Ended(Cause::Finished | Cause::Io(_)) => "; does the server speak wss:// rather than ws://?",
         _ => "",

@@ -1,0 +1,67 @@
+use crate::cert::{DAYS, Key, LOOPBACK, server_files, write_all};
+use crate::failure::Failure;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What `serve` uses where no certificate is given: made once for each user, and again before it ends.
+#[derive(Debug)]
+pub(crate) struct Development {
+    /// What clients must trust.
+    pub(crate) authority: PathBuf,
+    /// Certificate chain.
+    pub(crate) chain: PathBuf,
+    /// Private key.
+    pub(crate) key: PathBuf,
+}
+
+impl Development {
+    /// Where it lies, whether or not it exists: `$XDG_DATA_HOME/tautline` or `~/.local/share/tautline`.
+    pub(crate) fn locate() -> Option<Self> {
+        let data = std::env::var_os("XDG_DATA_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .or_else(|| Some(std::env::home_dir()?.join(".local/share")))?;
+        Some(Self::within(&data.join("tautline")))
+    }
+
+    fn within(dir: &Path) -> Self {
+        Self { authority: dir.join("ca.pem"), chain: dir.join("cert.pem"), key: dir.join("key.pem") }
+    }
+
+    /// Makes what is missing or about to end.
+    pub(crate) fn ensure(&self) -> Result<(), Failure> {
+        let almost = Duration::from_secs(u64::from(DAYS - 30) * 24 * 60 * 60);
+        let is_fresh = |path: &PathBuf| {
+            fs::metadata(path).and_then(|facts| facts.modified()).is_ok_and(|made| {
+                // A time in the future has no age; such a file was made just now by another clock.
+                made.elapsed().is_ok_and(|age| age < almost) || made.elapsed().is_err()
+            })
+        };
+        if [&self.authority, &self.chain, &self.key].into_iter().all(is_fresh) {
+            return Ok(());
+        }
+        let dir = self.key.parent().unwrap_or_else(|| Path::new("."));
+        write_all(dir, &server_files(&LOOPBACK, Key::P256, DAYS, None)?, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_made_once_and_again_when_part_is_missing() {
+        let dir = std::env::temp_dir().join(format!("taut-development-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        let development = Development::within(&dir);
+        development.ensure().unwrap();
+        let first = fs::read(&development.chain).unwrap();
+        development.ensure().unwrap();
+        assert_eq!(fs::read(&development.chain).unwrap(), first);
+        fs::remove_file(&development.key).unwrap();
+        development.ensure().unwrap();
+        assert_ne!(fs::read(&development.chain).unwrap(), first);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

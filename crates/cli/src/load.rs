@@ -1,0 +1,221 @@
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::target::TargetArguments;
+use std::time::Duration;
+use tautline_lab::load::{Echo, Handshakes, Held, Idle, Server, Stage};
+use tautline_lab::table::{bytes, number};
+use tautline_lab::{Case, Line, Machine, Measured, Metric, Protocol, cpu, write_json};
+
+/// Load a WebSocket echo server and measure it.
+///
+/// One thread holds all connections and compares every reply with what was sent, byte for byte. By default a closed
+/// loop: each reply is followed by the next message. With --rate an open loop: messages leave on schedule, and latency
+/// counts from when a message was to leave, so that a stall counts for every message it delayed. The generator says how
+/// busy its own CPU was; where it was the bottleneck, the rate says less than the server's CPU time per message.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  taut load wss://127.0.0.1:8443/                          100 connections, 64 B, as fast as it goes
+  taut load wss://127.0.0.1:8443/ --server-pid $(pgrep -x taut)
+  taut load ws://127.0.0.1:8080/ --size 16384 --pipeline 8
+  taut load wss://127.0.0.1:8443/ --rate 20000 --duration 10
+  taut load wss://127.0.0.1:8443/ --handshakes --connections 16
+  taut load wss://127.0.0.1:8443/ --idle --connections 10000 --server-pid PID")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: TargetArguments,
+    /// Concurrent connections.
+    #[arg(short, long, value_name = "N", default_value_t = 100)]
+    connections: usize,
+    /// Payload bytes per message.
+    #[arg(short, long, value_name = "BYTES", default_value_t = 64)]
+    size: usize,
+    /// Messages in flight per connection.
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    pipeline: usize,
+    /// Open loop: messages per second over all connections.
+    #[arg(short, long, value_name = "R", conflicts_with = "pipeline")]
+    rate: Option<f64>,
+    /// Seconds to measure.
+    #[arg(short, long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    duration: Duration,
+    /// Seconds to run before measuring.
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    warmup: Duration,
+    /// Measure connecting, upgrading and closing instead: full handshakes, then resumed ones.
+    #[arg(long, conflicts_with_all = ["rate", "pipeline", "size"])]
+    handshakes: bool,
+    /// Hold idle connections instead, and measure the server's memory.
+    #[arg(long, conflicts_with_all = ["rate", "pipeline", "size", "handshakes"])]
+    idle: bool,
+    /// The server's process on this machine: measures its CPU time and memory.
+    #[arg(long, value_name = "PID")]
+    server_pid: Option<u32>,
+    /// Run on this CPU only.
+    #[arg(long, value_name = "CPU")]
+    cpu: Option<usize>,
+    /// JSON: the machine, then one result per line.
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let value: Option<f64> = text.parse().ok().filter(|value| (0.0..=86_400.0).contains(value));
+    value.map(Duration::from_secs_f64).ok_or_else(|| "write seconds up to a day, as 2.5".to_owned())
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.duration.is_zero() && !arguments.idle {
+        return Err(Failure::usage("--duration must be above 0"));
+    }
+    let _pinned = arguments.cpu.map(cpu::Pinned::to).transpose()?;
+    let server = arguments.target.server(arguments.server_pid)?;
+    let protocol = if server.target.is_secure() { Protocol::Wss } else { Protocol::Ws };
+    let case = Case { protocol: Some(protocol), connections: Some(arguments.connections as u64), ..Case::default() };
+    let report = if arguments.idle {
+        idle(arguments, server, &case)?
+    } else if arguments.handshakes {
+        handshakes(arguments, &server, &case)?
+    } else {
+        echo(arguments, server, &case)?
+    };
+    report.print(arguments.json)
+}
+
+/// What is printed: text for people, lines for programs.
+#[derive(Default)]
+struct Report {
+    text: String,
+    lines: Vec<Line>,
+    warnings: Vec<String>,
+}
+
+impl Report {
+    fn add(&mut self, case: &Case, metrics: &[(Metric, f64)]) {
+        self.lines.extend(metrics.iter().filter_map(|&(metric, value)| Line::new("load", case, metric, &[value])));
+    }
+
+    fn print(&self, json: bool) -> Result<(), Failure> {
+        let mut out = std::io::stdout().lock();
+        let written = if json {
+            write_json(&mut out, &Machine::here(), &self.lines)
+        } else {
+            std::io::Write::write_all(&mut out, self.text.as_bytes())
+        };
+        for warning in &self.warnings {
+            eprintln!("taut: {warning}");
+        }
+        written.map_err(|error| Failure::failed(format!("cannot write to standard output: {error}")))
+    }
+
+    /// CPU of both sides, and a warning where the generator was the bottleneck.
+    fn add_cpu(&mut self, measured: &Measured, each: &str) {
+        if let (Some(us), Some(share)) = (measured.server_cpu_each_us(), measured.server_share()) {
+            self.text += &format!("  server CPU  {} us/{each}, {:.0} % of a CPU\n", number(us), share * 100.0);
+        }
+        self.text += &format!("  load CPU    {:.0} % of a CPU\n", measured.own_share() * 100.0);
+        self.warnings.extend(measured.warning());
+    }
+}
+
+fn watch(progress: &Progress) -> impl FnMut(Stage) {
+    move |stage| match stage {
+        Stage::Connecting(open, count) => progress.show(0.0, &format!("connecting: {open} of {count}")),
+        Stage::Running(share) => progress.show(share, "running"),
+    }
+}
+
+fn echo(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Failure> {
+    let Arguments { connections, size, pipeline, rate, warmup, duration, .. } = *arguments;
+    let url = server.target.uri.clone();
+    let echo = Echo { server, connections, size, pipeline, rate, warmup, duration };
+    let progress = Progress::new();
+    let measured = echo.run(&mut watch(&progress))?;
+    drop(progress);
+    let case = Case {
+        size: Some(size as u64),
+        pipeline: rate.is_none().then_some(pipeline as u64),
+        setup: rate.map(|rate| format!("rate={rate}")),
+        ..case.clone()
+    };
+    let mut report = Report::default();
+    report.add(&case, &measured.message_metrics(size));
+    let loops =
+        rate.map_or_else(|| format!("{pipeline} in flight on each"), |rate| format!("{} msg/s wanted", number(rate)));
+    report.text = format!("{url}: {connections} connections, {}, {loops}\n", bytes(size as u64));
+    let transfer = measured.rate() * size as f64 * 2.0 / 1e6;
+    report.text += &format!("  throughput  {} msg/s, {} MB/s in and out\n", number(measured.rate()), number(transfer));
+    report.text += &latency(&measured, if rate.is_some() { "from when due" } else { "from when sent" });
+    report.add_cpu(&measured, "msg");
+    Ok(report)
+}
+
+fn handshakes(arguments: &Arguments, server: &Server, case: &Case) -> Result<Report, Failure> {
+    let Arguments { connections: at_once, warmup, duration, .. } = *arguments;
+    let mut report = Report { text: format!("{}: {at_once} at a time\n", server.target.uri), ..Report::default() };
+    // Without TLS there is nothing to resume.
+    let kinds: &[bool] = if server.target.is_secure() { &[false, true] } else { &[false] };
+    for &resumed in kinds {
+        let progress = Progress::new();
+        let handshakes = Handshakes { server: server.clone(), at_once, resumed, warmup, duration };
+        let shaken = handshakes.run(&mut watch(&progress))?;
+        drop(progress);
+        let measured = &shaken.measured;
+        let name = match (server.target.is_secure(), resumed) {
+            (false, _) => "plain",
+            (true, false) => "full",
+            (true, true) => "resumed",
+        };
+        report.text += &format!("{name} handshakes\n  rate        {} /s\n", number(measured.rate()));
+        report.text += &latency(measured, "from connecting to open");
+        report.add_cpu(measured, "handshake");
+        if resumed && shaken.resumed < measured.count {
+            let (count, full) = (measured.count, measured.count - shaken.resumed);
+            report.warnings.push(format!("{full} of {count} handshakes were full: the server did not resume them"));
+        }
+        let case = Case { resumed: server.target.is_secure().then_some(resumed), ..case.clone() };
+        report.add(&case, &measured.handshake_metrics());
+    }
+    Ok(report)
+}
+
+fn idle(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Failure> {
+    let url = server.target.uri.clone();
+    let progress = Progress::new();
+    let idle = Idle { server, connections: arguments.connections, duration: arguments.duration };
+    let held = idle.run(&mut watch(&progress))?;
+    drop(progress);
+    let Held { connections, opening, resident } = held;
+    let mut report = Report::default();
+    let each = held.rss_per_connection();
+    report.add(case, &each.map(|each| (Metric::RssPerConnection, each)).into_iter().collect::<Vec<_>>());
+    report.text = format!("{url}: {connections} idle connections held for {:.1} s\n", idle.duration.as_secs_f64());
+    let rate = connections as f64 / opening.as_secs_f64();
+    report.text += &format!("  opened in   {:.1} s, {} /s\n", opening.as_secs_f64(), number(rate));
+    match (resident, each) {
+        (Some((before, after)), Some(each)) => {
+            report.text += &format!("  server RSS  {} before, {} with them\n", bytes(before), bytes(after));
+            report.text += &format!("  that is     {} B a connection\n", number(each));
+        }
+        _ => report.text += "  server RSS  not measured: pass --server-pid\n",
+    }
+    Ok(report)
+}
+
+fn latency(measured: &Measured, what: &str) -> String {
+    let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| number(measured.latencies.quantile_us(quantile)));
+    format!("  latency     p50 {p50} us, p99 {p99} us, p99.9 {p999} us, {what}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_seconds() {
+        assert_eq!(seconds("2.5"), Ok(Duration::from_millis(2500)));
+        for bad in ["-1", "NaN", "1e9", "5s"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+mod app;
+
+use crate::development::Development;
+use crate::failure::Failure;
+use crate::files;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+use tautline::layers::io::machine;
+use tautline::{
+    Address, ClientAuth, CloseCode, Config, DeflateConfig, Origins, Remote, Running, Server, ServerConfig, Tls,
+};
+
+/// Serve WebSockets.
+///
+/// Prints one line `listening on wss://ADDRESS` for each address once it accepts connections. Without --cert it makes a
+/// development certificate for localhost, which `taut connect` and `taut load` of the same user trust. SIGINT or SIGTERM
+/// drains: connections are closed in good order; a second one stops at once.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  taut serve                                      wss echo at 127.0.0.1:8443
+  taut serve --plain --app broadcast              ws chat at 127.0.0.1:8080
+  taut serve --listen 0.0.0.0:443 --cert cert.pem --key key.pem --shards 0 --pin
+  taut serve --cert rsa.pem --key rsa-key.pem --cert ec.pem --key ec-key.pem
+  taut serve --plain --unix /run/taut.sock")]
+pub(crate) struct Arguments {
+    /// Where to listen: IP:PORT, [IPv6]:PORT or unix:PATH; port 0 takes a free one. May be repeated.
+    #[arg(long, value_name = "ADDR")]
+    listen: Vec<Address>,
+    /// Listen at this Unix socket too.
+    #[arg(long, value_name = "PATH")]
+    unix: Option<PathBuf>,
+    /// What to do with messages.
+    #[arg(long, default_value = "echo")]
+    app: App,
+    /// Messages per second of the application `feed`.
+    #[arg(long, value_name = "R", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    feed_rate: u32,
+    #[command(flatten)]
+    tls: TlsArguments,
+    #[command(flatten)]
+    loops: LoopArguments,
+    /// End when the process that started this one ends.
+    #[arg(long, hide = true)]
+    with_parent: bool,
+}
+
+/// TLS of the server.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "TLS")]
+struct TlsArguments {
+    /// No TLS: ws:// instead of wss://.
+    #[arg(long, conflicts_with_all = ["cert", "key", "client_ca", "tls"])]
+    plain: bool,
+    /// TLS engine.
+    #[arg(long, value_name = "ENGINE", default_value = "rustls")]
+    tls: Engine,
+    /// Certificate chain, PEM. Several, each with its --key, stand side by side: the client's offers choose.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Vec<PathBuf>,
+    /// Private key of the --cert at the same place, PEM.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Vec<PathBuf>,
+    /// Require client certificates by an authority in this PEM file.
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+    /// Write the sessions' secrets to the file that SSLKEYLOGFILE names.
+    #[arg(long)]
+    key_log: bool,
+}
+
+/// Loops and limits.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Loops and limits")]
+struct LoopArguments {
+    /// How bytes reach the wire.
+    #[arg(long, default_value = "epoll")]
+    driver: Driver,
+    /// Loops, each with its own thread and connections; 0 is one for each CPU.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    shards: usize,
+    /// Pin each loop to a CPU of its own.
+    #[arg(long)]
+    pin: bool,
+    /// Limits and deadlines to begin with.
+    #[arg(long, default_value = "untrusted-internet")]
+    preset: Preset,
+    /// Longest message in bytes; a longer one is refused with 1009.
+    #[arg(long, value_name = "BYTES")]
+    max_message: Option<usize>,
+    /// Connections for each loop; more wait.
+    #[arg(long, value_name = "N")]
+    max_connections: Option<usize>,
+    /// Compress messages of clients that offer it (permessage-deflate).
+    #[arg(long)]
+    deflate: bool,
+    /// Web pages of this origin may connect instead of those of the same host: https://app.example, or any.
+    #[arg(long)]
+    origin: Vec<String>,
+    /// Seconds that connections get to close when the server is told to stop.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    drain: u64,
+}
+
+/// What the server does with messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum App {
+    /// Answer each message with itself.
+    Echo,
+    /// Send each message to everyone.
+    Broadcast,
+    /// Send everyone numbered messages at a steady rate.
+    Feed,
+}
+
+/// TLS engines of this build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Engine {
+    /// rustls with aws-lc.
+    Rustls,
+}
+
+/// Drivers of this build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Driver {
+    /// Readiness by epoll(7): every Linux.
+    Epoll,
+}
+
+/// Limits and deadlines that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Preset {
+    /// Few connections whose every microsecond counts.
+    LowLatency,
+    /// A great many connections, most of them silent.
+    ManyConnections,
+    /// Open to anyone.
+    UntrustedInternet,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.with_parent {
+        crate::child::end_with_parent()?;
+    }
+    machine::raise_nofile_limit()
+        .map_err(|error| Failure::failed(format!("cannot raise the limit of open files: {error}")))?;
+    // Signals are kept from the start, so that none that comes while the loops start is lost.
+    let signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    let mut server = Server::new(arguments.tls()?).config(arguments.config()?).shards(arguments.loops.shards);
+    for address in arguments.addresses() {
+        server = server.listen(address);
+    }
+    if arguments.loops.pin {
+        let cpus = machine::cpus().map_err(|error| Failure::failed(format!("cannot read the CPUs: {error}")))?;
+        server = server.pin(cpus);
+    }
+    let running = match arguments.app {
+        App::Echo => server.start(|_| app::Echo)?,
+        App::Broadcast => server.start(|_| app::Broadcast)?,
+        App::Feed => {
+            let running = server.start(|_| app::Feed)?;
+            let (remotes, rate) = (running.remotes().to_vec(), arguments.feed_rate);
+            std::thread::spawn(move || app::publish(&remotes, rate));
+            running
+        }
+    };
+    announce(&running, arguments.tls.plain)?;
+    drain_on_signal(signals, running.remotes().to_vec(), Duration::from_secs(arguments.loops.drain));
+    Ok(running.join()?)
+}
+
+impl Arguments {
+    fn addresses(&self) -> Vec<Address> {
+        let mut addresses = self.listen.clone();
+        addresses.extend(self.unix.clone().map(Address::Unix));
+        if addresses.is_empty() {
+            let port = if self.tls.plain { 8080 } else { 8443 };
+            addresses.push(Address::Tcp(([127, 0, 0, 1], port).into()));
+        }
+        addresses
+    }
+
+    fn tls(&self) -> Result<Tls, Failure> {
+        let tls = &self.tls;
+        if tls.plain {
+            return Ok(Tls::Plain);
+        }
+        if tls.cert.len() != tls.key.len() {
+            let (certs, keys) = (tls.cert.len(), tls.key.len());
+            return Err(Failure::usage(format!("{certs} --cert but {keys} --key; each certificate needs its key")));
+        }
+        let mut config = ServerConfig { key_log: tls.key_log, ..ServerConfig::default() };
+        for (chain, key) in tls.cert.iter().zip(&tls.key) {
+            config.certificates.push(files::certificate(chain, key)?);
+        }
+        if config.certificates.is_empty() {
+            let development = Development::locate()
+                .ok_or_else(|| Failure::usage("no home folder for a development certificate; pass --cert and --key"))?;
+            development.ensure()?;
+            config.certificates.push(files::certificate(&development.chain, &development.key)?);
+            let authority = development.authority.display();
+            eprintln!("no --cert given: a development certificate for localhost is used");
+            eprintln!("taut connect and taut load trust it; other clients trust it by its authority, {authority}");
+        }
+        if let Some(path) = &tls.client_ca {
+            config.client_auth = ClientAuth::Required(files::read(path, "authority")?);
+        }
+        match tls.tls {
+            Engine::Rustls => Ok(Tls::with(config)),
+        }
+    }
+
+    fn config(&self) -> Result<Config, Failure> {
+        let loops = &self.loops;
+        match loops.driver {
+            // The only one so far, and the one that the library takes by itself.
+            Driver::Epoll => {}
+        }
+        let mut config = match loops.preset {
+            Preset::LowLatency => Config::low_latency(),
+            Preset::ManyConnections => Config::many_connections(),
+            Preset::UntrustedInternet => Config::untrusted_internet(),
+        };
+        if let Some(bytes) = loops.max_message {
+            config.limits.max_message = bytes;
+        }
+        if let Some(count) = loops.max_connections {
+            if count == 0 {
+                return Err(Failure::usage("--max-connections must be at least 1"));
+            }
+            config.limits.max_connections = count;
+        }
+        config.upgrade.deflate = loops.deflate.then(DeflateConfig::default);
+        if loops.origin.iter().any(|origin| origin == "any") {
+            config.upgrade.origins = Origins::Any;
+        } else if !loops.origin.is_empty() {
+            config.upgrade.origins = Origins::List(loops.origin.clone());
+        }
+        Ok(config)
+    }
+}
+
+/// Says where to connect, one line each, on standard output: scripts wait for it and read the port from it.
+fn announce(running: &Running, plain: bool) -> Result<(), Failure> {
+    let scheme = if plain { "ws" } else { "wss" };
+    let mut out = std::io::stdout().lock();
+    let written = running.addresses().iter().try_for_each(|address| match address {
+        Address::Tcp(address) => writeln!(out, "listening on {scheme}://{address}"),
+        other => writeln!(out, "listening on {other}"),
+    });
+    written
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::failed(format!("cannot write to standard output: {error}")))
+}
+
+fn drain_on_signal(mut signals: Signals, remotes: Vec<Remote>, deadline: Duration) {
+    std::thread::spawn(move || {
+        for (count, _) in signals.forever().enumerate() {
+            if count > 0 {
+                std::process::exit(1);
+            }
+            eprintln!("closing connections; once more to stop at once");
+            for remote in &remotes {
+                // A loop that has stopped has nothing to drain.
+                let _ = remote.drain(CloseCode::GOING_AWAY, "the server is stopping", deadline);
+            }
+        }
+    });
+}

@@ -1,0 +1,90 @@
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tautline::{Conn, Handler, Message, Opening, Outgoing, Remote, RemoteError, Reply, Request};
+
+/// The topic of the applications that have but one.
+const TOPIC: &str = "all";
+
+/// Answers each message with itself.
+pub(super) struct Echo;
+
+impl Handler for Echo {
+    type State = ();
+
+    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+        answer(request, "echoes every message")
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        conn.send(Outgoing::from(&message));
+    }
+}
+
+/// Sends each message to everyone, its sender included.
+pub(super) struct Broadcast;
+
+impl Handler for Broadcast {
+    type State = ();
+
+    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+        answer(request, "sends every message to everyone")
+    }
+
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
+        conn.subscribe(TOPIC);
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        conn.publish(TOPIC, Outgoing::from(&message));
+    }
+}
+
+/// Sends everyone what [`publish`] makes, and ignores what comes in.
+pub(super) struct Feed;
+
+impl Handler for Feed {
+    type State = ();
+
+    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+        answer(request, "sends numbered messages at a steady rate")
+    }
+
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
+        conn.subscribe(TOPIC);
+    }
+
+    fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {}
+}
+
+/// Publishes `{"sequence":N,"time_ns":T}` `rate` times a second, until the loops have stopped.
+pub(super) fn publish(remotes: &[Remote], rate: u32) {
+    let interval = Duration::from_secs(1) / rate;
+    let mut due = Instant::now();
+    for sequence in 0_u64.. {
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        due += interval;
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let text = format!("{{\"sequence\":{sequence},\"time_ns\":{time}}}");
+        let results = remotes.iter().map(|remote| remote.publish(TOPIC, Outgoing::text(&text).with_key(0)));
+        if results.filter(|result| *result == Err(RemoteError::Stopped)).count() == remotes.len() {
+            return;
+        }
+    }
+}
+
+/// Upgrades what asks for it; a browser that opens the address sees what this is.
+fn answer(request: &Request<'_>, what: &str) -> Reply {
+    if request.is_upgrade {
+        return Reply::upgrade();
+    }
+    if request.http.method() != http::Method::GET || request.http.uri().path() != "/" {
+        return Reply::status(http::StatusCode::NOT_FOUND);
+    }
+    let scheme = if request.tls.version.is_empty() { "ws" } else { "wss" };
+    let host =
+        request.http.headers().get(http::header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("HOST:PORT");
+    let text = format!("A WebSocket server that {what}.\nTry: taut connect {scheme}://{host}/\n");
+    let mut response = http::Response::new(text.into_bytes());
+    let plain = http::HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, plain);
+    Reply::Respond(response)
+}
