@@ -31,6 +31,8 @@ impl Decoder {
             // At most 14.
             self.head_len = len.to_le_bytes()[0];
             if len < needed {
+                // What follows goes on with this header: the short way would take it for a frame of its own.
+                self.phase = Phase::Header;
                 return Ok(None);
             }
         }
