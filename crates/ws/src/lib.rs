@@ -1,4 +1,35 @@
 //! WebSocket without I/O: RFC 6455 and RFC 7692, server and client.
+//!
+//! [`handshake`] turns an HTTP connection into a WebSocket one. From then on an [`Encoder`] turns messages into bytes and
+//! a [`Decoder`] turns bytes into messages. Nothing here reads a socket, a clock or a random number, and nothing is
+//! global: bytes, buffers and masking keys are arguments, so that everything can be run in memory, byte by byte.
+//!
+//! What answers to a [ping](Event::Ping), a [close frame](Event::Close) or an [`Error`] are due is said there, but
+//! sending them is the caller's part, as is every deadline.
+//!
+//! ```
+//! use tautline_window::{Buf, Pool};
+//! use tautline_ws::{Decoder, Encoder, Event, Kind, Role};
+//!
+//! let mut pool = Pool::new(1 << 20);
+//! let (mut client, mut server) = (Encoder::new(Role::Client), Decoder::new(Role::Server, 1 << 20));
+//! let mut wire = Buf::new();
+//! let key = || [0x37, 0xfa, 0x21, 0x3d]; // a generator's output in earnest
+//! client.message(Kind::Text, "grüß Gott".as_bytes(), false, key, &mut wire, &mut pool)?;
+//! client.ping(b"alive?", key, &mut wire)?;
+//!
+//! while !wire.is_empty() {
+//!     let decoded = server.decode(wire.filled_mut(), &mut pool)?;
+//!     let used = decoded.used;
+//!     match decoded.event {
+//!         Some(Event::Message(message)) => assert_eq!(message.text(), Some("grüß Gott")),
+//!         Some(Event::Ping(payload)) => assert_eq!(payload, b"alive?"),
+//!         other => panic!("{other:?}"),
+//!     }
+//!     wire.take(used);
+//! }
+//! # Ok::<(), tautline_ws::Error>(())
+//! ```
 #![deny(unsafe_code)]
 
 mod close;

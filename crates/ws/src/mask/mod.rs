@@ -6,7 +6,7 @@
 //! this CPU has.
 //!
 //! All paths work on a source and a destination pointer, equal for the form in place, and are instances of the functions
-//! in [`vector`]; [`scalar`] makes vectors of plain words, for short payloads and for other architectures.
+//! in `vector`; `scalar` makes vectors of plain words, for short payloads and for other architectures.
 
 mod scalar;
 mod vector;

@@ -153,6 +153,21 @@ fn close_frames_are_checked_and_end_everything() {
 }
 
 #[test]
+fn a_message_cut_off_by_a_close_frame_or_an_error_gives_its_memory_back() {
+    for end in [masked(0x88, b""), masked(0x88, b"\x03\xe8bye"), masked(0x83, b"")] {
+        for cut in 1..end.len() {
+            let mut pool = Pool::new(1 << 20);
+            let mut decoder = Decoder::new(Role::Server, LIMIT);
+            feed(&mut decoder, &mut pool, &[masked(0x02, &[0; 9000]), end.clone()].concat(), [9000, 9008 + cut]);
+            decoder.recycle(&mut pool);
+            assert_eq!(decoder.assembly.capacity(), 0);
+            assert!(pool.held() >= 9000);
+            assert!(!decoder.is_idle());
+        }
+    }
+}
+
+#[test]
 fn errors_say_which_close_code_tells_the_peer() {
     let code = |wire: &[u8]| error_of(wire).unwrap().close_code();
     assert_eq!(code(&masked(0x83, b"")), CloseCode::PROTOCOL_ERROR);
