@@ -50,14 +50,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 return;
             }
             match (&link.phase, &cause) {
-                (Phase::Request(_), Cause::Timeout(_)) => self.refuse_with(link, StatusCode::REQUEST_TIMEOUT),
+                // Browsers open connections ahead of need, and take an answer to nothing for that to their next request.
+                (Phase::Request(head), Cause::Timeout(_)) if !head.bytes.is_empty() => {
+                    self.refuse_with(link, StatusCode::REQUEST_TIMEOUT);
+                }
                 (_, Cause::Tls(_)) => {
                     self.shared.counters.handshakes_failed += 1;
                     link.out.abandon();
                     self.linger(link);
                 }
                 // Earlier requests may have answers on their way.
-                (Phase::Request(_), Cause::Finished | Cause::Truncated) => {
+                (Phase::Request(_), Cause::Finished | Cause::Truncated | Cause::Timeout(_)) => {
                     self.shared.counters.handshakes_failed += 1;
                     link.out.finish();
                     self.linger(link);

@@ -95,6 +95,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let parsed = match whole_head(&mut head.bytes, plain, |bytes| head.reader.request(bytes)) {
             Ok(parsed) => parsed,
             Err(error) => {
+                let begun = if head.bytes.is_empty() { plain } else { head.bytes.filled() };
+                // No HTTP begins with the type of a TLS handshake record.
+                if E::Session::PASSTHROUGH && begun.first() == Some(&22) {
+                    log::info!("{}: it speaks TLS to a port without TLS: use ws:// or http://", link.info.peer);
+                }
                 self.refuse_head(link, &error);
                 return Ok(plain.len());
             }
