@@ -6,8 +6,10 @@
 
 pub mod certificate;
 pub mod conformance;
+mod fault;
 pub mod pair;
 mod random;
 pub mod wild;
 
+pub use fault::{Fault, record_ranges};
 pub use random::Random;

@@ -1,6 +1,7 @@
 //! The end of a connection.
 
-use super::{Engines, Make, greet, records, transfer};
+use super::{Engines, Make, greet, transfer};
+use crate::record_ranges;
 use tautline_tls::{Content, Engine, Error, Session, Versions};
 use tautline_window::Buf;
 
@@ -14,7 +15,7 @@ pub fn close_both_ways<E: Engine>(make: impl Make<E>) {
         pair.client.close();
         assert!(matches!(pair.client.send(&[b"more"]), Err(Error::ApiMisuse(_))));
         let wire = pair.client.take_outbox();
-        assert_eq!(records(&wire).len(), 2, "one record of data, one alert");
+        assert_eq!(record_ranges(&wire).len(), 2, "one record of data, one alert");
         pair.server.received.clear();
         pair.server.deliver(&wire).unwrap();
         assert_eq!(pair.server.received, b"last words");

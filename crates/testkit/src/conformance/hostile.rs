@@ -1,8 +1,9 @@
 //! Wire bytes that a peer should not send, or that were changed on the way.
 
-use super::{Engines, Make, client_config, greet, records, server_config};
+use super::{Engines, Make, client_config, greet, server_config};
 use crate::Random;
 use crate::pair::{Pair, Side, Split};
+use crate::{Fault, record_ranges};
 use tautline_tls::{Engine, Error, Session, Versions};
 
 /// A changed bit never leads to changed data: it is an error with an alert, or a record that never becomes whole.
@@ -16,8 +17,10 @@ pub fn flipped_bits<E: Engine>(make: impl Make<E>) {
             pair.server.received.clear();
             pair.client.send(&[data]).unwrap();
             let mut wire = pair.client.take_outbox();
-            let Some(byte) = wire.get_mut(at) else { break };
-            *byte ^= 1 << (at % 8);
+            if at == wire.len() {
+                break;
+            }
+            Fault::Flip { at, bit: u8::try_from(at % 8).unwrap() }.apply(&mut wire);
             match pair.server.deliver(&wire) {
                 Err(error) => {
                     assert!(matches!(error, Error::Peer(_)), "{at}: {error:?}");
@@ -79,15 +82,11 @@ fn exchange_with_one_flip<A: Session, B: Session>(
 
 /// Whether the byte at `at` is in a header, or in change_cipher_spec, which nothing authenticates either.
 fn is_in_header(wire: &[u8], at: usize) -> bool {
-    let mut start = 0;
-    while let Some([kind, _, _, high, low]) = wire.get(start..start + 5) {
-        let end = start + 5 + usize::from(u16::from_be_bytes([*high, *low]));
-        if at < end {
-            return at < start + 5 || *kind == 20;
-        }
-        start = end;
-    }
-    true
+    let records = record_ranges(wire);
+    records
+        .iter()
+        .find(|record| record.contains(&at))
+        .is_none_or(|record| at < record.start + 5 || wire[record.start] == 20)
 }
 
 /// Random bytes, and records of random bytes, at any time: an error or silence, never a panic, never a handshake.
@@ -165,14 +164,16 @@ pub fn impossible_lengths<E: Engine>(make: impl Make<E>) {
 pub fn repeated_and_dropped_records<E: Engine>(make: impl Make<E>) {
     for versions in [Versions::Tls13, Versions::Tls12] {
         let engines = Engines::with_versions(&make, versions);
-        for order in [&[0, 0][..], &[1], &[1, 0], &[0, 2], &[0, 1, 1]] {
+        for fault in
+            [Fault::Repeat(0), Fault::Repeat(2), Fault::Drop(0), Fault::Drop(1), Fault::Swap(0), Fault::Swap(1)]
+        {
             let mut pair = engines.open("localhost");
             greet(&mut pair);
             for data in [b"first ", b"second", b"third "] {
                 pair.client.send(&[data]).unwrap();
             }
-            let wire = records(&pair.client.take_outbox());
-            let wire: Vec<u8> = order.iter().flat_map(|&index| wire[index].clone()).collect();
+            let mut wire = pair.client.take_outbox();
+            fault.apply(&mut wire);
             let error = pair.server.deliver(&wire).expect_err("a record is out of order");
             assert!(matches!(error, Error::Peer(_)), "{error:?}");
             assert_eq!(pair.last_words(Side::Server), Some(Error::Alert("bad_record_mac".to_owned())));

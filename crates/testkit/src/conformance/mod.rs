@@ -139,15 +139,3 @@ fn greet<A: Session, B: Session>(pair: &mut Pair<A, B>) {
     transfer(&mut pair.server, &mut pair.client, b"hello from the server");
     pair.settle(&mut Split::Whole).unwrap();
 }
-
-/// The records that `wire` consists of, whole.
-fn records(mut wire: &[u8]) -> Vec<Vec<u8>> {
-    let mut records = Vec::new();
-    while let [_, _, _, high, low, ..] = *wire {
-        let (record, rest) = wire.split_at(5 + usize::from(u16::from_be_bytes([high, low])));
-        records.push(record.to_vec());
-        wire = rest;
-    }
-    assert!(wire.is_empty(), "sessions write whole records");
-    records
-}
