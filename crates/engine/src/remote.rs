@@ -4,7 +4,9 @@ use crate::outbound::{Outgoing, Publication};
 use crate::shared::Counters;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 use tautline_io::Waker;
 use tautline_ws::CloseCode;
@@ -15,8 +17,23 @@ const CAPACITY: usize = 65_536;
 /// A shard, as seen from other threads. Cheap to clone.
 #[derive(Clone)]
 pub struct Remote {
-    commands: SyncSender<Command>,
+    commands: Sender<Command>,
+    waiting: Arc<AtomicUsize>,
     waker: Waker,
+}
+
+/// Where commands arrive. A bounded channel would hold memory for its whole capacity from the start, in each shard.
+pub(crate) struct Commands {
+    receiver: Receiver<Command>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Commands {
+    pub(crate) fn next(&self) -> Option<Command> {
+        let command = self.receiver.try_recv().ok()?;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        Some(command)
+    }
 }
 
 /// The shard does not take the command.
@@ -50,9 +67,10 @@ pub(crate) enum Command {
 }
 
 impl Remote {
-    pub(crate) fn new(waker: Waker) -> (Self, Receiver<Command>) {
-        let (commands, receiver) = sync_channel(CAPACITY);
-        (Self { commands, waker }, receiver)
+    pub(crate) fn new(waker: Waker) -> (Self, Commands) {
+        let (commands, receiver) = channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        (Self { commands, waiting: waiting.clone(), waker }, Commands { receiver, waiting })
     }
 
     /// Sends `message` to this shard's subscribers of `topic`.
@@ -104,10 +122,11 @@ impl Remote {
     }
 
     pub(crate) fn command(&self, command: Command) -> Result<(), RemoteError> {
-        self.commands.try_send(command).map_err(|error| match error {
-            TrySendError::Full(_) => RemoteError::Full,
-            TrySendError::Disconnected(_) => RemoteError::Stopped,
-        })?;
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= CAPACITY {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(RemoteError::Full);
+        }
+        self.commands.send(command).map_err(|_| RemoteError::Stopped)?;
         self.waker.wake();
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::conn::{Conn, ConnId, DialId};
 use crate::dial::{Dial, Target};
 use crate::handler::Handler;
 use crate::link::{Link, Phase};
-use crate::remote::{Command, Remote};
+use crate::remote::{Command, Commands, Remote};
 use crate::shared::{Counters, Keys, Shared};
 use crate::timer::{Tick, Wheel};
 use crate::topic::Topics;
@@ -13,7 +13,6 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use tautline_io::{Address, Driver, End, ListenOptions, Listener, Received, Sink, Token};
 use tautline_tls::{Engine, Session};
@@ -36,7 +35,7 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) shared: Shared,
     pub(crate) wheel: Wheel,
     pub(crate) due: Vec<Token>,
-    pub(crate) commands: Receiver<Command>,
+    pub(crate) commands: Commands,
     pub(crate) remote: Remote,
     pub(crate) dials: HashMap<DialId, Dial>,
     pub(crate) dial_timers: BinaryHeap<Reverse<(Tick, DialId)>>,
@@ -389,7 +388,7 @@ impl<E: Engine, H: Handler, D: Driver> Sink<D> for Core<E, H> {
     }
 
     fn woken(&mut self, driver: &mut D) {
-        while let Ok(command) = self.commands.try_recv() {
+        while let Some(command) = self.commands.next() {
             self.obey(driver, command);
         }
     }
