@@ -197,8 +197,8 @@ struct Advice {
 impl Advice {
     fn new(machine: &Machine, cpus: usize) -> Self {
         let aes = if machine.has("aes") { "the fastest AES-GCM for this CPU" } else { "ChaCha20 for CPUs without AES" };
-        let mut command = format!("taut serve --driver epoll --tls rustls --shards {cpus}");
-        let mut reason = format!("aws-lc has {aes}; epoll runs on every Linux; ");
+        let mut command = format!("taut serve --driver epoll --tls fused --shards {cpus}");
+        let mut reason = format!("aws-lc has {aes}; records are opened in place; epoll runs on every Linux; ");
         if cpus > 1 {
             command.push_str(" --pin");
             reason.push_str("pinned loops share nothing");

@@ -1,6 +1,7 @@
 //! `taut`: serve WebSockets, connect to them, load them, measure them.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cert;
 mod child;
 mod connect;
@@ -36,6 +37,7 @@ Examples:
   taut serve                                a wss echo server with a development certificate
   taut connect wss://localhost:8443/        talk to it
   taut load wss://localhost:8443/           measure it
+  taut bench                                measure this machine, in under two minutes
   taut doctor                               what this machine can do, and what to run on it
   taut cert localhost                       a development authority and a certificate
 
@@ -50,6 +52,7 @@ enum Command {
     Serve(serve::Arguments),
     Connect(connect::Arguments),
     Load(load::Arguments),
+    Bench(bench::Arguments),
     Cert(cert::Arguments),
     Doctor(doctor::Arguments),
     #[command(hide = true)]
@@ -75,6 +78,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Connect(arguments) => connect::run(arguments, cli.verbose > 0),
         Command::Load(arguments) => load::run(arguments),
+        Command::Bench(arguments) => bench::run(arguments),
         Command::Cert(arguments) => cert::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::TcpEcho(arguments) => tcp_echo::run(arguments),

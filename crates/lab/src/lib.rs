@@ -18,6 +18,7 @@ pub mod published;
 mod result;
 pub mod rounds;
 pub mod stats;
+pub mod suites;
 pub mod table;
 
 pub use error::Error;

@@ -15,7 +15,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 use tautline::layers::io::epoll;
 use tautline::layers::tls::{Engine, plain};
-use tautline::layers::tls_rustls as rustls;
+use tautline::layers::tls_rustls::fused;
 use tautline::{Address, Cause, ClientConfig, Config, ConnectError, Handler, Shard, Target};
 
 /// Without any progress for this long, a run has failed.
@@ -90,7 +90,7 @@ impl Server {
     /// Does `job` with the TLS engine that the target's scheme asks for.
     fn with_engine<J: Job>(&self, tls: &ClientConfig, job: J) -> Result<J::Output, Error> {
         if self.target.is_secure() {
-            let engine = rustls::Engine::client(tls).map_err(|error| Error::Usage(error.to_string()))?;
+            let engine = fused::Engine::client(tls).map_err(|error| Error::Usage(error.to_string()))?;
             job.run(engine)
         } else {
             job.run(plain::Engine)

@@ -1,0 +1,108 @@
+use crate::failure::Failure;
+use crate::progress::Progress;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use tautline_lab::cpu::Placement;
+use tautline_lab::suites::{Lab, Outcome, Suite};
+use tautline_lab::{Line, Machine, write_json};
+
+/// Measure this machine: bare TCP, ws and wss side by side.
+///
+/// Server and load run on different CPUs. Rounds take turns between the compositions, so that what disturbs the machine
+/// disturbs all alike; figures are medians over rounds. With no suite it is the overview, which takes less than two
+/// minutes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Suites:
+  overview   limit, ws and wss with every engine at 64 B, 1 KiB, 16 KiB; handshakes; advice
+  echo       64 B to 64 KiB, 1 to 500 connections, 1 and 16 messages in flight
+  limits     what ws costs above bare TCP and wss above ws, with confidence intervals
+  idle       memory of connections that do nothing
+
+Examples:
+  taut bench
+  taut bench --quick
+  taut bench echo limits --json results.jsonl")]
+pub(crate) struct Arguments {
+    /// What to measure.
+    #[arg(value_name = "SUITE", default_value = "overview")]
+    suites: Vec<Name>,
+    /// Fewer and shorter rounds: a first look.
+    #[arg(long)]
+    quick: bool,
+    /// Also write results as JSON: the machine, then one result per line. `-` writes to standard output, and no tables.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Names of suites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Name {
+    Overview,
+    Echo,
+    Limits,
+    Idle,
+}
+
+impl From<Name> for Suite {
+    fn from(name: Name) -> Self {
+        match name {
+            Name::Overview => Self::Overview,
+            Name::Echo => Self::Echo,
+            Name::Limits => Self::Limits,
+            Name::Idle => Self::Idle,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let program =
+        std::env::current_exe().map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+    let machine = Machine::here();
+    let placement = Placement::here();
+    let only_json = arguments.json.as_deref() == Some(Path::new("-"));
+    if !only_json {
+        println!("{machine}\nserver on CPU {}, load on CPU {}", placement.server, placement.load);
+    }
+    if cfg!(debug_assertions) {
+        eprintln!("taut: this is a debug build, its figures mean nothing; use cargo run --release -- bench");
+    }
+    // Before minutes of measuring, not after.
+    let json = arguments.json.as_deref().filter(|_| !only_json).map(create).transpose()?;
+    let mut lines: Vec<Line> = Vec::new();
+    for &name in &arguments.suites {
+        let progress = Progress::new();
+        let mut show = |share: f64, what: &str| progress.show(share, what);
+        let mut lab = Lab { program: program.clone(), quick: arguments.quick, placement, progress: &mut show };
+        let outcome = Suite::from(name).run(&mut lab)?;
+        drop(progress);
+        if !only_json {
+            print(&outcome);
+        }
+        lines.extend(outcome.lines);
+    }
+    let failed = |error: std::io::Error| Failure::failed(format!("cannot write the results: {error}"));
+    if let Some(file) = json {
+        write_json(&mut BufWriter::new(file), &machine, &lines).map_err(failed)?;
+    } else if only_json {
+        write_json(&mut std::io::stdout().lock(), &machine, &lines).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn create(path: &Path) -> Result<File, Failure> {
+    File::create(path).map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))
+}
+
+fn print(outcome: &Outcome) {
+    println!("\n{}", outcome.text.trim_end());
+    for warning in &outcome.warnings {
+        println!("Note: {warning}");
+    }
+    if let Some(advice) = &outcome.advice {
+        println!("\nAdvice: {advice}");
+    }
+    // A reader behind a pipe sees each suite when it is done.
+    let _ = std::io::stdout().flush();
+}

@@ -1,0 +1,65 @@
+use super::server::Key;
+use crate::Error;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tautline_testkit::certificate::{Authority, KeyKind, Leaf};
+
+/// Certificates for measured servers, in a folder that only this user can read and that is removed in the end.
+pub(super) struct Certificates {
+    folder: PathBuf,
+    authority: String,
+}
+
+impl Certificates {
+    /// One for each kind of key.
+    pub(super) fn new() -> Result<Self, Error> {
+        let failed = |error: &dyn std::fmt::Display| Error::Failed(format!("cannot make certificates: {error}"));
+        let authority = Authority::new("Tautline bench authority").map_err(|error| failed(&error))?;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let name = format!("taut-bench-{}-{}", std::process::id(), since.as_nanos());
+        let folder = std::env::temp_dir().join(name);
+        DirBuilder::new().mode(0o700).create(&folder).map_err(|error| failed(&error))?;
+        let certificates = Self { folder, authority: authority.certificate().to_owned() };
+        for key in [Key::P256, Key::Rsa2048] {
+            let leaf = Leaf { names: &["localhost", "127.0.0.1"], key: key.kind(), ..Leaf::default() };
+            let issued = authority.issue(&leaf).map_err(|error| failed(&error))?;
+            let write = |path: &Path, content: &[u8]| {
+                let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+                file.write_all(content)
+            };
+            let (chain, private) = certificates.paths(key);
+            write(&chain, &issued.chain).and_then(|()| write(&private, &issued.key)).map_err(|error| failed(&error))?;
+        }
+        Ok(certificates)
+    }
+
+    /// Files of the chain and of the private key.
+    pub(super) fn paths(&self, key: Key) -> (PathBuf, PathBuf) {
+        let name = key.name();
+        (self.folder.join(format!("{name}.pem")), self.folder.join(format!("{name}-key.pem")))
+    }
+
+    /// What clients trust, PEM.
+    pub(super) fn authority(&self) -> &str {
+        &self.authority
+    }
+}
+
+impl Drop for Certificates {
+    fn drop(&mut self) {
+        // What cannot be removed is a folder of worthless keys, readable by this user only.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Key {
+    const fn kind(self) -> KeyKind {
+        match self {
+            Self::P256 => KeyKind::P256,
+            Self::Rsa2048 => KeyKind::Rsa2048,
+        }
+    }
+}

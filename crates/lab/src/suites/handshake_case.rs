@@ -1,0 +1,162 @@
+use super::server::{Key, Kind, Process};
+use super::{ENGINES, Lab, Outcome, Suite};
+use crate::rounds::{Samples, interleave};
+use crate::stats::Summary;
+use crate::table::{Table, number, optional};
+use crate::{Case, Error, Metric, load, published};
+use std::time::Duration;
+
+/// Connections being made at a time: enough that the server always has one to work on.
+const AT_ONCE: usize = 16;
+
+/// Handshakes of one kind.
+pub(super) struct HandshakeCase {
+    kind: Kind,
+    resumed: bool,
+    samples: Samples,
+    /// CPU time of server and load together for each, in us, by round: what earlier reports give.
+    both_sides: Vec<f64>,
+}
+
+impl HandshakeCase {
+    const fn new(kind: Kind, resumed: bool) -> Self {
+        Self { kind, resumed, samples: Samples::new(), both_sides: Vec::new() }
+    }
+
+    fn case(&self) -> Case {
+        let Kind::Wss(engine, key) = self.kind else {
+            let protocol = Some(self.kind.protocol());
+            return Case { protocol, driver: Some("epoll".to_owned()), ..Case::default() };
+        };
+        Case {
+            protocol: Some(self.kind.protocol()),
+            tls: Some(engine.to_owned()),
+            driver: Some("epoll".to_owned()),
+            key: Some(key.name().to_owned()),
+            resumed: Some(self.resumed),
+            ..Case::default()
+        }
+    }
+
+    fn name(&self) -> (&'static str, &'static str) {
+        match (self.kind, self.resumed) {
+            (Kind::Wss(_, key), false) => (key.name(), "full"),
+            (Kind::Wss(_, key), true) => (key.name(), "resumed"),
+            _ => ("-", "ws, no TLS"),
+        }
+    }
+
+    fn summary(&self) -> Option<Summary> {
+        Summary::of(self.samples.get(&Metric::ServerCpuPerHandshake)?)
+    }
+
+    /// Server and client together, as a report on Go's TLS measured them.
+    fn published(&self) -> Option<f64> {
+        let text = match self.name() {
+            ("-", _) => "Go 1.8 RSA-2048 both sides one core plain",
+            ("rsa2048", "full") => "Go 1.8 RSA-2048 both sides one core full=yes tickets=no",
+            ("rsa2048", "resumed") => "Go 1.8 RSA-2048 both sides one core full=no tickets=yes",
+            _ => return None,
+        };
+        let is_it = |figure: &&published::Figure| figure.suite == "handshake" && figure.text == text;
+        published::figures().iter().find(is_it).map(|figure| figure.value / 1e3)
+    }
+}
+
+/// Full and resumed handshakes with both kinds of key, by the default engine; the same without TLS.
+pub(super) fn cases() -> Vec<HandshakeCase> {
+    let [rsa, p256] = [Key::Rsa2048, Key::P256].map(|key| Kind::Wss(ENGINES[0], key));
+    vec![
+        HandshakeCase::new(Kind::Ws, false),
+        HandshakeCase::new(rsa, false),
+        HandshakeCase::new(rsa, true),
+        HandshakeCase::new(p256, false),
+        HandshakeCase::new(p256, true),
+    ]
+}
+
+/// Measures all cases in interleaved rounds; `progress` goes on from `share` of the suite.
+pub(super) fn measure(
+    lab: &mut Lab<'_>,
+    servers: &[Process],
+    cases: &mut [HandshakeCase],
+    budget: Duration,
+    share: f64,
+) -> Result<(), Error> {
+    let (plan, span) = (lab.plan(budget), lab.span());
+    let names: Vec<String> =
+        cases.iter().map(|case| format!("handshakes: {} {}", case.name().0, case.name().1)).collect();
+    let progress = &mut lab.progress;
+    let samples = interleave(
+        cases,
+        &plan,
+        |step| progress(share + (1.0 - share) * step.done as f64 / step.total as f64, &names[step.case]),
+        |case, _| {
+            let server = servers.iter().find(|server| server.kind == case.kind);
+            let server =
+                server.ok_or_else(|| Error::Failed(format!("no {} server runs", case.kind.name())))?.server()?;
+            let (resumed, warmup, duration) = (case.resumed, span.warmup, span.duration);
+            let shaken = load::Handshakes { server, at_once: AT_ONCE, resumed, warmup, duration }.run(&mut |_| {})?;
+            let measured = shaken.measured;
+            if case.resumed && shaken.resumed * 100 < measured.count * 99 {
+                let (count, resumed) = (measured.count, shaken.resumed);
+                return Err(Error::Failed(format!("only {resumed} of {count} handshakes were resumed")));
+            }
+            let own = measured.own_cpu.as_secs_f64() * 1e6 / measured.count.max(1) as f64;
+            case.both_sides.extend(measured.server_cpu_each_us().map(|server| server + own));
+            Ok(measured.handshake_metrics())
+        },
+    )?;
+    for (case, samples) in cases.iter_mut().zip(samples) {
+        case.samples = samples;
+    }
+    Ok(())
+}
+
+/// Lines and the table.
+pub(super) fn report(outcome: &mut Outcome, suite: Suite, cases: &[HandshakeCase]) {
+    let mut table = Table::new(&[
+        "<key",
+        "<handshake",
+        "1/s",
+        "p50 us",
+        "server us",
+        "± %",
+        "both sides us",
+        "published us",
+        "x published",
+    ]);
+    for case in cases {
+        let facts = case.case();
+        outcome.add_samples(suite, &facts, &case.samples);
+        let (key, kind) = case.name();
+        let Some(summary) = case.summary() else { continue };
+        outcome.warn_if_noisy(&format!("{key} {kind}"), &summary);
+        let median =
+            |metric| case.samples.get(&metric).and_then(|runs| Summary::of(runs)).map(|summary| summary.median);
+        let both = Summary::of(&case.both_sides).map(|summary| summary.median);
+        let published = case.published();
+        let compared = both.zip(published).map(|(ours, theirs)| ours / theirs);
+        table.row([
+            key.to_owned(),
+            kind.to_owned(),
+            optional(median(Metric::Handshakes)),
+            optional(median(Metric::LatencyP50)),
+            number(summary.median),
+            number(summary.spread() * 100.0),
+            optional(both),
+            optional(published),
+            optional(compared),
+        ]);
+    }
+    outcome.text += &format!(
+        "\nHandshakes: connect, upgrade, close, {AT_ONCE} at a time, TLS {}. Published: both sides on one core, Go 1.8.\n\n{table}",
+        ENGINES[0]
+    );
+}
+
+/// How much cheaper full handshakes are with P-256 than with RSA-2048, in server CPU.
+pub(super) fn rsa_over_p256(cases: &[HandshakeCase]) -> Option<f64> {
+    let full = |key: &str| cases.iter().find(|case| case.name() == (key, "full")).and_then(HandshakeCase::summary);
+    Some(full("rsa2048")?.median / full("p256")?.median)
+}

@@ -1,0 +1,145 @@
+//! The suites: what is measured together, and what is said about it.
+//!
+//! The server of each composition is a process of its own on one CPU; the load is this process on another. All servers
+//! of a suite run all the time, and rounds take turns between them.
+
+mod advice;
+mod certificates;
+mod echo;
+mod echo_case;
+mod handshake_case;
+mod idle;
+mod limits;
+mod overview;
+mod server;
+
+use crate::cpu::{Pinned, Placement};
+use crate::rounds::{Plan, Samples};
+use crate::stats::Summary;
+use crate::{Case, Error, Line};
+use certificates::Certificates;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// TLS engines of this build, the default first.
+pub const ENGINES: [&str; 2] = ["fused", "rustls"];
+
+/// Rows whose rounds spread wider than this make the machine too noisy for fine comparisons.
+const NOISY: f64 = 0.10;
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    /// Limit, ws and wss side by side, and handshakes, within two minutes.
+    Overview,
+    /// Messages of many sizes over few and many connections.
+    Echo,
+    /// What ws costs above bare TCP, and wss above ws.
+    Limits,
+    /// Memory of connections that do nothing.
+    Idle,
+}
+
+impl Suite {
+    /// Name in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Overview => "overview",
+            Self::Echo => "echo",
+            Self::Limits => "limits",
+            Self::Idle => "idle",
+        }
+    }
+
+    /// Measures, which takes a minute or two.
+    ///
+    /// # Errors
+    /// A server could not be started, or a measurement failed.
+    pub fn run(self, lab: &mut Lab<'_>) -> Result<Outcome, Error> {
+        let _pinned = Pinned::to(lab.placement.load)?;
+        let mut outcome = match self {
+            Self::Overview => overview::run(lab),
+            Self::Echo => echo::run(lab),
+            Self::Limits => limits::run(lab),
+            Self::Idle => idle::run(lab),
+        }?;
+        if lab.placement.is_shared() {
+            outcome
+                .warnings
+                .insert(0, "server and load share the only CPU: rates say little, CPU times hold".to_owned());
+        }
+        Ok(outcome)
+    }
+}
+
+/// Where and how to measure.
+pub struct Lab<'a> {
+    /// The program `taut`, which is started as server.
+    pub program: PathBuf,
+    /// Fewer and shorter rounds: a first look.
+    pub quick: bool,
+    /// CPUs of server and load.
+    pub placement: Placement,
+    /// Told which share (0 to 1) of the suite is done, and what is being done.
+    pub progress: &'a mut dyn FnMut(f64, &str),
+}
+
+/// What a suite found.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// For programs.
+    pub lines: Vec<Line>,
+    /// For people: tables.
+    pub text: String,
+    /// What limits the meaning of the figures.
+    pub warnings: Vec<String>,
+    /// What to do about it, in one line.
+    pub advice: Option<String>,
+}
+
+impl Outcome {
+    /// One line for each metric of each case.
+    fn add_samples(&mut self, suite: Suite, case: &Case, samples: &Samples) {
+        for (&metric, runs) in samples {
+            self.lines.extend(Line::new(suite.name(), case, metric, runs));
+        }
+    }
+
+    /// Says so where rounds disagree so much that small differences mean nothing.
+    fn warn_if_noisy(&mut self, name: &str, summary: &Summary) {
+        if summary.count > 1 && summary.spread() > NOISY {
+            let spread = summary.spread() * 100.0;
+            self.warnings.push(format!("{name}: rounds spread by ± {spread:.0} %; smaller differences mean nothing"));
+        }
+    }
+}
+
+/// How long one measurement warms up and lasts.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    warmup: Duration,
+    duration: Duration,
+}
+
+impl Lab<'_> {
+    fn span(&self) -> Span {
+        let (warmup, duration) = if self.quick { (100, 250) } else { (150, 600) };
+        Span { warmup: Duration::from_millis(warmup), duration: Duration::from_millis(duration) }
+    }
+
+    /// Rounds within `budget`.
+    const fn plan(&self, budget: Duration) -> Plan {
+        let plan = if self.quick { Plan::quick() } else { Plan::thorough() };
+        Plan { budget: Some(budget), ..plan }
+    }
+
+    /// Starts servers for `kinds`; their certificates lie on disk only meanwhile.
+    fn servers(&self, kinds: &[server::Kind]) -> Result<Vec<server::Process>, Error> {
+        let certificates = Certificates::new()?;
+        kinds.iter().map(|&kind| server::Process::start(self, kind, &certificates)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
