@@ -65,6 +65,7 @@ pub struct Decoder {
     streaming: bool,
     /// The bytes of the assembly behind `keep` were handed out.
     stale: bool,
+    /// Fresh wherever a message begins, for the end of a text makes it so.
     utf8: Utf8,
     message: Option<Progress>,
 }

@@ -37,12 +37,9 @@ impl Utf8 {
         tail.iter().try_for_each(|byte| self.extend(*byte))
     }
 
-    /// The end of the text: wrong where it is inside a character.
-    pub(crate) fn finish(&mut self) -> Result<(), Error> {
-        match core::mem::take(self).len {
-            0 => Ok(()),
-            _ => Err(Error::InvalidUtf8),
-        }
+    /// The end of the text: wrong where it is inside a character. Otherwise the next text may begin.
+    pub(crate) const fn finish(&self) -> Result<(), Error> {
+        if self.len == 0 { Ok(()) } else { Err(Error::InvalidUtf8) }
     }
 
     /// One more byte of a character that is cut.

@@ -1,7 +1,6 @@
 //! Headers: collecting them, and what they may say at this point of the stream.
 
 use super::{Decoder, Phase, Progress};
-use crate::utf8::Utf8;
 use crate::{Error, Header, Kind, Opcode, Role};
 
 impl Decoder {
@@ -86,7 +85,6 @@ impl Decoder {
             return Err(Error::ReservedBits);
         }
         self.total = 0;
-        self.utf8 = Utf8::new();
         self.message = Some(Progress { kind, compressed: header.rsv1, streaming: self.streaming, first: true });
         Ok(())
     }

@@ -41,6 +41,26 @@ fn a_whole_message_is_unmasked_where_it_lies() {
 }
 
 #[test]
+fn lengths_that_are_not_minimal_are_refused() {
+    for role in [Role::Server, Role::Client] {
+        for len in [0, 5, 125, 300, 65_535] {
+            let short = frame(role, 0x82, &vec![7; len]);
+            let header_len = short.len() - len;
+            let mask = short[1] & 0x80;
+            let rest = if role == Role::Server { &short[header_len - 4..] } else { &short[header_len..] };
+            let len = (len as u64).to_be_bytes();
+            let longer =
+                [[[0x82, mask | 127].as_slice(), &len, rest].concat(), [&[0x82, mask | 126], &len[6..], rest].concat()];
+            // Two bytes are right for the larger lengths.
+            for wire in &longer[..if len[6] == 0 && len[7] < 126 { 2 } else { 1 }] {
+                let seen = feed(&mut Decoder::new(role, LIMIT), &mut Pool::new(0), wire, []);
+                assert_eq!(seen, (vec![], Some(Error::LengthNotMinimal)));
+            }
+        }
+    }
+}
+
+#[test]
 fn pings_and_pongs_are_handed_out_and_held_to_their_size() {
     for len in [0, 1, 124, 125] {
         let payload = vec![0xfe; len];
@@ -60,6 +80,7 @@ fn reserved_bits_are_refused() {
             assert_eq!(error_of(&masked(0x80 | bits << 4 | opcode, b"")), Some(Error::ReservedBits));
         }
     }
+    assert_eq!(fails_at(&masked(0xc1, b"payload")), Some((6, Error::ReservedBits)));
     let behind_a_message = [masked(0x81, b"ok"), masked(0xc1, b"no")].concat();
     assert_eq!(decode(&behind_a_message), (vec![text("ok")], Some(Error::ReservedBits)));
 }
