@@ -35,7 +35,8 @@ pub struct Limits {
     pub max_handshakes: usize,
     /// Topics that one connection may subscribe to.
     pub max_subscriptions: usize,
-    /// While more than this many bytes wait to be sent to a peer, nothing more is read from it.
+    /// While answers to a client wait and more than this many bytes wait to be sent to it, nothing more is read from it.
+    /// What others make us send does not hold it back, and servers are never held back.
     pub pause_receive_above: usize,
     /// Bytes of unused buffers a shard keeps.
     pub pool: usize,
@@ -61,8 +62,9 @@ pub struct Deadlines {
 
 /// What happens to a message for a peer that does not read fast enough.
 ///
-/// Messages wait unencoded while the kernel takes no more bytes; the policy bounds how much may wait. Control frames,
-/// fragments of a streamed message and what was already encoded are never dropped.
+/// Messages wait unencoded while the kernel takes no more bytes; the policy bounds how much may wait. A message that
+/// nothing waits before is always taken, whatever its size. Control frames, fragments of a streamed message and what was
+/// already encoded are never dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowConsumer {
     /// Up to so many bytes wait; then the connection is closed with 1008.

@@ -150,16 +150,25 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Sends what a connection has to say, and puts it back or lets it go.
     pub(crate) fn settle<D: Driver>(&mut self, driver: &mut D, mut link: Box<Link<E::Session, H::State>>) {
-        if link.out.is_overrun() && link.reported {
-            self.fail(&mut link, Cause::SlowConsumer);
-        }
         let was_stuck = link.out.is_in_flight();
-        link.out.flush(driver, link.token, &mut link.session, &mut self.shared);
+        self.flush(driver, &mut link);
         let mut drains = 0;
-        while link.reported && drains < MAX_DRAINS && link.out.take_drained() {
+        while link.reported && link.out.is_drained() {
+            if drains == MAX_DRAINS {
+                self.shared.dirty.push(link.token);
+                break;
+            }
             drains += 1;
+            link.out.tell_drained();
             self.handler.on_drain(&mut link.conn(&mut self.shared));
-            link.out.flush(driver, link.token, &mut link.session, &mut self.shared);
+            self.flush(driver, &mut link);
+        }
+        let pause_above = self.shared.config.limits.pause_receive_above;
+        while link.held && !link.holds_back(pause_above) {
+            if let Err(stop) = self.resume(&mut link) {
+                self.stop(&mut link, stop);
+            }
+            self.flush(driver, &mut link);
         }
         if let Some(error) = link.out.take_failure() {
             self.fail(&mut link, Cause::Tls(error));
@@ -183,12 +192,22 @@ impl<E: Engine, H: Handler> Core<E, H> {
             return;
         }
         link.out.tidy(&mut self.shared.pool);
-        let pause = link.paused || link.out.buffered() > self.shared.config.limits.pause_receive_above;
-        if pause != link.driver_paused && !matches!(link.phase, Phase::Linger) {
+        let pause = link.holds_back(pause_above);
+        if pause != link.driver_paused {
             link.driver_paused = pause;
+            link.clock.heard = self.shared.now;
             driver.pause_receive(link.token, pause);
+            self.schedule(&mut link);
         }
         self.put(link.token, Slot::Link(link));
+    }
+
+    /// Gives the driver what there is to send, or gives the peer up by the policy for slow consumers.
+    fn flush<D: Driver>(&mut self, driver: &mut D, link: &mut Link<E::Session, H::State>) {
+        if link.out.is_overrun() && link.reported {
+            self.fail(link, Cause::SlowConsumer);
+        }
+        link.out.flush(driver, link.token, &mut link.session, &mut self.shared);
     }
 
     fn let_go<D: Driver>(&mut self, driver: &mut D, mut link: Box<Link<E::Session, H::State>>) {

@@ -42,13 +42,29 @@ impl<E: Engine, H: Handler> Core<E, H> {
             && !matches!(link.phase, Phase::Linger)
         {
             let rest = &wire[used..];
-            if rest.len() > MAX_CARRY {
+            if rest.len() > MAX_CARRY && !link.held {
                 return Err(tautline_tls::Error::Library("the engine does not consume its input".into()).into());
             }
             link.carry = self.shared.pool.take();
             link.carry.put(rest);
         }
         self.shared.pool.give(carried);
+        result.map(drop)
+    }
+
+    /// Goes on with what was held back.
+    pub(crate) fn resume(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
+        link.held = false;
+        let mut carried = std::mem::take(&mut link.carry);
+        let mut scratch = std::mem::take(&mut self.shared.scratch);
+        let result = self.advance(link, carried.filled_mut(), &mut scratch);
+        self.shared.scratch = scratch;
+        carried.take(result.as_ref().map_or(carried.len(), |used| *used));
+        if carried.is_empty() || matches!(link.phase, Phase::Linger) {
+            self.shared.pool.give(carried);
+        } else {
+            link.carry = carried;
+        }
         result.map(drop)
     }
 
@@ -82,11 +98,18 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 }
                 Phase::Linger => return Ok(wire.len()),
                 _ => {
+                    if used < wire.len() && link.holds_back(self.shared.config.limits.pause_receive_above) {
+                        link.held = true;
+                        return Ok(used);
+                    }
                     let out = link.out.wire(&mut self.shared.pool);
                     let Opened { used: read, content } = link.session.open(&mut wire[used..], scratch, out)?;
                     used += read;
                     match content {
-                        Content::Data(plain) => self.plaintext(link, plain)?,
+                        Content::Data(plain) => {
+                            let len = plain.len();
+                            used -= len - self.plaintext(link, plain)?;
+                        }
                         Content::Control => {}
                         Content::Partial => return Ok(used),
                         Content::Closed => {
@@ -100,24 +123,30 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    fn plaintext(&mut self, link: &mut Link<E::Session, H::State>, plain: &mut [u8]) -> Result<(), Stop> {
-        let mut rest = plain;
-        while !rest.is_empty() {
-            let used = match link.phase {
-                Phase::Request(_) => self.request(link, rest)?,
-                Phase::Answer(_) => self.answer(link, rest)?,
-                Phase::Open | Phase::CloseSent => return self.frames(link, rest),
-                _ => return Ok(()),
-            };
-            rest = &mut rest[used..];
-        }
-        Ok(())
-    }
-
-    fn frames(&mut self, link: &mut Link<E::Session, H::State>, plain: &mut [u8]) -> Result<(), Stop> {
-        let Link { token, phase, session, decoder, out, info, subscriptions, state, paused, .. } = link;
+    /// Returns how much of `plain` is done with: all of it where it was sealed, since it cannot be opened twice.
+    fn plaintext(&mut self, link: &mut Link<E::Session, H::State>, plain: &mut [u8]) -> Result<usize, Stop> {
         let mut used = 0;
         while used < plain.len() {
+            let rest = &mut plain[used..];
+            used += match link.phase {
+                Phase::Request(_) => self.request(link, rest)?,
+                Phase::Answer(_) => self.answer(link, rest)?,
+                Phase::Open | Phase::CloseSent => return Ok(used + self.frames(link, rest)?),
+                _ => rest.len(),
+            };
+        }
+        Ok(used)
+    }
+
+    fn frames(&mut self, link: &mut Link<E::Session, H::State>, plain: &mut [u8]) -> Result<usize, Stop> {
+        let pause_above = self.shared.config.limits.pause_receive_above;
+        let mut used = 0;
+        while used < plain.len() {
+            if E::Session::PASSTHROUGH && link.holds_back(pause_above) {
+                break;
+            }
+            let taken = link.out.taken();
+            let Link { token, phase, session, decoder, out, info, subscriptions, state, paused, .. } = &mut *link;
             let Decoded { used: read, event } = decoder.decode(&mut plain[used..], &mut self.shared.pool)?;
             used += read;
             let Some(event) = event else { break };
@@ -159,12 +188,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     };
                     decoder.recycle(&mut self.shared.pool);
                     self.peer_closed(link, code, reason);
-                    return Ok(());
+                    return Ok(plain.len());
                 }
             }
             decoder.recycle(&mut self.shared.pool);
+            if link.out.taken() != taken {
+                link.answered = link.out.taken();
+            }
         }
-        Ok(())
+        Ok(used)
     }
 
     /// The peer's close frame: answered, and with that the WebSocket connection is closed (RFC 6455, section 7.1.4).

@@ -62,9 +62,13 @@ pub(crate) struct Link<S, T> {
     pub(crate) info: Info,
     pub(crate) subscriptions: Vec<Arc<str>>,
     pub(crate) state: T,
-    /// The application or the backlog of output wants nothing to be read.
+    /// The application wants nothing to be read.
     pub(crate) paused: bool,
     pub(crate) driver_paused: bool,
+    /// Some of `carry` was held back although it is whole.
+    pub(crate) held: bool,
+    /// How many messages had been sent when the peer's last input was answered, see [`Outbound::taken`].
+    pub(crate) answered: u64,
     /// The handler knows of this connection and is owed `on_close`.
     pub(crate) reported: bool,
     pub(crate) gone: bool,
@@ -108,7 +112,8 @@ impl<S, T> Link<S, T> {
                 first = (at, due);
             }
         };
-        if matches!(self.phase, Phase::Open) {
+        // A peer that nothing is read from cannot be heard.
+        if matches!(self.phase, Phase::Open) && !self.driver_paused {
             if let Some(idle) = deadlines.idle {
                 consider(self.clock.heard + millis(idle), Due::Miss(Deadline::Idle));
             }
@@ -122,6 +127,19 @@ impl<S, T> Link<S, T> {
             consider(self.clock.stuck_since + millis(deadlines.send), Due::Miss(Deadline::Send));
         }
         first
+    }
+
+    /// Whether nothing of the peer's is to be taken for now: the application wants that, or too many answers to the peer
+    /// wait for it to read them. What others make us send to it does not count, because a slow reader of that must still
+    /// be heard. A client takes everything, for two ends that wait for each other to read would wait for ever.
+    pub(crate) fn holds_back(&self, pause_above: usize) -> bool {
+        matches!(self.phase, Phase::Open)
+            && !self.out.is_closing()
+            && (self.paused
+                || self.info.dial.is_none()
+                    && !self.out.is_gone(self.answered)
+                    && self.out.is_blocked()
+                    && self.out.buffered() > pause_above)
     }
 
     /// This connection for the handler.

@@ -162,7 +162,12 @@ pub(crate) struct Outbound {
     wire: Buf,
     queue: VecDeque<Item>,
     queued: usize,
-    in_flight: bool,
+    /// Bytes that the driver keeps until the kernel takes them.
+    in_flight: usize,
+    /// Messages taken so far.
+    taken: u64,
+    /// So many of the first of them do not wait any more.
+    gone: u64,
     close: Option<Box<(CloseCode, String)>>,
     closing: bool,
     finish: Finish,
@@ -183,7 +188,9 @@ impl Outbound {
             wire: Buf::new(),
             queue: VecDeque::new(),
             queued: 0,
-            in_flight: false,
+            in_flight: 0,
+            taken: 0,
+            gone: 0,
             close: None,
             closing: false,
             finish: Finish::No,
@@ -209,6 +216,7 @@ impl Outbound {
             let Outgoing { kind, payload, compress, key } = message;
             return self.enqueue(Item::Message { kind, payload: payload.into(), compress, key }, shared);
         }
+        self.taken += 1;
         let compress = message.compress && message.payload.len() >= self.min_deflate;
         if message.payload.len() >= LARGE && !compress && self.role == Role::Server {
             self.seal_in_place(message, seal, &mut shared.pool);
@@ -227,6 +235,7 @@ impl Outbound {
         if self.is_blocked() {
             return self.enqueue(Item::Shared(publication.clone()), shared);
         }
+        self.taken += 1;
         self.encode_publication(publication, shared);
         Delivery::Sent
     }
@@ -243,6 +252,7 @@ impl Outbound {
             }
             return self.enqueue(Item::Fragment { kind, payload: payload.into(), last }, shared);
         }
+        self.taken += 1;
         self.encode_fragment(kind, payload, last, shared);
         Delivery::Sent
     }
@@ -321,7 +331,17 @@ impl Outbound {
 
     /// Bytes that wait.
     pub(crate) const fn buffered(&self) -> usize {
-        self.queued + self.cork.len() + self.wire.len()
+        self.queued + self.cork.len() + self.wire.len() + self.in_flight
+    }
+
+    /// Messages taken so far: a mark for [`is_gone`](Self::is_gone).
+    pub(crate) const fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Whether all messages up to `mark` are with the kernel, or were dropped.
+    pub(crate) const fn is_gone(&self, mark: u64) -> bool {
+        mark <= self.gone
     }
 
     pub(crate) const fn is_closing(&self) -> bool {
@@ -329,12 +349,12 @@ impl Outbound {
     }
 
     pub(crate) const fn is_in_flight(&self) -> bool {
-        self.in_flight
+        self.in_flight > 0
     }
 
     /// Whether anything would be done by [`flush`](Self::flush).
     pub(crate) fn is_dirty(&self) -> bool {
-        !self.in_flight
+        !self.is_in_flight()
             && (!self.cork.is_empty()
                 || !self.wire.is_empty()
                 || !self.queue.is_empty()
@@ -344,17 +364,19 @@ impl Outbound {
 
     /// The driver took everything it kept.
     pub(crate) fn sent(&mut self, buf: Buf, pool: &mut Pool) {
-        self.in_flight = false;
+        self.in_flight = 0;
+        self.count_gone();
         pool.give(buf);
     }
 
     /// Whether the handler is to be told that the queue is empty again.
-    pub(crate) fn take_drained(&mut self) -> bool {
-        let drained = self.drain_owed && self.queue.is_empty() && !self.in_flight && !self.closing;
-        if drained {
-            self.drain_owed = false;
-        }
-        drained
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drain_owed && self.queue.is_empty() && !self.is_in_flight() && !self.closing
+    }
+
+    /// It is told now.
+    pub(crate) const fn tell_drained(&mut self) {
+        self.drain_owed = false;
     }
 
     /// Gives the driver all it takes, from the queue too.
@@ -365,7 +387,7 @@ impl Outbound {
         session: &mut S,
         shared: &mut Shared,
     ) {
-        while !self.in_flight && self.failed.is_none() {
+        while !self.is_in_flight() && self.failed.is_none() {
             self.fill_cork(shared);
             self.seal_cork(session, &mut shared.pool);
             if matches!(self.finish, Finish::Wanted | Finish::Abandoned) && self.queue.is_empty() {
@@ -378,6 +400,7 @@ impl Outbound {
                 return;
             }
             if self.wire.is_empty() {
+                self.count_gone();
                 break;
             }
             self.send_wire(driver, token, shared);
@@ -391,25 +414,29 @@ impl Outbound {
         self.queue = VecDeque::new();
     }
 
-    fn is_blocked(&self) -> bool {
-        self.in_flight || !self.queue.is_empty() || self.cork.len() + self.wire.len() >= BATCH
+    /// Whether the next message has to wait.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_in_flight() || !self.queue.is_empty() || self.cork.len() + self.wire.len() >= BATCH
     }
 
     fn enqueue(&mut self, item: Item, shared: &mut Shared) -> Delivery {
         let policy = shared.config.slow_consumer;
         let limit = policy.limit();
-        if policy == SlowConsumer::KeepLatest(limit)
-            && let Some(key) = item.key()
-            && let Some(old) = self.queue.iter_mut().find(|old| old.key() == Some(key))
-        {
-            self.queued -= old.cost();
-            self.queued += item.cost();
-            *old = item;
-            shared.counters.messages_dropped += 1;
-            return Delivery::Queued(self.buffered());
-        }
         let cost = item.cost();
-        if item.may_drop() && self.queued.saturating_add(cost) > limit {
+        if policy == SlowConsumer::KeepLatest(limit)
+            && let Some(at) = item.key().and_then(|key| self.queue.iter().position(|old| old.key() == Some(key)))
+        {
+            shared.counters.messages_dropped += 1;
+            self.queued -= self.queue[at].cost();
+            if self.queued.saturating_add(cost) <= limit {
+                self.queued += cost;
+                self.queue[at] = item;
+                return Delivery::Queued(self.buffered());
+            }
+            self.queue.remove(at);
+        }
+        // One message may wait whatever its size: no limit makes large messages impossible to send.
+        if item.may_drop() && !self.queue.is_empty() && self.queued.saturating_add(cost) > limit {
             match policy {
                 SlowConsumer::Disconnect(_) => {
                     self.overrun = true;
@@ -422,13 +449,14 @@ impl Outbound {
                 }
                 SlowConsumer::DropOldest(_) | SlowConsumer::KeepLatest(_) => {
                     self.drop_oldest(limit.saturating_sub(cost), shared);
-                    if self.queued.saturating_add(cost) > limit {
+                    if !self.queue.is_empty() && self.queued.saturating_add(cost) > limit {
                         shared.counters.messages_dropped += 1;
                         return Delivery::Dropped;
                     }
                 }
             }
         }
+        self.taken += 1;
         self.queued += cost;
         self.queue.push_back(item);
         self.drain_owed = true;
@@ -436,16 +464,23 @@ impl Outbound {
     }
 
     fn drop_oldest(&mut self, keep: usize, shared: &mut Shared) {
-        let mut queued = self.queued;
-        self.queue.retain(|item| {
-            let stays = queued <= keep || !item.may_drop();
-            if !stays {
-                queued -= item.cost();
+        let mut at = 0;
+        while self.queued > keep
+            && let Some(item) = self.queue.get(at)
+        {
+            if item.may_drop() {
+                self.queued -= item.cost();
+                self.queue.remove(at);
                 shared.counters.messages_dropped += 1;
+            } else {
+                at += 1;
             }
-            stays
-        });
-        self.queued = queued;
+        }
+    }
+
+    /// Nothing is with the driver: only what is in the queue waits.
+    fn count_gone(&mut self) {
+        self.gone = self.taken - self.queue.len() as u64;
     }
 
     fn fill_cork(&mut self, shared: &mut Shared) {
@@ -496,10 +531,11 @@ impl Outbound {
             shared.pool.give(wire);
             return;
         }
-        shared.counters.bytes_out += wire.len() as u64;
+        let len = wire.len();
+        shared.counters.bytes_out += len as u64;
         match driver.send(token, wire) {
             Sent::Done(buf) => shared.pool.give(buf),
-            Sent::Pending => self.in_flight = true,
+            Sent::Pending => self.in_flight = len,
         }
     }
 
@@ -549,7 +585,7 @@ impl Outbound {
         shared: &mut Shared,
         encode: impl FnOnce(&mut Encoder, &mut dyn FnMut() -> [u8; 4], &mut Buf) -> Result<(), tautline_ws::Error>,
     ) -> Result<(), tautline_ws::Error> {
-        if self.closing || self.in_flight && self.cork.len() >= MAX_STUCK_CONTROL {
+        if self.closing || self.is_in_flight() && self.cork.len() >= MAX_STUCK_CONTROL {
             return Ok(());
         }
         let Shared { pool, keys, .. } = shared;

@@ -42,6 +42,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             state: H::State::default(),
             paused: false,
             driver_paused: false,
+            held: false,
+            answered: 0,
             reported: false,
             gone: false,
             peer_finished: false,

@@ -1,0 +1,316 @@
+//! What hostile peers cannot make a server hold: measured by an allocator that counts.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "all of this runs inside tests")]
+
+mod common;
+
+use common::frame::{CONTINUES, ENDS, PING, RSV1, TEXT, TEXT_BEGINS, header, masked};
+use common::server::config;
+use common::{App, Over, Started, both, eventually, payload, serve};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tautline::{Cause, Config, Deadline, Reply, SlowConsumer};
+
+struct Measuring;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+fn grown(by: usize) {
+    let live = LIVE.fetch_add(by, Ordering::Relaxed) + by;
+    PEAK.fetch_max(live, Ordering::Relaxed);
+}
+
+// SAFETY: everything is the system allocator's, to which all calls pass unchanged.
+unsafe impl GlobalAlloc for Measuring {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grown(layout.size());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        grown(new_size);
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(ptr, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Measuring = Measuring;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// One test at a time, because all of them are measured together.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A server that has served before, and the bytes that live now.
+fn warm(over: Over, config: Config, app: App) -> (Started, usize) {
+    let server = serve(over, config, app);
+    server.serves();
+    server.forgets();
+    let live = LIVE.load(Ordering::Relaxed);
+    PEAK.store(live, Ordering::Relaxed);
+    (server, live)
+}
+
+/// The most bytes that lived at once since then, beyond those.
+fn peak_above(server: &Started, live: usize) -> usize {
+    // An answer says that the server is through with what it has read.
+    server.counters();
+    PEAK.load(Ordering::Relaxed).saturating_sub(live)
+}
+
+/// Limits with a send deadline that a test can wait for.
+fn impatient() -> Config {
+    let mut config = config();
+    config.deadlines.send = Duration::from_millis(400);
+    config
+}
+
+/// Writes `wire` again and again, up to `most` bytes, until the server takes no more for a while or hangs up.
+fn flood(socket: &mut std::net::TcpStream, wire: &[u8], most: usize) -> usize {
+    socket.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut sent = 0;
+    let mut at = 0;
+    while sent < most {
+        match socket.write(&wire[at..]) {
+            Ok(n) => {
+                sent += n;
+                at = (at + n) % wire.len();
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    sent
+}
+
+#[test]
+fn pings_of_a_peer_that_reads_no_pongs() {
+    let _alone = alone();
+    let (server, live) = warm(Over::Plain, impatient(), App::default());
+    let mut peer = server.peer();
+    let sent = flood(&mut peer.socket, &masked(PING, &[7; 125]).repeat(1000), 64 * MIB);
+    assert!(sent > 4 * MIB, "{sent}");
+    assert!(peak_above(&server, live) < 2 * MIB, "{}", peak_above(&server, live));
+    let closed = server.events.close(server.events.open(1).0);
+    assert!(matches!(closed.cause, Cause::Timeout(Deadline::Send) | Cause::Io(_)), "{closed:?}");
+    drop(peer);
+    server.survives();
+}
+
+/// Echoes to a peer that reads nothing: the server stops to read, and gives the peer up in the end.
+fn echoes_unread(over: Over, policy: SlowConsumer, size: usize) {
+    let mut config = impatient();
+    config.slow_consumer = policy;
+    let (server, live) = warm(over, config, App::default());
+    let mut peer = server.peer();
+    let messages = masked(TEXT, &vec![b'x'; size]);
+    let repeat = (MIB / messages.len()).max(1);
+    let wire = if over.is_secure() {
+        // One sealed megabyte after the other, since no record is taken twice.
+        let mut sent = 0;
+        let plain = messages.repeat(repeat);
+        while sent < 64 * MIB {
+            let wire = peer.seal(&plain);
+            let taken = flood(&mut peer.socket, &wire, wire.len());
+            sent += taken;
+            if taken < wire.len() {
+                break;
+            }
+        }
+        Vec::new()
+    } else {
+        messages.repeat(repeat)
+    };
+    if !wire.is_empty() {
+        flood(&mut peer.socket, &wire, 64 * MIB);
+    }
+    // Our own megabyte of messages, twice where it is sealed, is measured too.
+    assert!(peak_above(&server, live) < 9 * MIB, "{over:?} {policy:?} {size}: {}", peak_above(&server, live));
+    let closed = server.events.close(server.events.open(1).0);
+    // The policy is for servers that send of their own accord: an echo stops to read before it could be broken.
+    assert!(matches!(closed.cause, Cause::Timeout(Deadline::Send) | Cause::Io(_)), "{size}: {closed:?}");
+    assert_eq!(server.counters().messages_dropped, 0, "{size}");
+    drop(peer);
+    server.survives();
+}
+
+#[test]
+fn messages_of_a_peer_that_reads_no_echoes() {
+    let _alone = alone();
+    both(|over| {
+        for size in [10, 1000, 100 * KIB, MIB] {
+            echoes_unread(over, SlowConsumer::Disconnect(MIB), size);
+        }
+    });
+    echoes_unread(Over::Plain, SlowConsumer::DropOldest(MIB), 1000);
+}
+
+#[test]
+fn a_head_of_twenty_megabytes() {
+    let _alone = alone();
+    let (server, live) = warm(Over::Plain, config(), App::default());
+    let mut peer = server.attack();
+    peer.send(b"GET / HTTP/1.1\r\n");
+    let line = format!("X-Header: {}\r\n", "y".repeat(1000));
+    assert_eq!(flood(&mut peer.socket, line.as_bytes(), 20 * MIB) / (20 * MIB), 1);
+    assert!(peer.head().starts_with("HTTP/1.1 431 "));
+    assert!(peak_above(&server, live) < MIB, "{}", peak_above(&server, live));
+    drop(peer);
+    server.survives();
+}
+
+#[test]
+fn announced_bytes_that_do_not_come() {
+    let _alone = alone();
+    let (server, live) = warm(Over::Plain, config(), App::default());
+    let peers: Vec<_> = (0..200)
+        .map(|_| {
+            let mut peer = server.peer();
+            peer.send(&[header(TEXT, 0x80, MIB as u64), vec![0; 4 + 10]].concat());
+            peer
+        })
+        .collect();
+    eventually("all of it is read", || server.counters().open == 200);
+    server.serves();
+    // An announced length claims 16 KiB ahead of the bytes.
+    assert!(peak_above(&server, live) < 200 * 40 * KIB, "{}", peak_above(&server, live));
+    drop(peers);
+    server.survives();
+}
+
+/// A raw DEFLATE stream of zeros: 1032 bytes for each of its own.
+fn bomb(len: usize) -> Vec<u8> {
+    use tautline::layers::window::Buf;
+    use tautline::layers::ws::Role;
+    use tautline::layers::ws::deflate::{DeflateParams, Deflater};
+    let params = DeflateParams {
+        server_no_context_takeover: true,
+        client_no_context_takeover: true,
+        server_max_window_bits: 15,
+        client_max_window_bits: 15,
+    };
+    let mut out = Buf::new();
+    Deflater::new(&params, Role::Client, 9).deflate(&vec![0; len], true, &mut out).unwrap();
+    out.filled().to_vec()
+}
+
+#[test]
+fn compressed_bombs() {
+    let _alone = alone();
+    let bomb = bomb(64 * MIB);
+    assert!(bomb.len() < 100 * KIB);
+    for max_message in [MIB, usize::MAX] {
+        let mut config = config();
+        config.limits.max_message = max_message;
+        config.upgrade.deflate = Some(tautline::DeflateConfig::default());
+        let (server, live) = warm(Over::Plain, config, App::default());
+        let mut peer = server.attack();
+        let upgrade = common::peer::UPGRADE.trim_end();
+        peer.send(format!("{upgrade}\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n").as_bytes());
+        assert!(peer.head().contains("permessage-deflate"));
+        peer.send(&masked(RSV1 | TEXT, &bomb));
+        assert_eq!(peer.close_frame().0, 1009);
+        peer.end();
+        // The ratio is looked at from 64 KiB on.
+        assert!(peak_above(&server, live) < 4 * MIB, "{}", peak_above(&server, live));
+        drop(peer);
+        server.survives();
+    }
+}
+
+#[test]
+fn fragments_without_content() {
+    let _alone = alone();
+    let (server, live) = warm(Over::Plain, config(), App::default());
+    let mut peer = server.peer();
+    peer.send(&masked(TEXT_BEGINS, b"in "));
+    let fragments = masked(CONTINUES, b"").repeat(10_000);
+    for _ in 0..50 {
+        peer.send(&fragments);
+    }
+    // Others are served meanwhile.
+    server.serves();
+    peer.send(&masked(ENDS, b"time"));
+    assert_eq!(peer.frame().text(), "in time");
+    assert!(peak_above(&server, live) < MIB, "{}", peak_above(&server, live));
+    peer.close();
+    server.survives();
+}
+
+#[test]
+fn pipelined_requests_for_large_answers() {
+    let _alone = alone();
+    let page = vec![b'x'; 100 * KIB];
+    let app = App::default().on_request(move |request| {
+        if request.is_upgrade { Reply::upgrade() } else { Reply::Respond(http::Response::new(page.clone())) }
+    });
+    let (server, live) = warm(Over::Plain, impatient(), app);
+    let mut peer = server.attack();
+    flood(&mut peer.socket, &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(8000), 4 * MIB);
+    assert!(peak_above(&server, live) < 4 * MIB, "{}", peak_above(&server, live));
+    drop(peer);
+    server.survives();
+}
+
+#[test]
+fn nothing_is_kept_of_connections_that_are_gone() {
+    let _alone = alone();
+    both(|over| {
+        let (server, _) = warm(over, config(), App::default());
+        let round = || {
+            let mut peers: Vec<_> = (0..50).map(|_| server.peer()).collect();
+            for peer in &mut peers {
+                peer.send(&masked(TEXT, &payload(20_000).iter().map(|byte| byte & 0x7f).collect::<Vec<_>>()));
+                assert_eq!(peer.frame().payload.len(), 20_000);
+            }
+            for (at, peer) in peers.into_iter().enumerate() {
+                match at % 3 {
+                    0 => drop(peer),
+                    1 => peer.reset(),
+                    _ => peer.close(),
+                }
+            }
+            server.forgets();
+            LIVE.load(Ordering::Relaxed)
+        };
+        round();
+        let before = round();
+        let after = (0..4).map(|_| round()).min().unwrap();
+        // Events and log lines of the test itself grow a little.
+        assert!(after < before + 200 * KIB, "{over:?}: {before} then {after}");
+        server.survives();
+    });
+}
+
+#[test]
+fn a_peer_that_takes_single_bytes_is_no_stuck_peer() {
+    let _alone = alone();
+    let (server, _) = warm(Over::Plain, impatient(), App::default());
+    let mut peer = server.peer();
+    peer.send(&masked(TEXT, &vec![b'x'; MIB]));
+    // Slower than the send deadline in all, but never without progress for so long.
+    let mut left = MIB + 10;
+    let mut bytes = vec![0; 32 * KIB];
+    while left > 0 {
+        left -= peer.socket.read(&mut bytes).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    peer.close();
+    server.survives();
+}
