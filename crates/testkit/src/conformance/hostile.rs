@@ -180,3 +180,17 @@ pub fn repeated_and_dropped_records<E: Engine>(make: impl Make<E>) {
         }
     }
 }
+
+/// A first message in pieces of one byte that never ends is given up on, before it has cost much.
+pub fn endless_hellos<E: Engine>(make: impl Make<E>) {
+    let engines = Engines::new(&make, &server_config(), &client_config());
+    let mut server = crate::pair::End::new(engines.server.accept().unwrap());
+    let start = std::time::Instant::now();
+    let header = [1, 0, 0xff, 0xf0];
+    let refused = (0..200_000).find_map(|at| {
+        let byte = header.get(at).copied().unwrap_or(3);
+        server.deliver(&[22, 3, 1, 0, 1, byte]).err()
+    });
+    assert!(matches!(refused, Some(Error::Peer(_))), "{refused:?}");
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}

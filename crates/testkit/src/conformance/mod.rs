@@ -41,7 +41,7 @@ macro_rules! tls_conformance {
             names_choose_certificates key_types_stand_side_by_side client_certificates
             client_certificates_that_are_refused server_certificates_that_are_refused protocols unverified_servers
             bad_configurations misuse sizes chunks full_records close_both_ways truncation errors_after_close
-            flipped_bits flipped_bits_in_handshakes garbage other_protocols impossible_lengths
+            flipped_bits flipped_bits_in_handshakes garbage other_protocols impossible_lengths endless_hellos
             repeated_and_dropped_records padding every_suite impossible_inner_plaintexts empty_records key_updates
             key_update_floods bad_key_updates split_handshake_messages unexpected_handshake_messages
             ticket_floods alerts unprotected_records
