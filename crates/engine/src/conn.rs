@@ -94,8 +94,9 @@ impl<T> Conn<'_, T> {
         self.out.send(message, &mut *self.seal, self.shared)
     }
 
-    /// Sends a piece of a message whose length is not known yet. `last` ends it; until then no other message can be sent. Where the peer is slow this answers [`Delivery::Dropped`]: nothing of the
-    /// piece was taken, and it can be sent again after [`on_drain`](crate::Handler::on_drain).
+    /// Sends a piece of a message whose length is not known yet. `last` ends it; until then other messages to this
+    /// connection, published ones too, are [`Delivery::Dropped`]. So is the piece itself where the peer is slow: nothing of
+    /// it was taken, and it can be sent again after [`on_drain`](crate::Handler::on_drain).
     pub fn fragment(&mut self, kind: Kind, payload: &[u8], last: bool) -> Delivery {
         self.out.fragment(kind, payload, last, self.shared)
     }

@@ -80,7 +80,7 @@ pub enum Delivery {
     Sent,
     /// It waits for the peer to read; so many bytes wait in all.
     Queued(usize),
-    /// The slow-consumer policy dropped it.
+    /// The slow-consumer policy dropped it, or a streamed message must end before it.
     Dropped,
     /// The connection is closing or closed; it went nowhere.
     Closed,
@@ -168,6 +168,8 @@ pub(crate) struct Outbound {
     taken: u64,
     /// So many of the first of them do not wait any more.
     gone: u64,
+    /// A message was begun by a fragment and is not ended.
+    streaming: bool,
     close: Option<Box<(CloseCode, String)>>,
     closing: bool,
     finish: Finish,
@@ -191,6 +193,7 @@ impl Outbound {
             in_flight: 0,
             taken: 0,
             gone: 0,
+            streaming: false,
             close: None,
             closing: false,
             finish: Finish::No,
@@ -212,6 +215,10 @@ impl Outbound {
             return Delivery::Closed;
         }
         shared.counters.messages_out += 1;
+        if self.streaming {
+            shared.counters.messages_dropped += 1;
+            return Delivery::Dropped;
+        }
         if self.is_blocked() {
             let Outgoing { kind, payload, compress, key } = message;
             return self.enqueue(Item::Message { kind, payload: payload.into(), compress, key }, shared);
@@ -232,6 +239,10 @@ impl Outbound {
             return Delivery::Closed;
         }
         shared.counters.messages_out += 1;
+        if self.streaming {
+            shared.counters.messages_dropped += 1;
+            return Delivery::Dropped;
+        }
         if self.is_blocked() {
             return self.enqueue(Item::Shared(publication.clone()), shared);
         }
@@ -250,9 +261,11 @@ impl Outbound {
             if self.queued > shared.config.slow_consumer.limit() {
                 return Delivery::Dropped;
             }
+            self.streaming = !last;
             return self.enqueue(Item::Fragment { kind, payload: payload.into(), last }, shared);
         }
         self.taken += 1;
+        self.streaming = !last;
         self.encode_fragment(kind, payload, last, shared);
         Delivery::Sent
     }
@@ -555,7 +568,6 @@ impl Outbound {
     fn encode(&mut self, kind: Kind, payload: &[u8], compress: bool, shared: &mut Shared) {
         let Shared { pool, keys, .. } = shared;
         lend(&mut self.cork, pool);
-        // Only misuse fails here (a message inside a streamed one); it is reported where the message is sent.
         if let Err(error) = self.encoder.message(kind, payload, compress, || keys.next(), &mut self.cork, pool) {
             log::error!("a message was not sent: {error}");
         }

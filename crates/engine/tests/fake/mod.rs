@@ -1,0 +1,186 @@
+//! A driver whose kernel takes and brings exactly the bytes that a test says.
+#![expect(unreachable_pub, reason = "each test binary that includes this is a crate of its own")]
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+use tautline_io::{Address, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
+use tautline_window::Buf;
+
+/// What the next turn delivers.
+pub enum Event {
+    Accept,
+    Bytes(u32, Vec<u8>),
+    /// The kernel takes so many bytes more of what it left with the driver, and of what comes later.
+    Room(u32, usize),
+    Finished(u32),
+    Failed(u32),
+}
+
+/// One connection, as its peer and the test see it.
+#[derive(Default)]
+pub struct Wire {
+    pub received: Vec<u8>,
+    /// Bytes that the kernel still takes.
+    pub room: usize,
+    pending: Option<Buf>,
+    pub paused: bool,
+    pub finished: bool,
+    /// Whether it was closed, and by a reset.
+    pub closed: Option<bool>,
+}
+
+impl Wire {
+    fn take(&mut self, buf: &mut Buf) {
+        let n = buf.len().min(self.room);
+        self.room -= n;
+        self.received.extend_from_slice(&buf.filled()[..n]);
+        buf.take(n);
+    }
+}
+
+#[derive(Default)]
+pub struct State {
+    pub wires: BTreeMap<u32, Wire>,
+    pub events: VecDeque<Event>,
+    /// Room of connections accepted from now on.
+    pub room: usize,
+    /// Waits that were asked for, the last one at the end.
+    pub waits: Vec<Option<Duration>>,
+}
+
+/// See the module. Clones share the kernel.
+#[derive(Clone, Default)]
+pub struct Fake(pub Rc<RefCell<State>>);
+
+fn token(index: u32) -> Token {
+    Token { index, generation: 0 }
+}
+
+impl Fake {
+    pub fn push(&self, event: Event) {
+        self.0.borrow_mut().events.push_back(event);
+    }
+
+    /// What the peer of connection `index` received since the last call.
+    pub fn received(&self, index: u32) -> Vec<u8> {
+        std::mem::take(&mut self.0.borrow_mut().wires.get_mut(&index).unwrap().received)
+    }
+
+    pub fn with<R>(&self, index: u32, look: impl FnOnce(&Wire) -> R) -> R {
+        look(&self.0.borrow().wires[&index])
+    }
+
+    fn step<S: Sink<Self>>(&mut self, event: Event, sink: &mut S) {
+        match event {
+            Event::Accept => {
+                let index = {
+                    let mut state = self.0.borrow_mut();
+                    let index = u32::try_from(state.wires.len()).unwrap();
+                    let room = state.room;
+                    state.wires.insert(index, Wire { room, ..Wire::default() });
+                    index
+                };
+                sink.accepted(self, token(index), Listener(0));
+            }
+            Event::Bytes(index, mut bytes) => {
+                if self.with(index, |wire| wire.paused) {
+                    // It waits in the kernel.
+                    return self.push(Event::Bytes(index, bytes));
+                }
+                sink.received(self, token(index), Received::new(&mut bytes, 0));
+            }
+            Event::Room(index, more) => {
+                let done = {
+                    let mut state = self.0.borrow_mut();
+                    let wire = state.wires.get_mut(&index).unwrap();
+                    wire.room = wire.room.saturating_add(more);
+                    wire.pending.take().and_then(|mut buf| {
+                        wire.take(&mut buf);
+                        if buf.is_empty() {
+                            Some(buf)
+                        } else {
+                            wire.pending = Some(buf);
+                            None
+                        }
+                    })
+                };
+                if let Some(buf) = done {
+                    sink.sent(self, token(index), buf);
+                }
+            }
+            Event::Finished(index) => sink.ended(self, token(index), End::Finished),
+            Event::Failed(index) => {
+                sink.ended(self, token(index), End::Failed(io::ErrorKind::ConnectionReset.into()));
+            }
+        }
+    }
+}
+
+impl tautline_io::Driver for Fake {
+    const NAME: &'static str = "fake";
+
+    fn listen(&mut self, address: &Address, _options: &ListenOptions) -> io::Result<(Listener, Address)> {
+        Ok((Listener(0), address.clone()))
+    }
+
+    fn stop_listening(&mut self) {}
+
+    fn pause_accept(&mut self, _pause: bool) {}
+
+    fn connect(&mut self, _address: &Address) -> io::Result<Token> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn send(&mut self, token: Token, mut buf: Buf) -> Sent {
+        let mut state = self.0.borrow_mut();
+        let wire = state.wires.get_mut(&token.index).unwrap();
+        assert!(wire.pending.is_none(), "two sends at once");
+        assert!(!wire.finished && wire.closed.is_none(), "a send behind the end");
+        wire.take(&mut buf);
+        if buf.is_empty() {
+            return Sent::Done(buf);
+        }
+        wire.pending = Some(buf);
+        Sent::Pending
+    }
+
+    fn pause_receive(&mut self, token: Token, pause: bool) {
+        self.0.borrow_mut().wires.get_mut(&token.index).unwrap().paused = pause;
+    }
+
+    fn shutdown(&mut self, token: Token) {
+        self.0.borrow_mut().wires.get_mut(&token.index).unwrap().finished = true;
+    }
+
+    fn close(&mut self, token: Token, abort: bool) {
+        let mut state = self.0.borrow_mut();
+        let wire = state.wires.get_mut(&token.index).unwrap();
+        assert_eq!(wire.closed, None, "closed twice");
+        wire.closed = Some(abort);
+    }
+
+    fn peer(&self, _token: Token) -> Option<Address> {
+        Some(Address::UnixUnnamed)
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::new(|| {})
+    }
+
+    fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {
+        self.0.borrow_mut().waits.push(timeout);
+        sink.woke(self);
+        sink.woken(self);
+        let events = self.0.borrow().events.len();
+        for _ in 0..events {
+            let event = self.0.borrow_mut().events.pop_front();
+            if let Some(event) = event {
+                self.step(event, sink);
+            }
+        }
+        Ok(())
+    }
+}
