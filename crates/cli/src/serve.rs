@@ -171,7 +171,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     announce(&running, arguments.tls.plain)?;
-    drain_on_signal(signals, running.remotes().to_vec(), Duration::from_secs(arguments.loops.drain));
+    let deadline = Duration::from_secs(arguments.loops.drain);
+    drain_on_signal(signals, running.remotes().to_vec(), deadline, arguments.with_parent);
     Ok(running.join()?)
 }
 
@@ -260,13 +261,15 @@ fn announce(running: &Running, plain: bool) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot write to standard output: {error}")))
 }
 
-fn drain_on_signal(mut signals: Signals, remotes: Vec<Remote>, deadline: Duration) {
+fn drain_on_signal(mut signals: Signals, remotes: Vec<Remote>, deadline: Duration, quiet: bool) {
     std::thread::spawn(move || {
         for (count, _) in signals.forever().enumerate() {
             if count > 0 {
                 std::process::exit(1);
             }
-            eprintln!("closing connections; once more to stop at once");
+            if !quiet {
+                eprintln!("closing connections; once more to stop at once");
+            }
             for remote in &remotes {
                 // A loop that has stopped has nothing to drain.
                 let _ = remote.drain(CloseCode::GOING_AWAY, "the server is stopping", deadline);

@@ -6,12 +6,16 @@ use std::time::{Duration, Instant};
 use tautline::layers::tls::Engine;
 use tautline::{CloseCode, Closed, Conn, ConnectError, DialId, Handler, Message, Opening};
 
+/// Tickets that the client's TLS library keeps for one server. With more connections at a time than this, some would
+/// find none.
+const TICKETS: usize = 8;
+
 /// Load by connections: connect, upgrade, close, again.
 #[derive(Clone)]
 pub struct Handshakes {
     /// The server.
     pub server: Server,
-    /// Connections being made at a time.
+    /// Connections being made at a time; 8 at most where sessions are resumed, for a client keeps no more tickets.
     pub at_once: usize,
     /// Whether TLS sessions are resumed; otherwise each handshake is full.
     pub resumed: bool,
@@ -58,6 +62,8 @@ impl Job for Run<'_, '_> {
         let Self { handshakes, watch } = self;
         let target = Arc::new(handshakes.server.resolved()?);
         let mut shard = new_loop(engine, config(0, 1), Client::default())?;
+        let most = if handshakes.resumed { TICKETS } else { usize::MAX };
+        let at_once = handshakes.at_once.min(most);
         let total = (handshakes.warmup + handshakes.duration).as_secs_f64();
         let began = Instant::now();
         let mut running = 0;
@@ -90,7 +96,7 @@ impl Job for Run<'_, '_> {
                 }
                 None => {}
             }
-            while running < handshakes.at_once {
+            while running < at_once {
                 let dial = shard.connect(Arc::clone(&target));
                 shard.handler().began.insert(dial, Instant::now());
                 running += 1;

@@ -6,8 +6,8 @@ use crate::table::{Table, number, optional};
 use crate::{Case, Error, Metric, load, published};
 use std::time::Duration;
 
-/// Connections being made at a time: enough that the server always has one to work on.
-const AT_ONCE: usize = 16;
+/// Connections being made at a time: enough that the server always has one to work on, and that each finds a ticket.
+const AT_ONCE: usize = 8;
 
 /// Handshakes of one kind.
 pub(super) struct HandshakeCase {
@@ -16,11 +16,13 @@ pub(super) struct HandshakeCase {
     samples: Samples,
     /// CPU time of server and load together for each, in us, by round: what earlier reports give.
     both_sides: Vec<f64>,
+    /// Handshakes that did not resume although they were to.
+    full: u64,
 }
 
 impl HandshakeCase {
     const fn new(kind: Kind, resumed: bool) -> Self {
-        Self { kind, resumed, samples: Samples::new(), both_sides: Vec::new() }
+        Self { kind, resumed, samples: Samples::new(), both_sides: Vec::new(), full: 0 }
     }
 
     fn case(&self) -> Case {
@@ -98,9 +100,8 @@ pub(super) fn measure(
             let (resumed, warmup, duration) = (case.resumed, span.warmup, span.duration);
             let shaken = load::Handshakes { server, at_once: AT_ONCE, resumed, warmup, duration }.run(&mut |_| {})?;
             let measured = shaken.measured;
-            if case.resumed && shaken.resumed * 100 < measured.count * 99 {
-                let (count, resumed) = (measured.count, shaken.resumed);
-                return Err(Error::Failed(format!("only {resumed} of {count} handshakes were resumed")));
+            if case.resumed {
+                case.full += measured.count - shaken.resumed.min(measured.count);
             }
             let own = measured.own_cpu.as_secs_f64() * 1e6 / measured.count.max(1) as f64;
             case.both_sides.extend(measured.server_cpu_each_us().map(|server| server + own));
@@ -132,6 +133,9 @@ pub(super) fn report(outcome: &mut Outcome, suite: Suite, cases: &[HandshakeCase
         let (key, kind) = case.name();
         let Some(summary) = case.summary() else { continue };
         outcome.warn_if_noisy(&format!("{key} {kind}"), &summary);
+        if case.full > 0 {
+            outcome.warnings.push(format!("{key} {kind}: {} of the handshakes were full", case.full));
+        }
         let median =
             |metric| case.samples.get(&metric).and_then(|runs| Summary::of(runs)).map(|summary| summary.median);
         let both = Summary::of(&case.both_sides).map(|summary| summary.median);
