@@ -1,9 +1,9 @@
-//! Whose order of cipher suites counts.
+//! Whose order of cipher suites counts, and which certificate fits them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use rustls::CipherSuite;
 use std::sync::Arc;
-use tautline_testkit::certificate::{Authority, Leaf};
+use tautline_testkit::certificate::{Authority, KeyKind, Leaf};
 use tautline_testkit::pair::End;
 use tautline_tls::{Engine as _, ServerConfig, Session as _, Versions};
 use tautline_tls_rustls::Engine;
@@ -58,5 +58,20 @@ fn the_server_decides_unless_the_client_prefers_chacha20() {
         assert_eq!(agreed(&server, &[aes_256]), format!("{aes_256:?}"));
         assert_eq!(agreed(&server, &[chacha, aes_128, aes_256]), format!("{chacha:?}"));
         assert_eq!(agreed(&server, &[chacha, aes_256]), format!("{chacha:?}"));
+    }
+}
+
+#[test]
+fn the_certificate_is_one_that_the_client_can_use() {
+    use CipherSuite as S;
+    let authority = Authority::new("Test").unwrap();
+    let issue = |key| authority.issue(&Leaf { names: &["localhost"], key, ..Leaf::default() }).unwrap();
+    for keys in [[KeyKind::P256, KeyKind::Rsa2048], [KeyKind::Rsa2048, KeyKind::P256]] {
+        let server = ServerConfig { certificates: keys.map(issue).into(), ..ServerConfig::default() };
+        let server = Engine::server(&server).unwrap();
+        let (rsa, ecdsa) = (S::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, S::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384);
+        assert_eq!(agreed(&server, &[rsa]), format!("{rsa:?}"));
+        assert_eq!(agreed(&server, &[ecdsa]), format!("{ecdsa:?}"));
+        assert_eq!(agreed(&server, &[rsa, ecdsa]), format!("{ecdsa:?}"), "the one that is faster to sign");
     }
 }

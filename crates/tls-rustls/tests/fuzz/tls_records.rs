@@ -78,8 +78,11 @@ fn operate<S: Session>(
                 let (kind, padding, len) = (next() % 256, next(), next());
                 let content: Vec<u8> = input.by_ref().take(len).collect();
                 let kind = u8::try_from(kind).unwrap();
-                if kind == kind::DATA {
-                    expected.extend_from_slice(&content);
+                // The type is what comes before the zeros, so behind a type of 0 the content's end becomes the type.
+                let inner = [&content[..], &[kind]].concat();
+                let end = inner.iter().rposition(|&byte| byte != 0);
+                if let Some((&kind::DATA, data)) = end.and_then(|end| inner[..=end].split_last()) {
+                    expected.extend_from_slice(data);
                 }
                 wild.seal(kind, &content, padding)
             }

@@ -96,3 +96,14 @@ fn what_does_not_authenticate_is_wiped() {
     assert!(open_all(&mut client, wire).is_err());
     assert!(!wire.windows(6).any(|window| b"a secret of the server's".windows(6).any(|secret| secret == window)));
 }
+
+#[test]
+fn nothing_follows_our_close_not_even_an_alert() {
+    let [mut server, _] = connected();
+    let mut out = Buf::new();
+    server.close(&mut out).unwrap();
+    out.clear();
+    let mut garbage = [23, 3, 3, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20];
+    assert!(matches!(server.open(&mut garbage, &mut out), Err(Error::Peer(_))));
+    assert!(out.is_empty());
+}
