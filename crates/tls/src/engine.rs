@@ -29,6 +29,7 @@ pub trait Engine: Clone + Send + Sync + 'static {
 /// Contract, for every method:
 /// * The caller owns `wire`, `scratch` and `out`; the session keeps no reference. A session never needs to see a byte
 ///   twice: what it reports as used is done with, and everything else the caller presents again, with more behind it.
+/// * A record is used whole or not at all, so the caller must be able to present one whole: up to 18,437 bytes.
 /// * Reading can write (a KeyUpdate reply, an alert, a ticket). Such bytes are appended to `out` and must be sent in
 ///   order with what [`seal`](Self::seal) appends.
 /// * After an error the session is dead; `out` holds the alert that tells the peer, to be sent before closing.
