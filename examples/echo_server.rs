@@ -1,0 +1,63 @@
+//! A wss server that sends every message back.
+//!
+//! ```text
+//! cargo run -p tautline --example echo_server -- [ADDRESS [CERT.pem KEY.pem]]
+//! ```
+//! Without a certificate it makes one for localhost and says where the authority's is, which clients must trust, as in
+//! `taut connect --ca FILE wss://localhost:8443/`. Enter closes the connections in good order and ends the server.
+
+use std::error::Error;
+use std::time::Duration;
+use tautline::{Certificate, CloseCode, Closed, Conn, Handler, Message, Opening, Outgoing, Server, Tls};
+use tautline_testkit::certificate::{Authority, Leaf};
+
+/// One value per loop, made by the closure that `start` gets. What it keeps needs no locks: only its loop calls it.
+struct Echo;
+
+impl Handler for Echo {
+    /// What is kept per connection: here, how many messages came.
+    type State = u64;
+
+    fn on_open(&mut self, conn: &mut Conn<'_, u64>, opening: &Opening<'_>) {
+        println!("{} {}: open, {} {}", conn.id(), conn.peer(), opening.tls.version, opening.tls.suite);
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, u64>, message: Message<'_>) {
+        *conn.state() += 1;
+        // The message is a slice of the receive buffer; it is framed and encrypted straight into the send buffer. What
+        // `send` returns says whether it leaves now, waits for a slow reader, or was dropped.
+        conn.send(Outgoing::from(&message));
+    }
+
+    fn on_close(&mut self, conn: &mut Conn<'_, u64>, closed: &Closed) {
+        println!("{}: {} messages; {} ({})", conn.id(), conn.state(), closed.cause, closed.code);
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let address = args.first().map_or("127.0.0.1:8443", String::as_str).parse()?;
+    let certificate = match &args[args.len().min(1)..] {
+        [] => development()?,
+        [chain, key] => Certificate { chain: std::fs::read(chain)?, key: std::fs::read(key)? },
+        _ => return Err("usage: echo_server [ADDRESS [CERT.pem KEY.pem]]".into()),
+    };
+
+    // 0 shards: one loop for each CPU, and all of them listen at the address.
+    let server = Server::new(Tls::with_certificate(certificate)).listen(address).shards(0).start(|_shard| Echo)?;
+    println!("listening on wss://{}", server.addresses()[0]);
+
+    if std::io::stdin().read_line(&mut String::new())? > 0 {
+        server.drain(CloseCode::GOING_AWAY, "the server stops", Duration::from_secs(5));
+    }
+    Ok(server.join()?)
+}
+
+/// A certificate by an authority of our own, whose key is forgotten at once.
+fn development() -> Result<Certificate, Box<dyn Error>> {
+    let authority = Authority::new("Tautline example")?;
+    let file = std::env::temp_dir().join("tautline-example-ca.pem");
+    std::fs::write(&file, authority.certificate())?;
+    println!("clients trust this server by {}", file.display());
+    Ok(authority.issue(&Leaf { names: &["localhost", "127.0.0.1", "::1"], ..Leaf::default() })?)
+}
