@@ -1,4 +1,4 @@
-use super::slots::{Conn, Source};
+use super::slots::{Conn, Phase, Source};
 use super::{ACCEPT_PAUSE, Driver};
 use crate::socket::{self, Listening};
 use crate::{Listener, Sink, Token};
@@ -78,7 +78,7 @@ impl Driver {
                 return;
             }
             let token = match net::accept_with(&socket.fd, socket::FLAGS) {
-                Ok(fd) => self.insert(Conn::new(fd, false)),
+                Ok(fd) => self.insert(Conn::new(fd, Phase::Open)),
                 Err(Errno::AGAIN) => return,
                 Err(errno) if socket::concerns_one_connection(errno) => continue,
                 Err(errno) => Err(errno.into()),

@@ -1,4 +1,5 @@
 use super::Driver;
+use super::slots::{BEHIND, Phase};
 use crate::{Address, End, Received, Sent, Sink, Token, socket};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, OwnedFd};
@@ -52,32 +53,27 @@ impl Driver {
         sink: &mut S,
     ) {
         // A connection that was closed since the kernel made the event is skipped.
-        let Some(conn) = self.slots.get_mut(token) else { return };
-        if conn.failed {
-            // Most are closed as soon as the sink hears of it, which saves this call.
-            return conn.unwatch(&self.epoll);
+        let Some(conn) = self.slots.get(token) else { return };
+        if conn.phase == Phase::Connecting {
+            self.connect_event(token, flags, sink);
         }
-        if conn.connecting {
-            return self.connect_event(token, flags, sink);
-        }
-        let in_or_over = EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
-        if flags.intersects(in_or_over) {
-            if conn.paused || conn.finished || conn.orphan {
-                self.unwanted(token, flags, sink);
-            } else {
-                self.receive(token, buffer, sink);
-            }
+        if flags.intersects(EventFlags::IN.union(BEHIND)) {
+            self.readable(token, flags, buffer, sink);
         }
         // A hang-up can come without room to send: only trying to send says why.
         if flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR) {
-            self.flush(token, sink);
+            self.flush(token, flags, sink);
         }
     }
 
     pub(super) fn start_connecting(&mut self, token: Token, address: Address) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         match socket::connect(&conn.fd, &address) {
-            Ok(()) => self.rewatch(token),
+            Ok(()) => {
+                if let Err(error) = conn.watch(&self.epoll, token) {
+                    self.fail_later(token, error);
+                }
+            }
             Err(Errno::AGAIN) if matches!(address, Address::Unix(_)) => self.chores.retry_later(token, address),
             Err(errno) => self.fail_later(token, errno.into()),
         }
@@ -87,15 +83,49 @@ impl Driver {
         let Some(conn) = self.slots.get_mut(token) else { return };
         match sockopt::socket_error(&conn.fd) {
             Ok(Ok(())) if flags.contains(EventFlags::OUT) => {
-                conn.connecting = false;
+                conn.phase = Phase::Open;
                 if conn.finishing && conn.pending.is_empty() {
                     finish(&conn.fd);
                 }
-                self.rewatch(token);
                 sink.connected(self, token);
             }
             Ok(Ok(())) => {}
             Ok(Err(errno)) | Err(errno) => self.fail(token, errno.into(), sink),
+        }
+    }
+
+    /// The kernel tells once that there is something to receive; what is not received now must be remembered.
+    fn readable<S: Sink<Self>>(&mut self, token: Token, flags: EventFlags, buffer: &mut [u8], sink: &mut S) {
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        if conn.phase != Phase::Open {
+            return;
+        }
+        conn.readable = true;
+        conn.behind |= flags & BEHIND;
+        if conn.paused || conn.finished {
+            if flags.contains(EventFlags::ERR) {
+                self.report_error(token, sink);
+            }
+        } else if !conn.queued {
+            self.receive(token, buffer, sink);
+        }
+    }
+
+    /// Receives from the next connection that said there is more than was received.
+    pub(super) fn receive_again<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
+        let Some(token) = self.queue.pop_front() else { return };
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        conn.queued = false;
+        if conn.phase == Phase::Open && !conn.paused && !conn.finished {
+            self.receive(token, buffer, sink);
+        }
+    }
+
+    pub(super) fn enqueue(&mut self, token: Token) {
+        if let Some(conn) = self.slots.get_mut(token)
+            && !mem::replace(&mut conn.queued, true)
+        {
+            self.queue.push_back(token);
         }
     }
 
@@ -104,40 +134,48 @@ impl Driver {
         let start = self.config.headroom;
         match net::recv(&conn.fd, &mut buffer[start..], RecvFlags::empty()) {
             Ok((0, _)) => {
-                // Most are closed now; otherwise the next event changes what is watched.
                 conn.finished = true;
+                let broken = conn.behind.contains(EventFlags::ERR);
                 sink.ended(self, token, End::Finished);
+                if broken {
+                    self.report_error(token, sink);
+                }
             }
-            Ok((len, _)) => sink.received(self, token, Received::new(&mut buffer[..start + len], start)),
-            Err(Errno::AGAIN | Errno::INTR) => {}
+            Ok((len, _)) => {
+                conn.readable = start + len == buffer.len() || !conn.behind.is_empty();
+                if conn.readable {
+                    self.enqueue(token);
+                }
+                sink.received(self, token, Received::new(&mut buffer[..start + len], start));
+            }
+            Err(Errno::AGAIN) => {
+                conn.readable = false;
+                conn.behind = EventFlags::empty();
+            }
+            Err(Errno::INTR) => self.enqueue(token),
             Err(errno) => self.fail(token, errno.into(), sink),
         }
     }
 
-    /// An event for bytes that nobody wants now, or for the end of a connection that is not received from.
-    fn unwanted<S: Sink<Self>>(&mut self, token: Token, flags: EventFlags, sink: &mut S) {
-        let Some(conn) = self.slots.get_mut(token) else { return };
-        if flags.contains(EventFlags::ERR)
-            && let Ok(Err(errno)) | Err(errno) = sockopt::socket_error(&conn.fd)
-        {
-            return self.fail(token, errno.into(), sink);
+    /// A connection that is not received from may be broken.
+    fn report_error<S: Sink<Self>>(&mut self, token: Token, sink: &mut S) {
+        let Some(conn) = self.slots.get(token) else { return };
+        if let Ok(Err(errno)) | Err(errno) = sockopt::socket_error(&conn.fd) {
+            self.fail(token, errno.into(), sink);
         }
-        if flags.intersects(EventFlags::HUP | EventFlags::ERR) && conn.pending.is_empty() {
-            // Cannot be masked, so epoll has to forget it. Resuming and sending bring it back.
-            return conn.unwatch(&self.epoll);
-        }
-        self.rewatch(token);
     }
 
     /// Goes on with a pending send.
-    fn flush<S: Sink<Self>>(&mut self, token: Token, sink: &mut S) {
+    fn flush<S: Sink<Self>>(&mut self, token: Token, flags: EventFlags, sink: &mut S) {
         let Some(conn) = self.slots.get_mut(token) else { return };
-        if conn.failed {
+        if !matches!(conn.phase, Phase::Open | Phase::Orphan) {
             return;
         }
         if conn.pending.is_empty() {
-            if conn.watched() {
-                self.rewatch(token);
+            if flags == EventFlags::OUT
+                && let Err(error) = conn.watch_out(&self.epoll, token, false)
+            {
+                self.fail_later(token, error);
             }
             return;
         }
@@ -147,7 +185,7 @@ impl Driver {
         if !conn.pending.is_empty() {
             return;
         }
-        if conn.orphan {
+        if conn.phase == Phase::Orphan {
             return self.slots.remove(token);
         }
         if conn.finishing {
@@ -155,14 +193,12 @@ impl Driver {
         }
         let buf = mem::take(&mut conn.pending);
         sink.sent(self, token, buf);
-        // Only now, as the sink often sends more, which would watch it again.
-        self.rewatch(token);
     }
 
     /// Keeps what of `buf` was not sent yet.
     pub(super) fn keep(&mut self, token: Token, mut buf: Buf) -> Sent {
         let Some(conn) = self.slots.get_mut(token) else { return Sent::Done(buf) };
-        if conn.failed {
+        if conn.phase == Phase::Failed {
             buf.clear();
         }
         if buf.is_empty() {
@@ -170,7 +206,9 @@ impl Driver {
         }
         if conn.pending.is_empty() {
             conn.pending = buf;
-            self.rewatch(token);
+            if let Err(error) = conn.watch_out(&self.epoll, token, true) {
+                self.fail_later(token, error);
+            }
         } else {
             // Against the contract, but losing bytes in the middle of a stream would be worse.
             conn.pending.put(buf.filled());
@@ -186,15 +224,6 @@ impl Driver {
             return self.slots.remove(renamed);
         }
         self.chores.adopt(renamed, self.config.linger);
-    }
-
-    pub(super) fn rewatch(&mut self, token: Token) {
-        if let Some(conn) = self.slots.get_mut(token)
-            && !conn.failed
-            && let Err(error) = conn.watch(&self.epoll, token)
-        {
-            self.fail_later(token, error);
-        }
     }
 
     /// Breaks a connection and tells the sink.
@@ -214,35 +243,30 @@ impl Driver {
     /// Whether there is somebody to tell.
     fn break_off(&mut self, token: Token) -> bool {
         let Some(conn) = self.slots.get_mut(token) else { return false };
-        if conn.orphan {
+        if conn.phase == Phase::Orphan {
             self.slots.remove(token);
             return false;
         }
         conn.pending = Buf::new();
-        !mem::replace(&mut conn.failed, true)
+        mem::replace(&mut conn.phase, Phase::Failed) != Phase::Failed
     }
 
     /// Delivers what arrived before a send failed, often the peer's reason, and then the failure.
-    pub(super) fn deliver_failures<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
+    pub(super) fn deliver_failure<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
+        let Some((token, error)) = self.failures.pop_front() else { return };
         let start = self.config.headroom;
-        // Those that the sink's calls add wait for the next turn.
-        for _ in 0..self.failures.len() {
-            let Some((token, error)) = self.failures.pop_front() else { return };
-            for _ in 0..LAST_RECEIVES {
-                let Some(conn) = self.slots.get(token) else { break };
-                if conn.paused || conn.finished || conn.connecting {
-                    break;
-                }
-                match net::recv(&conn.fd, &mut buffer[start..], RecvFlags::empty()) {
-                    Ok((len @ 1.., _)) => {
-                        sink.received(self, token, Received::new(&mut buffer[..start + len], start));
-                    }
-                    _ => break,
-                }
+        for _ in 0..LAST_RECEIVES {
+            let Some(conn) = self.slots.get(token) else { return };
+            if conn.paused || conn.finished {
+                break;
             }
-            if self.slots.get(token).is_some() {
-                sink.ended(self, token, End::Failed(error));
+            match net::recv(&conn.fd, &mut buffer[start..], RecvFlags::empty()) {
+                Ok((len @ 1.., _)) => sink.received(self, token, Received::new(&mut buffer[..start + len], start)),
+                _ => break,
             }
+        }
+        if self.slots.get(token).is_some() {
+            sink.ended(self, token, End::Failed(error));
         }
     }
 }

@@ -1,12 +1,16 @@
 //! The driver over epoll(7): runs on every Linux, without privileges.
 //!
-//! Level-triggered: one `epoll_wait` a turn, one `recv` per readable connection and turn into the driver's only receive
-//! buffer, which stays in the cache, and one `send` per [`send`](crate::Driver::send) unless the kernel's buffer is full.
-//! What one turn leaves in the kernel is reported again by the next, behind the other ready connections, so that a
-//! flooding peer cannot starve them.
+//! One `epoll_wait` a turn, one `recv` per readable connection and turn into the driver's only receive buffer, which
+//! stays in the cache, and one `send` per [`send`](crate::Driver::send) unless the kernel's buffer is full.
 //!
-//! A connection is watched for writing only while a send is pending, and pausing costs a system call only once bytes
-//! arrive that nobody wants. No lock, no hash table and no allocation lies on the message path.
+//! Connections are watched edge-triggered, which spares the kernel from looking again at each that was served: 3 to 4 %
+//! of the processor time of a small echo. Nothing is lost by it, because the driver remembers what it leaves in the
+//! kernel: where a receive filled the buffer, or something lies behind the bytes, the next turn goes on without waiting,
+//! after the other ready connections, so that a flooding peer cannot starve them. It also makes pausing, resuming and a
+//! full send buffer free of system calls. A receive that is shorter than the buffer proves that all was received
+//! (epoll(7)); the one exception is a Unix peer that passes descriptors: what it sent behind them waits for its next byte.
+//!
+//! No lock, no hash table and no allocation lies on the message path.
 
 mod accept;
 mod chores;
@@ -22,9 +26,11 @@ use accept::Listeners;
 use chores::Chores;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
-use slots::{Conn, Slots, Source};
+use slots::{Conn, Phase, Slots, Source};
 use std::collections::VecDeque;
 use std::io;
+use std::mem;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 use tautline_window::Buf;
 use wake::Wake;
@@ -60,9 +66,6 @@ impl Default for Config {
     }
 }
 
-/// What `events` is filled with.
-const NO_EVENT: Event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
-
 /// See the [module](self).
 pub struct Driver {
     config: Config,
@@ -73,8 +76,12 @@ pub struct Driver {
     chores: Chores,
     /// Connections whose failure the sink does not know yet.
     failures: VecDeque<(Token, io::Error)>,
-    /// Where the kernel puts events; empty while a turn delivers them.
+    /// Connections to receive from without being told by the kernel, see [`Conn::queued`].
+    queue: VecDeque<Token>,
+    /// Where the kernel puts events.
     events: Vec<Event>,
+    /// Which of `events` are not delivered yet. Only a sink that panics or takes a turn itself leaves any.
+    undelivered: Range<usize>,
     /// Headroom and receive buffer; empty while a turn lends it.
     buffer: Vec<u8>,
 }
@@ -99,6 +106,7 @@ impl Driver {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let wake = Wake::new()?;
         epoll::add(&epoll, wake.fd(), Source::Wake.data(), EventFlags::IN | EventFlags::ET)?;
+        let events = vec![Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; config.events_per_turn];
         Ok(Self {
             config,
             epoll,
@@ -107,14 +115,16 @@ impl Driver {
             listeners: Listeners::default(),
             chores: Chores::default(),
             failures: VecDeque::new(),
-            events: Vec::new(),
+            queue: VecDeque::new(),
+            events,
+            undelivered: 0..0,
             buffer: Vec::new(),
         })
     }
 
-    /// How long the kernel may wait: not at all where something is to be delivered, not past the driver's own chores.
+    /// How long the kernel may wait: not at all where something is to be done, not past the driver's own chores.
     fn clip(&self, timeout: Option<Duration>) -> Option<Duration> {
-        if !self.failures.is_empty() {
+        if !self.failures.is_empty() || !self.queue.is_empty() {
             return Some(Duration::ZERO);
         }
         let Some(chore) = self.chores.next() else { return timeout };
@@ -122,8 +132,14 @@ impl Driver {
         Some(timeout.map_or(chore, |timeout| timeout.min(chore)))
     }
 
-    fn deliver<S: Sink<Self>>(&mut self, events: &[Event], buffer: &mut [u8], sink: &mut S) {
-        for event in events {
+    fn deliver<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
+        // What the sink's calls add to them waits for the next turn.
+        let (failures, queued) = (self.failures.len(), self.queue.len());
+        for _ in 0..failures {
+            self.deliver_failure(buffer, sink);
+        }
+        while let Some(event) = self.undelivered.next() {
+            let event = self.events[event];
             match Source::of(event.data) {
                 Source::Connection(token) => self.connection_event(token, event.flags, buffer, sink),
                 Source::Listener(number) => self.accept(number, sink),
@@ -132,6 +148,9 @@ impl Driver {
                     sink.woken(self);
                 }
             }
+        }
+        for _ in 0..queued {
+            self.receive_again(buffer, sink);
         }
     }
 
@@ -167,16 +186,16 @@ impl crate::Driver for Driver {
     }
 
     fn connect(&mut self, address: &Address) -> io::Result<Token> {
-        let token = self.slots.insert(Conn::new(socket::stream(address)?, true))?;
+        let token = self.slots.insert(Conn::new(socket::stream(address)?, Phase::Connecting))?;
         self.start_connecting(token, address.clone());
         Ok(token)
     }
 
     fn send(&mut self, token: Token, mut buf: Buf) -> Sent {
         if let Some(conn) = self.slots.get_mut(token)
-            && !conn.failed
+            && conn.phase != Phase::Failed
         {
-            if !conn.connecting && conn.pending.is_empty() {
+            if conn.phase == Phase::Open && conn.pending.is_empty() {
                 match connection::send(&conn.fd, &mut buf) {
                     Ok(()) if buf.is_empty() => return Sent::Done(buf),
                     Ok(()) => {}
@@ -190,14 +209,10 @@ impl crate::Driver for Driver {
     }
 
     fn pause_receive(&mut self, token: Token, pause: bool) {
-        if let Some(conn) = self.slots.get_mut(token)
-            && conn.paused != pause
-        {
-            conn.paused = pause;
-            // Bytes that nobody wants may never come: only their event changes what is watched.
-            if !pause {
-                self.rewatch(token);
-            }
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        conn.paused = pause;
+        if !pause && conn.readable {
+            self.enqueue(token);
         }
     }
 
@@ -206,7 +221,7 @@ impl crate::Driver for Driver {
             && !conn.finishing
         {
             conn.finishing = true;
-            if conn.pending.is_empty() && !conn.connecting {
+            if conn.pending.is_empty() && conn.phase == Phase::Open {
                 connection::finish(&conn.fd);
             }
         }
@@ -216,8 +231,8 @@ impl crate::Driver for Driver {
         let Some(conn) = self.slots.get_mut(token) else { return };
         if abort {
             connection::reset_on_close(&conn.fd);
-        } else if !conn.pending.is_empty() && !conn.connecting {
-            conn.orphan = true;
+        } else if !conn.pending.is_empty() && conn.phase == Phase::Open {
+            conn.phase = Phase::Orphan;
             return self.orphan(token);
         }
         self.slots.remove(token);
@@ -232,28 +247,18 @@ impl crate::Driver for Driver {
     }
 
     fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {
-        let mut events = std::mem::take(&mut self.events);
-        let mut buffer = std::mem::take(&mut self.buffer);
-        if events.is_empty() || buffer.is_empty() {
-            // The first turn, or the first after one that a panicking sink left.
-            events.resize(self.config.events_per_turn, NO_EVENT);
-            buffer.resize(self.config.headroom + self.config.receive_buffer, 0);
-            self.wake.repeat();
+        if self.undelivered.is_empty() {
+            let timeout = self.clip(timeout);
+            self.undelivered = 0..wait::wait(&self.epoll, &mut self.events, timeout)?;
         }
-        let timeout = self.clip(timeout);
-        let result = wait::wait(&self.epoll, &mut events, timeout);
-        if let Ok(ready) = result {
-            sink.woke(self);
-            if !self.failures.is_empty() {
-                self.deliver_failures(&mut buffer, sink);
-            }
-            self.deliver(&events[..ready], &mut buffer, sink);
-            if self.chores.next().is_some() {
-                self.do_chores();
-            }
-        }
-        self.events = events;
+        let mut buffer = mem::take(&mut self.buffer);
+        // Nothing is there in the first turn, and after a sink that panicked.
+        buffer.resize(self.config.headroom + self.config.receive_buffer, 0);
+        self.deliver(&mut buffer, sink);
         self.buffer = buffer;
-        result.map(drop).map_err(io::Error::from)
+        if self.chores.next().is_some() {
+            self.do_chores();
+        }
+        Ok(())
     }
 }

@@ -38,6 +38,27 @@ impl Source {
     }
 }
 
+/// What is reported of every connection. Edge-triggered: the kernel speaks once of what is new, so nothing has to be
+/// silenced and nothing is asked twice.
+const EDGES: EventFlags = EventFlags::IN.union(BEHIND).union(EventFlags::ET);
+
+/// What says that something lies behind the bytes that can be received: a short receive then does not mean that all is
+/// received. Urgent data (`PRI`) cuts receives in two.
+pub(super) const BEHIND: EventFlags =
+    EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR).union(EventFlags::PRI);
+
+/// How far a connection is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// connect(2) is not answered yet.
+    Connecting,
+    Open,
+    /// Broken. The sink was told, or will be before the driver waits again.
+    Failed,
+    /// The user closed it, but what is pending is still to be sent.
+    Orphan,
+}
+
 /// One connection.
 #[expect(
     clippy::struct_excessive_bools,
@@ -45,87 +66,62 @@ impl Source {
 )]
 pub(super) struct Conn {
     pub(super) fd: OwnedFd,
-    /// What epoll reports now; nothing where it is not `watched`.
-    interest: EventFlags,
-    /// Whether epoll knows the descriptor.
-    watched: bool,
-    /// connect(2) is not answered yet.
-    pub(super) connecting: bool,
+    /// Which of [`BEHIND`] was reported and not received yet.
+    pub(super) behind: EventFlags,
+    /// Whether room to send is reported. Unix sockets speak of it whenever the peer reads, needed or not.
+    out: bool,
+    pub(super) phase: Phase,
     /// The sink wants no bytes for now.
     pub(super) paused: bool,
+    /// There is something to receive that the kernel has told of already.
+    pub(super) readable: bool,
+    /// A later turn receives from it without being told by the kernel.
+    pub(super) queued: bool,
     /// The peer finished its direction, and the sink was told.
     pub(super) finished: bool,
-    /// Broken. The sink was told, or will be before the driver waits again.
-    pub(super) failed: bool,
     /// Our direction is to be finished once `pending` is gone.
     pub(super) finishing: bool,
-    /// The user closed it, but `pending` is still to be sent.
-    pub(super) orphan: bool,
     /// What the kernel did not take yet.
     pub(super) pending: Buf,
 }
 
 impl Conn {
-    pub(super) const fn new(fd: OwnedFd, connecting: bool) -> Self {
+    pub(super) const fn new(fd: OwnedFd, phase: Phase) -> Self {
         Self {
             fd,
-            interest: EventFlags::empty(),
-            watched: false,
-            connecting,
+            behind: EventFlags::empty(),
+            out: matches!(phase, Phase::Connecting),
+            phase,
             paused: false,
+            readable: false,
+            queued: false,
             finished: false,
-            failed: false,
             finishing: false,
-            orphan: false,
             pending: Buf::new(),
         }
     }
 
-    /// Makes epoll report what matters now.
-    pub(super) fn watch(&mut self, epoll: &OwnedFd, token: Token) -> io::Result<()> {
-        let wanted = self.wanted();
-        if !self.watched {
-            if !wanted.is_empty() {
-                epoll::add(epoll, &self.fd, Source::Connection(token).data(), wanted)?;
-                self.watched = true;
-            }
-        } else if wanted != self.interest {
-            epoll::modify(epoll, &self.fd, Source::Connection(token).data(), wanted)?;
-        }
-        self.interest = wanted;
-        Ok(())
+    /// Makes epoll report the connection under `token`, beginning with what there is.
+    pub(super) fn watch(&self, epoll: &OwnedFd, token: Token) -> io::Result<()> {
+        Ok(epoll::add(epoll, &self.fd, Source::Connection(token).data(), self.edges())?)
     }
 
-    /// Makes epoll report under a new token.
-    pub(super) fn rename(&mut self, epoll: &OwnedFd, token: Token) -> io::Result<()> {
-        self.interest = EventFlags::empty();
-        self.watch(epoll, token)
+    /// Makes epoll report it under a new token.
+    pub(super) fn rename(&self, epoll: &OwnedFd, token: Token) -> io::Result<()> {
+        Ok(epoll::modify(epoll, &self.fd, Source::Connection(token).data(), self.edges())?)
     }
 
-    /// Makes epoll forget the descriptor: hang-ups and errors cannot be masked otherwise.
-    pub(super) fn unwatch(&mut self, epoll: &OwnedFd) {
-        if self.watched {
-            // Fails only for a descriptor that epoll does not know.
-            let _ = epoll::delete(epoll, &self.fd);
-            self.watched = false;
-            self.interest = EventFlags::empty();
+    /// Makes epoll report room to send, beginning with what there is, or not any more.
+    pub(super) fn watch_out(&mut self, epoll: &OwnedFd, token: Token, out: bool) -> io::Result<()> {
+        if self.out == out {
+            return Ok(());
         }
+        self.out = out;
+        self.rename(epoll, token)
     }
 
-    /// Whether epoll reports anything of it.
-    pub(super) const fn watched(&self) -> bool {
-        self.watched
-    }
-
-    fn wanted(&self) -> EventFlags {
-        let mut wanted = EventFlags::empty();
-        if !self.paused && !self.finished && !self.connecting && !self.orphan {
-            wanted |= EventFlags::IN | EventFlags::RDHUP;
-        }
-        if !self.pending.is_empty() || self.connecting {
-            wanted |= EventFlags::OUT;
-        }
-        wanted
+    fn edges(&self) -> EventFlags {
+        if self.out { EDGES | EventFlags::OUT } else { EDGES }
     }
 }
 

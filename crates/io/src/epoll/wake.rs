@@ -18,13 +18,6 @@ struct State {
     set: AtomicBool,
 }
 
-impl State {
-    fn ring(&self) {
-        // It can only fail at a count of 2^64 - 2, where the driver has an edge to see anyway.
-        let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
-    }
-}
-
 impl Wake {
     pub(super) fn new() -> io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -33,7 +26,8 @@ impl Wake {
         let waker = Waker::new(move || {
             // Release: what the waking thread wrote before is visible to the driver once it has cleared the flag.
             if !remote.set.swap(true, Ordering::AcqRel) {
-                remote.ring();
+                // It can only fail at a count of 2^64 - 2, where the driver has an edge to see anyway.
+                let _ = rustix::io::write(&remote.fd, &1_u64.to_ne_bytes());
             }
         });
         Ok(Self { state, waker })
@@ -46,13 +40,6 @@ impl Wake {
     /// Lets the next wake write again. Comes before the sink hears of it, so that no wake is lost in between.
     pub(super) fn clear(&self) {
         self.state.set.swap(false, Ordering::AcqRel);
-    }
-
-    /// Makes up for an edge that was taken from the kernel but never handled.
-    pub(super) fn repeat(&self) {
-        if self.state.set.load(Ordering::Relaxed) {
-            self.state.ring();
-        }
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

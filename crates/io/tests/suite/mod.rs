@@ -27,7 +27,8 @@ macro_rules! driver_suite {
             transfer {
                 every_split byte_by_byte echo_of_megabytes slow_reader_pends reader_of_single_bytes room_for_carried_bytes
                 sends_reuse_their_buffer sends_in_order paused_bytes_wait pauses_inside_received end_waits_behind_a_pause
-                sends_before_connected urgent_bytes_do_no_harm
+                sends_before_connected urgent_bytes_do_no_harm exactly_full_buffers
+                resumes_inside_another_callback
             }
             end {
                 peer_finishes_first we_finish_first finishing_waits_for_the_pending_send
@@ -38,11 +39,13 @@ macro_rules! driver_suite {
             reset {
                 before_accept after_accept with_unread_bytes while_pending after_finishing while_paused
                 bytes_before_the_reset_come_first failing_is_never_inside_send repeatedly_at_random_points
+                behind_the_end
             }
             turn {
                 timeouts_hold short_timeouts_are_precise zero_does_not_wait woken_from_another_thread wakes_coalesce
                 no_wake_is_lost waker_outlives_the_driver flood_starves_nobody closing_others_in_one_batch
-                slots_reused_in_one_batch generations_differ
+                slots_reused_in_one_batch generations_differ never_sleeps_on_known_work
+                new_failures_wait_for_the_next_turn
             }
             unix {
                 echoes names_peers replaces_a_stale_file keeps_a_live_socket keeps_a_stale_file_when_told

@@ -184,3 +184,23 @@ pub fn repeatedly_at_random_points<D: Driver>(make: fn() -> D) {
     tokens.dedup();
     assert_eq!(tokens.len(), over(&script), "every connection ended once");
 }
+
+pub fn behind_the_end<D: Driver>(make: fn() -> D) {
+    for paused in [false, true] {
+        for bytes in [0, 10, 300_000] {
+            let mut driver = make();
+            let mut script = watch();
+            let at = listen(&mut driver);
+            let (mut peer, token) = pair(&mut driver, &mut script, at);
+            driver.pause_receive(token, paused);
+            peer.set_nonblocking(true).unwrap();
+            let _ = peer.write(&pattern(bytes)).unwrap();
+            peer.shutdown(std::net::Shutdown::Write).unwrap();
+            reset(peer);
+            // All of it is told by one event.
+            assert_failed(&mut driver, &mut script, token);
+            let ended = |event: &&Event| matches!(event, Event::Finished(_) | Event::Failed(..));
+            assert!(matches!(script.events.iter().rfind(ended), Some(Event::Failed(..))), "{paused} {bytes}");
+        }
+    }
+}

@@ -285,6 +285,60 @@ pub fn urgent_bytes_do_no_harm<D: Driver>(make: fn() -> D) {
     idle(&mut driver, &mut script, Duration::from_millis(10));
     script.events.clear();
     assert_idle(&mut driver, &mut script);
-    peer.write_all(b"plain").unwrap();
-    run(&mut driver, &mut script, |script| script.bytes_of(token).ends_with(b"plain"));
+    // Receives stop at urgent data; what lies behind it must not be forgotten.
+    driver.pause_receive(token, true);
+    peer.write_all(b"before").unwrap();
+    rustix::net::send(&peer, b"!", rustix::net::SendFlags::OOB).unwrap();
+    peer.write_all(b"behind").unwrap();
+    idle(&mut driver, &mut script, Duration::from_millis(10));
+    driver.pause_receive(token, false);
+    run(&mut driver, &mut script, |script| script.bytes_of(token).ends_with(b"behind"));
+    assert_idle(&mut driver, &mut script);
+}
+
+pub fn exactly_full_buffers<D: Driver>(make: fn() -> D) {
+    // Around the size of the receive buffer: neither the last byte nor the end behind it may be missed.
+    for len in [(256 << 10) - 1, 256 << 10, (256 << 10) + 1, 512 << 10] {
+        let mut driver = make();
+        let mut script = watch();
+        let at = listen(&mut driver);
+        let (mut peer, token) = pair(&mut driver, &mut script, at);
+        driver.pause_receive(token, true);
+        let data = pattern(len);
+        let (sent, half) = (data.clone(), peer.try_clone().unwrap());
+        let writer = thread::spawn(move || peer.write_all(&sent).unwrap());
+        idle(&mut driver, &mut script, Duration::from_millis(10));
+        driver.pause_receive(token, false);
+        run(&mut driver, &mut script, |script| script.bytes_of(token).len() == len);
+        writer.join().unwrap();
+        assert!(script.bytes_of(token) == data);
+        assert_idle(&mut driver, &mut script);
+        half.shutdown(std::net::Shutdown::Write).unwrap();
+        run(&mut driver, &mut script, |script| script.has(&Event::Finished(token)));
+    }
+}
+
+pub fn resumes_inside_another_callback<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (mut one, first) = pair(&mut driver, &mut script, at);
+    let (mut other, second) = pair(&mut driver, &mut script, at);
+    let mut script = Script::new(move |driver: &mut D, event: &Event| {
+        if let Event::Received(token, _) = event {
+            // Each holds the other back and lets it go on.
+            let (now, next) = if *token == first { (first, second) } else { (second, first) };
+            driver.pause_receive(now, true);
+            driver.pause_receive(next, true);
+            driver.pause_receive(next, false);
+        }
+    });
+    driver.pause_receive(second, true);
+    for round in 1..=20 {
+        one.write_all(b"1").unwrap();
+        other.write_all(b"2").unwrap();
+        run(&mut driver, &mut script, |script| {
+            script.bytes_of(first).len() == round && script.bytes_of(second).len() == round
+        });
+    }
 }

@@ -239,3 +239,50 @@ pub fn generations_differ<D: Driver>(make: fn() -> D) {
         script.events.clear();
     }
 }
+
+pub fn never_sleeps_on_known_work<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    driver.pause_receive(token, true);
+    peer.set_nonblocking(true).unwrap();
+    let chunk = pattern(1 << 20);
+    let mut written = 0;
+    while let Ok(n) = peer.write(&chunk) {
+        written += n;
+    }
+    idle(&mut driver, &mut script, Duration::from_millis(10));
+    driver.pause_receive(token, false);
+    let start = Instant::now();
+    while script.bytes_of(token).len() < written {
+        driver.turn(Some(PATIENCE), &mut script).unwrap();
+        assert!(start.elapsed() < PATIENCE / 2, "slept although there was more to receive");
+    }
+    let nowhere = Address::Unix("/nonexistent/taut.sock".into());
+    let failed = driver.connect(&nowhere).unwrap();
+    driver.turn(Some(PATIENCE), &mut script).unwrap();
+    assert!(script.has(&Event::Failed(failed, io::ErrorKind::NotFound)));
+    assert!(start.elapsed() < PATIENCE / 2, "slept although a failure was known");
+}
+
+pub fn new_failures_wait_for_the_next_turn<D: Driver>(make: fn() -> D) {
+    let nowhere = Address::Unix("/nonexistent/taut.sock".into());
+    let mut driver = make();
+    driver.connect(&nowhere).unwrap();
+    driver.connect(&nowhere).unwrap();
+    let mut left = 100;
+    let mut script = Script::new(move |driver: &mut D, event: &Event| {
+        if let Event::Failed(token, _) = event {
+            driver.close(*token, false);
+            left -= 1;
+            if left > 0 {
+                driver.connect(&nowhere).unwrap();
+            }
+        }
+    });
+    for turn in 1..5 {
+        driver.turn(Some(PATIENCE), &mut script).unwrap();
+        assert_eq!(script.failures().len(), 2 * turn, "a sink that tries again must not keep the turn from ending");
+    }
+}
