@@ -97,6 +97,9 @@ struct LoopArguments {
     /// Compress messages of clients that offer it (permessage-deflate).
     #[arg(long)]
     deflate: bool,
+    /// Subprotocol to agree on with clients that offer it. May be repeated, the preferred first.
+    #[arg(long, value_name = "NAME")]
+    subprotocol: Vec<String>,
     /// Web pages of this origin may connect instead of those of the same host: https://app.example, or any.
     #[arg(long)]
     origin: Vec<String>,
@@ -239,6 +242,7 @@ impl Arguments {
             config.limits.max_connections = count;
         }
         config.upgrade.deflate = loops.deflate.then(DeflateConfig::default);
+        config.upgrade.subprotocols.clone_from(&loops.subprotocol);
         if loops.origin.iter().any(|origin| origin == "any") {
             config.upgrade.origins = Origins::Any;
         } else if !loops.origin.is_empty() {
