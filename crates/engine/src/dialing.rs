@@ -264,7 +264,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         });
         let attempts: Vec<_> = racing.flatten().collect();
         self.close_attempts(driver, attempts);
-        self.dials.retain(|_, dial| matches!(dial.state, State::Linked));
+        let given_up = self.dials.iter().filter(|(_, dial)| !matches!(dial.state, State::Linked));
+        let given_up: Vec<_> = given_up.map(|(id, _)| *id).collect();
+        for id in given_up {
+            self.fail_dial(id, ConnectError::Ended(Cause::Stopped));
+        }
     }
 
     fn close_attempts<D: Driver>(&mut self, driver: &mut D, attempts: Vec<Token>) {

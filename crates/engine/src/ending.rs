@@ -107,7 +107,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 }
                 link.gone = true;
             }
-            (End::Finished, Phase::Linger) => link.peer_finished = true,
+            (End::Finished, Phase::Linger) => {
+                link.peer_finished = true;
+                link.out.finish();
+            }
             (End::Finished, _) => {
                 // Behind close_notify the end is a whole one; without TLS there is no telling.
                 let whole = E::Session::PASSTHROUGH || link.peer_finished;
@@ -182,6 +185,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if link.out.is_in_flight() {
             if !was_stuck {
                 link.clock.stuck_since = self.shared.now;
+                link.clock.stuck_bytes = driver.unsent(link.token);
                 self.schedule(&mut link);
             }
         } else if link.peer_finished && matches!(link.phase, Phase::Linger) && !link.out.is_dirty() {
@@ -252,6 +256,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     // An empty ping cannot be too long.
                     let _ = link.out.ping(&[], &mut self.shared);
                 }
+                Due::Miss(Deadline::Send) if driver.unsent(token) < link.clock.stuck_bytes => {
+                    link.clock.stuck_since = now;
+                    link.clock.stuck_bytes = driver.unsent(token);
+                }
                 Due::Miss(deadline @ (Deadline::Close | Deadline::Send)) => {
                     self.fail(&mut link, Cause::Timeout(deadline));
                     link.gone = true;
@@ -279,7 +287,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 // Whoever is in the middle of a request gets its answer: 503.
                 Phase::Request(ref head) if !head.bytes.is_empty() => {}
                 Phase::Linger | Phase::CloseSent => {}
-                _ => link.gone = true,
+                Phase::Request(_) if link.out.is_in_flight() => {
+                    link.out.finish();
+                    self.linger(&mut link);
+                }
+                _ if link.info.dial.is_some() => self.dial_failed(&mut link, ConnectError::Ended(Cause::Stopped)),
+                _ => {
+                    link.out.finish();
+                    link.gone = true;
+                }
             }
             self.settle(driver, link);
         }

@@ -85,6 +85,8 @@ pub(crate) struct Link<S, T> {
 pub(crate) struct Clock {
     pub(crate) heard: Tick,
     pub(crate) stuck_since: Tick,
+    /// Bytes that the kernel did not take when it was last looked at.
+    pub(crate) stuck_bytes: usize,
     pub(crate) opened: Tick,
     /// End of the current phase, where it has one.
     pub(crate) phase_end: Tick,
@@ -104,6 +106,8 @@ impl<S, T> Link<S, T> {
     pub(crate) fn next_due(&self, deadlines: &Deadlines) -> (Tick, Due) {
         let mut first = match self.phase {
             Phase::Open => (Tick::MAX, Due::Miss(Deadline::Idle)),
+            // What is on its way comes first: the deadline for sending watches over that.
+            Phase::CloseSent | Phase::Linger if self.out.is_in_flight() => (Tick::MAX, Due::Miss(Deadline::Close)),
             Phase::CloseSent | Phase::Linger => (self.clock.phase_end, Due::Miss(Deadline::Close)),
             _ => (self.clock.phase_end, Due::Miss(Deadline::Handshake)),
         };

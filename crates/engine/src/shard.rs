@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::conn::{Conn, ConnId, DialId};
 use crate::dial::{Dial, Target};
 use crate::handler::Handler;
-use crate::link::{Link, Phase};
+use crate::link::{Link, Phase, millis};
 use crate::remote::{Command, Commands, Remote};
 use crate::shared::{Counters, Keys, Shared};
 use crate::timer::{Tick, Wheel};
@@ -371,6 +371,10 @@ impl<E: Engine, H: Handler, D: Driver> Sink<D> for Core<E, H> {
     fn sent(&mut self, driver: &mut D, token: Token, buf: Buf) {
         let Some(mut link) = self.take(token) else { return };
         link.out.sent(buf, &mut self.shared.pool);
+        if matches!(link.phase, Phase::CloseSent | Phase::Linger) {
+            link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
+            self.schedule(&mut link);
+        }
         self.settle(driver, link);
     }
 

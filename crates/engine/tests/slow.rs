@@ -5,8 +5,10 @@ mod fake;
 
 use fake::{Event, Fake};
 use std::sync::Arc;
-use std::time::Duration;
-use tautline_engine::{Cause, Closed, Config, Conn, ConnId, Delivery, Handler, Opening, Outgoing, Shard, SlowConsumer};
+use std::time::{Duration, Instant};
+use tautline_engine::{
+    Cause, Closed, Config, Conn, ConnId, Deadline, Delivery, Handler, Opening, Outgoing, Shard, SlowConsumer,
+};
 use tautline_tls::plain;
 use tautline_ws::{CloseCode, Kind, Message};
 
@@ -85,6 +87,14 @@ impl Bench {
 
     fn turn(&mut self) {
         self.shard.turn(Some(Duration::ZERO)).unwrap();
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+            self.turn();
+        }
     }
 
     fn act<R>(&mut self, act: impl FnOnce(&mut Conn<'_, ()>) -> R) -> R {
@@ -281,6 +291,40 @@ fn closing_delivers_what_waits_first() {
     bench.turn();
     assert!(bench.kernel.with(0, |wire| wire.finished));
     assert!(matches!(bench.shard.handler().closed[..], [Closed { code: CloseCode::NORMAL, cause: Cause::Local, .. }]));
+}
+
+#[test]
+fn the_close_deadline_counts_from_the_close_frame() {
+    let mut config = Config::default();
+    config.deadlines.close = Duration::from_millis(100);
+    let mut bench = Bench::new(config);
+    bench.send("waits");
+    bench.act(|conn| conn.close(CloseCode::NORMAL, ""));
+    bench.wait(Duration::from_millis(300));
+    assert!(bench.shard.handler().closed.is_empty());
+    assert_eq!(bench.read(), ["waits", "88 \u{3}\u{fffd}"]);
+    assert!(bench.shard.handler().closed.is_empty());
+    bench.wait(Duration::from_millis(300));
+    let [closed] = &bench.shard.handler().closed[..] else { panic!("one end") };
+    assert!(matches!(closed.cause, Cause::Timeout(Deadline::Close)), "{closed:?}");
+}
+
+#[test]
+fn the_send_deadline_is_for_those_who_take_nothing() {
+    let mut config = Config::default();
+    config.deadlines.send = Duration::from_millis(200);
+    let mut bench = Bench::new(config);
+    bench.send(&"x".repeat(1000));
+    for _ in 0..5 {
+        bench.wait(Duration::from_millis(100));
+        bench.kernel.push(Event::Room(0, 1));
+    }
+    assert!(bench.shard.handler().closed.is_empty());
+    bench.wait(Duration::from_millis(600));
+    let [closed] = &bench.shard.handler().closed[..] else { panic!("one end") };
+    assert!(matches!(closed.cause, Cause::Timeout(Deadline::Send)), "{closed:?}");
+    // What is unsent is given up.
+    assert_eq!(bench.kernel.with(0, |wire| wire.closed), Some(true));
 }
 
 #[test]

@@ -161,6 +161,9 @@ pub trait Driver: Sized + 'static {
     /// [`shutdown`](Self::shutdown) first and close at [`End::Finished`].
     fn close(&mut self, token: Token, abort: bool);
 
+    /// Bytes of a pending send that the kernel did not take yet.
+    fn unsent(&self, token: Token) -> usize;
+
     /// The peer's address.
     fn peer(&self, token: Token) -> Option<Address>;
 

@@ -162,6 +162,10 @@ impl tautline_io::Driver for Fake {
         wire.closed = Some(abort);
     }
 
+    fn unsent(&self, token: Token) -> usize {
+        self.with(token.index, |wire| wire.pending.as_ref().map_or(0, Buf::len))
+    }
+
     fn peer(&self, _token: Token) -> Option<Address> {
         Some(Address::UnixUnnamed)
     }

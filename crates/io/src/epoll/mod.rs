@@ -238,6 +238,10 @@ impl crate::Driver for Driver {
         self.slots.remove(token);
     }
 
+    fn unsent(&self, token: Token) -> usize {
+        self.slots.get(token).map_or(0, |conn| conn.pending.len())
+    }
+
     fn peer(&self, token: Token) -> Option<Address> {
         socket::peer(&self.slots.get(token)?.fd)
     }

@@ -3,7 +3,9 @@
 use super::PATIENCE;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-use tautline::{Chunk, Closed, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Outgoing, Reply, Request};
+use tautline::{
+    Chunk, Closed, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Outgoing, Reply, Request,
+};
 
 /// What an application was told.
 #[derive(Clone, Debug)]

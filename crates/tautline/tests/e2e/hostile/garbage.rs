@@ -1,8 +1,6 @@
 //! Bytes that are not what they should be.
 
-use crate::common::frame::{
-    BINARY, CLOSE, CONTINUES, ENDS, PING, RSV1, TEXT, TEXT_BEGINS, header, masked, unmasked,
-};
+use crate::common::frame::{BINARY, CLOSE, CONTINUES, ENDS, PING, RSV1, TEXT, TEXT_BEGINS, header, masked, unmasked};
 use crate::common::server::{client_config, config};
 use crate::common::{App, Over, Peer, both, logs, payload, serve};
 use std::time::{Duration, Instant};

@@ -1,0 +1,147 @@
+//! Servers that end, and begin again.
+
+use crate::common::frame::{self, TEXT, masked};
+use crate::common::peer::UPGRADE;
+use crate::common::server::{client_config, config};
+use crate::common::{App, Over, Peer, both, eventually, serve, serve_at};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use tautline::{Cause, CloseCode, Reply};
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[test]
+fn every_phase_ends_as_it_should() {
+    for (over, code) in [(Over::Plain, CloseCode::GOING_AWAY), (Over::Fused, CloseCode::SERVICE_RESTART)] {
+        let app = App::default().on_message(|_, conn, _| conn.close(CloseCode::NORMAL, "first"));
+        let server = serve(over, config(), app);
+        let mut silent = server.attack();
+        let mut hello = server.attack();
+        if over.is_secure() {
+            let bytes = hello.hello(&client_config());
+            hello.send_wire(&bytes[..50]);
+        }
+        let mut between = server.secured();
+        between.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(between.response().0.starts_with("HTTP/1.1 404 "));
+        let mut request = server.secured();
+        request.send(&UPGRADE.as_bytes()[..30]);
+        let mut open = server.peer();
+        let mut message = server.peer();
+        message.send(&masked(TEXT, b"half of it")[..9]);
+        let mut closing = server.peer();
+        closing.send(&masked(TEXT, b"close"));
+        assert_eq!(closing.close_frame(), (1000, "first".to_owned()));
+        eventually("all are there", || server.counters().connections == 7);
+
+        server.running.drain(code, "back soon", LONG);
+        // Those who have not asked for anything are let go without a word.
+        assert_eq!(silent.rest(), (Vec::new(), Ok(())));
+        assert!(hello.rest().0.is_empty());
+        assert_eq!(between.rest(), (Vec::new(), Ok(())));
+        // New ones are refused.
+        eventually("nobody listens", || TcpStream::connect(server.tcp()).is_err());
+        // Who has begun to ask gets an answer, and the end.
+        request.send(&UPGRADE.as_bytes()[30..]);
+        let (head, _) = request.response();
+        assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("Connection: close\r\n"), "{head}");
+        request.end();
+        for peer in [&mut open, &mut message] {
+            assert_eq!(peer.close_frame(), (code.get(), "back soon".to_owned()));
+        }
+        // The first close holds.
+        closing.send(&frame::close(1000, ""));
+        closing.end();
+        open.send(&frame::close(code.get(), ""));
+        open.end();
+        message.send(&[&masked(TEXT, b"half of it")[9..], &frame::close(code.get(), "")].concat());
+        message.end();
+        drop((silent, hello, between, request, open, message, closing));
+        let begun = Instant::now();
+        let events = server.events.clone();
+        server.running.join().unwrap();
+        assert!(begun.elapsed() < LONG / 2);
+        for n in 0..3 {
+            let closed = events.close(events.open(n).0);
+            assert!(matches!(closed.cause, Cause::Local), "{closed:?}");
+        }
+    }
+}
+
+#[test]
+fn who_does_not_close_in_time_is_cut() {
+    both(|over| {
+        let server = serve(over, config(), App::default());
+        let mut stubborn = server.peer();
+        let mut slow_head = server.secured();
+        slow_head.send(b"GET / HT");
+        eventually("both are there", || server.counters().handshaking == 1);
+        let begun = Instant::now();
+        server.running.drain(CloseCode::GOING_AWAY, "", Duration::from_millis(150));
+        assert_eq!(stubborn.close_frame(), (1001, String::new()));
+        let events = server.events.clone();
+        server.running.join().unwrap();
+        assert!((Duration::from_millis(140)..Duration::from_secs(5)).contains(&begun.elapsed()));
+        let closed = events.close(events.open(0).0);
+        assert!(matches!(closed.cause, Cause::Stopped), "{closed:?}");
+        let _ = slow_head.rest();
+    });
+}
+
+#[test]
+fn an_answer_under_way_is_finished() {
+    let app = App::default().on_request(|_| Reply::Respond(http::Response::new(vec![b'x'; 16 << 20])));
+    for over in [Over::Plain, Over::Fused] {
+        let server = serve(over, config(), app.clone());
+        let mut peer = server.secured();
+        peer.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(peer.head().starts_with("HTTP/1.1 200 "));
+        server.running.drain(CloseCode::GOING_AWAY, "", LONG);
+        eventually("nobody listens", || TcpStream::connect(server.tcp()).is_err());
+        assert_eq!(peer.bytes(16 << 20).len(), 16 << 20);
+        peer.end();
+        drop(peer);
+        server.running.join().unwrap();
+    }
+}
+
+#[test]
+fn a_server_starts_again_at_once_where_it_was() {
+    both(|over| {
+        for shards in [1, 2] {
+            let server = serve_at("127.0.0.1:0", over, shards, config(), App::default());
+            let address = server.address.to_string();
+            // The server closes first, so its side of these connections waits in the kernel (TIME_WAIT).
+            let mut peers: Vec<Peer> = (0..4).map(|_| server.peer()).collect();
+            server.running.drain(CloseCode::SERVICE_RESTART, "", LONG);
+            for peer in &mut peers {
+                assert_eq!(peer.close_frame().0, 1012);
+                peer.send(&frame::close(1012, ""));
+                peer.end();
+            }
+            drop(peers);
+            server.running.join().unwrap();
+            let server = serve_at(&address, over, shards, config(), App::default());
+            server.survives();
+        }
+    });
+}
+
+#[test]
+fn draining_twice_and_commands_to_a_stopped_server() {
+    let server = serve(Over::Plain, config(), App::default());
+    let conn = {
+        let _peer = server.peer();
+        server.events.open(0).0
+    };
+    server.forgets();
+    let remote = server.running.remotes()[0].clone();
+    server.running.drain(CloseCode::GOING_AWAY, "", LONG);
+    server.running.drain(CloseCode::GOING_AWAY, "", LONG);
+    server.running.join().unwrap();
+    let stopped = Err(tautline::RemoteError::Stopped);
+    assert_eq!(remote.send(conn, tautline::Outgoing::text("late")), stopped);
+    assert_eq!(remote.publish("topic", tautline::Outgoing::text("late")), stopped);
+    assert_eq!(remote.close(conn, CloseCode::NORMAL, ""), stopped);
+    assert!(remote.counters().is_err());
+}

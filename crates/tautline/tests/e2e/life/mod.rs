@@ -1,0 +1,5 @@
+//! How connections and servers begin and end.
+
+mod close;
+mod deadlines;
+mod drain;
