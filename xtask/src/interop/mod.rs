@@ -61,16 +61,17 @@ type Test = fn(Peer, &Certificates, Deadline) -> Result<usize, Failure>;
 fn client(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result<usize, Failure> {
     let name = peer.name();
     let call = |server: &Server, ca: &Path, case: &str, own: &[&Path]| {
-        let log = paths::log(&format!("interop-{name}-client-{case}"));
+        let log = paths::log(&format!("interop-{name}-client-{case}-{}", own.len()));
         let mut command = peer.client();
         command.arg(server.url()).arg(ca).arg(case).args(own);
         run_logged(&mut command, &log, deadline)?;
         Ok::<usize, Failure>(checks(&log))
     };
     let serve = |part: &str, further: &[&str]| {
-        taut::serve(&format!("interop-{name}-serve-{part}"), Scheme::Wss, certificates, further)
+        let further = [&["--deflate"], further].concat();
+        taut::serve(&format!("interop-{name}-serve-{part}"), Scheme::Wss, certificates, &further)
     };
-    let mut open = serve("open", &["--deflate", "--subprotocol", "echo.test"])?;
+    let mut open = serve("open", &["--subprotocol", "echo.test"])?;
     let mut held = call(&open, &certificates.ca, "echo", &[])?;
     held += call(&open, &certificates.ca, "subprotocol", &[])?;
     held += call(&open, &certificates.other_ca, "refused", &[])?;
