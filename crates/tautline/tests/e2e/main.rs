@@ -5,4 +5,5 @@
 mod common;
 
 mod hostile;
+mod http;
 mod life;
