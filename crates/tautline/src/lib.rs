@@ -63,3 +63,14 @@ pub mod layers {
     pub use tautline_window as window;
     pub use tautline_ws as ws;
 }
+
+/// Compiles the code in the documents.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/guide.md")]
+    mod guide {}
+    #[doc = include_str!("../../../docs/tls.md")]
+    mod tls {}
+}
