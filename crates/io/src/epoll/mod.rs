@@ -255,6 +255,7 @@ impl crate::Driver for Driver {
             let timeout = self.clip(timeout);
             self.undelivered = 0..wait::wait(&self.epoll, &mut self.events, timeout)?;
         }
+        sink.woke(self);
         let mut buffer = mem::take(&mut self.buffer);
         // Nothing is there in the first turn, and after a sink that panicked.
         buffer.resize(self.config.headroom + self.config.receive_buffer, 0);

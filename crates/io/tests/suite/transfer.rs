@@ -65,8 +65,12 @@ pub fn slow_reader_pends<D: Driver>(make: fn() -> D) {
     let mut script = watch();
     let at = listen(&mut driver);
     let (mut peer, token) = pair(&mut driver, &mut script, at);
+    assert_eq!(driver.unsent(token), 0);
     let total = send_until_pending(&mut driver, token);
+    let unsent = driver.unsent(token);
+    assert!(0 < unsent && unsent <= 1 << 20, "{unsent} bytes of the last MiB");
     assert_idle(&mut driver, &mut script);
+    assert_eq!(driver.unsent(token), unsent);
     let reader = thread::spawn(move || {
         let mut data = vec![0; total];
         for part in data.chunks_mut(100_000) {
@@ -75,6 +79,7 @@ pub fn slow_reader_pends<D: Driver>(make: fn() -> D) {
         (peer, data)
     });
     run(&mut driver, &mut script, |script| script.has(&Event::Sent(token)));
+    assert_eq!(driver.unsent(token), 0);
     let (mut peer, data) = reader.join().unwrap();
     assert_repeats(&data);
     assert!(matches!(send(&mut driver, token, b"next"), Sent::Done(_)), "there is room again");

@@ -33,6 +33,73 @@ pub fn short_timeouts_are_precise<D: Driver>(make: fn() -> D) {
     assert!(best < Duration::from_micros(900), "waited {best:?} instead of {wanted:?}");
 }
 
+/// Counts what was told, and what of it came before the end of the turn's wait.
+#[derive(Default)]
+struct Woke {
+    awake: bool,
+    waits: usize,
+    events: usize,
+}
+
+impl Woke {
+    fn event(&mut self) {
+        assert!(self.awake, "an event came before the end of the wait was told");
+        self.events += 1;
+    }
+}
+
+impl<D: Driver> Sink<D> for Woke {
+    fn woke(&mut self, _: &mut D) {
+        self.awake = true;
+        self.waits += 1;
+    }
+    fn accepted(&mut self, _: &mut D, _: Token, _: Listener) {
+        self.event();
+    }
+    fn connected(&mut self, _: &mut D, _: Token) {
+        self.event();
+    }
+    fn received(&mut self, _: &mut D, _: Token, _: Received<'_>) {
+        self.event();
+    }
+    fn sent(&mut self, _: &mut D, _: Token, _: Buf) {
+        self.event();
+    }
+    fn ended(&mut self, _: &mut D, _: Token, _: End) {
+        self.event();
+    }
+    fn woken(&mut self, _: &mut D) {
+        self.event();
+    }
+    fn accept_failed(&mut self, _: &mut D, _: io::Error) {
+        self.event();
+    }
+}
+
+pub fn each_turn_tells_that_its_wait_is_over<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut sink = Woke::default();
+    let at = listen(&mut driver);
+    let nowhere = Address::Unix("/nonexistent/taut.sock".into());
+    let start = Instant::now();
+    let mut turns = 0;
+    let mut peers = Vec::new();
+    while sink.events < 40 {
+        assert!(start.elapsed() < PATIENCE);
+        peers.push(TcpStream::connect(at).unwrap());
+        driver.connect(&nowhere).unwrap();
+        driver.waker().wake();
+        sink.awake = false;
+        driver.turn(Some(Duration::from_millis(20)), &mut sink).unwrap();
+        turns += 1;
+        assert_eq!(sink.waits, turns, "once a turn");
+    }
+    drop(driver);
+    let mut driver = make();
+    driver.turn(Some(Duration::ZERO), &mut sink).unwrap();
+    assert_eq!(sink.waits, turns + 1, "also where nothing else happened");
+}
+
 pub fn zero_does_not_wait<D: Driver>(make: fn() -> D) {
     let mut driver = make();
     let mut script = watch();
