@@ -138,6 +138,19 @@ impl Peer {
         Ok(len)
     }
 
+    /// Waits for a whole TLS record, and says how long it is. It is not opened yet.
+    pub(crate) fn record(&mut self) -> usize {
+        loop {
+            if let [_, _, _, high, low, ..] = self.carry[..] {
+                let len = 5 + usize::from(u16::from_be_bytes([high, low]));
+                if self.carry.len() >= len {
+                    return len;
+                }
+            }
+            assert!(self.read_wire().unwrap() > 0, "the server hung up");
+        }
+    }
+
     /// Waits for more plain bytes; false at the stream's end. An error is the server's alert, or a reset.
     pub(crate) fn fill(&mut self) -> Result<bool, String> {
         let before = self.inbox.len();

@@ -7,3 +7,4 @@ mod common;
 mod hostile;
 mod http;
 mod life;
+mod messages;
