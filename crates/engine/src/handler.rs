@@ -49,8 +49,8 @@ pub trait Handler: Sized + 'static {
         let _ = (conn, closed);
     }
 
-    /// A client could not connect, or a connection that reconnects was lost; it is tried again after `retry`, where
-    /// that is not `None`.
+    /// An attempt to connect failed; it is tried again after `retry`, where that is not `None`. The loss of an open
+    /// connection is told by [`on_close`](Self::on_close) instead.
     fn on_connect_failed(&mut self, dial: DialId, error: &crate::ConnectError, retry: Option<Duration>) {
         let _ = (dial, error, retry);
     }
