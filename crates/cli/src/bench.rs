@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tautline_lab::cpu::Placement;
-use tautline_lab::suites::{Lab, Outcome, Suite};
+use tautline_lab::suites::{Lab, Outcome, Pace, Suite};
 use tautline_lab::{Line, Machine, write_json};
 
 /// Measure this machine: bare TCP, ws and wss side by side.
@@ -61,6 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         std::env::current_exe().map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
     let machine = Machine::here();
     let placement = Placement::here();
+    let pace = if arguments.quick { Pace::Quick } else { Pace::Thorough };
     let only_json = arguments.json.as_deref() == Some(Path::new("-"));
     if !only_json {
         println!("{machine}\nserver on CPU {}, load on CPU {}", placement.server, placement.load);
@@ -74,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for &name in &arguments.suites {
         let progress = Progress::new();
         let mut show = |share: f64, what: &str| progress.show(share, what);
-        let mut lab = Lab { program: program.clone(), quick: arguments.quick, placement, progress: &mut show };
+        let mut lab = Lab { program: program.clone(), pace, placement, progress: &mut show };
         let outcome = Suite::from(name).run(&mut lab)?;
         drop(progress);
         if !only_json {

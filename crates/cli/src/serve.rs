@@ -27,7 +27,7 @@ Examples:
   taut serve --cert rsa.pem --key rsa-key.pem --cert ec.pem --key ec-key.pem
   taut serve --plain --unix /run/taut.sock")]
 pub(crate) struct Arguments {
-    /// Where to listen: IP:PORT, [IPv6]:PORT or unix:PATH; port 0 takes a free one. May be repeated.
+    /// Where to listen: an address with its port (0 takes a free one), or unix:PATH. May be repeated.
     #[arg(long, value_name = "ADDR")]
     listen: Vec<Address>,
     /// Listen at this Unix socket too.
@@ -100,8 +100,8 @@ struct LoopArguments {
     /// Subprotocol to agree on with clients that offer it. May be repeated, the preferred first.
     #[arg(long, value_name = "NAME")]
     subprotocol: Vec<String>,
-    /// Web pages of this origin may connect instead of those of the same host: https://app.example, or any.
-    #[arg(long)]
+    /// Web pages of this origin may connect instead of those of the same host; `any` is every page. May be repeated.
+    #[arg(long, value_name = "SCHEME://HOST")]
     origin: Vec<String>,
     /// Seconds that connections get to close when the server is told to stop.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
@@ -173,7 +173,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             running
         }
     };
-    announce(&running, arguments.tls.plain)?;
+    announce(&running, arguments.tls.plain);
     let deadline = Duration::from_secs(arguments.loops.drain);
     drain_on_signal(signals, running.remotes().to_vec(), deadline, arguments.with_parent);
     Ok(running.join()?)
@@ -253,16 +253,21 @@ impl Arguments {
 }
 
 /// Says where to connect, one line each, on standard output: scripts wait for it and read the port from it.
-fn announce(running: &Running, plain: bool) -> Result<(), Failure> {
+fn announce(running: &Running, plain: bool) {
     let scheme = if plain { "ws" } else { "wss" };
+    let lines: String = running
+        .addresses()
+        .iter()
+        .map(|address| match address {
+            Address::Tcp(address) => format!("listening on {scheme}://{address}\n"),
+            other => format!("listening on {other}\n"),
+        })
+        .collect();
+    // In one piece: a script may stop reading after the first line. Nobody reading is no reason not to serve.
     let mut out = std::io::stdout().lock();
-    let written = running.addresses().iter().try_for_each(|address| match address {
-        Address::Tcp(address) => writeln!(out, "listening on {scheme}://{address}"),
-        other => writeln!(out, "listening on {other}"),
-    });
-    written
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::failed(format!("cannot write to standard output: {error}")))
+    if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
+        log::warn!("cannot write to standard output: {error}");
+    }
 }
 
 fn drain_on_signal(mut signals: Signals, remotes: Vec<Remote>, deadline: Duration, quiet: bool) {

@@ -22,8 +22,8 @@ pub(crate) struct TargetArguments {
     /// Offer compression (permessage-deflate).
     #[arg(long)]
     deflate: bool,
-    /// Go through a proxy: http://[USER:PASSWORD@]HOST:PORT or socks5://...
-    #[arg(long, value_name = "URL")]
+    /// Go through this HTTP CONNECT or SOCKS5 proxy, with USER:PASSWORD@ before the host where it asks for them.
+    #[arg(long, value_name = "http|socks5://HOST:PORT")]
     proxy: Option<Proxy>,
     #[command(flatten)]
     trust: Trust,

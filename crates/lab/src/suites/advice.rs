@@ -1,17 +1,17 @@
 use super::ENGINES;
 use super::echo_case::EchoCase;
-use crate::table::{bytes, number};
+use crate::table::bytes;
 
 /// What to run on this machine, from what was measured: the cheapest engine, and the key if it matters.
 pub(super) fn overview(cases: &[EchoCase], rsa_over_p256: Option<f64>) -> Option<String> {
     let engine = cheapest(cases)?;
     let key = match rsa_over_p256 {
         Some(ratio) if ratio > 1.2 => {
-            format!("with a P-256 certificate (full handshakes {} x cheaper than with RSA-2048)", number(ratio))
+            format!("with a P-256 key (handshakes {ratio:.1} x cheaper than RSA-2048)")
         }
-        _ => "with either kind of certificate".to_owned(),
+        _ => "with either kind of key".to_owned(),
     };
-    Some(format!("taut serve --tls {engine}, {key}"))
+    Some(format!("run --tls {engine} {key}"))
 }
 
 /// The engine that costs the least server CPU where engines differ most, and by how much; the default where no
@@ -60,8 +60,7 @@ mod tests {
         let advice = overview(&cases, Some(4.0)).unwrap();
         assert_eq!(
             advice,
-            "taut serve --tls fused (20 % less CPU than rustls at 1 KiB), \
-             with a P-256 certificate (full handshakes 4.00 x cheaper than with RSA-2048)"
+            "run --tls fused (20 % less CPU than rustls at 1 KiB) with a P-256 key (handshakes 4.0 x cheaper than RSA-2048)"
         );
     }
 
@@ -69,15 +68,12 @@ mod tests {
     fn noise_gives_no_winner() {
         let cases = cases([[1.0; 4], [2.0; 4], [4.0, 5.1, 3.9, 5.0], [5.0, 4.1, 4.9, 4.0]]);
         let advice = overview(&cases, Some(1.1)).unwrap();
-        assert_eq!(
-            advice,
-            "taut serve --tls fused (no engine is clearly cheaper here), with either kind of certificate"
-        );
+        assert_eq!(advice, "run --tls fused (no engine is clearly cheaper here) with either kind of key");
     }
 
     #[test]
     fn the_default_can_lose() {
         let cases = cases([[1.0; 4], [2.0; 4], [5.0, 5.1, 4.9, 5.0], [4.0, 4.1, 3.9, 4.0]]);
-        assert!(overview(&cases, None).unwrap().starts_with("taut serve --tls rustls (20 % less CPU than fused"));
+        assert!(overview(&cases, None).unwrap().starts_with("run --tls rustls (20 % less CPU than fused"));
     }
 }

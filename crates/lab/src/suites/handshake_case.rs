@@ -55,7 +55,6 @@ impl HandshakeCase {
     /// Server and client together, as a report on Go's TLS measured them.
     fn published(&self) -> Option<f64> {
         let text = match self.name() {
-            ("-", _) => "Go 1.8 RSA-2048 both sides one core plain",
             ("rsa2048", "full") => "Go 1.8 RSA-2048 both sides one core full=yes tickets=no",
             ("rsa2048", "resumed") => "Go 1.8 RSA-2048 both sides one core full=no tickets=yes",
             _ => return None,
@@ -154,7 +153,8 @@ pub(super) fn report(outcome: &mut Outcome, suite: Suite, cases: &[HandshakeCase
         ]);
     }
     outcome.text += &format!(
-        "\nHandshakes: connect, upgrade, close, {AT_ONCE} at a time, TLS {}. Published: both sides on one core, Go 1.8.\n\n{table}",
+        "\nHandshakes: connect, upgrade, close, {AT_ONCE} at a time, TLS {}. Published: Go 1.8, both sides,\n\
+         in memory, without TCP and upgrade.\n\n{table}",
         ENGINES[0]
     );
 }

@@ -1,34 +1,35 @@
 use super::server::{Key, Kind};
-use super::{ENGINES, Lab, Outcome, Suite};
+use super::{ENGINES, Lab, Outcome, Pace, Suite};
 use crate::rounds::{Plan, interleave};
 use crate::stats::Summary;
-use crate::table::{Table, number, optional};
+use crate::table::{Table, optional};
 use crate::{Case, Error, Metric, load};
 use std::time::Duration;
 
 /// Connections that a server holds.
-const CONNECTIONS: usize = 2_000;
+const fn connections(pace: Pace) -> usize {
+    match pace {
+        Pace::Thorough => 2_000,
+        Pace::Quick => 500,
+        Pace::Glance => 20,
+    }
+}
 
-/// Fewer, for a first look.
-const FEW: usize = 500;
-
-/// What a server was before it ever had so many connections, it never is again; so each round has a server of its own.
+/// A server keeps memory that it once needed, so each round has servers of its own.
 pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
-    let connections = if lab.quick { FEW } else { CONNECTIONS };
+    let connections = connections(lab.pace);
     let mut kinds = vec![Kind::Ws];
     kinds.extend(ENGINES.map(|engine| Kind::Wss(engine, Key::P256)));
-    let plan = Plan { budget: Some(Duration::from_secs(100)), ..Plan::quick() };
+    let rounds = if lab.pace == Pace::Glance { 1 } else { 3 };
+    let plan = Plan { rounds, least_rounds: 1, budget: Some(Duration::from_secs(100)) };
     let mut opening = vec![Vec::new(); kinds.len()];
-    let mut steps = Vec::new();
     let samples = interleave(
         &mut kinds.clone(),
         &plan,
-        |step| steps.push(step),
+        |_| {},
         |kind, step| {
-            (lab.progress)(
-                step.done as f64 / step.total as f64,
-                &format!("{}, {connections} connections", kind.name()),
-            );
+            let what = format!("{}, {connections} connections", kind.name());
+            (lab.progress)(step.done as f64 / step.total as f64, &what);
             let servers = lab.servers(&[*kind])?;
             let server = servers[0].server()?;
             let held = load::Idle { server, connections, duration: Duration::ZERO }.run(&mut |_| {})?;
@@ -58,8 +59,8 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
         table.row([kind.name(), optional(median), optional(least), optional(most), optional(rate)]);
     }
     outcome.text = format!(
-        "Idle: what {} open connections add to the server's resident memory; the kernel's sockets are not in it.\n\n{table}",
-        number(connections as f64)
+        "Idle: what {connections} open connections add to the server's resident memory.\n\
+         The kernel's sockets are not in it.\n\n{table}"
     );
     Ok(outcome)
 }

@@ -77,12 +77,23 @@ impl Suite {
 pub struct Lab<'a> {
     /// The program `taut`, which is started as server.
     pub program: PathBuf,
-    /// Fewer and shorter rounds: a first look.
-    pub quick: bool,
+    /// How much time to take.
+    pub pace: Pace,
     /// CPUs of server and load.
     pub placement: Placement,
     /// Told which share (0 to 1) of the suite is done, and what is being done.
     pub progress: &'a mut dyn FnMut(f64, &str),
+}
+
+/// How much time a suite takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// A minute or two, for figures to publish.
+    Thorough,
+    /// Fewer and shorter rounds: a first look.
+    Quick,
+    /// One short round: whether everything works. Its figures mean nothing.
+    Glance,
 }
 
 /// What a suite found.
@@ -124,13 +135,21 @@ struct Span {
 
 impl Lab<'_> {
     fn span(&self) -> Span {
-        let (warmup, duration) = if self.quick { (100, 250) } else { (150, 600) };
+        let (warmup, duration) = match self.pace {
+            Pace::Thorough => (150, 600),
+            Pace::Quick => (100, 250),
+            Pace::Glance => (30, 60),
+        };
         Span { warmup: Duration::from_millis(warmup), duration: Duration::from_millis(duration) }
     }
 
     /// Rounds within `budget`.
     const fn plan(&self, budget: Duration) -> Plan {
-        let plan = if self.quick { Plan::quick() } else { Plan::thorough() };
+        let plan = match self.pace {
+            Pace::Thorough => Plan::thorough(),
+            Pace::Quick => Plan::quick(),
+            Pace::Glance => Plan { rounds: 1, least_rounds: 1, budget: None },
+        };
         Plan { budget: Some(budget), ..plan }
     }
 

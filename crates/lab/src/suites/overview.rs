@@ -1,7 +1,7 @@
 use super::echo_case::{self, EchoCase, Shape, add_lines, beside, rate};
 use super::server::{Key, Kind};
 use super::{ENGINES, Lab, Outcome, Suite, advice, handshake_case};
-use crate::table::{Table, bytes, number, optional};
+use crate::table::{Table, bytes, optional};
 use crate::{Error, Metric, Protocol, published};
 use std::time::Duration;
 
@@ -69,9 +69,8 @@ pub(super) fn echo_table(cases: &[EchoCase]) -> String {
     }
     let rounds = cases.first().and_then(|case| case.summary(Metric::Throughput)).map_or(0, |summary| summary.count);
     format!(
-        "Echo: {} connections, one message in flight on each, one server loop; medians of {} rounds.\n\
+        "Echo: {CONNECTIONS} connections, one message in flight on each, one server loop; medians of {} rounds.\n\
          x tcp, x ws: server CPU per message over that of a bare TCP echo, of plain WebSocket.\n\n{table}",
-        number(CONNECTIONS as f64),
         rounds
     )
 }

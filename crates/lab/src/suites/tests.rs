@@ -68,7 +68,7 @@ fn a_program_that_is_no_server_is_an_error() {
     for program in ["/bin/true", "/does/not/exist"] {
         let mut progress = |_: f64, _: &str| {};
         let placement = Placement::here();
-        let lab = Lab { program: program.into(), quick: true, placement, progress: &mut progress };
+        let lab = Lab { program: program.into(), pace: Pace::Glance, placement, progress: &mut progress };
         assert!(matches!(lab.servers(&[server::Kind::Ws]), Err(Error::Failed(_))), "{program}");
     }
 }

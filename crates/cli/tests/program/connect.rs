@@ -1,0 +1,60 @@
+use super::Home;
+
+#[test]
+fn lines_go_out_and_messages_come_in() {
+    let home = Home::new();
+    for tls in [&["--plain"][..], &["--tls", "fused"], &["--tls", "rustls"]] {
+        let server = home.serve(tls);
+        let said = home.run_with(&["connect", "--wait", "0.3", &server.url], "hello\nwörld\n");
+        assert_eq!((said.code, said.out.as_str()), (Some(0), "hello\nwörld\n"), "{}", said.err);
+        assert_eq!(server.stop().code, Some(0));
+    }
+}
+
+#[test]
+fn facts_are_told_when_asked_for() {
+    let home = Home::new();
+    let server = home.serve(&["--deflate", "--subprotocol", "chat"]);
+    let offers = ["--deflate", "--subprotocol", "other", "--subprotocol", "chat"];
+    let said = home.run_with(&[&["connect", "-v", "--wait", "0", &server.url], &offers[..]].concat(), "");
+    assert_eq!(said.code, Some(0));
+    for fact in ["TLSv1.3", "session      new", "101 Switching Protocols", "permessage-deflate", "subprotocol  chat"] {
+        assert!(said.err.contains(fact), "{fact} is missing in {}", said.err);
+    }
+}
+
+#[test]
+fn a_unix_socket_carries_the_same() {
+    let home = Home::new();
+    let path = home.0.join("taut.sock");
+    let address = format!("unix:{}", path.display());
+    let server = home.serve(&["--plain", "--unix", path.to_str().unwrap()]);
+    let said = home.run_with(&["connect", "--wait", "0.3", "--address", &address, "ws://localhost/"], "hi\n");
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "hi\n"), "{}", said.err);
+    drop(server);
+}
+
+#[test]
+fn each_failure_says_what_to_do() {
+    let home = Home::new();
+    let stranger = Home::new();
+    let server = home.serve(&[]);
+    let plain = home.serve(&["--plain"]);
+    let crossed = |served: &super::Served, scheme: &str| format!("{scheme}://127.0.0.1:{}/", served.port());
+    for (said, code, hint) in [
+        (stranger.run(&["connect", &server.url]), 3, "--ca FILE"),
+        (home.run(&["connect", &crossed(&server, "ws")]), 3, "wss://"),
+        (home.run(&["connect", &crossed(&plain, "wss")]), 3, "ws://"),
+        (home.run(&["connect", "ws://127.0.0.1:1/"]), 3, "taut serve"),
+        (home.run(&["connect", "http://127.0.0.1/"]), 2, "wss://HOST"),
+        (home.run(&["connect", "--ca", "nothing.pem", &server.url]), 2, "nothing.pem"),
+    ] {
+        assert_eq!(said.code, Some(code), "{said:?}");
+        assert!(said.err.contains(hint) && said.err.lines().count() == 1, "{said:?}");
+    }
+    let trusted = home.0.join("tautline/ca.pem");
+    for arguments in [&["--insecure"][..], &["--ca", trusted.to_str().unwrap()]] {
+        let arguments = [&["connect", "--wait", "0", &server.url], arguments].concat();
+        assert_eq!(stranger.run(&arguments).code, Some(0), "{arguments:?}");
+    }
+}

@@ -1,0 +1,130 @@
+//! The program as users and scripts meet it: what it prints, how it exits.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+mod bench;
+mod connect;
+mod load;
+mod serve;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder of one test's own, removed at the end. The program keeps its development certificate in it.
+struct Home(PathBuf);
+
+impl Home {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("taut-program-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn taut(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_taut"));
+        command.args(arguments).env("XDG_DATA_HOME", &self.0).env_remove("RUST_LOG").stdin(Stdio::null());
+        command.current_dir(&self.0);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Finished {
+        Finished::of(self.taut(arguments).output().unwrap())
+    }
+
+    /// Runs with this standard input.
+    fn run_with(&self, arguments: &[&str], input: &str) -> Finished {
+        let mut child =
+            self.taut(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        Finished::of(child.wait_with_output().unwrap())
+    }
+
+    /// A server on a free port.
+    fn serve(&self, arguments: &[&str]) -> Served {
+        let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
+        all.extend(arguments);
+        let mut child = self.taut(&all).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("said {line:?}")).to_owned();
+        Served { child: Some(child), url }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a finished program said.
+#[derive(Debug)]
+struct Finished {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Finished {
+    fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+/// A running server.
+struct Served {
+    child: Option<Child>,
+    url: String,
+}
+
+impl Served {
+    fn pid(&self) -> String {
+        self.child.as_ref().unwrap().id().to_string()
+    }
+
+    fn port(&self) -> &str {
+        self.url.rsplit(':').next().unwrap()
+    }
+
+    /// Asks it to end, and waits.
+    fn stop(mut self) -> Finished {
+        let child = self.child.take().unwrap();
+        let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        Finished::of(child.wait_with_output().unwrap())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn arguments_that_do_not_exist_exit_with_2() {
+    let home = Home::new();
+    for arguments in [&["fly"][..], &["serve", "--tls", "none"], &["load"], &["bench", "nothing"]] {
+        assert_eq!(home.run(arguments).code, Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn doctor_recommends_what_serve_takes() {
+    let home = Home::new();
+    let said: serde_json::Value = serde_json::from_str(&home.run(&["doctor", "--json"]).out).unwrap();
+    let command = said["run"].as_str().unwrap().strip_prefix("taut serve ").unwrap();
+    let arguments: Vec<&str> = command.split(' ').collect();
+    let server = home.serve(&arguments);
+    assert!(server.url.starts_with("wss://"));
+    assert_eq!(server.stop().code, Some(0));
+}

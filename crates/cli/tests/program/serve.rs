@@ -1,0 +1,71 @@
+use super::Home;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+#[test]
+fn a_development_certificate_is_made_once_and_said() {
+    let home = Home::new();
+    let first = home.serve(&[]);
+    let said = first.stop();
+    assert_eq!(said.code, Some(0));
+    assert!(said.err.contains("a development certificate for localhost is used"), "{}", said.err);
+    let authority = std::fs::read(home.0.join("tautline/ca.pem")).unwrap();
+    assert_eq!(home.serve(&[]).stop().code, Some(0));
+    assert_eq!(std::fs::read(home.0.join("tautline/ca.pem")).unwrap(), authority);
+}
+
+#[test]
+fn a_port_in_use_names_who_has_it() {
+    let home = Home::new();
+    let server = home.serve(&["--plain"]);
+    let second = home.run(&["serve", "--plain", "--listen", &format!("127.0.0.1:{}", server.port())]);
+    assert_eq!(second.code, Some(3));
+    let expected = format!("in use by taut (process {})", server.pid());
+    assert!(second.err.contains(&expected) && second.err.contains("--listen"), "{}", second.err);
+}
+
+#[test]
+fn a_key_that_belongs_to_another_certificate_is_refused() {
+    let home = Home::new();
+    for dir in ["a", "b"] {
+        assert_eq!(home.run(&["cert", "--dir", dir]).code, Some(0));
+    }
+    let mixed = home.run(&["serve", "--cert", "a/cert.pem", "--key", "b/key.pem"]);
+    assert_eq!(mixed.code, Some(2));
+    assert!(mixed.err.contains("does not belong to the certificate"), "{}", mixed.err);
+    let missing = home.run(&["serve", "--cert", "a/cert.pem", "--key", "c/key.pem"]);
+    assert_eq!(missing.code, Some(2));
+    assert!(missing.err.contains("cannot read the key c/key.pem"), "{}", missing.err);
+    let uneven = home.run(&["serve", "--cert", "a/cert.pem", "--cert", "b/cert.pem", "--key", "a/key.pem"]);
+    assert_eq!(uneven.code, Some(2));
+    assert!(uneven.err.contains("2 --cert but 1 --key"), "{}", uneven.err);
+}
+
+#[test]
+fn a_browser_sees_what_this_is() {
+    let home = Home::new();
+    let server = home.serve(&["--plain"]);
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port().parse().unwrap())).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: here:1\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("taut connect ws://here:1/"), "{answer}");
+}
+
+#[test]
+fn the_feed_counts() {
+    let home = Home::new();
+    let server = home.serve(&["--plain", "--app", "feed", "--feed-rate", "200"]);
+    // The input has ended, so it listens until nothing comes any more: never. The server ends it.
+    let mut client = home.taut(&["connect", &server.url]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let out = std::io::BufReader::new(client.stdout.take().unwrap());
+    let lines: Vec<String> = std::io::BufRead::lines(out).take(5).map(Result::unwrap).collect();
+    let numbers: Vec<u64> = lines
+        .iter()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["sequence"].as_u64().unwrap())
+        .collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
+    assert_eq!(server.stop().code, Some(0));
+    client.wait().unwrap();
+}
