@@ -116,8 +116,13 @@ impl Driver {
         let Some(token) = self.queue.pop_front() else { return };
         let Some(conn) = self.slots.get_mut(token) else { return };
         conn.queued = false;
-        if conn.phase == Phase::Open && !conn.paused && !conn.finished {
+        if conn.phase != Phase::Open {
+            return;
+        }
+        if !conn.paused && !conn.finished {
             self.receive(token, buffer, sink);
+        } else if conn.behind.contains(EventFlags::ERR) {
+            self.report_error(token, sink);
         }
     }
 

@@ -39,7 +39,7 @@ macro_rules! driver_suite {
             reset {
                 before_accept after_accept with_unread_bytes while_pending after_finishing while_paused
                 bytes_before_the_reset_come_first failing_is_never_inside_send repeatedly_at_random_points
-                behind_the_end
+                behind_the_end paused_before_all_is_received
             }
             turn {
                 timeouts_hold short_timeouts_are_precise zero_does_not_wait woken_from_another_thread wakes_coalesce

@@ -204,3 +204,19 @@ pub fn behind_the_end<D: Driver>(make: fn() -> D) {
         }
     }
 }
+
+pub fn paused_before_all_is_received<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = Script::new(|driver: &mut D, event: &Event| {
+        if let Event::Received(token, _) = event {
+            driver.pause_receive(*token, true);
+        }
+    });
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    peer.write_all(b"heard").unwrap();
+    reset(peer);
+    // The reset was told together with the bytes, and nothing else will be.
+    assert_failed(&mut driver, &mut script, token);
+    assert_eq!(script.bytes_of(token), b"heard");
+}
