@@ -6,22 +6,21 @@ use tautline::{ClientConfig, Roots, Target};
 
 /// Whom a client trusts, and as whom it appears.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "TLS")]
 pub(crate) struct Trust {
     /// Trust the authorities in this PEM file instead of the platform's.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "TLS", long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// DANGER: trust anyone. Whoever is in between can read and change everything.
-    #[arg(long, conflicts_with = "ca")]
+    #[arg(help_heading = "TLS", long, conflicts_with = "ca")]
     insecure: bool,
     /// Client certificate chain, PEM.
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(help_heading = "TLS", long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// Key of the client certificate, PEM.
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(help_heading = "TLS", long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
     /// Write the session's secrets to the file that SSLKEYLOGFILE names.
-    #[arg(long)]
+    #[arg(help_heading = "TLS", long)]
     key_log: bool,
 }
 
