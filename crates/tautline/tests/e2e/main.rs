@@ -8,3 +8,5 @@ mod hostile;
 mod http;
 mod life;
 mod messages;
+mod slow;
+mod topics;

@@ -223,7 +223,7 @@ fn messages_can_be_taken_in_pieces() {
         // What is no UTF-8 is still refused, and so is what is too long.
         peer.send(&[masked(TEXT_BEGINS, b"\xe2"), masked(ENDS, b"\x82")].concat());
         assert_eq!(peer.close_frame().0, 1007);
-        let mut peer = server.peer();
+        peer = server.peer();
         peer.send(&[frame::header(BINARY, 0x80, 64 * MIB as u64 + 1), vec![0; 4]].concat());
         assert_eq!(peer.close_frame().0, 1009);
         drop(peer);

@@ -1,0 +1,250 @@
+//! Slow readers over real sockets: every policy, compressed and not.
+
+use crate::common::frame::{BINARY, PING, PONG, TEXT, masked};
+use crate::common::server::{client_config, config};
+use crate::common::{App, Event, Over, Started, both, serve};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tautline::{
+    Cause, ClientTls, CloseCode, Config, DeflateConfig, Delivery, Incoming, Outgoing, SlowConsumer, Socket,
+};
+
+const LIMIT: usize = 300_000;
+const COUNT: u32 = 3_000;
+
+/// On its first message a burst of numbered ones: what became of each, and the most that waited.
+#[derive(Default)]
+struct Outcome {
+    deliveries: Mutex<Vec<Delivery>>,
+    most: AtomicUsize,
+}
+
+/// The `i`th message: half of it like no other, so that compression does not empty the queue.
+fn numbered(i: u32) -> Vec<u8> {
+    let mut state = u64::from(i);
+    let mut message = vec![7; 10_000];
+    for byte in &mut message[4..5_000] {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *byte = state.to_le_bytes()[6];
+    }
+    message[..4].copy_from_slice(&i.to_be_bytes());
+    message
+}
+
+fn number(message: &[u8]) -> u32 {
+    u32::from_be_bytes(message[..4].try_into().unwrap())
+}
+
+/// How far the kernel's buffers reach cannot be said; the burst is far longer.
+fn burst(over: Over, policy: SlowConsumer, deflate: Option<DeflateConfig>) -> (Started, Arc<Outcome>) {
+    let outcome = Arc::new(Outcome::default());
+    let seen = outcome.clone();
+    let app = App::default().on_message(move |_, conn, message| {
+        if message.text() != Some("go") {
+            conn.send(Outgoing::from(&message));
+            return;
+        }
+        let mut deliveries = Vec::new();
+        for i in 0..COUNT {
+            let message = numbered(i);
+            deliveries.push(conn.send(Outgoing::binary(&message).with_key(u64::from(i % 20))));
+            // Less the batch that leaves at once: a quarter of a mebibyte, and what one message adds.
+            seen.most.fetch_max(conn.buffered(), Ordering::Relaxed);
+        }
+        *seen.deliveries.lock().unwrap() = deliveries;
+    });
+    let mut config = config();
+    config.slow_consumer = policy;
+    config.upgrade.deflate = deflate;
+    (serve(over, config, app), outcome)
+}
+
+fn connect(server: &Started, deflate: Option<DeflateConfig>) -> Socket {
+    let mut target = server.target();
+    target.deflate = deflate;
+    let mut config = Config::low_latency();
+    // The client does not stop to read before we ask it to.
+    config.limits.max_message = 1 << 20;
+    Socket::connect(target, ClientTls::from(client_config()), config).unwrap()
+}
+
+/// Takes messages until one has this text.
+fn until(socket: &mut Socket, end: &str) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    loop {
+        match socket.receive().unwrap() {
+            Incoming::Text(text) if text == end => return numbers,
+            Incoming::Binary(message) => {
+                let number_of_it = number(&message);
+                assert!(message == numbered(number_of_it), "{number_of_it} is damaged");
+                numbers.push(number_of_it);
+            }
+            Incoming::Text(text) => panic!("{text}"),
+        }
+    }
+}
+
+/// What the client gets of a burst.
+fn received(server: &Started, outcome: &Outcome, deflate: Option<DeflateConfig>) -> Vec<u32> {
+    let mut socket = connect(server, deflate);
+    assert_eq!(server.events.open(0).1.deflate, deflate.is_some());
+    socket.text("go").unwrap();
+    let deadline = std::time::Instant::now() + crate::common::PATIENCE;
+    while outcome.deliveries.lock().unwrap().is_empty() {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    socket.text("end").unwrap();
+    let numbers = until(&mut socket, "end");
+    // The compressor's state and the peer's are the same still.
+    socket.text("after").unwrap();
+    assert!(until(&mut socket, "after").is_empty());
+    let same = numbered(COUNT);
+    for _ in 0..3 {
+        socket.binary(&same).unwrap();
+        assert!(socket.receive().unwrap() == Incoming::Binary(same.clone()));
+    }
+    socket.close(CloseCode::NORMAL, "").unwrap();
+    let most = outcome.most.load(Ordering::Relaxed);
+    assert!(most < LIMIT + (256 << 10) + 20_000, "{most}");
+    numbers
+}
+
+fn each(test: impl Fn(Over, Option<DeflateConfig>)) {
+    test(Over::Plain, None);
+    test(Over::Fused, None);
+    test(Over::Plain, Some(DeflateConfig::default()));
+    test(Over::Fused, Some(DeflateConfig::with_context_takeover()));
+}
+
+#[test]
+fn drop_newest() {
+    each(|over, deflate| {
+        let (server, outcome) = burst(over, SlowConsumer::DropNewest(LIMIT), deflate);
+        let numbers = received(&server, &outcome, deflate);
+        let deliveries = outcome.deliveries.lock().unwrap().clone();
+        let taken: Vec<u32> =
+            (0..COUNT).zip(&deliveries).filter(|(_, d)| **d != Delivery::Dropped).map(|(i, _)| i).collect();
+        assert_eq!(numbers, taken);
+        // All of it is one call, in which nothing leaves: what came first stays.
+        assert_eq!(numbers, (0..numbers.len() as u32).collect::<Vec<_>>());
+        assert!(deliveries.contains(&Delivery::Sent) && deliveries.contains(&Delivery::Dropped));
+        assert!(deliveries.iter().any(|delivery| matches!(delivery, Delivery::Queued(_))));
+        assert_eq!(server.counters().messages_dropped, u64::from(COUNT) - numbers.len() as u64);
+        assert!(server.events.all().iter().any(|event| matches!(event, Event::Drain(_))));
+        server.survives();
+    });
+}
+
+#[test]
+fn drop_oldest() {
+    each(|over, deflate| {
+        let (server, outcome) = burst(over, SlowConsumer::DropOldest(LIMIT), deflate);
+        let numbers = received(&server, &outcome, deflate);
+        let deliveries = outcome.deliveries.lock().unwrap().clone();
+        assert!(!deliveries.contains(&Delivery::Dropped), "the new ones are taken");
+        assert!(numbers.is_sorted());
+        assert_eq!(numbers.last(), Some(&(COUNT - 1)));
+        let at_once = deliveries.iter().filter(|delivery| **delivery == Delivery::Sent).count();
+        assert_eq!(numbers[..at_once], (0..at_once as u32).collect::<Vec<_>>());
+        let waited = LIMIT / 10_064;
+        assert_eq!(numbers[at_once..], (COUNT - waited as u32..COUNT).collect::<Vec<_>>());
+        server.survives();
+    });
+}
+
+#[test]
+fn keep_latest() {
+    each(|over, deflate| {
+        let (server, outcome) = burst(over, SlowConsumer::KeepLatest(LIMIT), deflate);
+        let numbers = received(&server, &outcome, deflate);
+        let deliveries = outcome.deliveries.lock().unwrap().clone();
+        let at_once = deliveries.iter().filter(|delivery| **delivery == Delivery::Sent).count();
+        assert!(!deliveries.contains(&Delivery::Dropped));
+        // Of each key the last one waits, where its first one stood.
+        let mut latest = BTreeMap::new();
+        (0..COUNT).for_each(|i| drop(latest.insert(i % 20, i)));
+        let waited: Vec<u32> = (at_once as u32..at_once as u32 + 20).map(|i| latest[&(i % 20)]).collect();
+        assert_eq!(numbers[at_once..], waited);
+        server.survives();
+    });
+}
+
+#[test]
+fn disconnect() {
+    each(|over, deflate| {
+        let (server, outcome) = burst(over, SlowConsumer::Disconnect(LIMIT), deflate);
+        let mut socket = connect(&server, deflate);
+        socket.text("go").unwrap();
+        let closed = server.events.close(server.events.open(0).0);
+        assert!(matches!(closed.cause, Cause::SlowConsumer), "{closed:?}");
+        // What had left before is followed by the reason.
+        let mut count = 0;
+        let error = loop {
+            match socket.receive() {
+                Ok(Incoming::Binary(message)) => {
+                    assert_eq!(number(&message), count);
+                    count += 1;
+                }
+                Ok(Incoming::Text(text)) => panic!("{text}"),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("1008 \"too slow a reader\""), "{error}");
+        let deliveries = outcome.deliveries.lock().unwrap().clone();
+        let first_closed = deliveries.iter().position(|delivery| *delivery == Delivery::Closed).unwrap();
+        assert!(deliveries[first_closed..].iter().all(|delivery| *delivery == Delivery::Closed));
+        assert_eq!(deliveries[..count as usize], vec![Delivery::Sent; count as usize]);
+        drop(socket);
+        server.forgets();
+        server.stop();
+    });
+}
+
+#[test]
+fn a_stuck_reader_is_still_heard() {
+    both(|over| {
+        let mut config = config();
+        config.slow_consumer = SlowConsumer::DropOldest(LIMIT);
+        config.deadlines.ping = Some(Duration::from_millis(50));
+        config.deadlines.idle = Some(Duration::from_millis(400));
+        let app = App::default().on_message(|events, conn, message| {
+            events.note(message.text().unwrap());
+            if message.text() == Some("go") {
+                conn.subscribe("feed");
+            }
+        });
+        let server = serve(over, config, app);
+        let mut peer = server.peer();
+        peer.send(&masked(TEXT, b"go"));
+        server.events.noted(0);
+        let large = vec![9; 100_000];
+        let begun = std::time::Instant::now();
+        // It reads nothing, but speaks: that is no reason to close it, and what it says is heard.
+        while begun.elapsed() < Duration::from_millis(900) {
+            server.running.publish("feed", Outgoing::binary(&large)).unwrap();
+            peer.send(&masked(PONG, b""));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        peer.send(&masked(TEXT, b"still here"));
+        assert_eq!(server.events.noted(1), "still here");
+        assert!(server.counters().messages_dropped > 0);
+        assert_eq!(server.events.closes(server.events.open(0).0), 0);
+        // Once it reads, its ping is answered, in the middle of all that.
+        peer.send(&masked(PING, b"?"));
+        loop {
+            let frame = peer.frame();
+            match frame.first {
+                PONG if frame.payload == b"?" => break,
+                PONG | PING => {}
+                first => assert_eq!((first, frame.payload.len()), (BINARY, 100_000)),
+            }
+        }
+        drop(peer);
+        server.forgets();
+        server.stop();
+    });
+}
