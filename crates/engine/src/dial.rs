@@ -42,7 +42,7 @@ pub struct Reconnect {
     pub first: Duration,
     /// The longest wait.
     pub longest: Duration,
-    /// Attempts without success after which it gives up; `None` never does.
+    /// How often it is tried again without success before it is given up; `None` never gives up.
     pub attempts: Option<u32>,
 }
 

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tautline_engine::{Config, ConnId, Handler, Outgoing, Remote, RemoteError, Shard};
-use tautline_io::{Address, ListenOptions, epoll, machine};
+use tautline_io::{Address, Driver, ListenOptions, epoll, machine};
 use tautline_tls::Engine;
 use tautline_ws::CloseCode;
 
@@ -190,6 +190,9 @@ impl Plan {
         let options = ListenOptions { backlog: self.backlog, reuse_port: self.shards > 1, ..ListenOptions::default() };
         let mut addresses = Vec::new();
         for address in listen {
+            if number == 0 && options.reuse_port {
+                refuse_occupied(address)?;
+            }
             // Unix sockets cannot be shared by address: the first loop has them.
             if number > 0 && !matches!(address, Address::Tcp(_)) {
                 addresses.push(address.clone());
@@ -200,4 +203,15 @@ impl Plan {
         }
         Ok((shard, addresses))
     }
+}
+
+/// Loops share an address by `SO_REUSEPORT`, and so would another server of the same user, unnoticed: the kernel would
+/// spread clients over both. Listening once without it tells.
+fn refuse_occupied(address: &Address) -> Result<(), Error> {
+    if !matches!(address, Address::Tcp(at) if at.port() != 0) {
+        return Ok(());
+    }
+    let alone = ListenOptions { backlog: 0, reuse_port: false, ..ListenOptions::default() };
+    let listened = epoll::Driver::new().and_then(|mut driver| driver.listen(address, &alone));
+    listened.map(drop).map_err(|error| Error::Listen { address: address.clone(), error })
 }

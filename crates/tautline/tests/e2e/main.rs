@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod client;
 mod hostile;
 mod http;
 mod life;

@@ -3,3 +3,5 @@
 mod close;
 mod deadlines;
 mod drain;
+
+pub(crate) use close::accept;

@@ -1,0 +1,183 @@
+//! From a name to a TCP connection.
+
+use super::{failure, start};
+use crate::common::server::{client_config, config};
+use crate::common::{App, Over, serve, serve_at};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+use tautline::Target;
+
+/// A port of loopback where nobody listens.
+fn closed_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn target(uri: &str) -> Target {
+    Target::new(uri).unwrap()
+}
+
+#[test]
+fn a_refused_connection_says_so() {
+    for scheme in ["ws", "wss"] {
+        for host in ["127.0.0.1", "localhost"] {
+            let error = failure(target(&format!("{scheme}://{host}:{}/", closed_port())), client_config(), config());
+            assert!(error.contains("refused"), "{error}");
+        }
+    }
+    let mut missing = target("ws://localhost/");
+    missing.address = Some("unix:/nowhere/at/all.sock".parse().unwrap());
+    let error = failure(missing, client_config(), config());
+    assert!(error.contains("No such file"), "{error}");
+}
+
+#[test]
+fn a_name_that_does_not_exist_says_so() {
+    let error = failure(target("wss://no-such-host.invalid/"), client_config(), config());
+    assert!(error.contains("cannot resolve no-such-host.invalid"), "{error}");
+}
+
+#[test]
+fn localhost_is_found_where_only_one_family_listens() {
+    // Some machines know one address of localhost, others two.
+    for found in ("localhost", 0).to_socket_addrs().unwrap() {
+        let server = serve_at(&found.to_string(), Over::Fused, 1, config(), App::default());
+        let mut socket = server.socket_to(target(&format!("wss://localhost:{}/", server.tcp().port())));
+        socket.text("here").unwrap();
+        assert!(socket.receive().is_ok());
+        drop(socket);
+        server.forgets();
+        server.stop();
+    }
+}
+
+/// A listener whose queue is full: the kernel drops what more comes, as a firewall would.
+struct Blackhole {
+    listener: TcpListener,
+    _queued: Vec<TcpStream>,
+}
+
+impl Blackhole {
+    fn new(host: &str) -> Self {
+        let listener = TcpListener::bind((host, 0)).unwrap();
+        // The shortest queue; std asks for a long one.
+        rustix::net::listen(&listener, 0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(200));
+        let queued: Vec<_> = std::iter::from_fn(|| connect().ok()).take(10).collect();
+        assert!(queued.len() < 10, "the queue has no end");
+        Self { listener, _queued: queued }
+    }
+
+    fn port(&self) -> u16 {
+        self.listener.local_addr().unwrap().port()
+    }
+}
+
+#[test]
+fn connecting_has_a_deadline() {
+    let hole = Blackhole::new("127.0.0.1");
+    let mut config = config();
+    config.deadlines.connect = Duration::from_millis(300);
+    let begun = Instant::now();
+    let error = failure(target(&format!("ws://127.0.0.1:{}/", hole.port())), client_config(), config);
+    assert!(error.contains("connect deadline"), "{error}");
+    assert!((Duration::from_millis(295)..Duration::from_secs(3)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_silent_address_is_overtaken_by_the_next() {
+    // Happy eyeballs: one family swallows the first attempt, the other answers.
+    let hole = Blackhole::new("::1");
+    let server = serve_at(&format!("127.0.0.1:{}", hole.port()), Over::Plain, 1, config(), App::default());
+    let begun = Instant::now();
+    let mut target = target(&format!("ws://localhost:{}/", hole.port()));
+    target.address = None;
+    let mut socket = server.socket_to(target);
+    // A quarter of a second later, where the resolver puts IPv6 first; at once where not.
+    assert!(begun.elapsed() < Duration::from_secs(3));
+    socket.text("here").unwrap();
+    assert!(socket.receive().is_ok());
+    drop(socket);
+    server.forgets();
+    server.stop();
+}
+
+#[test]
+fn a_server_that_never_answers_meets_the_handshake_deadline() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for scheme in ["ws", "wss"] {
+        let mut config = config();
+        config.deadlines.handshake = Duration::from_millis(200);
+        let begun = Instant::now();
+        let error = failure(target(&format!("{scheme}://localhost:{port}/")), client_config(), config);
+        assert!(error.contains("handshake deadline"), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(3));
+    }
+}
+
+#[test]
+fn targets_that_cannot_work_say_why() {
+    for (uri, word) in [
+        ("http://localhost/", "is no WebSocket URI; write wss://"),
+        ("localhost:80", "is no WebSocket URI"),
+        ("wss://", "URI"),
+        ("", "URI"),
+    ] {
+        let error = Target::new(uri).unwrap_err().to_string();
+        assert!(error.contains(word), "{uri}: {error}");
+    }
+    // A loop has one engine.
+    let both = tautline::Client::new(client_config()).target(target("ws://a/")).target(target("wss://b/"));
+    let error = both.run(App::default()).err().unwrap().to_string();
+    assert!(error.contains("a client each"), "{error}");
+    assert!(tautline::Client::new(client_config()).run(App::default()).is_err());
+}
+
+#[test]
+fn a_client_that_drains_gives_up_its_attempts() {
+    let hole = Blackhole::new("127.0.0.1");
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent_port = silent.local_addr().unwrap().port();
+    for (uri, reconnect) in [
+        // Racing, before the answer, and between two attempts.
+        (format!("ws://127.0.0.1:{}/", hole.port()), false),
+        (format!("ws://127.0.0.1:{silent_port}/"), false),
+        (format!("ws://127.0.0.1:{}/", closed_port()), true),
+    ] {
+        let mut target = target(&uri);
+        let long = Duration::from_secs(100);
+        target.reconnect = reconnect.then_some(tautline::Reconnect { first: long, longest: long, attempts: None });
+        let (client, events) = start(target, App::default());
+        if reconnect {
+            assert!(events.failure(0).1.is_some());
+        } else {
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        let begun = Instant::now();
+        client.drain(tautline::CloseCode::GOING_AWAY, "", Duration::from_secs(10));
+        client.join().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(5), "{uri}");
+        let (error, retry) = events.failure(usize::from(reconnect));
+        assert_eq!((&*error, retry), ("we stopped", None), "{uri}");
+    }
+}
+
+#[test]
+fn serving_and_connecting_twice_at_one_port_says_so() {
+    let server = serve(Over::Plain, config(), App::default());
+    for shards in [1, 2] {
+        let again = tautline::Server::new(tautline::Tls::Plain).listen(server.address.clone()).shards(shards);
+        let error = again.start(|_| App::default()).unwrap_err().to_string();
+        assert!(error.contains("it is in use"), "{error}");
+    }
+    server.survives();
+    // Two servers whose loops share their port by SO_REUSEPORT would split the clients between them.
+    let server = serve_at("127.0.0.1:0", Over::Plain, 2, config(), App::default());
+    for shards in [1, 2] {
+        let again = tautline::Server::new(tautline::Tls::Plain).listen(server.address.clone()).shards(shards);
+        let error = again.start(|_| App::default()).unwrap_err().to_string();
+        assert!(error.contains("it is in use"), "{error}");
+    }
+    server.survives();
+}

@@ -1,0 +1,180 @@
+//! Through proxies, played by hand.
+
+use super::failure;
+use crate::common::server::{client_config, config};
+use crate::common::{App, Over, PATIENCE, Started, both, serve};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread::JoinHandle;
+use tautline::{CloseCode, Incoming, Target};
+
+/// Reads until `done` says that the request is whole.
+fn request(stream: &mut TcpStream, done: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while !done(&bytes) {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        bytes.push(byte[0]);
+    }
+    bytes
+}
+
+/// Passes bytes in both directions until both ends are done.
+fn relay(client: TcpStream, server: SocketAddr, answer: &[u8]) {
+    let server = TcpStream::connect(server).unwrap();
+    let pump = |mut from: TcpStream, mut to: TcpStream| {
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Write);
+        })
+    };
+    // The answer and the server's first bytes may come as one.
+    (&client).write_all(answer).unwrap();
+    let up = pump(client.try_clone().unwrap(), server.try_clone().unwrap());
+    let down = pump(server, client);
+    up.join().unwrap();
+    down.join().unwrap();
+}
+
+/// A proxy for one connection: what it was asked.
+fn proxy(serve: impl FnOnce(TcpStream) -> String + Send + 'static) -> (u16, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let thread = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        serve(stream)
+    });
+    (port, thread)
+}
+
+fn http_proxy(to: SocketAddr) -> (u16, JoinHandle<String>) {
+    proxy(move |mut stream| {
+        let asked = request(&mut stream, |bytes| bytes.ends_with(b"\r\n\r\n"));
+        relay(stream, to, b"HTTP/1.1 200 Connection established\r\nVia: test\r\n\r\n");
+        String::from_utf8(asked).unwrap()
+    })
+}
+
+/// Wants a password where `login` is true. What it was asked for is told as `HOST:PORT`.
+fn socks_proxy(to: SocketAddr, login: bool) -> (u16, JoinHandle<String>) {
+    proxy(move |mut stream| {
+        let methods = request(&mut stream, |bytes| bytes.len() == 3);
+        assert_eq!(methods, if login { [5, 1, 2] } else { [5, 1, 0] });
+        stream.write_all(&[5, methods[2]]).unwrap();
+        if login {
+            let credentials = request(&mut stream, |bytes| bytes.len() == 3 + 2 + 6);
+            assert_eq!(credentials, b"\x01\x02me\x06secret");
+            stream.write_all(&[1, 0]).unwrap();
+        }
+        let asked = request(&mut stream, |bytes| bytes.len() > 4 && bytes.len() == 7 + usize::from(bytes[4]));
+        assert_eq!(asked[..4], [5, 1, 0, 3]);
+        let host = String::from_utf8(asked[5..asked.len() - 2].to_vec()).unwrap();
+        let port = u16::from_be_bytes([asked[asked.len() - 2], asked[asked.len() - 1]]);
+        relay(stream, to, &[5, 0, 0, 1, 127, 0, 0, 1, 0, 80]);
+        format!("{host}:{port}")
+    })
+}
+
+/// A target by name, which only the proxy can reach.
+fn target(server: &Started, proxy: &str) -> Target {
+    let scheme = if server.over.is_secure() { "wss" } else { "ws" };
+    let mut target = Target::new(&format!("{scheme}://localhost:4711/chat")).unwrap();
+    target.proxy = Some(proxy.parse().unwrap());
+    target
+}
+
+fn echoes(server: &Started, target: Target) {
+    let mut socket = server.socket_to(target);
+    for i in 0..10 {
+        let text = format!("through the proxy {i}");
+        socket.text(&text).unwrap();
+        assert_eq!(socket.receive().unwrap(), Incoming::Text(text));
+    }
+    socket.close(CloseCode::NORMAL, "").unwrap();
+}
+
+#[test]
+fn http_connect() {
+    both(|over| {
+        let app = App::default().on_open(|_, conn| conn.ping(b"with the first bytes").unwrap());
+        let server = serve(over, config(), app);
+        let (port, thread) = http_proxy(server.tcp());
+        echoes(&server, target(&server, &format!("http://me:secret@localhost:{port}")));
+        let asked = thread.join().unwrap();
+        assert!(asked.starts_with("CONNECT localhost:4711 HTTP/1.1\r\nHost: localhost:4711\r\n"), "{asked}");
+        assert!(asked.contains("Proxy-Authorization: Basic bWU6c2VjcmV0\r\n"), "{asked}");
+        assert_eq!(server.events.open(0).1.path.as_deref(), Some("/chat"));
+        server.survives();
+    });
+}
+
+#[test]
+fn socks5() {
+    both(|over| {
+        for login in [false, true] {
+            let server = serve(over, config(), App::default());
+            let (port, thread) = socks_proxy(server.tcp(), login);
+            let user = if login { "me:secret@" } else { "" };
+            echoes(&server, target(&server, &format!("socks5://{user}localhost:{port}")));
+            assert_eq!(thread.join().unwrap(), "localhost:4711");
+            server.survives();
+        }
+    });
+}
+
+/// A proxy that answers with these bytes, and what the client makes of it.
+fn refusal(kind: &str, answer: &'static [u8], close: bool) -> String {
+    let server = serve(Over::Plain, config(), App::default());
+    let (port, thread) = proxy(move |mut stream| {
+        let mut bytes = [0; 3];
+        stream.read_exact(&mut bytes).unwrap();
+        stream.write_all(answer).unwrap();
+        if close {
+            stream.shutdown(Shutdown::Write).unwrap();
+        }
+        // Until the client hangs up.
+        let _ = stream.read_to_end(&mut Vec::new());
+        String::new()
+    });
+    let error = failure(target(&server, &format!("{kind}://localhost:{port}")), client_config(), config());
+    thread.join().unwrap();
+    server.survives();
+    error
+}
+
+#[test]
+fn refusals_say_why() {
+    for (kind, answer, word) in [
+        ("http", &b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"[..], "wants a user name and password"),
+        (
+            "http",
+            b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n",
+            "refused the tunnel: \"HTTP/1.1 502 Bad Gateway\"",
+        ),
+        ("http", b"SSH-2.0\r\n\r\n", "refused the tunnel: \"SSH-2.0\""),
+        ("socks5", b"\x05\xff", "accepts no offered way to log in"),
+        ("socks5", b"\x05\x02", "this is no SOCKS5 proxy"),
+        ("socks5", b"\x05\x00\x05\x05\x00\x01", "could not connect to localhost:4711: connection refused"),
+        ("socks5", b"\x05\x00\x05\x04\x00\x01", "could not connect to localhost:4711: host unreachable"),
+        ("socks5", b"HTTP/1.1 400 Bad Request", "this is no SOCKS5 proxy"),
+    ] {
+        let error = refusal(kind, answer, false);
+        assert!(error.contains(word), "{kind} {answer:?}: {error}");
+    }
+    let error = refusal("http", b"HTTP/1.1 2", true);
+    assert!(error.contains("hung up"), "{error}");
+    let error = refusal("socks5", b"\x05", true);
+    assert!(error.contains("hung up"), "{error}");
+}
+
+#[test]
+fn a_proxy_that_is_not_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let server = serve(Over::Plain, config(), App::default());
+    let error = failure(target(&server, &format!("http://127.0.0.1:{port}")), client_config(), config());
+    assert!(error.contains("refused"), "{error}");
+    server.survives();
+}

@@ -1,0 +1,127 @@
+//! Coming back after a loss.
+
+use super::start;
+use crate::common::server::config;
+use crate::common::{App, Event, Over, both, eventually, serve, serve_at};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+use tautline::{Cause, CloseCode, Outgoing, Reconnect, Target};
+
+const fn quick(attempts: Option<u32>) -> Reconnect {
+    Reconnect { first: Duration::from_millis(20), longest: Duration::from_millis(80), attempts }
+}
+
+#[test]
+fn a_client_comes_back_after_a_restart() {
+    both(|over| {
+        let server = serve(over, config(), App::default());
+        let address = server.address.to_string();
+        let mut target = server.target();
+        target.reconnect = Some(quick(None));
+        let app = App::default()
+            .on_open(|_, conn| drop(conn.text("hello")))
+            .on_message(|events, _, message| events.note(message.text().unwrap()));
+        let (client, events) = start(target, app);
+        assert_eq!(events.noted(0), "hello");
+        server.running.drain(CloseCode::SERVICE_RESTART, "back soon", Duration::from_secs(5));
+        server.running.join().unwrap();
+        let closed = events.close(events.open(0).0);
+        assert_eq!((closed.code, &*closed.reason), (CloseCode::SERVICE_RESTART, "back soon"));
+        // While nobody listens, it is told of each attempt, and when the next one is.
+        let (error, retry) = events.failure(0);
+        assert!(error.contains("refused"), "{error}");
+        assert!(retry.is_some_and(|retry| retry <= Duration::from_millis(80)), "{retry:?}");
+        events.failure(2);
+        let server = serve_at(&address, over, 1, config(), App::default());
+        assert_eq!(events.noted(1), "hello");
+        // The same dial, another connection.
+        let (first, second) = (events.open(0).0, events.open(1).0);
+        assert_ne!(first, second);
+        // A close of ours is no loss.
+        client.remotes()[0].close(second, CloseCode::NORMAL, "enough").unwrap();
+        client.join().unwrap();
+        assert_eq!(events.closes(second), 1);
+        server.forgets();
+        server.stop();
+    });
+}
+
+#[test]
+fn a_broken_connection_is_a_loss_too() {
+    let server = serve(Over::Fused, config(), App::default());
+    let mut target = server.target();
+    target.reconnect = Some(quick(None));
+    let app = App::default().on_open(|_, conn| drop(conn.text("hello")));
+    let (client, events) = start(target, app);
+    for n in 0..3 {
+        let (ours, _) = events.open(n);
+        let (theirs, _) = server.events.open(n);
+        server.running.send(theirs, Outgoing::text("soon gone")).unwrap();
+        // 4999 stands for any reason to close.
+        server.running.remotes()[0].close(theirs, CloseCode::new(4999), "").unwrap();
+        assert!(matches!(events.close(ours).cause, Cause::Peer));
+    }
+    events.open(3);
+    client.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+    client.join().unwrap();
+    server.forgets();
+    assert_eq!(server.counters().opened, 4);
+    server.stop();
+}
+
+#[test]
+fn it_gives_up_after_so_many_attempts() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("ws://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    for attempts in [0, 1, 3] {
+        let mut target = Target::new(&uri).unwrap();
+        target.reconnect = Some(quick(Some(attempts)));
+        let begun = Instant::now();
+        let (client, events) = start(target, App::default());
+        client.join().unwrap();
+        let retries: Vec<_> = events
+            .all()
+            .iter()
+            .filter_map(|event| match event {
+                Event::Failed(_, error, retry) => {
+                    assert!(error.contains("refused"), "{error}");
+                    Some(retry.is_some())
+                }
+                _ => None,
+            })
+            .collect();
+        // The first, and so many more.
+        let mut expected = vec![true; attempts as usize];
+        expected.push(false);
+        assert_eq!(retries, expected);
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn without_reconnect_the_client_ends_with_its_connection() {
+    let server = serve(Over::Plain, config(), App::default());
+    let (client, events) = start(server.target(), App::default());
+    events.open(0);
+    server.running.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+    server.running.join().unwrap();
+    client.join().unwrap();
+    assert!(!events.all().iter().any(|event| matches!(event, Event::Failed(..))));
+}
+
+#[test]
+fn a_server_that_refuses_is_asked_again() {
+    let app = App::default().on_request(|_| tautline::Reply::status(http::StatusCode::SERVICE_UNAVAILABLE));
+    let server = serve(Over::Plain, config(), app);
+    let mut target = server.target();
+    target.reconnect = Some(quick(Some(2)));
+    let (client, events) = start(target, App::default());
+    client.join().unwrap();
+    let (error, retry) = events.failure(2);
+    assert!(error.contains("503"), "{error}");
+    assert_eq!(retry, None);
+    eventually("all gone", || server.counters().connections == 0);
+    assert_eq!(server.counters().accepted, 3);
+    server.stop();
+}

@@ -1,0 +1,228 @@
+//! Servers that answer, but not with a WebSocket.
+
+use super::failure;
+use crate::common::frame::{CLOSE, TEXT, unmasked};
+use crate::common::server::{client_config, config};
+use crate::common::{App, Over, PATIENCE, serve};
+use crate::life::accept;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use tautline::{Cause, ClientTls, Config, DeflateConfig, Error, HeadLimits, Incoming, Reply, Socket, Target};
+
+/// A server for one connection, that answers the request with what `answer` makes of it, and where it is.
+fn answering(answer: impl FnOnce(&str) -> Vec<u8> + Send + 'static) -> Target {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            request.push(byte[0]);
+        }
+        let _ = stream.write_all(&answer(&String::from_utf8(request).unwrap()));
+        // Until the client has hung up.
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    Target::new(&format!("ws://127.0.0.1:{port}/where?it=is")).unwrap()
+}
+
+fn told(answer: &'static str) -> String {
+    failure(answering(|_| answer.into()), client_config(), config())
+}
+
+#[test]
+fn refusals_are_told_by_their_status() {
+    for (answer, words) in [
+        ("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno", &["refused the upgrade", "401 Unauthorized"][..]),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", &["refused the upgrade", "200 OK"]),
+        (
+            "HTTP/1.1 302 Found\r\nLocation: wss://other.example/x\r\n\r\n",
+            &["redirects to", "wss://other.example/x", "302"],
+        ),
+        ("HTTP/1.1 301 Moved Permanently\r\n\r\n", &["redirects", "without saying where"]),
+        ("SSH-2.0-OpenSSH_9.6\r\n\r\n", &["malformed"]),
+        (
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+            &["Sec-WebSocket-Accept"],
+        ),
+        (
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+          Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
+            &["Sec-WebSocket-Accept"],
+        ),
+    ] {
+        let error = told(answer);
+        assert!(words.iter().all(|word| error.contains(word)), "{answer}: {error}");
+    }
+}
+
+#[test]
+fn answers_that_break_a_rule_are_not_believed() {
+    let with = |find: &'static str, replace: &'static str| {
+        let target = answering(move |request| {
+            let answer = accept(request);
+            let changed = answer.replace(find, replace);
+            assert_ne!(answer, changed);
+            changed.into_bytes()
+        });
+        failure(target, client_config(), config())
+    };
+    for (find, replace, word) in [
+        ("Upgrade: websocket", "Upgrade: h2c", "Upgrade"),
+        ("Connection: Upgrade", "Connection: close", "Connection"),
+        ("HTTP/1.1", "HTTP/1.0", "HTTP/1.0"),
+        ("\r\n\r\n", "\r\nSec-WebSocket-Protocol: chat\r\n\r\n", "subprotocol that was not offered"),
+        ("\r\n\r\n", "\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n", "extension that was not offered"),
+    ] {
+        let error = with(find, replace);
+        assert!(error.contains(word), "{find} to {replace}: {error}");
+    }
+}
+
+#[test]
+fn an_endless_answer_is_refused() {
+    let endless = answering(|_| format!("HTTP/1.1 101 Switching Protocols\r\nX: {}", "y".repeat(100_000)).into_bytes());
+    let mut config = config();
+    config.limits.head = HeadLimits { max_bytes: 4096, max_headers: 10 };
+    let error = failure(endless, client_config(), config);
+    assert!(error.contains("longer than 4096 bytes"), "{error}");
+}
+
+#[test]
+fn a_server_that_hangs_up_says_nothing() {
+    let silent = answering(|_| Vec::new());
+    let mut config = config();
+    config.deadlines.handshake = std::time::Duration::from_millis(150);
+    let error = failure(silent, client_config(), config.clone());
+    assert!(error.contains("handshake deadline"), "{error}");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = Target::new(&format!("ws://{}/", listener.local_addr().unwrap())).unwrap();
+    let thread = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 1000]);
+        stream.write_all(b"HTTP/1.1 101 Swi").unwrap();
+    });
+    let error = failure(target, client_config(), config);
+    assert!(error.contains("hung up"), "{error}");
+    thread.join().unwrap();
+}
+
+#[test]
+fn frames_that_come_with_the_answer_are_read() {
+    let target = answering(|request| {
+        let close = unmasked(CLOSE, &[&4000_u16.to_be_bytes()[..], b"that was all"].concat());
+        [accept(request).as_bytes(), &unmasked(TEXT, b"one"), &unmasked(TEXT, b"two"), &close].concat()
+    });
+    let mut socket = Socket::connect(target, client_config(), Config::default()).unwrap();
+    assert_eq!(socket.response().unwrap().status(), 101);
+    assert_eq!(socket.receive().unwrap(), Incoming::Text("one".into()));
+    assert_eq!(socket.receive().unwrap(), Incoming::Text("two".into()));
+    let Err(Error::Closed(closed)) = socket.receive() else { panic!("more") };
+    assert_eq!((closed.code.get(), &*closed.reason), (4000, "that was all"));
+}
+
+#[test]
+fn interim_answers_are_skipped() {
+    let target = answering(|request| {
+        let early = "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n";
+        [early.as_bytes(), accept(request).as_bytes(), &unmasked(TEXT, b"in")].concat()
+    });
+    let mut socket = Socket::connect(target, client_config(), Config::default()).unwrap();
+    assert_eq!(socket.receive().unwrap(), Incoming::Text("in".into()));
+}
+
+#[test]
+fn hostile_servers_are_told_by_a_code() {
+    let masked = crate::common::frame::masked(TEXT, b"servers do not mask");
+    let huge = [crate::common::frame::header(TEXT, 0, 1 << 40), vec![0; 100]].concat();
+    for (frames, word) in [
+        (masked, "masked"),
+        (unmasked(TEXT, b"\xff"), "UTF-8"),
+        (unmasked(0x83, b""), "reserved opcode"),
+        (huge, "above the limit"),
+    ] {
+        let target = answering(move |request| [accept(request).as_bytes(), &frames].concat());
+        let mut socket = Socket::connect(target, client_config(), Config::default()).unwrap();
+        let Err(Error::Closed(closed)) = socket.receive() else { panic!("a message") };
+        assert!(matches!(closed.cause, Cause::WebSocket(_)), "{closed:?}");
+        assert!(closed.cause.to_string().contains(word), "{closed:?}");
+    }
+}
+
+#[test]
+fn a_server_that_vanishes_at_any_byte_is_noticed() {
+    let session =
+        |request: &str| [accept(request).as_bytes(), &unmasked(TEXT, b"hello"), &unmasked(CLOSE, &[3, 232])].concat();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let len = accept(crate::common::peer::UPGRADE).len() + 7 + 4;
+    let server = std::thread::spawn(move || {
+        for cut in 0..len {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = vec![0; 4096];
+            let n = stream.read(&mut request).unwrap();
+            let session = session(std::str::from_utf8(&request[..n]).unwrap());
+            assert_eq!(session.len(), len);
+            stream.write_all(&session[..cut]).unwrap();
+        }
+    });
+    for cut in 0..len {
+        let target = Target::new(&format!("ws://{address}/")).unwrap();
+        match Socket::connect(target, ClientTls::default(), Config::default()) {
+            Err(Error::Connect(_)) => assert!(cut < len - 11, "{cut}"),
+            Err(error) => panic!("{error}"),
+            Ok(mut socket) => {
+                assert!(cut >= len - 11, "{cut}");
+                match socket.receive() {
+                    Ok(message) => {
+                        assert_eq!(message, Incoming::Text("hello".into()));
+                        assert!(cut >= len - 4);
+                        assert!(matches!(socket.receive(), Err(Error::Closed(_))));
+                    }
+                    Err(Error::Closed(_)) => assert!(cut < len - 4),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    }
+    server.join().unwrap();
+}
+
+#[test]
+fn options_that_cannot_work_say_why() {
+    let server = serve(Over::Plain, config(), App::default());
+    let mut target = server.target();
+    target.headers.insert("sec-websocket-key", http::HeaderValue::from_static("mine"));
+    let error = failure(target, client_config(), config());
+    assert!(error.contains("sec-websocket-key"), "{error}");
+    let mut target = server.target();
+    target.subprotocols = vec!["a b".into()];
+    let error = failure(target, client_config(), config());
+    assert!(error.contains("not a token"), "{error}");
+    server.survives();
+}
+
+#[test]
+fn headers_of_the_target_arrive() {
+    let app = App::default().on_request(|request| {
+        let headers = request.http.headers();
+        let good = headers.get("authorization").is_some_and(|value| value == "Bearer let-me-in")
+            && headers.get("x-more").is_some_and(|value| value == "yes");
+        if good { Reply::upgrade() } else { Reply::status(http::StatusCode::UNAUTHORIZED) }
+    });
+    let server = serve(Over::Fused, config(), app);
+    let error = failure(server.target(), client_config(), config());
+    assert!(error.contains("401"), "{error}");
+    let mut target = server.target();
+    target.headers.insert("authorization", http::HeaderValue::from_static("Bearer let-me-in"));
+    target.headers.insert("x-more", http::HeaderValue::from_static("yes"));
+    target.deflate = Some(DeflateConfig::default());
+    drop(server.socket_to(target));
+    // Compression that only one wants is none.
+    assert!(!server.events.open(0).1.deflate);
+    server.forgets();
+    server.stop();
+}
