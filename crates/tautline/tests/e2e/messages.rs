@@ -93,7 +93,7 @@ fn order_survives_backpressure() {
         let mut peer = server.peer();
         // Sent without reading, more than the kernel holds in both directions.
         let mut reader = Peer::over(peer.socket.try_clone().unwrap());
-        let total: u32 = 20_000;
+        let total: u32 = 10_000;
         let wire: Vec<Vec<u8>> = (0..total / 100)
             .map(|hundred| {
                 let plain: Vec<u8> = (hundred * 100..hundred * 100 + 100)

@@ -1,0 +1,116 @@
+//! Messages cost a server no allocation once its buffers are warm.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "all of this runs inside tests")]
+
+mod common;
+
+use common::frame::{BINARY, Frame, PING, PONG, TEXT, masked};
+use common::server::config;
+use common::{App, Over, Peer, payload, serve};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use tautline::Outgoing;
+
+/// Counts the allocations of threads that ask for it.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+fn count() {
+    COUNT.set(COUNT.get().map(|count| count + 1));
+}
+
+// SAFETY: everything is the system allocator's, to which all calls pass unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(ptr, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// An echo that counts, from one command to the other, what its loop allocates.
+fn counting() -> App {
+    App::default().on_message(|events, conn, message| match message.text() {
+        Some("count") => {
+            conn.text("counting");
+            COUNT.set(Some(0));
+            // One that is ours, to see that it counts.
+            drop(std::hint::black_box(Box::new(7)));
+        }
+        Some("tell") => {
+            let count = COUNT.take().unwrap();
+            events.note(count.to_string());
+            conn.text("told");
+        }
+        _ => {
+            conn.send(Outgoing::from(&message));
+        }
+    })
+}
+
+fn exchange(peer: &mut Peer, messages: &[Vec<u8>]) {
+    let wire: Vec<u8> = messages.iter().flat_map(|message| masked(BINARY, message)).collect();
+    peer.send(&wire);
+    for message in messages {
+        assert_eq!(peer.frame(), Frame { first: BINARY, payload: message.clone() });
+    }
+}
+
+/// Single messages and many at once, as they come in one piece and in several, with pings between them.
+fn round(peer: &mut Peer) {
+    for len in [0, 1, 64, 125, 126, 1000, 4000] {
+        exchange(peer, &[payload(len)]);
+        exchange(peer, &vec![payload(len); 20]);
+    }
+    let frame = masked(BINARY, &payload(2000));
+    let (front, back) = frame.split_at(700);
+    peer.send(front);
+    peer.send(back);
+    assert_eq!(peer.frame().payload, payload(2000));
+    peer.send(&masked(PING, b"?"));
+    assert_eq!(peer.frame(), Frame { first: PONG, payload: b"?".to_vec() });
+}
+
+fn allocations(over: Over) -> u32 {
+    let server = serve(over, config(), counting());
+    let (mut one, mut other) = (server.peer(), server.peer());
+    for _ in 0..3 {
+        round(&mut one);
+        round(&mut other);
+    }
+    one.send(&masked(TEXT, b"count"));
+    assert_eq!(one.frame().text(), "counting");
+    for _ in 0..5 {
+        round(&mut one);
+        round(&mut other);
+    }
+    one.send(&masked(TEXT, b"tell"));
+    assert_eq!(one.frame().text(), "told");
+    let count = server.events.noted(0).parse().unwrap();
+    drop((one, other));
+    server.survives();
+    count
+}
+
+#[test]
+fn a_warm_server_allocates_nothing() {
+    assert_eq!(allocations(Over::Plain), 1);
+    // What libraries allocate in their record layers is theirs; the fused engine has a record layer of its own.
+    assert_eq!(allocations(Over::Fused), 1);
+}
