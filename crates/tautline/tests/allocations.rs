@@ -1,5 +1,5 @@
 //! Messages cost a server no allocation once its buffers are warm.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "all of this runs inside tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
 mod common;
 

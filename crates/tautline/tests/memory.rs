@@ -1,5 +1,5 @@
 //! What hostile peers cannot make a server hold: measured by an allocator that counts.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "all of this runs inside tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
 mod common;
 

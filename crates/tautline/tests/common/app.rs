@@ -141,6 +141,13 @@ impl App {
         self
     }
 
+    /// Sends `text` to whoever connects.
+    pub(crate) fn greets(self, text: &'static str) -> Self {
+        self.on_open(move |_, conn| {
+            conn.text(text);
+        })
+    }
+
     pub(crate) fn on_message(
         mut self,
         act: impl Fn(&Events, &mut Conn<'_, u64>, Message<'_>) + Send + Sync + 'static,

@@ -1,5 +1,6 @@
 //! What the end-to-end tests share: a server with an application that records, a peer that does as it is told down to
 //! the byte, and the log.
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part of this")]
 
 pub(crate) mod app;
 pub(crate) mod frame;

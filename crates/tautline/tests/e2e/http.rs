@@ -181,7 +181,7 @@ fn requests_may_be_cut_anywhere() {
 #[test]
 fn an_upgrade_and_its_first_frames_may_come_together() {
     both(|over| {
-        let server = serve(over, config(), App::default().on_open(|_, conn| drop(conn.text("welcome"))));
+        let server = serve(over, config(), App::default().greets("welcome"));
         let mut peer = server.secured();
         // One segment, and with TLS one record.
         peer.send(&[UPGRADE.as_bytes(), &masked(TEXT, b"one"), &masked(TEXT, b"two")].concat());

@@ -1,5 +1,5 @@
 //! Servers, clients and hostile peers over loopback: the whole of the library.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "all of this runs inside tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
 #[path = "../common/mod.rs"]
 mod common;

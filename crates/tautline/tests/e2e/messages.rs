@@ -280,7 +280,7 @@ fn thousands_of_connections_in_one_loop() {
 fn a_client_holds_many_connections_in_one_loop() {
     const COUNT: usize = 200;
     let server = serve(Over::Fused, config(), App::default());
-    let app = App::default().on_open(|_, conn| drop(conn.text("0"))).on_message(|_, conn, message| {
+    let app = App::default().greets("0").on_message(|_, conn, message| {
         let n: u32 = message.text().unwrap().parse().unwrap();
         if n == 20 {
             conn.close(CloseCode::NORMAL, "");

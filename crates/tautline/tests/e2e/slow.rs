@@ -13,7 +13,7 @@ use tautline::{
 };
 
 const LIMIT: usize = 300_000;
-const COUNT: u32 = 3_000;
+const COUNT: usize = 3_000;
 
 /// On its first message a burst of numbered ones: what became of each, and the most that waited.
 #[derive(Default)]
@@ -23,19 +23,19 @@ struct Outcome {
 }
 
 /// The `i`th message: half of it like no other, so that compression does not empty the queue.
-fn numbered(i: u32) -> Vec<u8> {
-    let mut state = u64::from(i);
+fn numbered(i: usize) -> Vec<u8> {
+    let mut state = i as u64;
     let mut message = vec![7; 10_000];
     for byte in &mut message[4..5_000] {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         *byte = state.to_le_bytes()[6];
     }
-    message[..4].copy_from_slice(&i.to_be_bytes());
+    message[..4].copy_from_slice(&u32::try_from(i).unwrap().to_be_bytes());
     message
 }
 
-fn number(message: &[u8]) -> u32 {
-    u32::from_be_bytes(message[..4].try_into().unwrap())
+fn number(message: &[u8]) -> usize {
+    u32::from_be_bytes(message[..4].try_into().unwrap()) as usize
 }
 
 /// How far the kernel's buffers reach cannot be said; the burst is far longer.
@@ -50,7 +50,7 @@ fn burst(over: Over, policy: SlowConsumer, deflate: Option<DeflateConfig>) -> (S
         let mut deliveries = Vec::new();
         for i in 0..COUNT {
             let message = numbered(i);
-            deliveries.push(conn.send(Outgoing::binary(&message).with_key(u64::from(i % 20))));
+            deliveries.push(conn.send(Outgoing::binary(&message).with_key(i as u64 % 20)));
             // Less the batch that leaves at once: a quarter of a mebibyte, and what one message adds.
             seen.most.fetch_max(conn.buffered(), Ordering::Relaxed);
         }
@@ -72,7 +72,7 @@ fn connect(server: &Started, deflate: Option<DeflateConfig>) -> Socket {
 }
 
 /// Takes messages until one has this text.
-fn until(socket: &mut Socket, end: &str) -> Vec<u32> {
+fn until(socket: &mut Socket, end: &str) -> Vec<usize> {
     let mut numbers = Vec::new();
     loop {
         match socket.receive().unwrap() {
@@ -88,7 +88,7 @@ fn until(socket: &mut Socket, end: &str) -> Vec<u32> {
 }
 
 /// What the client gets of a burst.
-fn received(server: &Started, outcome: &Outcome, deflate: Option<DeflateConfig>) -> Vec<u32> {
+fn received(server: &Started, outcome: &Outcome, deflate: Option<DeflateConfig>) -> Vec<usize> {
     let mut socket = connect(server, deflate);
     assert_eq!(server.events.open(0).1.deflate, deflate.is_some());
     socket.text("go").unwrap();
@@ -126,14 +126,14 @@ fn drop_newest() {
         let (server, outcome) = burst(over, SlowConsumer::DropNewest(LIMIT), deflate);
         let numbers = received(&server, &outcome, deflate);
         let deliveries = outcome.deliveries.lock().unwrap().clone();
-        let taken: Vec<u32> =
+        let taken: Vec<usize> =
             (0..COUNT).zip(&deliveries).filter(|(_, d)| **d != Delivery::Dropped).map(|(i, _)| i).collect();
         assert_eq!(numbers, taken);
         // All of it is one call, in which nothing leaves: what came first stays.
-        assert_eq!(numbers, (0..numbers.len() as u32).collect::<Vec<_>>());
+        assert_eq!(numbers, (0..numbers.len()).collect::<Vec<_>>());
         assert!(deliveries.contains(&Delivery::Sent) && deliveries.contains(&Delivery::Dropped));
         assert!(deliveries.iter().any(|delivery| matches!(delivery, Delivery::Queued(_))));
-        assert_eq!(server.counters().messages_dropped, u64::from(COUNT) - numbers.len() as u64);
+        assert_eq!(server.counters().messages_dropped, (COUNT - numbers.len()) as u64);
         assert!(server.events.all().iter().any(|event| matches!(event, Event::Drain(_))));
         server.survives();
     });
@@ -149,9 +149,9 @@ fn drop_oldest() {
         assert!(numbers.is_sorted());
         assert_eq!(numbers.last(), Some(&(COUNT - 1)));
         let at_once = deliveries.iter().filter(|delivery| **delivery == Delivery::Sent).count();
-        assert_eq!(numbers[..at_once], (0..at_once as u32).collect::<Vec<_>>());
+        assert_eq!(numbers[..at_once], (0..at_once).collect::<Vec<_>>());
         let waited = LIMIT / 10_064;
-        assert_eq!(numbers[at_once..], (COUNT - waited as u32..COUNT).collect::<Vec<_>>());
+        assert_eq!(numbers[at_once..], (COUNT - waited..COUNT).collect::<Vec<_>>());
         server.survives();
     });
 }
@@ -166,8 +166,8 @@ fn keep_latest() {
         assert!(!deliveries.contains(&Delivery::Dropped));
         // Of each key the last one waits, where its first one stood.
         let mut latest = BTreeMap::new();
-        (0..COUNT).for_each(|i| drop(latest.insert(i % 20, i)));
-        let waited: Vec<u32> = (at_once as u32..at_once as u32 + 20).map(|i| latest[&(i % 20)]).collect();
+        latest.extend((0..COUNT).map(|i| (i % 20, i)));
+        let waited: Vec<usize> = (at_once..at_once + 20).map(|i| latest[&(i % 20)]).collect();
         assert_eq!(numbers[at_once..], waited);
         server.survives();
     });
@@ -197,7 +197,7 @@ fn disconnect() {
         let deliveries = outcome.deliveries.lock().unwrap().clone();
         let first_closed = deliveries.iter().position(|delivery| *delivery == Delivery::Closed).unwrap();
         assert!(deliveries[first_closed..].iter().all(|delivery| *delivery == Delivery::Closed));
-        assert_eq!(deliveries[..count as usize], vec![Delivery::Sent; count as usize]);
+        assert_eq!(deliveries[..count], vec![Delivery::Sent; count]);
         drop(socket);
         server.forgets();
         server.stop();

@@ -18,9 +18,7 @@ fn a_client_comes_back_after_a_restart() {
         let address = server.address.to_string();
         let mut target = server.target();
         target.reconnect = Some(quick(None));
-        let app = App::default()
-            .on_open(|_, conn| drop(conn.text("hello")))
-            .on_message(|events, _, message| events.note(message.text().unwrap()));
+        let app = App::default().greets("hello").on_message(|events, _, message| events.note(message.text().unwrap()));
         let (client, events) = start(target, app);
         assert_eq!(events.noted(0), "hello");
         server.running.drain(CloseCode::SERVICE_RESTART, "back soon", Duration::from_secs(5));
@@ -51,7 +49,7 @@ fn a_broken_connection_is_a_loss_too() {
     let server = serve(Over::Fused, config(), App::default());
     let mut target = server.target();
     target.reconnect = Some(quick(None));
-    let app = App::default().on_open(|_, conn| drop(conn.text("hello")));
+    let app = App::default().greets("hello");
     let (client, events) = start(target, app);
     for n in 0..3 {
         let (ours, _) = events.open(n);

@@ -119,7 +119,7 @@ fn sessions_are_resumed() {
             let mut target = server.target();
             let wait = Duration::from_millis(5);
             target.reconnect = Some(Reconnect { first: wait, longest: wait, attempts: None });
-            let app = App::default().on_open(|_, conn| drop(conn.text("hello")));
+            let app = App::default().greets("hello");
             let events = app.events.clone();
             let client = tautline::Client::new(client_tls(client_config())).target(target);
             let client = client.start(move |_| app.clone()).unwrap();

@@ -105,7 +105,7 @@ fn secure_at_many_bytes(over: Over) {
         edges.push(at);
     }
     drop(peer);
-    let near = |len: &usize| edges.iter().any(|edge| len.abs_diff(*edge) <= 6) || len % 41 == 0;
+    let near = |len: &usize| edges.iter().any(|edge| len.abs_diff(*edge) <= 6) || len.is_multiple_of(41);
     for len in (0..at).filter(near) {
         assert!(secure_until(&server, len, EXITS[len % 3]), "no cut at {len} of {at}");
     }
