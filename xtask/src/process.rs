@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{self, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -125,6 +125,22 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path, deadline: Deadline) 
     finish(&mut running, deadline).inspect_err(|_| show_tail(log, 30))
 }
 
+/// Runs commands at the same time, each with a log whose end is shown when it is over.
+pub(crate) fn run_all(commands: Vec<(Command, PathBuf)>, deadline: Deadline) -> Result<(), Failure> {
+    let mut running = Vec::new();
+    for (mut command, log) in commands {
+        eprintln!("$ {}", describe(&command));
+        running.push((Running::start_logged(&mut command, &log)?, log));
+    }
+    let mut outcome = Ok(());
+    for (mut running, log) in running {
+        let done = finish(&mut running, deadline);
+        show_tail(&log, if done.is_ok() { 3 } else { 40 });
+        outcome = outcome.and(done);
+    }
+    outcome
+}
+
 /// Runs a short command and returns its standard output, or `None` where it cannot run or fails.
 pub(crate) fn output(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
@@ -182,4 +198,40 @@ fn describe(command: &Command) -> String {
     let name = Path::new(command.get_program()).file_name().unwrap_or_else(|| command.get_program());
     let words = std::iter::once(name).chain(command.get_args());
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn the_status_tells() {
+        let deadline = Deadline::after(Duration::from_secs(20));
+        assert!(run(&mut shell("exit 0"), deadline).is_ok());
+        assert!(run(&mut shell("exit 3"), deadline).is_err());
+        assert!(run(&mut Command::new("no-such-program"), deadline).is_err());
+    }
+
+    #[test]
+    fn a_late_command_ends_with_all_that_it_started() {
+        let mut command = shell("sleep 60 & echo $!; wait");
+        let mut running = Running::start(command.stdout(Stdio::piped())).unwrap();
+        let mut line = String::new();
+        io::BufRead::read_line(&mut io::BufReader::new(running.child.stdout.take().unwrap()), &mut line).unwrap();
+        assert!(running.wait(Deadline::after(Duration::from_millis(10))).unwrap().is_none());
+        drop(running);
+        let status = || fs::read_to_string(format!("/proc/{}/stat", line.trim()));
+        let gone = |text: String| text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X']));
+        let deadline = Deadline::after(Duration::from_secs(20));
+        while status().is_ok_and(|text| !gone(text)) {
+            assert!(!deadline.passed(), "the grandchild still runs");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
