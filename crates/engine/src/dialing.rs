@@ -278,3 +278,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

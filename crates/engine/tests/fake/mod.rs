@@ -1,5 +1,5 @@
 //! A driver whose kernel takes and brings exactly the bytes that a test says.
-#![expect(unreachable_pub, reason = "each test binary that includes this is a crate of its own")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary that includes this uses a part of it")]
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,7 +16,9 @@ pub enum Event {
     /// The kernel takes so many bytes more of what it left with the driver, and of what comes later.
     Room(u32, usize),
     Finished(u32),
+    /// It broke, or could not be made.
     Failed(u32),
+    Connected(u32),
 }
 
 /// One connection, as its peer and the test see it.
@@ -45,10 +47,21 @@ impl Wire {
 pub struct State {
     pub wires: BTreeMap<u32, Wire>,
     pub events: VecDeque<Event>,
-    /// Room of connections accepted from now on.
+    /// Room of connections made from now on.
     pub room: usize,
+    /// Where it was asked to connect, by the connections' numbers.
+    pub dialed: Vec<(u32, Address)>,
     /// Waits that were asked for, the last one at the end.
     pub waits: Vec<Option<Duration>>,
+}
+
+impl State {
+    fn add(&mut self) -> u32 {
+        let index = u32::try_from(self.wires.len()).unwrap();
+        let room = self.room;
+        self.wires.insert(index, Wire { room, ..Wire::default() });
+        index
+    }
 }
 
 /// See the module. Clones share the kernel.
@@ -76,15 +89,10 @@ impl Fake {
     fn step<S: Sink<Self>>(&mut self, event: Event, sink: &mut S) {
         match event {
             Event::Accept => {
-                let index = {
-                    let mut state = self.0.borrow_mut();
-                    let index = u32::try_from(state.wires.len()).unwrap();
-                    let room = state.room;
-                    state.wires.insert(index, Wire { room, ..Wire::default() });
-                    index
-                };
+                let index = self.0.borrow_mut().add();
                 sink.accepted(self, token(index), Listener(0));
             }
+            Event::Connected(index) => sink.connected(self, token(index)),
             Event::Bytes(index, mut bytes) => {
                 if self.with(index, |wire| wire.paused) {
                     // It waits in the kernel.
@@ -130,8 +138,11 @@ impl tautline_io::Driver for Fake {
 
     fn pause_accept(&mut self, _pause: bool) {}
 
-    fn connect(&mut self, _address: &Address) -> io::Result<Token> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn connect(&mut self, address: &Address) -> io::Result<Token> {
+        let mut state = self.0.borrow_mut();
+        let index = state.add();
+        state.dialed.push((index, address.clone()));
+        Ok(token(index))
     }
 
     fn send(&mut self, token: Token, mut buf: Buf) -> Sent {

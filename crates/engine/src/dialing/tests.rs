@@ -1,0 +1,155 @@
+//! Addresses race over a kernel that connects when it is told to.
+
+#[path = "../../tests/fake/mod.rs"]
+mod fake;
+
+use crate::closed::ConnectError;
+use crate::dial::{Dial, State};
+use crate::{Config, Conn, DialId, Handler, Opening, Shard, Target};
+use fake::{Event, Fake};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tautline_tls::plain;
+use tautline_ws::Message;
+
+#[derive(Default)]
+struct App {
+    failures: Vec<String>,
+}
+
+impl Handler for App {
+    type State = ();
+
+    fn on_open(&mut self, _conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
+        panic!("nobody answers here");
+    }
+
+    fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {}
+
+    fn on_connect_failed(&mut self, _dial: DialId, error: &ConnectError, retry: Option<Duration>) {
+        assert_eq!(retry, None);
+        self.failures.push(error.to_string());
+    }
+}
+
+struct Bench {
+    kernel: Fake,
+    shard: Shard<plain::Engine, Fake, App>,
+}
+
+const ID: DialId = DialId(0);
+
+impl Bench {
+    /// A dial whose host has these addresses.
+    fn new(connect: Duration, addresses: &[&str]) -> Self {
+        let mut config = Config::default();
+        config.deadlines.connect = connect;
+        let kernel = Fake::default();
+        kernel.0.borrow_mut().room = usize::MAX;
+        let mut shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), App::default()).unwrap();
+        let target = Arc::new(Target::new("ws://several.example/").unwrap());
+        shard.core.dials.insert(ID, Dial { target, state: State::Resolving, failures: 0 });
+        let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        shard.core.resolved(&mut shard.driver, ID, Ok(addresses));
+        Self { kernel, shard }
+    }
+
+    fn turn(&mut self) {
+        self.shard.turn(Some(Duration::ZERO)).unwrap();
+    }
+
+    fn wait(&mut self, time: u64) {
+        let end = Instant::now() + Duration::from_millis(time);
+        while Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(2));
+            self.turn();
+        }
+    }
+
+    fn dialed(&self) -> Vec<String> {
+        self.kernel.0.borrow().dialed.iter().map(|(_, address)| address.to_string()).collect()
+    }
+
+    fn closed(&self, index: u32) -> Option<bool> {
+        self.kernel.with(index, |wire| wire.closed)
+    }
+
+    fn asked(&self, index: u32) -> bool {
+        self.kernel.received(index).starts_with(b"GET / HTTP/1.1\r\n")
+    }
+}
+
+const LONG: Duration = Duration::from_secs(10);
+
+#[test]
+fn the_next_address_follows_a_silent_one() {
+    let mut bench = Bench::new(LONG, &["[::1]:80", "[::2]:80", "127.0.0.1:80"]);
+    assert_eq!(bench.dialed(), ["[::1]:80"]);
+    bench.wait(150);
+    assert_eq!(bench.dialed().len(), 1);
+    // A quarter of a second later, in the other family.
+    bench.wait(200);
+    assert_eq!(bench.dialed(), ["[::1]:80", "127.0.0.1:80"]);
+    bench.kernel.push(Event::Connected(1));
+    bench.turn();
+    assert!(bench.asked(1));
+    // The loser is let go, and nobody else is tried.
+    assert_eq!((bench.closed(0), bench.closed(1)), (Some(true), None));
+    bench.wait(300);
+    assert_eq!(bench.dialed().len(), 2);
+    assert!(bench.shard.handler().failures.is_empty());
+}
+
+#[test]
+fn the_next_address_follows_a_refusal_at_once() {
+    let mut bench = Bench::new(LONG, &["[::1]:80", "127.0.0.1:80"]);
+    bench.kernel.push(Event::Failed(0));
+    bench.turn();
+    assert_eq!(bench.dialed(), ["[::1]:80", "127.0.0.1:80"]);
+    assert!(bench.closed(0).is_some());
+    bench.kernel.push(Event::Connected(1));
+    bench.turn();
+    assert!(bench.asked(1));
+}
+
+#[test]
+fn a_slow_winner_wins() {
+    let mut bench = Bench::new(LONG, &["[::1]:80", "127.0.0.1:80"]);
+    bench.wait(350);
+    assert_eq!(bench.dialed().len(), 2);
+    // Both stand in one turn: the first to be told of is taken.
+    bench.kernel.push(Event::Connected(0));
+    bench.kernel.push(Event::Connected(1));
+    bench.turn();
+    assert!(bench.asked(0));
+    assert_eq!((bench.closed(0), bench.closed(1)), (None, Some(true)));
+    assert_eq!(bench.shard.counters().connections, 1);
+}
+
+#[test]
+fn all_refuse() {
+    let mut bench = Bench::new(LONG, &["[::1]:80", "127.0.0.1:80"]);
+    bench.kernel.push(Event::Failed(0));
+    bench.turn();
+    bench.kernel.push(Event::Failed(1));
+    bench.turn();
+    bench.turn();
+    let [failure] = &bench.shard.handler().failures[..] else { panic!("one failure") };
+    assert!(failure.contains("reset"), "{failure}");
+    assert!(bench.shard.is_idle());
+}
+
+#[test]
+fn none_answers_in_time() {
+    let mut bench = Bench::new(Duration::from_millis(100), &["[::1]:80", "127.0.0.1:80"]);
+    bench.wait(150);
+    let failures = std::mem::take(&mut bench.shard.handler().failures);
+    assert_eq!(failures, ["the peer missed the connect deadline"]);
+    assert_eq!(bench.closed(0), Some(true));
+    assert!(bench.shard.is_idle());
+    // What is told of it later is of no interest.
+    bench.kernel.push(Event::Connected(0));
+    bench.turn();
+    assert!(bench.shard.is_idle());
+}
