@@ -1,4 +1,5 @@
-use crate::outbound::{Delivery, Outbound, Outgoing, Publication, Seal};
+use crate::message::{Delivery, Outgoing, Publication};
+use crate::outbound::{Outbound, Seal};
 use crate::shared::Shared;
 use std::fmt;
 use std::sync::Arc;

@@ -8,15 +8,14 @@
 //! A message that may still be dropped is never encoded: sealed records cannot be taken back, and neither can what a
 //! compressor has seen.
 
-use crate::config::SlowConsumer;
+use crate::message::{Delivery, Outgoing, Publication};
+use crate::queue::{Item, Pushed, Queue};
 use crate::shared::Shared;
-use std::collections::VecDeque;
-use std::sync::Arc;
 use tautline_io::{Driver, Sent, Token};
 use tautline_tls::Session;
 use tautline_window::{Buf, Pool};
 use tautline_ws::deflate::Deflater;
-use tautline_ws::{CloseCode, Encoder, Fragment, Header, Kind, Message, Opcode, Prepared, Role};
+use tautline_ws::{CloseCode, Encoder, Fragment, Header, Kind, Opcode, Role};
 
 /// Bytes that leave in one send; what comes on top waits in the queue.
 const BATCH: usize = 256 << 10;
@@ -24,76 +23,6 @@ const BATCH: usize = 256 << 10;
 const LARGE: usize = 16 << 10;
 /// Control frames stop to gather behind a stuck send at this size: only the latest pings need an answer.
 const MAX_STUCK_CONTROL: usize = 4096;
-/// What a queued message costs beside its payload.
-const ITEM_COST: usize = 64;
-
-/// A message to send.
-#[derive(Clone, Copy, Debug)]
-pub struct Outgoing<'a> {
-    /// Text or binary.
-    pub kind: Kind,
-    /// Its bytes; UTF-8 where it is text.
-    pub payload: &'a [u8],
-    /// Whether to compress it where permessage-deflate was negotiated.
-    pub compress: bool,
-    /// For [`SlowConsumer::KeepLatest`]: a waiting message with the same key is replaced.
-    pub key: Option<u64>,
-}
-
-impl<'a> Outgoing<'a> {
-    /// A text message.
-    #[must_use]
-    pub const fn text(text: &'a str) -> Self {
-        Self { kind: Kind::Text, payload: text.as_bytes(), compress: true, key: None }
-    }
-
-    /// A binary message.
-    #[must_use]
-    pub const fn binary(payload: &'a [u8]) -> Self {
-        Self { kind: Kind::Binary, payload, compress: true, key: None }
-    }
-
-    /// The same, not to be compressed.
-    #[must_use]
-    pub const fn uncompressed(self) -> Self {
-        Self { compress: false, ..self }
-    }
-
-    /// The same, replacing a waiting message of that key.
-    #[must_use]
-    pub const fn with_key(self, key: u64) -> Self {
-        Self { key: Some(key), ..self }
-    }
-}
-
-impl<'a> From<&Message<'a>> for Outgoing<'a> {
-    /// The same message again: an echo, a relay.
-    fn from(message: &Message<'a>) -> Self {
-        Self { kind: message.kind(), payload: message.data(), compress: true, key: None }
-    }
-}
-
-/// What became of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
-    /// It leaves at the end of this turn.
-    Sent,
-    /// It waits for the peer to read; so many bytes wait in all.
-    Queued(usize),
-    /// The slow-consumer policy dropped it, or a streamed message must end before it.
-    Dropped,
-    /// The connection is closing or closed; it went nowhere.
-    Closed,
-}
-
-/// A message encoded once for many connections.
-#[derive(Clone, Debug)]
-pub(crate) struct Publication {
-    pub(crate) topic: Arc<str>,
-    pub(crate) message: Prepared,
-    pub(crate) compress: bool,
-    pub(crate) key: Option<u64>,
-}
 
 /// Seals without knowing the session's type, so that [`Conn`](crate::Conn) need not name it.
 pub(crate) trait Seal {
@@ -124,34 +53,6 @@ enum Finish {
     Done,
 }
 
-enum Item {
-    Message { kind: Kind, payload: Box<[u8]>, compress: bool, key: Option<u64> },
-    Shared(Publication),
-    Fragment { kind: Kind, payload: Box<[u8]>, last: bool },
-}
-
-impl Item {
-    fn cost(&self) -> usize {
-        ITEM_COST
-            + match self {
-                Self::Message { payload, .. } | Self::Fragment { payload, .. } => payload.len(),
-                Self::Shared(publication) => publication.message.payload().len(),
-            }
-    }
-
-    const fn key(&self) -> Option<u64> {
-        match self {
-            Self::Message { key, .. } => *key,
-            Self::Shared(publication) => publication.key,
-            Self::Fragment { .. } => None,
-        }
-    }
-
-    const fn may_drop(&self) -> bool {
-        !matches!(self, Self::Fragment { .. })
-    }
-}
-
 /// See the module.
 pub(crate) struct Outbound {
     encoder: Encoder,
@@ -160,8 +61,7 @@ pub(crate) struct Outbound {
     min_deflate: usize,
     cork: Buf,
     wire: Buf,
-    queue: VecDeque<Item>,
-    queued: usize,
+    queue: Queue,
     /// Bytes that the driver keeps until the kernel takes them.
     in_flight: usize,
     /// Messages taken so far.
@@ -188,8 +88,7 @@ impl Outbound {
             min_deflate: usize::MAX,
             cork: Buf::new(),
             wire: Buf::new(),
-            queue: VecDeque::new(),
-            queued: 0,
+            queue: Queue::default(),
             in_flight: 0,
             taken: 0,
             gone: 0,
@@ -205,8 +104,9 @@ impl Outbound {
 
     /// Messages of at least `min_size` bytes are compressed from now on, unless their sender wants otherwise.
     pub(crate) fn set_deflater(&mut self, deflater: Deflater, min_size: usize) {
+        // A window too small for the library leaves nothing but stored blocks.
+        self.min_deflate = if deflater.compresses() { min_size } else { usize::MAX };
         self.encoder = Encoder::new(self.role).with_deflater(deflater);
-        self.min_deflate = min_size;
     }
 
     /// Sends now if the way is free, by the policy if not.
@@ -258,7 +158,7 @@ impl Outbound {
             return Delivery::Closed;
         }
         if self.is_blocked() {
-            if self.queued > shared.config.slow_consumer.limit() {
+            if self.queue.bytes() > shared.config.slow_consumer.limit() {
                 return Delivery::Dropped;
             }
             self.streaming = !last;
@@ -289,7 +189,6 @@ impl Outbound {
     /// A close frame in front of everything that waits, which is dropped.
     pub(crate) fn close_now(&mut self, code: CloseCode, reason: &str) {
         self.queue.clear();
-        self.queued = 0;
         self.drain_owed = false;
         self.close(code, reason);
     }
@@ -316,7 +215,6 @@ impl Outbound {
     pub(crate) fn abandon(&mut self) {
         self.cork.clear();
         self.queue.clear();
-        self.queued = 0;
         self.close = None;
         self.closing = true;
         self.finish = Finish::Abandoned;
@@ -344,7 +242,7 @@ impl Outbound {
 
     /// Bytes that wait.
     pub(crate) const fn buffered(&self) -> usize {
-        self.queued + self.cork.len() + self.wire.len() + self.in_flight
+        self.queue.bytes() + self.cork.len() + self.wire.len() + self.in_flight
     }
 
     /// Messages taken so far: a mark for [`is_gone`](Self::is_gone).
@@ -424,7 +322,7 @@ impl Outbound {
     pub(crate) fn release(&mut self, pool: &mut Pool) {
         pool.give(core::mem::take(&mut self.cork));
         pool.give(core::mem::take(&mut self.wire));
-        self.queue = VecDeque::new();
+        self.queue.clear();
     }
 
     /// Whether the next message has to wait.
@@ -433,62 +331,20 @@ impl Outbound {
     }
 
     fn enqueue(&mut self, item: Item, shared: &mut Shared) -> Delivery {
-        let policy = shared.config.slow_consumer;
-        let limit = policy.limit();
-        let cost = item.cost();
-        if policy == SlowConsumer::KeepLatest(limit)
-            && let Some(at) = item.key().and_then(|key| self.queue.iter().position(|old| old.key() == Some(key)))
-        {
-            shared.counters.messages_dropped += 1;
-            self.queued -= self.queue[at].cost();
-            if self.queued.saturating_add(cost) <= limit {
-                self.queued += cost;
-                self.queue[at] = item;
-                return Delivery::Queued(self.buffered());
+        match self.queue.push(item, shared.config.slow_consumer, &mut shared.counters.messages_dropped) {
+            Pushed::Waits => {
+                self.taken += 1;
+                self.drain_owed = true;
             }
-            self.queue.remove(at);
-        }
-        // One message may wait whatever its size: no limit makes large messages impossible to send.
-        if item.may_drop() && !self.queue.is_empty() && self.queued.saturating_add(cost) > limit {
-            match policy {
-                SlowConsumer::Disconnect(_) => {
-                    self.overrun = true;
-                    self.close_now(CloseCode::POLICY, "too slow a reader");
-                    return Delivery::Closed;
-                }
-                SlowConsumer::DropNewest(_) => {
-                    shared.counters.messages_dropped += 1;
-                    return Delivery::Dropped;
-                }
-                SlowConsumer::DropOldest(_) | SlowConsumer::KeepLatest(_) => {
-                    self.drop_oldest(limit.saturating_sub(cost), shared);
-                    if !self.queue.is_empty() && self.queued.saturating_add(cost) > limit {
-                        shared.counters.messages_dropped += 1;
-                        return Delivery::Dropped;
-                    }
-                }
+            Pushed::Replaces => {}
+            Pushed::Dropped => return Delivery::Dropped,
+            Pushed::Overrun => {
+                self.overrun = true;
+                self.close_now(CloseCode::POLICY, "too slow a reader");
+                return Delivery::Closed;
             }
         }
-        self.taken += 1;
-        self.queued += cost;
-        self.queue.push_back(item);
-        self.drain_owed = true;
         Delivery::Queued(self.buffered())
-    }
-
-    fn drop_oldest(&mut self, keep: usize, shared: &mut Shared) {
-        let mut at = 0;
-        while self.queued > keep
-            && let Some(item) = self.queue.get(at)
-        {
-            if item.may_drop() {
-                self.queued -= item.cost();
-                self.queue.remove(at);
-                shared.counters.messages_dropped += 1;
-            } else {
-                at += 1;
-            }
-        }
     }
 
     /// Nothing is with the driver: only what is in the queue waits.
@@ -498,8 +354,7 @@ impl Outbound {
 
     fn fill_cork(&mut self, shared: &mut Shared) {
         while self.cork.len() + self.wire.len() < BATCH {
-            let Some(item) = self.queue.pop_front() else { break };
-            self.queued -= item.cost();
+            let Some(item) = self.queue.pop() else { break };
             match item {
                 Item::Message { kind, payload, compress, .. } => {
                     let compress = compress && payload.len() >= self.min_deflate;

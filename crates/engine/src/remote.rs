@@ -1,6 +1,6 @@
 use crate::closed::ConnectError;
 use crate::conn::{ConnId, DialId};
-use crate::outbound::{Outgoing, Publication};
+use crate::message::{Outgoing, Publication};
 use crate::shared::Counters;
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
 use crate::config::Config;
-use crate::outbound::Publication;
+use crate::message::Publication;
 use crate::remote::Remote;
 use crate::timer::Tick;
 use crate::topic::Topics;

@@ -1,0 +1,138 @@
+//! Messages for a peer that is slow, not encoded yet, so that the policy may still drop them.
+
+use crate::config::SlowConsumer;
+use crate::message::Publication;
+use std::collections::VecDeque;
+use tautline_ws::Kind;
+
+/// What a queued message costs beside its payload.
+const ITEM_COST: usize = 64;
+
+/// Something that waits.
+pub(crate) enum Item {
+    Message { kind: Kind, payload: Box<[u8]>, compress: bool, key: Option<u64> },
+    Shared(Publication),
+    Fragment { kind: Kind, payload: Box<[u8]>, last: bool },
+}
+
+impl Item {
+    pub(crate) fn cost(&self) -> usize {
+        ITEM_COST
+            + match self {
+                Self::Message { payload, .. } | Self::Fragment { payload, .. } => payload.len(),
+                Self::Shared(publication) => publication.message.payload().len(),
+            }
+    }
+
+    const fn key(&self) -> Option<u64> {
+        match self {
+            Self::Message { key, .. } => *key,
+            Self::Shared(publication) => publication.key,
+            Self::Fragment { .. } => None,
+        }
+    }
+
+    const fn may_drop(&self) -> bool {
+        !matches!(self, Self::Fragment { .. })
+    }
+}
+
+/// What became of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// It waits.
+    Waits,
+    /// It waits in the place of an older one with the same key.
+    Replaces,
+    /// It was dropped.
+    Dropped,
+    /// The policy gives up on the peer; the item was dropped.
+    Overrun,
+}
+
+/// First in, first out, within what the policy allows.
+#[derive(Default)]
+pub(crate) struct Queue {
+    items: VecDeque<Item>,
+    bytes: usize,
+}
+
+impl Queue {
+    /// Puts `item` last, or does with it and the others what `policy` says. Adds to `dropped` what went.
+    pub(crate) fn push(&mut self, item: Item, policy: SlowConsumer, dropped: &mut u64) -> Pushed {
+        let limit = policy.limit();
+        let cost = item.cost();
+        let mut pushed = Pushed::Waits;
+        if matches!(policy, SlowConsumer::KeepLatest(_))
+            && let Some(at) = item.key().and_then(|key| self.items.iter().position(|old| old.key() == Some(key)))
+        {
+            *dropped += 1;
+            self.bytes -= self.items[at].cost();
+            if self.bytes.saturating_add(cost) <= limit {
+                self.bytes += cost;
+                self.items[at] = item;
+                return Pushed::Replaces;
+            }
+            self.items.remove(at);
+            // The older one was counted among those that wait; this one takes its number.
+            pushed = Pushed::Replaces;
+        }
+        // One message may wait whatever its size: no limit makes large messages impossible to send.
+        let too_much = |queue: &Self| !queue.is_empty() && queue.bytes.saturating_add(cost) > limit;
+        if item.may_drop() && too_much(self) {
+            match policy {
+                SlowConsumer::Disconnect(_) => return Pushed::Overrun,
+                SlowConsumer::DropNewest(_) => {}
+                SlowConsumer::DropOldest(_) | SlowConsumer::KeepLatest(_) => {
+                    self.drop_oldest(limit.saturating_sub(cost), dropped);
+                }
+            }
+            if too_much(self) {
+                *dropped += 1;
+                return Pushed::Dropped;
+            }
+        }
+        self.bytes += cost;
+        self.items.push_back(item);
+        pushed
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Item> {
+        let item = self.items.pop_front()?;
+        self.bytes -= item.cost();
+        Some(item)
+    }
+
+    /// Drops everything and gives the memory back.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// What waits, payloads and a fixed cost for each item.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn drop_oldest(&mut self, keep: usize, dropped: &mut u64) {
+        let mut at = 0;
+        while self.bytes > keep
+            && let Some(item) = self.items.get(at)
+        {
+            if item.may_drop() {
+                self.bytes -= item.cost();
+                self.items.remove(at);
+                *dropped += 1;
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
