@@ -153,7 +153,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Sends what a connection has to say, and puts it back or lets it go.
     pub(crate) fn settle<D: Driver>(&mut self, driver: &mut D, mut link: Box<Link<E::Session, H::State>>) {
-        let was_stuck = link.out.is_in_flight();
         self.flush(driver, &mut link);
         let mut drains = 0;
         while link.reported && link.out.is_drained() {
@@ -182,13 +181,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
             self.schedule(&mut link);
         }
-        if link.out.is_in_flight() {
-            if !was_stuck {
-                link.clock.stuck_since = self.shared.now;
-                link.clock.stuck_bytes = driver.unsent(link.token);
-                self.schedule(&mut link);
-            }
-        } else if link.peer_finished && matches!(link.phase, Phase::Linger) && !link.out.is_dirty() {
+        let sent = !link.out.is_in_flight() && !link.out.is_dirty();
+        if link.peer_finished && matches!(link.phase, Phase::Linger) && sent {
             link.gone = true;
         }
         if link.gone {
@@ -211,7 +205,18 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if link.out.is_overrun() && link.reported {
             self.fail(link, Cause::SlowConsumer);
         }
+        self.give(driver, link);
+    }
+
+    /// Gives the driver what there is to send.
+    pub(crate) fn give<D: Driver>(&mut self, driver: &mut D, link: &mut Link<E::Session, H::State>) {
+        let was_stuck = link.out.is_in_flight();
         link.out.flush(driver, link.token, &mut link.session, &mut self.shared);
+        if link.out.is_in_flight() && !was_stuck {
+            link.clock.stuck_since = self.shared.now;
+            link.clock.stuck_bytes = driver.unsent(link.token);
+            self.schedule(link);
+        }
     }
 
     fn let_go<D: Driver>(&mut self, driver: &mut D, mut link: Box<Link<E::Session, H::State>>) {

@@ -65,6 +65,8 @@ pub(crate) struct Link<S, T> {
     /// The application wants nothing to be read.
     pub(crate) paused: bool,
     pub(crate) driver_paused: bool,
+    /// It is in the list of those with output from outside their own turn.
+    pub(crate) dirty: bool,
     /// Some of `carry` was held back although it is whole.
     pub(crate) held: bool,
     /// How many messages had been sent when the peer's last input was answered, see [`Outbound::taken`].

@@ -5,6 +5,7 @@ use crate::conn::{Conn, ConnId, DialId};
 use crate::dial::{Dial, Target};
 use crate::handler::Handler;
 use crate::link::{Link, Phase, millis};
+use crate::message::Publication;
 use crate::remote::{Command, Commands, Remote};
 use crate::shared::{Counters, Keys, Shared};
 use crate::timer::{Tick, Wheel};
@@ -239,12 +240,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         for publication in publications.drain(..) {
             let subscribers = self.shared.topics.take(&publication.topic);
             for &token in &subscribers {
-                if let Some(Slot::Link(link)) = self.slots.get_mut(token.index as usize)
-                    && link.token == token
-                {
-                    link.out.publish(&publication, &mut self.shared);
-                    self.shared.dirty.push(token);
-                }
+                self.publish_to(driver, token, &publication);
             }
             self.shared.topics.put_back(&publication.topic, subscribers);
         }
@@ -253,12 +249,33 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         let mut dirty = std::mem::take(&mut self.shared.dirty);
         for token in dirty.drain(..) {
-            if let Some(link) = self.take(token) {
+            if let Some(mut link) = self.take(token) {
+                link.dirty = false;
                 self.settle(driver, link);
             }
         }
         if self.shared.dirty.is_empty() {
             self.shared.dirty = dirty;
+        }
+    }
+
+    /// Sends a publication to one connection, with what else this turn brings.
+    fn publish_to<D: Driver>(&mut self, driver: &mut D, token: Token, publication: &Publication) {
+        let Some(Slot::Link(link)) = self.slots.get_mut(token.index as usize) else { return };
+        if link.token != token || !matches!(link.phase, Phase::Open) {
+            return;
+        }
+        if !link.dirty {
+            link.dirty = true;
+            self.shared.dirty.push(token);
+        }
+        if !link.out.is_blocked() {
+            link.out.publish(publication, &mut self.shared);
+        } else if let Some(mut link) = self.take(token) {
+            // However much is published at once: slow is who the kernel takes no more for.
+            self.give(driver, &mut link);
+            link.out.publish(publication, &mut self.shared);
+            self.put(token, Slot::Link(link));
         }
     }
 
@@ -300,15 +317,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     fn obey<D: Driver>(&mut self, driver: &mut D, command: Command) {
         match command {
             Command::Publish(publication) => self.shared.publications.push(publication),
-            Command::Send { to, publication } => {
-                if let Some(Slot::Link(link)) = self.slots.get_mut(to.token.index as usize)
-                    && link.token == to.token
-                    && matches!(link.phase, Phase::Open)
-                {
-                    link.out.publish(&publication, &mut self.shared);
-                    self.shared.dirty.push(to.token);
-                }
-            }
+            Command::Send { to, publication } => self.publish_to(driver, to.token, &publication),
             Command::Close { conn, code, reason } => {
                 if let Some(Slot::Link(link)) = self.slots.get_mut(conn.token.index as usize)
                     && link.token == conn.token

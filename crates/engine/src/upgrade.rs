@@ -42,6 +42,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             state: H::State::default(),
             paused: false,
             driver_paused: false,
+            dirty: false,
             held: false,
             answered: 0,
             reported: false,

@@ -390,6 +390,36 @@ fn a_feed_from_on_drain_goes_on_without_events() {
 }
 
 #[test]
+fn publishing_much_at_once_makes_nobody_slow() {
+    let mut bench = Bench::new(Config::default());
+    bench.kernel.push(Event::Room(0, usize::MAX));
+    bench.turn();
+    let text = "x".repeat(1000);
+    bench.act(|conn| {
+        conn.subscribe("feed");
+        for _ in 0..10_000 {
+            conn.publish("feed", Outgoing::text(&text));
+        }
+    });
+    assert_eq!(frames(&bench.kernel.received(0)).len(), 10_000);
+    assert!(bench.shard.handler().closed.is_empty());
+    assert_eq!(bench.shard.counters().messages_dropped, 0);
+    // A kernel that takes some of it begins to count as a slow reader only then.
+    let mut bench = Bench::new(Config { slow_consumer: SlowConsumer::DropNewest(1 << 20), ..Config::default() });
+    bench.kernel.push(Event::Room(0, 5_000_000));
+    bench.turn();
+    bench.act(|conn| {
+        conn.subscribe("feed");
+        for _ in 0..10_000 {
+            conn.publish("feed", Outgoing::text(&text));
+        }
+    });
+    let dropped = bench.shard.counters().messages_dropped;
+    assert!((3_000..4_500).contains(&dropped), "{dropped}");
+    assert_eq!(bench.read().len() as u64, 10_000 - dropped);
+}
+
+#[test]
 fn answers_hold_back_input_to_the_message() {
     let mut config = Config::default();
     config.limits.pause_receive_above = 10;
