@@ -134,6 +134,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let (code, reason) = link.peer_close.take().map_or((CloseCode::ABNORMAL, String::new()), |close| *close);
         let by_us = matches!(cause, Cause::Local | Cause::Stopped);
         let closed = Closed { code, reason, cause };
+        link.out.refuse();
         self.handler.on_close(&mut link.conn(&mut self.shared), &closed);
         // What the handler subscribed to in there.
         for topic in std::mem::take(&mut link.subscriptions) {

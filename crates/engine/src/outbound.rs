@@ -203,6 +203,11 @@ impl Outbound {
         lend(&mut self.wire, pool)
     }
 
+    /// Takes no messages any more.
+    pub(crate) const fn refuse(&mut self) {
+        self.closing = true;
+    }
+
     /// Ends our direction once everything is sent.
     pub(crate) fn finish(&mut self) {
         self.closing = true;

@@ -53,7 +53,8 @@ impl Handler for App {
         }
     }
 
-    fn on_close(&mut self, _conn: &mut Conn<'_, ()>, closed: &Closed) {
+    fn on_close(&mut self, conn: &mut Conn<'_, ()>, closed: &Closed) {
+        assert_eq!(conn.text("too late"), Delivery::Closed, "{closed:?}");
         self.closed.push(closed.clone());
     }
 }
