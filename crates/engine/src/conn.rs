@@ -1,5 +1,5 @@
 use crate::message::{Delivery, Outgoing, Publication};
-use crate::outbound::{Outbound, Seal};
+use crate::outbound::{Outbound, Way};
 use crate::shared::Shared;
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct DialId(pub u32);
 pub struct Conn<'a, T> {
     pub(crate) token: Token,
     pub(crate) out: &'a mut Outbound,
-    pub(crate) seal: &'a mut dyn Seal,
+    pub(crate) way: &'a mut dyn Way,
     pub(crate) subscriptions: &'a mut Vec<Arc<str>>,
     pub(crate) info: &'a Info,
     pub(crate) state: &'a mut T,
@@ -72,7 +72,7 @@ impl<T> Conn<'_, T> {
     /// What TLS agreed on. Made anew at each call, so that idle connections need not keep it.
     #[must_use]
     pub fn tls(&self) -> tautline_tls::Facts {
-        self.seal.tls_facts()
+        self.way.facts()
     }
 
     /// What the application keeps for this connection.
@@ -92,14 +92,14 @@ impl<T> Conn<'_, T> {
 
     /// Sends a message. Where the peer is slow, [`SlowConsumer`](crate::SlowConsumer) says what becomes of it.
     pub fn send(&mut self, message: Outgoing<'_>) -> Delivery {
-        self.out.send(message, &mut *self.seal, self.shared)
+        self.out.send(message, &mut *self.way, self.shared)
     }
 
     /// Sends a piece of a message whose length is not known yet. `last` ends it; until then other messages to this
     /// connection, published ones too, are [`Delivery::Dropped`]. So is the piece itself where the peer is slow: nothing of
     /// it was taken, and it can be sent again after [`on_drain`](crate::Handler::on_drain).
     pub fn fragment(&mut self, kind: Kind, payload: &[u8], last: bool) -> Delivery {
-        self.out.fragment(kind, payload, last, self.shared)
+        self.out.fragment((kind, payload, last), &mut *self.way, self.shared)
     }
 
     /// Sends a ping of at most 125 bytes.

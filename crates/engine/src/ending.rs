@@ -135,7 +135,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let by_us = matches!(cause, Cause::Local | Cause::Stopped);
         let closed = Closed { code, reason, cause };
         link.out.refuse();
-        self.handler.on_close(&mut link.conn(&mut self.shared), &closed);
+        link.lend_ended(&mut self.shared, |conn| self.handler.on_close(conn, &closed));
         // What the handler subscribed to in there.
         for topic in std::mem::take(&mut link.subscriptions) {
             self.shared.topics.unsubscribe(&topic, link.token);
@@ -163,12 +163,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
             drains += 1;
             link.out.tell_drained();
-            self.handler.on_drain(&mut link.conn(&mut self.shared));
+            link.lend(driver, &mut self.shared, |conn| self.handler.on_drain(conn));
             self.flush(driver, &mut link);
         }
         let pause_above = self.shared.config.limits.pause_receive_above;
         while link.held && !link.holds_back(pause_above) {
-            if let Err(stop) = self.resume(&mut link) {
+            if let Err(stop) = self.resume(driver, &mut link) {
                 self.stop(&mut link, stop);
             }
             self.flush(driver, &mut link);
@@ -182,8 +182,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
             self.schedule(&mut link);
         }
-        let sent = !link.out.is_in_flight() && !link.out.is_dirty();
-        if link.peer_finished && matches!(link.phase, Phase::Linger) && sent {
+        if link.out.is_in_flight() {
+            self.schedule(&mut link);
+        } else if link.peer_finished && matches!(link.phase, Phase::Linger) && !link.out.is_dirty() {
             link.gone = true;
         }
         if link.gone {
@@ -206,18 +207,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if link.out.is_overrun() && link.reported {
             self.fail(link, Cause::SlowConsumer);
         }
-        self.give(driver, link);
-    }
-
-    /// Gives the driver what there is to send.
-    pub(crate) fn give<D: Driver>(&mut self, driver: &mut D, link: &mut Link<E::Session, H::State>) {
-        let was_stuck = link.out.is_in_flight();
         link.out.flush(driver, link.token, &mut link.session, &mut self.shared);
-        if link.out.is_in_flight() && !was_stuck {
-            link.clock.stuck_since = self.shared.now;
-            link.clock.stuck_bytes = driver.unsent(link.token);
-            self.schedule(link);
-        }
     }
 
     fn let_go<D: Driver>(&mut self, driver: &mut D, mut link: Box<Link<E::Session, H::State>>) {
@@ -262,10 +252,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     // An empty ping cannot be too long.
                     let _ = link.out.ping(&[], &mut self.shared);
                 }
-                Due::Miss(Deadline::Send) if driver.unsent(token) < link.clock.stuck_bytes => {
-                    link.clock.stuck_since = now;
-                    link.clock.stuck_bytes = driver.unsent(token);
-                }
+                Due::Miss(Deadline::Send) if link.out.progresses(driver, token, now) => {}
                 Due::Miss(deadline @ (Deadline::Close | Deadline::Send)) => {
                     self.fail(&mut link, Cause::Timeout(deadline));
                     link.gone = true;

@@ -4,8 +4,9 @@ use crate::closed::Cause;
 use crate::conn::Conn;
 use crate::handler::{Chunk, Handler};
 use crate::link::{Link, Phase, Stop, millis};
+use crate::outbound::Path;
 use crate::shard::Core;
-use tautline_io::{End, Received};
+use tautline_io::{Driver, End, Received};
 use tautline_tls::{Content, Engine, Handshake, Opened, Session};
 use tautline_window::Buf;
 use tautline_ws::{Close, CloseCode, Decoded, Event};
@@ -15,8 +16,9 @@ const MAX_CARRY: usize = 64 << 10;
 
 impl<E: Engine, H: Handler> Core<E, H> {
     /// Takes what arrived, behind what was carried, and carries what no record is complete with.
-    pub(crate) fn input(
+    pub(crate) fn input<D: Driver>(
         &mut self,
+        driver: &mut D,
         link: &mut Link<E::Session, H::State>,
         data: Received<'_>,
         scratch: &mut Buf,
@@ -36,7 +38,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 }
             }
         };
-        let result = self.advance(link, wire, scratch);
+        let result = self.advance(driver, link, wire, scratch);
         if let Ok(used) = result
             && used < wire.len()
             && !matches!(link.phase, Phase::Linger)
@@ -53,11 +55,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     /// Goes on with what was held back.
-    pub(crate) fn resume(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
+    pub(crate) fn resume<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        link: &mut Link<E::Session, H::State>,
+    ) -> Result<(), Stop> {
         link.held = false;
         let mut carried = std::mem::take(&mut link.carry);
         let mut scratch = std::mem::take(&mut self.shared.scratch);
-        let result = self.advance(link, carried.filled_mut(), &mut scratch);
+        let result = self.advance(driver, link, carried.filled_mut(), &mut scratch);
         self.shared.scratch = scratch;
         carried.take(result.as_ref().map_or(carried.len(), |used| *used));
         if carried.is_empty() || matches!(link.phase, Phase::Linger) {
@@ -69,8 +75,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     /// Returns how much of `wire` is done with.
-    fn advance(
+    fn advance<D: Driver>(
         &mut self,
+        driver: &mut D,
         link: &mut Link<E::Session, H::State>,
         wire: &mut [u8],
         scratch: &mut Buf,
@@ -108,7 +115,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     match content {
                         Content::Data(plain) => {
                             let len = plain.len();
-                            used -= len - self.plaintext(link, plain)?;
+                            used -= len - self.plaintext(driver, link, plain)?;
                         }
                         Content::Control => {}
                         Content::Partial => return Ok(used),
@@ -124,21 +131,31 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     /// Returns how much of `plain` is done with: all of it where it was sealed, since it cannot be opened twice.
-    fn plaintext(&mut self, link: &mut Link<E::Session, H::State>, plain: &mut [u8]) -> Result<usize, Stop> {
+    fn plaintext<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        link: &mut Link<E::Session, H::State>,
+        plain: &mut [u8],
+    ) -> Result<usize, Stop> {
         let mut used = 0;
         while used < plain.len() {
             let rest = &mut plain[used..];
             used += match link.phase {
-                Phase::Request(_) => self.request(link, rest)?,
-                Phase::Answer(_) => self.answer(link, rest)?,
-                Phase::Open | Phase::CloseSent => return Ok(used + self.frames(link, rest)?),
+                Phase::Request(_) => self.request(driver, link, rest)?,
+                Phase::Answer(_) => self.answer(driver, link, rest)?,
+                Phase::Open | Phase::CloseSent => return Ok(used + self.frames(driver, link, rest)?),
                 _ => rest.len(),
             };
         }
         Ok(used)
     }
 
-    fn frames(&mut self, link: &mut Link<E::Session, H::State>, plain: &mut [u8]) -> Result<usize, Stop> {
+    fn frames<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        link: &mut Link<E::Session, H::State>,
+        plain: &mut [u8],
+    ) -> Result<usize, Stop> {
         let pause_above = self.shared.config.limits.pause_receive_above;
         let mut used = 0;
         while used < plain.len() {
@@ -150,10 +167,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
             let Decoded { used: read, event } = decoder.decode(&mut plain[used..], &mut self.shared.pool)?;
             used += read;
             let Some(event) = event else { break };
+            let mut way = Path { driver: &mut *driver, token: *token, session: &mut *session };
             let mut conn = Conn {
                 token: *token,
                 out: &mut *out,
-                seal: &mut *session,
+                way: &mut way,
                 subscriptions: &mut *subscriptions,
                 info: &*info,
                 state: &mut *state,

@@ -1,13 +1,14 @@
 use crate::config::Deadlines;
 use crate::conn::{Conn, Info};
-use crate::outbound::Outbound;
+use crate::outbound::{Nowhere, Outbound, Path};
 use crate::proxy;
 use crate::shared::Shared;
 use crate::timer::Tick;
 use crate::{Deadline, closed::Cause};
 use std::sync::Arc;
 use std::time::Duration;
-use tautline_io::Token;
+use tautline_io::{Driver, Token};
+use tautline_tls::Session;
 use tautline_window::Buf;
 use tautline_ws::handshake::{HeadReader, Opening};
 use tautline_ws::{CloseCode, Decoder};
@@ -86,9 +87,6 @@ pub(crate) struct Link<S, T> {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Clock {
     pub(crate) heard: Tick,
-    pub(crate) stuck_since: Tick,
-    /// Bytes that the kernel did not take when it was last looked at.
-    pub(crate) stuck_bytes: usize,
     pub(crate) opened: Tick,
     /// End of the current phase, where it has one.
     pub(crate) phase_end: Tick,
@@ -130,7 +128,7 @@ impl<S, T> Link<S, T> {
             }
         }
         if self.out.is_in_flight() {
-            consider(self.clock.stuck_since + millis(deadlines.send), Due::Miss(Deadline::Send));
+            consider(self.out.stuck_since() + millis(deadlines.send), Due::Miss(Deadline::Send));
         }
         first
     }
@@ -148,21 +146,45 @@ impl<S, T> Link<S, T> {
                     && self.out.buffered() > pause_above)
     }
 
-    /// This connection for the handler.
-    pub(crate) fn conn<'a>(&'a mut self, shared: &'a mut Shared) -> Conn<'a, T>
+    /// Lends this connection to the handler.
+    pub(crate) fn lend<D: Driver, R>(
+        &mut self,
+        driver: &mut D,
+        shared: &mut Shared,
+        act: impl FnOnce(&mut Conn<'_, T>) -> R,
+    ) -> R
     where
-        S: tautline_tls::Session,
+        S: Session,
     {
-        Conn {
+        let mut way = Path { driver, token: self.token, session: &mut self.session };
+        act(&mut Conn {
             token: self.token,
             out: &mut self.out,
-            seal: &mut self.session,
+            way: &mut way,
             subscriptions: &mut self.subscriptions,
             info: &self.info,
             state: &mut self.state,
             paused: &mut self.paused,
             shared,
-        }
+        })
+    }
+
+    /// Lends this connection, which has ended, for the last time.
+    pub(crate) fn lend_ended(&mut self, shared: &mut Shared, act: impl FnOnce(&mut Conn<'_, T>))
+    where
+        S: Session,
+    {
+        let mut way = Nowhere(&self.session);
+        act(&mut Conn {
+            token: self.token,
+            out: &mut self.out,
+            way: &mut way,
+            subscriptions: &mut self.subscriptions,
+            info: &self.info,
+            state: &mut self.state,
+            paused: &mut self.paused,
+            shared,
+        });
     }
 
     pub(crate) const fn is_handshaking(&self) -> bool {

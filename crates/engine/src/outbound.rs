@@ -11,33 +11,63 @@
 use crate::message::{Delivery, Outgoing, Publication};
 use crate::queue::{Item, Pushed, Queue};
 use crate::shared::Shared;
+use crate::timer::Tick;
 use tautline_io::{Driver, Sent, Token};
 use tautline_tls::Session;
 use tautline_window::{Buf, Pool};
 use tautline_ws::deflate::Deflater;
 use tautline_ws::{CloseCode, Encoder, Fragment, Header, Kind, Opcode, Role};
 
-/// Bytes that leave in one send; what comes on top waits in the queue.
+/// Bytes that leave in one send; what comes on top waits in the queue, for the next one or the policy.
 const BATCH: usize = 256 << 10;
 /// Payloads from this size on are sealed from where they lie instead of being copied into the cork.
 const LARGE: usize = 16 << 10;
 /// Control frames stop to gather behind a stuck send at this size: only the latest pings need an answer.
 const MAX_STUCK_CONTROL: usize = 4096;
 
-/// Seals without knowing the session's type, so that [`Conn`](crate::Conn) need not name it.
-pub(crate) trait Seal {
-    fn seal_into(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), tautline_tls::Error>;
-    fn tls_facts(&self) -> tautline_tls::Facts;
+/// The way from [`Outbound`] to the peer, without the types of driver and session, so that [`Conn`](crate::Conn) need not
+/// name them.
+pub(crate) trait Way {
+    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), tautline_tls::Error>;
+    fn facts(&self) -> tautline_tls::Facts;
+    /// Gives the driver all it takes.
+    fn flush(&mut self, out: &mut Outbound, shared: &mut Shared);
 }
 
-impl<S: Session> Seal for S {
-    fn seal_into(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), tautline_tls::Error> {
-        self.seal(plain, out)
+/// The way of an open connection.
+pub(crate) struct Path<'a, D, S> {
+    pub(crate) driver: &'a mut D,
+    pub(crate) token: Token,
+    pub(crate) session: &'a mut S,
+}
+
+impl<D: Driver, S: Session> Way for Path<'_, D, S> {
+    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), tautline_tls::Error> {
+        self.session.seal(plain, out)
     }
 
-    fn tls_facts(&self) -> tautline_tls::Facts {
-        self.facts()
+    fn facts(&self) -> tautline_tls::Facts {
+        self.session.facts()
     }
+
+    fn flush(&mut self, out: &mut Outbound, shared: &mut Shared) {
+        out.flush(self.driver, self.token, self.session, shared);
+    }
+}
+
+/// The way of a connection that has ended: nothing goes there.
+pub(crate) struct Nowhere<'a, S>(pub(crate) &'a S);
+
+impl<S: Session> Way for Nowhere<'_, S> {
+    fn seal(&mut self, _plain: &[&[u8]], _out: &mut Buf) -> Result<(), tautline_tls::Error> {
+        Ok(())
+    }
+
+    fn facts(&self) -> tautline_tls::Facts {
+        self.0.facts()
+    }
+
+    fn flush(&mut self, _out: &mut Outbound, _shared: &mut Shared) {}
 }
 
 /// Where the end of our direction stands.
@@ -64,6 +94,8 @@ pub(crate) struct Outbound {
     queue: Queue,
     /// Bytes that the driver keeps until the kernel takes them.
     in_flight: usize,
+    /// Since when, and how many of them the kernel did not take when that was last looked at.
+    stuck: (Tick, usize),
     /// Messages taken so far.
     taken: u64,
     /// So many of the first of them do not wait any more.
@@ -90,6 +122,7 @@ impl Outbound {
             wire: Buf::new(),
             queue: Queue::default(),
             in_flight: 0,
+            stuck: (0, 0),
             taken: 0,
             gone: 0,
             streaming: false,
@@ -110,7 +143,7 @@ impl Outbound {
     }
 
     /// Sends now if the way is free, by the policy if not.
-    pub(crate) fn send(&mut self, message: Outgoing<'_>, seal: &mut dyn Seal, shared: &mut Shared) -> Delivery {
+    pub(crate) fn send(&mut self, message: Outgoing<'_>, way: &mut dyn Way, shared: &mut Shared) -> Delivery {
         if self.closing {
             return Delivery::Closed;
         }
@@ -119,6 +152,7 @@ impl Outbound {
             shared.counters.messages_dropped += 1;
             return Delivery::Dropped;
         }
+        self.make_way(message.payload.len(), way, shared);
         if self.is_blocked() {
             let Outgoing { kind, payload, compress, key } = message;
             return self.enqueue(Item::Message { kind, payload: payload.into(), compress, key }, shared);
@@ -126,7 +160,7 @@ impl Outbound {
         self.taken += 1;
         let compress = message.compress && message.payload.len() >= self.min_deflate;
         if message.payload.len() >= LARGE && !compress && self.role == Role::Server {
-            self.seal_in_place(message, seal, &mut shared.pool);
+            self.seal_in_place(message, way, &mut shared.pool);
         } else {
             self.encode(message.kind, message.payload, compress, shared);
         }
@@ -153,10 +187,16 @@ impl Outbound {
 
     /// Sends a piece of a streamed message. Once taken it is never dropped; [`Delivery::Dropped`] means that nothing of
     /// it was taken because too much waits, and that it may be tried again after `on_drain`.
-    pub(crate) fn fragment(&mut self, kind: Kind, payload: &[u8], last: bool, shared: &mut Shared) -> Delivery {
+    pub(crate) fn fragment(
+        &mut self,
+        (kind, payload, last): (Kind, &[u8], bool),
+        way: &mut dyn Way,
+        shared: &mut Shared,
+    ) -> Delivery {
         if self.closing {
             return Delivery::Closed;
         }
+        self.make_way(payload.len(), way, shared);
         if self.is_blocked() {
             if self.queue.bytes() > shared.config.slow_consumer.limit() {
                 return Delivery::Dropped;
@@ -268,6 +308,21 @@ impl Outbound {
         self.in_flight > 0
     }
 
+    /// Since when bytes are in flight without any progress that was seen.
+    pub(crate) const fn stuck_since(&self) -> Tick {
+        self.stuck.0
+    }
+
+    /// Whether the kernel took something of what is in flight since it was last looked at.
+    pub(crate) fn progresses<D: Driver>(&mut self, driver: &D, token: Token, now: Tick) -> bool {
+        let unsent = driver.unsent(token);
+        let progresses = unsent < self.stuck.1;
+        if progresses {
+            self.stuck = (now, unsent);
+        }
+        progresses
+    }
+
     /// Whether anything would be done by [`flush`](Self::flush).
     pub(crate) fn is_dirty(&self) -> bool {
         !self.is_in_flight()
@@ -328,6 +383,15 @@ impl Outbound {
         pool.give(core::mem::take(&mut self.cork));
         pool.give(core::mem::take(&mut self.wire));
         self.queue.clear();
+    }
+
+    /// Before the policy takes a peer for slow that had no chance to read: much that was sent in one call gives the driver
+    /// what waits for the turn's end.
+    fn make_way(&mut self, len: usize, way: &mut dyn Way, shared: &mut Shared) {
+        let limit = shared.config.slow_consumer.limit();
+        if self.is_blocked() && !self.is_in_flight() && self.queue.bytes().saturating_add(len) > limit {
+            way.flush(self, shared);
+        }
     }
 
     /// Whether the next message has to wait.
@@ -408,18 +472,21 @@ impl Outbound {
         shared.counters.bytes_out += len as u64;
         match driver.send(token, wire) {
             Sent::Done(buf) => shared.pool.give(buf),
-            Sent::Pending => self.in_flight = len,
+            Sent::Pending => {
+                self.in_flight = len;
+                self.stuck = (shared.now, driver.unsent(token));
+            }
         }
     }
 
-    fn seal_in_place(&mut self, message: Outgoing<'_>, seal: &mut dyn Seal, pool: &mut Pool) {
+    fn seal_in_place(&mut self, message: Outgoing<'_>, way: &mut dyn Way, pool: &mut Pool) {
         let mut header = [0; Header::MAX_LEN];
         let len = message.payload.len() as u64;
         let len = Header { fin: true, rsv1: false, opcode: Opcode::from(message.kind), key: None, len }
             .encode_to(&mut header);
         let cork = core::mem::take(&mut self.cork);
         let plain = [cork.filled(), &header[..len], message.payload];
-        if let Err(error) = seal.seal_into(&plain, lend(&mut self.wire, pool)) {
+        if let Err(error) = way.seal(&plain, lend(&mut self.wire, pool)) {
             self.failed = Some(error);
         }
         pool.give(cork);

@@ -139,7 +139,7 @@ impl<E: Engine, D: Driver, H: Handler> Shard<E, D, H> {
         if link.token != conn.token || !matches!(link.phase, Phase::Open) {
             return None;
         }
-        let result = act(&mut core.handler, &mut link.conn(&mut core.shared));
+        let result = link.lend(&mut self.driver, &mut core.shared, |conn| act(&mut core.handler, conn));
         core.shared.dirty.push(conn.token);
         Some(result)
     }
@@ -269,14 +269,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.dirty = true;
             self.shared.dirty.push(token);
         }
-        if !link.out.is_blocked() {
-            link.out.publish(publication, &mut self.shared);
-        } else if let Some(mut link) = self.take(token) {
+        if link.out.is_blocked() {
             // However much is published at once: slow is who the kernel takes no more for.
-            self.give(driver, &mut link);
-            link.out.publish(publication, &mut self.shared);
-            self.put(token, Slot::Link(link));
+            link.out.flush(driver, token, &mut link.session, &mut self.shared);
         }
+        link.out.publish(publication, &mut self.shared);
     }
 
     fn wait(&mut self, longest: Option<Duration>) -> Option<Duration> {
@@ -369,7 +366,7 @@ impl<E: Engine, H: Handler, D: Driver> Sink<D> for Core<E, H> {
         link.clock.heard = self.shared.now;
         link.ping_sent = false;
         let mut scratch = std::mem::take(&mut self.shared.scratch);
-        let result = self.input(&mut link, data, &mut scratch);
+        let result = self.input(driver, &mut link, data, &mut scratch);
         self.shared.scratch = scratch;
         if let Err(stop) = result {
             self.stop(&mut link, stop);

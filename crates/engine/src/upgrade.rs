@@ -6,7 +6,7 @@ use crate::outbound::Outbound;
 use crate::shard::{Core, Slot};
 use crate::{DialId, conn::Info};
 use http::StatusCode;
-use tautline_io::{Address, Token};
+use tautline_io::{Address, Driver, Token};
 use tautline_tls::{Engine, Session};
 use tautline_window::Buf;
 use tautline_ws::handshake::{self, HandshakeError, HeadReader, Negotiated, Options};
@@ -93,7 +93,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     /// Reads a request and answers it. Returns how much of `plain` belonged to it.
-    pub(crate) fn request(&mut self, link: &mut Link<E::Session, H::State>, plain: &[u8]) -> Result<usize, Stop> {
+    pub(crate) fn request<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        link: &mut Link<E::Session, H::State>,
+        plain: &[u8],
+    ) -> Result<usize, Stop> {
         let Phase::Request(head) = &mut link.phase else { return Ok(0) };
         let parsed = match whole_head(&mut head.bytes, plain, |bytes| head.reader.request(bytes)) {
             Ok(parsed) => parsed,
@@ -135,7 +140,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 Ok(mut accepted) => {
                     accepted.response.headers_mut().extend(headers);
                     accepted.write(link.out.raw(&mut self.shared.pool));
-                    self.opened(link, accepted.negotiated, Some(&request), None);
+                    self.opened(driver, link, accepted.negotiated, Some(&request), None);
                 }
                 Err(refused) => {
                     log::info!("{}: {refused}", link.info.peer);
@@ -152,17 +157,23 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     /// Reads a server's answer. Returns how much of `plain` belonged to it.
-    pub(crate) fn answer(&mut self, link: &mut Link<E::Session, H::State>, plain: &[u8]) -> Result<usize, Stop> {
+    pub(crate) fn answer<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        link: &mut Link<E::Session, H::State>,
+        plain: &[u8],
+    ) -> Result<usize, Stop> {
         let Phase::Answer(answer) = &mut link.phase else { return Ok(0) };
         let Answer { bytes, opening } = &mut **answer;
         let parsed = whole_head(bytes, plain, |bytes| opening.read(bytes)).map_err(Stop::Refused)?;
         let Some((established, used)) = parsed else { return Ok(plain.len()) };
-        self.opened(link, established.negotiated, None, Some(&established.response));
+        self.opened(driver, link, established.negotiated, None, Some(&established.response));
         Ok(used)
     }
 
-    fn opened(
+    fn opened<D: Driver>(
         &mut self,
+        driver: &mut D,
         link: &mut Link<E::Session, H::State>,
         negotiated: Negotiated,
         request: Option<&http::Request<()>>,
@@ -194,7 +205,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             deflate: negotiated.deflate.is_some(),
             tls: &tls,
         };
-        self.handler.on_open(&mut link.conn(&mut self.shared), &opening);
+        link.lend(driver, &mut self.shared, |conn| self.handler.on_open(conn, &opening));
     }
 
     fn deflate_config(&self, link: &Link<E::Session, H::State>) -> Option<tautline_ws::deflate::DeflateConfig> {

@@ -391,6 +391,36 @@ fn a_feed_from_on_drain_goes_on_without_events() {
 }
 
 #[test]
+fn sending_much_at_once_makes_nobody_slow() {
+    let text = "x".repeat(1000);
+    for policy in
+        [SlowConsumer::Disconnect, SlowConsumer::DropNewest, SlowConsumer::DropOldest, SlowConsumer::KeepLatest]
+    {
+        let mut bench = Bench::new(Config { slow_consumer: policy(1 << 20), ..Config::default() });
+        bench.kernel.push(Event::Room(0, usize::MAX));
+        bench.turn();
+        let deliveries: Vec<_> = bench.act(|conn| (0..10_000).map(|_| conn.text(&text)).collect());
+        // What is more than one batch is said to wait, so that a loop that sends until something waits comes to its end.
+        let first = deliveries.iter().position(|delivery| matches!(delivery, Delivery::Queued(_))).unwrap();
+        assert!(first < 300, "{first}");
+        assert!(deliveries.iter().all(|delivery| matches!(delivery, Delivery::Sent | Delivery::Queued(_))));
+        assert_eq!(frames(&bench.kernel.received(0)).len(), 10_000);
+        assert_eq!(bench.shard.counters().messages_dropped, 0);
+        assert_eq!(bench.shard.handler().drained, 1);
+    }
+    // Fragments too, which are refused only where the kernel takes no more.
+    let mut bench = Bench::new(Config::default());
+    bench.kernel.push(Event::Room(0, usize::MAX));
+    bench.turn();
+    bench.act(|conn| {
+        for _ in 0..10_000 {
+            assert_ne!(conn.fragment(Kind::Text, text.as_bytes(), false), Delivery::Dropped);
+        }
+    });
+    assert_eq!(frames(&bench.kernel.received(0)).len(), 10_000);
+}
+
+#[test]
 fn publishing_much_at_once_makes_nobody_slow() {
     let mut bench = Bench::new(Config::default());
     bench.kernel.push(Event::Room(0, usize::MAX));
