@@ -348,6 +348,7 @@ impl<E: Engine, H: Handler, D: Driver> Sink<D> for Core<E, H> {
             Ok(session) => {
                 let phase = if E::Session::PASSTHROUGH { Phase::Request(self.empty_head()) } else { Phase::Tls };
                 self.open_link(token, phase, session, peer, None);
+                self.bound_accepting(driver);
             }
             Err(error) => {
                 log::error!("{peer}: not accepted: {error}");

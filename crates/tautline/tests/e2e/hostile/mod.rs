@@ -2,3 +2,4 @@
 
 mod cut;
 mod garbage;
+mod limits;

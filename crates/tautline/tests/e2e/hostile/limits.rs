@@ -1,0 +1,82 @@
+//! Too many at once, and applications that fail.
+
+use crate::common::server::config;
+use crate::common::{App, Over, Peer, both, eventually, logs, serve, serve_at};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use tautline::{CloseCode, Error};
+
+#[test]
+fn beyond_the_limit_connections_wait_their_turn() {
+    both(|over| {
+        let mut config = config();
+        config.limits.max_connections = 3;
+        let server = serve(over, config, App::default());
+        let mut inside: Vec<Peer> = (0..3).map(|_| server.peer()).collect();
+        eventually("they are in", || server.counters().open == 3);
+        // The kernel takes these, the server does not.
+        let waiting = server.attack();
+        let name = waiting.name();
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(server.counters().connections, 3);
+        logs::expect(&["accepting pauses: 3 connections"]);
+        inside.iter_mut().for_each(|peer| peer.echoes("undisturbed"));
+        drop(inside.pop());
+        let mut waiting = if over.is_secure() { waiting.secure() } else { waiting }.upgrade();
+        waiting.echoes("my turn");
+        assert!(logs::lines(&[&name]).is_empty());
+        drop((inside, waiting));
+        server.survives();
+    });
+}
+
+#[test]
+fn silent_newcomers_lock_nobody_out_for_long() {
+    let mut config = config();
+    config.limits.max_handshakes = 4;
+    config.deadlines.handshake = Duration::from_millis(200);
+    let server = serve(Over::Fused, config, App::default());
+    let mut inside = server.peer();
+    let silent: Vec<TcpStream> = (0..12).map(|_| TcpStream::connect(server.tcp()).unwrap()).collect();
+    inside.echoes("undisturbed");
+    // Behind twelve silent ones, four at a time.
+    let begun = Instant::now();
+    server.serves();
+    assert!((Duration::from_millis(500)..Duration::from_secs(5)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    assert_eq!(server.counters().handshakes_failed, 12);
+    drop((silent, inside));
+    server.survives();
+}
+
+#[test]
+fn a_panic_in_an_application_ends_its_loop_and_is_told() {
+    let app = App::default().on_message(|_, _, message| panic!("no {:?} here", message.text().unwrap()));
+    let server = serve(Over::Plain, config(), app);
+    let mut socket = server.socket();
+    socket.text("good").unwrap();
+    assert!(matches!(socket.receive(), Err(Error::Closed(_))));
+    let error = server.running.join().unwrap_err().to_string();
+    assert!(error.contains("no \"good\" here"), "{error}");
+}
+
+#[test]
+fn one_loop_that_ended_takes_no_other_with_it() {
+    let app = App::default().on_message(|_, conn, message| {
+        assert_ne!(message.text(), Some("panic"));
+        conn.text("fine");
+    });
+    let server = serve_at("127.0.0.1:0", Over::Plain, 2, config(), app);
+    let mut peers = Vec::new();
+    let shard_of = |n: usize| server.events.open(n).0.shard;
+    while !(0..peers.len()).any(|n| shard_of(n) == 0) || !(0..peers.len()).any(|n| shard_of(n) == 1) {
+        peers.push(server.peer());
+    }
+    let on = |shard: u32| (0..peers.len()).find(|n| shard_of(*n) == shard).unwrap();
+    let (victim, other) = (on(0), on(1));
+    peers[victim].send(&crate::common::frame::masked(crate::common::frame::TEXT, b"panic"));
+    assert!(peers[victim].try_frame().is_err());
+    peers[other].send(&crate::common::frame::masked(crate::common::frame::TEXT, b"hello"));
+    assert_eq!(peers[other].frame().text(), "fine");
+    server.running.drain(CloseCode::GOING_AWAY, "", Duration::from_millis(50));
+    assert!(matches!(server.running.join(), Err(Error::Loop(_))));
+}
