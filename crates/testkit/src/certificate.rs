@@ -20,14 +20,16 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new authority, `name` being its subject's common name.
+    /// A new authority. Its subject's common name is `name` and a few digits of its key: verifiers look authorities up by
+    /// subject, and would take two of the same for each other.
     ///
     /// # Errors
     /// The library failed, for instance for want of randomness.
     pub fn new(name: &str) -> Result<Self, Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(Vec::<String>::new())?;
-        params.distinguished_name.push(DnType::CommonName, name);
+        let digits: String = key.public_key_raw().iter().rev().take(4).map(|byte| format!("{byte:02x}")).collect();
+        params.distinguished_name.push(DnType::CommonName, format!("{name} {digits}"));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let now = now();

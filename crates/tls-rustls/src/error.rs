@@ -69,7 +69,7 @@ pub(crate) fn certificate(why: &CertificateError) -> String {
         }
         CertificateError::Revoked => "it was revoked".to_owned(),
         CertificateError::BadSignature => {
-            "a signature does not match: it was changed, or another key signed".to_owned()
+            "a signature does not match: another issuer of the same name made it, or it was changed".to_owned()
         }
         CertificateError::BadEncoding => "it is malformed".to_owned(),
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
