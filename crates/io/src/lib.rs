@@ -4,7 +4,8 @@
 //! (io_uring) and userspace stacks fit behind one trait: the driver calls a [`Sink`] back, and lends it the bytes that
 //! arrived for that call only; the sink asks the driver to connect, send, pause, shut down and close.
 //!
-//! [`epoll`] is the driver that runs on every Linux. [`machine`] asks for processors and descriptors.
+//! [`epoll`] is the driver that runs on every Linux; `uring` needs Linux 6.12 and the feature of its name, which is on by
+//! default. [`machine`] asks for processors and descriptors.
 //!
 //! A server that greets the first who comes:
 //! ```
@@ -51,13 +52,17 @@
 //! # Ok(())
 //! # }
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod address;
+mod chores;
 mod driver;
 pub mod epoll;
 pub mod machine;
 mod socket;
+#[cfg(feature = "uring")]
+pub mod uring;
+mod wake;
 
 pub use address::Address;
 pub use driver::{Driver, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};

@@ -13,17 +13,16 @@
 //! No lock, no hash table and no allocation lies on the message path.
 
 mod accept;
-mod chores;
 mod connection;
 mod slots;
 #[cfg(test)]
 mod tests;
 mod wait;
-mod wake;
 
+use crate::chores::Chores;
+use crate::wake::Wake;
 use crate::{Address, ListenOptions, Listener, Sent, Sink, Token, Waker, socket};
 use accept::Listeners;
-use chores::Chores;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use slots::{Conn, Phase, Slots, Source};
@@ -33,7 +32,6 @@ use std::mem;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use tautline_window::Buf;
-use wake::Wake;
 
 /// How long accepting rests after it failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 /// What the driver itself has to do at some time.
 #[derive(Default)]
-pub(super) struct Chores {
+pub(crate) struct Chores {
     /// When to accept again after a failure.
-    pub(super) accept: Option<Instant>,
+    pub(crate) accept: Option<Instant>,
     /// When to repeat `retries`.
     retry: Option<Instant>,
     /// Connections to Unix listeners whose queue was full: the kernel tells nobody when there is room again.
@@ -20,26 +20,26 @@ impl Chores {
     const RETRY: Duration = Duration::from_millis(2);
 
     /// The earliest thing to do.
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         let orphan = self.orphans.front().map(|&(at, _)| at);
         [self.accept, self.retry, orphan].into_iter().flatten().min()
     }
 
-    pub(super) fn retry_later(&mut self, token: Token, address: Address) {
+    pub(crate) fn retry_later(&mut self, token: Token, address: Address) {
         self.retries.push((token, address));
         self.retry.get_or_insert_with(|| Instant::now() + Self::RETRY);
     }
 
-    pub(super) fn due_retries(&mut self, now: Instant) -> Vec<(Token, Address)> {
+    pub(crate) fn due_retries(&mut self, now: Instant) -> Vec<(Token, Address)> {
         if self.retry.take_if(|at| *at <= now).is_some() { std::mem::take(&mut self.retries) } else { Vec::new() }
     }
 
     /// `linger` is the same for all, which keeps the queue in order.
-    pub(super) fn adopt(&mut self, orphan: Token, linger: Duration) {
+    pub(crate) fn adopt(&mut self, orphan: Token, linger: Duration) {
         self.orphans.push_back((Instant::now() + linger, orphan));
     }
 
-    pub(super) fn due_orphan(&mut self, now: Instant) -> Option<Token> {
+    pub(crate) fn due_orphan(&mut self, now: Instant) -> Option<Token> {
         if self.orphans.front()?.0 > now {
             return None;
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The receiving end of [`Waker`]s: an eventfd(2) that is watched edge-triggered, so that it is never read.
 ///
 /// `set` is true from the first wake until the driver notices it: only the first of many wakes costs a system call.
-pub(super) struct Wake {
+pub(crate) struct Wake {
     state: Arc<State>,
     waker: Waker,
 }
@@ -19,7 +19,7 @@ struct State {
 }
 
 impl Wake {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let state = Arc::new(State { fd, set: AtomicBool::new(false) });
         let remote = Arc::clone(&state);
@@ -33,16 +33,16 @@ impl Wake {
         Ok(Self { state, waker })
     }
 
-    pub(super) fn waker(&self) -> Waker {
+    pub(crate) fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
     /// Lets the next wake write again. Comes before the sink hears of it, so that no wake is lost in between.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.state.set.swap(false, Ordering::AcqRel);
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.state.fd.as_fd()
     }
 }

@@ -1,0 +1,345 @@
+//! The driver over io_uring(7): needs Linux 6.12, and a machine that permits it.
+//!
+//! Connections are accepted and received from by requests that complete again and again, so that a message costs no
+//! system call: the kernel copies into buffers that it was given before, while the driver waits for anything at all.
+//! These buffers form one small log, filled without gaps by all connections: what is in flight stays in the cache, room
+//! for carried bytes lies in front of every message, and idle connections hold none. Small replies leave together, by
+//! the same system call that waits; large ones at once.
+//!
+//! A connection that finds no buffer is received from directly, as the [`epoll`](crate::epoll) driver does. Bytes that
+//! the sink cannot have yet, because it paused or had its share of the turn, are copied out of the log, and the
+//! connection is received from no more until it has them: nobody can exhaust the buffers.
+//!
+//! The thread of the first turn is the only one that can use the driver from then on.
+
+mod accept;
+mod receive;
+mod send;
+mod slots;
+mod sys;
+
+use crate::chores::Chores;
+use crate::wake::Wake;
+use crate::{Address, ListenOptions, Listener, Sent, Sink, Token, Waker, socket};
+use accept::Listeners;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{self, sockopt};
+use slots::{Conn, Phase, Slots};
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::time::{Duration, Instant};
+use sys::{Inbox, Ring, Sizes, Source};
+use tautline_window::Buf;
+
+/// How long accepting rests after it failed for want of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How a [`Driver`] works. The defaults suit servers and clients of any size.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Most bytes of one connection that are delivered at once. Default 256 KiB.
+    pub receive_buffer: usize,
+    /// Room in front of received bytes for carried ones, see [`Received::join`](crate::Received::join). Default 20 KiB: more than one TLS
+    /// record (RFC 8446 section 5.2: 16,640 bytes behind a header of 5).
+    pub headroom: usize,
+    /// Number of buffers that the kernel receives into, rounded up to a power of two, at least 2. Default 4.
+    pub buffers: u16,
+    /// Bytes of each. Default 128 KiB.
+    pub buffer: u32,
+    /// Most bytes of one connection that are kept until the end of the turn, to be sent together with those of the
+    /// others. More is sent at once. Default 2 KiB.
+    pub queue_sends: usize,
+    /// Requests that fit the kernel's queue; more cost another system call. Default 256.
+    pub submissions: u32,
+    /// Completions that fit the kernel's queue. Default 2048.
+    pub completions: u32,
+    /// How long a closed connection may go on to send what was pending, before it is reset. Default 5 seconds.
+    pub linger: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            receive_buffer: 256 * 1024,
+            headroom: 20 * 1024,
+            buffers: 4,
+            buffer: 128 * 1024,
+            queue_sends: 2 * 1024,
+            submissions: 256,
+            completions: 2048,
+            linger: Duration::from_secs(5),
+        }
+    }
+}
+
+/// See the [module](self).
+pub struct Driver {
+    config: Config,
+    /// Dropped before the sockets: requests keep theirs open.
+    ring: Ring,
+    wake: Wake,
+    /// The kernel tells of wakes.
+    waking: bool,
+    slots: Slots,
+    listeners: Listeners,
+    chores: Chores,
+    /// Connections whose failure the sink does not know yet.
+    failures: VecDeque<Token>,
+    /// Connections to look at without being told by the kernel, see [`Conn::queued`].
+    queue: VecDeque<Token>,
+    /// Connections with something to send.
+    outgoing: Vec<Token>,
+    /// Buffers that were sent.
+    spare: Vec<Buf>,
+    /// Headroom and buffer for what the kernel had no buffer for; empty while it is lent, and before it is needed.
+    buffer: Vec<u8>,
+    /// Number of the turn.
+    turn: u32,
+    /// Events are being delivered: the kernel is entered after them.
+    turning: bool,
+}
+
+impl Driver {
+    /// A driver with the default [`Config`].
+    ///
+    /// # Errors
+    /// This machine has no io_uring, or an older one, or does not permit it. The error says which.
+    pub fn new() -> io::Result<Self> {
+        Self::with(Config::default())
+    }
+
+    /// A driver that works as `config` says. Sizes and numbers of 0 count as 1, but for `headroom` and `queue_sends`.
+    ///
+    /// # Errors
+    /// This machine has no io_uring, or an older one, or does not permit it. The error says which.
+    pub fn with(mut config: Config) -> io::Result<Self> {
+        config.receive_buffer = config.receive_buffer.max(1);
+        let ring = Ring::new(&Sizes {
+            submissions: config.submissions.max(1),
+            completions: config.completions.max(config.submissions).max(1),
+            buffers: config.buffers.clamp(2, 1 << 14),
+            buffer: config.buffer.max(1),
+            headroom: config.headroom,
+        })?;
+        Ok(Self {
+            config,
+            ring,
+            wake: Wake::new()?,
+            waking: false,
+            slots: Slots::default(),
+            listeners: Listeners::default(),
+            chores: Chores::default(),
+            failures: VecDeque::new(),
+            queue: VecDeque::new(),
+            outgoing: Vec::new(),
+            spare: Vec::new(),
+            buffer: Vec::new(),
+            turn: 0,
+            turning: false,
+        })
+    }
+
+    /// How long the kernel may wait: not at all where something is to be done, not past the driver's own chores.
+    fn clip(&self, timeout: Option<Duration>) -> Option<Duration> {
+        if !self.failures.is_empty() || !self.queue.is_empty() || self.accepted_wait() {
+            return Some(Duration::ZERO);
+        }
+        let Some(chore) = self.chores.next() else { return timeout };
+        let chore = chore.saturating_duration_since(Instant::now());
+        Some(timeout.map_or(chore, |timeout| timeout.min(chore)))
+    }
+
+    /// Hands the kernel what is to be done, and waits.
+    fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        if !self.waking {
+            self.ring.poll(self.wake.fd(), PollFlags::IN, true, Source::Wake)?;
+            self.waking = true;
+        }
+        self.arm_listeners()?;
+        self.submit_sends();
+        let ready = self.ring.ready() > 0;
+        if ready && timeout != Some(Duration::ZERO) && self.ring.nothing_to_submit() {
+            return Ok(());
+        }
+        self.ring.enter(if ready { Some(Duration::ZERO) } else { self.clip(timeout) })
+    }
+
+    fn deliver<S: Sink<Self>>(&mut self, inbox: &mut Inbox, sink: &mut S) {
+        // What the sink's calls add to them waits for the next turn.
+        let (failures, queued, ready) = (self.failures.len(), self.queue.len(), self.ring.ready());
+        for _ in 0..failures {
+            self.deliver_failure(sink);
+        }
+        self.deliver_waiting(sink);
+        for _ in 0..ready {
+            let Some(completion) = self.ring.next(inbox) else { break };
+            match completion.source {
+                Source::Receive(_) => self.receive_completed(completion, inbox, sink),
+                Source::Send(_) => self.send_completed(completion, sink),
+                Source::Accept { .. } => self.accept_completed(completion, sink),
+                Source::Connect(token) => self.connect_completed(token, completion.result, sink),
+                Source::Watch(token) => self.watch_completed(token, completion.more),
+                Source::Wake => {
+                    self.waking = completion.more;
+                    self.wake.clear();
+                    sink.woken(self);
+                }
+                Source::Cancel => {}
+            }
+        }
+        for _ in 0..queued {
+            self.go_on(sink);
+        }
+    }
+
+    fn do_chores(&mut self) {
+        let now = Instant::now();
+        if self.chores.accept.is_some_and(|at| at <= now) {
+            self.accept_again();
+        }
+        for (token, address) in self.chores.due_retries(now) {
+            self.start_connecting(token, address);
+        }
+        while let Some(token) = self.chores.due_orphan(now) {
+            crate::Driver::close(self, token, true);
+        }
+    }
+
+    fn start_connecting(&mut self, token: Token, address: Address) {
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        match socket::connect(&conn.fd, &address) {
+            Ok(()) => self.await_connection(token),
+            Err(Errno::AGAIN) if matches!(address, Address::Unix(_)) => self.chores.retry_later(token, address),
+            Err(errno) => self.fail_later(token, errno),
+        }
+    }
+
+    fn await_connection(&mut self, token: Token) {
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        let asked = self.ring.poll(&conn.fd, PollFlags::OUT, false, Source::Connect(token));
+        conn.flush = self.ring.flushes();
+        if let Err(error) = asked {
+            self.fail_later(token, Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        }
+    }
+
+    fn connect_completed<S: Sink<Self>>(&mut self, token: Token, result: Result<u32, Errno>, sink: &mut S) {
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        if conn.phase != Phase::Connecting {
+            return;
+        }
+        match sockopt::socket_error(&conn.fd) {
+            Ok(Ok(())) if result.is_ok_and(|events| events & u32::from(PollFlags::OUT.bits()) != 0) => {
+                conn.phase = Phase::Open;
+                if !conn.out.is_empty() {
+                    self.outgoing.push(token);
+                } else if conn.finishing {
+                    send::finish(&conn.fd);
+                }
+                sink.connected(self, token);
+                self.update(token);
+            }
+            Ok(Ok(())) => self.await_connection(token),
+            Ok(Err(errno)) | Err(errno) => self.fail(token, errno, sink),
+        }
+    }
+}
+
+impl crate::Driver for Driver {
+    const NAME: &'static str = "io_uring";
+
+    fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
+        let socket = socket::listen(address, options)?;
+        let address = socket.address.clone();
+        Ok((self.start_accepting(socket)?, address))
+    }
+
+    fn stop_listening(&mut self) {
+        self.close_listeners();
+    }
+
+    fn pause_accept(&mut self, pause: bool) {
+        self.pause_accepting(pause);
+    }
+
+    fn connect(&mut self, address: &Address) -> io::Result<Token> {
+        let token = self.slots.insert(Conn::new(socket::stream(address)?, Phase::Connecting))?;
+        self.start_connecting(token, address.clone());
+        Ok(token)
+    }
+
+    fn send(&mut self, token: Token, buf: Buf) -> Sent {
+        self.accept_send(token, buf)
+    }
+
+    fn pause_receive(&mut self, token: Token, pause: bool) {
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        if mem::replace(&mut conn.paused, pause) == pause {
+            return;
+        }
+        if !pause && (conn.backlog.is_some() || conn.hungry || conn.ending.is_some()) {
+            self.enqueue(token);
+        }
+        self.update(token);
+    }
+
+    fn shutdown(&mut self, token: Token) {
+        if let Some(conn) = self.slots.get_mut(token)
+            && !conn.finishing
+        {
+            conn.finishing = true;
+            if conn.drained() && conn.phase == Phase::Open {
+                send::finish(&conn.fd);
+            }
+        }
+    }
+
+    fn close(&mut self, token: Token, abort: bool) {
+        if !abort && !self.flush_at_close(token) {
+            return self.orphan(token);
+        }
+        let Some(conn) = self.slots.get(token) else { return };
+        if abort {
+            // Resets a TCP connection at once, although requests may keep its socket open for a moment; fails on others.
+            let _ = net::connect_unspec(&conn.fd);
+        }
+        self.remove(token);
+    }
+
+    fn unsent(&self, token: Token) -> usize {
+        let sending = |conn: &Conn| conn.sending.map_or(0, |number| self.ring.send_len(number));
+        self.slots.get(token).map_or(0, |conn| conn.out.len() + sending(conn))
+    }
+
+    fn peer(&self, token: Token) -> Option<Address> {
+        socket::peer(&self.slots.get(token)?.fd)
+    }
+
+    fn waker(&self) -> Waker {
+        self.wake.waker()
+    }
+
+    fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {
+        let Some(mut loan) = self.ring.borrow_inbox() else {
+            return Err(io::Error::other("a turn was asked for within a turn"));
+        };
+        self.enter(timeout)?;
+        self.turn = self.turn.wrapping_add(1);
+        self.turning = true;
+        sink.woke(self);
+        if let Some(inbox) = loan.get() {
+            self.deliver(inbox, sink);
+        }
+        self.turning = false;
+        if !self.outgoing.is_empty() {
+            // Together with what is complete by now, so that the next turn need not ask.
+            self.enter(Some(Duration::ZERO))?;
+        }
+        if self.chores.next().is_some() {
+            self.do_chores();
+        }
+        Ok(())
+    }
+}

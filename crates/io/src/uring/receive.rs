@@ -1,0 +1,293 @@
+use super::Driver;
+use super::slots::{Backlog, Conn, Ending, Multi, Phase};
+use super::sys::{Completion, Inbox, Source, With};
+use crate::{End, Received, Sink, Token};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{self, RecvFlags, sockopt};
+use std::mem;
+
+/// Most receives that follow a failed send. The kernel holds a bounded rest, as nothing more arrives on a connection
+/// that cannot be sent on; the number only guards against one that can still be received on.
+const LAST_RECEIVES: usize = 64;
+
+impl Driver {
+    pub(super) fn receive_completed<S: Sink<Self>>(&mut self, completion: Completion, inbox: &mut Inbox, sink: &mut S) {
+        let Source::Receive(token) = completion.source else { return };
+        let Completion { mut more, result, with, .. } = completion;
+        if let With::Chunk(mut chunk) = with {
+            while more && let Some(goes_on) = self.ring.join(inbox, token, &mut chunk, self.config.receive_buffer) {
+                more = goes_on;
+            }
+            self.received_last(token, more);
+            let (buf, start) = inbox.lend(&chunk);
+            self.arrived(token, Received::new(buf, start), sink);
+        } else {
+            self.received_last(token, more);
+            self.nothing_arrived(token, result, sink);
+        }
+        inbox.recycle();
+        self.update(token);
+    }
+
+    fn received_last(&mut self, token: Token, more: bool) {
+        if !more && let Some(conn) = self.slots.get_mut(token) {
+            conn.receiving = Multi::Idle;
+            if conn.phase == Phase::Failed && conn.error.is_some() {
+                self.failures.push_back(token);
+            }
+        }
+    }
+
+    /// Delivers what arrived, or keeps it where the sink cannot have it now.
+    fn arrived<S: Sink<Self>>(&mut self, token: Token, data: Received<'_>, sink: &mut S) {
+        let (turn, headroom) = (self.turn, self.config.headroom);
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        let open = conn.phase == Phase::Open;
+        if open && !conn.paused && conn.backlog.is_none() && conn.turn != turn {
+            conn.turn = turn;
+            return sink.received(self, token, data);
+        }
+        // A connection that failed in sending gets what arrived before its failure.
+        if open || conn.error.is_some() {
+            conn.backlog.get_or_insert_with(|| Box::new(Backlog::new(headroom))).put(data.bytes());
+            if open && !conn.paused {
+                self.enqueue(token);
+            }
+        }
+    }
+
+    fn nothing_arrived<S: Sink<Self>>(&mut self, token: Token, result: Result<u32, Errno>, sink: &mut S) {
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        if conn.phase != Phase::Open {
+            return;
+        }
+        match result {
+            // No buffer was left: the connection says that it is done, and what arrived waits in the kernel.
+            Err(Errno::NOBUFS) => {
+                conn.hungry = true;
+                if !conn.paused {
+                    self.enqueue(token);
+                }
+            }
+            Err(Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
+            Ok(_) => self.ends(token, Ending::Finished, sink),
+            Err(errno) => self.ends(token, Ending::Failed(errno), sink),
+        }
+    }
+
+    /// No more will arrive. The sink learns it behind the bytes that it did not get yet.
+    fn ends<S: Sink<Self>>(&mut self, token: Token, ending: Ending, sink: &mut S) {
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        if let (Ending::Failed(errno), true) = (ending, conn.paused) {
+            self.fail(token, errno, sink);
+        } else if conn.paused || conn.backlog.is_some() {
+            conn.ending = Some(ending);
+            if !conn.paused {
+                self.enqueue(token);
+            }
+        } else {
+            self.deliver_ending(token, ending, sink);
+        }
+    }
+
+    fn deliver_ending<S: Sink<Self>>(&mut self, token: Token, ending: Ending, sink: &mut S) {
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        match ending {
+            Ending::Finished => {
+                conn.finished = true;
+                sink.ended(self, token, End::Finished);
+            }
+            Ending::Failed(errno) => self.fail(token, errno, sink),
+        }
+    }
+
+    pub(super) fn enqueue(&mut self, token: Token) {
+        if let Some(conn) = self.slots.get_mut(token)
+            && !mem::replace(&mut conn.queued, true)
+        {
+            self.queue.push_back(token);
+        }
+    }
+
+    /// Goes on with the next connection that has something to deliver.
+    pub(super) fn go_on<S: Sink<Self>>(&mut self, sink: &mut S) {
+        let Some(token) = self.queue.pop_front() else { return };
+        let turn = self.turn;
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        conn.queued = false;
+        if conn.phase != Phase::Open || conn.paused {
+            return;
+        }
+        if (conn.backlog.is_some() || conn.hungry) && conn.turn == turn {
+            // It had its share.
+            return self.enqueue(token);
+        }
+        if conn.backlog.is_some() {
+            self.deliver_backlog(token, sink);
+        } else if mem::take(&mut conn.hungry) {
+            self.receive_directly(token, sink);
+        }
+        if let Some(conn) = self.slots.get_mut(token)
+            && conn.phase == Phase::Open
+            && !conn.paused
+        {
+            if conn.backlog.is_some() || conn.hungry {
+                self.enqueue(token);
+            } else if let Some(ending) = conn.ending.take() {
+                self.deliver_ending(token, ending, sink);
+            }
+        }
+        self.update(token);
+    }
+
+    /// Delivers a bounded part of the backlog.
+    fn deliver_backlog<S: Sink<Self>>(&mut self, token: Token, sink: &mut S) {
+        let (turn, most) = (self.turn, self.config.receive_buffer);
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        let Some(mut backlog) = conn.backlog.take() else { return };
+        conn.turn = turn;
+        let (buf, start) = backlog.take(most);
+        if buf.len() > start {
+            sink.received(self, token, Received::new(buf, start));
+        }
+        if backlog.len() > 0
+            && let Some(conn) = self.slots.get_mut(token)
+        {
+            conn.backlog = Some(backlog);
+        }
+    }
+
+    /// Receives as the epoll driver does: into one buffer, which stays in the cache.
+    fn receive_directly<S: Sink<Self>>(&mut self, token: Token, sink: &mut S) {
+        let (turn, start) = (self.turn, self.config.headroom);
+        let mut buffer = mem::take(&mut self.buffer);
+        buffer.resize(start + self.config.receive_buffer, 0);
+        if let Some(conn) = self.slots.get_mut(token) {
+            match net::recv(&conn.fd, &mut buffer[start..], RecvFlags::empty()) {
+                Ok((0, _)) => self.ends(token, Ending::Finished, sink),
+                Ok((len, _)) => {
+                    conn.turn = turn;
+                    sink.received(self, token, Received::new(&mut buffer[..start + len], start));
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(errno) => self.ends(token, Ending::Failed(errno), sink),
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    /// Asks the kernel for what the state of a connection needs, and cancels what it does not.
+    pub(super) fn update(&mut self, token: Token) {
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        if conn.phase != Phase::Open {
+            return;
+        }
+        let over = conn.finished || conn.ending.is_some();
+        let silent = over || conn.paused;
+        let full = conn.backlog_len() > self.config.receive_buffer;
+        let asked = match conn.receiving {
+            Multi::Idle if !silent && !conn.hungry && !full => {
+                conn.receiving = Multi::Armed;
+                self.ring.receive(&conn.fd, token)
+            }
+            Multi::Idle if silent && !conn.watching => {
+                conn.watching = true;
+                self.ring.poll(&conn.fd, PollFlags::ERR | PollFlags::HUP, true, Source::Watch(token))
+            }
+            Multi::Idle if silent && conn.alarm => {
+                conn.alarm = false;
+                return self.look_for_error(token);
+            }
+            // A pause costs nothing as long as nothing arrives.
+            Multi::Armed if full || (conn.paused && conn.backlog.is_some()) => {
+                conn.receiving = Multi::Cancelled;
+                return self.ring.cancel(Source::Receive(token));
+            }
+            _ => return,
+        };
+        // Only now: asking may have flushed what was asked before.
+        conn.flush = self.ring.flushes();
+        if let Err(error) = asked {
+            conn.receiving = Multi::Idle;
+            self.fail_later(token, Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        }
+    }
+
+    pub(super) fn watch_completed(&mut self, token: Token, more: bool) {
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        conn.watching = more;
+        if conn.phase == Phase::Open {
+            conn.alarm = true;
+            self.update(token);
+        }
+    }
+
+    /// A connection that is not received from may be broken.
+    fn look_for_error(&mut self, token: Token) {
+        let Some(conn) = self.slots.get(token) else { return };
+        if let Ok(Err(errno)) | Err(errno) = sockopt::socket_error(&conn.fd) {
+            self.fail_later(token, errno);
+        }
+    }
+
+    /// Breaks a connection and tells the sink.
+    pub(super) fn fail<S: Sink<Self>>(&mut self, token: Token, errno: Errno, sink: &mut S) {
+        if self.break_off(token).is_some() {
+            sink.ended(self, token, End::Failed(errno.into()));
+        }
+    }
+
+    /// Breaks a connection; the sink hears of it in the next turn, which does not wait for anything else.
+    pub(super) fn fail_later(&mut self, token: Token, errno: Errno) {
+        let Some(conn) = self.break_off(token) else { return };
+        conn.error = Some(errno);
+        match conn.receiving {
+            Multi::Idle => self.failures.push_back(token),
+            Multi::Armed => {
+                conn.receiving = Multi::Cancelled;
+                self.ring.cancel(Source::Receive(token));
+            }
+            Multi::Cancelled => {}
+        }
+    }
+
+    /// The connection, where there is somebody to tell.
+    fn break_off(&mut self, token: Token) -> Option<&mut Conn> {
+        if self.slots.get(token)?.phase == Phase::Orphan {
+            self.remove(token);
+            return None;
+        }
+        let conn = self.slots.get_mut(token)?;
+        conn.out = tautline_window::Buf::new();
+        conn.owed = false;
+        (mem::replace(&mut conn.phase, Phase::Failed) != Phase::Failed).then_some(conn)
+    }
+
+    /// Delivers what arrived before a send failed, often the peer's reason, and then the failure.
+    pub(super) fn deliver_failure<S: Sink<Self>>(&mut self, sink: &mut S) {
+        let Some(token) = self.failures.pop_front() else { return };
+        while self.slots.get(token).is_some_and(|conn| !conn.paused && conn.backlog.is_some()) {
+            self.deliver_backlog(token, sink);
+        }
+        let start = self.config.headroom;
+        let mut buffer = mem::take(&mut self.buffer);
+        buffer.resize(start + self.config.receive_buffer, 0);
+        for _ in 0..LAST_RECEIVES {
+            let Some(conn) = self.slots.get(token) else { break };
+            if conn.paused || conn.finished {
+                break;
+            }
+            match net::recv(&conn.fd, &mut buffer[start..], RecvFlags::empty()) {
+                Ok((len @ 1.., _)) => sink.received(self, token, Received::new(&mut buffer[..start + len], start)),
+                _ => break,
+            }
+        }
+        self.buffer = buffer;
+        if let Some(conn) = self.slots.get_mut(token)
+            && let Some(errno) = conn.error.take()
+        {
+            sink.ended(self, token, End::Failed(errno.into()));
+        }
+    }
+}

@@ -1,0 +1,197 @@
+use super::sys::MAX_INDEX;
+use crate::Token;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::io;
+use tautline_window::Buf;
+
+/// How far a connection is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// connect(2) is not answered yet.
+    Connecting,
+    Open,
+    /// Broken. The sink was told, or will be.
+    Failed,
+    /// The user closed it, but what is pending is still to be sent.
+    Orphan,
+}
+
+/// What becomes of a request that completes several times.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Multi {
+    Idle,
+    Armed,
+    /// Cancelled, but its last completion was not taken.
+    Cancelled,
+}
+
+/// Why no more bytes come, as long as the sink does not know.
+#[derive(Clone, Copy)]
+pub(super) enum Ending {
+    Finished,
+    Failed(Errno),
+}
+
+/// One connection.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts about one socket; packed they fill two cache lines"
+)]
+pub(super) struct Conn {
+    pub(super) fd: OwnedFd,
+    pub(super) phase: Phase,
+    pub(super) receiving: Multi,
+    /// Errors are watched for, as nothing is received that would tell of them.
+    pub(super) watching: bool,
+    /// An error was told of while something was received.
+    pub(super) alarm: bool,
+    /// The sink wants no bytes for now.
+    pub(super) paused: bool,
+    /// The kernel had no buffer for what is there.
+    pub(super) hungry: bool,
+    /// A later turn looks at it without being told by the kernel.
+    pub(super) queued: bool,
+    /// The peer finished its direction, and the sink was told.
+    pub(super) finished: bool,
+    /// Our direction is to be finished once all is sent.
+    pub(super) finishing: bool,
+    /// The sink waits for [`Sink::sent`](crate::Sink::sent).
+    pub(super) owed: bool,
+    /// The turn that delivered bytes last.
+    pub(super) turn: u32,
+    /// [`Ring::flushes`](super::sys::Ring::flushes) when something was last asked of the socket.
+    pub(super) flush: u32,
+    /// The send that the kernel works on.
+    pub(super) sending: Option<u32>,
+    /// What is to be sent after it.
+    pub(super) out: Buf,
+    /// What arrived and cannot be delivered yet.
+    pub(super) backlog: Option<Box<Backlog>>,
+    /// What comes behind the backlog.
+    pub(super) ending: Option<Ending>,
+    /// Why it is broken, until the sink knows.
+    pub(super) error: Option<Errno>,
+}
+
+const _: () = assert!(size_of::<Option<Conn>>() <= 128);
+
+impl Conn {
+    pub(super) const fn new(fd: OwnedFd, phase: Phase) -> Self {
+        Self {
+            fd,
+            phase,
+            receiving: Multi::Idle,
+            watching: false,
+            alarm: false,
+            paused: false,
+            hungry: false,
+            queued: false,
+            finished: false,
+            finishing: false,
+            owed: false,
+            turn: 0,
+            flush: 0,
+            sending: None,
+            out: Buf::new(),
+            backlog: None,
+            ending: None,
+            error: None,
+        }
+    }
+
+    /// Whether nothing given to send is left.
+    pub(super) fn drained(&self) -> bool {
+        self.sending.is_none() && self.out.is_empty()
+    }
+
+    pub(super) fn backlog_len(&self) -> usize {
+        self.backlog.as_ref().map_or(0, |backlog| backlog.len())
+    }
+}
+
+/// Bytes that wait for the sink, with room in front.
+pub(super) struct Backlog {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Backlog {
+    pub(super) fn new(headroom: usize) -> Self {
+        Self { bytes: vec![0; headroom], start: headroom }
+    }
+
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    /// Takes at most `most` bytes: they begin behind the returned number.
+    pub(super) fn take(&mut self, most: usize) -> (&mut [u8], usize) {
+        let start = self.start;
+        self.start += self.len().min(most);
+        (&mut self.bytes[..self.start], start)
+    }
+}
+
+struct Slot {
+    generation: u32,
+    conn: Option<Conn>,
+}
+
+/// The connections of one driver by token. Freed slots are used again, the latest first.
+#[derive(Default)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    /// # Errors
+    /// There are 2^28 connections.
+    pub(super) fn insert(&mut self, conn: Conn) -> io::Result<Token> {
+        if let Some(index) = self.free.pop() {
+            let slot = &mut self.slots[index as usize];
+            slot.conn = Some(conn);
+            return Ok(Token { index, generation: slot.generation });
+        }
+        let index = u32::try_from(self.slots.len()).ok().filter(|&index| index < MAX_INDEX);
+        let index = index.ok_or(io::ErrorKind::OutOfMemory)?;
+        self.slots.push(Slot { generation: 0, conn: Some(conn) });
+        Ok(Token { index, generation: 0 })
+    }
+
+    pub(super) fn get(&self, token: Token) -> Option<&Conn> {
+        let slot = self.slots.get(token.index as usize)?;
+        if slot.generation == token.generation { slot.conn.as_ref() } else { None }
+    }
+
+    pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut Conn> {
+        let slot = self.slots.get_mut(token.index as usize)?;
+        if slot.generation == token.generation { slot.conn.as_mut() } else { None }
+    }
+
+    /// Invalidates `token` and returns the one that names the connection from now on.
+    pub(super) fn rename(&mut self, token: Token) -> Token {
+        let generation = token.generation.wrapping_add(1);
+        if let Some(slot) = self.slots.get_mut(token.index as usize) {
+            slot.generation = generation;
+        }
+        Token { generation, ..token }
+    }
+
+    /// Frees the slot and returns what it held.
+    pub(super) fn remove(&mut self, token: Token) -> Option<Conn> {
+        let slot = self.slots.get_mut(token.index as usize)?;
+        if slot.generation != token.generation {
+            return None;
+        }
+        let conn = slot.conn.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(token.index);
+        Some(conn)
+    }
+}

@@ -1,0 +1,23 @@
+//! The io_uring driver where the whole process is concerned, alone in it.
+#![cfg(feature = "uring")]
+
+#[expect(dead_code, reason = "the rest of the suite runs in another binary")]
+mod suite;
+
+#[path = "suite/process.rs"]
+mod process;
+
+use std::io::Write;
+use tautline_io::uring::Driver;
+
+#[test]
+fn the_process_is_stopped_and_runs_out_of_descriptors() {
+    if let Err(error) = Driver::new() {
+        // Not by eprintln!, which the test harness swallows.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: all of the io_uring driver: {error}");
+        return;
+    }
+    let make = || Driver::new().unwrap();
+    process::stopped_and_continued(make);
+    process::running_out(make);
+}
