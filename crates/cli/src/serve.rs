@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tautline::layers::io::machine;
 use tautline::{
-    Address, ClientAuth, CloseCode, Config, DeflateConfig, Origins, Remote, Running, Server, ServerConfig, Tls,
+    Address, ClientAuth, CloseCode, Config, DeflateConfig, Io, Origins, Remote, Running, Server, ServerConfig, Tls,
 };
 
 /// Serve WebSockets.
@@ -133,6 +133,8 @@ enum Engine {
 enum Driver {
     /// Readiness by epoll(7): every Linux.
     Epoll,
+    /// Completions by io_uring(7): Linux 6.12; epoll where there is none.
+    Uring,
 }
 
 /// Limits and deadlines that belong together.
@@ -155,7 +157,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // Signals are kept from the start, so that none that comes while the loops start is lost.
     let signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
-    let mut server = Server::new(arguments.tls()?).config(arguments.config()?).shards(arguments.loops.shards);
+    let io = match arguments.loops.driver {
+        Driver::Epoll => Io::Epoll,
+        Driver::Uring => Io::Uring,
+    };
+    let mut server = Server::new(arguments.tls()?).io(io).config(arguments.config()?).shards(arguments.loops.shards);
     for address in arguments.addresses() {
         server = server.listen(address);
     }
@@ -223,10 +229,6 @@ impl Arguments {
 
     fn config(&self) -> Result<Config, Failure> {
         let loops = &self.loops;
-        match loops.driver {
-            // The only one so far, and the one that the library takes by itself.
-            Driver::Epoll => {}
-        }
         let mut config = match loops.preset {
             Preset::LowLatency => Config::low_latency(),
             Preset::ManyConnections => Config::many_connections(),

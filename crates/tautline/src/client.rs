@@ -1,4 +1,4 @@
-use crate::thread::{Plan, Running};
+use crate::thread::{Parts, Plan, Running};
 use crate::{ClientConfig, Config, ConnectError, Error, Handler, Shard, Target};
 use std::io;
 use std::sync::Arc;
@@ -70,15 +70,9 @@ impl Client {
         };
         let targets = self.targets;
         match self.tls {
-            _ if !secure => plan.start(&plain::Engine, make, move |shard| connect_all(shard, &targets), run_until_idle),
-            ClientTls::Fused(tls) => {
-                let engine = Fused::client(&tls)?;
-                plan.start(&engine, make, move |shard| connect_all(shard, &targets), run_until_idle)
-            }
-            ClientTls::Rustls(tls) => {
-                let engine = Rustls::client(&tls)?;
-                plan.start(&engine, make, move |shard| connect_all(shard, &targets), run_until_idle)
-            }
+            _ if !secure => start(plan, plain::Engine, make, targets),
+            ClientTls::Fused(tls) => start(plan, Fused::client(&tls)?, make, targets),
+            ClientTls::Rustls(tls) => start(plan, Rustls::client(&tls)?, make, targets),
         }
     }
 
@@ -107,6 +101,16 @@ impl Client {
         }
         Ok(secure != 0)
     }
+}
+
+fn start<E: Engine, H: Handler>(
+    plan: Plan,
+    engine: E,
+    make: impl Fn(u32) -> H + Send + Sync + 'static,
+    targets: Vec<Arc<Target>>,
+) -> Result<Running, Error> {
+    let prepare = move |shard: &mut Shard<E, epoll::Driver, H>| connect_all(shard, &targets);
+    plan.start(Parts { engine, open: epoll::Driver::new, make, prepare, work: run_until_idle })
 }
 
 fn connect_all<E: Engine, D: Driver, H: Handler>(shard: &mut Shard<E, D, H>, targets: &[Arc<Target>]) {

@@ -41,7 +41,7 @@ mod thread;
 
 pub use client::{Client, ClientTls};
 pub use error::Error;
-pub use server::{Server, Tls};
+pub use server::{Io, Server, Tls};
 pub use socket::{Incoming, Socket, connect};
 pub use tautline_engine::{
     Cause, Chunk, Closed, Config, Conn, ConnId, ConnectError, Counters, Deadline, Deadlines, Delivery, DialId, Handler,

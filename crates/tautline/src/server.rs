@@ -1,8 +1,9 @@
-use crate::thread::{Plan, Running};
+use crate::thread::{Parts, Plan, Running};
 use crate::{Address, Certificate, Config, Error, Handler, ServerConfig, Shard};
 use std::num::NonZero;
 use std::sync::Arc;
-use tautline_tls::plain;
+use tautline_io::{epoll, uring};
+use tautline_tls::{Engine, plain};
 
 /// Which TLS a server speaks. The choice is made once, here; behind it everything is static.
 #[derive(Clone)]
@@ -30,10 +31,23 @@ impl Tls {
     }
 }
 
+/// How a server's loops reach the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Io {
+    /// The default: readiness by epoll(7), on every Linux.
+    #[default]
+    Epoll,
+    /// Completions by io_uring(7), from Linux 6.12 on; epoll where the kernel has none or refuses it, and a warning in the
+    /// log. Small messages cost a little less.
+    Uring,
+}
+
 /// A server, before it starts.
 #[must_use]
 pub struct Server {
     tls: Tls,
+    io: Io,
     plan: Plan,
 }
 
@@ -48,7 +62,13 @@ impl Server {
             backlog: 4096,
             name: "tautline",
         };
-        Self { tls, plan }
+        Self { tls, io: Io::default(), plan }
+    }
+
+    /// How its loops reach the wire.
+    pub fn io(mut self, io: Io) -> Self {
+        self.io = io;
+        self
     }
 
     /// Listens here too. TCP addresses are shared by all loops (`SO_REUSEPORT`); Unix sockets belong to the first.
@@ -84,16 +104,33 @@ impl Server {
         if self.plan.listen.is_empty() {
             return Err(Error::NothingToListenAt);
         }
-        match self.tls {
-            Tls::Plain => self.plan.start(&plain::Engine, make, |_| {}, Shard::run),
-            Tls::Fused(config) => {
-                let engine = tautline_tls_rustls::fused::Engine::server(&config)?;
-                self.plan.start(&engine, make, |_| {}, Shard::run)
-            }
-            Tls::Rustls(config) => {
-                let engine = tautline_tls_rustls::Engine::server(&config)?;
-                self.plan.start(&engine, make, |_| {}, Shard::run)
-            }
+        let Self { tls, io, plan } = self;
+        match tls {
+            Tls::Plain => start(plan, io, plain::Engine, make),
+            Tls::Fused(config) => start(plan, io, tautline_tls_rustls::fused::Engine::server(&config)?, make),
+            Tls::Rustls(config) => start(plan, io, tautline_tls_rustls::Engine::server(&config)?, make),
         }
     }
+}
+
+fn start<E: Engine, H: Handler>(
+    plan: Plan,
+    io: Io,
+    engine: E,
+    make: impl Fn(u32) -> H + Send + Sync + 'static,
+) -> Result<Running, Error> {
+    if io == Io::Uring {
+        // Tried once, so that all loops go the same way, and on a thread of its own: taking a ring down interrupts the
+        // system calls that its thread makes next.
+        let tried = std::thread::spawn(|| uring::Driver::new().map(drop)).join();
+        match tried.unwrap_or_else(|_| Err(std::io::Error::other("it panicked"))) {
+            Ok(()) => {
+                let (open, work) = (uring::Driver::new as fn() -> _, Shard::run as fn(&mut _) -> _);
+                return plan.start(Parts { engine, open, make, prepare: |_: &mut _| {}, work });
+            }
+            Err(error) => log::warn!("io_uring cannot be used, epoll is: {error}"),
+        }
+    }
+    let (open, work) = (epoll::Driver::new as fn() -> _, Shard::run as fn(&mut _) -> _);
+    plan.start(Parts { engine, open, make, prepare: |_: &mut _| {}, work })
 }

@@ -1,6 +1,7 @@
 //! Loops on threads of their own.
 
 use crate::Error;
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -86,11 +87,20 @@ pub(crate) struct Plan {
     pub(crate) name: &'static str,
 }
 
-/// The loop that threads run.
-type Loop<E, H> = Shard<E, epoll::Driver, H>;
+/// What a loop consists of, and what it does. Made once, used on every loop's thread.
+pub(crate) struct Parts<E: Engine, D: Driver, H: Handler, M, P> {
+    pub(crate) engine: E,
+    /// Opens the driver.
+    pub(crate) open: fn() -> io::Result<D>,
+    /// Makes the application for the loop of this number.
+    pub(crate) make: M,
+    /// Acts on a loop before it runs.
+    pub(crate) prepare: P,
+    pub(crate) work: fn(&mut Shard<E, D, H>) -> io::Result<()>,
+}
 
-/// What a loop's thread does once its shard stands.
-pub(crate) type Work<E, H> = fn(&mut Loop<E, H>) -> std::io::Result<()>;
+/// A loop, and where it listens.
+type Bound<E, D, H> = (Shard<E, D, H>, Vec<Address>);
 
 struct Started {
     remote: Remote,
@@ -100,26 +110,26 @@ struct Started {
 
 impl Plan {
     /// Starts every loop, or none.
-    pub(crate) fn start<E: Engine, H: Handler>(
-        self,
-        engine: &E,
-        make: impl Fn(u32) -> H + Send + Sync + 'static,
-        prepare: impl Fn(&mut Loop<E, H>) + Send + Sync + 'static,
-        work: Work<E, H>,
-    ) -> Result<Running, Error> {
-        let make = Arc::new((make, prepare));
+    pub(crate) fn start<E, D, H, M, P>(self, parts: Parts<E, D, H, M, P>) -> Result<Running, Error>
+    where
+        E: Engine,
+        D: Driver,
+        H: Handler,
+        M: Fn(u32) -> H + Send + Sync + 'static,
+        P: Fn(&mut Shard<E, D, H>) + Send + Sync + 'static,
+    {
+        let parts = Arc::new(parts);
         let plan = Arc::new(self);
         let mut running = Running { remotes: Vec::new(), addresses: plan.listen.clone(), threads: Vec::new() };
         let mut wakers = Vec::new();
         for number in 0..plan.shards {
             let (report, reported) = channel();
-            let (plan, make, engine) = (plan.clone(), make.clone(), engine.clone());
+            let (plan, parts) = (plan.clone(), parts.clone());
             let listen = running.addresses.clone();
             let number = u32::try_from(number).unwrap_or(u32::MAX);
-            let spawned = std::thread::Builder::new().name(format!("{}-{number}", plan.name)).spawn(move || {
-                let (make, prepare) = &*make;
-                plan.run(number, &listen, engine, || make(number), prepare, work, &report)
-            });
+            let spawned = std::thread::Builder::new()
+                .name(format!("{}-{number}", plan.name))
+                .spawn(move || plan.run(number, &listen, &parts, &report));
             let thread = spawned.map_err(|error| Error::Machine { what: "cannot start a thread", error })?;
             running.threads.push(thread);
             match reported.recv() {
@@ -145,47 +155,49 @@ impl Plan {
         Ok(running)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a thread starts with has no other home")]
-    fn run<E: Engine, H: Handler>(
+    fn run<E, D, H, M, P>(
         &self,
         number: u32,
         listen: &[Address],
-        engine: E,
-        make: impl FnOnce() -> H,
-        prepare: &(impl Fn(&mut Loop<E, H>) + ?Sized),
-        work: Work<E, H>,
+        parts: &Parts<E, D, H, M, P>,
         report: &Sender<Result<Started, Error>>,
-    ) -> Result<(), Error> {
-        let (mut shard, addresses) = match self.shard(number, listen, engine, make) {
+    ) -> Result<(), Error>
+    where
+        E: Engine,
+        D: Driver,
+        H: Handler,
+        M: Fn(u32) -> H,
+        P: Fn(&mut Shard<E, D, H>),
+    {
+        let (mut shard, addresses) = match self.shard(number, listen, parts) {
             Ok(made) => made,
             Err(error) => {
                 let _ = report.send(Err(error));
                 return Ok(());
             }
         };
-        prepare(&mut shard);
+        (parts.prepare)(&mut shard);
         let (others, receiver): (_, Receiver<Vec<Remote>>) = channel();
         if report.send(Ok(Started { remote: shard.remote(), addresses, others })).is_err() {
             return Ok(());
         }
         // Without others the start was given up; a drain is on its way.
         shard.set_others(receiver.recv().unwrap_or_default());
-        work(&mut shard).map_err(|error| Error::Machine { what: "the driver failed", error })
+        (parts.work)(&mut shard).map_err(|error| Error::Machine { what: "the driver failed", error })
     }
 
-    fn shard<E: Engine, H: Handler>(
+    fn shard<E: Engine, D: Driver, H: Handler, M: Fn(u32) -> H, P>(
         &self,
         number: u32,
         listen: &[Address],
-        engine: E,
-        make: impl FnOnce() -> H,
-    ) -> Result<(Loop<E, H>, Vec<Address>), Error> {
+        parts: &Parts<E, D, H, M, P>,
+    ) -> Result<Bound<E, D, H>, Error> {
         if let Some(cpu) = self.cpus.get(number as usize % self.cpus.len().max(1)) {
             machine::pin_to_cpu(*cpu).map_err(|error| Error::Machine { what: "cannot pin a thread", error })?;
         }
-        let driver =
-            epoll::Driver::new().map_err(|error| Error::Machine { what: "cannot make an epoll instance", error })?;
-        let mut shard = Shard::new(number, self.config.clone(), engine, driver, make())
+        let driver = (parts.open)().map_err(|error| Error::Machine { what: "cannot open the driver", error })?;
+        let handler = (parts.make)(number);
+        let mut shard = Shard::new(number, self.config.clone(), parts.engine.clone(), driver, handler)
             .map_err(|error| Error::Machine { what: "cannot make a loop", error })?;
         let options = ListenOptions { backlog: self.backlog, reuse_port: self.shards > 1, ..ListenOptions::default() };
         let mut addresses = Vec::new();

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::LazyLock;
 use std::time::Duration;
 use tautline::{
-    Address, Certificate, ClientConfig, ClientTls, CloseCode, Config, Counters, Incoming, Roots, Running, Server,
+    Address, Certificate, ClientConfig, ClientTls, CloseCode, Config, Counters, Incoming, Io, Roots, Running, Server,
     ServerConfig, Socket, Target, Tls,
 };
 use tautline_testkit::certificate::{Authority, Leaf};
@@ -32,6 +32,8 @@ pub(crate) enum Over {
     Plain,
     Fused,
     Rustls,
+    /// Fused, over io_uring where the kernel has it.
+    Uring,
 }
 
 impl Over {
@@ -64,12 +66,15 @@ pub(crate) fn serve(over: Over, config: Config, app: App) -> Started {
 pub(crate) fn serve_at(address: &str, over: Over, shards: usize, config: Config, app: App) -> Started {
     let tls = match over {
         Over::Plain => Tls::Plain,
-        Over::Fused => Tls::Fused(Box::new(server_config())),
+        Over::Fused | Over::Uring => Tls::Fused(Box::new(server_config())),
         Over::Rustls => Tls::Rustls(Box::new(server_config())),
     };
     logs::keep();
     let events = app.events.clone();
-    let server = Server::new(tls).listen(address.parse().unwrap()).shards(shards).config(config);
+    // The whole suite runs over io_uring by TAUTLINE_TEST_IO=uring.
+    let uring = over == Over::Uring || std::env::var_os("TAUTLINE_TEST_IO").is_some_and(|io| io == "uring");
+    let io = if uring { Io::Uring } else { Io::Epoll };
+    let server = Server::new(tls).io(io).listen(address.parse().unwrap()).shards(shards).config(config);
     let running = server.start(move |_| app.clone()).unwrap();
     let address = running.addresses()[0].clone();
     Started { running, events, address, over }

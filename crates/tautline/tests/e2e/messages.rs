@@ -47,7 +47,7 @@ fn echoes_all_sizes(server: &Started, socket: &mut Socket) {
 
 #[test]
 fn every_size_over_every_layer() {
-    for over in [Over::Plain, Over::Fused, Over::Rustls] {
+    for over in [Over::Plain, Over::Fused, Over::Rustls, Over::Uring] {
         let server = serve(over, large(), App::default());
         let mut socket = Socket::connect(server.target(), ClientTls::from(client_config()), large()).unwrap();
         echoes_all_sizes(&server, &mut socket);
