@@ -50,12 +50,7 @@ pub trait Session: 'static {
     ///
     /// # Errors
     /// A record that does not authenticate or breaks the protocol, a fatal alert.
-    fn open<'b>(
-        &mut self,
-        wire: &'b mut [u8],
-        scratch: &'b mut Buf,
-        out: &mut Buf,
-    ) -> Result<Opened<'b>, Error>;
+    fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error>;
 
     /// Seals the concatenation of `plain` as few records as fit and appends them to `out`. All of it is sealed.
     ///

@@ -138,7 +138,7 @@ mod tests {
         let mut oracle = VecDeque::new();
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;
         // Interpreted, a step takes a thousand times as long.
-        let steps = if cfg!(miri) { 300 } else { 20_000 };
+        let steps = if cfg!(miri) { 300_usize } else { 20_000 };
         for step in 0..steps {
             seed ^= seed << 13;
             seed ^= seed >> 7;
@@ -146,7 +146,7 @@ mod tests {
             let n = usize::try_from(seed % 97).unwrap();
             match seed % 5 {
                 0 | 1 => {
-                    let data: Vec<u8> = (0..n).map(|i| (i as u32 ^ step).to_le_bytes()[0]).collect();
+                    let data: Vec<u8> = (0..n).map(|i| i.to_le_bytes()[0] ^ step.to_le_bytes()[0]).collect();
                     buf.put(&data);
                     oracle.extend(data);
                 }
@@ -163,7 +163,7 @@ mod tests {
                     buf.take(n);
                     oracle.drain(..n);
                 }
-                _ if seed % 31 == 0 => {
+                _ if seed.is_multiple_of(31) => {
                     buf.truncate(n);
                     oracle.truncate(n);
                 }
