@@ -16,7 +16,6 @@ fn beyond_the_limit_connections_wait_their_turn() {
         eventually("they are in", || server.counters().open == 3);
         // The kernel takes these, the server does not.
         let waiting = server.attack();
-        let name = waiting.name();
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(server.counters().connections, 3);
         logs::expect(&["accepting pauses: 3 connections"]);
@@ -24,7 +23,6 @@ fn beyond_the_limit_connections_wait_their_turn() {
         drop(inside.pop());
         let mut waiting = if over.is_secure() { waiting.secure() } else { waiting }.upgrade();
         waiting.echoes("my turn");
-        assert!(logs::lines(&[&name]).is_empty());
         drop((inside, waiting));
         server.survives();
     });
@@ -34,7 +32,7 @@ fn beyond_the_limit_connections_wait_their_turn() {
 fn silent_newcomers_lock_nobody_out_for_long() {
     let mut config = config();
     config.limits.max_handshakes = 4;
-    config.deadlines.handshake = Duration::from_millis(200);
+    config.deadlines.handshake = Duration::from_millis(400);
     let server = serve(Over::Fused, config, App::default());
     let mut inside = server.peer();
     let silent: Vec<TcpStream> = (0..12).map(|_| TcpStream::connect(server.tcp()).unwrap()).collect();
@@ -42,7 +40,7 @@ fn silent_newcomers_lock_nobody_out_for_long() {
     // Behind twelve silent ones, four at a time.
     let begun = Instant::now();
     server.serves();
-    assert!((Duration::from_millis(500)..Duration::from_secs(5)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    assert!((Duration::from_millis(1000)..Duration::from_secs(5)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
     assert_eq!(server.counters().handshakes_failed, 12);
     drop((silent, inside));
     server.survives();

@@ -16,11 +16,11 @@ fn with_idle(ping: Option<u64>, idle: Option<u64>) -> Config {
 #[test]
 fn silence_is_answered_by_a_ping_and_a_pong_ends_it() {
     both(|over| {
-        let server = serve(over, with_idle(Some(60), Some(300)), App::default());
+        let server = serve(over, with_idle(Some(100), Some(1000)), App::default());
         let mut peer = server.peer();
         let begun = Instant::now();
         // Longer than the idle deadline: only our pongs keep us.
-        while begun.elapsed() < Duration::from_millis(700) {
+        while begun.elapsed() < Duration::from_millis(1400) {
             let ping = peer.frame();
             assert_eq!((ping.first, &*ping.payload), (PING, &b""[..]));
             peer.send(&masked(PONG, b""));
@@ -62,10 +62,10 @@ fn idle_connections_may_live_for_ever() {
 
 #[test]
 fn both_ends_keep_each_other_alive() {
-    let server = serve(Over::Fused, with_idle(Some(50), Some(150)), App::default());
+    let server = serve(Over::Fused, with_idle(Some(100), Some(600)), App::default());
     let mut socket = server.socket();
     // The client answers pings only while it waits.
-    assert_eq!(socket.receive_timeout(Duration::from_millis(500)).unwrap(), None);
+    assert_eq!(socket.receive_timeout(Duration::from_millis(1000)).unwrap(), None);
     socket.text("alive").unwrap();
     assert!(socket.receive().is_ok());
     socket.close(CloseCode::NORMAL, "").unwrap();
@@ -103,12 +103,12 @@ fn a_peer_that_takes_nothing_is_disconnected() {
 
 #[test]
 fn a_slow_peer_that_takes_something_is_not() {
-    let (app, config) = feed(500);
+    let (app, config) = feed(1000);
     let server = serve(Over::Plain, config, app);
     let mut peer = server.peer();
     peer.send(&masked(TEXT, b"go"));
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(1200) {
+    while begun.elapsed() < Duration::from_millis(1500) {
         assert_eq!(peer.bytes(500_000).len(), 500_000);
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -120,17 +120,17 @@ fn a_slow_peer_that_takes_something_is_not() {
 #[test]
 fn a_slow_peer_of_one_huge_message_is_not() {
     let mut config = with_idle(None, None);
-    config.deadlines.send = Duration::from_millis(1200);
+    config.deadlines.send = Duration::from_millis(2000);
     let app = App::default().on_message(|_, conn, _| {
-        conn.binary(&vec![5; 32 << 20]);
+        conn.binary(&vec![5; 48 << 20]);
     });
     let server = serve(Over::Plain, config, app);
     let mut peer = server.peer();
     peer.send(&masked(TEXT, b"go"));
     // Longer than that in all, and never long without progress.
-    for _ in 0..32 {
+    for _ in 0..48 {
         assert_eq!(peer.bytes(1 << 20).len(), 1 << 20);
-        std::thread::sleep(Duration::from_millis(60));
+        std::thread::sleep(Duration::from_millis(45));
     }
     peer.bytes(10);
     peer.close();
