@@ -97,7 +97,7 @@ fn python(folder: &Path, deadline: Deadline) -> Outcome {
     let settings = format!(
         "Dir::Etc::sourcelist \"/dev/null\";\nDir::Etc::sourceparts \"{at}/sources\";\nDir::State::lists \"{at}/lists\";\n\
          Dir::Cache \"{at}/cache\";\nAPT::Sandbox::User \"\";\nAcquire::Check-Valid-Until \"false\";\n\
-         Acquire::Languages \"none\";\nAPT::Update::Error-Mode \"any\";\n"
+         Acquire::Languages \"none\";\nAPT::Update::Error-Mode \"any\";\nAcquire::Retries \"3\";\n"
     );
     fs::write(apt.join("apt.conf"), settings)?;
     let apt_get = |arguments: &[&str]| {
