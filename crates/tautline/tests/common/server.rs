@@ -71,13 +71,16 @@ pub(crate) fn serve_at(address: &str, over: Over, shards: usize, config: Config,
     };
     logs::keep();
     let events = app.events.clone();
-    // The whole suite runs over io_uring by TAUTLINE_TEST_IO=uring.
-    let uring = over == Over::Uring || std::env::var_os("TAUTLINE_TEST_IO").is_some_and(|io| io == "uring");
-    let io = if uring { Io::Uring } else { Io::Epoll };
+    let io = if over == Over::Uring || over_uring() { Io::Uring } else { Io::Epoll };
     let server = Server::new(tls).io(io).listen(address.parse().unwrap()).shards(shards).config(config);
     let running = server.start(move |_| app.clone()).unwrap();
     let address = running.addresses()[0].clone();
     Started { running, events, address, over }
+}
+
+/// Whether the whole suite runs over io_uring.
+pub(crate) fn over_uring() -> bool {
+    std::env::var_os("TAUTLINE_TEST_IO").is_some_and(|io| io == "uring")
 }
 
 impl Started {
