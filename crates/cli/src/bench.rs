@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tautline_lab::cpu::Placement;
+use tautline_lab::report::write_html;
 use tautline_lab::suites::{Lab, Outcome, Pace, Suite};
 use tautline_lab::{Line, Machine, write_json};
 
@@ -23,7 +24,7 @@ Suites:
 Examples:
   taut bench
   taut bench --quick
-  taut bench echo limits --json results.jsonl")]
+  taut bench echo limits --json results.jsonl --report results.html")]
 pub(crate) struct Arguments {
     /// What to measure.
     #[arg(value_name = "SUITE", default_value = "overview")]
@@ -34,6 +35,9 @@ pub(crate) struct Arguments {
     /// Also write results as JSON: the machine, then one result per line. `-` writes to standard output, and no tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Also write a page with the tables and every figure behind them.
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
 }
 
 /// Names of suites.
@@ -71,7 +75,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     // Before minutes of measuring, not after.
     let json = arguments.json.as_deref().filter(|_| !only_json).map(create).transpose()?;
-    let mut lines: Vec<Line> = Vec::new();
+    let report = arguments.report.as_deref().map(create).transpose()?;
+    let mut outcomes: Vec<Outcome> = Vec::new();
     for &name in &arguments.suites {
         let progress = Progress::new();
         let mut show = |share: f64, what: &str| progress.show(share, what);
@@ -81,9 +86,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         if !only_json {
             print(&outcome);
         }
-        lines.extend(outcome.lines);
+        outcomes.push(outcome);
     }
     let failed = |error: std::io::Error| Failure::failed(format!("cannot write the results: {error}"));
+    if let Some(file) = report {
+        write_html(&mut BufWriter::new(file), &machine, &outcomes).map_err(failed)?;
+    }
+    let lines: Vec<Line> = outcomes.into_iter().flat_map(|outcome| outcome.lines).collect();
     if let Some(file) = json {
         write_json(&mut BufWriter::new(file), &machine, &lines).map_err(failed)?;
     } else if only_json {

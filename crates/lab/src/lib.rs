@@ -15,6 +15,7 @@ mod machine;
 mod measured;
 mod payload;
 pub mod published;
+pub mod report;
 mod result;
 pub mod rounds;
 pub mod stats;
