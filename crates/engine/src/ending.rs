@@ -196,6 +196,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if pause != link.driver_paused {
             link.driver_paused = pause;
             link.clock.heard = self.shared.now;
+            link.ping_sent = false;
             driver.pause_receive(link.token, pause);
             self.schedule(&mut link);
         }
@@ -248,7 +249,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if at <= now {
             match due {
                 Due::Ping => {
-                    link.ping_sent = true;
+                    if link.driver_paused {
+                        link.clock.heard = now;
+                    } else {
+                        link.ping_sent = true;
+                    }
                     // An empty ping cannot be too long.
                     let _ = link.out.ping(&[], &mut self.shared);
                 }

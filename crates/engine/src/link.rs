@@ -116,9 +116,11 @@ impl<S, T> Link<S, T> {
                 first = (at, due);
             }
         };
-        // A peer that nothing is read from cannot be heard.
-        if matches!(self.phase, Phase::Open) && !self.driver_paused {
-            if let Some(idle) = deadlines.idle {
+        if matches!(self.phase, Phase::Open) {
+            // A peer that nothing is read from cannot be heard, nor its end; but a ping to one that is gone fails.
+            if let Some(idle) = deadlines.idle
+                && !self.driver_paused
+            {
                 consider(self.clock.heard + millis(idle), Due::Miss(Deadline::Idle));
             }
             if let Some(ping) = deadlines.ping

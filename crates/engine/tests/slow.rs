@@ -539,6 +539,24 @@ fn an_application_pauses_to_the_message() {
 }
 
 #[test]
+fn a_paused_connection_is_pinged_so_that_its_end_is_noticed() {
+    let mut config = Config::default();
+    config.deadlines.ping = Some(Duration::from_millis(50));
+    config.deadlines.idle = Some(Duration::from_millis(100));
+    let mut bench = Bench::new(config);
+    bench.kernel.push(Event::Room(0, usize::MAX));
+    bench.act(|conn| conn.pause(true));
+    bench.wait(Duration::from_millis(600));
+    assert!(bench.shard.handler().closed.is_empty());
+    let read = bench.read();
+    assert!(read.len() > 2 && read.iter().all(|frame| frame == "89 "), "{read:?}");
+    // Once it can be heard again, it has to speak.
+    bench.act(|conn| conn.pause(false));
+    bench.wait(Duration::from_millis(400));
+    assert_eq!(bench.shard.handler().closed.len(), 1);
+}
+
+#[test]
 fn a_paused_connection_can_be_closed() {
     let mut bench = Bench::new(Config::default());
     bench.kernel.push(Event::Room(0, usize::MAX));
