@@ -122,7 +122,8 @@ impl<T> Conn<'_, T> {
         self.out.buffered()
     }
 
-    /// Stops (`true`) or resumes reading from the peer, who is slowed down by TCP.
+    /// Stops (`true`) or resumes reading from the peer, who is slowed down by TCP. What shares a TLS record with the current
+    /// message is still delivered. A paused connection is pinged, but neither heard nor idle.
     pub const fn pause(&mut self, pause: bool) {
         *self.paused = pause;
     }

@@ -12,7 +12,7 @@ pub struct Outgoing<'a> {
     pub payload: &'a [u8],
     /// Whether to compress it where permessage-deflate was negotiated.
     pub compress: bool,
-    /// For [`SlowConsumer::KeepLatest`]: a waiting message with the same key is replaced.
+    /// For [`KeepLatest`](crate::SlowConsumer::KeepLatest): a waiting message with the same key is replaced.
     pub key: Option<u64>,
 }
 
