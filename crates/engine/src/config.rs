@@ -45,7 +45,8 @@ pub struct Limits {
 /// How long a peer may take for what it owes us.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
-    /// From connecting (client: one address; happy eyeballs tries the next after 250 ms) to the TCP connection.
+    /// From the first attempt to the TCP connection, all of a host's addresses included (the next one is tried after
+    /// 250 ms); a client's.
     pub connect: Duration,
     /// From the TCP connection to the end of the opening handshake, proxies and TLS included; also for each further
     /// plain HTTP request on a connection.
