@@ -148,7 +148,8 @@ impl<T> Conn<'_, T> {
     }
 
     /// Sends `message` to every subscriber of `topic` on every shard, this connection included where it is one. Framed
-    /// once; delivered when the current call of the handler returns.
+    /// once, and compressed once for each size of window that subscribers allow; delivered when the current call of the
+    /// handler returns.
     pub fn publish(&mut self, topic: &str, message: Outgoing<'_>) {
         self.shared.publish(topic, message);
     }

@@ -168,7 +168,7 @@ impl Outbound {
     }
 
     /// Sends one message of many connections.
-    pub(crate) fn publish(&mut self, publication: &Publication, shared: &mut Shared) -> Delivery {
+    pub(crate) fn publish(&mut self, publication: &Publication, way: &mut dyn Way, shared: &mut Shared) -> Delivery {
         if self.closing {
             return Delivery::Closed;
         }
@@ -181,7 +181,7 @@ impl Outbound {
             return self.enqueue(Item::Shared(publication.clone()), shared);
         }
         self.taken += 1;
-        self.encode_publication(publication, shared);
+        self.encode_publication(publication, Some(way), shared);
         Delivery::Sent
     }
 
@@ -429,7 +429,7 @@ impl Outbound {
                     let compress = compress && payload.len() >= self.min_deflate;
                     self.encode(kind, &payload, compress, shared);
                 }
-                Item::Shared(publication) => self.encode_publication(&publication, shared),
+                Item::Shared(publication) => self.encode_publication(&publication, None, shared),
                 Item::Fragment { kind, payload, last } => self.encode_fragment(kind, &payload, last, shared),
             }
         }
@@ -484,8 +484,12 @@ impl Outbound {
         let len = message.payload.len() as u64;
         let len = Header { fin: true, rsv1: false, opcode: Opcode::from(message.kind), key: None, len }
             .encode_to(&mut header);
+        self.seal_behind_cork(&[&header[..len], message.payload], way, pool);
+    }
+
+    fn seal_behind_cork(&mut self, frame: &[&[u8]; 2], way: &mut dyn Way, pool: &mut Pool) {
         let cork = core::mem::take(&mut self.cork);
-        let plain = [cork.filled(), &header[..len], message.payload];
+        let plain = [cork.filled(), frame[0], frame[1]];
         if let Err(error) = way.seal(&plain, lend(&mut self.wire, pool)) {
             self.failed = Some(error);
         }
@@ -500,13 +504,19 @@ impl Outbound {
         }
     }
 
-    fn encode_publication(&mut self, publication: &Publication, shared: &mut Shared) {
+    /// A large frame is sealed from where it lies, if there is a `way`.
+    fn encode_publication(&mut self, publication: &Publication, way: Option<&mut dyn Way>, shared: &mut Shared) {
         let message = &publication.message;
         let compress = publication.compress && message.payload().len() >= self.min_deflate;
-        if self.role == Role::Client || compress {
+        if self.role == Role::Client {
             self.encode(message.kind(), message.payload(), compress, shared);
-        } else {
-            lend(&mut self.cork, &mut shared.pool).put(message.frame(false));
+            return;
+        }
+        let Shared { pool, press, .. } = shared;
+        match (self.encoder.prepared(message, compress.then_some(press), pool), way) {
+            (Ok(frame), Some(way)) if frame.len() >= LARGE => self.seal_behind_cork(&[frame, &[]], way, pool),
+            (Ok(frame), _) => lend(&mut self.cork, pool).put(frame),
+            (Err(error), _) => log::error!("a published message was not sent: {error}"),
         }
     }
 

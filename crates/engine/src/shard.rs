@@ -6,6 +6,7 @@ use crate::dial::{Dial, Target};
 use crate::handler::Handler;
 use crate::link::{Link, Phase, millis};
 use crate::message::Publication;
+use crate::outbound::Path;
 use crate::remote::{Command, Commands, Remote};
 use crate::shared::{Counters, Keys, Shared};
 use crate::timer::{Tick, Wheel};
@@ -19,6 +20,7 @@ use tautline_io::{Address, Driver, End, ListenOptions, Listener, Received, Sink,
 use tautline_tls::{Engine, Session};
 use tautline_window::{Buf, Pool};
 use tautline_ws::CloseCode;
+use tautline_ws::deflate::Press;
 
 /// One loop: it owns its sockets, TLS sessions, buffers and timers, and shares nothing on the message path.
 ///
@@ -43,6 +45,8 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) next_dial: u32,
     /// Set once a drain was asked for.
     pub(crate) drain_end: Option<Tick>,
+    /// Subscribers, while something is sent to them.
+    walk: Vec<Token>,
     accept_paused: bool,
     epoch: Instant,
 }
@@ -66,6 +70,7 @@ impl<E: Engine, D: Driver, H: Handler> Shard<E, D, H> {
         let shared = Shared {
             shard: number,
             pool: Pool::new(config.limits.pool),
+            press: Press::new(config.upgrade.deflate.map_or(0, |deflate| deflate.level)),
             config,
             scratch: Buf::new(),
             keys: Keys::new(seed),
@@ -89,6 +94,7 @@ impl<E: Engine, D: Driver, H: Handler> Shard<E, D, H> {
             dial_timers: BinaryHeap::new(),
             next_dial: 0,
             drain_end: None,
+            walk: Vec::new(),
             accept_paused: false,
             epoch: Instant::now(),
         };
@@ -237,13 +243,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn deliver<D: Driver>(&mut self, driver: &mut D) {
         // A handler that publishes in reaction to what is delivered here goes on in the next turn.
         let mut publications = std::mem::take(&mut self.shared.publications);
-        for publication in publications.drain(..) {
-            let subscribers = self.shared.topics.take(&publication.topic);
-            for &token in &subscribers {
-                self.publish_to(driver, token, &publication);
-            }
-            self.shared.topics.put_back(&publication.topic, subscribers);
+        let mut rest = &publications[..];
+        while let Some(first) = rest.first() {
+            // One walk for what was published to a topic in a row.
+            let len = rest.iter().take_while(|publication| publication.topic == first.topic).count();
+            let (run, behind) = rest.split_at(len);
+            self.deliver_run(driver, run, behind.is_empty());
+            rest = behind;
         }
+        publications.clear();
         if self.shared.publications.is_empty() {
             self.shared.publications = publications;
         }
@@ -259,21 +267,33 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    /// Sends a publication to one connection, with what else this turn brings.
-    fn publish_to<D: Driver>(&mut self, driver: &mut D, token: Token, publication: &Publication) {
-        let Some(Slot::Link(link)) = self.slots.get_mut(token.index as usize) else { return };
-        if link.token != token || !matches!(link.phase, Phase::Open) {
-            return;
+    /// Sends publications of one topic to its subscribers. After the `last` of a turn each is flushed at once: the next
+    /// takes the same buffers over while they are in the cache, however many there are.
+    fn deliver_run<D: Driver>(&mut self, driver: &mut D, run: &[Publication], last: bool) {
+        let mut walk = std::mem::take(&mut self.walk);
+        walk.clear();
+        walk.extend_from_slice(run.first().map_or(&[], |first| self.shared.topics.subscribers(&first.topic)));
+        for &token in &walk {
+            let Some(mut link) = self.take(token) else { continue };
+            for publication in run {
+                self.shared.publish_to(driver, &mut link, publication);
+            }
+            if last {
+                self.settle(driver, link);
+            } else {
+                self.shared.mark_dirty(&mut link);
+                self.put(token, Slot::Link(link));
+            }
         }
-        if !link.dirty {
-            link.dirty = true;
-            self.shared.dirty.push(token);
-        }
-        if link.out.is_blocked() {
-            // However much is published at once: slow is who the kernel takes no more for.
-            link.out.flush(driver, token, &mut link.session, &mut self.shared);
-        }
-        link.out.publish(publication, &mut self.shared);
+        self.walk = walk;
+    }
+
+    /// Sends a message of another thread to one connection, with what else this turn brings.
+    fn send_to<D: Driver>(&mut self, driver: &mut D, token: Token, publication: &Publication) {
+        let Some(mut link) = self.take(token) else { return };
+        self.shared.publish_to(driver, &mut link, publication);
+        self.shared.mark_dirty(&mut link);
+        self.put(token, Slot::Link(link));
     }
 
     fn wait(&mut self, longest: Option<Duration>) -> Option<Duration> {
@@ -314,7 +334,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     fn obey<D: Driver>(&mut self, driver: &mut D, command: Command) {
         match command {
             Command::Publish(publication) => self.shared.publications.push(publication),
-            Command::Send { to, publication } => self.publish_to(driver, to.token, &publication),
+            Command::Send { to, publication } => self.send_to(driver, to.token, &publication),
             Command::Close { conn, code, reason } => {
                 if let Some(Slot::Link(link)) = self.slots.get_mut(conn.token.index as usize)
                     && link.token == conn.token
@@ -328,6 +348,32 @@ impl<E: Engine, H: Handler> Core<E, H> {
             // Whoever asked may have given up waiting.
             Command::Count(reply) => drop(reply.try_send(self.shared.counters)),
             Command::Resolved { dial, result } => self.resolved(driver, dial, result),
+        }
+    }
+}
+
+impl Shared {
+    fn publish_to<D: Driver, S: Session, T>(
+        &mut self,
+        driver: &mut D,
+        link: &mut Link<S, T>,
+        publication: &Publication,
+    ) {
+        if !matches!(link.phase, Phase::Open) {
+            return;
+        }
+        let Link { token, session, out, .. } = link;
+        if out.is_blocked() {
+            // However much is published at once: slow is who the kernel takes no more for.
+            out.flush(driver, *token, session, self);
+        }
+        out.publish(publication, &mut Path { driver, token: *token, session }, self);
+    }
+
+    fn mark_dirty<S, T>(&mut self, link: &mut Link<S, T>) {
+        if !link.dirty {
+            link.dirty = true;
+            self.dirty.push(link.token);
         }
     }
 }

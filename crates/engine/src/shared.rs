@@ -8,6 +8,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::sync::Arc;
 use tautline_io::Token;
 use tautline_window::{Buf, Pool};
+use tautline_ws::deflate::Press;
 
 /// What all connections of one shard share. Never shared between threads.
 pub(crate) struct Shared {
@@ -17,6 +18,8 @@ pub(crate) struct Shared {
     /// Where engines that cannot open in place put the plaintext of one record.
     pub(crate) scratch: Buf,
     pub(crate) keys: Keys,
+    /// Compresses what is published.
+    pub(crate) press: Press,
     pub(crate) counters: Counters,
     pub(crate) topics: Topics,
     /// Published by handlers in this turn, to be delivered when they are done.

@@ -45,15 +45,9 @@ impl Topics {
         true
     }
 
-    /// The subscribers, for as long as they are walked; [`put_back`](Self::put_back) them before anything else is done.
-    pub(crate) fn take(&mut self, topic: &str) -> Vec<Token> {
-        self.by_name.get_mut(topic).map_or_else(Vec::new, |subscribers| std::mem::take(&mut subscribers.list))
-    }
-
-    pub(crate) fn put_back(&mut self, topic: &str, list: Vec<Token>) {
-        if let Some(subscribers) = self.by_name.get_mut(topic) {
-            subscribers.list = list;
-        }
+    /// The subscribers, in no particular order.
+    pub(crate) fn subscribers(&self, topic: &str) -> &[Token] {
+        self.by_name.get(topic).map_or(&[], |subscribers| &subscribers.list)
     }
 }
 
@@ -70,14 +64,12 @@ mod tests {
         assert!(topics.subscribe("x", a));
         assert!(!topics.subscribe("x", a));
         assert!(topics.subscribe("x", b));
-        let list = topics.take("x");
-        assert_eq!(list, [a, b]);
-        topics.put_back("x", list);
+        assert_eq!(topics.subscribers("x"), [a, b]);
         assert!(topics.unsubscribe("x", a));
         assert!(!topics.unsubscribe("x", a));
         assert!(!topics.unsubscribe("y", a));
         assert!(topics.unsubscribe("x", b));
         assert!(topics.by_name.is_empty());
-        assert!(topics.take("x").is_empty());
+        assert!(topics.subscribers("x").is_empty());
     }
 }

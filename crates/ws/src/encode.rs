@@ -1,5 +1,5 @@
 use crate::close::ClosePayload;
-use crate::deflate::Deflater;
+use crate::deflate::{Deflater, Press};
 use crate::mask::mask_copy;
 use crate::{CloseCode, Error, Header, Kind, Opcode, Prepared, Role};
 use core::fmt;
@@ -145,18 +145,31 @@ impl Encoder {
         Ok(())
     }
 
-    /// Appends a message that was framed before, compressed where it has that form and `compressed` asks for it; see
-    /// [`Prepared`] for when it may.
+    /// The frame to send for a message that was framed before: compressed by `press`, where that is given and compression
+    /// was negotiated.
+    ///
+    /// A compressor that keeps its window begins a new one behind it, because it has not seen this message and the peer
+    /// has; see [`Deflater::release`] for why it may.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] for a client, inside a fragmented message and after [`close`](Self::close).
-    pub fn prepared(&mut self, message: &Prepared, compressed: bool, out: &mut Buf) -> Result<(), Error> {
+    /// [`Error::ApiMisuse`] for a client, inside a fragmented message and after [`close`](Self::close);
+    /// [`Error::Compressor`], which leaves the encoder as it was.
+    pub fn prepared<'a>(
+        &mut self,
+        message: &'a Prepared,
+        press: Option<&mut Press>,
+        pool: &mut Pool,
+    ) -> Result<&'a [u8], Error> {
         self.check_idle()?;
         if self.role == Role::Client {
             return Err(Error::ApiMisuse("a client masks each frame anew, so it cannot send prepared ones"));
         }
-        out.put(message.frame(compressed));
-        Ok(())
+        let (Some(press), Some(deflater)) = (press, &mut self.deflater) else { return Ok(message.frame()) };
+        let frame = message.compressed(deflater.window_bits(), press, pool)?;
+        if !core::ptr::eq(frame, message.frame()) {
+            deflater.release();
+        }
+        Ok(frame)
     }
 
     /// Appends a ping.

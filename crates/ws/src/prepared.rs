@@ -1,17 +1,22 @@
-use crate::deflate::Deflater;
+use crate::deflate::Press;
 use crate::{Error, Header, Kind, encode};
 use core::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tautline_window::{Buf, Pool};
 
-/// A server's message, framed once to be sent to many clients. Clones share the bytes.
+/// A server's message, framed once to be sent to many clients, and compressed once for each size of window that they
+/// allow. Clones share the bytes, also across threads.
 ///
-/// It can hold the message compressed as well. That form may go to connections which negotiated permessage-deflate with
-/// `server_no_context_takeover`, for it is compressed without the context of any of them.
+/// The compressed form refers to nothing before it, so it may go to any connection with permessage-deflate whose window
+/// is at least as large ([`Encoder::prepared`](crate::Encoder::prepared)).
 #[derive(Clone)]
-pub struct Prepared {
-    plain: Arc<[u8]>,
-    compressed: Option<Arc<[u8]>>,
+pub struct Prepared(Arc<Frames>);
+
+struct Frames {
+    plain: Box<[u8]>,
+    /// By window; `None` where compressing does not make it smaller. Two threads may both come to compress it, which is
+    /// cheaper than one that waits for the other.
+    compressed: [OnceLock<Option<Box<[u8]>>>; Press::WINDOWS],
 }
 
 impl Prepared {
@@ -20,56 +25,56 @@ impl Prepared {
     pub fn new(kind: Kind, payload: &[u8]) -> Self {
         let mut frame = Buf::new();
         encode::put(&header(kind, payload, false), payload, &mut frame);
-        Self { plain: frame.filled().into(), compressed: None }
+        Self(Arc::new(Frames { plain: frame.filled().into(), compressed: Default::default() }))
     }
 
-    /// Adds the compressed form, where it is smaller. `deflater` must be one that forgets its window after each message
-    /// (no context takeover for the server), with no more window bits than any receiver allows.
+    /// The frame as it goes on the wire, not compressed.
+    #[must_use]
+    pub fn frame(&self) -> &[u8] {
+        &self.0.plain
+    }
+
+    /// The frame, compressed for a window of `window_bits`; not compressed where that would not make it smaller.
     ///
     /// # Errors
     /// [`Error::Compressor`].
-    pub fn with_compressed(mut self, deflater: &mut Deflater, pool: &mut Pool) -> Result<Self, Error> {
-        let mut deflated = pool.take();
-        let result = deflater.deflate(self.payload(), true, &mut deflated);
-        if result.is_ok() && deflated.len() < self.payload().len() {
-            let mut frame = pool.take();
-            encode::put(&header(self.kind(), deflated.filled(), true), deflated.filled(), &mut frame);
-            self.compressed = Some(frame.filled().into());
-            pool.give(frame);
+    pub fn compressed(&self, window_bits: u8, press: &mut Press, pool: &mut Pool) -> Result<&[u8], Error> {
+        let Some((place, deflater)) = press.compressor(window_bits) else { return Ok(self.frame()) };
+        let cell = &self.0.compressed[place];
+        if cell.get().is_none() {
+            let mut deflated = pool.take();
+            let result = deflater.deflate(self.payload(), true, &mut deflated);
+            if result.is_ok() {
+                let frame = (deflated.len() < self.payload().len()).then(|| {
+                    let mut frame = Buf::new();
+                    encode::put(&header(self.kind(), deflated.filled(), true), deflated.filled(), &mut frame);
+                    frame.filled().into()
+                });
+                // Where another thread was faster, its result is as good.
+                let _ = cell.set(frame);
+            }
+            pool.give(deflated);
+            result?;
         }
-        pool.give(deflated);
-        result.map(|()| self)
-    }
-
-    /// The frame as it goes on the wire; the compressed one where it is wanted and there.
-    #[must_use]
-    pub fn frame(&self, compressed: bool) -> &[u8] {
-        match &self.compressed {
-            Some(frame) if compressed => frame,
-            _ => &self.plain,
-        }
+        Ok(cell.get().and_then(Option::as_deref).unwrap_or_else(|| self.frame()))
     }
 
     /// Text or binary.
     #[must_use]
     pub fn kind(&self) -> Kind {
-        if self.plain[0] & 0x0f == 1 { Kind::Text } else { Kind::Binary }
+        if self.0.plain[0] & 0x0f == 1 { Kind::Text } else { Kind::Binary }
     }
 
-    /// The payload, uncompressed.
+    /// The payload, not compressed.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
-        &self.plain[Header::len_of(self.plain[1])..]
+        &self.0.plain[Header::len_of(self.0.plain[1])..]
     }
 }
 
 impl fmt::Debug for Prepared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prepared")
-            .field("kind", &self.kind())
-            .field("len", &self.payload().len())
-            .field("compressed", &self.compressed.is_some())
-            .finish()
+        f.debug_struct("Prepared").field("kind", &self.kind()).field("len", &self.payload().len()).finish()
     }
 }
 
@@ -80,7 +85,7 @@ fn header(kind: Kind, payload: &[u8], rsv1: bool) -> Header {
 #[cfg(test)]
 mod tests {
     use super::Prepared;
-    use crate::Kind;
+    use crate::{Header, Kind};
 
     #[test]
     fn frames_and_remembers_every_length_form() {
@@ -89,7 +94,7 @@ mod tests {
             for kind in [Kind::Text, Kind::Binary] {
                 let prepared = Prepared::new(kind, &payload);
                 assert_eq!((prepared.kind(), prepared.payload()), (kind, &payload[..]));
-                assert_eq!(prepared.frame(true), prepared.frame(false));
+                assert_eq!(prepared.frame().len(), Header::len_of(prepared.frame()[1]) + len);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Publishing to many connections over several loops.
 
 use crate::common::frame::{TEXT, masked};
-use crate::common::server::config;
+use crate::common::server::{client_config, config};
 use crate::common::{App, Events, Over, Peer, Started, both, eventually, serve, serve_at};
-use tautline::{CloseCode, Config, Conn, Message, Outgoing, SlowConsumer};
+use tautline::{ClientTls, CloseCode, Config, Conn, DeflateConfig, Incoming, Message, Outgoing, SlowConsumer, Socket};
 
 /// `+TOPIC` subscribes, `-TOPIC` leaves, `TOPIC:TEXT` publishes; the first two are answered.
 fn obey(_events: &Events, conn: &mut Conn<'_, u64>, message: Message<'_>) {
@@ -154,6 +154,47 @@ fn a_thousand_subscribers() {
     }
     assert_eq!(server.counters().messages_dropped, 0);
     drop(peers);
+    server.survives();
+}
+
+#[test]
+fn a_published_message_is_compressed_for_those_who_can_read_it() {
+    let takeover = DeflateConfig::with_context_takeover();
+    let narrow = DeflateConfig { server_max_window_bits: 10, ..takeover };
+    let mut config = config();
+    config.upgrade.deflate = Some(takeover);
+    let server = start(Over::Fused, 1, config.clone());
+    let mut sockets: Vec<Socket> = [None, Some(DeflateConfig::default()), Some(takeover), Some(narrow)]
+        .into_iter()
+        .map(|deflate| {
+            let mut target = server.target();
+            target.deflate = deflate;
+            let mut socket = Socket::connect(target, ClientTls::from(client_config()), config.clone()).unwrap();
+            socket.send(Outgoing::text("+feed")).unwrap();
+            assert_eq!(socket.receive().unwrap(), Incoming::Text("in".into()));
+            socket
+        })
+        .collect();
+    // Longer than the narrow window, and longer than what is copied before it is sealed.
+    let words = "published to all of them, compressed once for each window; ".repeat(600);
+    for round in 0..3 {
+        let news = format!("{round} {words}");
+        let sent = server.counters().bytes_out;
+        server.running.publish("feed", Outgoing::text(&news)).unwrap();
+        for socket in &mut sockets {
+            assert_eq!(socket.receive().unwrap(), Incoming::Text(news.clone()), "{round}");
+        }
+        let sent = usize::try_from(server.counters().bytes_out - sent).unwrap();
+        assert!((news.len()..news.len() + 3 * 2_000).contains(&sent), "{sent}");
+        // A window that is kept goes on behind it.
+        for socket in &mut sockets {
+            for _ in 0..2 {
+                socket.send(Outgoing::text(&words)).unwrap();
+                assert_eq!(socket.receive().unwrap(), Incoming::Text(words.clone()), "{round}");
+            }
+        }
+    }
+    drop(sockets);
     server.survives();
 }
 

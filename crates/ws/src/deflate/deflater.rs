@@ -12,11 +12,22 @@ const STEP: usize = 64 * 1024;
 /// Holds no memory before the first compressed message, nor between messages where each is compressed by itself.
 pub struct Deflater {
     stream: Option<Compress>,
-    forget: bool,
+    between: Between,
     window_bits: u8,
     level: u32,
     /// The message in progress has had a byte.
     begun: bool,
+}
+
+/// What becomes of the window between two messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Between {
+    /// It stays (context takeover).
+    Kept,
+    /// It goes, with all memory.
+    Dropped,
+    /// It is forgotten, the memory stays: for a compressor that serves many connections.
+    Emptied,
 }
 
 impl Deflater {
@@ -24,7 +35,19 @@ impl Deflater {
     #[must_use]
     pub fn new(params: &DeflateParams, role: Role, level: u32) -> Self {
         let (forget, window_bits) = params.sender(role);
-        Self { stream: None, forget, window_bits: window_bits.min(15), level: level.min(9), begun: false }
+        let between = if forget { Between::Dropped } else { Between::Kept };
+        Self { stream: None, between, window_bits: window_bits.min(15), level: level.min(9), begun: false }
+    }
+
+    /// A compressor of messages that go to many connections, each message by itself.
+    pub(super) const fn for_many(window_bits: u8, level: u32) -> Self {
+        Self { stream: None, between: Between::Emptied, window_bits, level, begun: false }
+    }
+
+    /// Base-2 logarithm of the window.
+    #[must_use]
+    pub const fn window_bits(&self) -> u8 {
+        self.window_bits
     }
 
     /// Whether compressing can make messages smaller. Where the peer allows a window of 256 bytes only, which no zlib
@@ -57,8 +80,10 @@ impl Deflater {
         }
         if fin {
             self.begun = false;
-            if self.forget {
-                self.stream = None;
+            match (self.between, &mut self.stream) {
+                (Between::Dropped, stream) => *stream = None,
+                (Between::Emptied, Some(stream)) => stream.reset(),
+                _ => {}
             }
         }
         Ok(())
@@ -111,7 +136,7 @@ fn strip_tail(out: &mut Buf) -> Result<(), Error> {
 impl fmt::Debug for Deflater {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deflater")
-            .field("forget", &self.forget)
+            .field("between", &self.between)
             .field("window_bits", &self.window_bits)
             .field("level", &self.level)
             .field("memory", &self.memory())

@@ -14,12 +14,14 @@ mod config;
 mod deflater;
 mod inflater;
 mod params;
+mod press;
 
 pub use config::DeflateConfig;
 pub use deflater::Deflater;
 pub use inflater::Inflater;
 pub use params::DeflateParams;
 pub(crate) use params::{Declined, answer, check, offer};
+pub use press::Press;
 
 /// What ends a flushed run of DEFLATE blocks; not sent (RFC 7692, section 7.2.1).
 const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];

@@ -1,5 +1,5 @@
 use super::{Encoder, Fragment};
-use crate::deflate::{DeflateParams, Deflater, Inflater};
+use crate::deflate::{DeflateParams, Deflater, Inflater, Press};
 use crate::{Close, CloseCode, Decoder, Error, Event, Kind, Prepared, Role};
 use proptest::prelude::*;
 use tautline_window::{Buf, Pool};
@@ -54,6 +54,11 @@ impl Pair {
 
     fn fragment(&mut self, kind: Kind, payload: &[u8], last: bool, compress: bool) -> Result<(), Error> {
         self.encoder.fragment(Fragment { kind, payload, last, compress }, || KEY, &mut self.out, &mut self.pool)
+    }
+
+    fn prepared(&mut self, message: &Prepared, press: Option<&mut Press>) -> Result<(), Error> {
+        self.out.put(self.encoder.prepared(message, press, &mut self.pool)?);
+        Ok(())
     }
 
     /// The messages that arrive; panics where anything else does.
@@ -159,8 +164,7 @@ fn fragments_make_one_message_with_control_frames_between() {
         assert!(sent.ends_with(b"\x89\0"));
         let misuse = "finish the fragmented message before the next one";
         assert_eq!(pair.message(Kind::Binary, b"", false), Err(Error::ApiMisuse(misuse)));
-        let prepared = pair.encoder.prepared(&Prepared::new(Kind::Text, b""), false, &mut pair.out);
-        assert_eq!(prepared, Err(Error::ApiMisuse(misuse)));
+        assert_eq!(pair.prepared(&Prepared::new(Kind::Text, b""), None), Err(Error::ApiMisuse(misuse)));
         let kinds = Err(Error::ApiMisuse("all fragments of a message have one kind"));
         assert_eq!(pair.fragment(Kind::Text, b"", true, compress), kinds);
         assert_eq!(pair.out.filled(), sent);
@@ -216,20 +220,33 @@ fn a_close_frame_is_the_last() {
 #[test]
 fn prepared_messages_arrive_compressed_or_not() {
     let payload = "tick tock ".repeat(100);
-    let mut pair = Pair::compressing(Role::Server, &NO_CONTEXT);
-    let plain = Prepared::new(Kind::Text, payload.as_bytes());
-    let mut deflater = Deflater::new(&NO_CONTEXT, Role::Server, 6);
-    let both = plain.clone().with_compressed(&mut deflater, &mut pair.pool).unwrap();
-    let mut sizes = Vec::new();
-    for (message, compressed) in [(&plain, false), (&plain, true), (&both, false), (&both, true), (&both, true)] {
-        pair.encoder.prepared(message, compressed, &mut pair.out).unwrap();
-        sizes.push(pair.out.len());
-        assert_eq!(pair.arrive(), [(Kind::Text, payload.clone().into())]);
+    let message = Prepared::new(Kind::Text, payload.as_bytes());
+    for params in [CONTEXT, NO_CONTEXT] {
+        let mut pair = Pair::compressing(Role::Server, &params);
+        let mut press = Press::new(6);
+        for press in [None, Some(&mut press)] {
+            let compressed = press.is_some();
+            pair.prepared(&message, press).unwrap();
+            assert_eq!(pair.out.len() < 100, compressed);
+            assert_eq!(pair.arrive(), [(Kind::Text, payload.clone().into())]);
+        }
+        // One byte does not get smaller.
+        pair.prepared(&Prepared::new(Kind::Binary, b"x"), Some(&mut press)).unwrap();
+        assert_eq!(pair.out.filled(), b"\x82\x01x");
     }
-    assert!(sizes[0] == 1004 && sizes[1] == 1004 && sizes[2] == 1004 && sizes[3] < 100 && sizes[4] == sizes[3]);
-    let short = Prepared::new(Kind::Binary, b"x").with_compressed(&mut deflater, &mut pair.pool).unwrap();
-    assert_eq!(short.frame(true), b"\x82\x01x");
-    assert!(Encoder::new(Role::Client).prepared(&plain, false, &mut pair.out).is_err());
+    let mut client = Encoder::new(Role::Client);
+    assert!(matches!(client.prepared(&message, None, &mut Pool::new(0)), Err(Error::ApiMisuse(_))));
+}
+
+#[test]
+fn one_message_is_compressed_once_for_each_window() {
+    let message = Prepared::new(Kind::Text, "a window's worth ".repeat(200).as_bytes());
+    let (mut one, mut other, mut pool) = (Press::new(6), Press::new(6), Pool::new(1 << 20));
+    let first = message.compressed(15, &mut one, &mut pool).unwrap().as_ptr();
+    let again = message.clone();
+    assert_eq!(again.compressed(15, &mut other, &mut pool).unwrap().as_ptr(), first);
+    assert_ne!(again.compressed(9, &mut other, &mut pool).unwrap().as_ptr(), first);
+    assert_eq!(again.compressed(8, &mut other, &mut pool).unwrap(), message.frame());
 }
 
 proptest! {
@@ -240,15 +257,18 @@ proptest! {
         role in prop::sample::select(&[Role::Server, Role::Client][..]),
         params in prop::sample::select(&[CONTEXT, NO_CONTEXT][..]),
         messages in prop::collection::vec(
-            (prop_oneof![".{0,80}", "x{100,140}", (65_500..65_600_usize).prop_map(|n| "ab€".repeat(n / 5))], any::<bool>(), any::<bool>(), 1..4_usize),
+            (prop_oneof![".{0,80}", "x{100,140}", (65_500..65_600_usize).prop_map(|n| "ab€".repeat(n / 5))], any::<bool>(), any::<bool>(), 0..4_usize),
             0..6,
         ),
     ) {
         let mut pair = Pair::compressing(role, &params);
+        let mut press = Press::new(6);
         let mut expected = Vec::new();
         for (text, is_text, compress, pieces) in messages {
             let kind = if is_text { Kind::Text } else { Kind::Binary };
-            if pieces == 1 {
+            if pieces == 0 && role == Role::Server {
+                pair.prepared(&Prepared::new(kind, text.as_bytes()), compress.then_some(&mut press)).unwrap();
+            } else if pieces <= 1 {
                 pair.message(kind, text.as_bytes(), compress).unwrap();
             } else {
                 let mut rest = text.as_bytes();

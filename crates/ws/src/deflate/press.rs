@@ -1,0 +1,39 @@
+use super::Deflater;
+use core::fmt;
+
+/// Compresses messages for many connections at once; one for each thread that sends them.
+///
+/// Each message is compressed by itself, so every connection that allows its window can read it, whatever it was sent
+/// before. Holds the memory of one compressor for each size of window that was asked for (see the
+/// [module](crate::deflate)), from the first message on.
+pub struct Press {
+    level: u32,
+    by_window: [Option<Deflater>; Self::WINDOWS],
+}
+
+impl Press {
+    /// How many sizes of window there are, from [`MIN_WINDOW`](Self::MIN_WINDOW) up.
+    pub(crate) const WINDOWS: usize = 7;
+    /// The smallest window that zlib compresses with.
+    pub(crate) const MIN_WINDOW: u8 = 9;
+
+    /// With effort `level`, 0 to 9 (more counts as 9).
+    #[must_use]
+    pub fn new(level: u32) -> Self {
+        Self { level: level.min(9), by_window: Default::default() }
+    }
+
+    /// The compressor for `window_bits`, and the place of its results; `None` where zlib has none for it.
+    pub(crate) fn compressor(&mut self, window_bits: u8) -> Option<(usize, &mut Deflater)> {
+        let place = usize::from(window_bits.checked_sub(Self::MIN_WINDOW)?);
+        let slot = self.by_window.get_mut(place)?;
+        Some((place, slot.get_or_insert_with(|| Deflater::for_many(window_bits, self.level))))
+    }
+}
+
+impl fmt::Debug for Press {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let windows = self.by_window.iter().flatten().map(Deflater::window_bits);
+        f.debug_struct("Press").field("level", &self.level).field("windows", &windows.collect::<Vec<_>>()).finish()
+    }
+}
