@@ -1,3 +1,4 @@
+use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use crate::target::TargetArguments;
 use std::io::{BufRead, IsTerminal, Write};
@@ -23,6 +24,8 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: TargetArguments,
+    #[command(flatten)]
+    driver: DriverArguments,
     /// Connect again after a loss, with growing waits.
     #[arg(long)]
     reconnect: bool,
@@ -56,7 +59,8 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     config.limits.max_message = arguments.max_message;
     let (sender, news) = channel();
     let handler_news = sender.clone();
-    let client = Client::new(server.tls).target(server.target).config(config);
+    let client = Client::new(server.tls).io(arguments.driver.driver).spin(arguments.driver.spin());
+    let client = client.target(server.target).config(config);
     let running = client.start(move |_| Printer { news: handler_news.clone(), verbose })?;
     read_lines(sender);
     let result = talk(&running, &news, arguments);

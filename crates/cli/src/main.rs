@@ -7,6 +7,7 @@ mod child;
 mod connect;
 mod development;
 mod doctor;
+mod driver;
 mod failure;
 mod files;
 mod load;

@@ -1,6 +1,7 @@
 mod app;
 
 use crate::development::Development;
+use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use crate::files;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tautline::layers::io::machine;
 use tautline::{
-    Address, ClientAuth, CloseCode, Config, DeflateConfig, Io, Origins, Remote, Running, Server, ServerConfig, Tls,
+    Address, ClientAuth, CloseCode, Config, DeflateConfig, Origins, Remote, Running, Server, ServerConfig, Tls,
 };
 
 /// Serve WebSockets.
@@ -76,9 +77,8 @@ struct TlsArguments {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Loops and limits")]
 struct LoopArguments {
-    /// How bytes reach the wire.
-    #[arg(long, default_value = "epoll")]
-    driver: Driver,
+    #[command(flatten)]
+    driver: DriverArguments,
     /// Loops, each with its own thread and connections; 0 is one for each CPU.
     #[arg(long, value_name = "N", default_value_t = 1)]
     shards: usize,
@@ -128,15 +128,6 @@ enum Engine {
     Rustls,
 }
 
-/// Drivers of this build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Driver {
-    /// Readiness by epoll(7): every Linux.
-    Epoll,
-    /// Completions by io_uring(7): Linux 6.12; epoll where there is none.
-    Uring,
-}
-
 /// Limits and deadlines that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Preset {
@@ -157,11 +148,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // Signals are kept from the start, so that none that comes while the loops start is lost.
     let signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
-    let io = match arguments.loops.driver {
-        Driver::Epoll => Io::Epoll,
-        Driver::Uring => Io::Uring,
-    };
-    let mut server = Server::new(arguments.tls()?).io(io).config(arguments.config()?).shards(arguments.loops.shards);
+    let LoopArguments { driver, shards, .. } = &arguments.loops;
+    let mut server = Server::new(arguments.tls()?).io(driver.driver).spin(driver.spin());
+    server = server.config(arguments.config()?).shards(*shards);
     for address in arguments.addresses() {
         server = server.listen(address);
     }

@@ -1,6 +1,9 @@
+use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
+use tautline::layers::io::echo;
+use tautline::{Address, Io};
 use tautline_lab::limit;
 
 /// Echoes over bare TCP: the limit that `bench` measures servers by.
@@ -9,6 +12,9 @@ pub(crate) struct Arguments {
     /// Where to listen; port 0 takes a free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    /// Over `auto`, the loop that is written by hand for it, which no driver can undercut; else over this driver.
+    #[command(flatten)]
+    driver: DriverArguments,
     /// End when the process that started this one ends.
     #[arg(long)]
     with_parent: bool,
@@ -18,9 +24,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.with_parent {
         crate::child::end_with_parent()?;
     }
-    let failed = |error| Failure::network(format!("cannot listen at {}: {error}", arguments.listen));
+    let failed = |error| Failure::network(format!("TCP echo at {}: {error}", arguments.listen));
+    let never = AtomicBool::new(false);
+    if arguments.driver.driver != Io::Auto {
+        let (address, spin) = (Address::Tcp(arguments.listen), arguments.driver.spin());
+        let ready = |address: &Address| println!("listening on tcp://{address}");
+        return echo::serve(arguments.driver.driver, &spin, &address, ready, &never).map_err(failed);
+    }
     let listener = limit::listen(arguments.listen).map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    println!("listening on tcp://{address}");
-    limit::serve(listener, &AtomicBool::new(false)).map_err(|error| Failure::network(format!("TCP echo: {error}")))
+    println!("listening on tcp://{}", listener.local_addr().map_err(failed)?);
+    limit::serve(listener, &never).map_err(failed)
 }

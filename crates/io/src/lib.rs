@@ -55,14 +55,19 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod choice;
 mod chores;
 mod driver;
+pub mod echo;
 pub mod epoll;
 pub mod machine;
 mod socket;
+mod spin;
 #[cfg(feature = "uring")]
 pub mod uring;
 mod wake;
 
 pub use address::Address;
+pub use choice::{Compose, Io};
 pub use driver::{Driver, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
+pub use spin::Spin;

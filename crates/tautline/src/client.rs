@@ -2,7 +2,7 @@ use crate::thread::{Parts, Plan, Running};
 use crate::{ClientConfig, Config, ConnectError, Error, Handler, Shard, Target};
 use std::io;
 use std::sync::Arc;
-use tautline_io::{Driver, epoll};
+use tautline_io::{Compose, Driver, Io, Spin};
 use tautline_tls::{Engine, plain};
 use tautline_tls_rustls::{Engine as Rustls, fused::Engine as Fused};
 
@@ -32,6 +32,8 @@ impl From<ClientConfig> for ClientTls {
 #[must_use]
 pub struct Client {
     tls: ClientTls,
+    io: Io,
+    spin: Spin,
     config: Config,
     targets: Vec<Arc<Target>>,
 }
@@ -39,7 +41,25 @@ pub struct Client {
 impl Client {
     /// A client without targets. Its default limits are those of [`Config::untrusted_internet`].
     pub fn new(tls: impl Into<ClientTls>) -> Self {
-        Self { tls: tls.into(), config: Config::default(), targets: Vec::new() }
+        Self {
+            tls: tls.into(),
+            io: Io::default(),
+            spin: Spin::default(),
+            config: Config::default(),
+            targets: Vec::new(),
+        }
+    }
+
+    /// How the loop reaches the wire.
+    pub fn io(mut self, io: Io) -> Self {
+        self.io = io;
+        self
+    }
+
+    /// How it spins, where it does ([`Io::Spin`]).
+    pub fn spin(mut self, spin: Spin) -> Self {
+        self.spin = spin;
+        self
     }
 
     /// Connects here too. [`Conn::dial`](crate::Conn::dial) counts targets from 0, in this order.
@@ -59,21 +79,15 @@ impl Client {
     /// # Errors
     /// Nothing runs where any of it fails.
     pub fn start<H: Handler>(self, make: impl Fn(u32) -> H + Send + Sync + 'static) -> Result<Running, Error> {
-        let secure = self.is_secure()?;
         let plan = Plan {
-            config: Arc::new(self.config),
+            config: Arc::new(self.config.clone()),
             listen: Vec::new(),
             shards: 1,
             cpus: Vec::new(),
             backlog: 0,
             name: "tautline-client",
         };
-        let targets = self.targets;
-        match self.tls {
-            _ if !secure => start(plan, plain::Engine, make, targets),
-            ClientTls::Fused(tls) => start(plan, Fused::client(&tls)?, make, targets),
-            ClientTls::Rustls(tls) => start(plan, Rustls::client(&tls)?, make, targets),
-        }
+        self.compose(Start { plan, make })
     }
 
     /// Runs the loop on this thread until the last connection that does not reconnect has ended; gives the handler back.
@@ -81,12 +95,18 @@ impl Client {
     /// # Errors
     /// Where it cannot start, or the driver fails.
     pub fn run<H: Handler>(self, handler: H) -> Result<H, Error> {
+        let config = Arc::new(self.config.clone());
+        self.compose(Run { config, handler })
+    }
+
+    /// Chooses engine and driver; behind this all is static.
+    fn compose<W: Work>(self, work: W) -> Result<W::Output, Error> {
         let secure = self.is_secure()?;
-        let config = Arc::new(self.config);
-        match self.tls {
-            _ if !secure => run_here(plain::Engine, config, &self.targets, handler),
-            ClientTls::Fused(tls) => run_here(Fused::client(&tls)?, config, &self.targets, handler),
-            ClientTls::Rustls(tls) => run_here(Rustls::client(&tls)?, config, &self.targets, handler),
+        let Self { tls, io, spin, targets, .. } = self;
+        match tls {
+            _ if !secure => io.choose(&spin, Composed { engine: plain::Engine, targets, work }),
+            ClientTls::Fused(tls) => io.choose(&spin, Composed { engine: Fused::client(&tls)?, targets, work }),
+            ClientTls::Rustls(tls) => io.choose(&spin, Composed { engine: Rustls::client(&tls)?, targets, work }),
         }
     }
 
@@ -103,14 +123,75 @@ impl Client {
     }
 }
 
-fn start<E: Engine, H: Handler>(
-    plan: Plan,
+/// What is done with a loop for outgoing connections.
+trait Work {
+    type Output;
+
+    fn work<E: Engine, D: Driver>(
+        self,
+        engine: E,
+        open: impl Fn() -> io::Result<D> + Send + Sync + 'static,
+        targets: Vec<Arc<Target>>,
+    ) -> Result<Self::Output, Error>;
+}
+
+/// A client whose engine is chosen.
+struct Composed<E, W> {
     engine: E,
-    make: impl Fn(u32) -> H + Send + Sync + 'static,
     targets: Vec<Arc<Target>>,
-) -> Result<Running, Error> {
-    let prepare = move |shard: &mut Shard<E, epoll::Driver, H>| connect_all(shard, &targets);
-    plan.start(Parts { engine, open: epoll::Driver::new, make, prepare, work: run_until_idle })
+    work: W,
+}
+
+impl<E: Engine, W: Work> Compose for Composed<E, W> {
+    type Output = Result<W::Output, Error>;
+
+    fn with<D: Driver>(self, open: impl Fn() -> io::Result<D> + Clone + Send + Sync + 'static) -> Self::Output {
+        self.work.work(self.engine, open, self.targets)
+    }
+}
+
+/// Runs the loop on a thread of its own.
+struct Start<M> {
+    plan: Plan,
+    make: M,
+}
+
+impl<H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Work for Start<M> {
+    type Output = Running;
+
+    fn work<E: Engine, D: Driver>(
+        self,
+        engine: E,
+        open: impl Fn() -> io::Result<D> + Send + Sync + 'static,
+        targets: Vec<Arc<Target>>,
+    ) -> Result<Running, Error> {
+        let prepare = move |shard: &mut Shard<E, D, H>| connect_all(shard, &targets);
+        self.plan.start(Parts { engine, open, make: self.make, prepare, work: run_until_idle })
+    }
+}
+
+/// Runs the loop on this thread.
+struct Run<H> {
+    config: Arc<Config>,
+    handler: H,
+}
+
+impl<H: Handler> Work for Run<H> {
+    type Output = H;
+
+    fn work<E: Engine, D: Driver>(
+        self,
+        engine: E,
+        open: impl Fn() -> io::Result<D> + Send + Sync + 'static,
+        targets: Vec<Arc<Target>>,
+    ) -> Result<H, Error> {
+        let machine = |error| Error::Machine { what: "cannot run a loop", error };
+        let driver = open().map_err(machine)?;
+        let mut shard = Shard::new(0, self.config, engine, driver, self.handler).map_err(machine)?;
+        connect_all(&mut shard, &targets);
+        run_until_idle(&mut shard).map_err(machine)?;
+        Ok(shard.into_handler())
+    }
 }
 
 fn connect_all<E: Engine, D: Driver, H: Handler>(shard: &mut Shard<E, D, H>, targets: &[Arc<Target>]) {
@@ -124,18 +205,4 @@ fn run_until_idle<E: Engine, D: Driver, H: Handler>(shard: &mut Shard<E, D, H>) 
         shard.turn(None)?;
     }
     Ok(())
-}
-
-fn run_here<E: Engine, H: Handler>(
-    engine: E,
-    config: Arc<Config>,
-    targets: &[Arc<Target>],
-    handler: H,
-) -> Result<H, Error> {
-    let machine = |error| Error::Machine { what: "cannot run a loop", error };
-    let driver = epoll::Driver::new().map_err(machine)?;
-    let mut shard = Shard::new(0, config, engine, driver, handler).map_err(machine)?;
-    connect_all(&mut shard, targets);
-    run_until_idle(&mut shard).map_err(machine)?;
-    Ok(shard.into_handler())
 }

@@ -17,7 +17,7 @@
 //!     }
 //! }
 //!
-//! let certificate = Certificate { chain: std::fs::read("cert.pem")?, key: std::fs::read("key.pem")? };
+//! let certificate = Certificate::new(std::fs::read("cert.pem")?, std::fs::read("key.pem")?);
 //! let server = Server::new(Tls::with_certificate(certificate)).listen("0.0.0.0:8443".parse()?).start(|_shard| Echo)?;
 //! println!("listening on {}", server.addresses()[0]);
 //! server.join()?;
@@ -41,14 +41,14 @@ mod thread;
 
 pub use client::{Client, ClientTls};
 pub use error::Error;
-pub use server::{Io, Server, Tls};
+pub use server::{Server, Tls};
 pub use socket::{Incoming, Socket, connect};
 pub use tautline_engine::{
     Cause, Chunk, Closed, Config, Conn, ConnId, ConnectError, Counters, Deadline, Deadlines, Delivery, DialId, Handler,
     Limits, Opening, Outgoing, Proxy, ProxyKind, Reconnect, Remote, RemoteError, Reply, Request, Shard, SlowConsumer,
     Target,
 };
-pub use tautline_io::{Address, ListenOptions};
+pub use tautline_io::{Address, Io, ListenOptions, Spin};
 pub use tautline_tls::{Certificate, ClientAuth, ClientConfig, Facts, Roots, ServerConfig, Versions};
 pub use tautline_ws::handshake::{HeadLimits, Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, Message, deflate::DeflateConfig};

@@ -1,8 +1,9 @@
 use crate::thread::{Parts, Plan, Running};
 use crate::{Address, Certificate, Config, Error, Handler, ServerConfig, Shard};
+use std::io;
 use std::num::NonZero;
 use std::sync::Arc;
-use tautline_io::{epoll, uring};
+use tautline_io::{Compose, Driver, Io, Spin};
 use tautline_tls::{Engine, plain};
 
 /// Which TLS a server speaks. The choice is made once, here; behind it everything is static.
@@ -31,23 +32,12 @@ impl Tls {
     }
 }
 
-/// How a server's loops reach the wire.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Io {
-    /// The default: readiness by epoll(7), on every Linux.
-    #[default]
-    Epoll,
-    /// Completions by io_uring(7), from Linux 6.12 on; epoll where the kernel has none or refuses it, and a warning in the
-    /// log. Small messages cost a little less.
-    Uring,
-}
-
 /// A server, before it starts.
 #[must_use]
 pub struct Server {
     tls: Tls,
     io: Io,
+    spin: Spin,
     plan: Plan,
 }
 
@@ -62,12 +52,18 @@ impl Server {
             backlog: 4096,
             name: "tautline",
         };
-        Self { tls, io: Io::default(), plan }
+        Self { tls, io: Io::default(), spin: Spin::default(), plan }
     }
 
     /// How its loops reach the wire.
     pub fn io(mut self, io: Io) -> Self {
         self.io = io;
+        self
+    }
+
+    /// How they spin, where they do ([`Io::Spin`]).
+    pub fn spin(mut self, spin: Spin) -> Self {
+        self.spin = spin;
         self
     }
 
@@ -104,33 +100,33 @@ impl Server {
         if self.plan.listen.is_empty() {
             return Err(Error::NothingToListenAt);
         }
-        let Self { tls, io, plan } = self;
+        let Self { tls, io, spin, plan } = self;
         match tls {
-            Tls::Plain => start(plan, io, plain::Engine, make),
-            Tls::Fused(config) => start(plan, io, tautline_tls_rustls::fused::Engine::server(&config)?, make),
-            Tls::Rustls(config) => start(plan, io, tautline_tls_rustls::Engine::server(&config)?, make),
+            Tls::Plain => io.choose(&spin, Start { plan, engine: plain::Engine, make }),
+            Tls::Fused(config) => {
+                let engine = tautline_tls_rustls::fused::Engine::server(&config)?;
+                io.choose(&spin, Start { plan, engine, make })
+            }
+            Tls::Rustls(config) => {
+                let engine = tautline_tls_rustls::Engine::server(&config)?;
+                io.choose(&spin, Start { plan, engine, make })
+            }
         }
     }
 }
 
-fn start<E: Engine, H: Handler>(
+/// A server whose engine is chosen.
+struct Start<E, M> {
     plan: Plan,
-    io: Io,
     engine: E,
-    make: impl Fn(u32) -> H + Send + Sync + 'static,
-) -> Result<Running, Error> {
-    if io == Io::Uring {
-        // Tried once, so that all loops go the same way, and on a thread of its own: taking a ring down interrupts the
-        // system calls that its thread makes next.
-        let tried = std::thread::spawn(|| uring::Driver::new().map(drop)).join();
-        match tried.unwrap_or_else(|_| Err(std::io::Error::other("it panicked"))) {
-            Ok(()) => {
-                let (open, work) = (uring::Driver::new as fn() -> _, Shard::run as fn(&mut _) -> _);
-                return plan.start(Parts { engine, open, make, prepare: |_: &mut _| {}, work });
-            }
-            Err(error) => log::warn!("io_uring cannot be used, epoll is: {error}"),
-        }
+    make: M,
+}
+
+impl<E: Engine, H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Compose for Start<E, M> {
+    type Output = Result<Running, Error>;
+
+    fn with<D: Driver>(self, open: impl Fn() -> io::Result<D> + Clone + Send + Sync + 'static) -> Self::Output {
+        let Self { plan, engine, make } = self;
+        plan.start(Parts { engine, open, make, prepare: |_: &mut _| {}, work: Shard::run })
     }
-    let (open, work) = (epoll::Driver::new as fn() -> _, Shard::run as fn(&mut _) -> _);
-    plan.start(Parts { engine, open, make, prepare: |_: &mut _| {}, work })
 }

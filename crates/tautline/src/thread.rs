@@ -88,10 +88,10 @@ pub(crate) struct Plan {
 }
 
 /// What a loop consists of, and what it does. Made once, used on every loop's thread.
-pub(crate) struct Parts<E: Engine, D: Driver, H: Handler, M, P> {
+pub(crate) struct Parts<E: Engine, D: Driver, H: Handler, O, M, P> {
     pub(crate) engine: E,
-    /// Opens the driver.
-    pub(crate) open: fn() -> io::Result<D>,
+    /// Opens the driver, on the loop's thread.
+    pub(crate) open: O,
     /// Makes the application for the loop of this number.
     pub(crate) make: M,
     /// Acts on a loop before it runs.
@@ -110,11 +110,12 @@ struct Started {
 
 impl Plan {
     /// Starts every loop, or none.
-    pub(crate) fn start<E, D, H, M, P>(self, parts: Parts<E, D, H, M, P>) -> Result<Running, Error>
+    pub(crate) fn start<E, D, H, O, M, P>(self, parts: Parts<E, D, H, O, M, P>) -> Result<Running, Error>
     where
         E: Engine,
         D: Driver,
         H: Handler,
+        O: Fn() -> io::Result<D> + Send + Sync + 'static,
         M: Fn(u32) -> H + Send + Sync + 'static,
         P: Fn(&mut Shard<E, D, H>) + Send + Sync + 'static,
     {
@@ -155,17 +156,18 @@ impl Plan {
         Ok(running)
     }
 
-    fn run<E, D, H, M, P>(
+    fn run<E, D, H, O, M, P>(
         &self,
         number: u32,
         listen: &[Address],
-        parts: &Parts<E, D, H, M, P>,
+        parts: &Parts<E, D, H, O, M, P>,
         report: &Sender<Result<Started, Error>>,
     ) -> Result<(), Error>
     where
         E: Engine,
         D: Driver,
         H: Handler,
+        O: Fn() -> io::Result<D>,
         M: Fn(u32) -> H,
         P: Fn(&mut Shard<E, D, H>),
     {
@@ -186,11 +188,11 @@ impl Plan {
         (parts.work)(&mut shard).map_err(|error| Error::Machine { what: "the driver failed", error })
     }
 
-    fn shard<E: Engine, D: Driver, H: Handler, M: Fn(u32) -> H, P>(
+    fn shard<E: Engine, D: Driver, H: Handler, O: Fn() -> io::Result<D>, M: Fn(u32) -> H, P>(
         &self,
         number: u32,
         listen: &[Address],
-        parts: &Parts<E, D, H, M, P>,
+        parts: &Parts<E, D, H, O, M, P>,
     ) -> Result<Bound<E, D, H>, Error> {
         if let Some(cpu) = self.cpus.get(number as usize % self.cpus.len().max(1)) {
             machine::pin_to_cpu(*cpu).map_err(|error| Error::Machine { what: "cannot pin a thread", error })?;

@@ -20,8 +20,9 @@ mod tests;
 mod wait;
 
 use crate::chores::Chores;
+use crate::spin::Spinner;
 use crate::wake::Wake;
-use crate::{Address, ListenOptions, Listener, Sent, Sink, Token, Waker, socket};
+use crate::{Address, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
 use accept::Listeners;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
@@ -50,6 +51,8 @@ pub struct Config {
     pub accepts_per_turn: usize,
     /// How long a closed connection may go on to send what was pending, before it is reset. Default 5 seconds.
     pub linger: Duration,
+    /// Asks instead of sleeping. Default not.
+    pub spin: Option<Spin>,
 }
 
 impl Default for Config {
@@ -60,6 +63,7 @@ impl Default for Config {
             events_per_turn: 1024,
             accepts_per_turn: 64,
             linger: Duration::from_secs(5),
+            spin: None,
         }
     }
 }
@@ -68,6 +72,7 @@ impl Default for Config {
 pub struct Driver {
     config: Config,
     epoll: OwnedFd,
+    spinner: Spinner,
     wake: Wake,
     slots: Slots,
     listeners: Listeners,
@@ -106,6 +111,7 @@ impl Driver {
         epoll::add(&epoll, wake.fd(), Source::Wake.data(), EventFlags::IN | EventFlags::ET)?;
         let events = vec![Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; config.events_per_turn];
         Ok(Self {
+            spinner: Spinner::new(config.spin.clone()),
             config,
             epoll,
             wake,
@@ -251,7 +257,8 @@ impl crate::Driver for Driver {
     fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {
         if self.undelivered.is_empty() {
             let timeout = self.clip(timeout);
-            self.undelivered = 0..wait::wait(&self.epoll, &mut self.events, timeout)?;
+            let ask = |timeout| wait::wait(&self.epoll, &mut self.events, timeout);
+            self.undelivered = 0..self.spinner.wait(timeout, ask)?;
         }
         sink.woke(self);
         let mut buffer = mem::take(&mut self.buffer);

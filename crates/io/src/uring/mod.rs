@@ -19,8 +19,9 @@ mod slots;
 mod sys;
 
 use crate::chores::Chores;
+use crate::spin::Spinner;
 use crate::wake::Wake;
-use crate::{Address, ListenOptions, Listener, Sent, Sink, Token, Waker, socket};
+use crate::{Address, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
 use accept::Listeners;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -57,6 +58,8 @@ pub struct Config {
     pub completions: u32,
     /// How long a closed connection may go on to send what was pending, before it is reset. Default 5 seconds.
     pub linger: Duration,
+    /// Asks instead of sleeping. Default not.
+    pub spin: Option<Spin>,
 }
 
 impl Default for Config {
@@ -70,6 +73,7 @@ impl Default for Config {
             submissions: 256,
             completions: 2048,
             linger: Duration::from_secs(5),
+            spin: None,
         }
     }
 }
@@ -79,6 +83,7 @@ pub struct Driver {
     config: Config,
     /// Dropped before the sockets: requests keep theirs open.
     ring: Ring,
+    spinner: Spinner,
     wake: Wake,
     /// The kernel tells of wakes.
     waking: bool,
@@ -124,6 +129,7 @@ impl Driver {
             headroom: config.headroom,
         })?;
         Ok(Self {
+            spinner: Spinner::new(config.spin.clone()),
             config,
             ring,
             wake: Wake::new()?,
@@ -163,7 +169,9 @@ impl Driver {
         if ready && timeout != Some(Duration::ZERO) && self.ring.nothing_to_submit() {
             return Ok(());
         }
-        self.ring.enter(if ready { Some(Duration::ZERO) } else { self.clip(timeout) })
+        let timeout = if ready { Some(Duration::ZERO) } else { self.clip(timeout) };
+        let ring = &mut self.ring;
+        self.spinner.wait(timeout, |timeout| ring.enter(timeout).map(|()| ring.ready())).map(drop)
     }
 
     fn deliver<S: Sink<Self>>(&mut self, inbox: &mut Inbox, sink: &mut S) {

@@ -1,0 +1,160 @@
+use crate::{Driver, Spin, epoll};
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+/// Which driver, by name: `auto`, `epoll`, `uring`, `select`, `spin`.
+///
+/// [`choose`](Self::choose) turns the name into a type, once; behind it everything is static.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Io {
+    /// The default: the cheapest one that works here. That is io_uring where the kernel has all of it and permits it,
+    /// and epoll elsewhere; the log says which and why.
+    #[default]
+    Auto,
+    /// Readiness by epoll(7), on every Linux.
+    Epoll,
+    /// Completions by io_uring(7), from Linux 6.12 on; epoll where the kernel has none or refuses it, and a warning in the
+    /// log.
+    Uring,
+    /// Readiness by select(2): anywhere, for a few hundred connections, and slower with each.
+    Select,
+    /// As [`Auto`](Self::Auto), but asks again and again instead of sleeping, as [`Spin`] says.
+    Spin,
+}
+
+/// What is done with the driver that was chosen.
+pub trait Compose {
+    /// What comes of it.
+    type Output;
+
+    /// Goes on with this type of driver; `open` opens one, on the thread that is to use it.
+    fn with<D: Driver>(self, open: impl Fn() -> io::Result<D> + Clone + Send + Sync + 'static) -> Self::Output;
+}
+
+impl Io {
+    /// All names, the default first.
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Epoll, Self::Uring, Self::Select, Self::Spin];
+
+    /// The name that [`FromStr`] reads.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Epoll => "epoll",
+            Self::Uring => "uring",
+            Self::Select => "select",
+            Self::Spin => "spin",
+        }
+    }
+
+    /// Whether this driver works here, tried by opening it.
+    ///
+    /// # Errors
+    /// Why it does not: the kernel is too old, or forbids it.
+    pub fn probe(self) -> io::Result<()> {
+        match self {
+            Self::Uring => try_uring(),
+            Self::Auto | Self::Epoll | Self::Select | Self::Spin => epoll::Driver::new().map(drop),
+        }
+    }
+
+    /// Which of [`Epoll`](Self::Epoll), [`Uring`](Self::Uring) and [`Select`](Self::Select) this name means here. Says
+    /// in the log where another one has to do than was asked for.
+    #[must_use]
+    pub fn here(self) -> Self {
+        let wanted = matches!(self, Self::Auto | Self::Spin | Self::Uring);
+        match (self, wanted.then(try_uring)) {
+            (_, Some(Ok(()))) => Self::Uring,
+            (Self::Uring, Some(Err(error))) => {
+                log::warn!("io_uring cannot be used, epoll is: {error}");
+                Self::Epoll
+            }
+            (_, Some(Err(error))) => {
+                log::info!("epoll is used, as io_uring cannot be: {error}");
+                Self::Epoll
+            }
+            (other, None) => other,
+        }
+    }
+
+    /// Hands `then` the driver of this name. Where it [`spins`](Self::Spin), it does so as `spin` says.
+    pub fn choose<C: Compose>(self, spin: &Spin, then: C) -> C::Output {
+        let spin = (self == Self::Spin).then(|| spin.clone());
+        match self.here() {
+            #[cfg(feature = "uring")]
+            Self::Uring => {
+                let config = crate::uring::Config { spin, ..Default::default() };
+                then.with(move || crate::uring::Driver::with(config.clone()))
+            }
+            _ => {
+                let config = epoll::Config { spin, ..Default::default() };
+                then.with(move || epoll::Driver::with(config.clone()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Io {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Io {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|io| io.name() == name);
+        found.ok_or_else(|| format!("{name:?} is no driver; write {}", Self::ALL.map(Self::name).join(", ")))
+    }
+}
+
+/// Tried on a thread of its own: taking a ring down interrupts the system calls that its thread makes next.
+#[cfg(feature = "uring")]
+fn try_uring() -> io::Result<()> {
+    let tried = std::thread::spawn(|| crate::uring::Driver::new().map(drop)).join();
+    tried.unwrap_or_else(|_| Err(io::Error::other("trying it panicked")))
+}
+
+#[cfg(not(feature = "uring"))]
+fn try_uring() -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this build is without the feature uring"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Name;
+
+    impl Compose for Name {
+        type Output = (&'static str, bool);
+
+        fn with<D: Driver>(self, open: impl Fn() -> io::Result<D> + Clone + Send + Sync + 'static) -> Self::Output {
+            (D::NAME, open().is_ok())
+        }
+    }
+
+    #[test]
+    fn reads_what_it_prints() {
+        for io in Io::ALL {
+            assert_eq!(io.to_string().parse(), Ok(io));
+        }
+        assert!("kqueue".parse::<Io>().unwrap_err().contains("auto, epoll, uring, select, spin"));
+    }
+
+    #[test]
+    fn every_name_opens_a_driver() {
+        for io in Io::ALL {
+            let (name, opened) = io.choose(&Spin::default(), Name);
+            assert!(opened, "{io}: {name}");
+        }
+        assert_eq!(Io::Epoll.choose(&Spin::default(), Name).0, "epoll");
+        let best = if Io::Uring.probe().is_ok() { "io_uring" } else { "epoll" };
+        for io in [Io::Auto, Io::Uring, Io::Spin] {
+            assert_eq!(io.choose(&Spin::default(), Name).0, best, "{io}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+use std::time::{Duration, Instant};
+
+/// How a driver spins: it asks the kernel again and again instead of sleeping, which saves the time that waking up takes
+/// and costs a whole CPU.
+///
+/// Where the network card's queues can be polled, the kernel is told to do so (`SO_BUSY_POLL` and the like); the log says
+/// which of it the kernel accepted. Loopback and most virtual cards have nothing to poll: there only the wake-up is saved.
+#[derive(Clone, Debug)]
+pub struct Spin {
+    /// How long nothing may happen before it sleeps, as other drivers do; the next event makes it spin again.
+    /// `Duration::MAX` never sleeps. Default 1 second.
+    pub idle: Duration,
+    /// How long the kernel may poll a card's queue for one call. Default 50 microseconds.
+    pub busy_poll: Duration,
+    /// Most packets that it takes from the card for one such poll. Default 64; more than 64 needs `CAP_NET_ADMIN`.
+    pub budget: u16,
+}
+
+impl Default for Spin {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(1), busy_poll: Duration::from_micros(50), budget: 64 }
+    }
+}
+
+/// How a driver waits: it sleeps, or it spins.
+pub(crate) struct Spinner {
+    spin: Option<Spin>,
+    /// Since when nothing happened.
+    idle_since: Option<Instant>,
+}
+
+impl Spinner {
+    pub(crate) const fn new(spin: Option<Spin>) -> Self {
+        Self { spin, idle_since: None }
+    }
+
+    /// Calls `ask` with how long it may sleep, until it says that something is ready or `timeout` has passed. Returns what
+    /// it said last.
+    pub(crate) fn wait<E>(
+        &mut self,
+        timeout: Option<Duration>,
+        mut ask: impl FnMut(Option<Duration>) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let Some(Spin { idle, .. }) = self.spin else { return ask(timeout) };
+        let mut begun = None;
+        loop {
+            let ready = ask(Some(Duration::ZERO))?;
+            if ready > 0 {
+                self.idle_since = None;
+                return Ok(ready);
+            }
+            let now = Instant::now();
+            let passed = now - *begun.get_or_insert(now);
+            if timeout.is_some_and(|timeout| passed >= timeout) {
+                return Ok(0);
+            }
+            if now - *self.idle_since.get_or_insert(now) >= idle {
+                let ready = ask(timeout.map(|timeout| timeout - passed))?;
+                if ready > 0 {
+                    self.idle_since = None;
+                }
+                return Ok(ready);
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    const IDLE: Duration = Duration::from_millis(20);
+
+    fn spinner(idle: Duration) -> Spinner {
+        Spinner::new(Some(Spin { idle, ..Spin::default() }))
+    }
+
+    #[test]
+    fn sleeps_only_after_nothing_happened_for_the_time() {
+        let mut spinner = spinner(IDLE);
+        let mut asked = Vec::new();
+        let start = Instant::now();
+        let waited = spinner.wait(None, |timeout| {
+            asked.push(timeout);
+            Ok::<_, Infallible>(usize::from(timeout.is_none()))
+        });
+        assert_eq!(waited, Ok(1));
+        assert!(start.elapsed() >= IDLE);
+        assert_eq!(asked.pop(), Some(None));
+        assert!(asked.len() > 1 && asked.iter().all(|timeout| *timeout == Some(Duration::ZERO)));
+        // Something happened: it spins again.
+        let waited = spinner.wait(Some(IDLE / 2), |timeout| {
+            assert_eq!(timeout, Some(Duration::ZERO));
+            Ok::<_, Infallible>(0)
+        });
+        assert_eq!(waited, Ok(0));
+    }
+
+    #[test]
+    fn the_idle_time_spans_waits() {
+        let mut spinner = spinner(IDLE);
+        let mut slept = false;
+        let start = Instant::now();
+        while !slept && start.elapsed() < Duration::from_secs(10) {
+            let _ = spinner.wait(Some(IDLE / 4), |timeout| {
+                slept |= timeout != Some(Duration::ZERO);
+                Ok::<_, Infallible>(0)
+            });
+        }
+        assert!(slept && start.elapsed() >= IDLE);
+    }
+
+    #[test]
+    fn without_spinning_it_asks_once() {
+        let waited = Spinner::new(None).wait(Some(IDLE), |timeout| Ok::<_, Infallible>(usize::from(timeout == Some(IDLE))));
+        assert_eq!(waited, Ok(1));
+    }
+}
