@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let address = args.first().map_or("127.0.0.1:8443", String::as_str).parse()?;
     let certificate = match &args[args.len().min(1)..] {
         [] => development()?,
-        [chain, key] => Certificate { chain: std::fs::read(chain)?, key: std::fs::read(key)? },
+        [chain, key] => Certificate::new(std::fs::read(chain)?, std::fs::read(key)?),
         _ => return Err("usage: echo_server [ADDRESS [CERT.pem KEY.pem]]".into()),
     };
 

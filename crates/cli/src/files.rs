@@ -10,5 +10,5 @@ pub(crate) fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
 
 /// A certificate chain and its key.
 pub(crate) fn certificate(chain: &Path, key: &Path) -> Result<Certificate, Failure> {
-    Ok(Certificate { chain: read(chain, "certificate")?, key: read(key, "key")? })
+    Ok(Certificate::new(read(chain, "certificate")?, read(key, "key")?))
 }

@@ -46,7 +46,7 @@ impl Setting {
 fn setting(url: &str, ca: &str, own: Option<(&str, &str)>) -> Result<Setting, Box<dyn std::error::Error>> {
     let mut tls = ClientConfig { roots: Roots::Pem(fs::read(ca)?), ..ClientConfig::default() };
     if let Some((chain, key)) = own {
-        tls.certificate = Some(Certificate { chain: fs::read(chain)?, key: fs::read(key)? });
+        tls.certificate = Some(Certificate::new(fs::read(chain)?, fs::read(key)?));
     }
     Ok(Setting { url: url.to_owned(), tls })
 }

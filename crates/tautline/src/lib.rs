@@ -49,7 +49,9 @@ pub use tautline_engine::{
     Target,
 };
 pub use tautline_io::{Address, Io, ListenOptions, Spin};
-pub use tautline_tls::{Certificate, ClientAuth, ClientConfig, Facts, Roots, ServerConfig, Versions};
+pub use tautline_tls::{
+    Certificate, ClientAuth, ClientConfig, Facts, Roots, ServerConfig, TicketKeySource, TicketSecret, Tickets, Versions,
+};
 pub use tautline_ws::handshake::{HeadLimits, Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, Message, deflate::DeflateConfig};
 pub use thread::Running;

@@ -67,7 +67,7 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         set_validity(&mut params, leaf.validity.seconds(now()));
         let certificate = params.signed_by(&key, &self.issuer)?;
-        Ok(Certificate { chain: certificate.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
+        Ok(Certificate::new(certificate.pem(), key.serialize_pem()))
     }
 }
 

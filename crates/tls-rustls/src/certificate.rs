@@ -1,5 +1,6 @@
 //! From PEM to rustls' types, with errors that say which certificate is wrong and what to do about it.
 
+use crate::config::Demands;
 use crate::error;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
@@ -15,8 +16,18 @@ pub(crate) fn load(
     what: &str,
     usage: KeyUsage,
     provider: &CryptoProvider,
+    demands: Demands,
 ) -> Result<CertifiedKey, Error> {
     let chain = chain(&certificate.chain, what)?;
+    for (index, certificate) in chain.iter().enumerate() {
+        // What else may be wrong with an issuer's is for the peer to judge.
+        if let Err(error @ (webpki::Error::BadDer | webpki::Error::TrailingData(_))) =
+            EndEntityCert::try_from(certificate)
+        {
+            let (number, count) = (index + 1, chain.len());
+            return Err(Error::Config(format!("{what}: certificate {number} of {count} in it is malformed ({error})")));
+        }
+    }
     let key = PrivateKeyDer::from_pem_slice(&certificate.key).map_err(|error| match error {
         pem::Error::NoItemsFound => Error::Config(format!(
             "{what}: no private key found: expected PEM with BEGIN PRIVATE KEY (unencrypted; \
@@ -38,7 +49,11 @@ pub(crate) fn load(
         }
         Err(other) => return Err(Error::Config(format!("{what}: {other}"))),
     }
-    warn_if_unusable(&certified, what, usage);
+    match flaw(&certified.cert, usage) {
+        None => {}
+        Some(Flaw::Fatal(why)) if demands == Demands::Reload => return Err(Error::Config(format!("{what} {why}"))),
+        Some(Flaw::Fatal(why) | Flaw::Doubtful(why)) => log::warn!("{what} {why}"),
+    }
     Ok(certified)
 }
 
@@ -73,23 +88,53 @@ pub(crate) fn names(certificate: &CertifiedKey) -> Vec<String> {
     names
 }
 
-/// Logs what every peer will refuse. Not an error: the clock may be wrong, and a peer may not check.
-fn warn_if_unusable(certificate: &CertifiedKey, what: &str, usage: KeyUsage) {
-    let Some(Ok(parsed)) = certificate.cert.first().map(EndEntityCert::try_from) else { return };
-    // Without trust anchors this never succeeds, but validity and usage are what it looks at first.
-    match parsed.verify_for_usage(&[], &[], &[], UnixTime::now(), usage, None, None).err() {
+/// Why peers will refuse a certificate.
+enum Flaw {
+    /// As it is now no peer that checks can take it.
+    Fatal(String),
+    /// Some peers take it.
+    Doubtful(String),
+}
+
+/// What peers will refuse a chain for. When a server starts that is no error: the clock may be wrong, and a peer may not
+/// check.
+fn flaw(chain: &[CertificateDer<'_>], usage: KeyUsage) -> Option<Flaw> {
+    let (first, rest) = chain.split_first()?;
+    // Any other certificate of the chain that the first leads to will do: the peer knows how to go on from there.
+    let issuers: Vec<_> = rest.iter().filter_map(|issuer| webpki::anchor_from_trusted_cert(issuer).ok()).collect();
+    let verify = |certificate, issuers: &[_]| {
+        let algorithms = webpki::ALL_VERIFICATION_ALGS;
+        let parsed = EndEntityCert::try_from(certificate).ok()?;
+        parsed.verify_for_usage(algorithms, issuers, &[], UnixTime::now(), usage, None, None).err()
+    };
+    // Without issuers this never succeeds, but validity and usage are what it looks at first.
+    match verify(first, &issuers) {
         Some(webpki::Error::CertExpired { not_after, .. }) => {
-            log::warn!("{what} expired on {}: peers will refuse it; renew it", error::date(not_after));
+            return Some(Flaw::Fatal(format!("expired on {}: peers will refuse it; renew it", error::date(not_after))));
         }
         Some(webpki::Error::CertNotValidYet { not_before, .. }) => {
-            log::warn!("{what} is not valid before {}: peers will refuse it until then", error::date(not_before));
+            let date = error::date(not_before);
+            return Some(Flaw::Fatal(format!("is not valid before {date}: peers will refuse it until then")));
         }
         Some(webpki::Error::RequiredEkuNotFoundContext(_)) => {
-            log::warn!("{what} is meant for another use (extended key usage): peers will refuse it");
+            let why = "is meant for another use (extended key usage): peers will refuse it";
+            return Some(Flaw::Doubtful(why.to_owned()));
         }
         Some(webpki::Error::CaUsedAsEndEntity) => {
-            log::warn!("{what} belongs to an authority: peers will refuse it; let it issue one for this host");
+            let why = "belongs to an authority: peers will refuse it; let it issue one for this host";
+            return Some(Flaw::Doubtful(why.to_owned()));
+        }
+        Some(webpki::Error::UnknownIssuer | webpki::Error::InvalidSignatureForPublicKey) if !rest.is_empty() => {
+            let why = "was not issued by any other certificate in its chain: put its issuer's there";
+            return Some(Flaw::Fatal(why.to_owned()));
         }
         _ => {}
     }
+    rest.iter().zip(2..).find_map(|(issuer, number)| match verify(issuer, &[]) {
+        Some(webpki::Error::CertExpired { not_after, .. }) => {
+            let date = error::date(not_after);
+            Some(Flaw::Doubtful(format!("has a chain whose certificate {number} expired on {date}: replace that")))
+        }
+        _ => None,
+    })
 }

@@ -2,6 +2,8 @@
 
 use crate::provider::provider;
 use crate::resolver::Resolver;
+use crate::staple::Stapled;
+use crate::ticket::Ticketer;
 use crate::{certificate, trust};
 use rustls::SupportedProtocolVersion;
 use rustls::client::Resumption;
@@ -9,14 +11,28 @@ use rustls::server::NoServerSessionStorage;
 use rustls::sign::SingleCertAndKey;
 use rustls::version::{TLS12, TLS13};
 use std::sync::Arc;
-use tautline_tls::{ClientAuth, ClientConfig, Error, ServerConfig, Versions};
+use tautline_tls::{ClientConfig, Error, ServerConfig, Versions};
 use webpki::KeyUsage;
 
 /// Sessions that a client remembers, over all hosts.
 const CLIENT_SESSIONS: usize = 1024;
 
+/// How much is asked of certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demands {
+    /// What peers will refuse is a warning, because the clock may be what is wrong.
+    Start,
+    /// It is an error, because there are certificates to stay with.
+    Reload,
+}
+
 /// A server's configuration; `secrets` says whether sessions may hand out their keys.
-pub(crate) fn server(config: &ServerConfig, secrets: bool) -> Result<rustls::ServerConfig, Error> {
+pub(crate) fn server(
+    config: &ServerConfig,
+    secrets: bool,
+    ticketer: Option<Arc<Ticketer>>,
+    demands: Demands,
+) -> Result<rustls::ServerConfig, Error> {
     let provider = provider();
     let count = config.certificates.len();
     if count == 0 {
@@ -25,10 +41,12 @@ pub(crate) fn server(config: &ServerConfig, secrets: bool) -> Result<rustls::Ser
     let mut keys = Vec::with_capacity(count);
     for (index, certificate) in config.certificates.iter().enumerate() {
         let what = match count {
+            _ if !certificate.name.is_empty() => certificate.name.clone(),
             1 => "server certificate".to_owned(),
             _ => format!("server certificate {} of {count}", index + 1),
         };
-        keys.push(certificate::load(certificate, &what, KeyUsage::server_auth(), &provider)?);
+        let key = certificate::load(certificate, &what, KeyUsage::server_auth(), &provider, demands)?;
+        keys.push(Stapled::new(key, &certificate.ocsp, &what, demands)?);
     }
     let verifier = trust::of_clients(&config.client_auth, &provider)?;
     let mut rustls = rustls::ServerConfig::builder_with_provider(provider)
@@ -40,11 +58,20 @@ pub(crate) fn server(config: &ServerConfig, secrets: bool) -> Result<rustls::Ser
     rustls.enable_secret_extraction = secrets;
     // Tickets hold all there is to a session, so nothing is stored here and all shards can resume it.
     rustls.session_storage = Arc::new(NoServerSessionStorage {});
-    // A resumed session does not show a client's certificate again, so a revoked one would live on in tickets.
-    if config.no_resumption || !matches!(config.client_auth, ClientAuth::None) {
-        rustls.send_tls13_tickets = 0;
-    } else {
-        rustls.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(library)?;
+    let tickets = match config.tickets_per_handshake {
+        count @ 1..=ServerConfig::MOST_TICKETS => usize::from(count),
+        count => {
+            let most = ServerConfig::MOST_TICKETS;
+            return Err(Error::Config(format!("{count} tickets per handshake: give 1 to {most}, or turn tickets off")));
+        }
+    };
+    match ticketer {
+        Some(ticketer) => {
+            rustls.send_tls13_tickets = tickets;
+            rustls.max_tls13_tickets = tickets;
+            rustls.ticketer = ticketer;
+        }
+        None => rustls.send_tls13_tickets = 0,
     }
     if config.key_log {
         rustls.key_log = Arc::new(rustls::KeyLogFile::new());
@@ -59,7 +86,10 @@ pub(crate) fn client(config: &ClientConfig, secrets: bool) -> Result<rustls::Cli
     let own = config
         .certificate
         .as_ref()
-        .map(|own| certificate::load(own, "client certificate", KeyUsage::client_auth(), &provider))
+        .map(|own| {
+            let what = if own.name.is_empty() { "client certificate" } else { &own.name };
+            certificate::load(own, what, KeyUsage::client_auth(), &provider, Demands::Start)
+        })
         .transpose()?;
     let builder = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions(config.versions))

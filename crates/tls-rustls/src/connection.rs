@@ -1,8 +1,8 @@
 //! rustls' unbuffered connections, driven to where they need the peer or the caller.
 
 use crate::error::describe;
-use crate::hello::Acceptor;
 use crate::record::MAX_PLAIN;
+use crate::serving::Serving;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
@@ -18,7 +18,7 @@ const MAX_OVERHEAD: usize = 5 + 8 + 16 + 1;
 /// A connection of either role.
 pub(crate) enum Connection {
     /// A server that has not seen a record yet: accepting costs no more than this.
-    Waiting(Arc<Acceptor>),
+    Waiting(Arc<Serving>),
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
 }
@@ -63,8 +63,8 @@ impl Connection {
     /// Lets rustls work on `wire`, which holds whole records, and says how much of it is done with. What it wants to
     /// send, after an error too, is appended to `out`; application data to `plain`.
     pub(crate) fn process(&mut self, wire: &mut [u8], plain: &mut Buf, out: &mut Buf) -> Result<(usize, Step), Error> {
-        if let Self::Waiting(acceptor) = self {
-            let config = Arc::clone(acceptor.config(wire));
+        if let Self::Waiting(serving) = self {
+            let config = Arc::clone(serving.acceptor().config(wire));
             let connection = UnbufferedServerConnection::new(config).map_err(|error| describe(&error))?;
             *self = Self::Server(Box::new(connection));
         }

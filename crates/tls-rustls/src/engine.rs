@@ -1,4 +1,4 @@
-use crate::hello::Acceptor;
+use crate::serving::Serving;
 use crate::{Session, config};
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tautline_tls::{ClientConfig, Error, ServerConfig};
 /// rustls with one configuration; clones share it, its tickets' keys, and the sessions a client remembers.
 #[derive(Clone)]
 pub struct Engine {
-    server: Option<Arc<Acceptor>>,
+    server: Option<Arc<Serving>>,
     client: Option<Arc<rustls::ClientConfig>>,
 }
 
@@ -41,9 +41,9 @@ impl Engine {
         client: Option<&ClientConfig>,
         secrets: bool,
     ) -> Result<Self, Error> {
-        let server = server.map(|server| config::server(server, secrets)).transpose()?;
+        let server = server.map(|server| Serving::new(server, secrets)).transpose()?;
         let client = client.map(|client| config::client(client, secrets)).transpose()?;
-        Ok(Self { server: server.map(|server| Arc::new(Acceptor::new(server))), client: client.map(Arc::new) })
+        Ok(Self { server: server.map(Arc::new), client: client.map(Arc::new) })
     }
 }
 
@@ -55,9 +55,15 @@ impl tautline_tls::Engine for Engine {
     }
 
     fn accept(&self) -> Result<Session, Error> {
-        let acceptor =
+        let serving =
             self.server.as_ref().ok_or(Error::ApiMisuse("accept on an engine without server configuration"))?;
-        Ok(Session::accept(Arc::clone(acceptor)))
+        Ok(Session::accept(Arc::clone(serving)))
+    }
+
+    fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
+        let serving =
+            self.server.as_ref().ok_or(Error::ApiMisuse("reload on an engine without server configuration"))?;
+        serving.reload(config)
     }
 
     fn connect(&self, host: &str) -> Result<Session, Error> {

@@ -33,7 +33,10 @@ mod hello;
 mod provider;
 mod record;
 mod resolver;
+mod serving;
 mod session;
+mod staple;
+mod ticket;
 mod trust;
 
 pub use engine::Engine;

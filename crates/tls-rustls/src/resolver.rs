@@ -1,4 +1,5 @@
 use crate::certificate;
+use crate::staple::Stapled;
 use core::cell::RefCell;
 use rustls::SignatureAlgorithm;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -21,7 +22,7 @@ pub(crate) fn take_asked_name() -> Option<Box<str>> {
 /// Chooses among a server's certificates: by name, then by what the client can verify.
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    keys: Vec<Arc<CertifiedKey>>,
+    keys: Vec<Stapled>,
     /// Exact names, and wildcards as `*.example.com`, each with its certificates, the preferred one first.
     names: HashMap<String, Vec<usize>>,
     /// For clients that name no host, or none of ours: the first certificate and those for just the same names.
@@ -29,10 +30,10 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    pub(crate) fn new(keys: Vec<CertifiedKey>) -> Self {
-        let own_names: Vec<_> = keys.iter().map(certificate::names).collect();
+    pub(crate) fn new(keys: Vec<Stapled>) -> Self {
+        let own_names: Vec<_> = keys.iter().map(|key| certificate::names(key.key())).collect();
         let mut by_preference: Vec<_> = (0..keys.len()).collect();
-        by_preference.sort_by_key(|&index| rank(keys[index].key.algorithm()));
+        by_preference.sort_by_key(|&index| rank(keys[index].key().key.algorithm()));
         let mut names: HashMap<String, Vec<usize>> = HashMap::new();
         for &index in &by_preference {
             for name in &own_names[index] {
@@ -41,7 +42,7 @@ impl Resolver {
         }
         let fallback =
             by_preference.into_iter().filter(|&index| index == 0 || own_names[index] == own_names[0]).collect();
-        Self { keys: keys.into_iter().map(Arc::new).collect(), names, fallback }
+        Self { keys, names, fallback }
     }
 
     fn candidates(&self, name: Option<&str>) -> &[usize] {
@@ -60,9 +61,14 @@ impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         ASKED.set(hello.server_name().map(Box::from));
         let candidates = self.candidates(hello.server_name());
-        let verifiable = |index: &&usize| self.keys[**index].key.choose_scheme(hello.signature_schemes()).is_some();
+        let verifiable =
+            |index: &&usize| self.keys[**index].key().key.choose_scheme(hello.signature_schemes()).is_some();
         // Where nothing fits, any of them: rustls then refuses the client with a better reason than "no certificate".
-        candidates.iter().find(verifiable).or_else(|| candidates.first()).map(|&index| Arc::clone(&self.keys[index]))
+        candidates
+            .iter()
+            .find(verifiable)
+            .or_else(|| candidates.first())
+            .map(|&index| Arc::clone(self.keys[index].current()))
     }
 }
 

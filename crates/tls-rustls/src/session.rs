@@ -1,8 +1,8 @@
 use crate::agreed::Agreed;
 use crate::connection::{Connection, Kernel, Step};
-use crate::hello::Acceptor;
 use crate::record::{self, Front, HEADER, MAX_PLAIN};
 use crate::resolver;
+use crate::serving::Serving;
 use core::cell::RefCell;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ExtractedSecrets, ProtocolVersion};
@@ -49,8 +49,8 @@ enum Phase {
 }
 
 impl Session {
-    pub(crate) fn accept(acceptor: Arc<Acceptor>) -> Self {
-        Self::new(Connection::Waiting(acceptor), None)
+    pub(crate) fn accept(serving: Arc<Serving>) -> Self {
+        Self::new(Connection::Waiting(serving), None)
     }
 
     pub(crate) fn connect(config: &Arc<ClientConfig>, name: ServerName<'static>) -> Result<Self, Error> {

@@ -34,7 +34,7 @@ fn folder(name: &str) -> PathBuf {
 
 fn connect(roots: Roots, key_log: bool) {
     let read = |name: &str| std::fs::read(PathBuf::from(std::env::var_os(FOLDER).unwrap()).join(name)).unwrap();
-    let certificate = tautline_tls::Certificate { chain: read("chain.pem"), key: read("key.pem") };
+    let certificate = tautline_tls::Certificate::new(read("chain.pem"), read("key.pem"));
     let server = ServerConfig { certificates: vec![certificate], key_log, ..ServerConfig::default() };
     let client = ClientConfig { roots, key_log, ..ClientConfig::default() };
     let engine = Engine::new(Some(&server), Some(&client)).unwrap();

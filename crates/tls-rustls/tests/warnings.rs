@@ -31,7 +31,7 @@ fn unusable_certificates_are_reported() {
     let authority = Authority::new("Test").unwrap();
     let leaf = Leaf { names: &["localhost"], ..Leaf::default() };
     let issue = |leaf: Leaf<'_>| authority.issue(&leaf).unwrap();
-    let itself = Certificate { chain: authority.certificate().into(), key: authority.key().into() };
+    let itself = Certificate::new(authority.certificate(), authority.key());
     for (certificate, words) in [
         (issue(leaf), ""),
         (issue(Leaf { usage: Usage::Both, ..leaf }), ""),

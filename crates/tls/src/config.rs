@@ -1,10 +1,25 @@
+use crate::Tickets;
+
 /// A certificate chain with its private key, PEM.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Certificate {
     /// Chain, end entity first, PEM.
     pub chain: Vec<u8>,
     /// Private key: PKCS#8, PKCS#1 or SEC1, PEM.
     pub key: Vec<u8>,
+    /// What the authority's OCSP responder answered about it (RFC 6960, DER), to be stapled (RFC 6066, section 8); empty is
+    /// none. One that has run out is not sent.
+    pub ocsp: Vec<u8>,
+    /// What errors and the log call it, as the name of its file; empty counts it.
+    pub name: String,
+}
+
+impl Certificate {
+    /// A chain, end entity first, and its private key, both PEM.
+    #[must_use]
+    pub fn new(chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        Self { chain: chain.into(), key: key.into(), ..Self::default() }
+    }
 }
 
 /// What a server asks of its clients' certificates.
@@ -47,7 +62,7 @@ pub enum Versions {
 ///
 /// Several certificates stand side by side: the one that covers the client's SNI name is used, of several the one whose
 /// key type the client can verify (ECDSA before RSA), the first of all where no name matches.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct ServerConfig {
     /// At least one.
     pub certificates: Vec<Certificate>,
@@ -57,10 +72,32 @@ pub struct ServerConfig {
     pub alpn: Vec<Vec<u8>>,
     /// Versions of TLS.
     pub versions: Versions,
-    /// No session resumption.
-    pub no_resumption: bool,
+    /// Session resumption.
+    pub tickets: Tickets,
+    /// Tickets for each TLS 1.3 handshake, from 1 to [`MOST_TICKETS`](Self::MOST_TICKETS): as many connections can be resumed
+    /// from it, since clients use each ticket once. A client may ask for less (RFC 9149).
+    pub tickets_per_handshake: u8,
     /// Write secrets to the file that `SSLKEYLOGFILE` names, where it is set.
     pub key_log: bool,
+}
+
+impl ServerConfig {
+    /// Most tickets for a handshake.
+    pub const MOST_TICKETS: u8 = 16;
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            certificates: Vec::new(),
+            client_auth: ClientAuth::default(),
+            alpn: Vec::new(),
+            versions: Versions::default(),
+            tickets: Tickets::default(),
+            tickets_per_handshake: 2,
+            key_log: false,
+        }
+    }
 }
 
 /// What a client needs, for every engine.
@@ -74,7 +111,8 @@ pub struct ClientConfig {
     pub alpn: Vec<Vec<u8>>,
     /// Versions of TLS.
     pub versions: Versions,
-    /// No session resumption.
+    /// No session resumption. Else a client keeps up to eight tickets for each of the last 128 hosts; it uses each ticket of
+    /// TLS 1.3 once, so that connections cannot be linked by it (RFC 8446, appendix C.4).
     pub no_resumption: bool,
     /// Write secrets to the file that `SSLKEYLOGFILE` names, where it is set.
     pub key_log: bool,

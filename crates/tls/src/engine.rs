@@ -1,7 +1,7 @@
-use crate::Error;
+use crate::{Error, ServerConfig};
 use tautline_window::Buf;
 
-/// A TLS library with one immutable configuration, shared by all shards.
+/// A TLS library with one configuration, shared by all shards; clones are the same engine.
 pub trait Engine: Clone + Send + Sync + 'static {
     /// One connection's state.
     type Session: Session;
@@ -22,6 +22,20 @@ pub trait Engine: Clone + Send + Sync + 'static {
     /// [`Error::ApiMisuse`] where the engine was built without a client configuration, [`Error::Config`] where `host`
     /// is neither a DNS name nor an IP address.
     fn connect(&self, host: &str) -> Result<Self::Session, Error>;
+
+    /// Has every connection that begins from now on use `config`, in all clones. Those that stand go on as they are. Ticket
+    /// keys stay where [`ServerConfig::tickets`] is equal to what it was.
+    ///
+    /// More is demanded than at the start, because there is something better to fall back on: certificates must be valid now,
+    /// and each chain must lead from its first certificate to the next.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where `config` cannot be used, and [`Error::ApiMisuse`] where the engine was built without a server
+    /// configuration. Everything stays as it was then.
+    fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
+        let _ = config;
+        Err(Error::ApiMisuse("reload on an engine without server configuration"))
+    }
 }
 
 /// One TLS connection, sans I/O.

@@ -11,7 +11,9 @@ mod config;
 mod engine;
 mod error;
 pub mod plain;
+mod tickets;
 
 pub use config::{Certificate, ClientAuth, ClientConfig, Roots, ServerConfig, Versions};
 pub use engine::{Content, Engine, Facts, Handshake, Opened, Session};
 pub use error::Error;
+pub use tickets::{TicketKeySource, TicketSecret, Tickets};

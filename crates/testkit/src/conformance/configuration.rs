@@ -8,10 +8,10 @@ use tautline_window::Buf;
 /// Each is refused when the engine is made, with words that say which part is wrong.
 pub fn bad_configurations<E: Engine>(make: impl Make<E>) {
     let other = certificate(&["localhost"], KeyKind::P256);
-    let mismatch = Certificate { chain: LOCALHOST.chain.clone(), key: other.key.clone() };
-    let no_chain = Certificate { chain: b"not a certificate".to_vec(), key: other.key.clone() };
-    let no_key = Certificate { chain: other.chain.clone(), key: other.chain.clone() };
-    let cut = Certificate { chain: other.chain[..other.chain.len() / 2].to_vec(), key: other.key.clone() };
+    let mismatch = Certificate::new(LOCALHOST.chain.clone(), other.key.clone());
+    let no_chain = Certificate::new(b"not a certificate", other.key.clone());
+    let no_key = Certificate::new(other.chain.clone(), other.chain.clone());
+    let cut = Certificate::new(&other.chain[..other.chain.len() / 2], other.key.clone());
     for (certificates, words) in [
         (vec![], "needs a certificate"),
         (vec![mismatch.clone()], "does not belong to the certificate"),

@@ -3,7 +3,7 @@
 use super::{Engines, Make, certificate, client_config, greet, server_config};
 use crate::certificate::KeyKind;
 use crate::pair::{Pair, Side, Split};
-use tautline_tls::{ClientConfig, Engine, Error, Facts, ServerConfig, Session, Versions};
+use tautline_tls::{ClientConfig, Engine, Error, Facts, ServerConfig, Session, Tickets, Versions};
 
 /// Every kind of key under every version, with facts that say so on both sides.
 pub fn every_key_and_version<E: Engine>(make: impl Make<E>) {
@@ -149,7 +149,8 @@ pub fn resumption<E: Engine>(make: impl Make<E>) {
 pub fn resumption_is_off_where_told<E: Engine>(make: impl Make<E>) {
     for versions in [Versions::Tls13, Versions::Tls12] {
         for (at_server, at_client) in [(true, false), (false, true), (true, true)] {
-            let server = ServerConfig { versions, no_resumption: at_server, ..server_config() };
+            let tickets = if at_server { Tickets::Off } else { Tickets::default() };
+            let server = ServerConfig { versions, tickets, ..server_config() };
             let client = ClientConfig { versions, no_resumption: at_client, ..client_config() };
             let engines = Engines::new(&make, &server, &client);
             for _ in 0..2 {

@@ -46,4 +46,8 @@ impl tautline_tls::Engine for Engine {
     fn connect(&self, host: &str) -> Result<Session, Error> {
         Ok(Session::new(tautline_tls::Engine::connect(&self.0, host)?))
     }
+
+    fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
+        tautline_tls::Engine::reload(&self.0, config)
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{End, Split};
 use tautline_testkit::wild::{Wild, kind};
-use tautline_tls::{Certificate, ClientConfig, Engine, Error, Roots, ServerConfig, Session};
+use tautline_tls::{Certificate, ClientConfig, Engine, Error, Roots, ServerConfig, Session, Tickets};
 use tautline_tls_rustls as library;
 use tautline_tls_rustls::fused;
 
@@ -23,7 +23,7 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     let authority = Authority::new("Fuzz").unwrap();
     let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
     let server =
-        ServerConfig { certificates: vec![certificate.clone()], no_resumption: true, ..ServerConfig::default() };
+        ServerConfig { certificates: vec![certificate.clone()], tickets: Tickets::Off, ..ServerConfig::default() };
     let roots = Roots::Pem(authority.certificate().into());
     let client = ClientConfig { roots, no_resumption: true, ..ClientConfig::default() };
     Fixture {

@@ -7,7 +7,7 @@ use crate::common::{App, Over, Started, logs, serve};
 use std::time::Duration;
 use tautline::{
     Certificate, ClientAuth, ClientConfig, ClientTls, CloseCode, Config, Incoming, Reconnect, Roots, Server,
-    ServerConfig, Socket, Tls, Versions,
+    ServerConfig, Socket, Tickets, Tls, Versions,
 };
 use tautline_testkit::certificate::{Authority, Leaf, Usage, Validity};
 
@@ -115,7 +115,8 @@ fn versions_are_negotiated() {
 fn sessions_are_resumed() {
     each_engine(|server_tls, client_tls| {
         for (versions, no_resumption) in [(Versions::Tls13, false), (Versions::Tls12, false), (Versions::All, true)] {
-            let server = serve_with(server_tls(ServerConfig { versions, no_resumption, ..server_config() }));
+            let tickets = if no_resumption { Tickets::Off } else { Tickets::default() };
+            let server = serve_with(server_tls(ServerConfig { versions, tickets, ..server_config() }));
             let mut target = server.target();
             let wait = Duration::from_millis(5);
             target.reconnect = Some(Reconnect { first: wait, longest: wait, attempts: None });
