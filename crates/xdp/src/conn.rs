@@ -1,0 +1,141 @@
+use crate::frame::{Ethernet, Pair, Segment};
+use crate::stack::Tcp;
+use rustix::fd::OwnedFd;
+use smoltcp::socket::tcp::{RecvError, State};
+use std::net::IpAddr;
+use std::time::Instant;
+use tautline_io::Token;
+use tautline_window::Buf;
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The peer's handshake is not complete. Names the listener.
+    HalfOpen(u32),
+    /// Complete, and not accepted yet.
+    Waiting(u32),
+    /// The next hop's hardware address is not known yet.
+    Resolving {
+        next_hop: IpAddr,
+        tries: u32,
+    },
+    /// Our first segment is not answered yet.
+    Connecting,
+    Open,
+    /// Broken. The sink was told, or will be.
+    Failed,
+    /// The user closed it; what is pending, and the end itself, are still to be sent.
+    Orphan,
+}
+
+/// One connection.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about one connection")]
+pub(crate) struct Conn {
+    pub(crate) tcp: Tcp,
+    pub(crate) pair: Pair,
+    /// Where its frames go.
+    pub(crate) header: Ethernet,
+    pub(crate) phase: Phase,
+    /// What the user knows it by, from accepting or connecting until closing.
+    pub(crate) token: Option<Token>,
+    /// The sink wants no bytes for now.
+    pub(crate) paused: bool,
+    /// The peer finished its direction, and the sink was told.
+    pub(crate) finished: bool,
+    /// Our direction is to be finished once `pending` is gone.
+    pub(crate) finishing: bool,
+    /// The peer's reset was let through.
+    pub(crate) reset: bool,
+    /// It is in the list of those to serve.
+    pub(crate) queued: bool,
+    /// It is in the list of those that have something to send.
+    pub(crate) dirty: bool,
+    /// What found no room in the send buffer.
+    pub(crate) pending: Buf,
+    /// The peer's first sequence number, where it is known.
+    first: Option<u32>,
+    /// Bytes that were handed out.
+    delivered: u32,
+    /// The earliest entry in the list of timers.
+    pub(crate) timer: Option<Instant>,
+    /// When it is given up, whatever the stack says.
+    pub(crate) deadline: Option<Instant>,
+    /// Keeps the local port of an outgoing connection from the kernel.
+    pub(crate) port: Option<OwnedFd>,
+}
+
+impl Conn {
+    pub(crate) const fn new(tcp: Tcp, pair: Pair, header: Ethernet, phase: Phase) -> Self {
+        Self {
+            tcp,
+            pair,
+            header,
+            phase,
+            token: None,
+            paused: false,
+            finished: false,
+            finishing: false,
+            reset: false,
+            queued: false,
+            dirty: false,
+            pending: Buf::new(),
+            first: None,
+            delivered: 0,
+            timer: None,
+            deadline: None,
+            port: None,
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.tcp.get().state()
+    }
+
+    /// Notes the peer's first sequence number.
+    pub(crate) const fn note(&mut self, segment: &Segment) {
+        if self.first.is_none() && segment.is_syn() {
+            self.first = Some(segment.sequence);
+        }
+    }
+
+    /// Whether a reset is the peer's own: it knows exactly which byte comes next (RFC 5961 section 3.2).
+    pub(crate) fn is_exact(&self, segment: &Segment) -> bool {
+        let Some(first) = self.first else { return false };
+        let waiting = u32::try_from(self.tcp.get().recv_queue()).unwrap_or(0);
+        let end = u32::from(self.peer_finished());
+        let next = first.wrapping_add(1).wrapping_add(self.delivered).wrapping_add(waiting).wrapping_add(end);
+        segment.sequence == next
+    }
+
+    /// Whether the peer has finished its direction, everything before that being here.
+    pub(crate) fn peer_finished(&self) -> bool {
+        matches!(self.state(), State::CloseWait | State::Closing | State::LastAck | State::TimeWait)
+    }
+
+    /// Moves what arrived into `buf`, as far as it fits.
+    pub(crate) fn take_received(&mut self, buf: &mut [u8]) -> usize {
+        let taken = self.tcp.get_mut().recv_slice(buf).unwrap_or(0);
+        self.delivered = self.delivered.wrapping_add(u32::try_from(taken).unwrap_or(0));
+        taken
+    }
+
+    /// Whether nothing more will arrive because the peer said so, also where the connection is over by now.
+    pub(crate) fn is_at_end(&mut self) -> bool {
+        self.peer_finished() || self.tcp.get_mut().peek(1) == Err(RecvError::Finished)
+    }
+
+    /// Moves `buf` into the send buffer, as far as it fits.
+    pub(crate) fn put(&mut self, buf: &mut Buf) {
+        if let Ok(taken) = self.tcp.get_mut().send_slice(buf.filled()) {
+            buf.take(taken);
+        }
+    }
+
+    /// Finishes our direction if that was asked for and nothing is before it.
+    pub(crate) fn finish(&mut self) {
+        let connected = !matches!(self.phase, Phase::Resolving { .. } | Phase::Connecting);
+        if self.finishing && self.pending.is_empty() && connected {
+            self.tcp.get_mut().close();
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Connections that the user is done with.
+
+use crate::conn::Phase;
+use crate::driver::Driver;
+use crate::wire::Wire;
+use smoltcp::socket::tcp::State;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+use tautline_io::Token;
+
+impl<W: Wire> Driver<W> {
+    /// The user closed it.
+    pub(crate) fn abandon(&mut self, id: Token, abort: bool) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.token = None;
+        match conn.phase {
+            Phase::Open if !abort => {
+                conn.phase = Phase::Orphan;
+                conn.finishing = true;
+                conn.deadline = Some(Instant::now() + self.config.linger);
+                self.soil(id);
+                self.enqueue(id);
+            }
+            // The peer knows of no connection yet.
+            Phase::Resolving { .. } | Phase::Connecting => self.remove(id),
+            _ => self.abort(id),
+        }
+    }
+
+    /// Goes on to send what is pending, and then the end.
+    pub(crate) fn go_on_closing(&mut self, id: Token) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let mut pending = std::mem::take(&mut conn.pending);
+        conn.put(&mut pending);
+        conn.pending = pending;
+        let tcp = conn.tcp.get();
+        if conn.pending.is_empty() && tcp.send_queue() == 0 && tcp.recv_queue() > 0 {
+            // Nobody will read that: the peer must know (RFC 1122 section 4.2.2.13).
+            return self.abort(id);
+        }
+        conn.finish();
+        if conn.state() == State::Closed {
+            self.remove(id);
+        }
+    }
+
+    /// Resets a connection and forgets it.
+    pub(crate) fn abort(&mut self, id: Token) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if !matches!(conn.state(), State::TimeWait | State::SynSent) {
+            conn.tcp.get_mut().abort();
+            self.stack.egress(&mut self.wire, self.now, conn.header, &mut conn.tcp, 1);
+        }
+        self.remove(id);
+    }
+
+    /// Forgets a connection.
+    pub(crate) fn remove(&mut self, id: Token) {
+        let Some(conn) = self.conns.remove(id) else { return };
+        self.pairs.remove(&conn.pair);
+        if let Some(token) = conn.token {
+            self.tokens.remove(token);
+        }
+        self.release(conn.pair.local);
+    }
+
+    /// Takes the frames for a local endpoint, once more.
+    pub(crate) fn claim(&mut self, local: SocketAddr) -> io::Result<()> {
+        if let Some(count) = self.claims.get_mut(&local) {
+            *count += 1;
+            return Ok(());
+        }
+        self.wire.claim(local, true)?;
+        self.claims.insert(local, 1);
+        Ok(())
+    }
+
+    /// Leaves the frames for a local endpoint to the kernel when nobody needs them any more.
+    pub(crate) fn release(&mut self, local: SocketAddr) {
+        let Some(count) = self.claims.get_mut(&local) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.claims.remove(&local);
+            // It fails only where it is not there.
+            let _ = self.wire.claim(local, false);
+        }
+    }
+}

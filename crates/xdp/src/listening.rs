@@ -1,0 +1,182 @@
+//! Listening and accepting.
+
+use crate::conn::{Conn, Phase};
+use crate::driver::Driver;
+use crate::frame::Segment;
+use crate::wire::Wire;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+use smoltcp::socket::tcp::State;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tautline_io::{ListenOptions, Listener, Sink, Token};
+
+/// Most connections that one turn accepts.
+const ACCEPTS: usize = 64;
+
+/// How long a peer may take for its handshake.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// What is listened at.
+#[derive(Default)]
+pub(crate) struct Listening {
+    listeners: Vec<Place>,
+    at: HashMap<SocketAddr, u32>,
+    /// Connections whose handshake is not complete, the oldest first; some may be complete or gone.
+    half_open: VecDeque<Token>,
+    /// Connections to accept, the oldest first; some may be gone.
+    ready: VecDeque<Token>,
+    pub(crate) paused: bool,
+}
+
+struct Place {
+    /// A socket of the kernel that is bound, and never listens: no other program gets the port.
+    reserved: Option<OwnedFd>,
+    backlog: usize,
+}
+
+/// What becomes of a segment that opens a connection.
+pub(crate) enum Admission {
+    NobodyListens,
+    /// Too many connections: the peer tries again.
+    Full,
+    As(Token),
+}
+
+impl<W: Wire> Driver<W> {
+    pub(crate) fn start_listening(
+        &mut self,
+        at: SocketAddr,
+        options: &ListenOptions,
+    ) -> io::Result<(Listener, SocketAddr)> {
+        let mine = self.addresses_of(at.ip());
+        if mine.is_empty() {
+            let all: Vec<_> = self.facts.addresses.iter().map(|(address, _)| address.to_string()).collect();
+            let name = &self.facts.name;
+            let text = format!("{} is no address of {name}, which has {}", at.ip(), all.join(", "));
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text));
+        }
+        let (reserved, at) = reserve(at, options.reuse_port)?;
+        let number = u32::try_from(self.listening.listeners.len()).unwrap_or(u32::MAX);
+        let backlog = usize::try_from(options.backlog).unwrap_or(0).max(1);
+        self.listening.listeners.push(Place { reserved: Some(reserved), backlog });
+        for address in mine {
+            let endpoint = SocketAddr::new(address, at.port());
+            self.claim(endpoint)?;
+            self.listening.at.insert(endpoint, number);
+        }
+        Ok((Listener(number), at))
+    }
+
+    /// The addresses of the interface that are meant by one that may be unspecified.
+    fn addresses_of(&self, address: IpAddr) -> Vec<IpAddr> {
+        let meant = |own: &IpAddr| {
+            if address.is_unspecified() { own.is_ipv4() == address.is_ipv4() } else { *own == address }
+        };
+        self.stack.addresses().filter(meant).collect()
+    }
+
+    pub(crate) fn end_listening(&mut self) {
+        for (endpoint, _) in std::mem::take(&mut self.listening.at) {
+            self.release(endpoint);
+        }
+        self.listening.listeners.iter_mut().for_each(|place| place.reserved = None);
+        let half_open = std::mem::take(&mut self.listening.half_open);
+        for id in half_open.into_iter().chain(std::mem::take(&mut self.listening.ready)) {
+            if self.conns.get(id).is_some_and(|conn| matches!(conn.phase, Phase::HalfOpen(_) | Phase::Waiting(_))) {
+                self.abort(id);
+            }
+        }
+    }
+
+    /// Makes a connection of a segment that opens one.
+    pub(crate) fn admit(&mut self, segment: &Segment) -> Admission {
+        let Some(&listener) = self.listening.at.get(&segment.pair.local) else { return Admission::NobodyListens };
+        let backlog = self.listening.listeners.get(listener as usize).map_or(0, |place| place.backlog);
+        if self.conns.len() >= self.config.connections as usize || self.listening.ready.len() >= backlog {
+            return Admission::Full;
+        }
+        self.make_room_for_half_open();
+        let Ok(tcp) = self.stack.passive(segment.pair.local) else { return Admission::Full };
+        if self.claim(segment.pair.local).is_err() {
+            return Admission::Full;
+        }
+        let mut conn = Conn::new(tcp, segment.pair, segment.back, Phase::HalfOpen(listener));
+        conn.deadline = Some(self.now + HANDSHAKE);
+        let id = self.conns.insert(conn);
+        self.pairs.insert(segment.pair, id);
+        self.listening.half_open.push_back(id);
+        Admission::As(id)
+    }
+
+    /// A flood of first segments costs no more than the limit: the oldest that did not complete gives way.
+    fn make_room_for_half_open(&mut self) {
+        let is_half_open =
+            |driver: &Self, id| driver.conns.get(id).is_some_and(|conn| matches!(conn.phase, Phase::HalfOpen(_)));
+        while let Some(&oldest) = self.listening.half_open.front() {
+            let real = is_half_open(self, oldest);
+            if real && self.listening.half_open.len() < self.config.half_open as usize {
+                return;
+            }
+            self.listening.half_open.pop_front();
+            if real {
+                self.remove(oldest);
+            }
+        }
+    }
+
+    /// A segment came for a connection that is not accepted.
+    pub(crate) fn handshake(&mut self, id: Token) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        match (conn.phase, conn.state()) {
+            // The peer reset it.
+            (_, State::Listen | State::Closed) => self.remove(id),
+            (_, State::SynReceived) | (Phase::Waiting(_), _) => {}
+            (Phase::HalfOpen(listener), _) => {
+                conn.phase = Phase::Waiting(listener);
+                conn.deadline = None;
+                self.listening.ready.push_back(id);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn has_to_accept(&self) -> bool {
+        !self.listening.paused && !self.listening.ready.is_empty()
+    }
+
+    pub(crate) fn accept<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
+        for _ in 0..ACCEPTS {
+            if self.listening.paused {
+                return;
+            }
+            let Some(id) = self.listening.ready.pop_front() else { return };
+            let Some(conn) = self.conns.get_mut(id) else { continue };
+            let Phase::Waiting(listener) = conn.phase else { continue };
+            let token = self.tokens.insert(id);
+            conn.phase = Phase::Open;
+            conn.token = Some(token);
+            sink.accepted(self, token, Listener(listener));
+            // What came with the handshake.
+            self.serve(id, buffer, sink);
+        }
+    }
+}
+
+/// Keeps a port from all other programs; a port of 0 is chosen by the kernel.
+pub(crate) fn reserve(at: SocketAddr, reuse_port: bool) -> io::Result<(OwnedFd, SocketAddr)> {
+    let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    if reuse_port {
+        sockopt::set_socket_reuseport(&fd, true)?;
+    }
+    if at.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, true)?;
+    }
+    net::bind(&fd, &at)?;
+    let bound = SocketAddr::try_from(net::getsockname(&fd)?).map_err(|_| Errno::AFNOSUPPORT)?;
+    Ok((fd, SocketAddr::new(bound.ip(), bound.port())))
+}

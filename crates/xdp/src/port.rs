@@ -1,0 +1,317 @@
+//! The device: an interface with our program on it and a socket on each of its receive queues.
+
+use crate::config::{Attach, Config, Copies};
+use crate::frame::Mac;
+use crate::netlink::{Link, Netlink};
+use crate::program::{self, Endpoints};
+use crate::sys::{Attached, Frame, Mode, Sizes, SocketMap, Xsk};
+use crate::wire::Wire;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::Errno;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// `XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE`.
+const GENERIC: u32 = 1 << 1;
+const NATIVE: u32 = 1 << 2;
+
+/// Most receive queues that are served.
+const MOST_QUEUES: u32 = 64;
+
+/// Bytes of a chunk that the kernel keeps in front of a frame (`XDP_PACKET_HEADROOM`).
+const HEADROOM: u32 = 256;
+
+/// Longest single wait; the caller waits again.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Frames that one busy poll takes from the device.
+const BUSY_POLL_BUDGET: u16 = 64;
+
+/// What is known of the interface.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) name: String,
+    pub(crate) index: u32,
+    pub(crate) mac: Mac,
+    /// Most bytes of an IP packet.
+    pub(crate) mtu: usize,
+    pub(crate) addresses: Vec<(IpAddr, u8)>,
+    /// Frames never leave this machine, so that their checksums may be left out.
+    pub(crate) is_virtual: bool,
+}
+
+/// The interface, while the driver lives.
+pub struct Port {
+    /// Taken away first, so that frames go to the kernel while the rest is taken down.
+    _attached: Attached,
+    endpoints: Endpoints,
+    _sockets: SocketMap,
+    queues: Vec<Xsk>,
+    /// The queue that is asked next for a received frame.
+    next: usize,
+    /// Where frames go that find no room.
+    void: Vec<u8>,
+    pub(crate) zero_copy: bool,
+    pub(crate) native: bool,
+}
+
+/// A received frame, and the queue that it goes back to.
+pub struct Received {
+    frame: Frame,
+    queue: usize,
+}
+
+impl Port {
+    /// Opens the interface that `config` names.
+    ///
+    /// # Errors
+    /// They say what to do.
+    pub(crate) fn open(config: &Config, netlink: &mut Netlink) -> io::Result<(Self, Facts)> {
+        let (facts, queues) = look(config, netlink)?;
+        let name = &facts.name;
+        let loaded = Endpoints::new(config.connections.saturating_add(1024)).and_then(|endpoints| {
+            let sockets = SocketMap::new(queues)?;
+            Ok((endpoints, sockets))
+        });
+        let (endpoints, sockets) = loaded.map_err(|errno| explain_bpf(name, "cannot make a BPF map", errno))?;
+        let program = program::load(&endpoints, &sockets).map_err(|(errno, log)| {
+            let log = if log.is_empty() { String::new() } else { format!("; the verifier says: {log}") };
+            explain_bpf(name, &format!("cannot load the XDP program{log}"), errno)
+        })?;
+        let (attached, native) = attach(config, &facts, &program)?;
+        let chunk = if facts.mtu + 18 <= (2048 - HEADROOM) as usize { 2048 } else { 4096 };
+        let sizes =
+            Sizes { chunk, chunks: config.frames.next_power_of_two(), ring: config.frames.next_power_of_two() / 4 };
+        let mut made = Vec::new();
+        for queue in 0..queues {
+            let socket = match bind(config, &facts, queue, sizes) {
+                Ok(socket) => socket,
+                // The kernel says how many queues there could be; those that are not in use cannot be bound to.
+                Err((Errno::INVAL, _)) if queue > 0 => break,
+                Err((_, error)) => return Err(error),
+            };
+            let set = sockets.set(queue, socket.as_fd());
+            set.map_err(|errno| explain_bpf(name, "cannot hand frames to the socket", errno))?;
+            if let Some(time) = config.busy_poll
+                && let Err(errno) = socket.busy_poll(time, BUSY_POLL_BUDGET)
+            {
+                log::warn!("{name}: the kernel does not busy-poll: {errno}");
+            }
+            made.push(socket);
+        }
+        let zero_copy = made.iter().all(Xsk::is_zero_copy);
+        let how = if zero_copy { "without copies" } else { "copying" };
+        let mode = if native { "native" } else { "generic" };
+        log::info!("{name}: XDP {mode}, {how}, {} queue(s)", made.len());
+        let void = vec![0; chunk as usize];
+        let (_attached, _sockets) = (attached, sockets);
+        Ok((Self { _attached, endpoints, _sockets, queues: made, next: 0, void, zero_copy, native }, facts))
+    }
+
+    /// Frames that the kernel could not give us: too long, no frame free to receive into, or the ring full.
+    pub(crate) fn dropped(&self) -> u64 {
+        let of = |queue: &Xsk| {
+            let counted = queue.statistics().ok()?;
+            Some(counted.rx_dropped + counted.rx_ring_full.unwrap_or(0))
+        };
+        self.queues.iter().filter_map(of).sum()
+    }
+}
+
+fn look(config: &Config, netlink: &mut Netlink) -> io::Result<(Facts, u32)> {
+    let name = &config.interface;
+    let link = netlink.link(name).map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("there is no interface {name:?} ({error}); `ip link` lists those there are"),
+        )
+    })?;
+    let wrong = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name}: {what}")));
+    let Link { index, mac: Some(mac), mtu, queues, is_up, kind } = link else {
+        return wrong("it has no Ethernet address; XDP needs an Ethernet device".into());
+    };
+    if !is_up {
+        return wrong(format!("it is down; `ip link set {name} up` first"));
+    }
+    if mtu + 18 > 4096 - HEADROOM {
+        let most = 4096 - HEADROOM - 18;
+        return wrong(format!("its MTU of {mtu} leaves no room for a frame; `ip link set {name} mtu {most}` or less"));
+    }
+    if queues > MOST_QUEUES {
+        return wrong(format!("it has {queues} receive queues; `ethtool -L {name} combined {MOST_QUEUES}` or fewer"));
+    }
+    let addresses = netlink.addresses(index)?;
+    if addresses.is_empty() {
+        return wrong(format!("it has no address yet; `ip address add ADDRESS/BITS dev {name}`"));
+    }
+    let is_virtual = kind == "veth";
+    let facts = Facts { name: name.clone(), index, mac, mtu: mtu as usize, addresses, is_virtual };
+    Ok((facts, queues))
+}
+
+/// Puts the program on the interface: in the device's driver where it can, else, where that is allowed, in front of the
+/// kernel's stack.
+fn attach(config: &Config, facts: &Facts, program: &crate::sys::Program) -> io::Result<(Attached, bool)> {
+    let name = &facts.name;
+    if config.attach != Attach::Generic {
+        match Attached::new(program, facts.index, NATIVE) {
+            Ok(attached) => return Ok((attached, true)),
+            Err(Errno::OPNOTSUPP) if config.attach == Attach::Auto => {
+                log::warn!(
+                    "{name}: its driver has no XDP; generic mode is slower and loses what the sender's kernel joins: \
+                     `ethtool -K {name} gro off lro off` here, and on a virtual interface `tso off gso off` at its peer"
+                );
+            }
+            Err(errno) => return Err(explain_attach(facts, errno)),
+        }
+    }
+    match Attached::new(program, facts.index, GENERIC) {
+        Ok(attached) => Ok((attached, false)),
+        Err(errno) => Err(explain_attach(facts, errno)),
+    }
+}
+
+fn bind(config: &Config, facts: &Facts, queue: u32, sizes: Sizes) -> Result<Xsk, (Errno, io::Error)> {
+    let open = |mode| Xsk::new(facts.index, queue, mode, sizes);
+    let opened = match config.copies {
+        Copies::Never => open(Mode::ZeroCopy),
+        Copies::Always => open(Mode::Copy),
+        Copies::Auto => open(Mode::ZeroCopy).or_else(|errno| match errno {
+            Errno::OPNOTSUPP | Errno::INVAL => open(Mode::Copy),
+            other => Err(other),
+        }),
+    };
+    opened.map_err(|errno| {
+        let name = &facts.name;
+        let advice = match errno {
+            Errno::PERM | Errno::ACCESS => {
+                "it takes root or CAP_NET_RAW: `setcap cap_net_raw,cap_net_admin,cap_bpf+ep`"
+            }
+            Errno::NOBUFS | Errno::NOMEM => {
+                "the frames exceed the limit on locked memory: raise `ulimit -l`, or CAP_IPC_LOCK"
+            }
+            Errno::BUSY => "another AF_XDP socket has this queue; stop that program",
+            Errno::OPNOTSUPP => "its driver cannot do without copies; allow them",
+            Errno::AFNOSUPPORT => "this kernel is built without AF_XDP (CONFIG_XDP_SOCKETS)",
+            _ => "",
+        };
+        (errno, explained(errno, format!("{name}: no AF_XDP socket on queue {queue}: {errno}"), advice))
+    })
+}
+
+fn explain_bpf(name: &str, what: &str, errno: Errno) -> io::Error {
+    let advice = match errno {
+        Errno::PERM | Errno::ACCESS => "it takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW",
+        Errno::NOSYS => "this kernel is built without bpf(2)",
+        _ => "",
+    };
+    explained(errno, format!("{name}: {what}: {errno}"), advice)
+}
+
+fn explain_attach(facts: &Facts, errno: Errno) -> io::Error {
+    let name = &facts.name;
+    let advice = match errno {
+        Errno::PERM | Errno::ACCESS => "it takes root or CAP_NET_ADMIN".to_owned(),
+        Errno::BUSY => format!("another XDP program is there; `ip link show {name}` names it, stop its owner"),
+        Errno::RANGE | Errno::INVAL => {
+            format!("its MTU of {} may be too large for its driver: `ip link set {name} mtu 1500`", facts.mtu)
+        }
+        Errno::OPNOTSUPP => "its driver has no XDP; allow generic mode".to_owned(),
+        _ => String::new(),
+    };
+    explained(errno, format!("{name}: cannot attach the XDP program: {errno}"), &advice)
+}
+
+fn explained(errno: Errno, what: String, advice: &str) -> io::Error {
+    let text = if advice.is_empty() { what } else { format!("{what}; {advice}") };
+    io::Error::new(io::Error::from(errno).kind(), text)
+}
+
+impl Wire for Port {
+    type Frame = Received;
+
+    fn receive(&mut self) -> Option<Received> {
+        for _ in 0..self.queues.len() {
+            let queue = self.next;
+            self.next = (self.next + 1) % self.queues.len();
+            if let Some(frame) = self.queues[queue].receive() {
+                return Some(Received { frame, queue });
+            }
+        }
+        None
+    }
+
+    fn bytes<'f>(&self, frame: &'f Received) -> &'f [u8] {
+        frame.frame.bytes()
+    }
+
+    fn give_back(&mut self, frame: Received) {
+        self.queues[frame.queue].give_back(frame.frame);
+    }
+
+    fn settle(&mut self) {
+        self.queues.iter_mut().for_each(|queue| queue.settle());
+    }
+
+    // All is sent through the first queue: one thread fills one ring.
+
+    fn has_room(&mut self) -> bool {
+        self.queues.first_mut().is_some_and(Xsk::has_room)
+    }
+
+    fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+        let frame = self.queues.first_mut().and_then(|queue| Some((queue.allocate()?, queue)));
+        if let Some((mut frame, queue)) = frame {
+            let bytes = frame.bytes_mut(len);
+            if bytes.len() == len {
+                let result = fill(bytes);
+                queue.transmit(frame);
+                return result;
+            }
+            queue.discard(frame);
+        }
+        if self.void.len() < len {
+            self.void.resize(len, 0);
+        }
+        fill(&mut self.void[..len])
+    }
+
+    fn flush(&mut self) {
+        if let Some(queue) = self.queues.first_mut() {
+            queue.flush();
+        }
+    }
+
+    fn is_readable(&mut self) -> bool {
+        self.queues.iter_mut().any(Xsk::is_readable)
+    }
+
+    fn wait(&mut self, wake: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
+        let mut fds = Vec::with_capacity(1 + self.queues.len());
+        fds.push(PollFd::from_borrowed_fd(wake, PollFlags::IN));
+        let unsent = self.queues.first().is_some_and(|queue| !queue.is_flushed());
+        for (number, queue) in self.queues.iter().enumerate() {
+            let out = if number == 0 && unsent { PollFlags::OUT } else { PollFlags::empty() };
+            fds.push(PollFd::from_borrowed_fd(queue.as_fd(), PollFlags::IN | out));
+        }
+        let timeout = timeout.map(|timeout| {
+            let timeout = timeout.min(LONGEST);
+            Timespec { tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(0), tv_nsec: timeout.subsec_nanos().into() }
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        // A queue whose interface is gone reports an error for ever: sleeping on it would spin.
+        let broken = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::NVAL);
+        if fds.iter().any(broken) { Err(Errno::NODEV.into()) } else { Ok(()) }
+    }
+
+    fn claim(&mut self, local: SocketAddr, ours: bool) -> io::Result<()> {
+        let key = program::key(local);
+        let changed = if ours { self.endpoints.insert(&key) } else { self.endpoints.remove(&key) };
+        changed.map_err(Into::into)
+    }
+}

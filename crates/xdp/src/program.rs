@@ -1,0 +1,197 @@
+//! The XDP program: hands the frames of the endpoints in its map to our sockets and all others to the kernel.
+//!
+//! It is assembled here, instruction by instruction (RFC 9669): no compiler is needed to build, no file to run, and the
+//! verifier accepts the few dozen instructions on every kernel that has links for XDP (5.9).
+
+use crate::sys::{HashMap, Program, SocketMap};
+use rustix::fd::{AsFd, AsRawFd};
+use rustix::io::Errno;
+use std::net::{IpAddr, SocketAddr};
+
+/// A local endpoint as the program sees it: the address, IPv4 mapped into IPv6, and the port, in network order.
+pub(crate) type Key = [u8; 20];
+
+/// The endpoints whose frames are ours.
+pub(crate) type Endpoints = HashMap<20>;
+
+pub(crate) fn key(endpoint: SocketAddr) -> Key {
+    let mut key = [0; 20];
+    let address = match endpoint.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    key[..16].copy_from_slice(&address.octets());
+    key[16..18].copy_from_slice(&endpoint.port().to_be_bytes());
+    key
+}
+
+/// Loads the program.
+///
+/// # Errors
+/// The error number and what the verifier said.
+pub(crate) fn load(endpoints: &Endpoints, sockets: &SocketMap) -> Result<Program, (Errno, String)> {
+    let code = assemble(endpoints.as_fd().as_raw_fd(), sockets.as_fd().as_raw_fd());
+    Program::load(&code, c"MIT", b"tautline_xdp\0\0\0\0")
+}
+
+// Classes, sizes and operations of instructions (RFC 9669 section 3).
+const LOAD_BYTE: u8 = 0x71;
+const LOAD_HALF: u8 = 0x69;
+const LOAD_WORD: u8 = 0x61;
+const STORE_WORD: u8 = 0x63;
+const STORE_WORD_OF: u8 = 0x62;
+const MOVE: u8 = 0xbf;
+const MOVE_OF: u8 = 0xb7;
+const ADD_OF: u8 = 0x07;
+const AND_OF: u8 = 0x57;
+const JUMP: u8 = 0x05;
+const JUMP_EQUAL_OF: u8 = 0x15;
+const JUMP_NOT_EQUAL_OF: u8 = 0x55;
+const JUMP_ABOVE: u8 = 0x2d;
+const LOAD_MAP: u8 = 0x18;
+const CALL: u8 = 0x85;
+const EXIT: u8 = 0x95;
+
+/// `BPF_PSEUDO_MAP_FD`: the number is a map's descriptor.
+const MAP_FD: u8 = 1;
+
+// Helpers of the kernel.
+const MAP_LOOKUP: i32 = 1;
+const REDIRECT_MAP: i32 = 51;
+
+/// `XDP_PASS`: the kernel goes on with the frame.
+const PASS: i32 = 2;
+
+/// Where in the stack frame the key lies.
+const KEY: i16 = -20;
+
+/// Jumps whose target is not known yet say so; the target is the place of the exit that passes the frame.
+const TO_PASS: i16 = i16::MIN;
+
+struct Assembler(Vec<u64>);
+
+impl Assembler {
+    fn put(&mut self, op: u8, to: u8, from: u8, offset: i16, number: i32) {
+        let [a, b] = offset.to_le_bytes();
+        let [c, d, e, f] = number.to_le_bytes();
+        self.0.push(u64::from_ne_bytes([op, from << 4 | to, a, b, c, d, e, f]));
+    }
+
+    /// Lets the jump at `jump` lead to the next instruction.
+    fn land(&mut self, jump: usize) {
+        let distance = i16::try_from(self.0.len() - jump - 1).unwrap_or(0);
+        self.set_offset(jump, distance);
+    }
+
+    fn set_offset(&mut self, jump: usize, distance: i16) {
+        let mut bytes = self.0[jump].to_ne_bytes();
+        bytes[2..4].copy_from_slice(&distance.to_le_bytes());
+        self.0[jump] = u64::from_ne_bytes(bytes);
+    }
+}
+
+/// A number that is stored in network order, as a load in our order sees it.
+fn network(number: u16) -> i32 {
+    i32::from(u16::from_ne_bytes(number.to_be_bytes()))
+}
+
+/// Registers: 6 is the context, 7 the frame's begin, 8 its end.
+fn assemble(endpoints: i32, sockets: i32) -> Vec<u64> {
+    let mut asm = Assembler(Vec::new());
+    asm.put(MOVE, 6, 1, 0, 0);
+    asm.put(LOAD_WORD, 7, 6, 0, 0);
+    asm.put(LOAD_WORD, 8, 6, 4, 0);
+    // Ethernet, IPv4 and TCP headers without options take 54 bytes.
+    fits(&mut asm, 54);
+    asm.put(LOAD_HALF, 2, 7, 12, 0);
+    asm.put(STORE_WORD_OF, 10, 0, KEY, 0);
+    asm.put(STORE_WORD_OF, 10, 0, KEY + 4, 0);
+    let ipv6 = asm.0.len();
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, 0, network(0x0800));
+    // IPv4: a header without options, no fragment (neither more to come nor an offset), TCP.
+    asm.put(LOAD_BYTE, 2, 7, 14, 0);
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 0x45);
+    asm.put(LOAD_HALF, 2, 7, 20, 0);
+    asm.put(AND_OF, 2, 0, 0, network(0x3fff));
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 0);
+    asm.put(LOAD_BYTE, 2, 7, 23, 0);
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 6);
+    asm.put(STORE_WORD_OF, 10, 0, KEY + 8, i32::from_ne_bytes([0, 0, 0xff, 0xff]));
+    asm.put(LOAD_WORD, 2, 7, 30, 0);
+    asm.put(STORE_WORD, 10, 2, KEY + 12, 0);
+    asm.put(LOAD_HALF, 2, 7, 36, 0);
+    let found = asm.0.len();
+    asm.put(JUMP, 0, 0, 0, 0);
+    // IPv6: TCP follows at once, without extension headers.
+    asm.land(ipv6);
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, network(0x86dd));
+    fits(&mut asm, 74);
+    asm.put(LOAD_BYTE, 2, 7, 20, 0);
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 6);
+    for word in 0..4 {
+        asm.put(LOAD_WORD, 2, 7, 38 + 4 * word, 0);
+        asm.put(STORE_WORD, 10, 2, KEY + 4 * word, 0);
+    }
+    asm.put(LOAD_HALF, 2, 7, 56, 0);
+    asm.land(found);
+    // The port, and zeros behind it.
+    asm.put(STORE_WORD, 10, 2, KEY + 16, 0);
+    asm.put(MOVE, 2, 10, 0, 0);
+    asm.put(ADD_OF, 2, 0, 0, i32::from(KEY));
+    asm.put(LOAD_MAP, 1, MAP_FD, 0, endpoints);
+    asm.put(0, 0, 0, 0, 0);
+    asm.put(CALL, 0, 0, 0, MAP_LOOKUP);
+    asm.put(JUMP_EQUAL_OF, 0, 0, TO_PASS, 0);
+    // Where the queue has no socket, the kernel gets the frame.
+    asm.put(LOAD_MAP, 1, MAP_FD, 0, sockets);
+    asm.put(0, 0, 0, 0, 0);
+    asm.put(LOAD_WORD, 2, 6, 16, 0);
+    asm.put(MOVE_OF, 3, 0, 0, PASS);
+    asm.put(CALL, 0, 0, 0, REDIRECT_MAP);
+    asm.put(EXIT, 0, 0, 0, 0);
+    let pass = asm.0.len();
+    asm.put(MOVE_OF, 0, 0, 0, PASS);
+    asm.put(EXIT, 0, 0, 0, 0);
+    for at in 0..pass {
+        let [_, _, a, b, ..] = asm.0[at].to_ne_bytes();
+        if i16::from_le_bytes([a, b]) == TO_PASS {
+            asm.set_offset(at, i16::try_from(pass - at - 1).unwrap_or(0));
+        }
+    }
+    asm.0
+}
+
+/// Passes frames that are shorter than `bytes`.
+fn fits(asm: &mut Assembler, bytes: i32) {
+    asm.put(MOVE, 1, 7, 0, 0);
+    asm.put(ADD_OF, 1, 0, 0, bytes);
+    asm.put(JUMP_ABOVE, 1, 8, TO_PASS, 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_tell_addresses_and_ports_apart() {
+        let keys = ["10.0.0.1:80", "10.0.0.1:81", "10.0.0.2:80", "[::1]:80", "[fe80::1]:80"];
+        let mut keys: Vec<_> = keys.iter().map(|text| key(text.parse().unwrap())).collect();
+        assert_eq!(keys[0], *b"\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\0\0\x01\0\x50\0\0");
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), 5);
+    }
+
+    #[test]
+    fn every_jump_lands_inside() {
+        let code = assemble(3, 4);
+        for (at, instruction) in code.iter().enumerate() {
+            let [op, _, a, b, ..] = instruction.to_ne_bytes();
+            let offset = i64::from(i16::from_le_bytes([a, b]));
+            if op & 7 == 5 && op != CALL && op != EXIT {
+                let target = i64::try_from(at).unwrap() + 1 + offset;
+                assert!(offset >= 0 && target < i64::try_from(code.len()).unwrap(), "{at}: {instruction:#018x}");
+            }
+        }
+    }
+}

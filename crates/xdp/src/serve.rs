@@ -1,0 +1,265 @@
+//! What one connection has for its sink, and what it has to send.
+
+use crate::conn::Phase;
+use crate::driver::Driver;
+use crate::frame::{ETHERNET, Segment};
+use crate::listening::Admission;
+use crate::wire::Wire;
+use smoltcp::socket::tcp::State;
+use std::cmp::Reverse;
+use std::io;
+use std::mem;
+use std::time::{Duration, Instant};
+use tautline_io::{End, Received, Sink, Token};
+use tautline_window::Buf;
+
+/// Most frames that one turn takes from the device.
+const FRAMES: usize = 64;
+
+/// Most segments that a connection sends at once, before others have their turn.
+const BURST: usize = 8;
+
+/// When a connection that could send, and did not, is looked at again.
+const STUCK: Duration = Duration::from_millis(1);
+
+impl<W: Wire> Driver<W> {
+    /// Gives received frames to their connections, which are then served.
+    pub(crate) fn receive_frames(&mut self) {
+        for _ in 0..FRAMES {
+            let Some(frame) = self.wire.receive() else { break };
+            let bytes = self.wire.bytes(&frame);
+            if let Some(segment) = Segment::read(bytes, self.facts.mac) {
+                self.ingress(&segment, &bytes[ETHERNET..]);
+            }
+            self.wire.give_back(frame);
+        }
+        self.wire.settle();
+    }
+
+    fn ingress(&mut self, segment: &Segment, packet: &[u8]) {
+        let mut id = self.pairs.get(&segment.pair).copied();
+        if let Some(known) = id
+            && segment.opens()
+            && self.conns.get(known).is_some_and(|conn| conn.state() == State::TimeWait)
+        {
+            // The peer uses the port again: what the old connection could still hear is over.
+            self.remove(known);
+            id = None;
+        }
+        if id.is_none() && segment.opens() {
+            match self.admit(segment) {
+                Admission::As(admitted) => id = Some(admitted),
+                Admission::Full => return,
+                Admission::NobodyListens => {}
+            }
+        }
+        let Some(id) = id else {
+            // Smoltcp answers what belongs to no connection with a reset.
+            return self.stack.ingress(&mut self.wire, self.now, packet, segment.back, None);
+        };
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.note(segment);
+        if segment.is_reset() && conn.state() != State::SynSent {
+            if !conn.is_exact(segment) {
+                // A peer that means it repeats it exactly when asked; anybody else learns nothing.
+                conn.tcp.get_mut().set_keep_alive(Some(smoltcp::time::Duration::from_secs(1 << 30)));
+                return self.soil(id);
+            }
+            conn.reset = true;
+        }
+        let tcp = conn.tcp.get();
+        let before = (tcp.recv_queue(), tcp.send_queue());
+        let connecting = tcp.state() == State::SynSent;
+        self.stack.ingress(&mut self.wire, self.now, packet, segment.back, Some(&mut conn.tcp));
+        let tcp = conn.tcp.get();
+        if before != (tcp.recv_queue(), tcp.send_queue()) {
+            // Only a segment that the connection took says where its peer is now.
+            conn.header = segment.back;
+        }
+        if connecting && tcp.state() == State::Closed {
+            conn.reset = true;
+        }
+        self.enqueue(id);
+    }
+
+    /// Serves the connections whose time has come.
+    pub(crate) fn run_timers(&mut self) {
+        while let Some(&Reverse((at, id))) = self.timers.peek()
+            && at <= self.now
+        {
+            self.timers.pop();
+            let Some(conn) = self.conns.get_mut(id) else { continue };
+            if conn.timer != Some(at) {
+                continue;
+            }
+            conn.timer = None;
+            if conn.deadline.is_some_and(|deadline| deadline <= self.now) {
+                // Half open for too long, or closed for too long.
+                self.abort(id);
+                continue;
+            }
+            self.soil(id);
+            self.enqueue(id);
+        }
+    }
+
+    /// Tells the sink all there is about one connection, and sends what it answers.
+    pub(crate) fn serve<S: Sink<Self>>(&mut self, id: Token, buffer: &mut [u8], sink: &mut S) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.queued = false;
+        match conn.phase {
+            Phase::HalfOpen(_) | Phase::Waiting(_) => self.handshake(id),
+            Phase::Resolving { .. } => self.resolve(id),
+            Phase::Connecting => self.connecting(id, sink),
+            Phase::Open => {}
+            Phase::Failed => return,
+            Phase::Orphan => self.go_on_closing(id),
+        }
+        let is_open = |driver: &Self| driver.conns.get(id).is_some_and(|conn| conn.phase == Phase::Open);
+        if is_open(self) {
+            self.receive(id, buffer, sink);
+        }
+        if is_open(self) {
+            self.check_end(id, sink);
+        }
+        if is_open(self) {
+            self.go_on_sending(id, sink);
+        }
+        self.egress(id);
+    }
+
+    fn connecting<S: Sink<Self>>(&mut self, id: Token, sink: &mut S) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        match conn.state() {
+            State::SynSent | State::SynReceived => {}
+            State::Closed => {
+                let kind = if conn.reset { io::ErrorKind::ConnectionRefused } else { io::ErrorKind::TimedOut };
+                self.fail(id, kind.into(), sink);
+            }
+            _ => {
+                conn.phase = Phase::Open;
+                conn.finish();
+                if let Some(token) = conn.token {
+                    sink.connected(self, token);
+                }
+            }
+        }
+    }
+
+    fn receive<S: Sink<Self>>(&mut self, id: Token, buffer: &mut [u8], sink: &mut S) {
+        let start = self.config.headroom;
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let (false, Some(token)) = (conn.paused || conn.finished, conn.token) else { return };
+        let len = conn.take_received(&mut buffer[start..]);
+        if len > 0 {
+            sink.received(self, token, Received::new(&mut buffer[..start + len], start));
+        }
+    }
+
+    /// Tells the sink that the peer finished, or that the connection broke.
+    fn check_end<S: Sink<Self>>(&mut self, id: Token, sink: &mut S) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Some(token) = conn.token else { return };
+        if !conn.paused && !conn.finished && conn.is_at_end() {
+            conn.finished = true;
+            sink.ended(self, token, End::Finished);
+        }
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if conn.phase != Phase::Open || conn.state() != State::Closed {
+            return;
+        }
+        let both = conn.finishing && conn.is_at_end();
+        if !conn.reset && both {
+            // Over on both sides; what was not delivered yet waits.
+            return;
+        }
+        let kind = if conn.reset { io::ErrorKind::ConnectionReset } else { io::ErrorKind::TimedOut };
+        self.fail(id, kind.into(), sink);
+    }
+
+    fn go_on_sending<S: Sink<Self>>(&mut self, id: Token, sink: &mut S) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if !conn.pending.is_empty() {
+            let mut pending = mem::take(&mut conn.pending);
+            conn.put(&mut pending);
+            if !pending.is_empty() {
+                conn.pending = pending;
+                return;
+            }
+            conn.finish();
+            if let Some(token) = conn.token {
+                sink.sent(self, token, pending);
+            }
+        }
+    }
+
+    /// Breaks a connection and tells the sink.
+    pub(crate) fn fail<S: Sink<Self>>(&mut self, id: Token, error: io::Error, sink: &mut S) {
+        if let Some(token) = self.break_off(id) {
+            sink.ended(self, token, End::Failed(error));
+        }
+    }
+
+    /// Breaks a connection; the sink hears of it in the next turn, which does not wait.
+    pub(crate) fn fail_later(&mut self, id: Token, error: io::Error) {
+        if self.break_off(id).is_some() {
+            self.failures.push_back((id, error));
+        }
+    }
+
+    /// The one to tell, if there is one.
+    fn break_off(&mut self, id: Token) -> Option<Token> {
+        let conn = self.conns.get_mut(id)?;
+        conn.pending = Buf::new();
+        let token = conn.token?;
+        (mem::replace(&mut conn.phase, Phase::Failed) != Phase::Failed).then_some(token)
+    }
+
+    /// Delivers what arrived before the failure, often the peer's reason, and then the failure.
+    pub(crate) fn deliver_failure<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
+        let Some((id, error)) = self.failures.pop_front() else { return };
+        self.receive(id, buffer, sink);
+        if let Some(token) = self.conns.get(id).and_then(|conn| conn.token) {
+            sink.ended(self, token, End::Failed(error));
+        }
+    }
+
+    /// Sends what a connection has to send, and notes when to look at it again.
+    pub(crate) fn egress(&mut self, id: Token) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.dirty = false;
+        if matches!(conn.phase, Phase::Resolving { .. }) {
+            return self.schedule(id, None);
+        }
+        let sent = self.stack.egress(&mut self.wire, self.now, conn.header, &mut conn.tcp, BURST);
+        if sent && conn.tcp.get().keep_alive().is_some() {
+            conn.tcp.get_mut().set_keep_alive(None);
+        }
+        let over = conn.state() == State::Closed;
+        if over && matches!(conn.phase, Phase::Orphan | Phase::HalfOpen(_)) {
+            return self.remove(id);
+        }
+        if over && conn.phase == Phase::Failed {
+            return;
+        }
+        let mut at = self.stack.due(self.now, &conn.tcp);
+        if at.is_some_and(|at| at <= self.now) {
+            if sent || !self.wire.has_room() {
+                self.soil(id);
+                return self.schedule(id, None);
+            }
+            at = Some(self.now + STUCK);
+        }
+        self.schedule(id, at);
+    }
+
+    /// Looks at a connection again at `at`, or at its deadline.
+    fn schedule(&mut self, id: Token, at: Option<Instant>) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let Some(at) = at.into_iter().chain(conn.deadline).min() else { return };
+        if conn.timer.is_none_or(|timer| at < timer) {
+            conn.timer = Some(at);
+            self.timers.push(Reverse((at, id)));
+        }
+    }
+}

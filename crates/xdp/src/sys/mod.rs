@@ -1,0 +1,15 @@
+//! The unsafe part: system calls without a safe wrapper, and the memory that the kernel reads and writes on its own.
+//!
+//! A [`Frame`] is the right to touch one chunk of a [`Umem`]. It is handed to the kernel by value and comes back by value,
+//! so that no reference to a chunk can live while the kernel may write there.
+#![expect(unsafe_code, reason = "rings and frames are memory shared with the kernel; bpf(2) has no wrapper")]
+
+mod bpf;
+mod option;
+mod ring;
+mod umem;
+mod xsk;
+
+pub(crate) use bpf::{Attached, HashMap, Program, SocketMap};
+pub(crate) use umem::Frame;
+pub(crate) use xsk::{Mode, Sizes, Xsk};

@@ -1,0 +1,98 @@
+//! The memory of frames.
+
+use rustix::io::{Errno, Result};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// A block of chunks, each of which one frame fits.
+///
+/// INVARIANT: `base` is a mapping of `chunks * chunk` bytes. A chunk is touched by the kernel, or by the owner of the one
+/// [`Frame`] that names it, never by both.
+pub(super) struct Umem {
+    base: NonNull<u8>,
+    chunk: u32,
+    chunks: u32,
+}
+
+impl Umem {
+    /// Memory for `chunks` frames of at most `chunk` bytes, and the right to touch each.
+    pub(super) fn new(chunk: u32, chunks: u32) -> Result<(Rc<Self>, Vec<Frame>)> {
+        let bytes = chunk as usize * chunks as usize;
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let base = unsafe { mmap_anonymous(core::ptr::null_mut(), bytes, protection, flags) }?;
+        let umem = Rc::new(Self { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, chunk, chunks });
+        let frames = (0..chunks).map(|index| Frame { umem: Rc::clone(&umem), index, start: 0, len: 0 }).collect();
+        Ok((umem, frames))
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.base.as_ptr() as u64
+    }
+
+    pub(super) const fn len(&self) -> u64 {
+        self.chunk as u64 * self.chunks as u64
+    }
+
+    /// The frame that the kernel gave back by its address, which may lie behind headroom.
+    ///
+    /// # Safety
+    /// The kernel has just given up the chunk at `address`, and no [`Frame`] names it.
+    pub(super) unsafe fn take_back(self: &Rc<Self>, address: u64, len: u32) -> Option<Frame> {
+        let chunk = u64::from(self.chunk);
+        let index = u32::try_from(address / chunk).ok().filter(|&index| index < self.chunks)?;
+        let start = u32::try_from(address % chunk).ok()?;
+        let len = len.min(self.chunk - start);
+        Some(Frame { umem: Rc::clone(self), index, start, len })
+    }
+}
+
+impl Drop for Umem {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; every frame held it alive, and the socket, which is closed, used it until now.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len() as usize) };
+    }
+}
+
+/// The right to touch one chunk, and where in it a frame lies.
+pub(crate) struct Frame {
+    umem: Rc<Umem>,
+    index: u32,
+    start: u32,
+    len: u32,
+}
+
+impl Frame {
+    /// The frame's bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: inside the chunk, initialised by mmap(2), and touched by nobody but the owner of this frame (INVARIANT).
+        unsafe { core::slice::from_raw_parts(self.at(), self.len as usize) }
+    }
+
+    /// Room for a frame of `len` bytes, as far as they fit, which it has from now on.
+    pub(crate) fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
+        self.start = 0;
+        self.len = u32::try_from(len).unwrap_or(u32::MAX).min(self.umem.chunk);
+        // SAFETY: as above, and the exclusive reference to the frame is the only way to its chunk.
+        unsafe { core::slice::from_raw_parts_mut(self.at(), self.len as usize) }
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        u64::from(self.index) * u64::from(self.umem.chunk) + u64::from(self.start)
+    }
+
+    pub(super) const fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(super) fn is_of(&self, umem: &Rc<Umem>) -> bool {
+        Rc::ptr_eq(&self.umem, umem)
+    }
+
+    fn at(&self) -> *mut u8 {
+        let offset = self.index as usize * self.umem.chunk as usize + self.start as usize;
+        // SAFETY: `index` is below `chunks` and `start` below `chunk`: inside the mapping.
+        unsafe { self.umem.base.as_ptr().add(offset) }
+    }
+}

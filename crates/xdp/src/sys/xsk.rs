@@ -1,0 +1,243 @@
+//! One AF_XDP socket on one receive queue.
+
+use super::option;
+use super::ring::{Consumer, Producer, Ring};
+use super::umem::{Frame, Umem};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, Result};
+use rustix::net::sockopt;
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING,
+    XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpDescOptions, XdpOptionsFlags, XdpStatistics, XdpUmemReg, XdpUmemRegFlags,
+};
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Most system calls that one flush makes: the kernel sends 32 frames a call in copy mode.
+const KICKS: u32 = 128;
+
+/// How frames get between the device and our memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The device reads and writes our memory.
+    ZeroCopy,
+    /// The kernel copies.
+    Copy,
+}
+
+/// Sizes of a socket's memory and rings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Bytes of a chunk: 2048 or 4096.
+    pub(crate) chunk: u32,
+    /// Number of chunks, half of which wait to be received into.
+    pub(crate) chunks: u32,
+    /// Entries of each ring, a power of two.
+    pub(crate) ring: u32,
+}
+
+/// A bound socket with its memory.
+pub(crate) struct Xsk {
+    receive: Consumer<XdpDesc>,
+    fill: Producer<u64>,
+    transmit: Producer<XdpDesc>,
+    completion: Consumer<u64>,
+    /// Closed before `umem` is unmapped, as fields are dropped in this order.
+    fd: OwnedFd,
+    free: Vec<Frame>,
+    umem: Rc<Umem>,
+    /// Something was written into the transmit ring that the kernel was not told of.
+    unflushed: bool,
+}
+
+impl Xsk {
+    /// Makes a socket and binds it to a queue of an interface: without copies where `mode` says so.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_RAW`, `ENOBUFS` where the memory exceeds `RLIMIT_MEMLOCK`, `EBUSY` where another socket
+    /// has the queue, `EOPNOTSUPP` where the device's driver cannot do without copies.
+    pub(crate) fn new(interface: u32, queue: u32, mode: Mode, sizes: Sizes) -> Result<Self> {
+        let fd = net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+        let (umem, free) = Umem::new(sizes.chunk, sizes.chunks)?;
+        let registration = XdpUmemReg {
+            addr: umem.address(),
+            len: umem.len(),
+            chunk_size: sizes.chunk,
+            headroom: 0,
+            flags: XdpUmemRegFlags::empty(),
+            tx_metadata_len: 0,
+        };
+        sockopt::set_xdp_umem_reg(&fd, registration)?;
+        sockopt::set_xdp_umem_fill_ring_size(&fd, sizes.ring)?;
+        sockopt::set_xdp_umem_completion_ring_size(&fd, sizes.ring)?;
+        sockopt::set_xdp_rx_ring_size(&fd, sizes.ring)?;
+        sockopt::set_xdp_tx_ring_size(&fd, sizes.ring)?;
+        let offsets = sockopt::xdp_mmap_offsets(&fd)?;
+        // SAFETY: offset, size and type of descriptor of each of the socket's rings, as set and asked for above.
+        let (receive, fill, transmit, completion) = unsafe {
+            (
+                Ring::map(&fd, XDP_PGOFF_RX_RING, offsets.rx, sizes.ring)?,
+                Ring::map(&fd, XDP_UMEM_PGOFF_FILL_RING, offsets.fr, sizes.ring)?,
+                Ring::map(&fd, XDP_PGOFF_TX_RING, offsets.tx, sizes.ring)?,
+                Ring::map(&fd, XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr, sizes.ring)?,
+            )
+        };
+        let mut xsk = Self {
+            receive: Consumer(receive),
+            fill: Producer(fill),
+            transmit: Producer(transmit),
+            completion: Consumer(completion),
+            fd,
+            free,
+            umem,
+            unflushed: false,
+        };
+        for _ in 0..(sizes.chunks / 2).min(sizes.ring) {
+            let Some(frame) = xsk.free.pop() else { break };
+            xsk.give_back(frame);
+        }
+        xsk.fill.publish();
+        let how = match mode {
+            Mode::ZeroCopy => SocketAddrXdpFlags::XDP_ZEROCOPY,
+            Mode::Copy => SocketAddrXdpFlags::XDP_COPY,
+        };
+        let flags = how | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+        net::bind(&xsk.fd, &SocketAddrXdp::new(flags, interface, queue))?;
+        Ok(xsk)
+    }
+
+    /// Whether the device works in our memory, as the kernel says.
+    pub(crate) fn is_zero_copy(&self) -> bool {
+        sockopt::xdp_options(&self.fd).is_ok_and(|options| options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
+    }
+
+    /// Lets system calls of this socket poll the device for `time` instead of waiting for its interrupt.
+    ///
+    /// # Errors
+    /// The kernel is older than 5.11, or does not allow it.
+    pub(crate) fn busy_poll(&self, time: Duration, budget: u16) -> Result<()> {
+        let micros = libc::c_int::try_from(time.as_micros()).map_err(|_| Errno::INVAL)?;
+        option::set(&self.fd, libc::SO_PREFER_BUSY_POLL, 1)?;
+        option::set(&self.fd, libc::SO_BUSY_POLL, micros)?;
+        option::set(&self.fd, libc::SO_BUSY_POLL_BUDGET, budget.into())
+    }
+
+    /// What the kernel counted.
+    ///
+    /// # Errors
+    /// The kernel is older than 5.9.
+    pub(crate) fn statistics(&self) -> Result<XdpStatistics> {
+        sockopt::xdp_statistics(&self.fd)
+    }
+
+    /// The next received frame.
+    pub(crate) fn receive(&mut self) -> Option<Frame> {
+        while let Some(descriptor) = self.receive.pop() {
+            // SAFETY: the kernel has just given up the chunk by this descriptor, which it got through the fill ring.
+            if let Some(frame) = unsafe { self.umem.take_back(descriptor.addr, descriptor.len) } {
+                return Some(frame);
+            }
+        }
+        None
+    }
+
+    /// Whether a frame was received.
+    pub(crate) fn is_readable(&mut self) -> bool {
+        self.receive.ready()
+    }
+
+    /// A frame is done with: the kernel may receive into it again.
+    pub(crate) fn give_back(&mut self, mut frame: Frame) {
+        frame.bytes_mut(0);
+        if !frame.is_of(&self.umem) || !self.fill.push(frame.address()) {
+            self.free.push(frame);
+        }
+    }
+
+    /// Tells the kernel of frames that were received and given back.
+    pub(crate) fn settle(&self) {
+        self.receive.release();
+        self.fill.publish();
+        if self.fill.0.needs_wakeup() {
+            // It finds its own way where the call fails.
+            let _ = net::recv(&self.fd, &mut [0_u8; 0], RecvFlags::DONTWAIT);
+        }
+    }
+
+    /// A frame to send, if the rings have room.
+    pub(crate) fn allocate(&mut self) -> Option<Frame> {
+        if self.free.is_empty() {
+            self.reap();
+        }
+        if self.transmit.room() == 0 { None } else { self.free.pop() }
+    }
+
+    /// Whether [`allocate`](Self::allocate) gives one.
+    pub(crate) fn has_room(&mut self) -> bool {
+        if self.free.is_empty() {
+            self.reap();
+        }
+        !self.free.is_empty() && self.transmit.room() > 0
+    }
+
+    /// Sends a frame with the next [`flush`](Self::flush).
+    pub(crate) fn transmit(&mut self, frame: Frame) {
+        let descriptor = XdpDesc { addr: frame.address(), len: frame.len(), options: XdpDescOptions::empty() };
+        if frame.is_of(&self.umem) && self.transmit.push(descriptor) {
+            self.unflushed = true;
+        } else {
+            self.free.push(frame);
+        }
+    }
+
+    /// A frame that is not sent after all.
+    pub(crate) fn discard(&mut self, frame: Frame) {
+        self.free.push(frame);
+    }
+
+    /// Hands the kernel what is to be sent.
+    pub(crate) fn flush(&mut self) {
+        if self.unflushed {
+            self.unflushed = false;
+            self.transmit.publish();
+        } else if self.transmit.unconsumed() == 0 {
+            return;
+        }
+        for _ in 0..KICKS {
+            if !self.transmit.0.needs_wakeup() {
+                break;
+            }
+            match net::send(&self.fd, &[], SendFlags::DONTWAIT) {
+                Ok(_) | Err(Errno::AGAIN) => {}
+                // The device is down or its queue is full: TCP repeats, and the next flush tries again.
+                Err(_) => break,
+            }
+            self.reap();
+            if self.transmit.unconsumed() == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Whether the kernel has taken everything.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.transmit.unconsumed() == 0
+    }
+
+    fn reap(&mut self) {
+        while let Some(address) = self.completion.pop() {
+            // SAFETY: the kernel has just given up the chunk by this address, which it got through the transmit ring.
+            if let Some(frame) = unsafe { self.umem.take_back(address, 0) } {
+                self.free.push(frame);
+            }
+        }
+        self.completion.release();
+    }
+}
+
+impl AsFd for Xsk {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

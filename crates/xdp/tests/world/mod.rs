@@ -1,0 +1,104 @@
+//! Two network namespaces, joined by a pair of virtual interfaces: ours is at one end, the kernel's TCP at the other.
+#![expect(unreachable_pub, reason = "each test binary includes this module and is a crate of its own")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
+#![allow(dead_code, reason = "not every test binary needs all of it")]
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::io::Write;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Our interface.
+pub const INTERFACE: &str = "xdp0";
+
+/// Ours, and the kernel's.
+pub const OURS: [&str; 2] = ["10.77.0.1", "fd77::1"];
+pub const THEIRS: [&str; 2] = ["10.77.0.2", "fd77::2"];
+
+pub struct World {
+    ours: String,
+    theirs: String,
+    home: File,
+}
+
+impl World {
+    /// Two new namespaces, or none where this process may not make any, which it says loudly.
+    pub fn new() -> Option<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        if !rustix::process::geteuid().is_root() {
+            // Not by eprintln!, which the test harness swallows.
+            let _ = writeln!(std::io::stderr(), "SKIPPED: the xdp driver: it takes root to make network namespaces");
+            return None;
+        }
+        let name = format!("taut-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let world = Self {
+            ours: format!("{name}-a"),
+            theirs: format!("{name}-b"),
+            home: File::open("/proc/thread-self/ns/net").unwrap(),
+        };
+        let (a, b) = (&world.ours, &world.theirs);
+        ip(&["netns", "add", a]);
+        ip(&["netns", "add", b]);
+        ip(&["link", "add", INTERFACE, "netns", a, "type", "veth", "peer", "name", "kernel0", "netns", b]);
+        for (space, interface, [v4, v6]) in [(a, INTERFACE, OURS), (b, "kernel0", THEIRS)] {
+            let in_space = |args: &[&str]| ip(&[&["-n", space], args].concat());
+            in_space(&["link", "set", "lo", "up"]);
+            in_space(&["address", "add", &format!("{v4}/24"), "dev", interface]);
+            in_space(&["address", "add", &format!("{v6}/64"), "dev", interface, "nodad"]);
+            in_space(&["link", "set", interface, "up"]);
+        }
+        Some(world)
+    }
+
+    /// Moves this thread to our side.
+    pub fn enter_ours(&self) {
+        enter(&File::open(format!("/run/netns/{}", self.ours)).unwrap());
+    }
+
+    /// Moves this thread to the kernel's side.
+    pub fn enter_theirs(&self) {
+        enter(&File::open(format!("/run/netns/{}", self.theirs)).unwrap());
+    }
+
+    /// Runs `ip` on our side.
+    pub fn ip(&self, args: &[&str]) -> String {
+        ip(&[&["-n", self.ours.as_str()], args].concat())
+    }
+
+    /// The name of our namespace.
+    pub fn ours(&self) -> &str {
+        &self.ours
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        enter(&self.home);
+        for name in [&self.ours, &self.theirs] {
+            let _ = Command::new("ip").args(["netns", "delete", name]).status();
+        }
+    }
+}
+
+pub fn v4(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn enter(space: &File) {
+    move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+}
+
+fn ip(args: &[&str]) -> String {
+    let output = Command::new("ip").args(args).output().unwrap();
+    let (text, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "ip {}: {error}", args.join(" "));
+    text.into_owned()
+}
+
+/// Moves this thread into a namespace by its name.
+pub fn enter_named(name: &str) {
+    enter(&File::open(format!("/run/netns/{name}")).unwrap());
+}
