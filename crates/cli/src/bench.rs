@@ -3,27 +3,31 @@ use crate::progress::Progress;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use tautline::Io;
 use tautline_lab::cpu::Placement;
 use tautline_lab::report::write_html;
-use tautline_lab::suites::{Lab, Outcome, Pace, Suite};
+use tautline_lab::suites::{self, Lab, Outcome, Pace, Suite};
 use tautline_lab::{Line, Machine, write_json};
 
 /// Measure this machine: bare TCP, ws and wss side by side.
 ///
 /// Server and load run on different CPUs. Rounds take turns between the compositions, so that what disturbs the machine
 /// disturbs all alike; figures are medians over rounds. With no suite it is the overview, which takes less than two
-/// minutes.
+/// minutes; each suite takes less than one with --quick.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Suites:
   overview   limit, ws and wss with every engine at 64 B, 1 KiB, 16 KiB; handshakes; advice
-  echo       64 B to 64 KiB, 1 to 500 connections, 1 and 16 messages in flight
-  limits     what ws costs above bare TCP and wss above ws, with confidence intervals
-  idle       memory of connections that do nothing
+  echo       64 B to 64 KiB, 1 to 500 connections, 1 and 16 messages in flight; broadcasts to 1,000
+  limits     what ws costs above bare TCP and wss above ws, with confidence intervals and targets
+  idle       memory of connections that do nothing, and of those that did something
+  peers      servers of other projects beside ours: needs the checkout, or --peers
+  records    the record path in memory, beside the AEAD alone
 
 Examples:
   taut bench
   taut bench --quick
+  taut bench limits --driver uring
   taut bench echo limits --json results.jsonl --report results.html")]
 pub(crate) struct Arguments {
     /// What to measure.
@@ -32,6 +36,13 @@ pub(crate) struct Arguments {
     /// Fewer and shorter rounds: a first look.
     #[arg(long)]
     quick: bool,
+    /// Measure our servers on this driver only. May be repeated; without it they run on epoll, and on io_uring where that
+    /// works.
+    #[arg(long, value_name = "DRIVER", value_parser = driver)]
+    driver: Vec<Io>,
+    /// The program with the servers of the suite peers, instead of building it from the checkout.
+    #[arg(long, value_name = "FILE")]
+    peers: Option<PathBuf>,
     /// Also write results as JSON: the machine, then one result per line. `-` writes to standard output, and no tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -47,6 +58,8 @@ enum Name {
     Echo,
     Limits,
     Idle,
+    Peers,
+    Records,
 }
 
 impl From<Name> for Suite {
@@ -56,8 +69,31 @@ impl From<Name> for Suite {
             Name::Echo => Self::Echo,
             Name::Limits => Self::Limits,
             Name::Idle => Self::Idle,
+            Name::Peers => Self::Peers,
+            Name::Records => Self::Records,
         }
     }
+}
+
+/// A driver to measure; `auto` is the one it stands for here.
+fn driver(name: &str) -> Result<Io, String> {
+    let driver: Io = name.parse()?;
+    driver.probe().map_err(|error| format!("this driver does not work here: {error}"))?;
+    Ok(if driver == Io::Auto { driver.here() } else { driver })
+}
+
+/// Each driver once, in the order asked for.
+fn drivers(wanted: &[Io]) -> Vec<Io> {
+    if wanted.is_empty() {
+        return suites::drivers();
+    }
+    let mut drivers = Vec::new();
+    for &driver in wanted {
+        if !drivers.contains(&driver) {
+            drivers.push(driver);
+        }
+    }
+    drivers
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -66,9 +102,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let machine = Machine::here();
     let placement = Placement::here();
     let pace = if arguments.quick { Pace::Quick } else { Pace::Thorough };
+    let drivers = drivers(&arguments.driver);
     let only_json = arguments.json.as_deref() == Some(Path::new("-"));
     if !only_json {
-        println!("{machine}\nserver on CPU {}, load on CPU {}", placement.server, placement.load);
+        let names: Vec<&str> = drivers.iter().map(|driver| driver.name()).collect();
+        println!(
+            "{machine}\nserver on CPU {}, load on CPU {}; drivers: {}",
+            placement.server,
+            placement.load,
+            names.join(", ")
+        );
     }
     if cfg!(debug_assertions) {
         eprintln!("taut: this is a debug build, its figures mean nothing; use cargo run --release -- bench");
@@ -80,7 +123,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for &name in &arguments.suites {
         let progress = Progress::new();
         let mut show = |share: f64, what: &str| progress.show(share, what);
-        let mut lab = Lab { program: program.clone(), pace, placement, progress: &mut show };
+        let mut lab = Lab {
+            program: program.clone(),
+            pace,
+            placement,
+            drivers: drivers.clone(),
+            peers: arguments.peers.clone(),
+            progress: &mut show,
+        };
         let outcome = Suite::from(name).run(&mut lab)?;
         drop(progress);
         if !only_json {
@@ -115,4 +165,17 @@ fn print(outcome: &Outcome) {
     }
     // A reader behind a pipe sees each suite when it is done.
     let _ = std::io::stdout().flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drivers_are_named_once_and_resolved() {
+        assert_eq!(drivers(&[Io::Epoll, Io::Epoll]), [Io::Epoll]);
+        assert_eq!(drivers(&[]), suites::drivers());
+        assert!(driver("kqueue").is_err());
+        assert!(matches!(driver("auto"), Ok(Io::Epoll | Io::Uring)));
+    }
 }

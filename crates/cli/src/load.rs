@@ -182,10 +182,10 @@ fn handshakes(arguments: &Arguments, server: &Server, case: &Case) -> Result<Rep
 fn idle(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Failure> {
     let url = server.target.uri.clone();
     let progress = Progress::new();
-    let idle = Idle { server, connections: arguments.connections, duration: arguments.duration };
+    let idle = Idle { server, connections: arguments.connections, duration: arguments.duration, echo: false };
     let held = idle.run(&mut watch(&progress))?;
     drop(progress);
-    let Held { connections, opening, resident } = held;
+    let Held { connections, opening, resident, .. } = held;
     let mut report = Report::default();
     let each = held.rss_per_connection();
     report.add(case, &each.map(|each| (Metric::RssPerConnection, each)).into_iter().collect::<Vec<_>>());

@@ -13,6 +13,29 @@ impl Payload {
         Self((0..size).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 13).to_le_bytes()[0]).collect())
     }
 
+    /// Messages that compress as well as text of a machine does: the same words again and again, with other numbers.
+    pub(crate) fn text(size: usize) -> Self {
+        let mut bytes = vec![b' '; COUNTER.min(size)];
+        let lines = (0_u32..).map(|i| {
+            let price = i.wrapping_mul(0x9e37_79b1) >> 16;
+            format!(
+                "{{\"symbol\":\"ABC{}\",\"price\":{}.{:02},\"size\":{}}},",
+                i % 7,
+                price / 100,
+                price % 100,
+                i % 90 + 10
+            )
+        });
+        for line in lines {
+            if bytes.len() >= size {
+                break;
+            }
+            bytes.extend_from_slice(line.as_bytes());
+        }
+        bytes.truncate(size);
+        Self(bytes)
+    }
+
     pub(crate) const fn len(&self) -> usize {
         self.0.len()
     }
@@ -60,6 +83,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn text_has_its_size_and_a_counter() {
+        for size in [0, 5, 8, 9, 1024] {
+            let mut payload = Payload::text(size);
+            let message = payload.stamp(7).to_vec();
+            assert!(message.len() == size && payload.matches(7, 0, &message));
+            assert!(size == 0 || !payload.matches(8, 0, &message));
+        }
+        assert!(Payload::text(1024).0[8..].is_ascii());
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub fn figures() -> &'static [Figure] {
 /// offloading, whose inline server is an ordinary echo server.
 #[must_use]
 pub fn lookup(suite: &str, case: &Case, metric: Metric) -> Option<f64> {
-    let suite = if matches!(suite, "overview" | "echo" | "limits") { "offload" } else { suite };
+    let suite = if matches!(suite, "overview" | "echo" | "limits" | "peers") { "offload" } else { suite };
     let case = with_defaults(case);
     figures()
         .iter()

@@ -35,7 +35,7 @@ pub struct Case {
     /// TLS engine: `rustls`, `fused`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<String>,
-    /// Driver: `epoll`, `uring`.
+    /// Driver: `epoll`, `uring`, `select`, `spin`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// Payload bytes per message.
@@ -97,6 +97,8 @@ pub enum Metric {
     Transfer,
     /// CPU time of the server's process per message.
     ServerCpuPerMsg,
+    /// CPU time of the thread per message, where there is neither socket nor server.
+    CpuPerMsg,
     /// Least latency.
     LatencyMin,
     /// Mean latency.
@@ -123,8 +125,14 @@ pub enum Metric {
     RssPerConnection,
     /// Server CPU per message over that of plain WebSocket.
     RatioToPlain,
-    /// Server CPU per message over that of the bare TCP echo.
+    /// Server CPU per message over that of the cheapest bare TCP echo.
     RatioToLimit,
+    /// CPU per message over what cannot be saved: the bare AEAD, or it and the same without TLS.
+    RatioToAead,
+    /// Server CPU per message over that of the best of several peers.
+    RatioToPeer,
+    /// CPU per message over that of another engine on the same work.
+    RatioToEngine,
 }
 
 impl Metric {
@@ -135,6 +143,7 @@ impl Metric {
             Self::Throughput => "throughput",
             Self::Transfer => "transfer",
             Self::ServerCpuPerMsg => "server_cpu_per_msg",
+            Self::CpuPerMsg => "cpu_per_msg",
             Self::LatencyMin => "latency_min",
             Self::LatencyMean => "latency_mean",
             Self::LatencyStddev => "latency_stddev",
@@ -149,6 +158,9 @@ impl Metric {
             Self::RssPerConnection => "rss_per_connection",
             Self::RatioToPlain => "ratio_to_plain",
             Self::RatioToLimit => "ratio_to_limit",
+            Self::RatioToAead => "ratio_to_aead",
+            Self::RatioToPeer => "ratio_to_peer",
+            Self::RatioToEngine => "ratio_to_engine",
         }
     }
 
@@ -160,7 +172,9 @@ impl Metric {
             Self::Transfer => "MB/s",
             Self::Handshakes => "1/s",
             Self::RssPerConnection => "B",
-            Self::RatioToPlain | Self::RatioToLimit => "x",
+            Self::RatioToPlain | Self::RatioToLimit | Self::RatioToAead | Self::RatioToPeer | Self::RatioToEngine => {
+                "x"
+            }
             _ => "us",
         }
     }
@@ -169,6 +183,27 @@ impl Metric {
 impl Serialize for Metric {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+/// What a value is held to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// It must not be greater.
+    AtMost(f64),
+    /// It must not be less.
+    AtLeast(f64),
+}
+
+impl Target {
+    /// Whether `value` reaches it.
+    #[must_use]
+    pub fn is_met_by(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(most) => value <= most,
+            Self::AtLeast(least) => value >= least,
+        }
     }
 }
 
@@ -189,6 +224,9 @@ pub struct Line {
     pub runs: Vec<f64>,
     /// The figure that an earlier report gives for such a case on another machine.
     pub published: Option<f64>,
+    /// What `value` is held to, where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<Target>,
 }
 
 impl Line {
@@ -203,6 +241,7 @@ impl Line {
             unit: metric.unit(),
             runs: runs.to_vec(),
             published: crate::published::lookup(suite, case, metric),
+            target: None,
         })
     }
 }
@@ -253,6 +292,15 @@ mod tests {
                 "published": null,
             })
         );
+    }
+
+    #[test]
+    fn a_target_is_written_where_there_is_one() {
+        let line = Line::new("limits", &Case::default(), Metric::RatioToLimit, &[1.0]).unwrap();
+        let line = Line { target: Some(Target::AtMost(1.13)), ..line };
+        assert_eq!(serde_json::to_value(&line).unwrap()["target"], json!({"at_most": 1.13}));
+        assert!(Target::AtMost(1.13).is_met_by(1.13) && !Target::AtMost(1.13).is_met_by(1.14));
+        assert!(Target::AtLeast(10.0).is_met_by(10.0) && !Target::AtLeast(10.0).is_met_by(9.9));
     }
 
     #[test]

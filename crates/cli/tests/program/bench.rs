@@ -1,10 +1,11 @@
 use std::path::Path;
+use tautline::Io;
 use tautline_lab::cpu::Placement;
 use tautline_lab::suites::{ENGINES, Lab, Outcome, Pace, Suite};
 use tautline_lab::table::WIDTH;
 use tautline_lab::{Metric, Protocol};
 
-/// Runs a suite against this build's servers, as short as can be.
+/// Runs a suite against this build's servers on one driver, as short as can be.
 fn glance(suite: Suite) -> Outcome {
     let mut last = 0.0;
     let mut progress = |share: f64, _: &str| {
@@ -12,7 +13,14 @@ fn glance(suite: Suite) -> Outcome {
         last = share;
     };
     let program = Path::new(env!("CARGO_BIN_EXE_taut")).to_owned();
-    let mut lab = Lab { program, pace: Pace::Glance, placement: Placement::here(), progress: &mut progress };
+    let mut lab = Lab {
+        program,
+        pace: Pace::Glance,
+        placement: Placement::here(),
+        drivers: vec![Io::Epoll],
+        peers: None,
+        progress: &mut progress,
+    };
     let outcome = suite.run(&mut lab).unwrap();
     assert!(outcome.text.lines().all(|line| line.chars().count() <= WIDTH), "{}", outcome.text);
     assert!(outcome.lines.iter().all(|line| line.suite == suite.name() && line.value.is_finite()));
@@ -41,5 +49,52 @@ fn the_overview_has_limit_plain_every_engine_and_handshakes() {
 fn idle_measures_memory_of_every_composition() {
     let outcome = glance(Suite::Idle);
     let metrics: Vec<Metric> = outcome.lines.iter().map(|line| line.metric).collect();
-    assert_eq!(metrics, vec![Metric::RssPerConnection; 1 + ENGINES.len()]);
+    // Once they are open, and after an echo on each.
+    assert_eq!(metrics, vec![Metric::RssPerConnection; 2 * (1 + ENGINES.len())]);
+    assert!(outcome.lines.iter().all(|line| line.case.driver.as_deref() == Some("epoll")));
+}
+
+#[test]
+fn echo_measures_broadcasts_too() {
+    let outcome = glance(Suite::Echo);
+    let broadcasts = outcome.lines.iter().filter(|line| line.case.subscribers.is_some());
+    let mut sizes: Vec<_> = broadcasts.map(|line| (line.case.size, line.case.setup.clone())).collect();
+    sizes.dedup();
+    assert_eq!(sizes, [(Some(64), None), (Some(1024), None), (Some(1024), Some("permessage-deflate".to_owned()))]);
+}
+
+#[test]
+fn records_are_measured_without_a_server() {
+    let outcome = glance(Suite::Records);
+    let values = |strategy: &str| {
+        let lines = outcome.lines.iter().filter(|line| line.metric == Metric::CpuPerMsg && line.target.is_none());
+        lines.filter(|line| line.case.strategy.as_deref() == Some(strategy)).map(|line| line.value).collect::<Vec<_>>()
+    };
+    for strategy in ["aead", "fused", "unbuffered"] {
+        let values = values(strategy);
+        assert!(values.len() == 4 && values.iter().all(|us| *us > 0.0), "{strategy}: {values:?}");
+    }
+    assert_eq!(outcome.lines.iter().filter(|line| line.target.is_some()).count(), 3);
+}
+
+#[test]
+fn a_server_that_dies_ends_the_run() {
+    // Serves nothing, but says that it does: connections are refused.
+    let folder = std::env::temp_dir().join(format!("taut-bench-test-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let program = folder.join("gone");
+    std::fs::write(&program, "#!/bin/sh\necho listening on tcp://127.0.0.1:1\n").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let mut progress = |_: f64, _: &str| {};
+    let mut lab = Lab {
+        program,
+        pace: Pace::Glance,
+        placement: Placement::here(),
+        drivers: vec![Io::Epoll],
+        peers: None,
+        progress: &mut progress,
+    };
+    let result = Suite::Limits.run(&mut lab);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(result.is_err());
 }

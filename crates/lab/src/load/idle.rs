@@ -1,17 +1,23 @@
 use super::dial::{Dialed, Holds, close_all, open_all};
-use super::{Job, Loop, Server, Stage, WAIT, Watch, config, new_loop, turn};
+use super::{Job, Loop, PATIENCE, Server, Stage, WAIT, Watch, config, new_loop, turn};
 use crate::{Error, cpu};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::layers::io::machine::raise_nofile_limit;
 use tautline::layers::tls::Engine;
-use tautline::{Closed, Conn, ConnectError, DialId, Handler, Message, Opening};
+use tautline::{Closed, Conn, ConnectError, DialId, Handler, Message, Opening, Outgoing};
 
 /// Descriptors that a process needs beside its connections.
 const SPARE_DESCRIPTORS: u64 = 64;
 
 /// How long after the last connection memory is read: handshakes' buffers are free by then.
 const SETTLE: Duration = Duration::from_millis(500);
+
+/// Echoes under way at a time.
+const ECHOES: usize = 256;
+
+/// What is echoed.
+const MESSAGE: [u8; 64] = [b'.'; 64];
 
 /// Load by connections that do nothing.
 #[derive(Clone)]
@@ -22,6 +28,9 @@ pub struct Idle {
     pub connections: usize,
     /// How long to hold them.
     pub duration: Duration,
+    /// Whether each sends one message before that and awaits its echo, after which memory is read once more: buffers
+    /// that a server keeps for a connection once it was used show so.
+    pub echo: bool,
 }
 
 /// What holding connections showed.
@@ -33,6 +42,8 @@ pub struct Held {
     pub opening: Duration,
     /// The server's resident memory before and while they were held, in bytes.
     pub resident: Option<(u64, u64)>,
+    /// The same after one echo on each, where that was wanted.
+    pub echoed: Option<u64>,
 }
 
 impl Held {
@@ -41,7 +52,17 @@ impl Held {
     #[must_use]
     pub fn rss_per_connection(&self) -> Option<f64> {
         let (before, after) = self.resident?;
-        Some((after as f64 - before as f64) / self.connections as f64)
+        Some(self.each(before, after))
+    }
+
+    /// The same after one echo on each.
+    #[must_use]
+    pub fn rss_per_used_connection(&self) -> Option<f64> {
+        Some(self.each(self.resident?.0, self.echoed?))
+    }
+
+    fn each(&self, before: u64, after: u64) -> f64 {
+        (after as f64 - before as f64) / self.connections as f64
     }
 }
 
@@ -88,9 +109,16 @@ impl Job for Run<'_, '_> {
         let opening = began.elapsed();
         rest(&mut shard, SETTLE)?;
         let after = idle.resident()?;
+        let echoed = if idle.echo {
+            echo_on_each(&mut shard)?;
+            rest(&mut shard, SETTLE)?;
+            idle.resident()?
+        } else {
+            None
+        };
         hold(&mut shard, idle.duration, watch)?;
         close_all(&mut shard)?;
-        Ok(Held { connections: idle.connections, opening, resident: before.zip(after) })
+        Ok(Held { connections: idle.connections, opening, resident: before.zip(after), echoed })
     }
 }
 
@@ -107,6 +135,30 @@ impl Idle {
     }
 }
 
+/// One message to and fro on every connection, some at a time.
+fn echo_on_each<E: Engine>(shard: &mut Loop<E, Client>) -> Result<(), Error> {
+    let open = shard.handler().dialed.open.clone();
+    for some in open.chunks(ECHOES) {
+        shard.handler().due = some.len();
+        for &conn in some {
+            shard.with_conn(conn, |_, conn| {
+                conn.send(Outgoing::binary(&MESSAGE));
+            });
+        }
+        shard.flush();
+        let end = Instant::now() + PATIENCE;
+        while shard.handler().due > 0 {
+            if Instant::now() > end {
+                let (due, patience) = (shard.handler().due, PATIENCE.as_secs());
+                return Err(Error::Failed(format!("{due} of {} echoes did not come in {patience} s", some.len())));
+            }
+            turn(shard, WAIT)?;
+            shard.handler().dialed.check()?;
+        }
+    }
+    Ok(())
+}
+
 fn rest<E: Engine>(shard: &mut Loop<E, Client>, duration: Duration) -> Result<(), Error> {
     hold(shard, duration, &mut |_| {})
 }
@@ -121,10 +173,12 @@ fn hold<E: Engine>(shard: &mut Loop<E, Client>, duration: Duration, watch: Watch
     Ok(())
 }
 
-/// The application on the client's side: does nothing, and minds that connections stay.
+/// The application on the client's side: minds that connections stay, and counts echoes.
 #[derive(Default)]
 struct Client {
     dialed: Dialed,
+    /// Echoes that are to come.
+    due: usize,
 }
 
 impl Holds for Client {
@@ -140,7 +194,12 @@ impl Handler for Client {
         self.dialed.open.push(conn.id());
     }
 
-    fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {}
+    fn on_message(&mut self, _conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        if self.due > 0 && message.data() != MESSAGE {
+            self.dialed.fail(Error::WrongReply("an echo has other bytes than were sent".to_owned()));
+        }
+        self.due = self.due.saturating_sub(1);
+    }
 
     fn on_close(&mut self, _conn: &mut Conn<'_, ()>, closed: &Closed) {
         self.dialed.closed(closed);

@@ -1,11 +1,13 @@
 //! The load generator: many connections of this project's own client on one thread, which checks every reply.
 
+mod broadcast;
 mod dial;
 mod echo;
 mod handshakes;
 mod idle;
 mod open_loop;
 
+pub use broadcast::Broadcast;
 pub use echo::Echo;
 pub use handshakes::{Handshakes, Shaken};
 pub use idle::{Held, Idle};

@@ -182,7 +182,8 @@ fn handshakes_resume_exactly_where_they_are_to() {
 #[test]
 fn idle_connections_are_all_held_and_their_memory_is_seen() {
     let peer = Peer::secure(true);
-    let idle = Idle { server: peer.server.clone(), connections: 40, duration: Duration::from_millis(50) };
+    let (connections, duration) = (40, Duration::from_millis(50));
+    let idle = Idle { server: peer.server.clone(), connections, duration, echo: true };
     let mut most = 0;
     let held = idle
         .run(&mut |stage| {
@@ -192,12 +193,66 @@ fn idle_connections_are_all_held_and_their_memory_is_seen() {
         })
         .unwrap();
     assert_eq!((held.connections, most), (40, 41));
-    assert!(held.rss_per_connection().is_some());
+    assert!(held.rss_per_connection().is_some() && held.rss_per_used_connection().is_some());
+}
+
+#[test]
+fn an_echo_that_is_none_is_found_out() {
+    let peer = Peer::plain(|_| Some(b"something else".to_vec()));
+    let server = peer.server.clone();
+    let idle = Idle { server, connections: 3, duration: Duration::ZERO, echo: true };
+    assert!(matches!(idle.run(&mut |_| ()), Err(Error::WrongReply(_))));
+}
+
+/// Sends every message to everyone.
+struct Everyone;
+
+impl Handler for Everyone {
+    type State = ();
+
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &tautline::Opening<'_>) {
+        conn.subscribe("all");
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        conn.publish("all", Outgoing::from(&message));
+    }
+}
+
+#[test]
+fn broadcasts_reach_every_subscriber() {
+    let mut config = Config::untrusted_internet();
+    config.upgrade.deflate = Some(tautline::DeflateConfig::default());
+    let server = tautline::Server::new(Tls::Plain).listen("127.0.0.1:0".parse().unwrap()).config(config);
+    let running = server.start(|_| Everyone).unwrap();
+    let Address::Tcp(address) = &running.addresses()[0] else { panic!("not TCP") };
+    for deflate in [None, Some(tautline::DeflateConfig::default())] {
+        let mut server = Server::new(&format!("ws://localhost:{}/", address.port())).unwrap();
+        server.target.deflate = deflate;
+        for pipeline in [1, 3] {
+            let (warmup, duration) = (Duration::from_millis(20), Duration::from_millis(100));
+            let broadcast = Broadcast { server: server.clone(), subscribers: 9, size: 700, pipeline, warmup, duration };
+            let measured = broadcast.run(&mut |_| ()).unwrap();
+            assert!(measured.count > 9 && measured.latencies.count() == measured.count);
+        }
+    }
+    running.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+    running.join().unwrap();
+}
+
+#[test]
+fn a_broadcast_that_goes_nowhere_ends_with_an_error() {
+    let echo = Peer::plain(|data| Some(data.to_vec()));
+    let (warmup, duration) = (Duration::from_millis(20), Duration::from_secs(60));
+    let server = echo.server.clone();
+    let broadcast = Broadcast { server, subscribers: 2, size: 64, pipeline: 1, warmup, duration };
+    assert!(matches!(broadcast.run(&mut |_| ()), Err(Error::Failed(_))));
 }
 
 #[test]
 fn more_connections_than_open_files_are_refused() {
     let limit = usize::try_from(machine::raise_nofile_limit().unwrap()).unwrap();
-    let idle = Idle { connections: limit, duration: Duration::ZERO, server: Peer::plain(|_| None).server.clone() };
+    let (server, duration) = (Peer::plain(|_| None).server.clone(), Duration::ZERO);
+    let idle = Idle { connections: limit, duration, server, echo: false };
     assert!(matches!(idle.run(&mut |_| ()), Err(Error::Usage(_))));
 }

@@ -1,68 +1,124 @@
-use super::echo_case::{self, EchoCase, Shape, add_lines, beside, rate};
-use super::{Lab, Outcome, Suite};
+use super::echo_case::{self, EchoCase, Shape, add_lines, limit_of, plain_of, rate};
+use super::server::{Kind, Process};
+use super::{Lab, Outcome, Pace, Suite};
 use crate::table::{Table, bytes, optional};
-use crate::{Error, Metric, Protocol, published};
+use crate::{Error, Metric, published};
 use std::time::Duration;
+use tautline::layers::io::Io;
 
-/// Sizes over many connections, then few and very many connections, then several messages in flight.
-const SHAPES: [Shape; 8] = [
-    Shape { size: 64, connections: 100, pipeline: 1 },
-    Shape { size: 1024, connections: 100, pipeline: 1 },
-    Shape { size: 4096, connections: 100, pipeline: 1 },
-    Shape { size: 16_384, connections: 100, pipeline: 1 },
-    Shape { size: 65_536, connections: 100, pipeline: 1 },
-    Shape { size: 64, connections: 1, pipeline: 1 },
-    Shape { size: 64, connections: 500, pipeline: 1 },
-    Shape { size: 64, connections: 100, pipeline: 16 },
-];
+/// What the echo rounds may take, and those of broadcasts after them.
+const BUDGETS: [Duration; 2] = [Duration::from_secs(900), Duration::from_secs(120)];
 
-/// What the rounds may take.
-const BUDGET: Duration = Duration::from_secs(150);
+/// Sizes of messages that are sent one at a time, and of those that are sent sixteen at a time.
+const SIZES: [usize; 5] = [64, 1024, 4096, 16_384, 65_536];
+const PIPELINED: [usize; 3] = [64, 1024, 4096];
+
+/// Broadcasts: sizes, each with and without compression where it is worth it.
+const BROADCASTS: [(usize, bool); 3] = [(64, false), (1024, false), (1024, true)];
+
+/// Connections that a broadcast goes to.
+const fn subscribers(pace: Pace) -> usize {
+    match pace {
+        Pace::Thorough | Pace::Quick => 1_000,
+        Pace::Glance => 20,
+    }
+}
 
 pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
-    let servers = lab.servers(&echo_case::kinds(false))?;
-    let mut cases = echo_case::cases(&SHAPES, false);
-    echo_case::measure(lab, &servers, &mut cases, BUDGET, 1.0)?;
-    let mut outcome = Outcome { text: table(&cases), ..Outcome::default() };
+    let kinds = echo_case::kinds(&lab.drivers);
+    let mut cases = echo_case::cases(&shapes(lab.pace), &kinds);
+    let servers = lab.servers(&kinds)?;
+    echo_case::measure(lab, &servers, &mut cases, BUDGETS[0], (0.0, 0.9))?;
+    drop(servers);
+    let mut broadcasts = broadcasts(lab.pace, &lab.drivers);
+    let servers = broadcast_servers(lab)?;
+    echo_case::measure(lab, &servers, &mut broadcasts, BUDGETS[1], (0.9, 1.0))?;
+    let mut outcome = Outcome { text: table(&cases) + &broadcast_table(&broadcasts), ..Outcome::default() };
     add_lines(&mut outcome, Suite::Echo, &cases);
+    add_lines(&mut outcome, Suite::Echo, &broadcasts);
     Ok(outcome)
 }
 
+/// Every size over one, a hundred and five hundred connections, small ones also with sixteen in flight; a choice of these
+/// for a first look.
+fn shapes(pace: Pace) -> Vec<Shape> {
+    let shape = |size, connections, pipeline| Shape { size, connections, pipeline };
+    if pace != Pace::Thorough {
+        return vec![
+            shape(64, 100, 1),
+            shape(4096, 100, 1),
+            shape(65_536, 100, 1),
+            shape(64, 1, 1),
+            shape(64, 100, 16),
+        ];
+    }
+    let over = |connections| {
+        let single = SIZES.map(|size| shape(size, connections, 1));
+        single.into_iter().chain(PIPELINED.map(|size| shape(size, connections, 16)))
+    };
+    [100, 1, 500].into_iter().flat_map(over).collect()
+}
+
+pub(super) fn broadcasts(pace: Pace, drivers: &[Io]) -> Vec<EchoCase> {
+    let connections = subscribers(pace);
+    let case = |(size, deflate), driver| {
+        EchoCase::new(Kind::Broadcast(deflate, driver), Shape { size, connections, pipeline: 1 })
+    };
+    BROADCASTS.into_iter().flat_map(|broadcast| drivers.iter().map(move |&driver| case(broadcast, driver))).collect()
+}
+
+fn broadcast_servers(lab: &Lab<'_>) -> Result<Vec<Process>, Error> {
+    let of = |deflate| lab.drivers.iter().map(move |&driver| Kind::Broadcast(deflate, driver));
+    lab.servers(&of(false).chain(of(true)).collect::<Vec<_>>())
+}
+
 pub(super) fn table(cases: &[EchoCase]) -> String {
-    let mut table = Table::new(&[
-        "<size",
-        "conns",
-        "flight",
-        "<",
-        "msg/s ",
-        "MB/s",
-        "p50 us",
-        "p99 us",
-        "CPU us/msg",
-        "x ws",
-        "x publ.",
-    ]);
+    let mut table =
+        Table::new(&["<load", "<", "<driver", "msg/s ", "p50 us", "p99 us", "us/msg", "x tcp", "x ws", "x publ."]);
     for case in cases {
-        let ratio = beside(cases, case, Protocol::Ws).and_then(|plain| case.cpu_over(plain));
+        let over = |other: Option<&EchoCase>| Some(case.cpu_over(other?)?.summary.median);
         let published =
             published::lookup("echo", &case.case(), Metric::Throughput).filter(|_| case.shape.pipeline == 1);
         let compared = case.median(Metric::Throughput).zip(published).map(|(ours, theirs)| ours / theirs);
         table.row([
-            bytes(case.shape.size as u64),
-            case.shape.connections.to_string(),
-            case.shape.pipeline.to_string(),
+            case.shape.name(),
             case.kind.name(),
+            case.kind.driver_name().to_owned(),
             rate(case),
-            optional(case.median(Metric::Transfer)),
             optional(case.median(Metric::LatencyP50)),
             optional(case.median(Metric::LatencyP99)),
             optional(case.median(Metric::ServerCpuPerMsg)),
-            optional(ratio.map(|ratio| ratio.summary.median)),
+            optional(over(limit_of(cases, case))),
+            optional(over(plain_of(cases, case))),
             optional(compared),
         ]);
     }
     format!(
-        "Echo: one server loop; messages in flight on each connection; latency from sending to the reply.\n\
-         x ws: server CPU per message over that of plain WebSocket. x publ.: msg/s over the published.\n\n{table}"
+        "Echo: one server loop; 100 connections with one message in flight, or as said (\"1\", \"x16\"); us/msg:\n\
+         server CPU; latency from sending to the reply. x tcp: server CPU over the cheapest bare TCP echo's.\n\
+         x ws: over plain WebSocket's on the same driver. x publ.: msg/s over the published.\n\n{table}"
+    )
+}
+
+pub(super) fn broadcast_table(cases: &[EchoCase]) -> String {
+    let mut table = Table::new(&["<size", "<", "<driver", "deliveries/s ", "p50 us", "p99 us", "us/delivery", "± %"]);
+    for case in cases {
+        let cpu = case.summary(Metric::ServerCpuPerMsg);
+        let compression = if matches!(case.kind, Kind::Broadcast(true, _)) { ", deflate" } else { "" };
+        table.row([
+            bytes(case.shape.size as u64),
+            format!("{}{compression}", case.kind.name()),
+            case.kind.driver_name().to_owned(),
+            rate(case),
+            optional(case.median(Metric::LatencyP50)),
+            optional(case.median(Metric::LatencyP99)),
+            optional(cpu.map(|summary| summary.median)),
+            optional(cpu.map(|summary| summary.spread() * 100.0)),
+        ]);
+    }
+    let subscribers = cases.first().map_or(0, |case| case.shape.connections);
+    format!(
+        "\nBroadcast: one of {subscribers} wss connections publishes, all get it, then the next; us/delivery: server CPU;\n\
+         latency from publishing to each delivery.\n\n{table}"
     )
 }

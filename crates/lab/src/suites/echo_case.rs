@@ -1,19 +1,41 @@
-use super::server::{Kind, Process};
+use super::server::{Key, Kind, Process};
 use super::{ENGINES, Lab, Outcome, Span, Suite};
+use crate::records::Work;
 use crate::rounds::{Samples, interleave};
 use crate::stats::{Ratio, Summary};
-use crate::{Case, Error, Line, Measured, Metric, Protocol, limit, load};
+use crate::{Case, Error, Line, Measured, Metric, limit, load};
 use std::time::Duration;
+use tautline::DeflateConfig;
+use tautline::layers::io::Io;
 
 /// Above this share of its CPU the load generator bounds the rate.
 const BUSY: f64 = 0.95;
 
-/// How messages are sent, whatever carries them.
+/// How messages are sent, whatever carries them. A broadcast delivers each to all connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) size: usize,
     pub(super) connections: usize,
     pub(super) pipeline: usize,
+}
+
+impl Shape {
+    /// One message in flight on each of a hundred connections.
+    pub(super) const fn of(size: usize) -> Self {
+        Self { size, connections: 100, pipeline: 1 }
+    }
+
+    /// In tables: `64 B`, with the connections where they are not a hundred, and the messages in flight.
+    pub(super) fn name(self) -> String {
+        let mut name = crate::table::bytes(self.size as u64);
+        if self.connections != 100 {
+            name += &format!(", {}", self.connections);
+        }
+        if self.pipeline > 1 {
+            name += &format!(", x{}", self.pipeline);
+        }
+        name
+    }
 }
 
 /// One composition under one shape of load.
@@ -26,17 +48,30 @@ pub(super) struct EchoCase {
 }
 
 impl EchoCase {
+    pub(super) const fn new(kind: Kind, shape: Shape) -> Self {
+        Self { kind, shape, samples: Samples::new(), is_bounded: false }
+    }
+
     /// As written in results.
     pub(super) fn case(&self) -> Case {
-        let is_ours = self.kind != Kind::Tcp;
-        Case {
-            protocol: Some(self.kind.protocol()),
+        let Shape { size, connections, pipeline } = self.shape;
+        let case = Case {
+            protocol: self.kind.protocol(),
             tls: self.kind.engine().map(str::to_owned),
-            driver: is_ours.then(|| "epoll".to_owned()),
-            size: Some(self.shape.size as u64),
-            connections: Some(self.shape.connections as u64),
-            pipeline: Some(self.shape.pipeline as u64),
+            driver: self.kind.driver().map(|driver| driver.name().to_owned()),
+            peer: self.kind.peer().map(|peer| peer.name().to_owned()),
+            size: Some(size as u64),
             ..Case::default()
+        };
+        match self.kind {
+            Kind::Aead => Case { strategy: Some("aead".to_owned()), ..case },
+            Kind::Broadcast(deflate, _) => Case {
+                subscribers: Some(connections as u64),
+                pipeline: Some(pipeline as u64),
+                setup: deflate.then(|| "permessage-deflate".to_owned()),
+                ..case
+            },
+            _ => Case { connections: Some(connections as u64), pipeline: Some(pipeline as u64), ..case },
         }
     }
 
@@ -48,46 +83,60 @@ impl EchoCase {
         Some(self.summary(metric)?.median)
     }
 
-    /// This case's server CPU per message over another's, round by round.
+    /// CPU per message in us, round by round: the server's, or this thread's where there is none.
+    pub(super) fn cpu(&self) -> Option<&[f64]> {
+        let metric = if self.kind == Kind::Aead { Metric::CpuPerMsg } else { Metric::ServerCpuPerMsg };
+        self.samples.get(&metric).map(Vec::as_slice)
+    }
+
+    /// Its median.
+    pub(super) fn median_cpu(&self) -> Option<f64> {
+        Some(Summary::of(self.cpu()?)?.median)
+    }
+
+    /// This case's CPU per message over another's, round by round.
     pub(super) fn cpu_over(&self, other: &Self) -> Option<Ratio> {
-        let metric = Metric::ServerCpuPerMsg;
-        Ratio::paired(self.samples.get(&metric)?, other.samples.get(&metric)?)
+        Ratio::paired(self.cpu()?, other.cpu()?)
     }
 }
 
-/// Every shape with every composition: limit (where wanted), ws, and wss with each engine.
-pub(super) fn cases(shapes: &[Shape], with_limit: bool) -> Vec<EchoCase> {
-    let case = |kind, shape| EchoCase { kind, shape, samples: Samples::new(), is_bounded: false };
-    shapes.iter().flat_map(|&shape| kinds(with_limit).into_iter().map(move |kind| case(kind, shape))).collect()
+/// The limit, plain WebSocket, and TLS by every engine, each on every driver.
+pub(super) fn kinds(drivers: &[Io]) -> Vec<Kind> {
+    let wss = ENGINES.into_iter().flat_map(|engine| drivers.iter().map(move |&io| Kind::Wss(engine, Key::P256, io)));
+    let tcp = drivers.iter().map(|&driver| Kind::Tcp(driver));
+    tcp.chain(drivers.iter().map(|&driver| Kind::Ws(driver))).chain(wss).collect()
 }
 
-/// The compositions that [`cases`] needs servers for.
-pub(super) fn kinds(with_limit: bool) -> Vec<Kind> {
-    let mut kinds = vec![Kind::Tcp, Kind::Ws];
-    kinds.retain(|&kind| with_limit || kind != Kind::Tcp);
-    kinds.extend(ENGINES.map(|engine| Kind::Wss(engine, super::server::Key::P256)));
-    kinds
+/// Every shape with every kind.
+pub(super) fn cases(shapes: &[Shape], kinds: &[Kind]) -> Vec<EchoCase> {
+    shapes.iter().flat_map(|&shape| kinds.iter().map(move |&kind| EchoCase::new(kind, shape))).collect()
 }
 
-/// Measures all cases in interleaved rounds; `progress` counts up to `share` of the suite.
+/// Measures all cases in interleaved rounds; `progress` goes from `from` to `to` of the suite.
 pub(super) fn measure(
     lab: &mut Lab<'_>,
     servers: &[Process],
     cases: &mut [EchoCase],
     budget: Duration,
-    share: f64,
+    (from, to): (f64, f64),
 ) -> Result<(), Error> {
     let (plan, span) = (lab.plan(budget), lab.span());
-    let names: Vec<String> = cases.iter().map(|case| format!("{}, {} B", case.kind.name(), case.shape.size)).collect();
+    let names: Vec<String> =
+        cases.iter().map(|case| format!("{}, {}", case.kind.full_name(), case.shape.name())).collect();
     let progress = &mut lab.progress;
     let samples = interleave(
         cases,
         &plan,
-        |step| progress(step.done as f64 / step.total as f64 * share, &names[step.case]),
-        |case, _| {
+        |step| progress(from + step.done as f64 / step.total as f64 * (to - from), &names[step.case]),
+        |case, step| {
+            let named = |error| in_case(&names[step.case], error);
+            if case.kind == Kind::Aead {
+                let us = Work::aead(case.shape.size)?.measure(span.duration / 10).map_err(named)?;
+                return Ok(vec![(Metric::CpuPerMsg, us)]);
+            }
             let server = servers.iter().find(|server| server.kind == case.kind);
-            let server = server.ok_or_else(|| Error::Failed(format!("no {} server runs", case.kind.name())))?;
-            let measured = once(server, case.shape, span)?;
+            let server = server.ok_or_else(|| Error::Failed(format!("no {} server runs", case.kind.full_name())))?;
+            let measured = once(server, case.shape, span).map_err(named)?;
             case.is_bounded |= measured.own_share() > BUSY;
             Ok(measured.message_metrics(case.shape.size))
         },
@@ -98,20 +147,57 @@ pub(super) fn measure(
     Ok(())
 }
 
+/// Says which case failed.
+fn in_case(name: &str, error: Error) -> Error {
+    match error {
+        Error::WrongReply(what) => Error::WrongReply(format!("{name}: {what}")),
+        Error::Failed(what) => Error::Failed(format!("{name}: {what}")),
+        Error::Network(what) => Error::Network(format!("{name}: {what}")),
+        Error::Usage(what) => Error::Usage(format!("{name}: {what}")),
+    }
+}
+
 fn once(server: &Process, shape: Shape, span: Span) -> Result<Measured, Error> {
     let Shape { size, connections, pipeline } = shape;
     let Span { warmup, duration } = span;
-    if server.kind == Kind::Tcp {
-        let (address, server_pid) = (server.address, Some(server.pid()));
-        return limit::Load { address, connections, size, pipeline, warmup, duration, server_pid }.run();
+    match server.kind {
+        Kind::Tcp(_) => {
+            let (address, server_pid) = (server.address, Some(server.pid()));
+            limit::Load { address, connections, size, pipeline, warmup, duration, server_pid }.run()
+        }
+        Kind::Broadcast(deflate, _) => {
+            let mut server = server.server()?;
+            server.target.deflate = deflate.then(DeflateConfig::default);
+            load::Broadcast { server, subscribers: connections, size, pipeline, warmup, duration }.run(&mut |_| {})
+        }
+        _ => {
+            let server = server.server()?;
+            load::Echo { server, connections, size, pipeline, rate: None, warmup, duration }.run(&mut |_| {})
+        }
     }
-    load::Echo { server: server.server()?, connections, size, pipeline, rate: None, warmup, duration }.run(&mut |_| {})
 }
 
-/// The case of another composition under the same load.
-pub(super) fn beside<'a>(cases: &'a [EchoCase], case: &EchoCase, protocol: Protocol) -> Option<&'a EchoCase> {
-    let is_wanted = |other: &&EchoCase| other.kind.protocol() == protocol && other.shape == case.shape;
-    cases.iter().find(is_wanted).filter(|_| case.kind.protocol() > protocol)
+/// The cheapest of the cases under the same load that `is_wanted` names.
+pub(super) fn cheapest(cases: &[EchoCase], shape: Shape, is_wanted: impl Fn(Kind) -> bool) -> Option<&EchoCase> {
+    let wanted = cases.iter().filter(|case| case.shape == shape && is_wanted(case.kind));
+    let known = wanted.filter_map(|case| Some((case.median_cpu()?, case)));
+    known.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, case)| case)
+}
+
+/// What the case is judged by: the cheapest bare TCP echo under the same load, whatever its driver.
+pub(super) fn limit_of<'a>(cases: &'a [EchoCase], case: &EchoCase) -> Option<&'a EchoCase> {
+    let is_above = !matches!(case.kind, Kind::Tcp(_) | Kind::Aead);
+    cheapest(cases, case.shape, |kind| matches!(kind, Kind::Tcp(_))).filter(|_| is_above)
+}
+
+/// The same composition without TLS.
+pub(super) fn plain_of<'a>(cases: &'a [EchoCase], case: &EchoCase) -> Option<&'a EchoCase> {
+    let plain = match case.kind {
+        Kind::Wss(_, _, driver) => Kind::Ws(driver),
+        Kind::Peer(peer, crate::Protocol::Wss) => Kind::Peer(peer, crate::Protocol::Ws),
+        _ => return None,
+    };
+    cases.iter().find(|other| other.kind == plain && other.shape == case.shape)
 }
 
 /// Lines of every case: what was measured, then the ratios to limit and plain.
@@ -119,17 +205,17 @@ pub(super) fn add_lines(outcome: &mut Outcome, suite: Suite, cases: &[EchoCase])
     for case in cases {
         let facts = case.case();
         outcome.add_samples(suite, &facts, &case.samples);
-        for (protocol, metric) in [(Protocol::Tcp, Metric::RatioToLimit), (Protocol::Ws, Metric::RatioToPlain)] {
-            if let Some(ratio) = beside(cases, case, protocol).and_then(|other| case.cpu_over(other)) {
+        let others = [(limit_of(cases, case), Metric::RatioToLimit), (plain_of(cases, case), Metric::RatioToPlain)];
+        for (other, metric) in others {
+            if let Some(ratio) = other.and_then(|other| case.cpu_over(other)) {
                 outcome.lines.extend(Line::new(suite.name(), &facts, metric, &ratio.runs));
             }
         }
-        if let Some(summary) = case.summary(Metric::ServerCpuPerMsg) {
-            let Shape { size, connections, .. } = case.shape;
-            let name = format!("{}, {size} B, {connections} connections", case.kind.name());
-            outcome.warn_if_noisy(&name, &summary);
-        }
     }
+    let name = |case: &EchoCase| format!("{} {}", case.kind.full_name(), case.shape.name());
+    let names: Vec<String> = cases.iter().map(name).collect();
+    let summaries = cases.iter().map(|case| case.summary(Metric::ServerCpuPerMsg));
+    outcome.warn_if_noisy(names.iter().map(String::as_str).zip(summaries));
     if cases.iter().any(|case| case.is_bounded) {
         let what = "rates marked + are at least that: the load generator had no CPU time left; CPU per message holds";
         outcome.warnings.push(what.to_owned());

@@ -5,6 +5,7 @@ use crate::stats::Summary;
 use crate::table::{Table, number, optional};
 use crate::{Case, Error, Metric, load, published};
 use std::time::Duration;
+use tautline::layers::io::Io;
 
 /// Connections being made at a time: enough that the server always has one to work on, and that each finds a ticket.
 const AT_ONCE: usize = 8;
@@ -26,24 +27,21 @@ impl HandshakeCase {
     }
 
     fn case(&self) -> Case {
-        let Kind::Wss(engine, key) = self.kind else {
-            let protocol = Some(self.kind.protocol());
-            return Case { protocol, driver: Some("epoll".to_owned()), ..Case::default() };
-        };
+        let key = if let Kind::Wss(_, key, _) = self.kind { Some(key.name().to_owned()) } else { None };
         Case {
-            protocol: Some(self.kind.protocol()),
-            tls: Some(engine.to_owned()),
-            driver: Some("epoll".to_owned()),
-            key: Some(key.name().to_owned()),
-            resumed: Some(self.resumed),
+            protocol: self.kind.protocol(),
+            tls: self.kind.engine().map(str::to_owned),
+            driver: self.kind.driver().map(|driver| driver.name().to_owned()),
+            resumed: key.is_some().then_some(self.resumed),
+            key,
             ..Case::default()
         }
     }
 
     fn name(&self) -> (&'static str, &'static str) {
         match (self.kind, self.resumed) {
-            (Kind::Wss(_, key), false) => (key.name(), "full"),
-            (Kind::Wss(_, key), true) => (key.name(), "resumed"),
+            (Kind::Wss(_, key, _), false) => (key.name(), "full"),
+            (Kind::Wss(_, key, _), true) => (key.name(), "resumed"),
             _ => ("-", "ws, no TLS"),
         }
     }
@@ -65,10 +63,10 @@ impl HandshakeCase {
 }
 
 /// Full and resumed handshakes with both kinds of key, by the default engine; the same without TLS.
-pub(super) fn cases() -> Vec<HandshakeCase> {
-    let [rsa, p256] = [Key::Rsa2048, Key::P256].map(|key| Kind::Wss(ENGINES[0], key));
+pub(super) fn cases(driver: Io) -> Vec<HandshakeCase> {
+    let [rsa, p256] = [Key::Rsa2048, Key::P256].map(|key| Kind::Wss(ENGINES[0], key, driver));
     vec![
-        HandshakeCase::new(Kind::Ws, false),
+        HandshakeCase::new(Kind::Ws(driver), false),
         HandshakeCase::new(rsa, false),
         HandshakeCase::new(rsa, true),
         HandshakeCase::new(p256, false),
@@ -95,7 +93,7 @@ pub(super) fn measure(
         |case, _| {
             let server = servers.iter().find(|server| server.kind == case.kind);
             let server =
-                server.ok_or_else(|| Error::Failed(format!("no {} server runs", case.kind.name())))?.server()?;
+                server.ok_or_else(|| Error::Failed(format!("no {} server runs", case.kind.full_name())))?.server()?;
             let (resumed, warmup, duration) = (case.resumed, span.warmup, span.duration);
             let shaken = load::Handshakes { server, at_once: AT_ONCE, resumed, warmup, duration }.run(&mut |_| {})?;
             let measured = shaken.measured;
@@ -131,7 +129,6 @@ pub(super) fn report(outcome: &mut Outcome, suite: Suite, cases: &[HandshakeCase
         outcome.add_samples(suite, &facts, &case.samples);
         let (key, kind) = case.name();
         let Some(summary) = case.summary() else { continue };
-        outcome.warn_if_noisy(&format!("{key} {kind}"), &summary);
         if case.full > 0 {
             outcome.warnings.push(format!("{key} {kind}: {} of the handshakes were full", case.full));
         }
@@ -152,10 +149,13 @@ pub(super) fn report(outcome: &mut Outcome, suite: Suite, cases: &[HandshakeCase
             optional(compared),
         ]);
     }
+    let names: Vec<String> = cases.iter().map(|case| format!("{} {}", case.name().0, case.name().1)).collect();
+    outcome.warn_if_noisy(names.iter().map(String::as_str).zip(cases.iter().map(HandshakeCase::summary)));
     outcome.text += &format!(
-        "\nHandshakes: connect, upgrade, close, {AT_ONCE} at a time, TLS {}. Published: Go 1.8, both sides,\n\
+        "\nHandshakes: connect, upgrade, close, {AT_ONCE} at a time, TLS {}, {}. Published: Go 1.8, both sides,\n\
          in memory, without TCP and upgrade.\n\n{table}",
-        ENGINES[0]
+        ENGINES[0],
+        cases.first().map_or("-", |case| case.kind.driver_name())
     );
 }
 

@@ -1,66 +1,115 @@
 use super::server::{Key, Kind};
 use super::{ENGINES, Lab, Outcome, Pace, Suite};
-use crate::rounds::{Plan, interleave};
+use crate::rounds::{Plan, Samples, interleave};
 use crate::stats::Summary;
-use crate::table::{Table, optional};
-use crate::{Case, Error, Metric, load};
+use crate::table::{Table, number, optional};
+use crate::{Case, Error, Line, Metric, load};
 use std::time::Duration;
 
+/// What the rounds may take.
+const BUDGET: Duration = Duration::from_secs(240);
+
 /// Connections that a server holds.
-const fn connections(pace: Pace) -> usize {
+const fn connections(pace: Pace) -> &'static [usize] {
     match pace {
-        Pace::Thorough => 2_000,
-        Pace::Quick => 500,
-        Pace::Glance => 20,
+        Pace::Thorough => &[2_000, 10_000],
+        Pace::Quick => &[2_000],
+        Pace::Glance => &[20],
+    }
+}
+
+/// One server with so many connections.
+struct IdleCase {
+    kind: Kind,
+    connections: usize,
+    /// Memory per connection once they are open, and after one echo on each, by round.
+    samples: Samples,
+    echoed: Vec<f64>,
+    /// Connections opened per second, by round.
+    opening: Vec<f64>,
+}
+
+impl IdleCase {
+    fn case(&self, setup: Option<&str>) -> Case {
+        Case {
+            protocol: self.kind.protocol(),
+            tls: self.kind.engine().map(str::to_owned),
+            driver: self.kind.driver().map(|driver| driver.name().to_owned()),
+            connections: Some(self.connections as u64),
+            setup: setup.map(str::to_owned),
+            ..Case::default()
+        }
     }
 }
 
 /// A server keeps memory that it once needed, so each round has servers of its own.
 pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
-    let connections = connections(lab.pace);
-    let mut kinds = vec![Kind::Ws];
-    kinds.extend(ENGINES.map(|engine| Kind::Wss(engine, Key::P256)));
-    let rounds = if lab.pace == Pace::Glance { 1 } else { 3 };
-    let plan = Plan { rounds, least_rounds: 1, budget: Some(Duration::from_secs(100)) };
-    let mut opening = vec![Vec::new(); kinds.len()];
+    let mut kinds: Vec<Kind> = lab.drivers.iter().map(|&driver| Kind::Ws(driver)).collect();
+    for engine in ENGINES {
+        kinds.extend(lab.drivers.iter().map(|&driver| Kind::Wss(engine, Key::P256, driver)));
+    }
+    let mut cases: Vec<IdleCase> = Vec::new();
+    for &connections in connections(lab.pace) {
+        cases.extend(kinds.iter().map(|&kind| IdleCase {
+            kind,
+            connections,
+            samples: Samples::new(),
+            echoed: Vec::new(),
+            opening: Vec::new(),
+        }));
+    }
+    let rounds = match lab.pace {
+        Pace::Thorough => 3,
+        Pace::Quick => 2,
+        Pace::Glance => 1,
+    };
+    let plan = Plan { rounds, least_rounds: 1, budget: Some(BUDGET) };
+    let names: Vec<String> =
+        cases.iter().map(|case| format!("{}, {} connections", case.kind.full_name(), case.connections)).collect();
     let samples = interleave(
-        &mut kinds.clone(),
+        &mut cases,
         &plan,
         |_| {},
-        |kind, step| {
-            let what = format!("{}, {connections} connections", kind.name());
-            (lab.progress)(step.done as f64 / step.total as f64, &what);
-            let servers = lab.servers(&[*kind])?;
-            let server = servers[0].server()?;
-            let held = load::Idle { server, connections, duration: Duration::ZERO }.run(&mut |_| {})?;
-            opening[step.case].push(connections as f64 / held.opening.as_secs_f64());
-            let bytes = held.rss_per_connection();
-            Ok(bytes.map(|bytes| (Metric::RssPerConnection, bytes)).into_iter().collect())
+        |case, step| {
+            (lab.progress)(step.done as f64 / step.total as f64, &names[step.case]);
+            let servers = lab.servers(&[case.kind])?;
+            let (server, connections) = (servers[0].server()?, case.connections);
+            let held = load::Idle { server, connections, duration: Duration::ZERO, echo: true }.run(&mut |_| {})?;
+            case.opening.push(connections as f64 / held.opening.as_secs_f64());
+            case.echoed.extend(held.rss_per_used_connection());
+            Ok(held.rss_per_connection().map(|bytes| (Metric::RssPerConnection, bytes)).into_iter().collect())
         },
     )?;
+    for (case, samples) in cases.iter_mut().zip(samples) {
+        case.samples = samples;
+    }
+    Ok(report(&cases))
+}
+
+fn report(cases: &[IdleCase]) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut table = Table::new(&["<", "RSS B/connection", "least", "most", "opened 1/s"]);
-    for (at, kind) in kinds.iter().enumerate() {
-        let case = Case {
-            protocol: Some(kind.protocol()),
-            tls: kind.engine().map(str::to_owned),
-            driver: Some("epoll".to_owned()),
-            connections: Some(connections as u64),
-            ..Case::default()
-        };
-        outcome.add_samples(Suite::Idle, &case, &samples[at]);
-        let memory = samples[at].get(&Metric::RssPerConnection).and_then(|runs| Summary::of(runs));
-        let rate = Summary::of(&opening[at]).map(|summary| summary.median);
-        let [median, least, most] = [
-            memory.map(|summary| summary.median),
-            memory.map(|summary| summary.min),
-            memory.map(|summary| summary.max),
-        ];
-        table.row([kind.name(), optional(median), optional(least), optional(most), optional(rate)]);
+    let mut table =
+        Table::new(&["conns", "<", "<driver", "RSS B/connection", "least", "most", "after an echo", "opened 1/s"]);
+    for case in cases {
+        outcome.add_samples(Suite::Idle, &case.case(None), &case.samples);
+        let echoed = case.case(Some("one echo on each"));
+        outcome.lines.extend(Line::new(Suite::Idle.name(), &echoed, Metric::RssPerConnection, &case.echoed));
+        let memory = case.samples.get(&Metric::RssPerConnection).and_then(|runs| Summary::of(runs));
+        let median = |runs: &[f64]| Summary::of(runs).map(|summary| summary.median);
+        table.row([
+            number(case.connections as f64),
+            case.kind.name(),
+            case.kind.driver_name().to_owned(),
+            optional(memory.map(|summary| summary.median)),
+            optional(memory.map(|summary| summary.min)),
+            optional(memory.map(|summary| summary.max)),
+            optional(median(&case.echoed)),
+            optional(median(&case.opening)),
+        ]);
     }
     outcome.text = format!(
-        "Idle: what {connections} open connections add to the server's resident memory.\n\
+        "Idle: what open connections add to the server's resident memory, and after one echo of 64 B on each.\n\
          The kernel's sockets are not in it.\n\n{table}"
     );
-    Ok(outcome)
+    outcome
 }

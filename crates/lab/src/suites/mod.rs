@@ -5,12 +5,16 @@
 
 mod advice;
 mod certificates;
+mod check;
 mod echo;
 mod echo_case;
 mod handshake_case;
 mod idle;
 mod limits;
 mod overview;
+mod peer;
+mod peers;
+mod records;
 mod server;
 
 use crate::cpu::{Pinned, Placement};
@@ -20,6 +24,7 @@ use crate::{Case, Error, Line};
 use certificates::Certificates;
 use std::path::PathBuf;
 use std::time::Duration;
+use tautline::layers::io::Io;
 
 /// TLS engines of this build, the default first.
 pub const ENGINES: [&str; 2] = ["fused", "rustls"];
@@ -38,6 +43,10 @@ pub enum Suite {
     Limits,
     /// Memory of connections that do nothing.
     Idle,
+    /// Other projects' servers beside ours.
+    Peers,
+    /// The record path in memory, beside the AEAD alone.
+    Records,
 }
 
 impl Suite {
@@ -49,20 +58,32 @@ impl Suite {
             Self::Echo => "echo",
             Self::Limits => "limits",
             Self::Idle => "idle",
+            Self::Peers => "peers",
+            Self::Records => "records",
         }
     }
 
-    /// Measures, which takes a minute or two.
+    /// Measures, which takes minutes, or with [`Pace::Quick`] less than one. A server that ends or falls silent meanwhile
+    /// ends the run within seconds.
     ///
     /// # Errors
     /// A server could not be started, or a measurement failed.
     pub fn run(self, lab: &mut Lab<'_>) -> Result<Outcome, Error> {
+        if lab.drivers.is_empty() {
+            return Err(Error::Usage("there is no driver to measure".to_owned()));
+        }
+        if self == Self::Peers {
+            // A compiler is to have all CPUs.
+            lab.find_peers()?;
+        }
         let _pinned = Pinned::to(lab.placement.load)?;
         let mut outcome = match self {
             Self::Overview => overview::run(lab),
             Self::Echo => echo::run(lab),
             Self::Limits => limits::run(lab),
             Self::Idle => idle::run(lab),
+            Self::Peers => peers::run(lab),
+            Self::Records => records::run(lab),
         }?;
         if lab.placement.is_shared() {
             outcome
@@ -73,6 +94,12 @@ impl Suite {
     }
 }
 
+/// The drivers that are compared where nothing else is asked for: epoll, and io_uring where it works here.
+#[must_use]
+pub fn drivers() -> Vec<Io> {
+    [Io::Epoll, Io::Uring].into_iter().filter(|driver| driver.probe().is_ok()).collect()
+}
+
 /// Where and how to measure.
 pub struct Lab<'a> {
     /// The program `taut`, which is started as server.
@@ -81,6 +108,10 @@ pub struct Lab<'a> {
     pub pace: Pace,
     /// CPUs of server and load.
     pub placement: Placement,
+    /// Drivers to measure servers of ours on, see [`drivers`].
+    pub drivers: Vec<Io>,
+    /// The program with the servers of [`Suite::Peers`]; without one it is built from the checkout.
+    pub peers: Option<PathBuf>,
     /// Told which share (0 to 1) of the suite is done, and what is being done.
     pub progress: &'a mut dyn FnMut(f64, &str),
 }
@@ -117,11 +148,23 @@ impl Outcome {
         }
     }
 
-    /// Says so where rounds disagree so much that small differences mean nothing.
-    fn warn_if_noisy(&mut self, name: &str, summary: &Summary) {
-        if summary.count > 1 && summary.spread() > NOISY {
-            let spread = summary.spread() * 100.0;
-            self.warnings.push(format!("{name}: rounds spread by ± {spread:.0} %; smaller differences mean nothing"));
+    /// Says so where rounds disagree so much that small differences mean nothing; rows by name.
+    fn warn_if_noisy<'a>(&mut self, rows: impl Iterator<Item = (&'a str, Option<Summary>)>) {
+        let spreads =
+            rows.filter_map(|(name, summary)| Some((name, summary.filter(|summary| summary.count > 1)?.spread())));
+        let (mut count, mut noisy) = (0, Vec::new());
+        for (name, spread) in spreads {
+            count += 1;
+            noisy.extend((spread > NOISY).then_some((name, spread * 100.0)));
+        }
+        noisy.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        if let Some((name, spread)) = noisy.first() {
+            let number = noisy.len();
+            self.warnings.push(format!(
+                "{number} of {count} rows spread by more than ± {:.0} %, most {name} with ± {spread:.0} %; smaller \
+                 differences than a row's spread mean nothing",
+                NOISY * 100.0
+            ));
         }
     }
 }
@@ -137,7 +180,7 @@ impl Lab<'_> {
     fn span(&self) -> Span {
         let (warmup, duration) = match self.pace {
             Pace::Thorough => (150, 600),
-            Pace::Quick => (100, 250),
+            Pace::Quick => (60, 200),
             Pace::Glance => (30, 60),
         };
         Span { warmup: Duration::from_millis(warmup), duration: Duration::from_millis(duration) }

@@ -1,17 +1,23 @@
 use super::Lab;
 use super::certificates::Certificates;
+use super::peer::Peer;
 use crate::cpu::Pinned;
 use crate::{Error, Protocol, load};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tautline::Roots;
+use tautline::layers::io::Io;
 
 /// How long a server gets to end by itself.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long a server gets until it accepts connections.
+const START: Duration = Duration::from_secs(20);
 
 /// Kind of the certificate's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,49 +39,106 @@ impl Key {
 /// A composition to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Bare TCP echo: the limit.
-    Tcp,
+    /// Bare TCP echo on a driver: the limit.
+    Tcp(Io),
     /// WebSocket without TLS.
-    Ws,
+    Ws(Io),
     /// WebSocket over TLS by an engine, with a key.
-    Wss(&'static str, Key),
+    Wss(&'static str, Key, Io),
+    /// WebSocket over TLS by the default engine; every message goes to everyone, compressed or not.
+    Broadcast(bool, Io),
+    /// Another project's server, with TLS or without.
+    Peer(Peer, Protocol),
+    /// No server: the AEAD calls that a message costs at least, in this process.
+    Aead,
 }
 
 impl Kind {
-    pub(super) const fn protocol(self) -> Protocol {
+    /// What carries messages; nothing does for the AEAD alone.
+    pub(super) const fn protocol(self) -> Option<Protocol> {
         match self {
-            Self::Tcp => Protocol::Tcp,
-            Self::Ws => Protocol::Ws,
-            Self::Wss(..) => Protocol::Wss,
+            Self::Tcp(_) => Some(Protocol::Tcp),
+            Self::Ws(_) => Some(Protocol::Ws),
+            Self::Wss(..) | Self::Broadcast(..) => Some(Protocol::Wss),
+            Self::Peer(_, protocol) => Some(protocol),
+            Self::Aead => None,
         }
     }
 
-    pub(super) const fn engine(self) -> Option<&'static str> {
+    /// TLS engine, of ours and of the peers'.
+    pub(super) fn engine(self) -> Option<&'static str> {
         match self {
-            Self::Wss(engine, _) => Some(engine),
+            Self::Wss(engine, ..) => Some(engine),
+            Self::Broadcast(..) => Some(super::ENGINES[0]),
+            Self::Peer(peer, Protocol::Wss) => Some(peer.tls()),
             _ => None,
         }
     }
 
-    /// Name in tables: `wss fused`.
+    /// Driver, where it is ours.
+    pub(super) const fn driver(self) -> Option<Io> {
+        match self {
+            Self::Tcp(driver) | Self::Ws(driver) | Self::Wss(_, _, driver) | Self::Broadcast(_, driver) => Some(driver),
+            Self::Peer(..) | Self::Aead => None,
+        }
+    }
+
+    pub(super) const fn peer(self) -> Option<Peer> {
+        match self {
+            Self::Peer(peer, _) => Some(peer),
+            _ => None,
+        }
+    }
+
+    /// Whether it is ours, by this engine.
+    pub(super) fn is_wss_by(self, engine: &str) -> bool {
+        matches!(self, Self::Wss(of, ..) if of == engine)
+    }
+
+    /// Name in tables, next to the driver's: `wss fused`.
     pub(super) fn name(self) -> String {
-        self.engine().map_or_else(|| self.protocol().name().to_owned(), |engine| format!("wss {engine}"))
+        let protocol = self.protocol().map_or("aead", Protocol::name);
+        match self {
+            Self::Peer(peer, _) => format!("{protocol} {}", peer.name()),
+            Self::Wss(engine, ..) => format!("{protocol} {engine}"),
+            _ => protocol.to_owned(),
+        }
+    }
+
+    /// The driver's name in tables; a dash where there is none of ours.
+    pub(super) fn driver_name(self) -> &'static str {
+        self.driver().map_or("-", Io::name)
+    }
+
+    /// Both names: `wss fused uring`.
+    pub(super) fn full_name(self) -> String {
+        self.driver().map_or_else(|| self.name(), |driver| format!("{} {driver}", self.name()))
     }
 
     fn arguments(self, certificates: &Certificates) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = match self {
-            Self::Tcp => vec!["tcp-echo".into()],
+            Self::Tcp(_) => vec!["tcp-echo".into()],
+            Self::Peer(peer, _) => vec![peer.name().into()],
             _ => ["serve", "--shards", "1", "--drain", "1"].map(OsString::from).to_vec(),
         };
         arguments.extend(["--with-parent", "--listen", "127.0.0.1:0"].map(OsString::from));
+        // Over epoll the limit is a loop written by hand, which costs less than any driver could.
+        if let Some(driver) = self.driver().filter(|_| self != Self::Tcp(Io::Epoll)) {
+            arguments.extend(["--driver".into(), driver.name().into()]);
+        }
         match self {
-            Self::Tcp => {}
-            Self::Ws => arguments.push("--plain".into()),
-            Self::Wss(engine, key) => {
-                let (chain, private) = certificates.paths(key);
-                arguments.extend(["--tls".into(), engine.into()]);
-                arguments.extend(["--cert".into(), chain.into(), "--key".into(), private.into()]);
+            Self::Ws(_) => arguments.push("--plain".into()),
+            Self::Wss(engine, ..) => arguments.extend(["--tls".into(), engine.into()]),
+            Self::Broadcast(deflate, _) => {
+                arguments.extend(["--app", "broadcast"].map(OsString::from));
+                arguments.extend(deflate.then(|| "--deflate".into()));
             }
+            Self::Tcp(_) | Self::Peer(..) | Self::Aead => {}
+        }
+        if self.protocol() == Some(Protocol::Wss) {
+            let key = if let Self::Wss(_, key, _) = self { key } else { Key::P256 };
+            let (chain, private) = certificates.paths(key);
+            arguments.extend(["--cert".into(), chain.into(), "--key".into(), private.into()]);
         }
         arguments
     }
@@ -92,21 +155,24 @@ pub(super) struct Process {
 impl Process {
     /// Starts it on the server's CPU and waits until it accepts connections.
     pub(super) fn start(lab: &Lab<'_>, kind: Kind, certificates: &Certificates) -> Result<Self, Error> {
-        let failed = |what: String| Error::Failed(format!("cannot start the {} server: {what}", kind.name()));
-        let mut command = Command::new(&lab.program);
+        let failed = |what: String| Error::Failed(format!("cannot start the {} server: {what}", kind.full_name()));
+        let program = match kind.peer() {
+            None => &lab.program,
+            Some(_) => lab.peers.as_ref().ok_or_else(|| failed("there is no program with peers".to_owned()))?,
+        };
+        let mut command = Command::new(program);
         command.args(kind.arguments(certificates)).stdin(Stdio::null()).stdout(Stdio::piped());
         // What is started here runs where this thread runs.
         let pinned = Pinned::to(lab.placement.server)?;
-        let mut child = command.spawn().map_err(|error| failed(format!("{}: {error}", lab.program.display())))?;
+        let mut child = command.spawn().map_err(|error| failed(format!("{}: {error}", program.display())))?;
         drop(pinned);
-        let mut line = String::new();
-        let read = child.stdout.take().map(|out| BufReader::new(out).read_line(&mut line));
-        let address = line.trim().rsplit_once("://").and_then(|(_, address)| address.parse().ok());
-        let (Some(Ok(1..)), Some(address)) = (read, address) else {
+        let line = child.stdout.take().and_then(|out| first_line(out, START));
+        let address = line.as_deref().and_then(|line| line.rsplit_once("://")?.1.parse().ok());
+        let Some(address) = address else {
             // It has said why on standard error, or is about to.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(failed("it ended before it accepted connections".to_owned()));
+            return Err(failed("it did not come to accept connections".to_owned()));
         };
         Ok(Self { kind, address, child, authority: certificates.authority().to_owned() })
     }
@@ -117,13 +183,27 @@ impl Process {
 
     /// The server, for the load generator.
     pub(super) fn server(&self) -> Result<load::Server, Error> {
-        let scheme = self.kind.protocol().name();
+        let scheme = self.kind.protocol().map_or("tcp", Protocol::name);
         let mut server = load::Server::new(&format!("{scheme}://{}/", self.address))?;
         server.target.address = Some(self.address.into());
         server.tls.roots = Roots::Pem(self.authority.clone().into_bytes());
         server.pid = Some(self.pid());
         Ok(server)
     }
+}
+
+/// What a server says first; nothing where it ends or says nothing in time.
+fn first_line(out: ChildStdout, patience: Duration) -> Option<String> {
+    let (said, heard) = mpsc::sync_channel(1);
+    // A server that never speaks is killed by whoever waits here, which ends this thread too.
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        if let Ok(1..) = BufReader::new(out).read_line(&mut line) {
+            // Nobody waits any more: too late.
+            let _ = said.send(line.trim().to_owned());
+        }
+    });
+    heard.recv_timeout(patience).ok()
 }
 
 impl Drop for Process {

@@ -1,0 +1,101 @@
+//! Targets: what a suite's figures are held to, and how surely they reach it.
+
+use super::{Outcome, Suite};
+use crate::stats::{Ratio, Summary};
+use crate::table::{Table, number};
+use crate::{Case, Line, Metric, Target};
+
+/// One figure and its target.
+pub(super) struct Check {
+    /// For people: `64 B: wss fused uring over tcp uring`.
+    what: String,
+    case: Case,
+    metric: Metric,
+    runs: Vec<f64>,
+    target: Target,
+}
+
+impl Check {
+    /// A figure that was measured: one value per round.
+    pub(super) fn of(what: String, case: Case, (metric, runs): (Metric, &[f64]), target: Target) -> Self {
+        Self { what, case, metric, runs: runs.to_vec(), target }
+    }
+
+    /// A ratio; nothing where a round measured 0.
+    pub(super) fn ratio(
+        what: String,
+        case: Case,
+        (metric, ratio): (Metric, Option<Ratio>),
+        target: Target,
+    ) -> Option<Self> {
+        Some(Self { what, case, metric, runs: ratio?.runs, target })
+    }
+
+    /// Met or missed by the median; uncertain where the interval lies on both sides.
+    fn verdict(&self, summary: &Summary) -> &'static str {
+        let ends = [summary.interval.low, summary.interval.high].map(|end| self.target.is_met_by(end));
+        let is_sure = summary.count > 2 && ends[0] == ends[1];
+        match (self.target.is_met_by(summary.median), is_sure) {
+            (true, true) => "met",
+            (true, false) => "met, uncertain",
+            (false, true) => "missed",
+            (false, false) => "missed, uncertain",
+        }
+    }
+}
+
+/// Appends the table of targets, and a line for each.
+pub(super) fn report(outcome: &mut Outcome, suite: Suite, checks: impl IntoIterator<Item = Check>) {
+    let mut table = Table::new(&["<target", "is", "95 %", "<wanted", "<verdict"]);
+    for check in checks {
+        let Some(summary) = Summary::of(&check.runs) else { continue };
+        let wanted = match check.target {
+            Target::AtMost(bound) => format!("<= {}", number(bound)),
+            Target::AtLeast(bound) => format!(">= {}", number(bound)),
+        };
+        let verdict = check.verdict(&summary).to_owned();
+        let interval = format!("{}-{}", number(summary.interval.low), number(summary.interval.high));
+        table.row([check.what, number(summary.median), interval, wanted, verdict]);
+        let line = Line::new(suite.name(), &check.case, check.metric, &check.runs);
+        outcome.lines.extend(line.map(|line| Line { target: Some(check.target), ..line }));
+    }
+    if !table.is_empty() {
+        outcome.text += &format!("\nTargets; uncertain where the 95 % interval lies on both sides:\n\n{table}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(runs: &[f64], target: Target) -> Check {
+        Check::of("this".to_owned(), Case::default(), (Metric::RatioToLimit, runs), target)
+    }
+
+    #[test]
+    fn verdicts_say_how_sure_they_are() {
+        for (runs, target, verdict) in [
+            ([1.0, 1.01, 0.99], Target::AtMost(1.13), "met"),
+            ([1.0, 1.2, 0.99], Target::AtMost(1.13), "met, uncertain"),
+            ([1.2, 1.1, 1.3], Target::AtMost(1.13), "missed, uncertain"),
+            ([1.2, 1.21, 1.3], Target::AtMost(1.13), "missed"),
+            ([12.0, 11.0, 13.0], Target::AtLeast(10.0), "met"),
+            ([9.0, 8.0, 7.0], Target::AtLeast(10.0), "missed"),
+        ] {
+            let summary = Summary::of(&runs).unwrap();
+            assert_eq!(check(&runs, target).verdict(&summary), verdict, "{runs:?}");
+        }
+        let short = [1.0];
+        assert_eq!(check(&short, Target::AtMost(2.0)).verdict(&Summary::of(&short).unwrap()), "met, uncertain");
+    }
+
+    #[test]
+    fn each_check_has_a_row_and_a_line_with_its_target() {
+        let mut outcome = Outcome::default();
+        report(&mut outcome, Suite::Limits, [check(&[1.0, 1.1, 1.2], Target::AtMost(1.07))]);
+        assert!(outcome.text.contains("this") && outcome.text.contains("<= 1.07"), "{}", outcome.text);
+        assert_eq!((outcome.lines.len(), outcome.lines[0].target), (1, Some(Target::AtMost(1.07))));
+        report(&mut outcome, Suite::Limits, []);
+        assert_eq!(outcome.lines.len(), 1);
+    }
+}

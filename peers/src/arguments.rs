@@ -1,0 +1,82 @@
+use crate::Failure;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+const USAGE: &str = "usage: peers fastwebsockets|yawc|yawc-tuned|tungstenite \
+                     [--listen ADDR] [--cert FILE --key FILE] [--with-parent]";
+
+/// Which server to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Server {
+    Fastwebsockets,
+    Yawc,
+    YawcTuned,
+    Tungstenite,
+}
+
+/// What was asked for.
+#[derive(Debug)]
+pub(crate) struct Arguments {
+    pub(crate) server: Server,
+    pub(crate) listen: SocketAddr,
+    /// Chain and private key, PEM; without them it serves `ws://`.
+    pub(crate) certificate: Option<(PathBuf, PathBuf)>,
+    /// End with the process that started this one.
+    pub(crate) with_parent: bool,
+}
+
+impl Arguments {
+    pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Failure> {
+        let mut arguments = arguments.into_iter();
+        let name = arguments.next().ok_or(USAGE)?;
+        let server = match name.to_str() {
+            Some("fastwebsockets") => Server::Fastwebsockets,
+            Some("yawc") => Server::Yawc,
+            Some("yawc-tuned") => Server::YawcTuned,
+            Some("tungstenite") => Server::Tungstenite,
+            _ => return Err(USAGE.into()),
+        };
+        let (mut listen, mut cert, mut key, mut with_parent) =
+            (SocketAddr::from(([127, 0, 0, 1], 0)), None, None, false);
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or(USAGE);
+            match argument.to_str() {
+                Some("--listen") => listen = value()?.to_str().ok_or(USAGE)?.parse()?,
+                Some("--cert") => cert = Some(PathBuf::from(value()?)),
+                Some("--key") => key = Some(PathBuf::from(value()?)),
+                Some("--with-parent") => with_parent = true,
+                _ => return Err(USAGE.into()),
+            }
+        }
+        if cert.is_some() != key.is_some() {
+            return Err(USAGE.into());
+        }
+        Ok(Self { server, listen, certificate: cert.zip(key), with_parent })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments, Failure> {
+        Arguments::parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        let arguments = parse("yawc --listen 127.0.0.1:9 --cert c.pem --key k.pem --with-parent").unwrap();
+        assert_eq!((arguments.server, arguments.listen.port(), arguments.with_parent), (Server::Yawc, 9, true));
+        assert_eq!(arguments.certificate, Some(("c.pem".into(), "k.pem".into())));
+        let plain = parse("fastwebsockets").unwrap();
+        assert_eq!((plain.listen.port(), plain.certificate, plain.with_parent), (0, None, false));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in ["", "unknown", "yawc --cert c.pem", "yawc --listen", "yawc --listen here", "yawc further"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

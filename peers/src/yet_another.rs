@@ -1,0 +1,74 @@
+//! yawc, as in its `examples/echo_server.rs`; or tuned, as the README says that its benchmarks are: larger buffers, and
+//! messages that are there already answered together.
+
+use crate::{Failure, Stream};
+use futures_util::{FutureExt, SinkExt, StreamExt};
+use http_body_util::Empty;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use yawc::{OpCode, Options, UpgradeFut, WebSocket};
+
+/// Most messages that the tuned server answers before it flushes.
+const BATCH: usize = 32;
+
+/// Two ways to write the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Example,
+    Tuned,
+}
+
+pub(crate) async fn echo(stream: impl Stream, way: Way) -> Result<(), Failure> {
+    let service = service_fn(move |request| answer(request, way));
+    http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades().await?;
+    Ok(())
+}
+
+async fn answer(mut request: Request<Incoming>, way: Way) -> yawc::Result<Response<Empty<Bytes>>> {
+    let mut options = Options::default().without_compression().with_limits(100 << 20, 200 << 20);
+    if way == Way::Tuned {
+        options = options.with_read_buffer_capacity(128 << 10).with_backpressure_boundary(64 << 10);
+    }
+    let (response, upgraded) = WebSocket::upgrade_with_options(&mut request, options)?;
+    tokio::spawn(tokio::task::unconstrained(async move {
+        match way {
+            Way::Example => messages(upgraded).await,
+            Way::Tuned => batches(upgraded).await,
+        }
+    }));
+    Ok(response)
+}
+
+async fn messages(upgraded: UpgradeFut) -> yawc::Result<()> {
+    let mut socket = upgraded.await?;
+    while let Some(frame) = socket.next().await {
+        if matches!(frame.opcode(), OpCode::Text | OpCode::Binary) {
+            socket.send(frame).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn batches(upgraded: UpgradeFut) -> yawc::Result<()> {
+    let mut socket = upgraded.await?;
+    while let Some(mut frame) = socket.next().await {
+        for count in 1.. {
+            if matches!(frame.opcode(), OpCode::Text | OpCode::Binary) {
+                socket.feed(frame).await?;
+            }
+            if count == BATCH {
+                break;
+            }
+            match socket.next().now_or_never() {
+                Some(Some(next)) => frame = next,
+                // None is there yet, or none follows: the wait above tells which.
+                _ => break,
+            }
+        }
+        socket.flush().await?;
+    }
+    Ok(())
+}
