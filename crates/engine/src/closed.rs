@@ -36,6 +36,8 @@ pub enum Cause {
     Timeout(Deadline),
     /// The peer did not read what was queued for it (1008).
     SlowConsumer,
+    /// Too many handshakes waited; the connection was reset.
+    Overloaded,
     /// The shard stopped before the peer answered our close frame.
     Stopped,
 }
@@ -80,6 +82,7 @@ impl fmt::Display for Cause {
             Self::Tls(error) => write!(f, "{error}"),
             Self::Timeout(deadline) => write!(f, "the peer missed the {deadline} deadline"),
             Self::SlowConsumer => f.write_str("the peer does not read what is sent to it"),
+            Self::Overloaded => f.write_str("too many handshakes wait"),
             Self::Stopped => f.write_str("we stopped"),
         }
     }

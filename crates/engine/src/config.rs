@@ -18,6 +18,8 @@ pub struct Config {
     pub slow_consumer: SlowConsumer,
     /// What the opening handshake accepts (server).
     pub upgrade: Policy,
+    /// Which handshakes leave the loop (server).
+    pub offload: Offload,
     /// Deliver large messages in pieces, as they arrive, to [`Handler::on_chunk`](crate::Handler::on_chunk).
     pub streaming: bool,
 }
@@ -40,6 +42,32 @@ pub struct Limits {
     pub pause_receive_above: usize,
     /// Bytes of unused buffers a shard keeps.
     pub pool: usize,
+}
+
+/// Full handshakes with an expensive signature (RSA) go to threads beside the loops, so that a storm of them does not
+/// starve connections that are established. Resumed ones, and those signed with ECDSA, stay where they are: handing them
+/// over would cost more than it saves.
+#[derive(Clone, Debug)]
+pub struct Offload {
+    /// Threads for all shards of a server together: 0 does every handshake in its loop, `None` takes one for each two CPUs.
+    pub threads: Option<usize>,
+    /// Signatures that take at least so long leave the loop. What a key takes is measured when it is loaded.
+    pub min_signature: Duration,
+    /// Handshakes that may wait. Further connections are reset at once.
+    pub max_waiting: usize,
+    /// Longest wait. Connections that would wait longer, going by what handshakes took lately, are reset at once.
+    pub max_wait: Duration,
+}
+
+impl Default for Offload {
+    fn default() -> Self {
+        Self {
+            threads: None,
+            min_signature: Duration::from_micros(200),
+            max_waiting: 4096,
+            max_wait: Duration::from_secs(3),
+        }
+    }
 }
 
 /// How long a peer may take for what it owes us.
@@ -120,6 +148,7 @@ impl Config {
             },
             slow_consumer: SlowConsumer::Disconnect(1 << 20),
             upgrade: Policy::default(),
+            offload: Offload::default(),
             streaming: false,
         }
     }

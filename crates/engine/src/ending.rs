@@ -215,8 +215,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.report(&mut link, Cause::Stopped);
         self.leave_handshake(&link);
         self.shared.counters.connections -= 1;
-        let unsent = link.out.is_in_flight();
-        driver.close(link.token, unsent);
+        // Who got no answer to its ClientHello learns of it by the reset.
+        let abort = link.out.is_in_flight() || matches!(link.phase, Phase::Away);
+        driver.close(link.token, abort);
         link.out.release(&mut self.shared.pool);
         link.decoder.recycle(&mut self.shared.pool);
         self.shared.pool.give(std::mem::take(&mut link.carry));

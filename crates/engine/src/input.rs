@@ -94,7 +94,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     }
                     self.secure(link)?;
                 }
+                Phase::Away => {
+                    link.held = true;
+                    return Ok(used);
+                }
                 Phase::Tls => {
+                    if self.leaves_loop(link, &wire[used..]) {
+                        self.hand_over(link, &wire[used..])?;
+                        return Ok(wire.len());
+                    }
                     let out = link.out.wire(&mut self.shared.pool);
                     let (read, handshake) = link.session.handshake(&mut wire[used..], out)?;
                     used += read;

@@ -18,13 +18,17 @@ use tautline_ws::{CloseCode, Decoder};
 /// ```text
 ///  client: Proxy ─► Tls ─► Answer ─► Open ─► CloseSent ─► Linger ─► (gone)
 ///  server:          Tls ─► Request ─► Open ─► CloseSent ─► Linger
-///                             └─ plain HTTP ─┘ (again, or Linger)
+///                    ▲        └─ plain HTTP ─┘ (again, or Linger)
+///                    ▼
+///                   Away
 /// ```
 pub(crate) enum Phase {
     /// A proxy is asked for a tunnel.
     Proxy(Box<proxy::Tunnel>),
     /// TLS handshake.
     Tls,
+    /// The session is with the [pool](crate::HandshakePool); another one keeps its place.
+    Away,
     /// A server reads an HTTP request.
     Request(Box<Head>),
     /// A client reads the HTTP response.
@@ -51,11 +55,23 @@ pub(crate) struct Answer {
     pub(crate) opening: Opening,
 }
 
+/// What is known of a client's handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hello {
+    /// Nothing, or that it is cheap.
+    Plain,
+    /// The client has a ticket, so it is cheap unless that is no good.
+    Resumes,
+    /// It is expensive; so many bytes did not suffice last time.
+    Heavy(u32),
+}
+
 /// One connection.
 pub(crate) struct Link<S, T> {
     pub(crate) token: Token,
     pub(crate) phase: Phase,
     pub(crate) session: S,
+    pub(crate) hello: Hello,
     pub(crate) decoder: Decoder,
     /// Wire bytes that no record is complete with; without memory most of the time.
     pub(crate) carry: Buf,
@@ -137,15 +153,21 @@ impl<S, T> Link<S, T> {
 
     /// Whether nothing of the peer's is to be taken for now: the application wants that, or too many answers to the peer
     /// wait for it to read them. What others make us send to it does not count, because a slow reader of that must still
-    /// be heard. A client takes everything, for two ends that wait for each other to read would wait for ever.
+    /// be heard. A client takes everything, for two ends that wait for each other to read would wait for ever. And while the
+    /// session is away, what comes has to wait for it.
     pub(crate) fn holds_back(&self, pause_above: usize) -> bool {
-        matches!(self.phase, Phase::Open)
-            && !self.out.is_closing()
-            && (self.paused
-                || self.info.dial.is_none()
-                    && !self.out.is_gone(self.answered)
-                    && self.out.is_blocked()
-                    && self.out.buffered() > pause_above)
+        match self.phase {
+            Phase::Open => {
+                !self.out.is_closing()
+                    && (self.paused
+                        || self.info.dial.is_none()
+                            && !self.out.is_gone(self.answered)
+                            && self.out.is_blocked()
+                            && self.out.buffered() > pause_above)
+            }
+            Phase::Away => !self.carry.is_empty(),
+            _ => false,
+        }
     }
 
     /// Lends this connection to the handler.
@@ -190,7 +212,7 @@ impl<S, T> Link<S, T> {
     }
 
     pub(crate) const fn is_handshaking(&self) -> bool {
-        matches!(self.phase, Phase::Proxy(_) | Phase::Tls | Phase::Request(_) | Phase::Answer(_))
+        matches!(self.phase, Phase::Proxy(_) | Phase::Tls | Phase::Away | Phase::Request(_) | Phase::Answer(_))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::dial::{Dial, Target};
 use crate::handler::Handler;
 use crate::link::{Link, Phase, millis};
 use crate::message::Publication;
+use crate::offload::{HandshakePool, Handshakes};
 use crate::outbound::Path;
 use crate::remote::{Command, Commands, Remote};
 use crate::shared::{Counters, Keys, Shared};
@@ -45,6 +46,10 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) next_dial: u32,
     /// Set once a drain was asked for.
     pub(crate) drain_end: Option<Tick>,
+    /// Where expensive handshakes go.
+    pub(crate) handshakes: Option<Handshakes<E::Session>>,
+    /// When a ticket that a client offered was last no good.
+    pub(crate) tickets_failed: Tick,
     /// Subscribers, while something is sent to them.
     walk: Vec<Token>,
     accept_paused: bool,
@@ -94,6 +99,8 @@ impl<E: Engine, D: Driver, H: Handler> Shard<E, D, H> {
             dial_timers: BinaryHeap::new(),
             next_dial: 0,
             drain_end: None,
+            handshakes: None,
+            tickets_failed: 0,
             walk: Vec::new(),
             accept_paused: false,
             epoch: Instant::now(),
@@ -124,6 +131,11 @@ impl<E: Engine, D: Driver, H: Handler> Shard<E, D, H> {
     /// The other shards of the same server, which get what is published here.
     pub fn set_others(&mut self, others: Vec<Remote>) {
         self.core.shared.others = others;
+    }
+
+    /// Has expensive handshakes done there; see [`Offload`](crate::Offload).
+    pub fn set_handshake_pool(&mut self, pool: HandshakePool<E::Session>) {
+        self.core.handshakes = Some(Handshakes::new(pool, self.driver.waker()));
     }
 
     /// The application.
@@ -447,6 +459,9 @@ impl<E: Engine, H: Handler, D: Driver> Sink<D> for Core<E, H> {
     fn woken(&mut self, driver: &mut D) {
         while let Some(command) = self.commands.next() {
             self.obey(driver, command);
+        }
+        while let Some(done) = self.handshakes.as_ref().and_then(Handshakes::next) {
+            self.come_back(driver, done);
         }
     }
 

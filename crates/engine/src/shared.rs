@@ -46,6 +46,10 @@ pub struct Counters {
     pub opened: u64,
     /// Opening handshakes that failed, in TLS, HTTP or by deadline.
     pub handshakes_failed: u64,
+    /// Handshakes done beside the loop.
+    pub handshakes_offloaded: u64,
+    /// Of those that failed, the ones refused because too many waited.
+    pub handshakes_refused: u64,
     /// Messages received.
     pub messages_in: u64,
     /// Messages that handlers sent, dropped ones included.

@@ -1,7 +1,7 @@
 //! The opening handshake of both sides, and plain HTTP beside it.
 
 use crate::handler::{Handler, Opening, Reply, Request};
-use crate::link::{Answer, Clock, Head, Link, Phase, Stop, millis};
+use crate::link::{Answer, Clock, Head, Hello, Link, Phase, Stop, millis};
 use crate::outbound::Outbound;
 use crate::shard::{Core, Slot};
 use crate::{DialId, conn::Info};
@@ -34,6 +34,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             token,
             phase,
             session,
+            hello: Hello::Plain,
             decoder: Decoder::new(role, config.limits.max_message),
             carry: Buf::new(),
             out: Outbound::new(role),
@@ -72,6 +73,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// TLS stands, or there is none: HTTP begins.
     pub(crate) fn secured(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
         let Some(dial) = link.info.dial else {
+            if link.hello == Hello::Resumes && !link.session.facts().resumed {
+                self.tickets_failed = self.shared.now;
+            }
             link.phase = Phase::Request(self.empty_head());
             return Ok(());
         };

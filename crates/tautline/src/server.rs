@@ -3,8 +3,9 @@ use crate::{Address, Certificate, Config, Error, Handler, ServerConfig, Shard};
 use std::io;
 use std::num::NonZero;
 use std::sync::Arc;
+use tautline_engine::HandshakePool;
 use tautline_io::{Compose, Driver, Io, Spin};
-use tautline_tls::{Engine, plain};
+use tautline_tls::{Engine, Session, plain};
 
 /// Which TLS a server speaks. The choice is made once, here; behind it everything is static.
 #[derive(Clone)]
@@ -127,6 +128,14 @@ impl<E: Engine, H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Compose for
 
     fn with<D: Driver>(self, open: impl Fn() -> io::Result<D> + Clone + Send + Sync + 'static) -> Self::Output {
         let Self { plan, engine, make } = self;
-        plan.start(Parts { engine, open, make, prepare: |_: &mut _| {}, work: Shard::run })
+        let inline = E::Session::PASSTHROUGH || plan.config.offload.threads == Some(0);
+        let pool = (!inline).then(|| HandshakePool::start(&plan.config.offload)).transpose();
+        let pool = pool.map_err(|error| Error::Machine { what: "cannot start a thread for handshakes", error })?;
+        let prepare = move |shard: &mut Shard<E, D, H>| {
+            if let Some(pool) = &pool {
+                shard.set_handshake_pool(pool.clone());
+            }
+        };
+        plan.start(Parts { engine, open, make, prepare, work: Shard::run })
     }
 }

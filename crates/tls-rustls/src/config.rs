@@ -1,5 +1,6 @@
 //! From Tautline's configuration to rustls'.
 
+use crate::hello::Acceptor;
 use crate::provider::provider;
 use crate::resolver::Resolver;
 use crate::staple::Stapled;
@@ -32,7 +33,7 @@ pub(crate) fn server(
     secrets: bool,
     ticketer: Option<Arc<Ticketer>>,
     demands: Demands,
-) -> Result<rustls::ServerConfig, Error> {
+) -> Result<Acceptor, Error> {
     let provider = provider();
     let count = config.certificates.len();
     if count == 0 {
@@ -49,11 +50,12 @@ pub(crate) fn server(
         keys.push(Stapled::new(key, &certificate.ocsp, &what, demands)?);
     }
     let verifier = trust::of_clients(&config.client_auth, &provider)?;
+    let resolver = Arc::new(Resolver::new(keys));
     let mut rustls = rustls::ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions(config.versions))
         .map_err(library)?
         .with_client_cert_verifier(verifier)
-        .with_cert_resolver(Arc::new(Resolver::new(keys)));
+        .with_cert_resolver(resolver.clone());
     rustls.alpn_protocols.clone_from(&config.alpn);
     rustls.enable_secret_extraction = secrets;
     // Tickets hold all there is to a session, so nothing is stored here and all shards can resume it.
@@ -76,7 +78,7 @@ pub(crate) fn server(
     if config.key_log {
         rustls.key_log = Arc::new(rustls::KeyLogFile::new());
     }
-    Ok(rustls)
+    Ok(Acceptor::new(rustls, resolver))
 }
 
 /// A client's configuration; `secrets` says whether sessions may hand out their keys.

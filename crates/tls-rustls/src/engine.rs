@@ -2,7 +2,7 @@ use crate::serving::Serving;
 use crate::{Session, config};
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
-use tautline_tls::{ClientConfig, Error, ServerConfig};
+use tautline_tls::{ClientConfig, Error, ServerConfig, Signing};
 
 /// rustls with one configuration; clones share it, its tickets' keys, and the sessions a client remembers.
 #[derive(Clone)]
@@ -58,6 +58,10 @@ impl tautline_tls::Engine for Engine {
         let serving =
             self.server.as_ref().ok_or(Error::ApiMisuse("accept on an engine without server configuration"))?;
         Ok(Session::accept(Arc::clone(serving)))
+    }
+
+    fn signing(&self, hello: &[u8]) -> Option<Signing> {
+        self.server.as_ref().and_then(|serving| serving.acceptor().signing(hello))
     }
 
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {

@@ -1,11 +1,12 @@
 use crate::certificate;
 use crate::staple::Stapled;
 use core::cell::RefCell;
-use rustls::SignatureAlgorithm;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::{SignatureAlgorithm, SignatureScheme};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 thread_local! {
     /// The name in the ClientHello that this thread resolved last.
@@ -27,7 +28,18 @@ pub(crate) struct Resolver {
     names: HashMap<String, Vec<usize>>,
     /// For clients that name no host, or none of ours: the first certificate and those for just the same names.
     fallback: Vec<usize>,
+    /// How long each key takes to sign.
+    times: Vec<OnceLock<Duration>>,
 }
+
+/// Every scheme that a key could want to be measured with.
+const ALL_SCHEMES: &[SignatureScheme] = &[
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ECDSA_NISTP521_SHA512,
+    SignatureScheme::ED25519,
+];
 
 impl Resolver {
     pub(crate) fn new(keys: Vec<Stapled>) -> Self {
@@ -42,7 +54,40 @@ impl Resolver {
         }
         let fallback =
             by_preference.into_iter().filter(|&index| index == 0 || own_names[index] == own_names[0]).collect();
-        Self { keys, names, fallback }
+        let times = keys.iter().map(|_| OnceLock::new()).collect();
+        Self { keys, names, fallback, times }
+    }
+
+    /// How long the signature takes that [`resolve`](Self::resolve) would have made for this name and these schemes.
+    pub(crate) fn signing_time(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Duration {
+        self.choose(name, schemes).map_or(Duration::ZERO, |index| self.measured(index))
+    }
+
+    /// The same for the slowest key.
+    pub(crate) fn longest_signing_time(&self) -> Duration {
+        (0..self.keys.len()).map(|index| self.measured(index)).max().unwrap_or_default()
+    }
+
+    /// Measured when it is first asked for, which takes three signatures.
+    fn measured(&self, index: usize) -> Duration {
+        *self.times[index].get_or_init(|| {
+            let key = &self.keys[index].key().key;
+            let Some(signer) = key.choose_scheme(ALL_SCHEMES) else { return Duration::ZERO };
+            let once = || {
+                let start = Instant::now();
+                // A failure is for the handshake to report.
+                let _ = signer.sign(&[0; 64]);
+                start.elapsed()
+            };
+            (0..3).map(|_| once()).min().unwrap_or_default()
+        })
+    }
+
+    fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<usize> {
+        let candidates = self.candidates(name);
+        let verifiable = |index: &&usize| self.keys[**index].key().key.choose_scheme(schemes).is_some();
+        // Where nothing fits, any of them: rustls then refuses the client with a better reason than "no certificate".
+        candidates.iter().find(verifiable).or_else(|| candidates.first()).copied()
     }
 
     fn candidates(&self, name: Option<&str>) -> &[usize] {
@@ -60,15 +105,8 @@ impl Resolver {
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         ASKED.set(hello.server_name().map(Box::from));
-        let candidates = self.candidates(hello.server_name());
-        let verifiable =
-            |index: &&usize| self.keys[**index].key().key.choose_scheme(hello.signature_schemes()).is_some();
-        // Where nothing fits, any of them: rustls then refuses the client with a better reason than "no certificate".
-        candidates
-            .iter()
-            .find(verifiable)
-            .or_else(|| candidates.first())
-            .map(|&index| Arc::clone(self.keys[index].current()))
+        let index = self.choose(hello.server_name(), hello.signature_schemes())?;
+        Some(Arc::clone(self.keys[index].current()))
     }
 }
 

@@ -32,7 +32,7 @@ impl Serving {
     pub(crate) fn new(config: &ServerConfig, secrets: bool) -> Result<Self, Error> {
         let tickets = Ticketing::new(config)?;
         let now = config::server(config, secrets, tickets.ticketer.clone(), config::Demands::Start)?;
-        Ok(Self { now: ArcSwap::from_pointee(Acceptor::new(now)), tickets: Mutex::new(tickets), secrets })
+        Ok(Self { now: ArcSwap::from_pointee(now), tickets: Mutex::new(tickets), secrets })
     }
 
     /// What a connection that begins now uses.
@@ -46,7 +46,7 @@ impl Serving {
         let changed = if tickets.asked == wanted(config) { None } else { Some(Ticketing::new(config)?) };
         let ticketer = changed.as_ref().unwrap_or(&tickets).ticketer.clone();
         let new = config::server(config, self.secrets, ticketer, config::Demands::Reload)?;
-        self.now.store(Arc::new(Acceptor::new(new)));
+        self.now.store(Arc::new(new));
         if let Some(changed) = changed {
             *tickets = changed;
         }

@@ -1,4 +1,5 @@
 use crate::{Error, ServerConfig};
+use core::time::Duration;
 use tautline_window::Buf;
 
 /// A TLS library with one configuration, shared by all shards; clones are the same engine.
@@ -22,6 +23,13 @@ pub trait Engine: Clone + Send + Sync + 'static {
     /// [`Error::ApiMisuse`] where the engine was built without a client configuration, [`Error::Config`] where `host`
     /// is neither a DNS name nor an IP address.
     fn connect(&self, host: &str) -> Result<Self::Session, Error>;
+
+    /// What a server's signature in the handshake that begins with these bytes will cost; `None` where they are no whole
+    /// record of a ClientHello, and where the engine does not know.
+    fn signing(&self, hello: &[u8]) -> Option<Signing> {
+        let _ = hello;
+        None
+    }
 
     /// Has every connection that begins from now on use `config`, in all clones. Those that stand go on as they are. Ticket
     /// keys stay where [`ServerConfig::tickets`] is equal to what it was.
@@ -48,7 +56,8 @@ pub trait Engine: Clone + Send + Sync + 'static {
 ///   order with what [`seal`](Self::seal) appends.
 /// * After an error the session is dead; `out` holds the alert that tells the peer, to be sent before closing.
 /// * Post-handshake messages and empty records are rate-limited; a flood is an error.
-pub trait Session: 'static {
+/// * A session may move to another thread between two calls: that is how expensive handshakes leave the loop.
+pub trait Session: Send + 'static {
     /// Plaintext and wire bytes are the same, so the caller may skip [`open`](Self::open) and [`seal`](Self::seal).
     const PASSTHROUGH: bool = false;
 
@@ -77,6 +86,15 @@ pub trait Session: 'static {
 
     /// What the handshake agreed on; meaningful once it is complete.
     fn facts(&self) -> Facts;
+}
+
+/// What one handshake asks of a server's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signing {
+    /// How long the key that fits takes to sign, as measured on this machine.
+    pub time: Duration,
+    /// The client has a ticket: where it is a good one, nothing is signed.
+    pub may_resume: bool,
 }
 
 /// Whether a handshake needs more from the peer.

@@ -14,6 +14,6 @@ pub mod plain;
 mod tickets;
 
 pub use config::{Certificate, ClientAuth, ClientConfig, Roots, ServerConfig, Versions};
-pub use engine::{Content, Engine, Facts, Handshake, Opened, Session};
+pub use engine::{Content, Engine, Facts, Handshake, Opened, Session, Signing};
 pub use error::Error;
 pub use tickets::{TicketKeySource, TicketSecret, Tickets};

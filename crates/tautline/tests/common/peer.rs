@@ -45,7 +45,17 @@ impl Peer {
 
     /// Begins TLS and returns the ClientHello, which is not sent.
     pub(crate) fn hello(&mut self, config: &ClientConfig) -> Vec<u8> {
-        let mut session = Engine::client(config).unwrap().connect("localhost").unwrap();
+        self.hello_of(&Engine::client(config).unwrap())
+    }
+
+    /// Begins TLS with an engine that may remember sessions.
+    pub(crate) fn begin(&mut self, engine: &Engine) {
+        let hello = self.hello_of(engine);
+        self.send_wire(&hello);
+    }
+
+    fn hello_of(&mut self, engine: &Engine) -> Vec<u8> {
+        let mut session = engine.connect("localhost").unwrap();
         let mut out = Buf::new();
         assert_eq!(session.handshake(&mut [], &mut out).unwrap(), (0, Handshake::Pending));
         self.session = Some(Box::new(session));

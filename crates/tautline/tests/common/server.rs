@@ -133,6 +133,8 @@ impl Started {
             sum.open += counters.open;
             sum.opened += counters.opened;
             sum.handshakes_failed += counters.handshakes_failed;
+            sum.handshakes_offloaded += counters.handshakes_offloaded;
+            sum.handshakes_refused += counters.handshakes_refused;
             sum.messages_in += counters.messages_in;
             sum.messages_out += counters.messages_out;
             sum.messages_dropped += counters.messages_dropped;

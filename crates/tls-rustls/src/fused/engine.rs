@@ -1,5 +1,5 @@
 use super::Session;
-use tautline_tls::{ClientConfig, Error, ServerConfig};
+use tautline_tls::{ClientConfig, Error, ServerConfig, Signing};
 
 /// rustls with one configuration, records our own; clones share it, its tickets' keys, and the sessions a client
 /// remembers.
@@ -45,6 +45,10 @@ impl tautline_tls::Engine for Engine {
 
     fn connect(&self, host: &str) -> Result<Session, Error> {
         Ok(Session::new(tautline_tls::Engine::connect(&self.0, host)?))
+    }
+
+    fn signing(&self, hello: &[u8]) -> Option<Signing> {
+        tautline_tls::Engine::signing(&self.0, hello)
     }
 
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {

@@ -3,5 +3,6 @@
 mod close;
 mod deadlines;
 mod drain;
+mod offload;
 
 pub(crate) use close::accept;

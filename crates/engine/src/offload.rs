@@ -1,0 +1,228 @@
+//! Expensive handshakes, on threads beside the loops.
+//!
+//! A signature with an RSA key takes longer than a hundred messages, and a loop that makes them one after the other keeps
+//! everyone else waiting. A shard hands such a session, with the ClientHello that it got, to a [`HandshakePool`] and goes
+//! on; the session comes back with the server's flight. The queue between them is bounded in length and in time: who would
+//! wait too long is refused at once, while there is still time to try another server.
+
+use crate::closed::Cause;
+use crate::config::Offload;
+use crate::handler::Handler;
+use crate::link::{Hello, Link, Phase, Stop};
+use crate::shard::Core;
+use crate::timer::Tick;
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
+use std::io;
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tautline_io::{Driver, Token, Waker};
+use tautline_tls::{Engine, Error, Handshake, Session, Signing};
+use tautline_window::Buf;
+
+/// What begins a record of handshake messages that are not encrypted (RFC 8446, section 5.1).
+const PLAIN_HANDSHAKE: u8 = 22;
+
+/// Threads that shake hands for the shards of one server; clones are the same threads, which end with the last of them.
+#[derive(Debug)]
+pub struct HandshakePool<S> {
+    jobs: Sender<Job<S>>,
+    load: Arc<Load>,
+}
+
+impl<S> Clone for HandshakePool<S> {
+    fn clone(&self) -> Self {
+        Self { jobs: self.jobs.clone(), load: self.load.clone() }
+    }
+}
+
+/// What admission goes by.
+#[derive(Debug)]
+struct Load {
+    threads: u64,
+    max_wait: Duration,
+    /// Nanoseconds that a handshake took lately.
+    cost: AtomicU64,
+}
+
+/// A handshake on its way to the pool.
+#[derive(Debug)]
+struct Job<S> {
+    token: Token,
+    session: S,
+    wire: Buf,
+    out: Buf,
+    since: Instant,
+    reply: Sender<Done<S>>,
+    waker: Waker,
+}
+
+/// A handshake on its way back.
+#[derive(Debug)]
+pub(crate) struct Done<S> {
+    pub(crate) token: Token,
+    pub(crate) session: S,
+    /// What the session was given, and how much of it is used, unless it waited for too long.
+    pub(crate) wire: Buf,
+    pub(crate) result: Option<Result<(usize, Handshake), Error>>,
+    /// What it has to say to the peer.
+    pub(crate) out: Buf,
+}
+
+impl<S: Session> HandshakePool<S> {
+    /// Starts the threads, at a lower priority than the caller's: established connections come first where cores are short.
+    ///
+    /// # Errors
+    /// The system has no threads left.
+    pub fn start(offload: &Offload) -> io::Result<Self> {
+        let (jobs, queue) = bounded(offload.max_waiting);
+        let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = offload.threads.unwrap_or(cpus.div_ceil(2)).max(1);
+        let load = Arc::new(Load { threads: threads as u64, max_wait: offload.max_wait, cost: AtomicU64::new(0) });
+        for number in 0..threads {
+            let (queue, load) = (queue.clone(), load.clone());
+            std::thread::Builder::new().name(format!("handshake-{number}")).spawn(move || work::<S>(&queue, &load))?;
+        }
+        Ok(Self { jobs, load })
+    }
+
+    /// Whether a job that comes now is expected to be done in time.
+    fn admits(&self) -> bool {
+        let ahead = self.jobs.len() as u64 * self.load.cost.load(Ordering::Relaxed) / self.load.threads;
+        Duration::from_nanos(ahead) <= self.load.max_wait
+    }
+}
+
+fn work<S: Session>(queue: &Receiver<Job<S>>, load: &Load) {
+    // Ten steps down are a tenth of the weight: enough to go on with, too little to be felt (sched(7)).
+    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 10) {
+        log::debug!("handshakes run at the priority of loops: {error}");
+    }
+    while let Ok(Job { token, mut session, mut wire, mut out, since, reply, waker }) = queue.recv() {
+        let result = (since.elapsed() <= load.max_wait).then(|| {
+            let start = Instant::now();
+            let result = session.handshake(wire.filled_mut(), &mut out);
+            let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let before = load.cost.load(Ordering::Relaxed);
+            load.cost.store(if before == 0 { took } else { before - before / 8 + took / 8 }, Ordering::Relaxed);
+            result
+        });
+        // A shard that ended wants nothing back.
+        if reply.send(Done { token, session, wire, result, out }).is_ok() {
+            waker.wake();
+        }
+    }
+}
+
+/// One shard's way to the pool and back.
+pub(crate) struct Handshakes<S> {
+    pool: HandshakePool<S>,
+    reply: Sender<Done<S>>,
+    done: Receiver<Done<S>>,
+    waker: Waker,
+}
+
+impl<S: Session> Handshakes<S> {
+    pub(crate) fn new(pool: HandshakePool<S>, waker: Waker) -> Self {
+        let (reply, done) = unbounded();
+        Self { pool, reply, done, waker }
+    }
+
+    /// Hands a session over, to go on with `wire`; gives all of it back where too many wait.
+    pub(crate) fn begin(&self, token: Token, session: S, wire: Buf, out: Buf) -> Result<(), (S, Buf, Buf)> {
+        if !self.pool.admits() {
+            return Err((session, wire, out));
+        }
+        let (reply, waker) = (self.reply.clone(), self.waker.clone());
+        let job = Job { token, session, wire, out, since: Instant::now(), reply, waker };
+        self.pool.jobs.try_send(job).map_err(|error| match error {
+            TrySendError::Full(job) | TrySendError::Disconnected(job) => (job.session, job.wire, job.out),
+        })
+    }
+
+    pub(crate) fn next(&self) -> Option<Done<S>> {
+        self.done.try_recv().ok()
+    }
+}
+
+/// For so long after a ticket was no good, tickets do not keep a handshake in the loop: anyone can make one up.
+const DISTRUST: Tick = 1_000;
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Whether the next step of this handshake is expensive.
+    pub(crate) fn leaves_loop(&self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> bool {
+        if self.handshakes.is_none() || link.info.dial.is_some() {
+            return false;
+        }
+        if let Hello::Heavy(offered) = link.hello {
+            // What is encrypted is only the client's Finished; a second ClientHello is not.
+            return wire.len() > offered as usize && wire[0] == PLAIN_HANDSHAKE;
+        }
+        let Some(Signing { time, may_resume }) = self.engine.signing(wire) else { return false };
+        if time < self.shared.config.offload.min_signature {
+            return false;
+        }
+        let trusted = self.tickets_failed == 0 || self.shared.now >= self.tickets_failed + DISTRUST;
+        link.hello = if may_resume && trusted { Hello::Resumes } else { Hello::Heavy(0) };
+        link.hello != Hello::Resumes
+    }
+
+    /// Sends a session away, with the bytes that it goes on with.
+    pub(crate) fn hand_over(&mut self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> Result<(), Stop> {
+        let Some(handshakes) = &self.handshakes else { return Ok(()) };
+        let pool = &mut self.shared.pool;
+        let (mut bytes, out) = (pool.take(), pool.take());
+        bytes.put(wire);
+        link.phase = Phase::Away;
+        let session = std::mem::replace(&mut link.session, self.engine.accept()?);
+        if let Err((session, bytes, out)) = handshakes.begin(link.token, session, bytes, out) {
+            link.session = session;
+            pool.give(bytes);
+            pool.give(out);
+            return Err(self.overloaded());
+        }
+        self.shared.counters.handshakes_offloaded += 1;
+        Ok(())
+    }
+
+    /// Takes a session back, and goes on where it stands now.
+    pub(crate) fn come_back<D: Driver>(&mut self, driver: &mut D, done: Done<E::Session>) {
+        let Done { token, session, mut wire, result, out } = done;
+        let Some(mut link) = self.take(token) else {
+            self.shared.pool.give(wire);
+            self.shared.pool.give(out);
+            return;
+        };
+        link.session = session;
+        if result.is_some() {
+            link.phase = Phase::Tls;
+        }
+        link.out.wire(&mut self.shared.pool).put(out.filled());
+        let went_on = match result {
+            None => Err(self.overloaded()),
+            Some(Err(error)) => Err(error.into()),
+            Some(Ok((used, step))) => {
+                wire.take(used);
+                if !wire.is_empty() {
+                    link.hello = Hello::Heavy(u32::try_from(wire.len()).unwrap_or(u32::MAX));
+                    wire.put(link.carry.filled());
+                    std::mem::swap(&mut wire, &mut link.carry);
+                    link.held = true;
+                }
+                if step == Handshake::Complete { self.secured(&mut link) } else { Ok(()) }
+            }
+        };
+        self.shared.pool.give(wire);
+        self.shared.pool.give(out);
+        if let Err(stop) = went_on {
+            self.stop(&mut link, stop);
+        }
+        self.settle(driver, link);
+    }
+
+    fn overloaded(&mut self) -> Stop {
+        self.shared.counters.handshakes_refused += 1;
+        Stop::Failed(Cause::Overloaded)
+    }
+}

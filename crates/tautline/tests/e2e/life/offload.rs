@@ -1,0 +1,168 @@
+//! Handshakes on threads beside the loops. Every signature counts as expensive here.
+
+use crate::common::server::{client_config, config};
+use crate::common::{App, Over, Peer, Started, eventually, serve};
+use std::io::Read;
+use std::time::Duration;
+use tautline::Config;
+use tautline::layers::tls_rustls::Engine;
+
+fn offloading() -> Config {
+    let mut config = config();
+    config.offload.min_signature = Duration::ZERO;
+    config.offload.threads = Some(1);
+    config
+}
+
+fn start(config: Config) -> Started {
+    serve(Over::Fused, config, App::default())
+}
+
+#[test]
+fn full_handshakes_leave_the_loop_and_resumed_ones_do_not() {
+    for over in [Over::Fused, Over::Rustls, Over::Uring] {
+        let server = serve(over, offloading(), App::default());
+        let engine = Engine::client(&client_config()).unwrap();
+        for round in 0..3 {
+            let mut peer = server.attack();
+            peer.begin(&engine);
+            let flight = peer.flight().unwrap();
+            peer.send_wire(&flight);
+            let mut peer = peer.upgrade();
+            peer.echoes("well");
+            peer.close();
+            assert_eq!(server.events.open(round).1.tls.resumed, round > 0, "{over:?}");
+            assert_eq!(server.counters().handshakes_offloaded, 1);
+        }
+        server.forgets();
+        server.stop();
+    }
+}
+
+#[test]
+fn tickets_that_are_no_good_keep_no_handshake_in_the_loop() {
+    // Made by another server, so this one cannot read them.
+    let (server, other) = (start(offloading()), start(offloading()));
+    let engine = Engine::client(&client_config()).unwrap();
+    for (round, server) in [&other, &server, &other, &server].into_iter().enumerate() {
+        let mut peer = server.attack();
+        peer.begin(&engine);
+        let flight = peer.flight().unwrap();
+        peer.send_wire(&flight);
+        let mut peer = peer.upgrade();
+        peer.echoes("well");
+        peer.close();
+        assert!(!server.events.open(round / 2).1.tls.resumed);
+    }
+    // The first was believed.
+    assert_eq!(server.counters().handshakes_offloaded, 1);
+    server.survives();
+    other.survives();
+}
+
+#[test]
+fn without_threads_or_below_the_threshold_nothing_leaves() {
+    let mut inline = offloading();
+    inline.offload.threads = Some(0);
+    let mut cheap = offloading();
+    cheap.offload.min_signature = Duration::from_secs(1);
+    for config in [inline, cheap] {
+        let server = start(config);
+        server.serves();
+        assert_eq!(server.counters().handshakes_offloaded, 0);
+        server.survives();
+    }
+}
+
+#[test]
+fn a_hello_may_come_in_pieces() {
+    let server = start(offloading());
+    // Cut anywhere, and record by record: the second form is not told apart from an expensive one.
+    for records in [false, true] {
+        let mut peer = server.attack();
+        let hello = peer.hello(&client_config());
+        let wire: Vec<u8> = if records {
+            hello[5..].chunks(100).flat_map(|part| [&[22, 3, 1, 0, part.len() as u8][..], part].concat()).collect()
+        } else {
+            hello
+        };
+        for piece in wire.chunks(77) {
+            peer.send_wire(piece);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let finished = peer.flight().unwrap();
+        peer.send_wire(&finished);
+        let mut peer = peer.upgrade();
+        peer.echoes("in one piece");
+        peer.close();
+    }
+    assert!(server.counters().handshakes_offloaded >= 2);
+    server.survives();
+}
+
+#[test]
+fn bytes_behind_the_hello_wait_for_the_session() {
+    let server = start(offloading());
+    // Nothing may come before the server's flight, so that is an alert, from the session that came back.
+    let mut peer = server.attack();
+    let mut wire = peer.hello(&client_config());
+    wire.extend([23, 3, 3, 0, 20].into_iter().chain([0; 20]));
+    peer.send_wire(&wire);
+    let flight = peer.flight();
+    if let Ok(flight) = flight {
+        peer.send_wire(&flight);
+        peer.fill().unwrap_err();
+    }
+    drop(peer);
+    eventually("it is gone", || server.counters().connections == 0);
+    // Whoever leaves meanwhile leaves nothing behind.
+    for _ in 0..20 {
+        let mut peer = server.attack();
+        let hello = peer.hello(&client_config());
+        peer.send_wire(&hello);
+        peer.reset();
+    }
+    server.survives();
+}
+
+#[test]
+fn who_would_wait_too_long_is_reset() {
+    let mut config = offloading();
+    config.offload.max_wait = Duration::ZERO;
+    let server = start(config);
+    let mut peer = server.attack();
+    let hello = peer.hello(&client_config());
+    peer.send_wire(&hello);
+    let error = peer.socket.read(&mut [0; 100]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    let counters = server.counters();
+    assert_eq!((counters.handshakes_refused, counters.handshakes_failed), (1, 1));
+    server.forgets();
+    server.stop();
+}
+
+#[test]
+fn a_storm_is_served_while_others_talk() {
+    let server = start(offloading());
+    let mut talks = server.peer();
+    let address = server.tcp();
+    let storm: Vec<_> = (0..4)
+        .map(|_| {
+            std::thread::spawn(move || {
+                for _ in 0..25 {
+                    let mut peer = Peer::connect(address).secure().upgrade();
+                    peer.echoes("in the storm");
+                    peer.close();
+                }
+            })
+        })
+        .collect();
+    for _ in 0..200 {
+        talks.echoes("undisturbed");
+    }
+    storm.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(server.counters().handshakes_offloaded, 101);
+    assert_eq!(server.counters().handshakes_refused, 0);
+    drop(talks);
+    server.survives();
+}
