@@ -78,7 +78,7 @@ impl<S: Session> HandshakePool<S> {
     pub fn start(offload: &Offload) -> io::Result<Self> {
         let (jobs, queue) = bounded(offload.max_waiting);
         let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = offload.threads.unwrap_or(cpus.div_ceil(2)).max(1);
+        let threads = offload.threads.unwrap_or_else(|| cpus.div_ceil(2)).max(1);
         let load = Arc::new(Load { threads: threads as u64, max_wait: offload.max_wait, cost: AtomicU64::new(0) });
         for number in 0..threads {
             let (queue, load) = (queue.clone(), load.clone());
