@@ -4,7 +4,7 @@
 //! system call: the kernel copies into buffers that it was given before, while the driver waits for anything at all.
 //! These buffers form one small log, filled without gaps by all connections: what is in flight stays in the cache, room
 //! for carried bytes lies in front of every message, and idle connections hold none. Small replies leave together, by
-//! the same system call that waits; large ones at once.
+//! the same system call that waits, and complete only where the kernel had no room for all; large ones leave at once.
 //!
 //! A connection that finds no buffer is received from directly, as the [`epoll`](crate::epoll) driver does. Bytes that
 //! the sink cannot have yet, because it paused or had its share of the turn, are copied out of the log, and the
@@ -45,9 +45,9 @@ pub struct Config {
     /// Room in front of received bytes for carried ones, see [`Received::join`](crate::Received::join). Default 20 KiB: more than one TLS
     /// record (RFC 8446 section 5.2: 16,640 bytes behind a header of 5).
     pub headroom: usize,
-    /// Number of buffers that the kernel receives into, rounded up to a power of two, at least 2. Default 4.
+    /// Number of buffers that the kernel receives into, rounded up to a power of two, at least 2. Default 8.
     pub buffers: u16,
-    /// Bytes of each. Default 128 KiB.
+    /// Bytes of each. Default 32 KiB: all of them stay in a core's second-level cache.
     pub buffer: u32,
     /// Most bytes of one connection that are kept until the end of the turn, to be sent together with those of the
     /// others. More is sent at once. Default 2 KiB.
@@ -67,8 +67,8 @@ impl Default for Config {
         Self {
             receive_buffer: 256 * 1024,
             headroom: 20 * 1024,
-            buffers: 4,
-            buffer: 128 * 1024,
+            buffers: 8,
+            buffer: 32 * 1024,
             queue_sends: 2 * 1024,
             submissions: 256,
             completions: 2048,
@@ -171,7 +171,9 @@ impl Driver {
         }
         let timeout = if ready { Some(Duration::ZERO) } else { self.clip(timeout) };
         let ring = &mut self.ring;
-        self.spinner.wait(timeout, |timeout| ring.enter(timeout).map(|()| ring.ready())).map(drop)
+        self.spinner.wait(timeout, |timeout| ring.enter(timeout).map(|()| ring.ready() + ring.tried()))?;
+        self.settle_sends();
+        Ok(())
     }
 
     fn deliver<S: Sink<Self>>(&mut self, inbox: &mut Inbox, sink: &mut S) {
@@ -194,7 +196,7 @@ impl Driver {
                     self.wake.clear();
                     sink.woken(self);
                 }
-                Source::Cancel => {}
+                Source::Cancel | Source::Try(_) => {}
             }
         }
         for _ in 0..queued {

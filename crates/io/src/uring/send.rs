@@ -1,6 +1,6 @@
 use super::Driver;
 use super::slots::{Conn, Phase};
-use super::sys::{Completion, Source, With};
+use super::sys::{Completion, Source, Tried, With};
 use crate::{Sent, Sink, Token};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -92,12 +92,47 @@ impl Driver {
         if !matches!(conn.phase, Phase::Open | Phase::Orphan) || conn.sending.is_some() || conn.out.is_empty() {
             return;
         }
-        let sending = self.ring.send(&conn.fd, token, mem::take(&mut conn.out));
+        let out = mem::take(&mut conn.out);
+        // Somebody waits for the end of this one, or it has to wait for room.
+        let waits = conn.full || conn.owed || conn.finishing || conn.phase == Phase::Orphan;
+        let sending = if waits {
+            self.ring.send(&conn.fd, token, out).map(Some)
+        } else {
+            self.ring.try_send(&conn.fd, token, out).map(|()| None)
+        };
         conn.flush = self.ring.flushes();
         match sending {
-            Ok(number) => conn.sending = Some(number),
+            Ok(sending) => conn.sending = sending,
             Err(error) => self.fail_later(token, Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         }
+    }
+
+    /// Behind entering the kernel: the sends that did not wait are over.
+    pub(super) fn settle_sends(&mut self) {
+        while let Some(Tried { token, buf, fell_short }) = self.ring.settled() {
+            match fell_short {
+                None => self.keep_spare(buf),
+                Some(sent) => self.go_on_sending(token, buf, sent),
+            }
+        }
+    }
+
+    /// The kernel took only `sent` bytes.
+    fn go_on_sending(&mut self, token: Token, mut buf: Buf, sent: Result<u32, Errno>) {
+        let Some(conn) = self.slots.get_mut(token) else { return self.keep_spare(buf) };
+        match sent {
+            Ok(sent) => buf.take((sent as usize).min(buf.len())),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => return self.fail_later(token, errno),
+        }
+        if buf.is_empty() {
+            return self.keep_spare(buf);
+        }
+        conn.full = true;
+        let rest = mem::take(&mut conn.out);
+        keep(conn, buf);
+        keep(conn, rest);
+        self.outgoing.push(token);
     }
 
     pub(super) fn send_completed<S: Sink<Self>>(&mut self, completion: Completion, sink: &mut S) {
@@ -118,6 +153,7 @@ impl Driver {
             keep(conn, rest);
             return self.outgoing.push(token);
         }
+        conn.full = false;
         if conn.phase == Phase::Orphan {
             return self.remove(token);
         }

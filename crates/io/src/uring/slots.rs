@@ -56,6 +56,8 @@ pub(super) struct Conn {
     pub(super) finished: bool,
     /// Our direction is to be finished once all is sent.
     pub(super) finishing: bool,
+    /// The kernel had no room for all that was sent last.
+    pub(super) full: bool,
     /// The sink waits for [`Sink::sent`](crate::Sink::sent).
     pub(super) owed: bool,
     /// The turn that delivered bytes last.
@@ -89,6 +91,7 @@ impl Conn {
             queued: false,
             finished: false,
             finishing: false,
+            full: false,
             owed: false,
             turn: 0,
             flush: 0,

@@ -1,0 +1,164 @@
+use super::Sizes;
+use io_uring::cqueue;
+use io_uring::types::BufRingEntry;
+use std::alloc::{self, Layout};
+use std::collections::VecDeque;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes that arrived in an [`Inbox`].
+#[derive(Debug)]
+pub(in crate::uring) struct Chunk {
+    /// Where it begins in the inbox's memory.
+    pub(super) start: usize,
+    pub(super) len: usize,
+    /// Where our memory before it begins.
+    floor: usize,
+}
+
+/// Memory that the kernel receives into: headroom, then buffers side by side, which it fills in turn.
+///
+/// INVARIANT: the kernel writes to buffers from its current one on, each behind `used`, and not to those in `retired`.
+pub(in crate::uring) struct Inbox {
+    memory: NonNull<u8>,
+    pub(super) entries: NonNull<BufRingEntry>,
+    pub(super) count: u16,
+    size: usize,
+    headroom: usize,
+    /// How far each buffer is filled.
+    used: Vec<usize>,
+    /// Full buffers, in order, which the kernel does not have.
+    retired: VecDeque<u16>,
+    tail: u16,
+}
+
+// SAFETY: it owns what it points to, and nothing of it is bound to a thread.
+unsafe impl Send for Inbox {}
+
+impl Inbox {
+    pub(super) fn new(sizes: &Sizes) -> io::Result<Self> {
+        let (count, size, headroom) = (sizes.buffers.next_power_of_two(), sizes.buffer as usize, sizes.headroom);
+        let (memory, entries) = Self::layouts(count, size, headroom)?;
+        // SAFETY: its size is not zero.
+        let memory = NonNull::new(unsafe { alloc::alloc_zeroed(memory) }).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: its size is not zero.
+        let entries = NonNull::new(unsafe { alloc::alloc_zeroed(entries) }).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mut inbox = Self {
+            memory,
+            entries: entries.cast(),
+            count,
+            size,
+            headroom,
+            used: vec![0; count.into()],
+            retired: VecDeque::new(),
+            tail: 0,
+        };
+        (0..count).for_each(|number| inbox.give(number));
+        Ok(inbox)
+    }
+
+    fn layouts(count: u16, size: usize, headroom: usize) -> io::Result<(Layout, Layout)> {
+        let too_big = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let memory = Layout::from_size_align(headroom + usize::from(count) * size, 4096).map_err(too_big)?;
+        let entries = Layout::array::<BufRingEntry>(count.into()).and_then(|layout| layout.align_to(4096));
+        Ok((memory, entries.map_err(too_big)?))
+    }
+
+    /// # Safety
+    /// The kernel must not know of it any more.
+    pub(super) unsafe fn free(self) {
+        if let Ok((memory, entries)) = Self::layouts(self.count, self.size, self.headroom) {
+            // SAFETY: allocated by `new` with this layout.
+            unsafe { alloc::dealloc(self.memory.as_ptr(), memory) };
+            // SAFETY: allocated by `new` with this layout.
+            unsafe { alloc::dealloc(self.entries.as_ptr().cast(), entries) };
+        }
+    }
+
+    /// Where the bytes of a completion begin.
+    pub(super) fn position(&self, entry: &cqueue::Entry) -> Option<usize> {
+        let number = usize::from(cqueue::buffer_select(entry.flags())?);
+        Some(self.headroom + number * self.size + self.used.get(number)?)
+    }
+
+    /// Accounts for the bytes of a completion.
+    pub(super) fn take(&mut self, entry: &cqueue::Entry, len: u32) -> Option<Chunk> {
+        let start = self.position(entry)?;
+        let number = cqueue::buffer_select(entry.flags())?;
+        let index = usize::from(number);
+        self.used[index] += len as usize;
+        assert!(self.used[index] <= self.size, "the kernel filled a buffer beyond its end");
+        // The buffer before is kept while this one is filled, as room in front.
+        let before =
+            index.checked_sub(1).filter(|&before| self.retired.back().is_some_and(|&b| usize::from(b) == before));
+        let floor = match (index, before) {
+            (0, _) => 0,
+            (_, Some(before)) => self.headroom + before * self.size,
+            (_, None) => self.headroom + index * self.size,
+        };
+        if !cqueue::buffer_more(entry.flags()) {
+            self.retired.push_back(number);
+        }
+        (len > 0).then_some(Chunk { start, len: len as usize, floor })
+    }
+
+    /// The bytes of `chunk` with room in front. Bytes of earlier chunks are overwritten where the room is used.
+    pub(in crate::uring) fn lend(&mut self, chunk: &Chunk) -> (&mut [u8], usize) {
+        let room = (chunk.start - chunk.floor).min(self.headroom);
+        // SAFETY: it lies within `memory`, all of which is initialised. It is the kernel's no more: `take` accounted for
+        // it, and `recycle` cannot be called while it is lent.
+        let first = unsafe { self.memory.add(chunk.start - room) };
+        // SAFETY: as above; the slice borrows `self`, so that nothing else is lent meanwhile.
+        (unsafe { std::slice::from_raw_parts_mut(first.as_ptr(), room + chunk.len) }, room)
+    }
+
+    /// Gives the kernel what is done with: all full buffers but the last. No chunk may be lent later that was taken
+    /// before.
+    pub(in crate::uring) fn recycle(&mut self) {
+        while self.retired.len() > 1 {
+            if let Some(number) = self.retired.pop_front() {
+                self.used[usize::from(number)] = 0;
+                self.give(number);
+            }
+        }
+    }
+
+    fn give(&mut self, number: u16) {
+        let slot = usize::from(self.tail & (self.count - 1));
+        // SAFETY: there are `count` entries.
+        let entry = unsafe { self.entries.add(slot) };
+        // SAFETY: there are `count` buffers.
+        let buffer = unsafe { self.memory.add(self.headroom + usize::from(number) * self.size) };
+        // SAFETY: the kernel reads only entries between its head and the tail, and this one lies outside. Fields are
+        // written one by one as the tail overlays the first entry.
+        let entry = unsafe { &mut *entry.as_ptr() };
+        entry.set_addr(buffer.as_ptr() as u64);
+        entry.set_len(u32::try_from(self.size).unwrap_or(u32::MAX));
+        entry.set_bid(number);
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: the address of the first entry, which is initialised.
+        let tail = unsafe { BufRingEntry::tail(self.entries.as_ptr()) };
+        // SAFETY: aligned, within the entries, and only this thread and the kernel use it.
+        let tail = unsafe { core::sync::atomic::AtomicU16::from_ptr(tail.cast_mut()) };
+        tail.store(self.tail, core::sync::atomic::Ordering::Release);
+    }
+}
+
+/// The inbox of a driver that is in a turn. Goes back where it came from, also where the sink panics.
+pub(in crate::uring) struct Loan {
+    pub(super) inbox: Option<Inbox>,
+    pub(super) shelf: Arc<Mutex<Option<Inbox>>>,
+}
+
+impl Loan {
+    pub(in crate::uring) const fn get(&mut self) -> Option<&mut Inbox> {
+        self.inbox.as_mut()
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        *self.shelf.lock().unwrap_or_else(PoisonError::into_inner) = self.inbox.take();
+    }
+}

@@ -1,0 +1,424 @@
+use super::gate::Gate;
+use super::inbox::{Chunk, Inbox, Loan};
+use super::source::{Completion, MAX_INDEX, Source, With};
+use super::{GROUP, Sizes};
+use crate::Token;
+use io_uring::types::{CancelBuilder, Fd};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use rustix::event::PollFlags;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, SocketFlags};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tautline_window::Buf;
+
+/// `IOU_PBUF_RING_INC`: a buffer is used up by several receives.
+const INCREMENTAL: u16 = 2;
+
+/// Longest that dropping waits for requests to be cancelled, which the kernel does at once.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+
+/// Most attempts to hand the kernel all requests.
+const MOST_ENTERS: usize = 1000;
+
+/// A send that did not wait.
+pub(in crate::uring) struct Tried {
+    pub(in crate::uring) token: Token,
+    pub(in crate::uring) buf: Buf,
+    /// How much went, or why nothing did; `None` where all of it went.
+    pub(in crate::uring) fell_short: Option<Result<u32, Errno>>,
+}
+
+/// One io_uring with its provided buffers, and the buffers that are being sent.
+pub(in crate::uring) struct Ring {
+    ring: IoUring,
+    gate: Gate,
+    enabled: bool,
+    /// Requests whose last completion was not taken yet, but for cancellations.
+    running: usize,
+    /// How often all that was pushed went to the kernel.
+    flushes: u32,
+    sends: Vec<Option<(Token, Buf)>>,
+    free: Vec<u32>,
+    /// Sockets that requests name which the kernel has not seen yet: the number must not be used again before.
+    closing: Vec<OwnedFd>,
+    /// Sends that must not wait, until the kernel has made them.
+    tried: Vec<Tried>,
+    /// Completions that were not looked at yet.
+    arrived: VecDeque<cqueue::Entry>,
+    shelf: Arc<Mutex<Option<Inbox>>>,
+}
+
+impl Ring {
+    pub(in crate::uring) fn new(sizes: &Sizes) -> io::Result<Self> {
+        let ring = IoUring::builder()
+            .setup_cqsize(sizes.completions)
+            .setup_clamp()
+            .setup_submit_all()
+            .setup_coop_taskrun()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_r_disabled()
+            .build(sizes.submissions)
+            .map_err(|error| missing("io_uring with deferred task work (Linux 6.1)", &error))?;
+        let inbox = Inbox::new(sizes)?;
+        // SAFETY: the entries are page-aligned and as many as told; they are freed only after they were unregistered.
+        let registered = unsafe {
+            ring.submitter().register_buf_ring_with_flags(
+                inbox.entries.as_ptr() as u64,
+                inbox.count,
+                GROUP,
+                INCREMENTAL,
+            )
+        };
+        if let Err(error) = registered {
+            // SAFETY: the kernel refused to know of it.
+            unsafe { inbox.free() };
+            return Err(missing("buffers that are consumed incrementally (Linux 6.12)", &error));
+        }
+        Ok(Self {
+            ring,
+            gate: Gate::default(),
+            enabled: false,
+            running: 0,
+            flushes: 0,
+            sends: Vec::new(),
+            free: Vec::new(),
+            closing: Vec::new(),
+            tried: Vec::new(),
+            arrived: VecDeque::new(),
+            shelf: Arc::new(Mutex::new(Some(inbox))),
+        })
+    }
+
+    /// The inbox, for one turn. `None` where a turn has it already.
+    pub(in crate::uring) fn borrow_inbox(&self) -> Option<Loan> {
+        let shelf = Arc::clone(&self.shelf);
+        let inbox = shelf.lock().unwrap_or_else(PoisonError::into_inner).take();
+        inbox.map(|inbox| Loan { inbox: Some(inbox), shelf })
+    }
+
+    /// How often all that was pushed went to the kernel.
+    pub(in crate::uring) const fn flushes(&self) -> u32 {
+        self.flushes
+    }
+
+    pub(in crate::uring) fn receive(&mut self, fd: impl AsFd, token: Token) -> io::Result<()> {
+        let entry = opcode::RecvMulti::new(number(fd), GROUP).build();
+        // SAFETY: it receives into provided buffers only, which outlive it (see `drop`).
+        unsafe { self.start(entry, Source::Receive(token)) }
+    }
+
+    pub(in crate::uring) fn accept(
+        &mut self,
+        fd: impl AsFd,
+        listener: u32,
+        generation: u32,
+        flags: SocketFlags,
+    ) -> io::Result<()> {
+        let flags = flags.bits().cast_signed();
+        let entry = opcode::AcceptMulti::new(number(fd)).flags(flags).build();
+        // SAFETY: it names no memory.
+        unsafe { self.start(entry, Source::Accept { listener, generation }) }
+    }
+
+    pub(in crate::uring) fn poll(
+        &mut self,
+        fd: impl AsFd,
+        what: PollFlags,
+        multi: bool,
+        source: Source,
+    ) -> io::Result<()> {
+        let entry = opcode::PollAdd::new(number(fd), u32::from(what.bits())).multi(multi).build();
+        // SAFETY: it names no memory.
+        unsafe { self.start(entry, source) }
+    }
+
+    /// Sends as much of `buf` as there is room for, at least a byte; its completion brings the buffer back. Returns the number of the send.
+    pub(in crate::uring) fn send(&mut self, fd: impl AsFd, token: Token, buf: Buf) -> io::Result<u32> {
+        let index = self.free.pop().or_else(|| u32::try_from(self.sends.len()).ok().filter(|&index| index < MAX_INDEX));
+        let index = index.ok_or(io::ErrorKind::OutOfMemory)?;
+        let len = u32::try_from(buf.len()).unwrap_or(u32::MAX);
+        // Completes with what there was room for, so that the user can tell a slow peer from one that stopped to read.
+        let flags = SendFlags::NOSIGNAL.bits().cast_signed();
+        let entry = opcode::Send::new(number(fd), buf.filled().as_ptr(), len).flags(flags).build();
+        if index as usize == self.sends.len() {
+            self.sends.push(None);
+        }
+        self.sends[index as usize] = Some((token, buf));
+        // SAFETY: the buffer's memory does not move when `sends` grows, and it is neither changed nor freed before the
+        // completion was taken, not even on drop.
+        let started = unsafe { self.start(entry, Source::Send(index)) };
+        if let Err(error) = started {
+            self.sends[index as usize] = None;
+            self.free.push(index);
+            return Err(error);
+        }
+        Ok(index)
+    }
+
+    /// Sends as much of `buf` as there is room for now, while the kernel is next entered; [`settled`](Self::settled) says
+    /// behind that what came of it. Costs no completion where all of it went.
+    pub(in crate::uring) fn try_send(&mut self, fd: impl AsFd, token: Token, buf: Buf) -> io::Result<()> {
+        let index = u32::try_from(self.tried.len()).ok().filter(|&index| index < MAX_INDEX);
+        let index = index.ok_or(io::ErrorKind::OutOfMemory)?;
+        let len = u32::try_from(buf.len()).unwrap_or(u32::MAX);
+        // A send that need not be whole would not complete where it was cut short.
+        let whole = RecvFlags::WAITALL.bits();
+        let flags = (SendFlags::NOSIGNAL | SendFlags::DONTWAIT).bits() | whole;
+        let entry = opcode::Send::new(number(fd), buf.filled().as_ptr(), len).flags(flags.cast_signed()).build();
+        let entry = entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Source::Try(index).data());
+        self.tried.push(Tried { token, buf, fell_short: None });
+        // SAFETY: the buffer's memory does not move when `tried` grows, and it is neither changed nor freed before the
+        // kernel was entered with this request (`settled`), by when the send is over, as it must not wait.
+        let pushed = unsafe { self.push(&entry) };
+        if pushed.is_err() {
+            self.tried.pop();
+        }
+        pushed
+    }
+
+    /// The next send that was tried and is over.
+    pub(in crate::uring) fn settled(&mut self) -> Option<Tried> {
+        if !self.nothing_to_submit() {
+            return None;
+        }
+        self.tried.pop()
+    }
+
+    /// Number of sends that [`settled`](Self::settled) was not asked for.
+    pub(in crate::uring) const fn tried(&self) -> usize {
+        self.tried.len()
+    }
+
+    /// Number of bytes of a running send.
+    pub(in crate::uring) fn send_len(&self, index: u32) -> usize {
+        self.sends.get(index as usize).map_or(0, |send| send.as_ref().map_or(0, |(_, buf)| buf.len()))
+    }
+
+    /// The connection of a running send has a new name.
+    pub(in crate::uring) fn rename_send(&mut self, index: u32, token: Token) {
+        if let Some(Some((owner, _))) = self.sends.get_mut(index as usize) {
+            *owner = token;
+        }
+    }
+
+    /// Cancels a request; its last completion still comes.
+    pub(in crate::uring) fn cancel(&mut self, source: Source) {
+        let entry = opcode::AsyncCancel::new(source.data()).build().flags(squeue::Flags::SKIP_SUCCESS);
+        // SAFETY: it names no memory.
+        let pushed = unsafe { self.push(&entry.user_data(Source::Cancel.data())) };
+        if let Err(error) = pushed {
+            log::error!("cannot cancel a request: {error}");
+        }
+    }
+
+    /// Closes a socket, but not before the kernel knows of all that was asked of it. `flush` is the number of
+    /// [`flushes`](Self::flushes) when that was last.
+    pub(in crate::uring) fn close(&mut self, fd: OwnedFd, flush: u32) {
+        if flush == self.flushes {
+            self.closing.push(fd);
+        }
+    }
+
+    /// Submits, and waits for a completion at most `timeout`, for ever where it is `None`.
+    pub(in crate::uring) fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.enable()?;
+        self.enter_once(timeout)?;
+        // The kernel left some where it could not report completions, for which there is room now, or where memory is short.
+        for _ in 0..MOST_ENTERS {
+            if self.nothing_to_submit() {
+                return Ok(());
+            }
+            self.enter_once(Some(Duration::ZERO))?;
+        }
+        Err(io::Error::new(io::ErrorKind::OutOfMemory, "io_uring takes no more requests"))
+    }
+
+    fn enter_once(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let submit = u32::try_from(self.ring.submission().len()).unwrap_or(u32::MAX);
+        // SAFETY: what the requests name outlives them, as promised to `push`.
+        let result = unsafe { self.gate.enter(descriptor(&self.ring), submit, timeout) };
+        self.entered(result)
+    }
+
+    /// The next completion.
+    pub(in crate::uring) fn next(&mut self, inbox: &mut Inbox) -> Option<Completion> {
+        let entry = self.arrived.pop_front()?;
+        let source = Source::of(entry.user_data());
+        let more = cqueue::more(entry.flags());
+        let result = result(&entry);
+        if !more && source != Source::Cancel {
+            self.running = self.running.saturating_sub(1);
+        }
+        let with = match (source, result) {
+            (Source::Receive(_), Ok(len)) => inbox.take(&entry, len).map_or(With::Nothing, With::Chunk),
+            (Source::Accept { .. }, Ok(fd)) => {
+                // SAFETY: the kernel opened it for this completion, which is taken once.
+                With::Accepted(unsafe { OwnedFd::from_raw_fd(RawFd::try_from(fd).unwrap_or(RawFd::MAX)) })
+            }
+            (Source::Send(index), _) if !more => {
+                self.free.push(index);
+                self.sends[index as usize].take().map_or(With::Nothing, |(token, buf)| With::Sent(token, buf))
+            }
+            _ => With::Nothing,
+        };
+        Some(Completion { source, result, more, with })
+    }
+
+    /// Takes the next completion too where it goes on with `chunk`, up to `most` bytes in all.
+    /// Returns whether the request goes on.
+    pub(in crate::uring) fn join(
+        &mut self,
+        inbox: &mut Inbox,
+        token: Token,
+        chunk: &mut Chunk,
+        most: usize,
+    ) -> Option<bool> {
+        let entry = self.arrived.front().filter(|entry| entry.user_data() == Source::Receive(token).data())?;
+        let len = result(entry).ok()?;
+        if chunk.len + len as usize > most || inbox.position(entry)? != chunk.start + chunk.len {
+            return None;
+        }
+        let more = cqueue::more(entry.flags());
+        let entry = self.arrived.pop_front()?;
+        chunk.len += inbox.take(&entry, len)?.len;
+        self.running -= usize::from(!more);
+        Some(more)
+    }
+
+    /// How many completions are there.
+    pub(in crate::uring) fn ready(&self) -> usize {
+        self.arrived.len()
+    }
+
+    pub(in crate::uring) fn nothing_to_submit(&mut self) -> bool {
+        self.ring.submission().is_empty()
+    }
+
+    fn enable(&mut self) -> io::Result<()> {
+        if !self.enabled {
+            // From here on the ring belongs to the calling thread.
+            self.ring.submitter().register_enable_rings()?;
+            self.gate.open(descriptor(&self.ring));
+            self.enabled = true;
+        }
+        Ok(())
+    }
+
+    fn entered(&mut self, result: Result<u32, Errno>) -> io::Result<()> {
+        if self.nothing_to_submit() {
+            self.flushes = self.flushes.wrapping_add(1);
+            self.closing.clear();
+        }
+        self.collect();
+        match result {
+            // The time is up, a signal came, or completions must be taken before more is submitted.
+            Ok(_) | Err(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Takes what completed off the kernel's queue.
+    fn collect(&mut self) {
+        for entry in self.ring.completion() {
+            match Source::of(entry.user_data()) {
+                Source::Try(index) => {
+                    if let Some(tried) = self.tried.get_mut(index as usize) {
+                        tried.fell_short = Some(result(&entry));
+                    }
+                }
+                _ => self.arrived.push_back(entry),
+            }
+        }
+    }
+
+    /// # Safety
+    /// Memory that the entry names must outlive the request.
+    unsafe fn start(&mut self, entry: squeue::Entry, source: Source) -> io::Result<()> {
+        // SAFETY: promised by the caller.
+        unsafe { self.push(&entry.user_data(source.data())) }?;
+        self.running += 1;
+        Ok(())
+    }
+
+    /// # Safety
+    /// Memory that the entry names must outlive the request.
+    unsafe fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        // SAFETY: promised by the caller.
+        if unsafe { self.ring.submission().push(entry) }.is_ok() {
+            return Ok(());
+        }
+        self.enable()?;
+        self.enter_once(Some(Duration::ZERO))?;
+        // SAFETY: promised by the caller.
+        unsafe { self.ring.submission().push(entry) }.map_err(|_| io::Error::from(Errno::BUSY))
+    }
+
+    /// Cancels everything and waits for it. Returns whether the kernel uses none of our memory any more.
+    fn quiesce(&mut self, inbox: &mut Inbox) -> bool {
+        if !self.enabled {
+            return true;
+        }
+        let entry = opcode::AsyncCancel2::new(CancelBuilder::any()).build().user_data(Source::Cancel.data());
+        let start = Instant::now();
+        let mut known = 0;
+        while self.running > 0 && start.elapsed() < LAST_WAIT {
+            if known != self.running {
+                known = self.running;
+                // SAFETY: it names no memory.
+                if unsafe { self.push(&entry) }.is_err() {
+                    return false;
+                }
+            }
+            if self.enter(Some(Duration::from_millis(1))).is_err() {
+                return false;
+            }
+            while self.next(inbox).is_some() {}
+        }
+        self.running == 0
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.gate.close(descriptor(&self.ring));
+        let inbox = self.shelf.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut inbox) = inbox
+            && self.quiesce(&mut inbox)
+            && self.ring.submitter().unregister_buf_ring(GROUP).is_ok()
+        {
+            // SAFETY: the kernel forgot it, no request is left, and nothing is lent as it was on the shelf.
+            unsafe { inbox.free() };
+            return;
+        }
+        // Dropped by another thread than the one that turned it, or within a turn: the kernel may still read and write.
+        std::mem::forget(std::mem::take(&mut self.sends));
+    }
+}
+
+fn descriptor(ring: &IoUring) -> BorrowedFd<'_> {
+    // SAFETY: the ring keeps it open as long as it is borrowed.
+    unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) }
+}
+
+fn number(fd: impl AsFd) -> Fd {
+    Fd(fd.as_fd().as_raw_fd())
+}
+
+fn result(entry: &cqueue::Entry) -> Result<u32, Errno> {
+    u32::try_from(entry.result()).map_err(|_| Errno::from_raw_os_error(-entry.result()))
+}
+
+fn missing(what: &str, error: &io::Error) -> io::Error {
+    let reason = match Errno::from_io_error(error) {
+        Some(Errno::NOSYS) => "the kernel has none",
+        Some(Errno::PERM | Errno::ACCESS) => "not permitted: see kernel.io_uring_disabled and seccomp filters",
+        Some(Errno::INVAL) => "the kernel is too old",
+        _ => "refused",
+    };
+    io::Error::new(error.kind(), format!("io_uring: no {what}: {reason} ({error})"))
+}

@@ -1,0 +1,76 @@
+use super::inbox::Chunk;
+use crate::Token;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use tautline_window::Buf;
+
+/// Indices of connections, listeners and sends stay below this.
+pub(in crate::uring) const MAX_INDEX: u32 = 1 << 28;
+
+/// What a request is for, as kept in its user data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::uring) enum Source {
+    Receive(Token),
+    /// Tells of errors on a connection that is not received from.
+    Watch(Token),
+    Connect(Token),
+    Accept {
+        listener: u32,
+        generation: u32,
+    },
+    Send(u32),
+    /// A send that must not wait; it completes only where not all of it went.
+    Try(u32),
+    Wake,
+    Cancel,
+}
+
+impl Source {
+    pub(super) fn data(self) -> u64 {
+        let (kind, index, generation) = match self {
+            Self::Receive(token) => (0, token.index, token.generation),
+            Self::Watch(token) => (1, token.index, token.generation),
+            Self::Connect(token) => (2, token.index, token.generation),
+            Self::Accept { listener, generation } => (3, listener, generation),
+            Self::Send(number) => (4, number, 0),
+            Self::Wake => (5, 0, 0),
+            Self::Cancel => (6, 0, 0),
+            Self::Try(number) => (7, number, 0),
+        };
+        u64::from(generation) << 32 | kind << 28 | u64::from(index)
+    }
+
+    pub(super) fn of(data: u64) -> Self {
+        let [a, b, c, d, e, f, g, h] = data.to_le_bytes();
+        let low = u32::from_le_bytes([a, b, c, d]);
+        let (index, generation) = (low & (MAX_INDEX - 1), u32::from_le_bytes([e, f, g, h]));
+        let token = Token { index, generation };
+        match low >> 28 {
+            0 => Self::Receive(token),
+            1 => Self::Watch(token),
+            2 => Self::Connect(token),
+            3 => Self::Accept { listener: index, generation },
+            4 => Self::Send(index),
+            5 => Self::Wake,
+            7 => Self::Try(index),
+            _ => Self::Cancel,
+        }
+    }
+}
+
+/// One completion.
+pub(in crate::uring) struct Completion {
+    pub(in crate::uring) source: Source,
+    pub(in crate::uring) result: Result<u32, Errno>,
+    /// The request goes on.
+    pub(in crate::uring) more: bool,
+    pub(in crate::uring) with: With,
+}
+
+/// What comes with a [`Completion`].
+pub(in crate::uring) enum With {
+    Nothing,
+    Chunk(Chunk),
+    Accepted(OwnedFd),
+    Sent(Token, Buf),
+}
