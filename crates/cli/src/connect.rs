@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     config.limits.max_message = arguments.max_message;
     let (sender, news) = channel();
     let handler_news = sender.clone();
-    let client = Client::new(server.tls).io(arguments.driver.driver).spin(arguments.driver.spin());
+    let client = arguments.driver.client(Client::new(server.tls));
     let client = client.target(server.target).config(config);
     let running = client.start(move |_| Printer { news: handler_news.clone(), verbose })?;
     read_lines(sender);

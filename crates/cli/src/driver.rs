@@ -1,21 +1,82 @@
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
-use tautline::{Io, Spin};
+use tautline::{Client, Io, Server, Spin};
 
 /// How bytes reach the wire.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DriverArguments {
     /// How bytes reach the wire: auto, epoll, uring, select, or spin, which asks the kernel without pause instead of
-    /// sleeping.
-    #[arg(long, value_name = "DRIVER", default_value_t = Io::Auto)]
-    pub(crate) driver: Io,
+    /// sleeping; xdp:INTERFACE goes past the kernel's TCP/IP stack, and xdp-spin:INTERFACE does not sleep either.
+    #[arg(long, value_name = "DRIVER", default_value_t = Choice::Io(Io::Auto))]
+    pub(crate) driver: Choice,
     /// Seconds without any event after which `spin` sleeps until the next; `inf` never.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = idle)]
     pub(crate) spin_idle: Duration,
 }
 
+/// A driver by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// Over the kernel's sockets.
+    Io(Io),
+    /// Over this interface, without sleeping or not.
+    #[cfg(feature = "xdp")]
+    Xdp { interface: String, spin: bool },
+}
+
 impl DriverArguments {
     pub(crate) fn spin(&self) -> Spin {
         Spin { idle: self.spin_idle, ..Spin::default() }
+    }
+
+    pub(crate) fn server(&self, server: Server) -> Server {
+        match &self.driver {
+            Choice::Io(io) => server.io(*io).spin(self.spin()),
+            #[cfg(feature = "xdp")]
+            Choice::Xdp { interface, spin } => server.xdp(self.xdp(interface, *spin)),
+        }
+    }
+
+    pub(crate) fn client(&self, client: Client) -> Client {
+        match &self.driver {
+            Choice::Io(io) => client.io(*io).spin(self.spin()),
+            #[cfg(feature = "xdp")]
+            Choice::Xdp { interface, spin } => client.xdp(self.xdp(interface, *spin)),
+        }
+    }
+
+    #[cfg(feature = "xdp")]
+    fn xdp(&self, interface: &str, spin: bool) -> tautline::layers::xdp::Config {
+        let spin = if spin { self.spin_idle } else { Duration::ZERO };
+        tautline::layers::xdp::Config { spin, ..tautline::layers::xdp::Config::new(interface) }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(io) => io.fmt(f),
+            #[cfg(feature = "xdp")]
+            Self::Xdp { interface, spin } => write!(f, "xdp{}:{interface}", if *spin { "-spin" } else { "" }),
+        }
+    }
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let Some((kind @ ("xdp" | "xdp-spin"), interface)) = name.split_once(':') else {
+            return name.parse().map(Self::Io);
+        };
+        if interface.is_empty() {
+            return Err(format!("{kind}: needs an interface, as in {kind}:eth1"));
+        }
+        #[cfg(feature = "xdp")]
+        return Ok(Self::Xdp { interface: interface.to_owned(), spin: kind == "xdp-spin" });
+        #[cfg(not(feature = "xdp"))]
+        Err("this program was built without AF_XDP; build it with `--features xdp`".to_owned())
     }
 }
 
@@ -30,6 +91,21 @@ fn idle(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn drivers_have_names() {
+        for name in ["auto", "epoll", "spin"] {
+            assert_eq!(name.parse::<Choice>().unwrap().to_string(), name);
+        }
+        assert!("xdp".parse::<Choice>().unwrap_err().contains("is no driver"));
+        assert!("xdp:".parse::<Choice>().unwrap_err().contains("needs an interface"));
+        for name in ["xdp:eth1", "xdp-spin:eth1"] {
+            match name.parse::<Choice>() {
+                Ok(choice) => assert_eq!(choice.to_string(), name),
+                Err(error) => assert!(!cfg!(feature = "xdp") && error.contains("--features xdp"), "{error}"),
+            }
+        }
+    }
 
     #[test]
     fn idle_times_are_seconds_or_for_ever() {

@@ -149,7 +149,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     let LoopArguments { driver, shards, .. } = &arguments.loops;
-    let mut server = Server::new(arguments.tls()?).io(driver.driver).spin(driver.spin());
+    let mut server = driver.server(Server::new(arguments.tls()?));
     server = server.config(arguments.config()?).shards(*shards);
     for address in arguments.addresses() {
         server = server.listen(address);

@@ -1,4 +1,4 @@
-use crate::driver::DriverArguments;
+use crate::driver::{Choice, DriverArguments};
 use crate::failure::Failure;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -26,10 +26,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let failed = |error| Failure::network(format!("TCP echo at {}: {error}", arguments.listen));
     let never = AtomicBool::new(false);
-    if arguments.driver.driver != Io::Auto {
+    let io = match arguments.driver.driver {
+        Choice::Io(io) => io,
+        #[cfg(feature = "xdp")]
+        Choice::Xdp { .. } => {
+            return Err(Failure::usage("the bare echo runs over the kernel's TCP; choose another driver"));
+        }
+    };
+    if io != Io::Auto {
         let (address, spin) = (Address::Tcp(arguments.listen), arguments.driver.spin());
         let ready = |address: &Address| println!("listening on tcp://{address}");
-        return echo::serve(arguments.driver.driver, &spin, &address, ready, &never).map_err(failed);
+        return echo::serve(io, &spin, &address, ready, &never).map_err(failed);
     }
     let listener = limit::listen(arguments.listen).map_err(failed)?;
     println!("listening on tcp://{}", listener.local_addr().map_err(failed)?);

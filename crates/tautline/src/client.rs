@@ -1,4 +1,5 @@
 use crate::thread::{Parts, Plan, Running};
+use crate::way::Way;
 use crate::{ClientConfig, Config, ConnectError, Error, Handler, Shard, Target};
 use std::io;
 use std::sync::Arc;
@@ -32,8 +33,7 @@ impl From<ClientConfig> for ClientTls {
 #[must_use]
 pub struct Client {
     tls: ClientTls,
-    io: Io,
-    spin: Spin,
+    way: Way,
     config: Config,
     targets: Vec<Arc<Target>>,
 }
@@ -41,24 +41,25 @@ pub struct Client {
 impl Client {
     /// A client without targets. Its default limits are those of [`Config::untrusted_internet`].
     pub fn new(tls: impl Into<ClientTls>) -> Self {
-        Self {
-            tls: tls.into(),
-            io: Io::default(),
-            spin: Spin::default(),
-            config: Config::default(),
-            targets: Vec::new(),
-        }
+        Self { tls: tls.into(), way: Way::default(), config: Config::default(), targets: Vec::new() }
     }
 
     /// How the loop reaches the wire.
     pub fn io(mut self, io: Io) -> Self {
-        self.io = io;
+        self.way.io = io;
         self
     }
 
     /// How it spins, where it does ([`Io::Spin`]).
     pub fn spin(mut self, spin: Spin) -> Self {
-        self.spin = spin;
+        self.way.spin = spin;
+        self
+    }
+
+    /// Takes frames past the kernel's TCP/IP stack instead.
+    #[cfg(feature = "xdp")]
+    pub fn xdp(mut self, config: tautline_xdp::Config) -> Self {
+        self.way.xdp = Some(config);
         self
     }
 
@@ -102,11 +103,11 @@ impl Client {
     /// Chooses engine and driver; behind this all is static.
     fn compose<W: Work>(self, work: W) -> Result<W::Output, Error> {
         let secure = self.is_secure()?;
-        let Self { tls, io, spin, targets, .. } = self;
+        let Self { tls, way, targets, .. } = self;
         match tls {
-            _ if !secure => io.choose(&spin, Composed { engine: plain::Engine, targets, work }),
-            ClientTls::Fused(tls) => io.choose(&spin, Composed { engine: Fused::client(&tls)?, targets, work }),
-            ClientTls::Rustls(tls) => io.choose(&spin, Composed { engine: Rustls::client(&tls)?, targets, work }),
+            _ if !secure => way.choose(Composed { engine: plain::Engine, targets, work }),
+            ClientTls::Fused(tls) => way.choose(Composed { engine: Fused::client(&tls)?, targets, work }),
+            ClientTls::Rustls(tls) => way.choose(Composed { engine: Rustls::client(&tls)?, targets, work }),
         }
     }
 

@@ -38,6 +38,7 @@ mod error;
 mod server;
 mod socket;
 mod thread;
+mod way;
 
 pub use client::{Client, ClientTls};
 pub use error::Error;
@@ -64,6 +65,8 @@ pub mod layers {
     pub use tautline_tls_rustls as tls_rustls;
     pub use tautline_window as window;
     pub use tautline_ws as ws;
+    #[cfg(feature = "xdp")]
+    pub use tautline_xdp as xdp;
 }
 
 /// Compiles the code in the documents.

@@ -1,4 +1,5 @@
 use crate::thread::{Parts, Plan, Running};
+use crate::way::Way;
 use crate::{Address, Certificate, Config, Error, Handler, ServerConfig, Shard};
 use std::io;
 use std::num::NonZero;
@@ -37,8 +38,7 @@ impl Tls {
 #[must_use]
 pub struct Server {
     tls: Tls,
-    io: Io,
-    spin: Spin,
+    way: Way,
     plan: Plan,
 }
 
@@ -53,18 +53,25 @@ impl Server {
             backlog: 4096,
             name: "tautline",
         };
-        Self { tls, io: Io::default(), spin: Spin::default(), plan }
+        Self { tls, way: Way::default(), plan }
     }
 
     /// How its loops reach the wire.
     pub fn io(mut self, io: Io) -> Self {
-        self.io = io;
+        self.way.io = io;
         self
     }
 
     /// How they spin, where they do ([`Io::Spin`]).
     pub fn spin(mut self, spin: Spin) -> Self {
-        self.spin = spin;
+        self.way.spin = spin;
+        self
+    }
+
+    /// Takes frames past the kernel's TCP/IP stack instead. One loop serves the whole interface.
+    #[cfg(feature = "xdp")]
+    pub fn xdp(mut self, config: tautline_xdp::Config) -> Self {
+        self.way.xdp = Some(config);
         self
     }
 
@@ -101,16 +108,20 @@ impl Server {
         if self.plan.listen.is_empty() {
             return Err(Error::NothingToListenAt);
         }
-        let Self { tls, io, spin, plan } = self;
+        let Self { tls, way, plan } = self;
+        if plan.shards > way.most_loops() {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "an interface has one loop; ask for one shard");
+            return Err(Error::Machine { what: "cannot share the XDP driver", error });
+        }
         match tls {
-            Tls::Plain => io.choose(&spin, Start { plan, engine: plain::Engine, make }),
+            Tls::Plain => way.choose(Start { plan, engine: plain::Engine, make }),
             Tls::Fused(config) => {
                 let engine = tautline_tls_rustls::fused::Engine::server(&config)?;
-                io.choose(&spin, Start { plan, engine, make })
+                way.choose(Start { plan, engine, make })
             }
             Tls::Rustls(config) => {
                 let engine = tautline_tls_rustls::Engine::server(&config)?;
-                io.choose(&spin, Start { plan, engine, make })
+                way.choose(Start { plan, engine, make })
             }
         }
     }
