@@ -5,7 +5,7 @@ use crate::provider::provider;
 use crate::resolver::Resolver;
 use crate::staple::Stapled;
 use crate::ticket::Ticketer;
-use crate::{certificate, trust};
+use crate::{certificate, fused, trust};
 use rustls::SupportedProtocolVersion;
 use rustls::client::Resumption;
 use rustls::server::NoServerSessionStorage;
@@ -78,6 +78,9 @@ pub(crate) fn server(
     if config.key_log {
         rustls.key_log = Arc::new(rustls::KeyLogFile::new());
     }
+    if secrets {
+        fused::tap_keys(&mut rustls.key_log);
+    }
     Ok(Acceptor::new(rustls, resolver))
 }
 
@@ -108,6 +111,9 @@ pub(crate) fn client(config: &ClientConfig, secrets: bool) -> Result<rustls::Cli
         if config.no_resumption { Resumption::disabled() } else { Resumption::in_memory_sessions(CLIENT_SESSIONS) };
     if config.key_log {
         rustls.key_log = Arc::new(rustls::KeyLogFile::new());
+    }
+    if secrets {
+        fused::tap_keys(&mut rustls.key_log);
     }
     Ok(rustls)
 }

@@ -23,10 +23,11 @@ pub(crate) enum Connection {
     Client(Box<UnbufferedClientConnection>),
 }
 
-/// What rustls still does for a connection that gave its keys away: new keys, and a client's tickets.
-pub(crate) enum Kernel {
-    Server(KernelConnection<ServerConnectionData>),
-    Client(KernelConnection<ClientConnectionData>),
+/// What rustls still does for a client that gave its keys away: it takes tickets.
+pub(crate) struct Tickets {
+    pub(crate) kernel: Box<KernelConnection<ClientConnectionData>>,
+    /// How many it took.
+    pub(crate) taken: u8,
 }
 
 /// Where rustls stopped.
@@ -85,17 +86,19 @@ impl Connection {
     }
 
     /// Hands over the keys of an established TLS 1.3 connection.
-    pub(crate) fn into_keys(self) -> Result<(ExtractedSecrets, Kernel), Error> {
-        let result = match self {
-            Self::Waiting(_) => return Err(NOT_OPEN),
+    pub(crate) fn into_keys(self) -> Result<(ExtractedSecrets, Option<Tickets>), Error> {
+        match self {
+            Self::Waiting(_) => Err(NOT_OPEN),
             Self::Server(connection) => {
-                connection.dangerous_into_kernel_connection().map(|(secrets, kernel)| (secrets, Kernel::Server(kernel)))
+                let (secrets, _) = connection.dangerous_into_kernel_connection().map_err(|error| describe(&error))?;
+                Ok((secrets, None))
             }
             Self::Client(connection) => {
-                connection.dangerous_into_kernel_connection().map(|(secrets, kernel)| (secrets, Kernel::Client(kernel)))
+                let (secrets, kernel) =
+                    connection.dangerous_into_kernel_connection().map_err(|error| describe(&error))?;
+                Ok((secrets, Some(Tickets { kernel: Box::new(kernel), taken: 0 })))
             }
-        };
-        result.map_err(|error| describe(&error))
+        }
     }
 
     /// Appends close_notify to `out`.

@@ -1,5 +1,5 @@
 use crate::agreed::Agreed;
-use crate::connection::{Connection, Kernel, Step};
+use crate::connection::{Connection, Step, Tickets};
 use crate::record::{self, Front, HEADER, MAX_PLAIN};
 use crate::resolver;
 use crate::serving::Serving;
@@ -80,15 +80,15 @@ impl Session {
     }
 
     /// Hands over the keys to one who seals and opens records itself, from the next byte on.
-    pub(crate) fn into_keys(self) -> Result<(Agreed, ExtractedSecrets, Kernel), Error> {
+    pub(crate) fn into_keys(self) -> Result<(Agreed, ExtractedSecrets, Option<Tickets>), Error> {
         let Some(common) = self.connection.common() else { return Err(Error::ApiMisuse("no handshake yet")) };
         // RFC 8446, section 5.1: messages do not span a change of keys.
         if !self.held.is_empty() {
             return Err(Error::Peer("the beginning of another message behind Finished".to_owned()));
         }
         let agreed = Agreed::of(common, self.server_name);
-        let (secrets, kernel) = self.connection.into_keys()?;
-        Ok((agreed, secrets, kernel))
+        let (secrets, tickets) = self.connection.into_keys()?;
+        Ok((agreed, secrets, tickets))
     }
 
     /// Marks the session dead where `result` is an error.

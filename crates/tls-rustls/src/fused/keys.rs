@@ -1,8 +1,10 @@
+use super::contexts::Claim;
+use super::schedule::{IV, Key, Secret, Suite};
 use crate::record::HEADER;
-use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use rustls::ConnectionTrafficSecrets;
-use rustls::crypto::cipher::Iv;
 use tautline_tls::Error;
+use zeroize::Zeroize;
 
 /// Bytes of the tag, which is the same for all suites of TLS 1.3.
 const TAG: usize = 16;
@@ -10,36 +12,48 @@ const TAG: usize = 16;
 /// Bytes that a record is longer than its content: header, content type, tag.
 pub(super) const OVERHEAD: usize = HEADER + 1 + TAG;
 
-/// The keys of one direction, and how many records they protected. aws-lc wipes the key when it is dropped.
+/// The keys of one direction, and how many records they protected. Wiped when they are dropped.
+///
+/// What a record needs comes first: where its context is at hand, the rest is not touched.
+#[repr(C)]
 pub(super) struct Keys {
-    key: LessSafeKey,
-    iv: Iv,
     sequence: u64,
-    /// Sealing with the content type apart from the content costs AES-GCM nothing, but ChaCha20 more than a copy.
-    contiguous: bool,
+    claim: Claim,
+    iv: [u8; IV],
+    key: Key,
+    secret: Secret,
 }
 
 impl Keys {
-    pub(super) fn new((sequence, secrets): (u64, ConnectionTrafficSecrets)) -> Result<Self, Error> {
-        let (algorithm, key, iv, contiguous) = match secrets {
-            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv, false),
-            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv, false),
-            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv, true),
-            _ => return Err(Error::Library("rustls agreed on a cipher that is unknown here".to_owned())),
-        };
-        Self::from_parts(algorithm, key.as_ref(), iv, sequence, contiguous)
+    /// The keys that rustls derived from `secret`.
+    pub(super) fn new(
+        suite: Suite,
+        secret: Secret,
+        (sequence, derived): &(u64, ConnectionTrafficSecrets),
+    ) -> Result<Self, Error> {
+        let (_, key, iv) = Suite::of(derived)?;
+        // Whatever goes wrong with how the secret got here, it must not be noticed at the first key update.
+        if secret.iv(suite)? != *iv {
+            return Err(Error::Library("the traffic secret is not that of the keys".to_owned()));
+        }
+        let key = Key::new(key).ok_or(Error::ApiMisuse("a traffic key is too long"))?;
+        Self::from_parts(*sequence, key, iv, secret)
     }
 
-    fn from_parts(
-        algorithm: &'static Algorithm,
-        key: &[u8],
-        iv: Iv,
-        sequence: u64,
-        contiguous: bool,
-    ) -> Result<Self, Error> {
-        let key = UnboundKey::new(algorithm, key)
-            .map_err(|_| Error::Library("the traffic key has the wrong length".to_owned()))?;
-        Ok(Self { key: LessSafeKey::new(key), iv, sequence, contiguous })
+    /// The keys that `secret` stands for, which protected `sequence` records.
+    pub(super) fn derive(suite: Suite, secret: Secret, sequence: u64) -> Result<Self, Error> {
+        Self::from_parts(sequence, secret.key(suite)?, &secret.iv(suite)?, secret)
+    }
+
+    fn from_parts(sequence: u64, key: Key, iv: &[u8], secret: Secret) -> Result<Self, Error> {
+        let iv = iv.try_into().map_err(|_| Error::ApiMisuse("an IV has the wrong length"))?;
+        Ok(Self { sequence, claim: Claim::new(), iv, key, secret })
+    }
+
+    /// RFC 8446, section 7.2.
+    pub(super) fn update(&mut self, suite: Suite) -> Result<(), Error> {
+        *self = Self::derive(suite, self.secret.next(suite)?, 0)?;
+        Ok(())
     }
 
     /// Records that these keys protected.
@@ -47,33 +61,42 @@ impl Keys {
         self.sequence
     }
 
+    /// What these keys come from.
+    pub(super) fn secret(&self, suite: Suite) -> &[u8] {
+        self.secret.bytes(suite)
+    }
+
     /// Opens a record's body, which lies behind its header, in place; gives the length of content, type and padding.
     /// `None` where it does not authenticate, of which nothing is left then.
-    pub(super) fn open(&mut self, body: &mut [u8]) -> Option<usize> {
+    pub(super) fn open(&mut self, suite: Suite, body: &mut [u8]) -> Option<usize> {
         // RFC 8446, section 5.2: the header is authenticated, with the version that every protected record has.
         let header = header(body.len())?;
         let nonce = self.next_nonce()?;
-        self.key.open_in_place(nonce, Aad::from(header), body).ok().map(|inner| inner.len())
+        let open =
+            |context: &LessSafeKey| context.open_in_place(nonce, Aad::from(header), body).ok().map(|inner| inner.len());
+        self.claim.with(|| self.key.context(suite), open).ok()?
     }
 
     /// Seals `plain` as a record of type `kind` into `record`, which is [`OVERHEAD`] longer.
-    pub(super) fn seal(&mut self, kind: u8, plain: &[u8], record: &mut [u8]) -> Result<(), Error> {
-        if self.contiguous {
+    pub(super) fn seal(&mut self, suite: Suite, kind: u8, plain: &[u8], record: &mut [u8]) -> Result<(), Error> {
+        // Sealing with the content type apart from the content costs AES-GCM nothing, but ChaCha20 more than a copy.
+        if suite == Suite::Chacha20Poly1305 {
             record[HEADER..HEADER + plain.len()].copy_from_slice(plain);
-            return self.seal_in_place(kind, record);
+            return self.seal_in_place(suite, kind, record);
         }
         let (front, body) = record.split_at_mut(HEADER);
         let header = header(body.len()).ok_or(TOO_LONG)?;
         front.copy_from_slice(&header);
         let nonce = self.next_nonce().ok_or(USED_UP)?;
         let (content, type_and_tag) = body.split_at_mut(plain.len());
-        self.key
-            .seal_out_of_place_scatter(nonce, Aad::from(header), plain, content, &[kind], type_and_tag)
-            .map_err(|_| REFUSED)
+        let seal = |context: &LessSafeKey| {
+            context.seal_out_of_place_scatter(nonce, Aad::from(header), plain, content, &[kind], type_and_tag)
+        };
+        self.claim.with(|| self.key.context(suite), seal)?.map_err(|_| REFUSED)
     }
 
     /// Seals what lies in `record` between the room for the header and that for type and tag.
-    pub(super) fn seal_in_place(&mut self, kind: u8, record: &mut [u8]) -> Result<(), Error> {
+    pub(super) fn seal_in_place(&mut self, suite: Suite, kind: u8, record: &mut [u8]) -> Result<(), Error> {
         let (front, body) = record.split_at_mut(HEADER);
         let header = header(body.len()).ok_or(TOO_LONG)?;
         front.copy_from_slice(&header);
@@ -82,16 +105,27 @@ impl Keys {
         if let Some(last) = inner.last_mut() {
             *last = kind;
         }
-        let sealed = self.key.seal_in_place_separate_tag(nonce, Aad::from(header), inner).map_err(|_| REFUSED)?;
+        let seal = |context: &LessSafeKey| context.seal_in_place_separate_tag(nonce, Aad::from(header), inner);
+        let sealed = self.claim.with(|| self.key.context(suite), seal)?.map_err(|_| REFUSED)?;
         tag.copy_from_slice(sealed.as_ref());
         Ok(())
     }
 
     /// RFC 8446, section 5.3: the sequence number, over the end of the IV. It never wraps.
     fn next_nonce(&mut self) -> Option<Nonce> {
-        let nonce = rustls::crypto::cipher::Nonce::new(&self.iv, self.sequence);
-        self.sequence = self.sequence.checked_add(1)?;
-        Some(Nonce::assume_unique_for_key(nonce.0))
+        let next = self.sequence.checked_add(1)?;
+        let mut nonce = self.iv;
+        for (byte, number) in nonce[IV - 8..].iter_mut().zip(self.sequence.to_be_bytes()) {
+            *byte ^= number;
+        }
+        self.sequence = next;
+        Some(Nonce::assume_unique_for_key(nonce))
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        self.iv.zeroize();
     }
 }
 

@@ -1,10 +1,13 @@
 //! TLS 1.3 after the handshake (RFC 8446, sections 4.6, 5 and 6).
 
 use super::keys::{Keys, OVERHEAD};
+use super::schedule::{Secret, Suite};
+use super::snapshot::{Role, Snapshot, Traffic};
+use super::tap::Tapped;
 use crate::agreed::Agreed;
 use crate::alert::{self, BAD_RECORD_MAC, CLOSE_NOTIFY, DECODE_ERROR, ILLEGAL_PARAMETER, INTERNAL_ERROR};
 use crate::alert::{RECORD_OVERFLOW, UNEXPECTED_MESSAGE, USER_CANCELED};
-use crate::connection::Kernel;
+use crate::connection::Tickets;
 use crate::error::describe;
 use crate::record::{HEADER, MAX_PLAIN};
 use rustls::ExtractedSecrets;
@@ -19,6 +22,13 @@ const REKEY_AFTER: u64 = 1 << 23;
 
 /// Longest handshake message that is put together from several records; only a ticket is ever that long.
 const MAX_MESSAGE: usize = 1 << 16;
+
+/// Most tickets that a client takes. What rustls needs for it is worth a kilobyte and the server's certificates, and
+/// servers send one or two, right after the handshake.
+const MAX_TICKETS: u8 = 2;
+
+/// Records after which a client waits for no more of them.
+const TICKETS_WITHIN: u64 = 16;
 
 /// Most records in a row that hold no application data.
 const MAX_QUIET: u8 = 64;
@@ -39,16 +49,25 @@ const KEY_UPDATE: u8 = 24;
 pub(super) struct Records {
     rx: Keys,
     tx: Keys,
-    kernel: Kernel,
     agreed: Agreed,
-    /// The beginning of a handshake message that is split over records.
-    partial: Vec<u8>,
+    rare: Option<Box<Rare>>,
+    suite: Suite,
+    role: Role,
     quiet: u8,
     canceled: u8,
     /// The peer asked for new keys of ours; they are due before the next data (section 4.6.3).
     owes_update: bool,
     sent_close: bool,
     received_close: bool,
+}
+
+/// What most connections have no use for most of the time.
+#[derive(Default)]
+struct Rare {
+    /// The beginning of a handshake message that is split over records.
+    partial: Vec<u8>,
+    /// Where a client's tickets go, for as long as they are wanted.
+    tickets: Option<Tickets>,
 }
 
 /// Why a record is refused: the alert that says so, and our words.
@@ -72,19 +91,75 @@ enum Meaning {
 }
 
 impl Records {
-    pub(super) fn new(agreed: Agreed, secrets: ExtractedSecrets, kernel: Kernel) -> Result<Self, Error> {
+    /// Takes over behind a handshake: `secrets` from rustls, `tapped` what they come from, `tickets` for a client's.
+    pub(super) fn new(
+        role: Role,
+        agreed: Agreed,
+        secrets: &ExtractedSecrets,
+        tapped: Tapped,
+        tickets: Option<Tickets>,
+    ) -> Result<Self, Error> {
+        let (suite, ..) = Suite::of(&secrets.tx.1)?;
+        let (theirs, ours) = match role {
+            Role::Server => (tapped.client, tapped.server),
+            Role::Client => (tapped.server, tapped.client),
+        };
+        let (Some(theirs), Some(ours)) = (theirs, ours) else {
+            return Err(Error::Library("rustls did not tell the traffic secrets".to_owned()));
+        };
         Ok(Self {
-            rx: Keys::new(secrets.rx)?,
-            tx: Keys::new(secrets.tx)?,
-            kernel,
+            rx: Keys::new(suite, theirs, &secrets.rx)?,
+            tx: Keys::new(suite, ours, &secrets.tx)?,
             agreed,
-            partial: Vec::new(),
+            rare: tickets.map(|tickets| Box::new(Rare { tickets: Some(tickets), ..Rare::default() })),
+            suite,
+            role,
             quiet: 0,
             canceled: 0,
             owes_update: false,
             sent_close: false,
             received_close: false,
         })
+    }
+
+    pub(super) fn import(snapshot: &Snapshot) -> Result<Self, Error> {
+        let suite = snapshot.suite;
+        let keys = |traffic: &Traffic| match Secret::new(&traffic.secret) {
+            Some(secret) if traffic.secret.len() == suite.hash_len() => Keys::derive(suite, secret, traffic.sequence),
+            _ => Err(Error::ApiMisuse("a traffic secret is not as long as its suite's hash")),
+        };
+        let partial = snapshot.partial.clone();
+        Ok(Self {
+            rx: keys(&snapshot.rx)?,
+            tx: keys(&snapshot.tx)?,
+            agreed: Agreed::from_parts(suite as u16, snapshot.group, snapshot.facts.clone()),
+            rare: (!partial.is_empty()).then(|| Box::new(Rare { partial, tickets: None })),
+            suite,
+            role: snapshot.role,
+            quiet: snapshot.quiet,
+            canceled: snapshot.canceled,
+            owes_update: snapshot.owes_update,
+            sent_close: snapshot.sent_close,
+            received_close: snapshot.received_close,
+        })
+    }
+
+    pub(super) fn export(self) -> Snapshot {
+        let traffic = |keys: &Keys| Traffic { secret: keys.secret(self.suite).to_vec(), sequence: keys.sequence() };
+        Snapshot {
+            role: self.role,
+            suite: self.suite,
+            rx: traffic(&self.rx),
+            tx: traffic(&self.tx),
+            partial: self.rare.map(|rare| rare.partial).unwrap_or_default(),
+            quiet: self.quiet,
+            canceled: self.canceled,
+            owes_update: self.owes_update,
+            sent_close: self.sent_close,
+            received_close: self.received_close,
+            group: self.agreed.group(),
+            facts: self.agreed.facts(),
+        }
     }
 
     pub(super) const fn agreed(&self) -> &Agreed {
@@ -100,6 +175,9 @@ impl Records {
             Ok(None) => Ok(Opened { used: 0, content: Content::Partial }),
             Ok(Some((used, Meaning::Data(len)))) => {
                 self.quiet = 0;
+                if self.rare.is_some() {
+                    self.give_tickets_up();
+                }
                 Ok(Opened { used, content: Content::Data(&mut wire[HEADER..HEADER + len]) })
             }
             Ok(Some((used, Meaning::Control))) => Ok(Opened { used, content: Content::Control }),
@@ -131,7 +209,7 @@ impl Records {
             return Err(Refusal::new(RECORD_OVERFLOW, "it sent a record of an impossible length"));
         }
         let Some(body) = wire.get_mut(HEADER..HEADER + len) else { return Ok(None) };
-        let inner_len = self.rx.open(body).ok_or_else(|| {
+        let inner_len = self.rx.open(self.suite, body).ok_or_else(|| {
             let why = "a record does not authenticate: it was changed on the way, or its keys are wrong";
             Refusal::new(BAD_RECORD_MAC, why)
         })?;
@@ -153,7 +231,7 @@ impl Records {
     }
 
     fn dispatch(&mut self, kind: u8, content: &[u8]) -> Result<Meaning, Refusal> {
-        if kind == DATA && !content.is_empty() && self.partial.is_empty() {
+        if kind == DATA && !content.is_empty() && self.is_between_messages() {
             return Ok(Meaning::Data(content.len()));
         }
         if self.quiet == MAX_QUIET {
@@ -163,7 +241,7 @@ impl Records {
         if kind == HANDSHAKE {
             return self.handshake_record(content);
         }
-        if !self.partial.is_empty() {
+        if !self.is_between_messages() {
             // Section 5.1: nothing comes between the records of a handshake message.
             return Err(Refusal::new(UNEXPECTED_MESSAGE, "it interrupts a handshake message"));
         }
@@ -193,7 +271,7 @@ impl Records {
         if content.is_empty() {
             return Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent an empty handshake record"));
         }
-        let mut joined = core::mem::take(&mut self.partial);
+        let mut joined = self.rare.as_mut().map(|rare| core::mem::take(&mut rare.partial)).unwrap_or_default();
         let mut rest = if joined.is_empty() {
             content
         } else {
@@ -205,15 +283,16 @@ impl Records {
             rest = behind;
         }
         if !rest.is_empty() {
-            self.partial = rest.to_vec();
+            self.rare.get_or_insert_default().partial = rest.to_vec();
         }
+        self.tidy();
         Ok(Meaning::Control)
     }
 
     /// Splits the first message off, header included, if it is whole. One that we would not take is refused at once.
     fn next_message<'m>(&self, bytes: &'m [u8]) -> Result<Option<Cut<'m>>, Refusal> {
         let Some(&kind) = bytes.first() else { return Ok(None) };
-        let expected = kind == KEY_UPDATE || (kind == NEW_SESSION_TICKET && matches!(self.kernel, Kernel::Client(_)));
+        let expected = kind == KEY_UPDATE || (kind == NEW_SESSION_TICKET && self.role == Role::Client);
         if !expected {
             return Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent a handshake message that has no place here"));
         }
@@ -226,16 +305,45 @@ impl Records {
     }
 
     fn handshake_message(&mut self, message: &[u8], behind: &[u8]) -> Result<(), Refusal> {
-        match (message, &mut self.kernel) {
-            ([KEY_UPDATE, _, _, _, request], _) => self.peer_updates_keys(*request, behind),
-            (_, Kernel::Client(kernel)) => kernel.handle_new_session_ticket(&message[4..]).map_err(|error| {
-                let alert = match error {
-                    rustls::Error::InvalidMessage(_) => DECODE_ERROR,
-                    _ => ILLEGAL_PARAMETER,
-                };
-                Refusal(alert, describe(&error))
-            }),
-            (_, Kernel::Server(_)) => Err(Refusal::new(UNEXPECTED_MESSAGE, "a message for clients")),
+        if let [KEY_UPDATE, _, _, _, request] = *message {
+            return self.peer_updates_keys(request, behind);
+        }
+        // Section 4.6.1: a ticket, which nobody has to use.
+        let Some(rare) = self.rare.as_deref_mut() else { return Ok(()) };
+        let Some(tickets) = &mut rare.tickets else { return Ok(()) };
+        tickets.kernel.handle_new_session_ticket(&message[4..]).map_err(|error| {
+            let alert = match error {
+                rustls::Error::InvalidMessage(_) => DECODE_ERROR,
+                _ => ILLEGAL_PARAMETER,
+            };
+            Refusal(alert, describe(&error))
+        })?;
+        tickets.taken += 1;
+        if tickets.taken == MAX_TICKETS {
+            rare.tickets = None;
+        }
+        Ok(())
+    }
+
+    /// Whether no handshake message has begun and not ended.
+    fn is_between_messages(&self) -> bool {
+        self.rare.as_ref().is_none_or(|rare| rare.partial.is_empty())
+    }
+
+    #[cold]
+    fn give_tickets_up(&mut self) {
+        if self.rx.sequence() >= TICKETS_WITHIN
+            && let Some(rare) = &mut self.rare
+        {
+            rare.tickets = None;
+            self.tidy();
+        }
+    }
+
+    /// Frees what is not needed any more.
+    fn tidy(&mut self) {
+        if self.rare.as_ref().is_some_and(|rare| rare.partial.is_empty() && rare.tickets.is_none()) {
+            self.rare = None;
         }
     }
 
@@ -249,13 +357,7 @@ impl Records {
             1 => true,
             _ => return Err(Refusal::new(ILLEGAL_PARAMETER, "it sent a malformed key update")),
         };
-        let update = match &mut self.kernel {
-            Kernel::Server(kernel) => kernel.update_rx_secret(),
-            Kernel::Client(kernel) => kernel.update_rx_secret(),
-        };
-        let keys = update.map_err(|error| describe(&error)).and_then(Keys::new);
-        self.rx = keys.map_err(|error| Refusal(INTERNAL_ERROR, error))?;
-        Ok(())
+        self.rx.update(self.suite).map_err(|error| Refusal(INTERNAL_ERROR, error))
     }
 
     pub(super) fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
@@ -279,10 +381,10 @@ impl Records {
             let len = (left - 1) % MAX_PLAIN + 1;
             let record = &mut out.reserve(len + OVERHEAD)[..len + OVERHEAD];
             match chunks.take(len) {
-                Some(slice) => self.tx.seal(DATA, slice, record)?,
+                Some(slice) => self.tx.seal(self.suite, DATA, slice, record)?,
                 None => {
                     chunks.gather(&mut record[HEADER..HEADER + len]);
-                    self.tx.seal_in_place(DATA, record)?;
+                    self.tx.seal_in_place(self.suite, DATA, record)?;
                 }
             }
             out.commit(len + OVERHEAD);
@@ -306,11 +408,7 @@ impl Records {
     /// Says that our keys change, and changes them.
     fn update_keys(&mut self, out: &mut Buf) -> Result<(), Error> {
         self.seal_record(HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, 0], out)?;
-        let update = match &mut self.kernel {
-            Kernel::Server(kernel) => kernel.update_tx_secret(),
-            Kernel::Client(kernel) => kernel.update_tx_secret(),
-        };
-        self.tx = Keys::new(update.map_err(|error| describe(&error))?)?;
+        self.tx.update(self.suite)?;
         self.owes_update = false;
         Ok(())
     }
@@ -318,7 +416,7 @@ impl Records {
     /// Seals one short record.
     fn seal_record(&mut self, kind: u8, content: &[u8], out: &mut Buf) -> Result<(), Error> {
         let len = content.len() + OVERHEAD;
-        self.tx.seal(kind, content, &mut out.reserve(len)[..len])?;
+        self.tx.seal(self.suite, kind, content, &mut out.reserve(len)[..len])?;
         out.commit(len);
         Ok(())
     }

@@ -1,21 +1,62 @@
 use super::records::Records;
+use super::snapshot::{Role, Snapshot};
+use super::tap::Tapped;
 use tautline_tls::{Error, Facts, Handshake, Opened};
 use tautline_window::Buf;
 
 /// One connection: rustls' handshake, then our own records.
 pub struct Session(State);
 
+/// Boxed, so that a connection is small wherever it is kept, and keys stay where they are.
 enum State {
-    /// The handshake, and all of a TLS 1.2 connection.
-    Library(crate::Session),
+    Handshake(Box<Handshaking>),
+    /// TLS 1.2, which stays with rustls.
+    Library(Box<crate::Session>),
     /// TLS 1.3 after the handshake.
     Records(Box<Records>),
     Failed,
 }
 
+struct Handshaking {
+    role: Role,
+    session: crate::Session,
+    tapped: Tapped,
+}
+
 impl Session {
-    pub(super) const fn new(session: crate::Session) -> Self {
-        Self(State::Library(session))
+    pub(super) fn new(role: Role, session: crate::Session) -> Self {
+        Self(State::Handshake(Box::new(Handshaking { role, session, tapped: Tapped::default() })))
+    }
+
+    /// All there is to this connection, so that another session goes on with it, in another process perhaps. This one is
+    /// dead afterwards, for two that seal with the same keys would break both.
+    ///
+    /// Between two calls a session holds nothing of the stream but whole records' worth: bytes that the caller did not
+    /// get used go with the snapshot, to be presented to the session made of it.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] before the handshake is complete, after an error, and for TLS 1.2; the session stays as it is.
+    pub fn export(&mut self) -> Result<Snapshot, Error> {
+        match core::mem::replace(&mut self.0, State::Failed) {
+            State::Records(records) => Ok(records.export()),
+            other => {
+                self.0 = other;
+                Err(Error::ApiMisuse("only an established session of TLS 1.3 can be exported"))
+            }
+        }
+    }
+
+    /// Goes on with a connection that was [exported](Self::export). A client takes no more tickets on it.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] for a snapshot that no session made.
+    pub fn import(snapshot: &Snapshot) -> Result<Self, Error> {
+        Ok(Self(State::Records(Box::new(Records::import(snapshot)?))))
+    }
+
+    #[cfg(test)]
+    pub(super) fn into_records(self) -> Option<Box<Records>> {
+        if let State::Records(records) = self.0 { Some(records) } else { None }
     }
 
     /// Marks the session dead where `result` is an error.
@@ -26,14 +67,16 @@ impl Session {
         result
     }
 
-    /// Takes the keys over where a TLS 1.3 handshake is complete.
+    /// The handshake is complete: takes the keys over, where it is TLS 1.3.
     fn take_over(&mut self) -> Result<(), Error> {
-        match core::mem::replace(&mut self.0, State::Failed) {
-            State::Library(session) if session.is_open_tls13() => {
-                let (agreed, secrets, kernel) = session.into_keys()?;
-                self.0 = State::Records(Box::new(Records::new(agreed, secrets, kernel)?));
-            }
-            other => self.0 = other,
+        if let State::Handshake(handshaking) = core::mem::replace(&mut self.0, State::Failed) {
+            let Handshaking { role, session, tapped } = *handshaking;
+            self.0 = if session.is_open_tls13() {
+                let (agreed, secrets, tickets) = session.into_keys()?;
+                State::Records(Box::new(Records::new(role, agreed, &secrets, tapped, tickets)?))
+            } else {
+                State::Library(Box::new(session))
+            };
         }
         Ok(())
     }
@@ -42,14 +85,17 @@ impl Session {
 impl tautline_tls::Session for Session {
     fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
         match &mut self.0 {
-            State::Library(session) => {
-                let progress = session.handshake(wire, out)?;
+            State::Handshake(handshaking) => {
+                Tapped::discard();
+                let progress = handshaking.session.handshake(wire, out);
+                handshaking.tapped.collect();
+                let progress = progress?;
                 if progress.1 == Handshake::Complete {
                     self.take_over()?;
                 }
                 Ok(progress)
             }
-            State::Records(_) => Ok((0, Handshake::Complete)),
+            State::Library(_) | State::Records(_) => Ok((0, Handshake::Complete)),
             State::Failed => Err(DEAD),
         }
     }
@@ -61,6 +107,7 @@ impl tautline_tls::Session for Session {
                 self.check(result)
             }
             State::Library(session) => session.open(wire, scratch, out),
+            State::Handshake(_) => Err(TOO_EARLY),
             State::Failed => Err(DEAD),
         }
     }
@@ -69,6 +116,7 @@ impl tautline_tls::Session for Session {
         match &mut self.0 {
             State::Records(records) => records.seal(plain, out),
             State::Library(session) => session.seal(plain, out),
+            State::Handshake(_) => Err(TOO_EARLY),
             State::Failed => Err(DEAD),
         }
     }
@@ -81,6 +129,7 @@ impl tautline_tls::Session for Session {
                 }
             }
             State::Library(session) => session.close(out),
+            State::Handshake(handshaking) => handshaking.session.close(out),
             State::Failed => {}
         }
     }
@@ -89,9 +138,11 @@ impl tautline_tls::Session for Session {
         match &self.0 {
             State::Records(records) => records.agreed().facts(),
             State::Library(session) => session.facts(),
+            State::Handshake(handshaking) => handshaking.session.facts(),
             State::Failed => Facts::default(),
         }
     }
 }
 
+const TOO_EARLY: Error = Error::ApiMisuse("the handshake is not complete");
 const DEAD: Error = Error::ApiMisuse("the session has failed before");

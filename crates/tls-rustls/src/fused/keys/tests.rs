@@ -1,13 +1,18 @@
+use super::super::schedule::{Key, Secret, Suite};
 use super::{Keys, OVERHEAD};
-use aws_lc_rs::aead::AES_128_GCM;
 use rustls::crypto::aws_lc_rs::cipher_suite::{TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256};
 use rustls::crypto::cipher::{AeadKey, InboundOpaqueMessage, Iv, OutboundChunks, OutboundPlainMessage};
-use rustls::{ConnectionTrafficSecrets, ContentType, ProtocolVersion, SupportedCipherSuite};
+use rustls::{ContentType, ProtocolVersion, SupportedCipherSuite};
 use tautline_testkit::Random;
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u32> = hex.chars().filter_map(|digit| digit.to_digit(16)).collect();
     digits.chunks(2).map(|pair| u8::try_from(16 * pair[0] + pair[1]).unwrap()).collect()
+}
+
+/// Keys that come from no secret.
+fn keys_of(key: &[u8], iv: &[u8], sequence: u64) -> Keys {
+    Keys::from_parts(sequence, Key::new(key).unwrap(), iv, Secret::new(&[]).unwrap()).unwrap()
 }
 
 /// RFC 8448, section 3: keys and IVs of application data, then records by sequence number, content type and content.
@@ -37,14 +42,15 @@ fn protects_the_records_of_rfc_8448() {
         (server, 2, 21, &[1, 0], "17 03 03 00 13 b5 8f d6 71 66 eb f5 99 d2 47 20 cf be 7e fa 7a 88 64 a9"),
     ] {
         let expected = bytes(record);
-        let keys = || Keys::from_parts(&AES_128_GCM, &bytes(key), Iv::copy(&bytes(iv)), sequence, false).unwrap();
+        let suite = Suite::Aes128Gcm;
+        let keys = || keys_of(&bytes(key), &bytes(iv), sequence);
         let mut sealed = vec![0; content.len() + OVERHEAD];
-        keys().seal(kind, content, &mut sealed).unwrap();
+        keys().seal(suite, kind, content, &mut sealed).unwrap();
         assert_eq!(sealed, expected);
         sealed[5..5 + content.len()].copy_from_slice(content);
-        keys().seal_in_place(kind, &mut sealed).unwrap();
+        keys().seal_in_place(suite, kind, &mut sealed).unwrap();
         assert_eq!(sealed, expected, "in place");
-        let len = keys().open(&mut sealed[5..]).unwrap();
+        let len = keys().open(suite, &mut sealed[5..]).unwrap();
         assert_eq!(sealed[5..5 + len], [content, &[kind]].concat());
     }
 }
@@ -53,18 +59,13 @@ fn protects_the_records_of_rfc_8448() {
 #[test]
 fn agrees_with_rustls() {
     let mut random = Random::new(5);
-    for suite in [TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256] {
-        let SupportedCipherSuite::Tls13(tls13) = suite else { panic!("a suite of TLS 1.3") };
+    for (suite, theirs) in
+        [(Suite::Aes256Gcm, TLS13_AES_256_GCM_SHA384), (Suite::Chacha20Poly1305, TLS13_CHACHA20_POLY1305_SHA256)]
+    {
+        let SupportedCipherSuite::Tls13(tls13) = theirs else { panic!("a suite of TLS 1.3") };
         let key: [u8; 32] = random.bytes(32).try_into().unwrap();
         let iv = random.bytes(12);
-        let ours = |sequence| {
-            let (key, iv) = (AeadKey::from(key), Iv::copy(&iv));
-            let secrets = match suite == TLS13_AES_256_GCM_SHA384 {
-                true => ConnectionTrafficSecrets::Aes256Gcm { key, iv },
-                false => ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv },
-            };
-            Keys::new((sequence, secrets)).unwrap()
-        };
+        let ours = |sequence| keys_of(&key, &iv, sequence);
         let mut encrypter = tls13.aead_alg.encrypter(AeadKey::from(key), Iv::copy(&iv));
         let mut decrypter = tls13.aead_alg.decrypter(AeadKey::from(key), Iv::copy(&iv));
         let mut sequence = 0;
@@ -77,7 +78,7 @@ fn agrees_with_rustls() {
             };
             let theirs = encrypter.encrypt(message, sequence).unwrap().encode();
             let mut sealed = vec![0xa5; plain.len() + OVERHEAD];
-            ours(sequence).seal(23, &plain, &mut sealed).unwrap();
+            ours(sequence).seal(suite, 23, &plain, &mut sealed).unwrap();
             assert!(sealed == theirs, "{} bytes", plain.len());
 
             if round % 2 == 1 {
@@ -87,7 +88,7 @@ fn agrees_with_rustls() {
             let mut copy = sealed[5..].to_vec();
             let message = InboundOpaqueMessage::new(ContentType::ApplicationData, ProtocolVersion::TLSv1_2, &mut copy);
             let theirs = decrypter.decrypt(message, sequence).ok().map(|message| message.payload.to_vec());
-            let ours = ours(sequence).open(&mut sealed[5..]).map(|len| sealed[5..5 + len - 1].to_vec());
+            let ours = ours(sequence).open(suite, &mut sealed[5..]).map(|len| sealed[5..5 + len - 1].to_vec());
             assert!(ours == theirs, "round {round}");
             assert_eq!(ours.is_some(), round % 2 == 0);
             // aws-lc seals TLS records in order only, from 0.
@@ -98,7 +99,7 @@ fn agrees_with_rustls() {
 
 #[test]
 fn sequence_numbers_never_wrap() {
-    let mut keys = Keys::from_parts(&AES_128_GCM, &[1; 16], Iv::copy(&[2; 12]), u64::MAX, false).unwrap();
-    assert!(keys.seal(23, b"one too many", &mut [0; 12 + OVERHEAD]).is_err());
-    assert!(keys.open(&mut [0; 30]).is_none());
+    let mut keys = keys_of(&[1; 16], &[2; 12], u64::MAX);
+    assert!(keys.seal(Suite::Aes128Gcm, 23, b"one too many", &mut [0; 12 + OVERHEAD]).is_err());
+    assert!(keys.open(Suite::Aes128Gcm, &mut [0; 30]).is_none());
 }

@@ -1,3 +1,4 @@
+use super::super::Engine;
 use super::{MAX_PLAIN, Records};
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{Pair, Split};
@@ -10,13 +11,10 @@ fn connected() -> [Records; 2] {
     let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
     let server = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
     let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
-    let engine = crate::Engine::with_secrets(Some(&server), Some(&client), true).unwrap();
+    let engine = Engine::new(Some(&server), Some(&client)).unwrap();
     let mut pair = Pair::new(&engine, &engine, "localhost").unwrap();
     pair.handshake(&mut Split::Whole).unwrap();
-    [pair.server.session, pair.client.session].map(|session| {
-        let (agreed, secrets, kernel) = session.into_keys().unwrap();
-        Records::new(agreed, secrets, kernel).unwrap()
-    })
+    [pair.server.session, pair.client.session].map(|session| *session.into_records().unwrap())
 }
 
 /// What a whole stream of records comes to: its data, its records that hold none, and whether it ends with a close.

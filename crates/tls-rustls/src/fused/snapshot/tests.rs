@@ -1,0 +1,82 @@
+use super::{Role, Snapshot, Suite, Traffic};
+use tautline_tls::Facts;
+
+fn full() -> Snapshot {
+    Snapshot {
+        role: Role::Client,
+        suite: Suite::Aes256Gcm,
+        rx: Traffic { secret: vec![1; 48], sequence: 0x0102_0304_0506 },
+        tx: Traffic { secret: vec![2; 48], sequence: u64::MAX },
+        partial: vec![4, 0, 1],
+        quiet: 7,
+        canceled: 2,
+        owes_update: true,
+        sent_close: false,
+        received_close: true,
+        group: 0x11ec,
+        facts: Facts {
+            alpn: Some(b"http/1.1".to_vec()),
+            server_name: Some("localhost".to_owned()),
+            resumed: true,
+            peer_certificates: vec![vec![9; 300], Vec::new()],
+            ..Facts::default()
+        },
+    }
+}
+
+fn empty() -> Snapshot {
+    let traffic = |byte| Traffic { secret: vec![byte; 32], sequence: 0 };
+    Snapshot {
+        role: Role::Server,
+        suite: Suite::Chacha20Poly1305,
+        rx: traffic(3),
+        tx: traffic(4),
+        partial: Vec::new(),
+        quiet: 0,
+        canceled: 0,
+        owes_update: false,
+        sent_close: false,
+        received_close: false,
+        group: 0,
+        facts: Facts::default(),
+    }
+}
+
+#[test]
+fn bytes_and_back() {
+    for snapshot in [full(), empty(), Snapshot { sent_close: true, ..empty() }] {
+        let mut bytes = Vec::new();
+        snapshot.encode(&mut bytes);
+        assert!(Snapshot::decode(&bytes).unwrap() == snapshot);
+    }
+}
+
+#[test]
+fn refuses_what_is_cut_or_goes_on() {
+    for snapshot in [full(), empty()] {
+        let mut bytes = Vec::new();
+        snapshot.encode(&mut bytes);
+        for len in 0..bytes.len() {
+            assert!(Snapshot::decode(&bytes[..len]).is_err(), "{len}");
+        }
+        bytes.push(0);
+        assert!(Snapshot::decode(&bytes).is_err());
+    }
+}
+
+#[test]
+fn refuses_what_it_does_not_know() {
+    let mut bytes = Vec::new();
+    empty().encode(&mut bytes);
+    for (at, value) in [(0, 2), (1, 2), (3, 9), (bytes.len() - 2, 1)] {
+        let mut changed = bytes.clone();
+        changed[at] = value;
+        assert!(Snapshot::decode(&changed).is_err(), "{at}");
+    }
+}
+
+#[test]
+fn shows_no_secret() {
+    let shown = format!("{:?} {:?}", full(), full().rx);
+    assert!(!shown.contains("1, 1") && shown.contains("Aes256Gcm"), "{shown}");
+}
