@@ -109,7 +109,8 @@ pub(crate) struct Outbound {
     drain_owed: bool,
     /// The policy gave up on this peer.
     overrun: bool,
-    failed: Option<tautline_tls::Error>,
+    /// Boxed, since it is rare.
+    failed: Option<Box<tautline_tls::Error>>,
 }
 
 impl Outbound {
@@ -271,8 +272,8 @@ impl Outbound {
     }
 
     /// Why sealing failed, once.
-    pub(crate) const fn take_failure(&mut self) -> Option<tautline_tls::Error> {
-        self.failed.take()
+    pub(crate) fn take_failure(&mut self) -> Option<tautline_tls::Error> {
+        self.failed.take().map(|error| *error)
     }
 
     /// Gives buffers back that hold nothing.
@@ -457,7 +458,7 @@ impl Outbound {
         }
         let cork = core::mem::take(&mut self.cork);
         if let Err(error) = session.seal(&[cork.filled()], lend(&mut self.wire, pool)) {
-            self.failed = Some(error);
+            self.failed = Some(Box::new(error));
         }
         pool.give(cork);
     }
@@ -491,7 +492,7 @@ impl Outbound {
         let cork = core::mem::take(&mut self.cork);
         let plain = [cork.filled(), frame[0], frame[1]];
         if let Err(error) = way.seal(&plain, lend(&mut self.wire, pool)) {
-            self.failed = Some(error);
+            self.failed = Some(Box::new(error));
         }
         pool.give(cork);
     }

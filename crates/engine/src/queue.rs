@@ -50,9 +50,12 @@ pub(crate) enum Pushed {
     Overrun,
 }
 
-/// First in, first out, within what the policy allows.
+/// First in, first out, within what the policy allows. Without memory while it is empty.
 #[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct Queue(Option<Box<Waiting>>);
+
+#[derive(Default)]
+struct Waiting {
     items: VecDeque<Item>,
     bytes: usize,
 }
@@ -60,6 +63,43 @@ pub(crate) struct Queue {
 impl Queue {
     /// Puts `item` last, or does with it and the others what `policy` says. Adds to `dropped` what went.
     pub(crate) fn push(&mut self, item: Item, policy: SlowConsumer, dropped: &mut u64) -> Pushed {
+        self.0.get_or_insert_default().push(item, policy, dropped)
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Item> {
+        let waiting = self.0.as_mut()?;
+        let Some(item) = waiting.items.pop_front() else {
+            self.clear();
+            return None;
+        };
+        waiting.bytes -= item.cost();
+        Some(item)
+    }
+
+    /// Drops everything and gives the memory back.
+    pub(crate) fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(|waiting| waiting.items.is_empty())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |waiting| waiting.items.len())
+    }
+
+    /// What waits, payloads and a fixed cost for each item.
+    pub(crate) const fn bytes(&self) -> usize {
+        match &self.0 {
+            Some(waiting) => waiting.bytes,
+            None => 0,
+        }
+    }
+}
+
+impl Waiting {
+    fn push(&mut self, item: Item, policy: SlowConsumer, dropped: &mut u64) -> Pushed {
         let limit = policy.limit();
         let cost = item.cost();
         let mut pushed = Pushed::Waits;
@@ -78,7 +118,7 @@ impl Queue {
             pushed = Pushed::Replaces;
         }
         // One message may wait whatever its size: no limit makes large messages impossible to send.
-        let too_much = |queue: &Self| !queue.is_empty() && queue.bytes.saturating_add(cost) > limit;
+        let too_much = |queue: &Self| !queue.items.is_empty() && queue.bytes.saturating_add(cost) > limit;
         if item.may_drop() && too_much(self) {
             match policy {
                 SlowConsumer::Disconnect(_) => return Pushed::Overrun,
@@ -95,30 +135,6 @@ impl Queue {
         self.bytes += cost;
         self.items.push_back(item);
         pushed
-    }
-
-    pub(crate) fn pop(&mut self) -> Option<Item> {
-        let item = self.items.pop_front()?;
-        self.bytes -= item.cost();
-        Some(item)
-    }
-
-    /// Drops everything and gives the memory back.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.items.is_empty()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.items.len()
-    }
-
-    /// What waits, payloads and a fixed cost for each item.
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
     }
 
     fn drop_oldest(&mut self, keep: usize, dropped: &mut u64) {

@@ -89,8 +89,8 @@ enum Phase {
     Payload,
     /// Behind a close frame.
     Closed,
-    /// Behind an error.
-    Failed(Error),
+    /// Behind an error, which is boxed so that connections without one are small.
+    Failed(Box<Error>),
 }
 
 /// The message in progress.
@@ -210,7 +210,7 @@ impl Decoder {
                 },
                 Phase::Payload => {}
                 Phase::Closed => return Ok((input.len(), None)),
-                Phase::Failed(error) => return Err(error),
+                Phase::Failed(ref error) => return Err(**error),
             }
             let (used, found) = match self.message {
                 Some(message) if !self.opcode.is_control() => self.take_data(message, input, at, pool)?,
@@ -242,7 +242,7 @@ impl Decoder {
 
     #[cold]
     fn fail(&mut self, error: Error, pool: &mut Pool) -> Error {
-        self.phase = Phase::Failed(error);
+        self.phase = Phase::Failed(Box::new(error));
         self.keep = 0;
         self.release(pool);
         error

@@ -30,8 +30,8 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A key's claim to a context: whoever holds the key holds this with it.
 pub(super) struct Claim {
-    /// The key's number, and in the low bits its place, where it has one.
-    name: u64,
+    /// The key's number, and in the low bits its place, where it has one. As bytes, it needs no room to be aligned.
+    name: [u8; 8],
     /// When it was last missed; 0 for never.
     missed: u32,
 }
@@ -39,7 +39,7 @@ pub(super) struct Claim {
 impl Claim {
     /// A claim for a new key.
     pub(super) fn new() -> Self {
-        Self { name: NEXT.fetch_add(1, Ordering::Relaxed) << PLACE_BITS, missed: 0 }
+        Self { name: (NEXT.fetch_add(1, Ordering::Relaxed) << PLACE_BITS).to_ne_bytes(), missed: 0 }
     }
 
     /// Has `act` use the context of this claim's key, which `make` makes where there is none.
@@ -52,7 +52,7 @@ impl Claim {
         let done = CONTEXTS.try_with(|contexts| {
             let (make, act) = work.take()?;
             let contexts = &mut *contexts.borrow_mut();
-            Some(match contexts.find(self.name) {
+            Some(match contexts.find(self.name()) {
                 Some(context) => Ok(act(context)),
                 None => make().map(|context| {
                     let result = act(&context);
@@ -69,8 +69,12 @@ impl Claim {
         }
     }
 
-    fn place(&self) -> usize {
-        (self.name & PLACE_MASK) as usize
+    const fn name(&self) -> u64 {
+        u64::from_ne_bytes(self.name)
+    }
+
+    const fn place(&self) -> usize {
+        (self.name() & PLACE_MASK) as usize
     }
 }
 
@@ -128,8 +132,9 @@ impl Contexts {
             return;
         }
         let place = self.vacate();
-        claim.name = claim.name >> PLACE_BITS << PLACE_BITS | place as u64;
-        self.places[place] = Place { name: claim.name, used: true, context: Some(context) };
+        let name = claim.name() & !PLACE_MASK | place as u64;
+        claim.name = name.to_ne_bytes();
+        self.places[place] = Place { name, used: true, context: Some(context) };
     }
 
     /// A place to be taken.
@@ -156,7 +161,7 @@ impl Contexts {
 
     fn forget(&mut self, claim: &Claim) {
         if let Some(place) = self.places.get_mut(claim.place())
-            && place.name == claim.name
+            && place.name == claim.name()
         {
             *place = Place { name: 0, used: false, context: None };
             self.free.push(claim.place());

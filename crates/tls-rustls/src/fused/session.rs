@@ -7,13 +7,15 @@ use tautline_window::Buf;
 /// One connection: rustls' handshake, then our own records.
 pub struct Session(State);
 
-/// Boxed, so that a connection is small wherever it is kept, and keys stay where they are.
+/// Records lie in the session itself, since connections mostly stand: the shard's own state of a connection is in the same
+/// piece of memory.
+#[expect(clippy::large_enum_variant, reason = "the large one is the common one")]
 enum State {
     Handshake(Box<Handshaking>),
     /// TLS 1.2, which stays with rustls.
     Library(Box<crate::Session>),
     /// TLS 1.3 after the handshake.
-    Records(Box<Records>),
+    Records(Records),
     Failed,
 }
 
@@ -51,11 +53,11 @@ impl Session {
     /// # Errors
     /// [`Error::ApiMisuse`] for a snapshot that no session made.
     pub fn import(snapshot: &Snapshot) -> Result<Self, Error> {
-        Ok(Self(State::Records(Box::new(Records::import(snapshot)?))))
+        Ok(Self(State::Records(Records::import(snapshot)?)))
     }
 
     #[cfg(test)]
-    pub(super) fn into_records(self) -> Option<Box<Records>> {
+    pub(super) fn into_records(self) -> Option<Records> {
         if let State::Records(records) = self.0 { Some(records) } else { None }
     }
 
@@ -73,7 +75,7 @@ impl Session {
             let Handshaking { role, session, tapped } = *handshaking;
             self.0 = if session.is_open_tls13() {
                 let (agreed, secrets, tickets) = session.into_keys()?;
-                State::Records(Box::new(Records::new(role, agreed, &secrets, tapped, tickets)?))
+                State::Records(Records::new(role, agreed, &secrets, tapped, tickets)?)
             } else {
                 State::Library(Box::new(session))
             };

@@ -122,7 +122,7 @@ fn a_key_that_changes_threads_makes_its_context_there() {
     .unwrap();
     // Its place here is not known any more; it takes another one.
     assert!((0..3).map(|_| key.used()).last().is_some_and(|made| !made));
-    let claimed = key.claim.name;
+    let claimed = key.claim.name();
     drop(key);
     assert!(CONTEXTS.with_borrow(|contexts| contexts.places.iter().all(|place| place.name != claimed)));
 }

@@ -14,7 +14,7 @@ fn connected() -> [Records; 2] {
     let engine = Engine::new(Some(&server), Some(&client)).unwrap();
     let mut pair = Pair::new(&engine, &engine, "localhost").unwrap();
     pair.handshake(&mut Split::Whole).unwrap();
-    [pair.server.session, pair.client.session].map(|session| *session.into_records().unwrap())
+    [pair.server.session, pair.client.session].map(|session| session.into_records().unwrap())
 }
 
 /// What a whole stream of records comes to: its data, its records that hold none, and whether it ends with a close.
