@@ -35,6 +35,8 @@
 
 mod client;
 mod error;
+mod files;
+mod reload;
 mod server;
 mod socket;
 mod thread;
@@ -42,6 +44,8 @@ mod way;
 
 pub use client::{Client, ClientTls};
 pub use error::Error;
+pub use files::{CertificateFiles, ServerFiles, TicketFile, Watch};
+pub use reload::{Reloader, Reloads};
 pub use server::{Server, Tls};
 pub use socket::{Incoming, Socket, connect};
 pub use tautline_engine::{
@@ -51,7 +55,8 @@ pub use tautline_engine::{
 };
 pub use tautline_io::{Address, Io, ListenOptions, Spin};
 pub use tautline_tls::{
-    Certificate, ClientAuth, ClientConfig, Facts, Roots, ServerConfig, TicketKeySource, TicketSecret, Tickets, Versions,
+    Certificate, ClientAuth, ClientConfig, Facts, Roots, ServerConfig, Sessions, TicketKeySource, TicketSecret,
+    Tickets, Versions,
 };
 pub use tautline_ws::handshake::{HeadLimits, Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, Message, deflate::DeflateConfig};

@@ -1,6 +1,6 @@
 //! Loops on threads of their own.
 
-use crate::Error;
+use crate::{Error, Reloader, ServerConfig};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,6 +17,7 @@ pub struct Running {
     remotes: Vec<Remote>,
     addresses: Vec<Address>,
     threads: Vec<JoinHandle<Result<(), Error>>>,
+    reloader: Reloader,
 }
 
 impl Running {
@@ -59,6 +60,20 @@ impl Running {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+    }
+
+    /// Has connections that begin from now on use another TLS configuration, as [`Reloader::reload`] does.
+    ///
+    /// # Errors
+    /// Where it cannot be used, or there is no server or no TLS. Everything stays as it was then.
+    pub fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
+        self.reloader.reload(config)
+    }
+
+    /// What reloads the TLS configuration from other threads.
+    #[must_use]
+    pub fn reloader(&self) -> Reloader {
+        self.reloader.clone()
     }
 
     /// Waits until every loop has ended.
@@ -119,9 +134,11 @@ impl Plan {
         M: Fn(u32) -> H + Send + Sync + 'static,
         P: Fn(&mut Shard<E, D, H>) + Send + Sync + 'static,
     {
+        let reloader = Reloader::new(parts.engine.clone());
         let parts = Arc::new(parts);
         let plan = Arc::new(self);
-        let mut running = Running { remotes: Vec::new(), addresses: plan.listen.clone(), threads: Vec::new() };
+        let mut running =
+            Running { remotes: Vec::new(), addresses: plan.listen.clone(), threads: Vec::new(), reloader };
         let mut wakers = Vec::new();
         for number in 0..plan.shards {
             let (report, reported) = channel();

@@ -1,6 +1,7 @@
 //! From Tautline's configuration to rustls'.
 
 use crate::hello::Acceptor;
+use crate::memory::Memory;
 use crate::provider::provider;
 use crate::resolver::Resolver;
 use crate::staple::Stapled;
@@ -9,14 +10,10 @@ use crate::{certificate, fused, trust};
 use rustls::SupportedProtocolVersion;
 use rustls::client::Resumption;
 use rustls::server::NoServerSessionStorage;
-use rustls::sign::SingleCertAndKey;
 use rustls::version::{TLS12, TLS13};
 use std::sync::Arc;
 use tautline_tls::{ClientConfig, Error, ServerConfig, Versions};
 use webpki::KeyUsage;
-
-/// Sessions that a client remembers, over all hosts.
-const CLIENT_SESSIONS: usize = 1024;
 
 /// How much is asked of certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,28 +84,16 @@ pub(crate) fn server(
 /// A client's configuration; `secrets` says whether sessions may hand out their keys.
 pub(crate) fn client(config: &ClientConfig, secrets: bool) -> Result<rustls::ClientConfig, Error> {
     let provider = provider();
-    let verifier = trust::of_servers(&config.roots, &provider)?;
-    let own = config
-        .certificate
-        .as_ref()
-        .map(|own| {
-            let what = if own.name.is_empty() { "client certificate" } else { &own.name };
-            certificate::load(own, what, KeyUsage::client_auth(), &provider, Demands::Start)
-        })
-        .transpose()?;
-    let builder = rustls::ClientConfig::builder_with_provider(provider)
+    let memory = Memory::of(config, &provider)?;
+    let mut rustls = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions(config.versions))
         .map_err(library)?
         .dangerous()
-        .with_custom_certificate_verifier(verifier);
-    let mut rustls = match own {
-        None => builder.with_no_client_auth(),
-        Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own))),
-    };
+        .with_custom_certificate_verifier(memory.verifier)
+        .with_client_cert_resolver(memory.own);
     rustls.alpn_protocols.clone_from(&config.alpn);
     rustls.enable_secret_extraction = secrets;
-    rustls.resumption =
-        if config.no_resumption { Resumption::disabled() } else { Resumption::in_memory_sessions(CLIENT_SESSIONS) };
+    rustls.resumption = if config.no_resumption { Resumption::disabled() } else { Resumption::store(memory.sessions) };
     if config.key_log {
         rustls.key_log = Arc::new(rustls::KeyLogFile::new());
     }

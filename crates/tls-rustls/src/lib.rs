@@ -30,6 +30,7 @@ mod engine;
 mod error;
 pub mod fused;
 mod hello;
+mod memory;
 mod provider;
 mod record;
 mod resolver;

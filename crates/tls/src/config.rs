@@ -1,7 +1,7 @@
-use crate::Tickets;
+use crate::{Sessions, Tickets};
 
 /// A certificate chain with its private key, PEM.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Certificate {
     /// Chain, end entity first, PEM.
     pub chain: Vec<u8>,
@@ -35,7 +35,7 @@ pub enum ClientAuth {
 }
 
 /// Which certificate authorities a client trusts.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub enum Roots {
     /// The platform's trust store.
     #[default]
@@ -111,9 +111,12 @@ pub struct ClientConfig {
     pub alpn: Vec<Vec<u8>>,
     /// Versions of TLS.
     pub versions: Versions,
-    /// No session resumption. Else a client keeps up to eight tickets for each of the last 128 hosts; it uses each ticket of
-    /// TLS 1.3 once, so that connections cannot be linked by it (RFC 8446, appendix C.4).
+    /// No session resumption. Else up to eight tickets are kept for each of the last 128 hosts; each ticket of TLS 1.3 is used
+    /// once, so that connections cannot be linked by it (RFC 8446, appendix C.4).
     pub no_resumption: bool,
+    /// Where sessions are kept. Clones of a configuration have this in common, so what one connection was given another can
+    /// use, in whichever client or socket, as long as they trust the same roots and show the same certificate.
+    pub sessions: Sessions,
     /// Write secrets to the file that `SSLKEYLOGFILE` names, where it is set.
     pub key_log: bool,
 }

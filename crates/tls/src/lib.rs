@@ -11,9 +11,11 @@ mod config;
 mod engine;
 mod error;
 pub mod plain;
+mod sessions;
 mod tickets;
 
 pub use config::{Certificate, ClientAuth, ClientConfig, Roots, ServerConfig, Versions};
 pub use engine::{Content, Engine, Facts, Handshake, Opened, Session, Signing};
 pub use error::Error;
+pub use sessions::Sessions;
 pub use tickets::{TicketKeySource, TicketSecret, Tickets};

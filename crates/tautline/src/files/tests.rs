@@ -1,0 +1,140 @@
+use super::*;
+use tautline_tls_rustls::fused;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tautline-files-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn issued() -> Certificate {
+    use tautline_testkit::certificate::{Authority, Leaf};
+    Authority::new("Test").unwrap().issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap()
+}
+
+fn refused(files: &ServerFiles, words: &[&str]) {
+    // Some of it is seen when it is read, some when it is used.
+    let result = files.load().and_then(|config| Ok(fused::Engine::server(&config).map(drop)?));
+    let error = result.unwrap_err().to_string();
+    assert!(words.iter().all(|word| error.contains(word)), "{error} should say {words:?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_name() {
+    let folder = Folder::new("wrong");
+    let (one, other) = (issued(), issued());
+    let chain = folder.write("chain.pem", &one.chain);
+    let key = folder.write("key.pem", &one.key);
+    let good = CertificateFiles { chain, key, ocsp: None };
+    let with = |files: CertificateFiles| ServerFiles::new(ServerConfig::default()).certificate(files);
+    fused::Engine::server(&with(good.clone()).load().unwrap()).unwrap();
+    for (name, bytes, words) in [
+        ("empty.pem", &b""[..], "the file is empty"),
+        ("garbage.pem", &[0xff; 300], "it is not PEM"),
+        ("missing", &[], "No such file"),
+    ] {
+        let path = if name == "missing" { folder.0.join(name) } else { folder.write(name, bytes) };
+        refused(&with(CertificateFiles { chain: path.clone(), ..good.clone() }), &["the certificate", name, words]);
+        refused(&with(CertificateFiles { key: path.clone(), ..good.clone() }), &["the key", name, words]);
+        refused(&with(good.clone()).client_roots(path.clone()), &["the authority for client", name, words]);
+        if name != "garbage.pem" {
+            refused(&with(CertificateFiles { ocsp: Some(path), ..good.clone() }), &["the OCSP response", name, words]);
+        }
+    }
+    let wrong = folder.write("wrong.pem", other.key);
+    refused(&with(CertificateFiles { key: wrong, ..good.clone() }), &["chain.pem", "wrong.pem", "does not belong"]);
+    let response = folder.write("response.der", "no response");
+    refused(&with(CertificateFiles { ocsp: Some(response), ..good.clone() }), &["chain.pem", "OCSP response"]);
+    let cut = folder.write("cut.pem", &one.chain[..one.chain.len() / 2]);
+    refused(&with(CertificateFiles { chain: cut, ..good.clone() }), &["cut.pem", "PEM"]);
+    let swapped = CertificateFiles { chain: good.key, key: good.chain, ocsp: None };
+    refused(
+        &with(swapped),
+        &["the certificate", "key.pem", "it is not PEM, for nothing in it says \"BEGIN CERTIFICATE\""],
+    );
+}
+
+#[test]
+fn client_certificates_are_as_strict_as_the_base_says() {
+    let folder = Folder::new("roots");
+    let roots = folder.write("roots.pem", issued().chain);
+    let of = |client_auth| {
+        let base = ServerConfig { client_auth, ..ServerConfig::default() };
+        ServerFiles::new(base).client_roots(roots.clone()).load().unwrap().client_auth
+    };
+    assert!(matches!(of(ClientAuth::None), ClientAuth::Required(pem) if !pem.is_empty()));
+    assert!(matches!(of(ClientAuth::Required(Vec::new())), ClientAuth::Required(pem) if !pem.is_empty()));
+    assert!(matches!(of(ClientAuth::Optional(Vec::new())), ClientAuth::Optional(pem) if !pem.is_empty()));
+}
+
+#[test]
+fn ticket_secrets_come_from_a_file_that_may_change() {
+    let folder = Folder::new("secret");
+    let path = folder.write("secret", "a".repeat(64));
+    let file = TicketFile::new(path.clone());
+    assert_eq!(file.secrets().unwrap()[0].bytes(), "a".repeat(64).as_bytes());
+    fs::write(&path, format!("{}\n{}\n", "b".repeat(32), "a".repeat(64))).unwrap();
+    assert_eq!(file.secrets().unwrap().len(), 2);
+    fs::write(&path, "short").unwrap();
+    let error = file.secrets().unwrap_err().to_string();
+    assert!(error.contains("/secret: ticket secret: 5 bytes are too few"), "{error}");
+    fs::remove_file(&path).unwrap();
+    assert!(file.secrets().unwrap_err().to_string().contains("cannot read the ticket secret"));
+}
+
+#[test]
+fn every_way_to_replace_a_file_is_noticed() {
+    let folder = Folder::new("stamps");
+    let certificate = issued();
+    for version in ["1", "2", "3"] {
+        fs::create_dir(folder.0.join(version)).unwrap();
+        folder.write(&format!("{version}/chain.pem"), &certificate.chain);
+        folder.write(&format!("{version}/key.pem"), &certificate.key);
+    }
+    let link = |to: &str, name: &str| {
+        let _ = fs::remove_file(folder.0.join("new"));
+        std::os::unix::fs::symlink(to, folder.0.join("new")).unwrap();
+        fs::rename(folder.0.join("new"), folder.0.join(name)).unwrap();
+    };
+    // As Kubernetes does: a link to a folder, swapped whole.
+    link("1", "data");
+    let within = folder.0.join("data");
+    let files = CertificateFiles { chain: within.join("chain.pem"), key: within.join("key.pem"), ocsp: None };
+    let files = ServerFiles::new(ServerConfig::default()).certificate(files);
+    files.load().unwrap();
+    let changed = |what: &str| {
+        assert!(files.have_changed(&files.stamps()), "{what}");
+        let _ = files.load();
+        assert!(!files.have_changed(&files.stamps()), "{what}, and no more since");
+    };
+    link("2", "data");
+    changed("another folder");
+    // As certbot does: a link for each file.
+    link("../3/chain.pem", "2/chain.pem");
+    changed("another link");
+    fs::write(folder.0.join("3/chain.pem"), &certificate.chain).unwrap();
+    changed("written in place, with the same bytes");
+    fs::rename(folder.0.join("1/key.pem"), folder.0.join("2/key.pem")).unwrap();
+    changed("another file of the same age and length");
+    fs::remove_file(folder.0.join("2/key.pem")).unwrap();
+    changed("gone");
+    folder.write("2/key.pem", &certificate.key);
+    changed("there again");
+}

@@ -1,0 +1,92 @@
+use crate::{Error, ServerConfig, ServerFiles};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tautline_tls::Engine;
+
+/// Gives a running server another TLS configuration, from any thread; clones act on the same server.
+///
+/// A configuration is loaded and verified before it is used: a bad one changes nothing. Connections that stand go on with
+/// what they began with, handshakes that begin afterwards use the new one, in all loops.
+#[derive(Clone)]
+pub struct Reloader {
+    apply: Arc<Apply>,
+    counts: Arc<Counts>,
+}
+
+/// An engine's `reload`, whichever engine it is.
+type Apply = dyn Fn(&ServerConfig) -> Result<(), tautline_tls::Error> + Send + Sync;
+
+#[derive(Default)]
+struct Counts {
+    done: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// How often a server's TLS configuration was replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reloads {
+    /// It was.
+    pub done: u64,
+    /// It was not, and the one of before stayed.
+    pub failed: u64,
+}
+
+impl Reloader {
+    pub(crate) fn new<E: Engine>(engine: E) -> Self {
+        Self { apply: Arc::new(move |config| engine.reload(config)), counts: Arc::default() }
+    }
+
+    /// Has connections that begin from now on use `config`. Ticket keys stay where [`ServerConfig::tickets`] is what it was, so
+    /// sessions from before are resumed.
+    ///
+    /// More is demanded than at the start, because there is something better to fall back on: certificates must be valid now,
+    /// and each chain must lead on from its first certificate.
+    ///
+    /// # Errors
+    /// [`Error::Tls`] where the configuration cannot be used, or the server speaks no TLS. Everything stays as it was then. It
+    /// is logged too.
+    pub fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
+        self.told((self.apply)(config).map_err(Error::Tls))
+    }
+
+    /// Reads `files` again and [reloads](Self::reload) what they hold.
+    ///
+    /// # Errors
+    /// As [`reload`](Self::reload); a file that cannot be read or used is named.
+    pub fn reload_files(&self, files: &ServerFiles) -> Result<(), Error> {
+        self.told(self.try_files(files))
+    }
+
+    /// How often it went well, and how often it did not.
+    #[must_use]
+    pub fn reloads(&self) -> Reloads {
+        let Counts { done, failed } = &*self.counts;
+        Reloads { done: done.load(Ordering::Relaxed), failed: failed.load(Ordering::Relaxed) }
+    }
+
+    pub(crate) fn try_files(&self, files: &ServerFiles) -> Result<(), Error> {
+        Ok((self.apply)(&files.load()?)?)
+    }
+
+    /// Logs and counts what came of it.
+    pub(crate) fn told(&self, result: Result<(), Error>) -> Result<(), Error> {
+        match &result {
+            Ok(()) => {
+                self.counts.done.fetch_add(1, Ordering::Relaxed);
+                log::info!("the TLS configuration was reloaded");
+            }
+            Err(error) => {
+                self.counts.failed.fetch_add(1, Ordering::Relaxed);
+                log::error!("the TLS configuration was not reloaded, that of before stays: {error}");
+            }
+        }
+        result
+    }
+}
+
+impl fmt::Debug for Reloader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reloads().fmt(f)
+    }
+}
