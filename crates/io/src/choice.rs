@@ -1,4 +1,4 @@
-use crate::{Driver, Spin, epoll};
+use crate::{Driver, Spin, epoll, select};
 use std::fmt;
 use std::io;
 use std::str::FromStr;
@@ -56,7 +56,8 @@ impl Io {
     pub fn probe(self) -> io::Result<()> {
         match self {
             Self::Uring => try_uring(),
-            Self::Auto | Self::Epoll | Self::Select | Self::Spin => epoll::Driver::new().map(drop),
+            Self::Select => select::Driver::new().map(drop),
+            Self::Auto | Self::Epoll | Self::Spin => epoll::Driver::new().map(drop),
         }
     }
 
@@ -88,6 +89,7 @@ impl Io {
                 let config = crate::uring::Config { spin, ..Default::default() };
                 then.with(move || crate::uring::Driver::with(config.clone()))
             }
+            Self::Select => then.with(select::Driver::new),
             _ => {
                 let config = epoll::Config { spin, ..Default::default() };
                 then.with(move || epoll::Driver::with(config.clone()))
@@ -152,6 +154,7 @@ mod tests {
             assert!(opened, "{io}: {name}");
         }
         assert_eq!(Io::Epoll.choose(&Spin::default(), Name).0, "epoll");
+        assert_eq!(Io::Select.choose(&Spin::default(), Name).0, "select");
         let best = if Io::Uring.probe().is_ok() { "io_uring" } else { "epoll" };
         for io in [Io::Auto, Io::Uring, Io::Spin] {
             assert_eq!(io.choose(&Spin::default(), Name).0, best, "{io}");

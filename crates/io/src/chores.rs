@@ -6,7 +6,11 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub(crate) struct Chores {
     /// When to accept again after a failure.
-    pub(crate) accept: Option<Instant>,
+    accept: Option<Instant>,
+    /// The user wants no connections for now.
+    paused: bool,
+    /// Accepting failed, the sink was told, and nothing was accepted since.
+    failing: bool,
     /// When to repeat `retries`.
     retry: Option<Instant>,
     /// Connections to Unix listeners whose queue was full: the kernel tells nobody when there is room again.
@@ -16,6 +20,9 @@ pub(crate) struct Chores {
 }
 
 impl Chores {
+    /// How long accepting rests after it failed for want of descriptors or memory.
+    const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
     /// How long a Unix listener with a full queue is left alone.
     const RETRY: Duration = Duration::from_millis(2);
 
@@ -23,6 +30,32 @@ impl Chores {
     pub(crate) fn next(&self) -> Option<Instant> {
         let orphan = self.orphans.front().map(|&(at, _)| at);
         [self.accept, self.retry, orphan].into_iter().flatten().min()
+    }
+
+    /// Whether nothing is to be accepted for now.
+    pub(crate) const fn accept_rests(&self) -> bool {
+        self.paused || self.accept.is_some()
+    }
+
+    /// The user wants no connections for now, or wants them again. Returns whether that is new.
+    pub(crate) const fn pause_accept(&mut self, pause: bool) -> bool {
+        std::mem::replace(&mut self.paused, pause) != pause
+    }
+
+    pub(crate) const fn accepted(&mut self) {
+        self.failing = false;
+    }
+
+    /// Descriptors or memory ran out: retrying at once would spin, as the connection stays in the backlog. Returns
+    /// whether the sink is to be told, which it is once for each time that accepting begins to fail.
+    pub(crate) fn accept_failed(&mut self) -> bool {
+        self.accept = Some(Instant::now() + Self::ACCEPT_PAUSE);
+        !std::mem::replace(&mut self.failing, true)
+    }
+
+    /// Whether the pause after a failure is over. Says so once.
+    pub(crate) fn due_accept(&mut self, now: Instant) -> bool {
+        self.accept.take_if(|at| *at <= now).is_some()
     }
 
     pub(crate) fn retry_later(&mut self, token: Token, address: Address) {

@@ -61,6 +61,9 @@ mod driver;
 pub mod echo;
 pub mod epoll;
 pub mod machine;
+mod readiness;
+pub mod select;
+mod slots;
 mod socket;
 mod spin;
 #[cfg(feature = "uring")]

@@ -3,7 +3,9 @@
 use crate::{Address, ListenOptions};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{
+    self, AddressFamily, SendFlags, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -11,6 +13,7 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use tautline_window::Buf;
 
 /// Flags of every socket that a driver makes or accepts.
 pub(crate) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
@@ -60,6 +63,30 @@ pub(crate) fn connect(fd: impl AsFd, address: &Address) -> Result<(), Errno> {
         Err(Errno::INPROGRESS | Errno::INTR) => Ok(()),
         other => other,
     }
+}
+
+/// Sends until the kernel's buffer is full. A short write says that it is: more is possible once there is room.
+pub(crate) fn send(fd: impl AsFd, buf: &mut Buf) -> Result<(), Errno> {
+    if buf.is_empty() {
+        return Ok(());
+    }
+    loop {
+        match net::send(fd.as_fd(), buf.filled(), SendFlags::NOSIGNAL) {
+            Ok(sent) => {
+                buf.take(sent);
+                return Ok(());
+            }
+            Err(Errno::AGAIN) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Finishes our direction.
+pub(crate) fn finish(fd: impl AsFd) {
+    // Fails only where the connection is broken already, which other calls report.
+    let _ = net::shutdown(fd, Shutdown::Write);
 }
 
 /// The address of the other end, while the kernel still knows it.

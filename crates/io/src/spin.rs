@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn without_spinning_it_asks_once() {
-        let waited = Spinner::new(None).wait(Some(IDLE), |timeout| Ok::<_, Infallible>(usize::from(timeout == Some(IDLE))));
+        let waited =
+            Spinner::new(None).wait(Some(IDLE), |timeout| Ok::<_, Infallible>(usize::from(timeout == Some(IDLE))));
         assert_eq!(waited, Ok(1));
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The receiving end of [`Waker`]s: an eventfd(2) that is watched edge-triggered, so that it is never read.
+/// The receiving end of [`Waker`]s: an eventfd(2) that is never read where it is watched edge-triggered.
 ///
 /// `set` is true from the first wake until the driver notices it: only the first of many wakes costs a system call.
 pub(crate) struct Wake {
@@ -40,6 +40,12 @@ impl Wake {
     /// Lets the next wake write again. Comes before the sink hears of it, so that no wake is lost in between.
     pub(crate) fn clear(&self) {
         self.state.set.swap(false, Ordering::AcqRel);
+    }
+
+    /// Makes the descriptor unreadable, for drivers that are told of it as long as it is. Comes before
+    /// [`clear`](Self::clear), so that it takes no later wake away.
+    pub(crate) fn drain(&self) {
+        let _ = rustix::io::read(&self.state.fd, &mut [0; 8]);
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

@@ -12,263 +12,55 @@
 //!
 //! No lock, no hash table and no allocation lies on the message path.
 
-mod accept;
-mod connection;
-mod slots;
-#[cfg(test)]
-mod tests;
 mod wait;
 
-use crate::chores::Chores;
-use crate::spin::Spinner;
-use crate::wake::Wake;
-use crate::{Address, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
-use accept::Listeners;
+pub use crate::readiness::Config;
+
+use crate::readiness::{self, Poll};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fd::OwnedFd;
-use slots::{Conn, Phase, Slots, Source};
-use std::collections::VecDeque;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use std::io;
-use std::mem;
-use std::ops::Range;
-use std::time::{Duration, Instant};
-use tautline_window::Buf;
-
-/// How long accepting rests after it failed for want of descriptors or memory.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// How a [`Driver`] works. The defaults suit servers and clients of any size.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Most bytes of one connection that are received at once. Default 256 KiB.
-    pub receive_buffer: usize,
-    /// Room in front of received bytes for carried ones, see [`Received::join`](crate::Received::join). Default 20 KiB: more than one TLS
-    /// record (RFC 8446 section 5.2: 16,640 bytes behind a header of 5).
-    pub headroom: usize,
-    /// Most events that one turn takes from the kernel. Default 1024.
-    pub events_per_turn: usize,
-    /// Most connections that one turn accepts from one listening socket. Default 64.
-    pub accepts_per_turn: usize,
-    /// How long a closed connection may go on to send what was pending, before it is reset. Default 5 seconds.
-    pub linger: Duration,
-    /// Asks instead of sleeping. Default not.
-    pub spin: Option<Spin>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            receive_buffer: 256 * 1024,
-            headroom: 20 * 1024,
-            events_per_turn: 1024,
-            accepts_per_turn: 64,
-            linger: Duration::from_secs(5),
-            spin: None,
-        }
-    }
-}
+use std::time::Duration;
 
 /// See the [module](self).
-pub struct Driver {
-    config: Config,
+pub type Driver = readiness::Driver<Epoll>;
+
+/// One epoll instance, and where the kernel puts events.
+pub struct Epoll {
     epoll: OwnedFd,
-    spinner: Spinner,
-    wake: Wake,
-    slots: Slots,
-    listeners: Listeners,
-    chores: Chores,
-    /// Connections whose failure the sink does not know yet.
-    failures: VecDeque<(Token, io::Error)>,
-    /// Connections to receive from without being told by the kernel, see [`Conn::queued`].
-    queue: VecDeque<Token>,
-    /// Where the kernel puts events.
     events: Vec<Event>,
-    /// Which of `events` are not delivered yet. Only a sink that panics or takes a turn itself leaves any.
-    undelivered: Range<usize>,
-    /// Headroom and receive buffer; empty while a turn lends it.
-    buffer: Vec<u8>,
 }
 
-impl Driver {
-    /// A driver with the default [`Config`].
-    ///
-    /// # Errors
-    /// No descriptors are left.
-    pub fn new() -> io::Result<Self> {
-        Self::with(Config::default())
-    }
-
-    /// A driver that works as `config` says. Sizes and numbers of 0 count as 1, but for the headroom.
-    ///
-    /// # Errors
-    /// No descriptors are left.
-    pub fn with(mut config: Config) -> io::Result<Self> {
-        for size in [&mut config.receive_buffer, &mut config.events_per_turn, &mut config.accepts_per_turn] {
-            *size = (*size).max(1);
-        }
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let wake = Wake::new()?;
-        epoll::add(&epoll, wake.fd(), Source::Wake.data(), EventFlags::IN | EventFlags::ET)?;
-        let events = vec![Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; config.events_per_turn];
-        Ok(Self {
-            spinner: Spinner::new(config.spin.clone()),
-            config,
-            epoll,
-            wake,
-            slots: Slots::default(),
-            listeners: Listeners::default(),
-            chores: Chores::default(),
-            failures: VecDeque::new(),
-            queue: VecDeque::new(),
-            events,
-            undelivered: 0..0,
-            buffer: Vec::new(),
-        })
-    }
-
-    /// How long the kernel may wait: not at all where something is to be done, not past the driver's own chores.
-    fn clip(&self, timeout: Option<Duration>) -> Option<Duration> {
-        if !self.failures.is_empty() || !self.queue.is_empty() {
-            return Some(Duration::ZERO);
-        }
-        let Some(chore) = self.chores.next() else { return timeout };
-        let chore = chore.saturating_duration_since(Instant::now());
-        Some(timeout.map_or(chore, |timeout| timeout.min(chore)))
-    }
-
-    fn deliver<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
-        // What the sink's calls add to them waits for the next turn.
-        let (failures, queued) = (self.failures.len(), self.queue.len());
-        for _ in 0..failures {
-            self.deliver_failure(buffer, sink);
-        }
-        while let Some(event) = self.undelivered.next() {
-            let event = self.events[event];
-            match Source::of(event.data) {
-                Source::Connection(token) => self.connection_event(token, event.flags, buffer, sink),
-                Source::Listener(number) => self.accept(number, sink),
-                Source::Wake => {
-                    self.wake.clear();
-                    sink.woken(self);
-                }
-            }
-        }
-        for _ in 0..queued {
-            self.receive_again(buffer, sink);
-        }
-    }
-
-    fn do_chores(&mut self) {
-        let now = Instant::now();
-        if self.chores.accept.is_some_and(|at| at <= now) {
-            self.accept_again();
-        }
-        for (token, address) in self.chores.due_retries(now) {
-            self.start_connecting(token, address);
-        }
-        while let Some(token) = self.chores.due_orphan(now) {
-            crate::Driver::close(self, token, true);
-        }
-    }
-}
-
-impl crate::Driver for Driver {
+impl Poll for Epoll {
     const NAME: &'static str = "epoll";
+    const EDGES: bool = true;
 
-    fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
-        let socket = socket::listen(address, options)?;
-        let address = socket.address.clone();
-        Ok((self.start_accepting(socket)?, address))
+    fn new(config: &Config) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let events = vec![Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; config.events_per_turn];
+        Ok(Self { epoll, events })
     }
 
-    fn stop_listening(&mut self) {
-        self.listeners.close();
+    fn add(&mut self, fd: BorrowedFd<'_>, data: u64, interest: EventFlags) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(data), interest)?)
     }
 
-    fn pause_accept(&mut self, pause: bool) {
-        self.pause_accepting(pause);
+    fn modify(&mut self, fd: BorrowedFd<'_>, data: u64, interest: EventFlags) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, fd, EventData::new_u64(data), interest)?)
     }
 
-    fn connect(&mut self, address: &Address) -> io::Result<Token> {
-        let token = self.slots.insert(Conn::new(socket::stream(address)?, Phase::Connecting))?;
-        self.start_connecting(token, address.clone());
-        Ok(token)
+    fn remove(&mut self, _: BorrowedFd<'_>) {
+        // Closing the only descriptor of a socket does it.
     }
 
-    fn send(&mut self, token: Token, mut buf: Buf) -> Sent {
-        if let Some(conn) = self.slots.get_mut(token)
-            && conn.phase != Phase::Failed
-        {
-            if conn.phase == Phase::Open && conn.pending.is_empty() {
-                match connection::send(&conn.fd, &mut buf) {
-                    Ok(()) if buf.is_empty() => return Sent::Done(buf),
-                    Ok(()) => {}
-                    Err(errno) => self.fail_later(token, errno.into()),
-                }
-            }
-            return self.keep(token, buf);
-        }
-        buf.clear();
-        Sent::Done(buf)
+    fn rearm(&mut self, _: BorrowedFd<'_>, _: EventFlags) {}
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
+        Ok(wait::wait(&self.epoll, &mut self.events, timeout)?)
     }
 
-    fn pause_receive(&mut self, token: Token, pause: bool) {
-        let Some(conn) = self.slots.get_mut(token) else { return };
-        conn.paused = pause;
-        if !pause && conn.readable {
-            self.enqueue(token);
-        }
-    }
-
-    fn shutdown(&mut self, token: Token) {
-        if let Some(conn) = self.slots.get_mut(token)
-            && !conn.finishing
-        {
-            conn.finishing = true;
-            if conn.pending.is_empty() && conn.phase == Phase::Open {
-                connection::finish(&conn.fd);
-            }
-        }
-    }
-
-    fn close(&mut self, token: Token, abort: bool) {
-        let Some(conn) = self.slots.get_mut(token) else { return };
-        if abort {
-            connection::reset_on_close(&conn.fd);
-        } else if !conn.pending.is_empty() && conn.phase == Phase::Open {
-            conn.phase = Phase::Orphan;
-            return self.orphan(token);
-        }
-        self.slots.remove(token);
-    }
-
-    fn unsent(&self, token: Token) -> usize {
-        self.slots.get(token).map_or(0, |conn| conn.pending.len())
-    }
-
-    fn peer(&self, token: Token) -> Option<Address> {
-        socket::peer(&self.slots.get(token)?.fd)
-    }
-
-    fn waker(&self) -> Waker {
-        self.wake.waker()
-    }
-
-    fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {
-        if self.undelivered.is_empty() {
-            let timeout = self.clip(timeout);
-            let ask = |timeout| wait::wait(&self.epoll, &mut self.events, timeout);
-            self.undelivered = 0..self.spinner.wait(timeout, ask)?;
-        }
-        sink.woke(self);
-        let mut buffer = mem::take(&mut self.buffer);
-        // Nothing is there in the first turn, and after a sink that panicked.
-        buffer.resize(self.config.headroom + self.config.receive_buffer, 0);
-        self.deliver(&mut buffer, sink);
-        self.buffer = buffer;
-        if self.chores.next().is_some() {
-            self.do_chores();
-        }
-        Ok(())
+    fn event(&self, number: usize) -> (u64, EventFlags) {
+        let event = self.events[number];
+        (event.data.u64(), event.flags)
     }
 }

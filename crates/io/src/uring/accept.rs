@@ -1,6 +1,6 @@
-use super::slots::{Conn, Multi, Phase};
+use super::Driver;
+use super::conn::{Conn, Multi, Phase};
 use super::sys::{Completion, Source, With};
-use super::{ACCEPT_PAUSE, Driver};
 use crate::socket::{self, Listening};
 use crate::{Listener, Sink};
 use rustix::fd::OwnedFd;
@@ -8,7 +8,6 @@ use rustix::io::Errno;
 use rustix::net::{self, Shutdown};
 use std::collections::VecDeque;
 use std::io;
-use std::time::Instant;
 
 /// The listening sockets of one driver.
 #[derive(Default)]
@@ -17,10 +16,6 @@ pub(super) struct Listeners {
     sockets: Vec<Option<Socket>>,
     /// Some are to be accepted from and are not.
     unarmed: bool,
-    /// The user wants no connections for now.
-    paused: bool,
-    /// Accepting failed, the sink was told, and nothing was accepted since.
-    failing: bool,
     /// Accepted before the kernel learnt that no more is to be accepted.
     waiting: VecDeque<(u32, OwnedFd)>,
 }
@@ -51,18 +46,14 @@ impl Driver {
     }
 
     pub(super) fn pause_accepting(&mut self, pause: bool) {
-        self.listeners.paused = pause;
-        self.apply();
+        if self.chores.pause_accept(pause) {
+            self.apply_pause();
+        }
     }
 
-    /// The pause after a failure is over.
-    pub(super) fn accept_again(&mut self) {
-        self.chores.accept = None;
-        self.apply();
-    }
-
-    fn apply(&mut self) {
-        if self.accept_rests() {
+    /// Whether accepting rests may have changed.
+    pub(super) fn apply_pause(&mut self) {
+        if self.chores.accept_rests() {
             (0..self.listeners.sockets.len()).for_each(|number| self.stop(number));
         } else {
             self.listeners.unarmed = true;
@@ -78,19 +69,15 @@ impl Driver {
         }
     }
 
-    const fn accept_rests(&self) -> bool {
-        self.listeners.paused || self.chores.accept.is_some()
-    }
-
     /// Whether connections wait that can be delivered.
     pub(super) fn accepted_wait(&self) -> bool {
-        !self.listeners.waiting.is_empty() && !self.accept_rests()
+        !self.listeners.waiting.is_empty() && !self.chores.accept_rests()
     }
 
     /// Asks for connections where it is to be done. Only right before the kernel is entered, so that no listening
     /// socket is closed before the kernel has seen the request.
     pub(super) fn arm_listeners(&mut self) -> io::Result<()> {
-        if !self.listeners.unarmed || self.accept_rests() {
+        if !self.listeners.unarmed || self.chores.accept_rests() {
             return Ok(());
         }
         self.listeners.unarmed = false;
@@ -114,7 +101,7 @@ impl Driver {
             self.listeners.unarmed = true;
         }
         match (completion.with, completion.result) {
-            (With::Accepted(fd), _) if self.accept_rests() => self.listeners.waiting.push_back((listener, fd)),
+            (With::Accepted(fd), _) if self.chores.accept_rests() => self.listeners.waiting.push_back((listener, fd)),
             (With::Accepted(fd), _) => self.accepted(listener, fd, sink),
             (_, Err(Errno::CANCELED | Errno::AGAIN)) => {}
             (_, Err(errno)) if !socket::concerns_one_connection(errno) => self.accept_failed(errno.into(), sink),
@@ -124,7 +111,7 @@ impl Driver {
 
     pub(super) fn deliver_waiting<S: Sink<Self>>(&mut self, sink: &mut S) {
         for _ in 0..self.listeners.waiting.len() {
-            if self.accept_rests() {
+            if self.chores.accept_rests() {
                 return;
             }
             let Some((listener, fd)) = self.listeners.waiting.pop_front() else { return };
@@ -135,7 +122,7 @@ impl Driver {
     fn accepted<S: Sink<Self>>(&mut self, listener: u32, fd: OwnedFd, sink: &mut S) {
         match self.slots.insert(Conn::new(fd, Phase::Open)) {
             Ok(token) => {
-                self.listeners.failing = false;
+                self.chores.accepted();
                 sink.accepted(self, token, Listener(listener));
                 self.update(token);
             }
@@ -143,11 +130,10 @@ impl Driver {
         }
     }
 
-    /// Descriptors or memory ran out: retrying at once would spin, as the connection stays in the backlog.
     fn accept_failed<S: Sink<Self>>(&mut self, error: io::Error, sink: &mut S) {
-        self.chores.accept = Some(Instant::now() + ACCEPT_PAUSE);
-        self.apply();
-        if !std::mem::replace(&mut self.listeners.failing, true) {
+        let is_new = self.chores.accept_failed();
+        self.apply_pause();
+        if is_new {
             sink.accept_failed(self, error);
         }
     }

@@ -13,29 +13,27 @@
 //! The thread of the first turn is the only one that can use the driver from then on.
 
 mod accept;
+mod conn;
 mod receive;
 mod send;
-mod slots;
 mod sys;
 
 use crate::chores::Chores;
+use crate::slots::Slots;
 use crate::spin::Spinner;
 use crate::wake::Wake;
 use crate::{Address, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
 use accept::Listeners;
+use conn::{Conn, Phase};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{self, sockopt};
-use slots::{Conn, Phase, Slots};
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::time::{Duration, Instant};
-use sys::{Inbox, Ring, Sizes, Source};
+use sys::{Inbox, MAX_INDEX, Ring, Sizes, Source};
 use tautline_window::Buf;
-
-/// How long accepting rests after it failed for want of descriptors or memory.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How a [`Driver`] works. The defaults suit servers and clients of any size.
 #[derive(Clone, Debug)]
@@ -87,7 +85,7 @@ pub struct Driver {
     wake: Wake,
     /// The kernel tells of wakes.
     waking: bool,
-    slots: Slots,
+    slots: Slots<Conn>,
     listeners: Listeners,
     chores: Chores,
     /// Connections whose failure the sink does not know yet.
@@ -134,7 +132,7 @@ impl Driver {
             ring,
             wake: Wake::new()?,
             waking: false,
-            slots: Slots::default(),
+            slots: Slots::new(MAX_INDEX),
             listeners: Listeners::default(),
             chores: Chores::default(),
             failures: VecDeque::new(),
@@ -206,8 +204,8 @@ impl Driver {
 
     fn do_chores(&mut self) {
         let now = Instant::now();
-        if self.chores.accept.is_some_and(|at| at <= now) {
-            self.accept_again();
+        if self.chores.due_accept(now) {
+            self.apply_pause();
         }
         for (token, address) in self.chores.due_retries(now) {
             self.start_connecting(token, address);
@@ -246,7 +244,7 @@ impl Driver {
                 if !conn.out.is_empty() {
                     self.outgoing.push(token);
                 } else if conn.finishing {
-                    send::finish(&conn.fd);
+                    socket::finish(&conn.fd);
                 }
                 sink.connected(self, token);
                 self.update(token);
@@ -301,7 +299,7 @@ impl crate::Driver for Driver {
         {
             conn.finishing = true;
             if conn.drained() && conn.phase == Phase::Open {
-                send::finish(&conn.fd);
+                socket::finish(&conn.fd);
             }
         }
     }

@@ -1,5 +1,5 @@
 use super::Driver;
-use super::slots::{Backlog, Conn, Ending, Multi, Phase};
+use super::conn::{Backlog, Conn, Ending, Multi, Phase};
 use super::sys::{Completion, Inbox, Source, With};
 use crate::{End, Received, Sink, Token};
 use rustix::event::PollFlags;

@@ -1,36 +1,14 @@
 use super::Driver;
-use super::slots::{Conn, Phase};
+use super::conn::{Conn, Phase};
 use super::sys::{Completion, Source, Tried, With};
-use crate::{Sent, Sink, Token};
-use rustix::fd::{AsFd, OwnedFd};
+use crate::{Sent, Sink, Token, socket};
 use rustix::io::Errno;
-use rustix::net::{self, SendFlags, Shutdown};
+use rustix::net::{self, Shutdown};
 use std::mem;
 use tautline_window::Buf;
 
 /// Most buffers that wait for another send.
 const SPARE: usize = 64;
-
-/// Sends what the kernel has room for.
-fn send(fd: &OwnedFd, buf: &mut Buf) -> Result<(), Errno> {
-    loop {
-        match net::send(fd, buf.filled(), SendFlags::NOSIGNAL) {
-            Ok(sent) => {
-                buf.take(sent);
-                return Ok(());
-            }
-            Err(Errno::AGAIN) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-}
-
-/// Finishes our direction.
-pub(super) fn finish(fd: impl AsFd) {
-    // Fails only where the connection is broken already, which other calls report.
-    let _ = net::shutdown(fd, Shutdown::Write);
-}
 
 impl Driver {
     pub(super) fn accept_send(&mut self, token: Token, mut buf: Buf) -> Sent {
@@ -53,7 +31,7 @@ impl Driver {
             keep(conn, mem::take(&mut buf));
             buf = mem::take(&mut conn.out);
         }
-        if let Err(errno) = send(&conn.fd, &mut buf) {
+        if let Err(errno) = socket::send(&conn.fd, &mut buf) {
             buf.clear();
             self.fail_later(token, errno);
         } else if !buf.is_empty() {
@@ -158,7 +136,7 @@ impl Driver {
             return self.remove(token);
         }
         if conn.finishing {
-            finish(&conn.fd);
+            socket::finish(&conn.fd);
         }
         if mem::take(&mut conn.owed) {
             sink.sent(self, token, buf);
@@ -180,7 +158,7 @@ impl Driver {
         if conn.phase != Phase::Open || conn.drained() {
             return true;
         }
-        conn.sending.is_none() && (send(&conn.fd, &mut conn.out).is_err() || conn.out.is_empty())
+        conn.sending.is_none() && (socket::send(&conn.fd, &mut conn.out).is_err() || conn.out.is_empty())
     }
 
     /// The user is done with a connection that still has bytes to send.
@@ -206,7 +184,7 @@ impl Driver {
     /// Cancels everything that the kernel does for a connection. Until it has, it keeps the socket: the peer is told
     /// at once all the same.
     pub(super) fn cancel_requests(&mut self, token: Token, conn: &Conn) {
-        use super::slots::Multi;
+        use super::conn::Multi;
         let requests = [
             (conn.receiving == Multi::Armed).then_some(Source::Receive(token)),
             conn.watching.then_some(Source::Watch(token)),

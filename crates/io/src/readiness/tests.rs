@@ -1,6 +1,6 @@
 //! What is particular to this driver; `tests/suite` holds what every driver must do.
 
-use super::{Config, Driver};
+use crate::epoll::{Config, Driver};
 use crate::{Address, Driver as _, End, ListenOptions, Listener, Received, Sent, Sink, Token};
 use rustix::net::sockopt;
 use std::io::{self, Read, Write};

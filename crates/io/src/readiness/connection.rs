@@ -1,10 +1,10 @@
-use super::Driver;
-use super::slots::{BEHIND, Phase};
+use super::conn::{BEHIND, Phase};
+use super::{Driver, Poll};
 use crate::{Address, End, Received, Sent, Sink, Token, socket};
 use rustix::event::epoll::EventFlags;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::net::{self, RecvFlags, SendFlags, Shutdown, sockopt};
+use rustix::net::{self, RecvFlags, sockopt};
 use std::io;
 use std::mem;
 use std::time::Duration;
@@ -14,37 +14,13 @@ use tautline_window::Buf;
 /// that cannot be sent on; the number only guards against one that can still be received on.
 const LAST_RECEIVES: usize = 64;
 
-/// Sends until the kernel's buffer is full. A short write says that it is: epoll tells when there is room.
-pub(super) fn send(fd: &OwnedFd, buf: &mut Buf) -> Result<(), Errno> {
-    if buf.is_empty() {
-        return Ok(());
-    }
-    loop {
-        match net::send(fd, buf.filled(), SendFlags::NOSIGNAL) {
-            Ok(sent) => {
-                buf.take(sent);
-                return Ok(());
-            }
-            Err(Errno::AGAIN) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-}
-
-/// Finishes our direction.
-pub(super) fn finish(fd: impl AsFd) {
-    // Fails only where the connection is broken already, which other calls report.
-    let _ = net::shutdown(fd, Shutdown::Write);
-}
-
 /// Makes close(2) discard what is unsent and reset a TCP connection.
 pub(super) fn reset_on_close(fd: impl AsFd) {
     // Fails only for what is no socket.
     let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
 }
 
-impl Driver {
+impl<P: Poll> Driver<P> {
     pub(super) fn connection_event<S: Sink<Self>>(
         &mut self,
         token: Token,
@@ -70,7 +46,7 @@ impl Driver {
         let Some(conn) = self.slots.get_mut(token) else { return };
         match socket::connect(&conn.fd, &address) {
             Ok(()) => {
-                if let Err(error) = conn.watch(&self.epoll, token) {
+                if let Err(error) = conn.watch(&mut self.poll, token) {
                     self.fail_later(token, error);
                 }
             }
@@ -85,7 +61,7 @@ impl Driver {
             Ok(Ok(())) if flags.contains(EventFlags::OUT) => {
                 conn.phase = Phase::Open;
                 if conn.finishing && conn.pending.is_empty() {
-                    finish(&conn.fd);
+                    socket::finish(&conn.fd);
                 }
                 sink.connected(self, token);
             }
@@ -150,12 +126,15 @@ impl Driver {
                 conn.readable = start + len == buffer.len() || !conn.behind.is_empty();
                 if conn.readable {
                     self.enqueue(token);
+                } else {
+                    self.poll.rearm(conn.fd.as_fd(), EventFlags::IN);
                 }
                 sink.received(self, token, Received::new(&mut buffer[..start + len], start));
             }
             Err(Errno::AGAIN) => {
                 conn.readable = false;
                 conn.behind = EventFlags::empty();
+                self.poll.rearm(conn.fd.as_fd(), EventFlags::IN);
             }
             Err(Errno::INTR) => self.enqueue(token),
             Err(errno) => self.fail(token, errno.into(), sink),
@@ -178,23 +157,23 @@ impl Driver {
         }
         if conn.pending.is_empty() {
             if flags == EventFlags::OUT
-                && let Err(error) = conn.watch_out(&self.epoll, token, false)
+                && let Err(error) = conn.watch_out(&mut self.poll, token, false)
             {
                 self.fail_later(token, error);
             }
             return;
         }
-        if let Err(errno) = send(&conn.fd, &mut conn.pending) {
+        if let Err(errno) = socket::send(&conn.fd, &mut conn.pending) {
             return self.fail_later(token, errno.into());
         }
         if !conn.pending.is_empty() {
-            return;
+            return self.poll.rearm(conn.fd.as_fd(), EventFlags::OUT);
         }
         if conn.phase == Phase::Orphan {
-            return self.slots.remove(token);
+            return self.remove(token);
         }
         if conn.finishing {
-            finish(&conn.fd);
+            socket::finish(&conn.fd);
         }
         let buf = mem::take(&mut conn.pending);
         sink.sent(self, token, buf);
@@ -211,7 +190,7 @@ impl Driver {
         }
         if conn.pending.is_empty() {
             conn.pending = buf;
-            if let Err(error) = conn.watch_out(&self.epoll, token, true) {
+            if let Err(error) = conn.watch_out(&mut self.poll, token, true) {
                 self.fail_later(token, error);
             }
         } else {
@@ -225,8 +204,8 @@ impl Driver {
     pub(super) fn orphan(&mut self, token: Token) {
         let renamed = self.slots.rename(token);
         let Some(conn) = self.slots.get_mut(renamed) else { return };
-        if conn.rename(&self.epoll, renamed).is_err() {
-            return self.slots.remove(renamed);
+        if conn.rename(&mut self.poll, renamed).is_err() {
+            return self.remove(renamed);
         }
         self.chores.adopt(renamed, self.config.linger);
     }
@@ -249,7 +228,7 @@ impl Driver {
     fn break_off(&mut self, token: Token) -> bool {
         let Some(conn) = self.slots.get_mut(token) else { return false };
         if conn.phase == Phase::Orphan {
-            self.slots.remove(token);
+            self.remove(token);
             return false;
         }
         conn.pending = Buf::new();

@@ -1,8 +1,5 @@
-use super::sys::MAX_INDEX;
-use crate::Token;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use std::io;
 use tautline_window::Buf;
 
 /// How far a connection is.
@@ -137,64 +134,5 @@ impl Backlog {
         let start = self.start;
         self.start += self.len().min(most);
         (&mut self.bytes[..self.start], start)
-    }
-}
-
-struct Slot {
-    generation: u32,
-    conn: Option<Conn>,
-}
-
-/// The connections of one driver by token. Freed slots are used again, the latest first.
-#[derive(Default)]
-pub(super) struct Slots {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-}
-
-impl Slots {
-    /// # Errors
-    /// There are 2^28 connections.
-    pub(super) fn insert(&mut self, conn: Conn) -> io::Result<Token> {
-        if let Some(index) = self.free.pop() {
-            let slot = &mut self.slots[index as usize];
-            slot.conn = Some(conn);
-            return Ok(Token { index, generation: slot.generation });
-        }
-        let index = u32::try_from(self.slots.len()).ok().filter(|&index| index < MAX_INDEX);
-        let index = index.ok_or(io::ErrorKind::OutOfMemory)?;
-        self.slots.push(Slot { generation: 0, conn: Some(conn) });
-        Ok(Token { index, generation: 0 })
-    }
-
-    pub(super) fn get(&self, token: Token) -> Option<&Conn> {
-        let slot = self.slots.get(token.index as usize)?;
-        if slot.generation == token.generation { slot.conn.as_ref() } else { None }
-    }
-
-    pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut Conn> {
-        let slot = self.slots.get_mut(token.index as usize)?;
-        if slot.generation == token.generation { slot.conn.as_mut() } else { None }
-    }
-
-    /// Invalidates `token` and returns the one that names the connection from now on.
-    pub(super) fn rename(&mut self, token: Token) -> Token {
-        let generation = token.generation.wrapping_add(1);
-        if let Some(slot) = self.slots.get_mut(token.index as usize) {
-            slot.generation = generation;
-        }
-        Token { generation, ..token }
-    }
-
-    /// Frees the slot and returns what it held.
-    pub(super) fn remove(&mut self, token: Token) -> Option<Conn> {
-        let slot = self.slots.get_mut(token.index as usize)?;
-        if slot.generation != token.generation {
-            return None;
-        }
-        let conn = slot.conn.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
-        self.free.push(token.index);
-        Some(conn)
     }
 }

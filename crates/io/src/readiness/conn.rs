@@ -1,14 +1,16 @@
+use super::Poll;
 use crate::Token;
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::OwnedFd;
+use crate::slots::Slot;
+use rustix::event::epoll::EventFlags;
+use rustix::fd::{AsFd, OwnedFd};
 use std::io;
 use tautline_window::Buf;
 
 /// Indices from here on name what is no connection, see [`Source`].
-const FIRST_LISTENER: u32 = 1 << 31;
+pub(super) const FIRST_LISTENER: u32 = 1 << 31;
 const WAKE: u32 = u32::MAX;
 
-/// What an epoll event speaks of, as kept in the event's data.
+/// What an event speaks of, as kept in its data.
 pub(super) enum Source {
     Connection(Token),
     Listener(u32),
@@ -16,18 +18,17 @@ pub(super) enum Source {
 }
 
 impl Source {
-    pub(super) fn data(&self) -> EventData {
+    pub(super) fn data(&self) -> u64 {
         let (index, generation) = match *self {
             Self::Connection(token) => (token.index, token.generation),
             Self::Listener(number) => (FIRST_LISTENER | number, 0),
             Self::Wake => (WAKE, 0),
         };
-        EventData::new_u64(u64::from(generation) << 32 | u64::from(index))
+        u64::from(generation) << 32 | u64::from(index)
     }
 
-    pub(super) fn of(data: EventData) -> Self {
-        let data = data.u64().to_le_bytes();
-        let [a, b, c, d, e, f, g, h] = data;
+    pub(super) fn of(data: u64) -> Self {
+        let [a, b, c, d, e, f, g, h] = data.to_le_bytes();
         let index = u32::from_le_bytes([a, b, c, d]);
         let generation = u32::from_le_bytes([e, f, g, h]);
         match index {
@@ -101,23 +102,26 @@ impl Conn {
         }
     }
 
-    /// Makes epoll report the connection under `token`, beginning with what there is.
-    pub(super) fn watch(&self, epoll: &OwnedFd, token: Token) -> io::Result<()> {
-        Ok(epoll::add(epoll, &self.fd, Source::Connection(token).data(), self.edges())?)
+    /// Has the connection reported under `token`, beginning with what there is.
+    pub(super) fn watch(&self, poll: &mut impl Poll, token: Token) -> io::Result<()> {
+        poll.add(self.fd.as_fd(), Source::Connection(token).data(), self.edges())
     }
 
-    /// Makes epoll report it under a new token.
-    pub(super) fn rename(&self, epoll: &OwnedFd, token: Token) -> io::Result<()> {
-        Ok(epoll::modify(epoll, &self.fd, Source::Connection(token).data(), self.edges())?)
+    /// Has it reported under a new token.
+    pub(super) fn rename(&self, poll: &mut impl Poll, token: Token) -> io::Result<()> {
+        poll.modify(self.fd.as_fd(), Source::Connection(token).data(), self.edges())
     }
 
-    /// Makes epoll report room to send, beginning with what there is, or not any more.
-    pub(super) fn watch_out(&mut self, epoll: &OwnedFd, token: Token, out: bool) -> io::Result<()> {
+    /// Has room to send reported, beginning with what there is, or not any more.
+    pub(super) fn watch_out(&mut self, poll: &mut impl Poll, token: Token, out: bool) -> io::Result<()> {
         if self.out == out {
+            if out {
+                poll.rearm(self.fd.as_fd(), EventFlags::OUT);
+            }
             return Ok(());
         }
         self.out = out;
-        self.rename(epoll, token)
+        self.rename(poll, token)
     }
 
     fn edges(&self) -> EventFlags {
@@ -126,62 +130,4 @@ impl Conn {
 }
 
 /// One cache line: a turn touches one per event.
-struct Slot {
-    generation: u32,
-    conn: Option<Conn>,
-}
-
-const _: () = assert!(size_of::<Slot>() <= 64);
-
-/// The connections of one driver by token. Freed slots are used again, the latest first.
-#[derive(Default)]
-pub(super) struct Slots {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-}
-
-impl Slots {
-    /// # Errors
-    /// There are 2^31 connections.
-    pub(super) fn insert(&mut self, conn: Conn) -> io::Result<Token> {
-        if let Some(index) = self.free.pop() {
-            let slot = &mut self.slots[index as usize];
-            slot.conn = Some(conn);
-            return Ok(Token { index, generation: slot.generation });
-        }
-        let index = u32::try_from(self.slots.len()).ok().filter(|&index| index < FIRST_LISTENER);
-        let index = index.ok_or(io::ErrorKind::OutOfMemory)?;
-        self.slots.push(Slot { generation: 0, conn: Some(conn) });
-        Ok(Token { index, generation: 0 })
-    }
-
-    pub(super) fn get(&self, token: Token) -> Option<&Conn> {
-        let slot = self.slots.get(token.index as usize)?;
-        if slot.generation == token.generation { slot.conn.as_ref() } else { None }
-    }
-
-    pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut Conn> {
-        let slot = self.slots.get_mut(token.index as usize)?;
-        if slot.generation == token.generation { slot.conn.as_mut() } else { None }
-    }
-
-    /// Invalidates `token` and returns the one that names the connection from now on.
-    pub(super) fn rename(&mut self, token: Token) -> Token {
-        let generation = token.generation.wrapping_add(1);
-        if let Some(slot) = self.slots.get_mut(token.index as usize) {
-            slot.generation = generation;
-        }
-        Token { generation, ..token }
-    }
-
-    /// Frees the slot; what it held is dropped, which closes the socket.
-    pub(super) fn remove(&mut self, token: Token) {
-        if let Some(slot) = self.slots.get_mut(token.index as usize)
-            && slot.generation == token.generation
-            && slot.conn.take().is_some()
-        {
-            slot.generation = slot.generation.wrapping_add(1);
-            self.free.push(token.index);
-        }
-    }
-}
+const _: () = assert!(size_of::<Slot<Conn>>() <= 64);

@@ -1,80 +1,68 @@
-use super::slots::{Conn, Phase, Source};
-use super::{ACCEPT_PAUSE, Driver};
+use super::conn::{Conn, Phase, Source};
+use super::{Driver, Poll};
 use crate::socket::{self, Listening};
 use crate::{Listener, Sink, Token};
-use rustix::event::epoll::{self, EventFlags};
-use rustix::fd::OwnedFd;
+use rustix::event::epoll::EventFlags;
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net;
 use std::io;
-use std::time::Instant;
 
 /// The listening sockets of one driver.
 #[derive(Default)]
 pub(super) struct Listeners {
     /// By number; numbers are not used again.
     sockets: Vec<Option<Listening>>,
-    /// The user wants no connections for now.
-    paused: bool,
-    /// Accepting failed, the sink was told, and nothing was accepted since.
-    failing: bool,
 }
 
 impl Listeners {
     /// Closes all of them.
-    pub(super) fn close(&mut self) {
-        self.sockets.fill_with(|| None);
+    pub(super) fn close(&mut self, poll: &mut impl Poll) {
+        for socket in self.sockets.iter_mut().filter_map(Option::take) {
+            poll.remove(socket.fd.as_fd());
+        }
     }
 
-    fn watch(&self, epoll: &OwnedFd, interest: EventFlags) {
+    fn watch(&self, poll: &mut impl Poll, interest: EventFlags) {
         for (number, socket) in (0..).zip(&self.sockets) {
             if let Some(socket) = socket
-                && let Err(error) = epoll::modify(epoll, &socket.fd, Source::Listener(number).data(), interest)
+                && let Err(error) = poll.modify(socket.fd.as_fd(), Source::Listener(number).data(), interest)
             {
-                log::error!("cannot change what epoll reports of {}: {error}", socket.address);
+                log::error!("cannot change what is reported of {}: {error}", socket.address);
             }
         }
     }
 }
 
-impl Driver {
+impl<P: Poll> Driver<P> {
     pub(super) fn start_accepting(&mut self, socket: Listening) -> io::Result<Listener> {
         let number = u32::try_from(self.listeners.sockets.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        epoll::add(&self.epoll, &socket.fd, Source::Listener(number).data(), self.accept_interest())?;
+        self.poll.add(socket.fd.as_fd(), Source::Listener(number).data(), self.accept_interest())?;
         self.listeners.sockets.push(Some(socket));
         Ok(Listener(number))
     }
 
     pub(super) fn pause_accepting(&mut self, pause: bool) {
-        if self.listeners.paused != pause {
-            self.listeners.paused = pause;
+        if self.chores.pause_accept(pause) {
             self.watch_listeners();
         }
     }
 
-    /// The pause after a failure is over.
-    pub(super) fn accept_again(&mut self) {
-        self.chores.accept = None;
-        self.watch_listeners();
+    /// Whether accepting rests may have changed.
+    pub(super) fn watch_listeners(&mut self) {
+        let interest = self.accept_interest();
+        self.listeners.watch(&mut self.poll, interest);
     }
 
-    fn watch_listeners(&self) {
-        self.listeners.watch(&self.epoll, self.accept_interest());
-    }
-
-    fn accept_interest(&self) -> EventFlags {
-        if self.accept_rests() { EventFlags::empty() } else { EventFlags::IN }
-    }
-
-    const fn accept_rests(&self) -> bool {
-        self.listeners.paused || self.chores.accept.is_some()
+    const fn accept_interest(&self) -> EventFlags {
+        if self.chores.accept_rests() { EventFlags::empty() } else { EventFlags::IN }
     }
 
     pub(super) fn accept<S: Sink<Self>>(&mut self, number: u32, sink: &mut S) {
         for _ in 0..self.config.accepts_per_turn {
             // The sink may have closed or paused them meanwhile.
             let Some(Some(socket)) = self.listeners.sockets.get(number as usize) else { return };
-            if self.accept_rests() {
+            if self.chores.accept_rests() {
                 return;
             }
             let token = match net::accept_with(&socket.fd, socket::FLAGS) {
@@ -85,7 +73,7 @@ impl Driver {
             };
             match token {
                 Ok(token) => {
-                    self.listeners.failing = false;
+                    self.chores.accepted();
                     sink.accepted(self, token, Listener(number));
                 }
                 Err(error) => return self.accept_failed(error, sink),
@@ -93,11 +81,10 @@ impl Driver {
         }
     }
 
-    /// Descriptors or memory ran out: retrying at once would spin, as the connection stays in the backlog.
     fn accept_failed<S: Sink<Self>>(&mut self, error: io::Error, sink: &mut S) {
-        self.chores.accept = Some(Instant::now() + ACCEPT_PAUSE);
+        let is_new = self.chores.accept_failed();
         self.watch_listeners();
-        if !std::mem::replace(&mut self.listeners.failing, true) {
+        if is_new {
             sink.accept_failed(self, error);
         }
     }
@@ -105,7 +92,7 @@ impl Driver {
     /// Gives a connection a slot and watches it.
     pub(super) fn insert(&mut self, conn: Conn) -> io::Result<Token> {
         let token = self.slots.insert(conn)?;
-        let watched = self.slots.get_mut(token).map_or(Ok(()), |conn| conn.watch(&self.epoll, token));
+        let watched = self.slots.get_mut(token).map_or(Ok(()), |conn| conn.watch(&mut self.poll, token));
         if let Err(error) = watched {
             self.slots.remove(token);
             return Err(error);
