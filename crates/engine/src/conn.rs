@@ -1,8 +1,8 @@
+use crate::link::Rare;
 use crate::message::{Delivery, Outgoing, Publication};
 use crate::outbound::{Outbound, Way};
 use crate::shared::Shared;
 use std::fmt;
-use std::sync::Arc;
 use tautline_io::{Address, Token};
 use tautline_ws::{CloseCode, Kind, Prepared};
 
@@ -24,7 +24,6 @@ impl fmt::Display for ConnId {
 /// What of a connection stays the same while it is open.
 pub(crate) struct Info {
     pub(crate) peer: Address,
-    pub(crate) subprotocol: Option<Box<str>>,
     pub(crate) dial: Option<DialId>,
 }
 
@@ -37,7 +36,7 @@ pub struct Conn<'a, T> {
     pub(crate) token: Token,
     pub(crate) out: &'a mut Outbound,
     pub(crate) way: &'a mut dyn Way,
-    pub(crate) subscriptions: &'a mut Vec<Arc<str>>,
+    pub(crate) rare: &'a mut Option<Box<Rare>>,
     pub(crate) info: &'a Info,
     pub(crate) state: &'a mut T,
     pub(crate) paused: &'a mut bool,
@@ -60,7 +59,7 @@ impl<T> Conn<'_, T> {
     /// The subprotocol that both sides speak.
     #[must_use]
     pub fn subprotocol(&self) -> Option<&str> {
-        self.info.subprotocol.as_deref()
+        self.rare.as_ref()?.subprotocol.as_deref()
     }
 
     /// The outgoing connection this belongs to; `None` on a server.
@@ -131,19 +130,22 @@ impl<T> Conn<'_, T> {
     /// From now on this connection gets what is published to `topic`. False where it has
     /// [`max_subscriptions`](crate::Limits::max_subscriptions) already.
     pub fn subscribe(&mut self, topic: &str) -> bool {
-        if self.subscriptions.len() >= self.shared.config.limits.max_subscriptions {
-            return self.subscriptions.iter().any(|t| &**t == topic);
+        let subscriptions = self.rare.as_ref().map_or(&[][..], |rare| &rare.subscriptions);
+        if subscriptions.len() >= self.shared.config.limits.max_subscriptions {
+            return subscriptions.iter().any(|t| &**t == topic);
         }
         if self.shared.topics.subscribe(topic, self.token) {
-            self.subscriptions.push(topic.into());
+            self.rare.get_or_insert_default().subscriptions.push(topic.into());
         }
         true
     }
 
     /// Undoes [`subscribe`](Self::subscribe).
     pub fn unsubscribe(&mut self, topic: &str) {
-        if self.shared.topics.unsubscribe(topic, self.token) {
-            self.subscriptions.retain(|t| &**t != topic);
+        if self.shared.topics.unsubscribe(topic, self.token)
+            && let Some(rare) = self.rare.as_mut()
+        {
+            rare.subscriptions.retain(|t| &**t != topic);
         }
     }
 

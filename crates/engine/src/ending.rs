@@ -128,21 +128,25 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         link.reported = false;
         self.shared.counters.open -= 1;
-        for topic in std::mem::take(&mut link.subscriptions) {
-            self.shared.topics.unsubscribe(&topic, link.token);
-        }
-        let (code, reason) = link.peer_close.take().map_or((CloseCode::ABNORMAL, String::new()), |close| *close);
+        self.unsubscribe_all(link);
+        let peer_close = link.rare.as_mut().and_then(|rare| rare.peer_close.take());
+        let (code, reason) = peer_close.unwrap_or((CloseCode::ABNORMAL, String::new()));
         let by_us = matches!(cause, Cause::Local | Cause::Stopped);
         let closed = Closed { code, reason, cause };
         link.out.refuse();
         link.lend_ended(&mut self.shared, |conn| self.handler.on_close(conn, &closed));
         // What the handler subscribed to in there.
-        for topic in std::mem::take(&mut link.subscriptions) {
-            self.shared.topics.unsubscribe(&topic, link.token);
-        }
+        self.unsubscribe_all(link);
         if let Some(dial) = link.info.dial {
             let lived = self.shared.now - link.clock.opened;
             self.dial_lost(dial, lived, by_us);
+        }
+    }
+
+    fn unsubscribe_all(&mut self, link: &mut Link<E::Session, H::State>) {
+        let Some(rare) = &mut link.rare else { return };
+        for topic in std::mem::take(&mut rare.subscriptions) {
+            self.shared.topics.unsubscribe(&topic, link.token);
         }
     }
 

@@ -171,7 +171,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 break;
             }
             let taken = link.out.taken();
-            let Link { token, phase, session, decoder, out, info, subscriptions, state, paused, .. } = &mut *link;
+            let Link { token, phase, session, decoder, out, info, rare, state, paused, .. } = &mut *link;
             let Decoded { used: read, event } = decoder.decode(&mut plain[used..], &mut self.shared.pool)?;
             used += read;
             let Some(event) = event else { break };
@@ -180,7 +180,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 token: *token,
                 out: &mut *out,
                 way: &mut way,
-                subscriptions: &mut *subscriptions,
+                rare: &mut *rare,
                 info: &*info,
                 state: &mut *state,
                 paused: &mut *paused,
@@ -228,7 +228,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// The peer's close frame: answered, and with that the WebSocket connection is closed (RFC 6455, section 7.1.4).
     fn peer_closed(&mut self, link: &mut Link<E::Session, H::State>, code: CloseCode, reason: String) {
         let ours_first = link.out.is_closing();
-        link.peer_close = Some(Box::new((code, reason)));
+        link.rare.get_or_insert_default().peer_close = Some((code, reason));
         link.out.close_now(code, "");
         let cause = if ours_first { Cause::Local } else { Cause::Peer };
         self.report(link, cause);

@@ -22,6 +22,7 @@ mod handler;
 mod input;
 mod link;
 mod message;
+mod nursery;
 mod offload;
 mod outbound;
 mod proxy;

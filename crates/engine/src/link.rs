@@ -77,7 +77,7 @@ pub(crate) struct Link<S, T> {
     pub(crate) carry: Buf,
     pub(crate) out: Outbound,
     pub(crate) info: Info,
-    pub(crate) subscriptions: Vec<Arc<str>>,
+    pub(crate) rare: Option<Box<Rare>>,
     pub(crate) state: T,
     /// The application wants nothing to be read.
     pub(crate) paused: bool,
@@ -95,8 +95,17 @@ pub(crate) struct Link<S, T> {
     pub(crate) peer_finished: bool,
     pub(crate) ping_sent: bool,
     pub(crate) clock: Clock,
+}
+
+/// What many connections have nothing of, so that idle ones are small.
+#[derive(Default)]
+pub(crate) struct Rare {
+    /// The subprotocol that both sides speak.
+    pub(crate) subprotocol: Option<Box<str>>,
+    /// Topics, as often as they are subscribed to.
+    pub(crate) subscriptions: Vec<Arc<str>>,
     /// What the peer's close frame said.
-    pub(crate) peer_close: Option<Box<(CloseCode, String)>>,
+    pub(crate) peer_close: Option<(CloseCode, String)>,
 }
 
 /// When things happened, in ticks.
@@ -185,7 +194,7 @@ impl<S, T> Link<S, T> {
             token: self.token,
             out: &mut self.out,
             way: &mut way,
-            subscriptions: &mut self.subscriptions,
+            rare: &mut self.rare,
             info: &self.info,
             state: &mut self.state,
             paused: &mut self.paused,
@@ -203,7 +212,7 @@ impl<S, T> Link<S, T> {
             token: self.token,
             out: &mut self.out,
             way: &mut way,
-            subscriptions: &mut self.subscriptions,
+            rare: &mut self.rare,
             info: &self.info,
             state: &mut self.state,
             paused: &mut self.paused,
@@ -239,5 +248,18 @@ impl From<tautline_tls::Error> for Stop {
 impl From<tautline_ws::Error> for Stop {
     fn from(error: tautline_ws::Error) -> Self {
         Self::Failed(Cause::WebSocket(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Link;
+    use tautline_tls_rustls::fused::Session;
+
+    /// Ten thousand idle connections are to cost ten megabytes, of which the driver and the allocator want their share.
+    #[test]
+    fn is_small() {
+        let size = size_of::<Link<Session, ()>>();
+        assert!(size <= 744, "{size}");
     }
 }

@@ -6,6 +6,7 @@ use crate::dial::{Dial, Target};
 use crate::handler::Handler;
 use crate::link::{Link, Phase, millis};
 use crate::message::Publication;
+use crate::nursery::Nursery;
 use crate::offload::{HandshakePool, Handshakes};
 use crate::outbound::Path;
 use crate::remote::{Command, Commands, Remote};
@@ -36,6 +37,7 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) engine: E,
     pub(crate) handler: H,
     pub(crate) slots: Vec<Slot<E::Session, H::State>>,
+    pub(crate) nursery: Nursery<Link<E::Session, H::State>>,
     pub(crate) shared: Shared,
     pub(crate) wheel: Wheel,
     pub(crate) due: Vec<Token>,
@@ -90,6 +92,7 @@ impl<E: Engine, D: Driver, H: Handler> Shard<E, D, H> {
             engine,
             handler,
             slots: Vec::new(),
+            nursery: Nursery::new(),
             shared,
             wheel: Wheel::new(),
             due: Vec::new(),

@@ -30,7 +30,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let role = if dial.is_some() { Role::Client } else { Role::Server };
         let now = self.shared.now;
         let clock = Clock { heard: now, phase_end: now + millis(config.deadlines.handshake), ..Clock::default() };
-        let mut link = Box::new(Link {
+        let mut link = self.nursery.place(Link {
             token,
             phase,
             session,
@@ -38,8 +38,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             decoder: Decoder::new(role, config.limits.max_message),
             carry: Buf::new(),
             out: Outbound::new(role),
-            info: Info { peer, subprotocol: None, dial },
-            subscriptions: Vec::new(),
+            info: Info { peer, dial },
+            rare: None,
             state: H::State::default(),
             paused: false,
             driver_paused: false,
@@ -51,7 +51,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
             peer_finished: false,
             ping_sent: false,
             clock,
-            peer_close: None,
         });
         self.shared.counters.connections += 1;
         self.shared.counters.handshaking += 1;
@@ -192,7 +191,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.out.set_deflater(deflater, config.min_size);
         }
         link.decoder.set_streaming(self.shared.config.streaming);
-        link.info.subprotocol = negotiated.subprotocol.map(String::into_boxed_str);
+        let subprotocol = negotiated.subprotocol.map(String::into_boxed_str);
+        if subprotocol.is_some() {
+            link.rare.get_or_insert_default().subprotocol.clone_from(&subprotocol);
+        }
         self.leave_handshake(link);
         link.phase = Phase::Open;
         link.reported = true;
@@ -201,7 +203,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.shared.counters.opened += 1;
         self.schedule(link);
         let tls = link.session.facts();
-        let subprotocol = link.info.subprotocol.clone();
         let opening = Opening {
             request,
             response,
