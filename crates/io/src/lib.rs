@@ -5,7 +5,7 @@
 //! arrived for that call only; the sink asks the driver to connect, send, pause, shut down and close.
 //!
 //! [`epoll`] is the driver that runs on every Linux; `uring` needs Linux 6.12 and the feature of its name, which is on by
-//! default. [`machine`] asks for processors and descriptors.
+//! default; [`select`] is for comparison, and for a few connections. Each can [`Spin`]. [`Io`] chooses by name. [`machine`] asks for processors and descriptors.
 //!
 //! A server that greets the first who comes:
 //! ```
@@ -61,7 +61,7 @@ mod driver;
 pub mod echo;
 pub mod epoll;
 pub mod machine;
-mod readiness;
+pub mod readiness;
 pub mod select;
 mod slots;
 mod socket;

@@ -7,7 +7,7 @@ mod poll;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use poll::Poll;
+pub use poll::Poll;
 
 use crate::chores::Chores;
 use crate::slots::Slots;

@@ -2,8 +2,8 @@
 //!
 //! Connections are accepted and received from by requests that complete again and again, so that a message costs no
 //! system call: the kernel copies into buffers that it was given before, while the driver waits for anything at all.
-//! These buffers form one small log, filled without gaps by all connections: what is in flight stays in the cache, room
-//! for carried bytes lies in front of every message, and idle connections hold none. Small replies leave together, by
+//! These buffers form one small log, filled without gaps by all connections and from its front in every turn: what is in
+//! flight stays in the cache, room for carried bytes lies in front of every message, and idle connections hold none. Small replies leave together, by
 //! the same system call that waits, and complete only where the kernel had no room for all; large ones leave at once.
 //!
 //! A connection that finds no buffer is received from directly, as the [`epoll`](crate::epoll) driver does. Bytes that
@@ -43,9 +43,9 @@ pub struct Config {
     /// Room in front of received bytes for carried ones, see [`Received::join`](crate::Received::join). Default 20 KiB: more than one TLS
     /// record (RFC 8446 section 5.2: 16,640 bytes behind a header of 5).
     pub headroom: usize,
-    /// Number of buffers that the kernel receives into, rounded up to a power of two, at least 2. Default 8.
+    /// Number of buffers that the kernel receives into, rounded up to a power of two, at least 2. Default 4.
     pub buffers: u16,
-    /// Bytes of each. Default 32 KiB: all of them stay in a core's second-level cache.
+    /// Bytes of each. Default 64 KiB: all of them stay in a core's second-level cache.
     pub buffer: u32,
     /// Most bytes of one connection that are kept until the end of the turn, to be sent together with those of the
     /// others. More is sent at once. Default 2 KiB.
@@ -65,8 +65,8 @@ impl Default for Config {
         Self {
             receive_buffer: 256 * 1024,
             headroom: 20 * 1024,
-            buffers: 8,
-            buffer: 32 * 1024,
+            buffers: 4,
+            buffer: 64 * 1024,
             queue_sends: 2 * 1024,
             submissions: 256,
             completions: 2048,
@@ -156,7 +156,10 @@ impl Driver {
     }
 
     /// Hands the kernel what is to be done, and waits.
-    fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+    fn enter(&mut self, timeout: Option<Duration>, inbox: Option<&mut Inbox>) -> io::Result<()> {
+        if let Some(inbox) = inbox {
+            self.ring.rewind(inbox);
+        }
         if !self.waking {
             self.ring.poll(self.wake.fd(), PollFlags::IN, true, Source::Wake)?;
             self.waking = true;
@@ -333,7 +336,7 @@ impl crate::Driver for Driver {
         let Some(mut loan) = self.ring.borrow_inbox() else {
             return Err(io::Error::other("a turn was asked for within a turn"));
         };
-        self.enter(timeout)?;
+        self.enter(timeout, loan.get())?;
         self.turn = self.turn.wrapping_add(1);
         self.turning = true;
         sink.woke(self);
@@ -343,7 +346,7 @@ impl crate::Driver for Driver {
         self.turning = false;
         if !self.outgoing.is_empty() {
             // Together with what is complete by now, so that the next turn need not ask.
-            self.enter(Some(Duration::ZERO))?;
+            self.enter(Some(Duration::ZERO), loan.get())?;
         }
         if self.chores.next().is_some() {
             self.do_chores();

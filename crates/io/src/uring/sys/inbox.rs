@@ -28,6 +28,8 @@ pub(in crate::uring) struct Inbox {
     headroom: usize,
     /// How far each buffer is filled.
     used: Vec<usize>,
+    /// Buffers that the kernel has, in the order in which it fills them.
+    order: VecDeque<u16>,
     /// Full buffers, in order, which the kernel does not have.
     retired: VecDeque<u16>,
     tail: u16,
@@ -51,6 +53,7 @@ impl Inbox {
             size,
             headroom,
             used: vec![0; count.into()],
+            order: VecDeque::new(),
             retired: VecDeque::new(),
             tail: 0,
         };
@@ -98,6 +101,7 @@ impl Inbox {
             (_, None) => self.headroom + index * self.size,
         };
         if !cqueue::buffer_more(entry.flags()) {
+            self.order.pop_front();
             self.retired.push_back(number);
         }
         (len > 0).then_some(Chunk { start, len: len as usize, floor })
@@ -113,6 +117,33 @@ impl Inbox {
         (unsafe { std::slice::from_raw_parts_mut(first.as_ptr(), room + chunk.len) }, room)
     }
 
+    /// Lets the kernel begin at the front again, which is in the cache. No chunk may be lent later that was taken before,
+    /// and the kernel must not receive meanwhile: under `DEFER_TASKRUN` it does so only while it is entered.
+    ///
+    /// The kernel keeps count of the buffer that it fills in the buffer's entry (`IOU_PBUF_RING_INC`), and only that entry
+    /// is looked at, which says whether it does.
+    pub(super) fn rewind(&mut self) {
+        let given = u16::try_from(self.order.len()).unwrap_or(self.count);
+        let head = self.tail.wrapping_sub(given);
+        if let Some(&number) = self.order.front() {
+            let used = self.used[usize::from(number)];
+            if used == 0 && self.retired.is_empty() {
+                return;
+            }
+            // What the kernel received and could not report yet would lie behind what we know of.
+            let (address, left) = (self.address(number) + used as u64, self.size - used);
+            let entry = self.entry(head);
+            if entry.bid() != number || entry.addr() != address || entry.len() as usize != left {
+                return;
+            }
+        }
+        self.retired.clear();
+        self.order.clear();
+        self.used.fill(0);
+        self.tail = head;
+        (0..self.count).for_each(|number| self.give(number));
+    }
+
     /// Gives the kernel what is done with: all full buffers but the last. No chunk may be lent later that was taken
     /// before.
     pub(in crate::uring) fn recycle(&mut self) {
@@ -124,17 +155,27 @@ impl Inbox {
         }
     }
 
-    fn give(&mut self, number: u16) {
-        let slot = usize::from(self.tail & (self.count - 1));
+    fn address(&self, number: u16) -> u64 {
+        // SAFETY: there are `count` buffers.
+        unsafe { self.memory.add(self.headroom + usize::from(number) * self.size) }.as_ptr() as u64
+    }
+
+    fn entry(&mut self, position: u16) -> &mut BufRingEntry {
+        let slot = usize::from(position & (self.count - 1));
         // SAFETY: there are `count` entries.
         let entry = unsafe { self.entries.add(slot) };
-        // SAFETY: there are `count` buffers.
-        let buffer = unsafe { self.memory.add(self.headroom + usize::from(number) * self.size) };
-        // SAFETY: the kernel reads only entries between its head and the tail, and this one lies outside. Fields are
-        // written one by one as the tail overlays the first entry.
-        let entry = unsafe { &mut *entry.as_ptr() };
-        entry.set_addr(buffer.as_ptr() as u64);
-        entry.set_len(u32::try_from(self.size).unwrap_or(u32::MAX));
+        // SAFETY: initialised, and the kernel looks at entries only while it is entered, which cannot be meanwhile: that
+        // takes the ring, and whoever has it waits for this call. Fields are written one by one as the tail overlays the
+        // first entry.
+        unsafe { &mut *entry.as_ptr() }
+    }
+
+    fn give(&mut self, number: u16) {
+        self.order.push_back(number);
+        let (address, size) = (self.address(number), u32::try_from(self.size).unwrap_or(u32::MAX));
+        let entry = self.entry(self.tail);
+        entry.set_addr(address);
+        entry.set_len(size);
         entry.set_bid(number);
         self.tail = self.tail.wrapping_add(1);
         // SAFETY: the address of the first entry, which is initialised.

@@ -101,6 +101,13 @@ impl Ring {
         inbox.map(|inbox| Loan { inbox: Some(inbox), shelf })
     }
 
+    /// Before the kernel is entered: where all that arrived was looked at, what arrives next lies where that lay.
+    pub(in crate::uring) fn rewind(&self, inbox: &mut Inbox) {
+        if self.arrived.is_empty() {
+            inbox.rewind();
+        }
+    }
+
     /// How often all that was pushed went to the kernel.
     pub(in crate::uring) const fn flushes(&self) -> u32 {
         self.flushes
