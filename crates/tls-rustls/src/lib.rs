@@ -32,13 +32,14 @@ pub mod fused;
 mod hello;
 mod memory;
 mod provider;
-mod record;
 mod resolver;
 mod serving;
 mod session;
 mod staple;
 mod ticket;
 mod trust;
+
+use tautline_tls::record;
 
 pub use engine::Engine;
 pub use session::Session;

@@ -153,7 +153,7 @@ impl Session {
 
     /// Shows rustls a header that it refuses, for its alert, and says what is wrong.
     fn refuse(&mut self, wire: &[u8], out: &mut Buf) -> Error {
-        let what = not_tls(wire);
+        let what = record::not_tls(wire);
         self.held.extend_from_slice(&wire[..HEADER]);
         let _ = self.connection.process(&mut self.held, &mut Buf::new(), out);
         Error::Peer(what.to_owned())
@@ -268,15 +268,3 @@ impl tautline_tls::Session for Session {
 }
 
 const DEAD: Error = Error::ApiMisuse("the session has failed before");
-
-/// What speaks here, where a header is not TLS.
-fn not_tls(wire: &[u8]) -> &'static str {
-    const REQUESTS: [&[u8; HEADER]; 10] =
-        [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO", b"CONNE", b"DELET", b"PATCH", b"TRACE", b"PRI *"];
-    match wire.first_chunk() {
-        Some(start) if REQUESTS.contains(&start) => "it speaks plain HTTP to a TLS port: use https:// or wss://",
-        Some(b"HTTP/") => "it answers in plain HTTP, not TLS: use http:// or ws://, or the port that speaks TLS",
-        Some([20..=24, 3, ..]) => "it sent a record of an impossible length",
-        _ => "it sent something that is not TLS",
-    }
-}

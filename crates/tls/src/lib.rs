@@ -7,10 +7,12 @@
 //! [`plain`] is the null engine: no TLS at all, for `ws://` and for measuring what TLS costs.
 #![forbid(unsafe_code)]
 
+pub mod alert;
 mod config;
 mod engine;
 mod error;
 pub mod plain;
+pub mod record;
 mod sessions;
 mod tickets;
 

@@ -12,6 +12,8 @@ fn both_roles<E: Engine>(make: &impl Make<E>, mut test: impl FnMut(&mut End<E::S
     let roots = String::from_utf8(trusted()).unwrap();
     let mut server = End::new(engines.server.accept().unwrap());
     let mut wild = Wild::client(&mut server, &roots, None);
+    // Some libraries send tickets no sooner than their first data.
+    server.send(&[b"tickets stand before this"]).unwrap();
     wild.open(&server.take_outbox());
     test(&mut server, &mut wild);
     let mut client = End::new(engines.client.connect("localhost").unwrap());
@@ -201,26 +203,35 @@ pub fn split_handshake_messages<E: Engine>(make: impl Make<E>) {
     both_roles(&make, |end, wild| {
         for cuts in [&[1][..], &[2], &[4], &[1, 2, 3, 4]] {
             let message = [24, 0, 0, 1, 0];
-            let mut start = 0;
+            let (mut start, mut said) = (0, Vec::new());
             for &cut in cuts.iter().chain(&[message.len()]) {
                 let wire = wild.seal(kind::HANDSHAKE, &message[start..cut], 0);
                 end.deliver(&wire).unwrap();
                 start = cut;
                 if start < message.len() {
-                    // Sending goes on while a message is incomplete.
+                    // What is sent while a message is incomplete may have to wait for its end, but no longer.
                     end.send(&[b"meanwhile"]).unwrap();
-                    assert_eq!(wild.open(&end.take_outbox()), [(kind::DATA, b"meanwhile".to_vec())]);
                 }
+                said.extend(wild.open(&end.take_outbox()).into_iter().flat_map(|(_, content)| content));
             }
+            assert_eq!(said, b"meanwhile".repeat(cuts.len()));
             wild.tx.update();
             works(end, wild);
         }
     });
-    for (between, content) in [(kind::DATA, &b"data"[..]), (kind::ALERT, &[1, 90]), (kind::DATA, &[])] {
-        refused(&make, &[], |wild| {
+    refused(&make, &[], |wild| {
+        let mut wire = wild.seal(kind::HANDSHAKE, &[24, 0, 0], 0);
+        wire.extend(wild.seal(kind::DATA, b"data", 0));
+        wire
+    });
+    // What nobody sees does no harm, but refusing it is better.
+    for (between, content) in [(kind::ALERT, &[1, 90][..]), (kind::DATA, &[])] {
+        both_roles(&make, |end, wild| {
             let mut wire = wild.seal(kind::HANDSHAKE, &[24, 0, 0], 0);
             wire.extend(wild.seal(between, content, 0));
-            wire
+            let result = end.deliver(&wire);
+            assert!(matches!(result, Ok(()) | Err(Error::Peer(_))), "{result:?}");
+            assert!(end.received.is_empty() && !end.closed);
         });
     }
     // A message that never ends: 16 MiB announced, sent as fast as can be.

@@ -1,17 +1,17 @@
-//! The record header (RFC 8446, section 5.1): one byte of type, two of version, two of length.
+//! The record header (RFC 8446, section 5.1): one byte of type, two of version, two of length. What engines share.
 
 /// Bytes of a record header.
-pub(crate) const HEADER: usize = 5;
+pub const HEADER: usize = 5;
 
 /// Longest plaintext of one record.
-pub(crate) const MAX_PLAIN: usize = 16_384;
+pub const MAX_PLAIN: usize = 16_384;
 
 /// No protected record of any version is longer than this many bytes behind its header (RFC 5246, section 6.2.3).
 const MAX_BODY: usize = MAX_PLAIN + 2048;
 
 /// What stands at the front of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Front {
+pub enum Front {
     /// A whole record of this many bytes, header included.
     Whole(usize),
     /// Less than a whole record, as far as its header says.
@@ -21,7 +21,8 @@ pub(crate) enum Front {
 }
 
 /// Looks at the header alone, so that an incomplete record costs next to nothing.
-pub(crate) fn front(wire: &[u8]) -> Front {
+#[must_use]
+pub fn front(wire: &[u8]) -> Front {
     let &[kind, major, _, high, low, ref rest @ ..] = wire else { return Front::Partial };
     let len = usize::from(u16::from_be_bytes([high, low]));
     // 20 ..= 24: change_cipher_spec, alert, handshake, application_data, heartbeat. Only application data may be empty.
@@ -30,6 +31,19 @@ pub(crate) fn front(wire: &[u8]) -> Front {
         false => Front::Invalid,
         true if rest.len() < len => Front::Partial,
         true => Front::Whole(HEADER + len),
+    }
+}
+
+/// What speaks here, where a header is not TLS.
+#[must_use]
+pub fn not_tls(wire: &[u8]) -> &'static str {
+    const REQUESTS: [&[u8; HEADER]; 10] =
+        [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO", b"CONNE", b"DELET", b"PATCH", b"TRACE", b"PRI *"];
+    match wire.first_chunk() {
+        Some(start) if REQUESTS.contains(&start) => "it speaks plain HTTP to a TLS port: use https:// or wss://",
+        Some(b"HTTP/") => "it answers in plain HTTP, not TLS: use http:// or ws://, or the port that speaks TLS",
+        Some([20..=24, 3, ..]) => "it sent a record of an impossible length",
+        _ => "it sent something that is not TLS",
     }
 }
 

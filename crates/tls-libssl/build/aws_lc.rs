@@ -1,0 +1,45 @@
+//! AWS-LC's libssl. Its libcrypto is the one that rustls uses, and has a prefix before every symbol already.
+
+use crate::shim::Shim;
+use crate::{cache, package};
+use std::path::{Path, PathBuf};
+
+/// Builds AWS-LC's libssl from the sources in `aws-lc-sys` and links it.
+pub(crate) fn library() -> Result<(), String> {
+    let include: Vec<PathBuf> = std::env::split_paths(&include()?).collect();
+    let (version, sources) = package::find("aws-lc-sys")?;
+    let folder =
+        cache::folder(&format!("aws-lc-ssl-{version}"), |dir| compile(&sources.join("aws-lc/ssl"), &include, dir))?;
+    let shim = Shim::new("aws_lc", &include)?;
+    shim.link(&shim.compile()?, &[folder.join("libssl.a")])?;
+    println!("cargo::rustc-link-lib=stdc++");
+    Ok(())
+}
+
+fn compile(sources: &Path, include: &[PathBuf], dir: &Path) -> Result<(), String> {
+    let entries = std::fs::read_dir(sources).map_err(|error| format!("{}: {error}", sources.display()))?;
+    let mut files: Vec<_> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_source(path)).collect();
+    files.sort();
+    let mut cc = cc::Build::new();
+    cc.cpp(true).std("c++14").files(files).includes(include).out_dir(dir).cargo_metadata(false).warnings(false);
+    cc.opt_level(2).pic(true).debug(false).define("BORINGSSL_IMPLEMENTATION", None).define("NDEBUG", None);
+    cc.flag("-fno-exceptions").flag("-fno-rtti").try_compile("ssl").map_err(|error| format!("aws-lc: {error}"))
+}
+
+/// Whether this is part of the library; tests lie in the same folder.
+fn is_source(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.ends_with(".cc") && !name.ends_with("_test.cc")
+}
+
+/// The headers, as `aws-lc-sys` tells its dependents. The variable's name contains its version.
+fn include() -> Result<String, String> {
+    let is_version = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
+    std::env::vars()
+        .find(|(name, _)| {
+            name.strip_prefix("DEP_AWS_LC_").and_then(|rest| rest.strip_suffix("_INCLUDE")).is_some_and(is_version)
+        })
+        .map(|(_, value)| value)
+        .ok_or_else(|| "aws-lc: aws-lc-sys does not say where its headers are".to_owned())
+}

@@ -1,0 +1,37 @@
+//! BoringSSL from the sources in `boring-sys`.
+//!
+//! That package is not built: it does not tell where its library lies, without which there is no hiding its symbols.
+
+use crate::shim::{Shim, run};
+use crate::{cache, package};
+use std::path::Path;
+use std::process::Command;
+
+/// Builds BoringSSL and links it.
+pub(crate) fn library() -> Result<(), String> {
+    let (version, sources) = package::find("boring-sys")?;
+    let sources = sources.join("deps/boringssl");
+    let folder = cache::folder(&format!("boringssl-{version}"), |dir| build(&sources, dir))?;
+    let shim = Shim::new("boringssl", &[sources.join("include")])?;
+    shim.link(&shim.compile()?, &[folder.join("libssl.a"), folder.join("libcrypto.a")])?;
+    println!("cargo::rustc-link-lib=stdc++");
+    Ok(())
+}
+
+fn build(sources: &Path, dir: &Path) -> Result<(), String> {
+    let objects = dir.join("build");
+    run(Command::new("cmake").arg("-S").arg(sources).arg("-B").arg(&objects).args([
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DCMAKE_POSITION_INDEPENDENT_CODE=ON",
+        "-DBUILD_TESTING=OFF",
+    ]))?;
+    let jobs = std::env::var("NUM_JOBS").unwrap_or_else(|_| "2".to_owned());
+    run(Command::new("cmake").arg("--build").arg(&objects).args(["--target", "ssl", "crypto", "--parallel", &jobs]))?;
+    for archive in ["libssl.a", "libcrypto.a"] {
+        let built = objects.join(archive);
+        std::fs::rename(&built, dir.join(archive)).map_err(|error| format!("{}: {error}", built.display()))?;
+    }
+    // Nobody needs the objects any more.
+    let _ = std::fs::remove_dir_all(objects);
+    Ok(())
+}

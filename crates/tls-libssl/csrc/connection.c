@@ -1,0 +1,470 @@
+/* One connection over the caller's windows. */
+#include "shim.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static BIO_METHOD *window_method;
+
+static int window_read(BIO *bio, char *to, int cap)
+{
+    tl_conn *conn = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    if (to == NULL || cap <= 0) {
+        return 0;
+    }
+    if (conn->in_len == 0) {
+        BIO_set_retry_read(bio);
+        return -1;
+    }
+    size_t len = conn->in_len < (size_t)cap ? conn->in_len : (size_t)cap;
+    memcpy(to, conn->in, len);
+    conn->in += len;
+    conn->in_len -= len;
+    return (int)len;
+}
+
+static int window_write(BIO *bio, const char *from, int len)
+{
+    tl_conn *conn = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    if (from == NULL || len <= 0) {
+        return 0;
+    }
+    size_t size = (size_t)len;
+    /* Once something has spilled, all that follows must, to keep the order. */
+    if (conn->spill_len == 0 && !conn->spill_all && size <= conn->out_cap - conn->out_len) {
+        memcpy(conn->out + conn->out_len, from, size);
+        conn->out_len += size;
+        return len;
+    }
+    if (size > conn->spill_cap - conn->spill_len) {
+        size_t cap = conn->spill_cap * 2 > conn->spill_len + size ? conn->spill_cap * 2 : conn->spill_len + size;
+        uint8_t *spill = conn->spill_fails || cap < size ? NULL : realloc(conn->spill, cap);
+        if (spill == NULL) {
+            conn->broken = 1;
+            return -1;
+        }
+        conn->spill = spill;
+        conn->spill_cap = cap;
+    }
+    memcpy(conn->spill + conn->spill_len, from, size);
+    conn->spill_len += size;
+    return len;
+}
+
+static long window_ctrl(BIO *bio, int command, long number, void *pointer)
+{
+    (void)bio;
+    (void)number;
+    (void)pointer;
+    /* A flush that fails would fail the handshake; everything else is not for us. */
+    return command == BIO_CTRL_FLUSH;
+}
+
+/* To be called once, before all else. Says whether it worked. */
+int32_t tl_init(void)
+{
+#ifdef OPENSSL_INIT_NO_ATEXIT
+    /* Threads may still run when the process exits. */
+    if (!OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL)) {
+        return 0;
+    }
+#endif
+    int type = BIO_get_new_index();
+    window_method = type < 0 ? NULL : BIO_meth_new(type | BIO_TYPE_SOURCE_SINK, "windows");
+    return window_method != NULL && BIO_meth_set_read(window_method, window_read)
+           && BIO_meth_set_write(window_method, window_write) && BIO_meth_set_ctrl(window_method, window_ctrl);
+}
+
+static tl_conn *conn_new(const tl_context *context)
+{
+    ERR_clear_error();
+    tl_conn *conn = calloc(1, sizeof(*conn));
+    if (conn == NULL) {
+        return NULL;
+    }
+    conn->ssl = SSL_new(context->groups[0]);
+    BIO *bio = BIO_new(window_method);
+    if (conn->ssl == NULL || bio == NULL) {
+        BIO_free(bio);
+        tl_conn_free(conn);
+        return NULL;
+    }
+    BIO_set_data(bio, conn);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(conn->ssl, bio, bio);
+    SSL_set_app_data(conn->ssl, conn);
+    return conn;
+}
+
+tl_conn *tl_conn_accept(const tl_context *context)
+{
+    tl_conn *conn = conn_new(context);
+    if (conn != NULL) {
+        SSL_set_accept_state(conn->ssl);
+    }
+    return conn;
+}
+
+/*
+ * A client's connection to the host `name`, or to the address `ip` (4 or 16 bytes) where there is no name. It offers to
+ * resume `session`, if there is one.
+ */
+tl_conn *tl_conn_connect(const tl_context *context, const char *name, const uint8_t *ip, size_t ip_len,
+                         SSL_SESSION *session)
+{
+    tl_conn *conn = conn_new(context);
+    if (conn == NULL) {
+        return NULL;
+    }
+    SSL_set_connect_state(conn->ssl);
+    int good = 1;
+    if (context->verify > 0) {
+        X509_VERIFY_PARAM *param = SSL_get0_param(conn->ssl);
+        unsigned int flags = X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS;
+#ifdef X509_CHECK_FLAG_NEVER_CHECK_SUBJECT
+        flags |= X509_CHECK_FLAG_NEVER_CHECK_SUBJECT;
+#endif
+        X509_VERIFY_PARAM_set_hostflags(param, flags);
+        good = name != NULL ? X509_VERIFY_PARAM_set1_host(param, name, strlen(name))
+                            : X509_VERIFY_PARAM_set1_ip(param, ip, ip_len);
+    }
+    if (good && name != NULL) {
+        good = (int)SSL_set_tlsext_host_name(conn->ssl, name);
+        size_t len = strlen(name);
+        memcpy(conn->server_name, name, len < sizeof(conn->server_name) ? len + 1 : 0);
+    }
+    if (good && session != NULL) {
+        good = SSL_set_session(conn->ssl, session);
+    }
+    if (!good) {
+        tl_conn_free(conn);
+        return NULL;
+    }
+    return conn;
+}
+
+void tl_conn_free(tl_conn *conn)
+{
+    if (conn == NULL) {
+        return;
+    }
+    if (conn->ssl != NULL) {
+        /* Without this, OpenSSL would take a session that did not end by close_notify for a bad one. */
+        SSL_set_shutdown(conn->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+        SSL_free(conn->ssl);
+    }
+    for (size_t at = 0; at < conn->sessions_len; at++) {
+        SSL_SESSION_free(conn->sessions[at]);
+    }
+    X509_free(conn->refused);
+    free(conn->spill);
+    free(conn);
+}
+
+/* Why the certificate was refused. */
+static int32_t verify_kind(long error)
+{
+    switch (error) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+        return TL_VERIFY_EXPIRED;
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        return TL_VERIFY_NOT_YET;
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+        return TL_VERIFY_ISSUER;
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+        return TL_VERIFY_NAME;
+    case X509_V_ERR_INVALID_PURPOSE:
+        return TL_VERIFY_PURPOSE;
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+        return TL_VERIFY_SIGNATURE;
+    case X509_V_ERR_INVALID_CA:
+        return TL_VERIFY_AUTHORITY;
+    case X509_V_ERR_CERT_REVOKED:
+        return TL_VERIFY_REVOKED;
+    default:
+        return TL_VERIFY_OTHER;
+    }
+}
+
+/* What a reason of the library's own means. */
+static int32_t failure_kind(unsigned long error)
+{
+    if (ERR_GET_LIB(error) != ERR_LIB_SSL) {
+        return ERR_GET_REASON(error) == ERR_R_MALLOC_FAILURE ? TL_LIBRARY : TL_PROTOCOL;
+    }
+    switch (ERR_GET_REASON(error)) {
+    case SSL_R_CERTIFICATE_VERIFY_FAILED:
+        return TL_CERTIFICATE;
+    case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
+        return TL_NO_CERTIFICATE;
+    case SSL_R_NO_APPLICATION_PROTOCOL:
+        return TL_NO_ALPN;
+    case SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC:
+        return TL_BAD_RECORD;
+    case SSL_R_UNSUPPORTED_PROTOCOL:
+#ifdef SSL_R_VERSION_TOO_LOW
+    case SSL_R_VERSION_TOO_LOW:
+#endif
+        return TL_VERSION;
+    case SSL_R_NO_SHARED_CIPHER:
+#ifdef SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM
+    case SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM:
+#endif
+#ifdef SSL_R_NO_COMMON_SIGNATURE_ALGORITHMS
+    case SSL_R_NO_COMMON_SIGNATURE_ALGORITHMS:
+#endif
+#ifdef SSL_R_NO_SUITABLE_KEY_SHARE
+    case SSL_R_NO_SUITABLE_KEY_SHARE:
+#endif
+#ifdef SSL_R_NO_SHARED_GROUP
+    case SSL_R_NO_SHARED_GROUP:
+#endif
+        return TL_NO_CIPHER;
+    case ERR_R_MALLOC_FAILURE:
+    case ERR_R_INTERNAL_ERROR:
+        return TL_LIBRARY;
+    default:
+        return TL_PROTOCOL;
+    }
+}
+
+/* Says what went wrong: the first error that the TLS part of the library raised, else the first of all. */
+static void explain(tl_conn *conn, tl_result *result)
+{
+    unsigned long chosen = 0;
+    unsigned long error;
+    while ((error = ERR_get_error()) != 0) {
+        if (chosen == 0 || (ERR_GET_LIB(chosen) != ERR_LIB_SSL && ERR_GET_LIB(error) == ERR_LIB_SSL)) {
+            chosen = error;
+        }
+    }
+    result->status = TL_FAILED;
+    if (conn->broken) {
+        result->failure = TL_MEMORY;
+    } else if (ERR_GET_LIB(chosen) == ERR_LIB_SSL && ERR_GET_REASON(chosen) >= SSL_AD_REASON_OFFSET
+               && ERR_GET_REASON(chosen) < SSL_AD_REASON_OFFSET + 256) {
+        result->failure = TL_ALERT;
+        result->alert = ERR_GET_REASON(chosen) - SSL_AD_REASON_OFFSET;
+        if (result->alert == SSL3_AD_CLOSE_NOTIFY) {
+            /* AWS-LC and BoringSSL look at the level, which means nothing in TLS 1.3 (RFC 8446, section 6). */
+            result->status = TL_CLOSED;
+        }
+    } else {
+        result->failure = chosen == 0 ? TL_PROTOCOL : failure_kind(chosen);
+    }
+    tl_reason(chosen, result->reason);
+    if (result->failure == TL_CERTIFICATE) {
+        result->verify = verify_kind(conn->verify);
+        const char *text = X509_verify_cert_error_string(conn->verify);
+        size_t len = strnlen(text, TL_REASON - 1);
+        memcpy(result->reason, text, len);
+        result->reason[len] = '\0';
+    }
+}
+
+/* Clears the error queue and lends the caller's windows to the connection. Says whether it is fit for an operation. */
+static int arm(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap)
+{
+    ERR_clear_error();
+    conn->in = in;
+    conn->in_len = in_len;
+    conn->out = out;
+    conn->out_cap = out_cap;
+    conn->out_len = 0;
+    return !conn->broken;
+}
+
+/* Takes the windows back and says what became of the operation that returned `code`. */
+static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
+{
+    if (conn->broken) {
+        explain(conn, result);
+    } else if (code > 0) {
+        result->status = TL_DONE;
+    } else {
+        switch (SSL_get_error(conn->ssl, code)) {
+        case SSL_ERROR_WANT_READ:
+            result->status = TL_WANT;
+            break;
+        case SSL_ERROR_ZERO_RETURN:
+            result->status = TL_CLOSED;
+            break;
+        default:
+            explain(conn, result);
+        }
+    }
+    result->used = in_len - conn->in_len;
+    result->written = conn->out_len;
+    result->spilled = conn->spill_len;
+    conn->in = NULL;
+    conn->in_len = 0;
+    conn->out = NULL;
+    conn->out_cap = 0;
+    conn->out_len = 0;
+}
+
+/* Advances the handshake with one record, or none where there is none yet. */
+void tl_conn_handshake(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap, tl_result *result)
+{
+    result->plain = 0;
+    int code = arm(conn, in, in_len, out, out_cap) ? SSL_do_handshake(conn->ssl) : -1;
+    disarm(conn, in_len, code, result);
+}
+
+/*
+ * Opens one record. `plain` may be the memory where the record lies: the library copies it before it writes there. It must
+ * have room for all that the record can hold.
+ */
+void tl_conn_read(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *plain, size_t plain_cap, uint8_t *out,
+                  size_t out_cap, tl_result *result)
+{
+    size_t total = 0;
+    int code = -1;
+    if (arm(conn, in, in_len, out, out_cap)) {
+        do {
+            size_t room = plain_cap - total;
+            code = SSL_read(conn->ssl, plain + total, room > INT_MAX ? INT_MAX : (int)room);
+            total += code > 0 ? (size_t)code : 0;
+        } while (code > 0 && total < plain_cap && SSL_pending(conn->ssl) > 0);
+    }
+    result->plain = total;
+    disarm(conn, in_len, code, result);
+}
+
+/* Seals `plain`, at least one byte, in as few records as fit. Where the library wants to read first, nothing is sealed. */
+void tl_conn_write(tl_conn *conn, const uint8_t *plain, size_t plain_len, uint8_t *out, size_t out_cap,
+                   tl_result *result)
+{
+    size_t total = 0;
+    int code = -1;
+    if (arm(conn, NULL, 0, out, out_cap)) {
+        do {
+            size_t left = plain_len - total;
+            code = SSL_write(conn->ssl, plain + total, left > (1 << 30) ? 1 << 30 : (int)left);
+            total += code > 0 ? (size_t)code : 0;
+        } while (code > 0 && total < plain_len);
+    }
+    result->plain = total;
+    disarm(conn, 0, code, result);
+}
+
+/* Seals close_notify. */
+void tl_conn_close(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result)
+{
+    result->plain = 0;
+    /* 0 says that ours is sent and the peer's has not come. */
+    int code = arm(conn, NULL, 0, out, out_cap) ? SSL_shutdown(conn->ssl) : -1;
+    disarm(conn, 0, code == 0 ? 1 : code, result);
+}
+
+/* Moves what spilled to `out`, which has room for all of it. */
+void tl_conn_spill(tl_conn *conn, uint8_t *out)
+{
+    memcpy(out, conn->spill, conn->spill_len);
+    free(conn->spill);
+    conn->spill = NULL;
+    conn->spill_len = 0;
+    conn->spill_cap = 0;
+}
+
+/* Has the next write change the keys first (TLS 1.3). */
+int32_t tl_conn_update_keys(tl_conn *conn)
+{
+    ERR_clear_error();
+    return SSL_key_update(conn->ssl, SSL_KEY_UPDATE_NOT_REQUESTED);
+}
+
+static void group_name(const SSL *ssl, char *name, size_t cap)
+{
+    const char *text = NULL;
+#if TL_BORING_FAMILY
+    text = SSL_get_group_name(SSL_get_group_id(ssl));
+#elif defined(LIBRESSL_VERSION_NUMBER)
+    EVP_PKEY *key = NULL;
+    if (SSL_get_peer_tmp_key((SSL *)ssl, &key)) {
+        text = OBJ_nid2sn(EVP_PKEY_id(key));
+        if (EVP_PKEY_id(key) == EVP_PKEY_EC) {
+            text = OBJ_nid2sn(EC_GROUP_get_curve_name(EC_KEY_get0_group(EVP_PKEY_get0_EC_KEY(key))));
+        }
+        EVP_PKEY_free(key);
+    }
+#elif OPENSSL_VERSION_NUMBER >= 0x30200000L
+    text = SSL_get0_group_name((SSL *)ssl);
+#else
+    text = SSL_group_to_name((SSL *)ssl, (int)SSL_get_negotiated_group((SSL *)ssl));
+#endif
+    size_t len = text == NULL ? 0 : strnlen(text, cap - 1);
+    if (len > 0) {
+        memcpy(name, text, len);
+    }
+    name[len] = '\0';
+}
+
+/* What the handshake agreed on. Pointers are good until the connection is used again. */
+void tl_conn_facts(const tl_conn *conn, tl_facts *facts)
+{
+    const unsigned char *alpn = NULL;
+    unsigned int alpn_len = 0;
+    const SSL_CIPHER *cipher = SSL_get_current_cipher(conn->ssl);
+    facts->version = SSL_version(conn->ssl);
+    facts->suite = cipher == NULL ? 0 : (int32_t)(SSL_CIPHER_get_id(cipher) & 0xffff);
+    facts->resumed = SSL_session_reused((SSL *)conn->ssl);
+    SSL_get0_alpn_selected(conn->ssl, &alpn, &alpn_len);
+    facts->alpn = alpn;
+    facts->alpn_len = alpn_len;
+    facts->server_name = conn->server_name[0] == '\0' ? NULL : conn->server_name;
+    group_name(conn->ssl, facts->group, sizeof(facts->group));
+}
+
+/* The peer's certificate at `index`, its own first, as DER for `bytes_free`; gives its length, 0 where there is none. */
+size_t tl_conn_peer_certificate(const tl_conn *conn, size_t index, uint8_t **der)
+{
+#if !TL_BORING_FAMILY && !defined(LIBRESSL_VERSION_NUMBER)
+    X509 *leaf = SSL_get1_peer_certificate(conn->ssl);
+#else
+    X509 *leaf = SSL_get_peer_certificate(conn->ssl);
+#endif
+    X509 *certificate = index == 0 ? leaf : NULL;
+    if (leaf != NULL && index > 0) {
+        STACK_OF(X509) *chain = SSL_get_peer_cert_chain(conn->ssl);
+        size_t len = chain == NULL ? 0 : (size_t)sk_X509_num(chain);
+        /* A client finds the leaf in the chain too, a server does not. */
+        size_t at = len > 0 && X509_cmp(sk_X509_value(chain, 0), leaf) == 0 ? index : index - 1;
+        certificate = at < len ? sk_X509_value(chain, (int)at) : NULL;
+    }
+    *der = NULL;
+    int len = certificate == NULL ? 0 : i2d_X509(certificate, der);
+    X509_free(leaf);
+    return len > 0 ? (size_t)len : 0;
+}
+
+size_t tl_conn_refused_names(const tl_conn *conn, char *text, size_t cap)
+{
+    return conn->refused == NULL ? 0 : tl_x509_names(conn->refused, text, cap);
+}
+
+int32_t tl_conn_refused_validity(const tl_conn *conn, char *from, char *until, size_t cap)
+{
+    return conn->refused == NULL ? -1 : tl_x509_validity(conn->refused, from, until, cap);
+}
+
+/* A session to resume, for `session_free`; null where there is none. */
+SSL_SESSION *tl_conn_session(tl_conn *conn)
+{
+    return conn->sessions_len == 0 ? NULL : conn->sessions[--conn->sessions_len];
+}
+
+/* For tests: has everything spill, and has spilling fail. */
+void tl_conn_faults(tl_conn *conn, int32_t spill_all, int32_t spill_fails)
+{
+    conn->spill_all = spill_all;
+    conn->spill_fails = spill_fails;
+}

@@ -1,0 +1,745 @@
+/* Certificates, trust and settings: from the caller's bytes to the library's objects. */
+#define _GNU_SOURCE
+#include "shim.h"
+
+#if TL_BORING_FAMILY
+#include <openssl/bytestring.h>
+#include <openssl/mem.h>
+#endif
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* What is offered, by preference: AES-128 first, the fastest where there are AES instructions. */
+#define SUITES_13 "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
+#define SUITES_12                                                                                                       \
+    "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:"                          \
+    "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"
+
+/* The first that the library knows. `*` has OpenSSL (3.5) send a key share for it at once. */
+static const char *const GROUPS[] = {
+    "*X25519MLKEM768:*X25519:P-256:P-384",
+    "X25519MLKEM768:X25519:P-256:P-384",
+    "X25519:P-256:P-384",
+};
+
+/* ECDSA before Ed25519 before RSA, so that the cheapest certificate is shown to those who can verify it. */
+static const char *const SIGNATURES[] = {
+    "ecdsa_secp256r1_sha256:ecdsa_secp384r1_sha384:ed25519:rsa_pss_rsae_sha256:rsa_pss_rsae_sha384:rsa_pss_rsae_sha512:"
+    "rsa_pkcs1_sha256:rsa_pkcs1_sha384:rsa_pkcs1_sha512",
+    "ECDSA+SHA256:ECDSA+SHA384:ed25519:RSA-PSS+SHA256:RSA-PSS+SHA384:RSA-PSS+SHA512:RSA+SHA256:RSA+SHA384:RSA+SHA512",
+    "ECDSA+SHA256:ECDSA+SHA384:RSA-PSS+SHA256:RSA-PSS+SHA384:RSA-PSS+SHA512:RSA+SHA256:RSA+SHA384:RSA+SHA512",
+};
+
+void tl_reason(unsigned long code, char *reason)
+{
+    if (code == 0) {
+        code = ERR_peek_error();
+    }
+    const char *text = code == 0 ? "no reason given" : ERR_reason_error_string(code);
+    if (text == NULL) {
+        text = "unknown reason";
+    }
+    /* The newer libraries shout: CERTIFICATE_VERIFY_FAILED. */
+    int shouts = 1;
+    size_t len = 0;
+    for (; text[len] != '\0' && len + 1 < TL_REASON; len++) {
+        shouts = shouts && !(text[len] >= 'a' && text[len] <= 'z');
+    }
+    for (size_t at = 0; at < len; at++) {
+        char c = text[at];
+        if (shouts && c == '_') {
+            c = ' ';
+        } else if (shouts && c >= 'A' && c <= 'Z') {
+            c = (char)(c + ('a' - 'A'));
+        }
+        reason[at] = c;
+    }
+    reason[len] = '\0';
+}
+
+static void refuse(tl_refusal *refusal, int32_t kind)
+{
+    refusal->kind = kind;
+    tl_reason(0, refusal->reason);
+    ERR_clear_error();
+}
+
+/* Without this, an encrypted key would ask at the terminal. */
+static int no_passphrase(char *buffer, int size, int writing, void *user)
+{
+    (void)buffer;
+    (void)size;
+    (void)writing;
+    (void)user;
+    return -1;
+}
+
+/* Every certificate in `pem`, or null. */
+static STACK_OF(X509) *read_chain(const uint8_t *pem, size_t len, tl_refusal *refusal)
+{
+    BIO *bio = BIO_new_mem_buf(pem, (int)len);
+    STACK_OF(X509) *chain = sk_X509_new_null();
+    if (bio == NULL || chain == NULL) {
+        refuse(refusal, TL_CONFIG_LIBRARY);
+        goto fail;
+    }
+    for (;;) {
+        X509 *certificate = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL);
+        if (certificate == NULL) {
+            break;
+        }
+        if (!sk_X509_push(chain, certificate)) {
+            X509_free(certificate);
+            refuse(refusal, TL_CONFIG_LIBRARY);
+            goto fail;
+        }
+    }
+    /* Behind the last one stands "no start line"; anything else is damage. */
+    unsigned long error = ERR_peek_last_error();
+    if (ERR_GET_LIB(error) != ERR_LIB_PEM || ERR_GET_REASON(error) != PEM_R_NO_START_LINE) {
+        refuse(refusal, TL_CONFIG_BAD_CERTIFICATE);
+        goto fail;
+    }
+    if (sk_X509_num(chain) == 0) {
+        refuse(refusal, TL_CONFIG_NO_CERTIFICATE);
+        goto fail;
+    }
+    ERR_clear_error();
+    BIO_free(bio);
+    return chain;
+fail:
+    BIO_free(bio);
+    sk_X509_pop_free(chain, X509_free);
+    return NULL;
+}
+
+#if TL_BORING_FAMILY
+/*
+ * These libraries read PKCS#8 of the first version only; the second (RFC 5958) has the public key behind the private one.
+ * Gives the key without it, or null where that is not what it is.
+ */
+static EVP_PKEY *read_pkcs8_v2(const uint8_t *pem, size_t len)
+{
+    char *name = NULL;
+    char *header = NULL;
+    unsigned char *der = NULL;
+    long der_len = 0;
+    uint64_t version;
+    CBS outer, inner, algorithm, secret;
+    CBB builder, sequence;
+    EVP_PKEY *key = NULL;
+    BIO *bio = BIO_new_mem_buf(pem, (int)len);
+    CBB_zero(&builder);
+    if (bio == NULL || !PEM_read_bio(bio, &name, &header, &der, &der_len)) {
+        goto out;
+    }
+    CBS_init(&outer, der, (size_t)der_len);
+    if (!CBS_get_asn1(&outer, &inner, CBS_ASN1_SEQUENCE) || !CBS_get_asn1_uint64(&inner, &version) || version != 1
+        || !CBS_get_asn1_element(&inner, &algorithm, CBS_ASN1_SEQUENCE)
+        || !CBS_get_asn1_element(&inner, &secret, CBS_ASN1_OCTETSTRING)) {
+        goto out;
+    }
+    uint8_t *first = NULL;
+    size_t first_len = 0;
+    if (CBB_init(&builder, (size_t)der_len) && CBB_add_asn1(&builder, &sequence, CBS_ASN1_SEQUENCE)
+        && CBB_add_asn1_uint64(&sequence, 0) && CBB_add_bytes(&sequence, CBS_data(&algorithm), CBS_len(&algorithm))
+        && CBB_add_bytes(&sequence, CBS_data(&secret), CBS_len(&secret)) && CBB_finish(&builder, &first, &first_len)) {
+        CBS whole;
+        CBS_init(&whole, first, first_len);
+        key = EVP_parse_private_key(&whole);
+        OPENSSL_cleanse(first, first_len);
+        OPENSSL_free(first);
+    }
+out:
+    CBB_cleanup(&builder);
+    BIO_free(bio);
+    OPENSSL_free(name);
+    OPENSSL_free(header);
+    if (der != NULL) {
+        OPENSSL_cleanse(der, (size_t)der_len);
+    }
+    OPENSSL_free(der);
+    return key;
+}
+#endif
+
+static EVP_PKEY *read_key(const uint8_t *pem, size_t len, tl_refusal *refusal)
+{
+    BIO *bio = BIO_new_mem_buf(pem, (int)len);
+    if (bio == NULL) {
+        refuse(refusal, TL_CONFIG_LIBRARY);
+        return NULL;
+    }
+    EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, NULL);
+#if TL_BORING_FAMILY
+    if (key == NULL) {
+        key = read_pkcs8_v2(pem, len);
+    }
+#endif
+    if (key == NULL) {
+        /* What the libraries say where there is no key at all is less clear. */
+        static const char LABEL[] = "PRIVATE KEY-----";
+        int none = memmem(pem, len, LABEL, sizeof(LABEL) - 1) == NULL;
+        refuse(refusal, none ? TL_CONFIG_NO_KEY : TL_CONFIG_BAD_KEY);
+    }
+    BIO_free(bio);
+    return key;
+}
+
+/* Parses a chain and its key (PEM), which must belong together. Null with a refusal otherwise. */
+tl_identity *tl_identity_new(const uint8_t *chain, size_t chain_len, const uint8_t *key, size_t key_len,
+                             tl_refusal *refusal)
+{
+    ERR_clear_error();
+    tl_identity *identity = calloc(1, sizeof(*identity));
+    if (identity == NULL) {
+        refuse(refusal, TL_CONFIG_LIBRARY);
+        return NULL;
+    }
+    identity->chain = read_chain(chain, chain_len, refusal);
+    if (identity->chain == NULL) {
+        goto fail;
+    }
+    identity->leaf = sk_X509_shift(identity->chain);
+    identity->key = read_key(key, key_len, refusal);
+    if (identity->key == NULL) {
+        goto fail;
+    }
+    if (X509_check_private_key(identity->leaf, identity->key) != 1) {
+        refuse(refusal, TL_CONFIG_MISMATCH);
+        goto fail;
+    }
+    return identity;
+fail:
+    tl_identity_free(identity);
+    return NULL;
+}
+
+void tl_identity_free(tl_identity *identity)
+{
+    if (identity != NULL) {
+        X509_free(identity->leaf);
+        sk_X509_pop_free(identity->chain, X509_free);
+        EVP_PKEY_free(identity->key);
+        free(identity);
+    }
+}
+
+/* 0: ECDSA, 1: Ed25519, 2: RSA, 3: something else. */
+int32_t tl_identity_kind(const tl_identity *identity)
+{
+    switch (EVP_PKEY_id(identity->key)) {
+    case EVP_PKEY_EC:
+        return 0;
+    case EVP_PKEY_ED25519:
+        return 1;
+    case EVP_PKEY_RSA:
+        return 2;
+    default:
+        return 3;
+    }
+}
+
+size_t tl_identity_names(const tl_identity *identity, char *text, size_t cap)
+{
+    return tl_x509_names(identity->leaf, text, cap);
+}
+
+int32_t tl_identity_validity(const tl_identity *identity, char *from, char *until, size_t cap)
+{
+    return tl_x509_validity(identity->leaf, from, until, cap);
+}
+
+/* Whether the chain leads from each certificate to the next. */
+int32_t tl_identity_linked(const tl_identity *identity)
+{
+    X509 *certificate = identity->leaf;
+    int linked = 1;
+    for (size_t at = 0; linked && at < (size_t)sk_X509_num(identity->chain); at++) {
+        X509 *issuer = sk_X509_value(identity->chain, (int)at);
+        EVP_PKEY *key = X509_get_pubkey(issuer);
+        linked = key != NULL && X509_check_issued(issuer, certificate) == X509_V_OK && X509_verify(certificate, key) == 1;
+        EVP_PKEY_free(key);
+        certificate = issuer;
+    }
+    ERR_clear_error();
+    return linked;
+}
+
+/*
+ * Writes a line for each name that the certificate is valid for: `D` and a DNS name, or `I` and an address in hexadecimal.
+ * Names that hold anything but printable ASCII are left out, and so is what does not fit. Gives the length.
+ */
+size_t tl_x509_names(X509 *certificate, char *text, size_t cap)
+{
+    static const char HEX[] = "0123456789abcdef";
+    size_t len = 0;
+    GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
+    for (size_t i = 0; names != NULL && i < (size_t)sk_GENERAL_NAME_num(names); i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, (int)i);
+        if (name->type != GEN_DNS && name->type != GEN_IPADD) {
+            continue;
+        }
+        const ASN1_STRING *string = name->type == GEN_DNS ? name->d.dNSName : name->d.iPAddress;
+        const unsigned char *data = ASN1_STRING_get0_data(string);
+        size_t data_len = (size_t)ASN1_STRING_length(string);
+        if (len + 2 * data_len + 2 > cap) {
+            break;
+        }
+        size_t start = len;
+        text[len++] = name->type == GEN_DNS ? 'D' : 'I';
+        for (size_t at = 0; at < data_len; at++) {
+            if (name->type == GEN_IPADD) {
+                text[len++] = HEX[data[at] >> 4];
+                text[len++] = HEX[data[at] & 15];
+            } else if (data[at] > ' ' && data[at] < 127) {
+                text[len++] = (char)data[at];
+            } else {
+                len = start;
+                break;
+            }
+        }
+        if (len > start) {
+            text[len++] = '\n';
+        }
+    }
+    sk_GENERAL_NAME_pop_free(names, GENERAL_NAME_free);
+    ERR_clear_error();
+    return len;
+}
+
+static void copy_time(const ASN1_TIME *time, char *text, size_t cap)
+{
+    size_t len = (size_t)ASN1_STRING_length((const ASN1_STRING *)time);
+    if (len + 2 > cap) {
+        len = cap - 2;
+    }
+    /* UTCTime has two digits for the year, GeneralizedTime four (RFC 5280, section 4.1.2.5). */
+    text[0] = ASN1_STRING_type((const ASN1_STRING *)time) == V_ASN1_UTCTIME ? '2' : '4';
+    memcpy(text + 1, ASN1_STRING_get0_data((const ASN1_STRING *)time), len);
+    text[1 + len] = '\0';
+}
+
+/* Writes both ends of the certificate's validity; says 0 where it is valid now, 1 before, 2 after. */
+int32_t tl_x509_validity(X509 *certificate, char *from, char *until, size_t cap)
+{
+    const ASN1_TIME *begins = X509_get0_notBefore(certificate);
+    const ASN1_TIME *ends = X509_get0_notAfter(certificate);
+    copy_time(begins, from, cap);
+    copy_time(ends, until, cap);
+    if (X509_cmp_current_time(begins) > 0) {
+        return 1;
+    }
+    return X509_cmp_current_time(ends) < 0 ? 2 : 0;
+}
+
+static tl_context *context_of(const SSL *ssl)
+{
+    return SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+}
+
+static void on_secret(const SSL *ssl, const char *line)
+{
+    const tl_context *context = context_of(ssl);
+    if (context->key_log >= 0) {
+        struct iovec parts[2] = {{(void *)line, strlen(line)}, {(void *)"\n", 1}};
+        /* One call, so that lines of several threads do not mix. There is nobody to tell of a failure. */
+        ssize_t written = writev(context->key_log, parts, 2);
+        (void)written;
+    }
+}
+
+/* Notes what is wrong with a chain, and changes nothing about it. */
+static int on_verify(int ok, X509_STORE_CTX *store)
+{
+    const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+    tl_conn *conn = ssl == NULL ? NULL : SSL_get_app_data(ssl);
+    if (!ok && conn != NULL && conn->refused == NULL) {
+        X509 *certificate = X509_STORE_CTX_get_current_cert(store);
+        conn->verify = X509_STORE_CTX_get_error(store);
+        if (certificate != NULL && X509_up_ref(certificate)) {
+            conn->refused = certificate;
+        }
+    }
+    return ok;
+}
+
+/* A client's sessions are kept for the caller to collect; should there be too many, the oldest goes. */
+static int on_session(SSL *ssl, SSL_SESSION *session)
+{
+    tl_conn *conn = SSL_get_app_data(ssl);
+    if (conn == NULL) {
+        return 0;
+    }
+    if (conn->sessions_len == TL_SESSIONS) {
+        SSL_SESSION_free(conn->sessions[0]);
+        memmove(conn->sessions, conn->sessions + 1, (TL_SESSIONS - 1) * sizeof(conn->sessions[0]));
+        conn->sessions_len--;
+    }
+    conn->sessions[conn->sessions_len++] = session;
+    return 1;
+}
+
+/* The server's order decides. */
+static int on_alpn(SSL *ssl, const unsigned char **chosen, unsigned char *chosen_len, const unsigned char *offered,
+                   unsigned int offered_len, void *user)
+{
+    const tl_context *context = user;
+    (void)ssl;
+    for (size_t at = 0; at < context->alpn_len; at += 1 + context->alpn[at]) {
+        size_t len = context->alpn[at];
+        for (size_t other = 0; other < offered_len; other += 1 + (size_t)offered[other]) {
+            if (offered[other] == len && other + 1 + len <= offered_len
+                && memcmp(context->alpn + at + 1, offered + other + 1, len) == 0) {
+                *chosen = context->alpn + at + 1;
+                *chosen_len = (unsigned char)len;
+                return SSL_TLSEXT_ERR_OK;
+            }
+        }
+    }
+    return SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const tl_name *)a)->name, ((const tl_name *)b)->name);
+}
+
+static const tl_name *find_name(const tl_context *context, const char *name)
+{
+    tl_name key = {name, 0};
+    return context->names_len == 0 ? NULL
+                                   : bsearch(&key, context->names, context->names_len, sizeof(key), compare_names);
+}
+
+/* Chooses the certificates for the name that the client asks for: exact names, then wildcards, then the first. */
+static int on_name(SSL *ssl, int *alert, void *user)
+{
+    const tl_context *context = user;
+    tl_conn *conn = SSL_get_app_data(ssl);
+    const char *asked = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+    (void)alert;
+    if (asked == NULL || conn == NULL) {
+        return SSL_TLSEXT_ERR_NOACK;
+    }
+    size_t len = strlen(asked);
+    if (len + 1 > sizeof(conn->server_name)) {
+        return SSL_TLSEXT_ERR_NOACK;
+    }
+    memcpy(conn->server_name, asked, len + 1);
+    /* One byte more at the front, for the wildcard. */
+    char name[sizeof(conn->server_name) + 1];
+    for (size_t at = 0; at <= len; at++) {
+        char c = asked[at];
+        name[at + 1] = c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
+    }
+    if (len > 0 && name[len] == '.') {
+        name[len] = '\0';
+    }
+    const tl_name *found = find_name(context, name + 1);
+    if (found == NULL) {
+        /* RFC 6125, section 6.4.3: a wildcard stands for one whole label, the leftmost. */
+        char *dot = strchr(name + 1, '.');
+        if (dot != NULL && dot > name + 1) {
+            dot[-1] = '*';
+            found = find_name(context, dot - 1);
+        }
+    }
+    if (found == NULL) {
+        return SSL_TLSEXT_ERR_NOACK;
+    }
+    if (found->group > 0 && SSL_set_SSL_CTX(ssl, context->groups[found->group]) == NULL) {
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    }
+    return SSL_TLSEXT_ERR_OK;
+}
+
+static int first_known(int (*set)(SSL_CTX *, const char *), SSL_CTX *ctx, const char *const *lists, size_t len)
+{
+    for (size_t at = 0; at < len; at++) {
+        if (set(ctx, lists[at]) == 1) {
+            ERR_clear_error();
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int set_groups(SSL_CTX *ctx, const char *list)
+{
+    return (int)SSL_CTX_set1_groups_list(ctx, list);
+}
+
+#ifndef LIBRESSL_VERSION_NUMBER
+static int set_signatures(SSL_CTX *ctx, const char *list)
+{
+    return (int)SSL_CTX_set1_sigalgs_list(ctx, list);
+}
+#endif
+
+/* Settings that are the same for every group of certificates. */
+static int configure(SSL_CTX *ctx, const tl_context *context, const tl_options *options)
+{
+    SSL_CTX_set_app_data(ctx, (void *)context);
+    SSL_CTX_set_options(ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+#ifdef SSL_OP_PRIORITIZE_CHACHA
+    /* Who lists ChaCha20 first has no AES instructions. */
+    SSL_CTX_set_options(ctx, SSL_OP_PRIORITIZE_CHACHA);
+#endif
+    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_AUTO_RETRY);
+    if (!SSL_CTX_set_min_proto_version(ctx, (uint16_t)options->lowest)
+        || !SSL_CTX_set_max_proto_version(ctx, (uint16_t)options->highest) || !SSL_CTX_set_cipher_list(ctx, SUITES_12)
+        || !first_known(set_groups, ctx, GROUPS, sizeof(GROUPS) / sizeof(GROUPS[0]))) {
+        return 0;
+    }
+#ifndef LIBRESSL_VERSION_NUMBER
+    if (!first_known(set_signatures, ctx, SIGNATURES, sizeof(SIGNATURES) / sizeof(SIGNATURES[0]))) {
+        return 0;
+    }
+#endif
+#ifndef OPENSSL_IS_BORINGSSL
+    if (!SSL_CTX_set_ciphersuites(ctx, SUITES_13)) {
+        return 0;
+    }
+#endif
+    if (context->key_log >= 0) {
+        SSL_CTX_set_keylog_callback(ctx, on_secret);
+    }
+    int mode = SSL_VERIFY_NONE;
+    if (options->verify > 0) {
+        mode = SSL_VERIFY_PEER | (options->verify > 1 && options->server ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0);
+    }
+    SSL_CTX_set_verify(ctx, mode, on_verify);
+    if (!options->resume) {
+        SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+        SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET);
+#ifndef LIBRESSL_VERSION_NUMBER
+        SSL_CTX_set_num_tickets(ctx, 0);
+#endif
+    } else if (options->server) {
+        /* Tickets hold all there is to a session, so nothing is stored here and all shards can resume it. */
+        SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+        if (!tl_tickets_use(ctx)) {
+            return 0;
+        }
+#ifndef LIBRESSL_VERSION_NUMBER
+        SSL_CTX_set_num_tickets(ctx, options->tickets_each);
+#endif
+    } else {
+        SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+        SSL_CTX_sess_set_new_cb(ctx, on_session);
+    }
+    if (options->server) {
+        SSL_CTX_set_tlsext_servername_callback(ctx, on_name);
+        SSL_CTX_set_tlsext_servername_arg(ctx, (void *)context);
+        if (context->alpn_len > 0) {
+            SSL_CTX_set_alpn_select_cb(ctx, on_alpn, (void *)context);
+        }
+        /* All groups resume one another's sessions; certificates are chosen anew each time. */
+        static const unsigned char ID[] = "tautline";
+        return SSL_CTX_set_session_id_context(ctx, ID, sizeof(ID) - 1);
+    }
+    /* Unlike all else, this returns 0 for success. */
+    return context->alpn_len == 0 || SSL_CTX_set_alpn_protos(ctx, context->alpn, (unsigned int)context->alpn_len) == 0;
+}
+
+/* One more SSL_CTX, configured like the others. */
+static int add_group(tl_context *context, const tl_options *options)
+{
+    SSL_CTX **groups = realloc(context->groups, (context->groups_len + 1) * sizeof(*groups));
+    if (groups == NULL) {
+        return 0;
+    }
+    context->groups = groups;
+    SSL_CTX *ctx = SSL_CTX_new(TLS_method());
+    if (ctx == NULL) {
+        return 0;
+    }
+    groups[context->groups_len++] = ctx;
+    return configure(ctx, context, options);
+}
+
+/* A configuration with `options->groups` groups of certificates, empty so far. Null with a refusal otherwise. */
+tl_context *tl_context_new(const tl_options *options, tl_refusal *refusal)
+{
+    ERR_clear_error();
+    tl_context *context = calloc(1, sizeof(*context));
+    if (context == NULL) {
+        refuse(refusal, TL_CONFIG_LIBRARY);
+        return NULL;
+    }
+    context->server = options->server;
+    context->verify = options->verify;
+    context->tickets = options->tickets;
+    context->key_log = -1;
+    if (options->key_log != NULL) {
+        context->key_log = open(options->key_log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+        if (context->key_log < 0) {
+            refuse(refusal, TL_CONFIG_KEY_LOG);
+            goto fail;
+        }
+    }
+    if (options->alpn_len > 0) {
+        context->alpn = malloc(options->alpn_len);
+        if (context->alpn == NULL) {
+            refuse(refusal, TL_CONFIG_LIBRARY);
+            goto fail;
+        }
+        memcpy(context->alpn, options->alpn, options->alpn_len);
+        context->alpn_len = options->alpn_len;
+    }
+    for (size_t group = 0; group < (options->server ? options->groups : 1); group++) {
+        if (!add_group(context, options)) {
+            refuse(refusal, TL_CONFIG_LIBRARY);
+            goto fail;
+        }
+    }
+    return context;
+fail:
+    tl_context_free(context);
+    return NULL;
+}
+
+void tl_context_free(tl_context *context)
+{
+    if (context == NULL) {
+        return;
+    }
+    for (size_t at = 0; at < context->groups_len; at++) {
+        SSL_CTX_free(context->groups[at]);
+    }
+    for (size_t at = 0; at < context->names_len; at++) {
+        free((char *)context->names[at].name);
+    }
+    if (context->key_log >= 0) {
+        close(context->key_log);
+    }
+    free(context->groups);
+    free(context->names);
+    free(context->alpn);
+    free(context);
+}
+
+static int trust(tl_context *context, X509 *root)
+{
+    X509_STORE *store = SSL_CTX_get_cert_store(context->groups[0]);
+    if (!X509_STORE_add_cert(store, root)) {
+        return 0;
+    }
+    for (size_t at = 0; context->server && at < context->groups_len; at++) {
+        /* What a client may be asked for. */
+        if (!SSL_CTX_add_client_CA(context->groups[at], root)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Trusts every certificate in `pem`; says how many, or 0 with a refusal. */
+int32_t tl_context_trust_pem(tl_context *context, const uint8_t *pem, size_t len, tl_refusal *refusal)
+{
+    ERR_clear_error();
+    STACK_OF(X509) *roots = read_chain(pem, len, refusal);
+    int32_t count = 0;
+    for (size_t at = 0; roots != NULL && at < (size_t)sk_X509_num(roots); at++) {
+        if (!trust(context, sk_X509_value(roots, (int)at))) {
+            refuse(refusal, TL_CONFIG_BAD_CERTIFICATE);
+            count = 0;
+            break;
+        }
+        count++;
+    }
+    sk_X509_pop_free(roots, X509_free);
+    return count;
+}
+
+/* Trusts one certificate; says whether it could be parsed. */
+int32_t tl_context_trust_der(tl_context *context, const uint8_t *der, size_t len)
+{
+    X509 *root = d2i_X509(NULL, &der, (long)len);
+    int trusted = root != NULL && trust(context, root);
+    X509_free(root);
+    ERR_clear_error();
+    return trusted;
+}
+
+#ifdef OPENSSL_IS_BORINGSSL
+/* Several certificates stand side by side as credentials, in the order in which they are added. */
+static int use_identity(SSL_CTX *ctx, const tl_identity *identity)
+{
+    size_t len = 1 + sk_X509_num(identity->chain);
+    CRYPTO_BUFFER **chain = calloc(len, sizeof(*chain));
+    SSL_CREDENTIAL *credential = SSL_CREDENTIAL_new_x509();
+    int good = chain != NULL && credential != NULL;
+    for (size_t at = 0; good && at < len; at++) {
+        X509 *certificate = at == 0 ? identity->leaf : sk_X509_value(identity->chain, at - 1);
+        uint8_t *der = NULL;
+        int der_len = i2d_X509(certificate, &der);
+        good = der_len > 0 && (chain[at] = CRYPTO_BUFFER_new(der, (size_t)der_len, NULL)) != NULL;
+        OPENSSL_free(der);
+    }
+    good = good && SSL_CREDENTIAL_set1_cert_chain(credential, chain, len)
+           && SSL_CREDENTIAL_set1_private_key(credential, identity->key) && SSL_CTX_add1_credential(ctx, credential);
+    for (size_t at = 0; chain != NULL && at < len; at++) {
+        CRYPTO_BUFFER_free(chain[at]);
+    }
+    free(chain);
+    SSL_CREDENTIAL_free(credential);
+    return good;
+}
+#else
+/* There is one place for each kind of key. */
+static int use_identity(SSL_CTX *ctx, const tl_identity *identity)
+{
+    return SSL_CTX_use_certificate(ctx, identity->leaf) == 1 && SSL_CTX_use_PrivateKey(ctx, identity->key) == 1
+           && SSL_CTX_set1_chain(ctx, identity->chain) == 1;
+}
+#endif
+
+/* Adds an identity to a group. Whichever is preferred must be added first, and one of each kind at most. */
+int32_t tl_context_use(tl_context *context, size_t group, const tl_identity *identity, tl_refusal *refusal)
+{
+    ERR_clear_error();
+    if (group < context->groups_len && use_identity(context->groups[group], identity)) {
+        return 1;
+    }
+    refuse(refusal, TL_CONFIG_LIBRARY);
+    return 0;
+}
+
+/* Which group serves which names. */
+int32_t tl_context_names(tl_context *context, const tl_name *names, size_t len)
+{
+    context->names = calloc(len == 0 ? 1 : len, sizeof(*context->names));
+    if (context->names == NULL) {
+        return 0;
+    }
+    for (size_t at = 0; at < len; at++) {
+        char *name = names[at].group < context->groups_len ? strdup(names[at].name) : NULL;
+        if (name == NULL) {
+            return 0;
+        }
+        context->names[at].name = name;
+        context->names[at].group = names[at].group;
+        context->names_len++;
+    }
+    qsort(context->names, len, sizeof(*context->names), compare_names);
+    return 1;
+}
+
+/* To be called once all is added: has every group trust what the first one does. */
+int32_t tl_context_seal(tl_context *context)
+{
+    X509_STORE *store = SSL_CTX_get_cert_store(context->groups[0]);
+    for (size_t at = 1; at < context->groups_len; at++) {
+        if (!X509_STORE_up_ref(store)) {
+            return 0;
+        }
+        SSL_CTX_set_cert_store(context->groups[at], store);
+    }
+    return 1;
+}

@@ -1,0 +1,62 @@
+use crate::config::{self, Demands};
+use crate::sys::{Context, Library};
+use crate::tickets::Rotation;
+use arc_swap::ArcSwap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tautline_tls::{ClientAuth, Error, ServerConfig, Tickets};
+
+/// A server's configuration of this moment.
+pub(crate) struct Serving {
+    library: Library,
+    now: ArcSwap<Current>,
+    /// Held by those who replace it, one at a time.
+    reloading: Mutex<()>,
+}
+
+/// What a connection that begins now uses.
+struct Current {
+    context: Arc<Context>,
+    asked: Tickets,
+    tickets: Option<Arc<Rotation>>,
+}
+
+impl Serving {
+    pub(crate) fn new(library: Library, config: &ServerConfig) -> Result<Self, Error> {
+        let asked = wanted(config);
+        let tickets = Rotation::new(library, &asked)?.map(Arc::new);
+        let context = Arc::new(config::server(library, config, tickets.as_deref(), Demands::Start)?);
+        let now = ArcSwap::from_pointee(Current { context, asked, tickets });
+        Ok(Self { library, now, reloading: Mutex::new(()) })
+    }
+
+    pub(crate) fn context(&self) -> Arc<Context> {
+        let now = self.now.load();
+        if let Some(tickets) = &now.tickets {
+            tickets.renew();
+        }
+        Arc::clone(&now.context)
+    }
+
+    /// Has connections that begin from now on use `config`, or changes nothing.
+    pub(crate) fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
+        let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.now.load_full();
+        let asked = wanted(config);
+        let tickets = if before.asked == asked {
+            before.tickets.clone()
+        } else {
+            Rotation::new(self.library, &asked)?.map(Arc::new)
+        };
+        let context = Arc::new(config::server(self.library, config, tickets.as_deref(), Demands::Reload)?);
+        self.now.store(Arc::new(Current { context, asked, tickets }));
+        Ok(())
+    }
+}
+
+/// A resumed session does not show a client's certificate again, so a revoked one would live on in tickets.
+fn wanted(config: &ServerConfig) -> Tickets {
+    match config.client_auth {
+        ClientAuth::None => config.tickets.clone(),
+        ClientAuth::Required(_) | ClientAuth::Optional(_) => Tickets::Off,
+    }
+}

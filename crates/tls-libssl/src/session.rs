@@ -1,0 +1,355 @@
+use crate::engine::Client;
+use crate::error::describe;
+use crate::facts::facts;
+use crate::host::Host;
+use crate::sys::{Connection, Context, Failure, Status};
+use core::cell::RefCell;
+use core::net::IpAddr;
+use std::sync::Arc;
+use tautline_tls::record::{self, Front, HEADER, MAX_PLAIN};
+use tautline_tls::{Content, Error, Facts, Handshake, Opened};
+use tautline_window::Buf;
+
+/// Most bytes of a handshake: the longest messages that the libraries take, in records that are not uselessly small.
+const MAX_HANDSHAKE: usize = 128 * 1024;
+
+/// Most records in a row that hold no application data. Each library has limits of its own for some kinds of them.
+const MAX_QUIET: u8 = 64;
+
+/// Longest body of a TLS 1.3 record of any suite that is offered: content, its type, tag (RFC 8446, section 5.2).
+const MAX_BODY_TLS13: usize = MAX_PLAIN + 1 + 16;
+
+/// Header, explicit nonce (TLS 1.2), tag and content type: no suite that is offered adds more to a record.
+const MAX_OVERHEAD: usize = HEADER + 8 + 16 + 1;
+
+/// Most bytes that wait for the end of a handshake message of the peer's.
+const MAX_HELD: usize = 64 * 1024;
+
+/// Records that one key protects before the next one takes over, a third of what AES-GCM allows (RFC 8446, section 5.5).
+const REKEY_AFTER: u64 = 1 << 23;
+
+thread_local! {
+    /// Where chunks that share a record are gathered, at most one record's worth.
+    static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One connection through a library of the OpenSSL family.
+///
+/// After an error `out` holds the library's alert, but where the connection ran out of memory.
+pub struct Session {
+    connection: Connection,
+    context: Arc<Context>,
+    client: Option<Arc<Client>>,
+    /// Whom a client expects: for its sessions, and for errors.
+    host: Box<str>,
+    phase: Phase,
+    is_tls13: bool,
+    /// Bytes of the handshake so far.
+    received: usize,
+    /// Records since the last that held application data.
+    quiet: u8,
+    /// Records that our key protected.
+    sealed: u64,
+    /// What waits for the end of a handshake message of the peer's.
+    held: Vec<u8>,
+    sent_close: bool,
+    received_close: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing was sent yet.
+    Fresh,
+    Handshaking,
+    Open,
+    Failed,
+}
+
+impl Session {
+    pub(crate) fn accept(context: &Arc<Context>) -> Result<Self, Error> {
+        let connection = Connection::accept(Arc::clone(context)).ok_or_else(no_memory)?;
+        Ok(Self::new(connection, Arc::clone(context), None, ""))
+    }
+
+    pub(crate) fn connect(client: &Arc<Client>, host: &str) -> Result<Self, Error> {
+        let parsed = Host::parse(host)?;
+        let session = client.sessions.as_ref().and_then(|sessions| sessions.take(host));
+        let context = Arc::clone(&client.context);
+        let connection = match &parsed {
+            Host::Name(name) => Connection::connect(context, Some(name), &[], session.as_ref()),
+            Host::Address(IpAddr::V4(ip)) => Connection::connect(context, None, &ip.octets(), session.as_ref()),
+            Host::Address(IpAddr::V6(ip)) => Connection::connect(context, None, &ip.octets(), session.as_ref()),
+        };
+        if let (Some(sessions), Some(session)) = (&client.sessions, session)
+            && !session.is_for_one_use()
+        {
+            sessions.put(host, session);
+        }
+        let connection = connection.ok_or_else(no_memory)?;
+        Ok(Self::new(connection, Arc::clone(&client.context), Some(Arc::clone(client)), host))
+    }
+
+    fn new(connection: Connection, context: Arc<Context>, client: Option<Arc<Client>>, host: &str) -> Self {
+        Self {
+            connection,
+            context,
+            client,
+            host: host.into(),
+            phase: Phase::Fresh,
+            is_tls13: false,
+            received: 0,
+            quiet: 0,
+            sealed: 0,
+            held: Vec::new(),
+            sent_close: false,
+            received_close: false,
+        }
+    }
+
+    /// For tests: has all that the library writes take the way of what does not fit the caller's buffer, and has that fail
+    /// for want of memory.
+    #[doc(hidden)]
+    pub fn inject(&mut self, spill_all: bool, spill_fails: bool) {
+        self.connection.inject(spill_all, spill_fails);
+    }
+
+    /// Marks the session dead where `result` is an error.
+    fn check<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+        if result.is_err() {
+            self.phase = Phase::Failed;
+        }
+        result
+    }
+
+    fn failed(&self, failure: &Failure) -> Error {
+        describe(failure, &self.connection, &self.host, self.context.library().flavour())
+    }
+
+    fn advance(&mut self, wire: &[u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
+        if self.phase == Phase::Fresh {
+            self.phase = Phase::Handshaking;
+            if self.client.is_some() {
+                let _ = self.feed(&[], out)?;
+            }
+        }
+        let mut used = 0;
+        loop {
+            let rest = &wire[used..];
+            let len = match record::front(rest) {
+                Front::Whole(len) => len,
+                Front::Partial => return Ok((used, Handshake::Pending)),
+                Front::Invalid => return Err(self.refuse(&rest[..HEADER], record::not_tls(rest), out)),
+            };
+            self.received += len;
+            if self.received > MAX_HANDSHAKE {
+                return Err(self.refuse(&UNEXPECTED, "a handshake of far too many bytes", out));
+            }
+            used += len;
+            if self.feed(&rest[..len], out)? == Handshake::Complete {
+                self.phase = Phase::Open;
+                self.is_tls13 = self.connection.is_tls13();
+                self.collect_sessions();
+                return Ok((used, Handshake::Complete));
+            }
+        }
+    }
+
+    /// Has the library process one record of the handshake, or begin where there is none yet.
+    fn feed(&mut self, record: &[u8], out: &mut Buf) -> Result<Handshake, Error> {
+        let outcome = self.connection.handshake(record, out);
+        match outcome.status {
+            Status::Failed(failure) => Err(self.failed(&failure)),
+            Status::Closed => Err(Error::Peer("it closed the connection before the handshake was complete".to_owned())),
+            Status::Done | Status::Want if outcome.used != record.len() => Err(left_over()),
+            Status::Want => Ok(Handshake::Pending),
+            Status::Done => Ok(Handshake::Complete),
+        }
+    }
+
+    /// Shows the library something that it refuses, for its alert.
+    fn refuse(&mut self, wire: &[u8], what: &str, out: &mut Buf) -> Error {
+        let _ = match self.phase {
+            Phase::Open => self.connection.read(&mut wire.to_vec(), out),
+            _ => self.connection.handshake(wire, out),
+        };
+        Error::Peer(what.to_owned())
+    }
+
+    /// Keeps what a client can resume later.
+    fn collect_sessions(&mut self) {
+        let Some(sessions) = self.client.as_ref().and_then(|client| client.sessions.as_ref()) else { return };
+        while let Some(session) = self.connection.session() {
+            sessions.put(&self.host, session);
+        }
+    }
+
+    fn open_record<'b>(&mut self, wire: &'b mut [u8], out: &mut Buf) -> Result<Opened<'b>, Error> {
+        let used = match record::front(wire) {
+            Front::Whole(len) => len,
+            Front::Partial => return Ok(Opened { used: 0, content: Content::Partial }),
+            Front::Invalid => return Err(self.refuse(&wire[..HEADER], record::not_tls(wire), out)),
+        };
+        if self.is_tls13 {
+            // RFC 8446, section 5: after the handshake everything is protected. OpenSSL would let change_cipher_spec pass,
+            // and padding beyond what a record may hold.
+            if wire[0] != DATA {
+                return Err(self.refuse(&UNEXPECTED, "an unprotected record after the handshake", out));
+            }
+            if used > HEADER + MAX_BODY_TLS13 {
+                return Err(self.refuse(&TOO_LONG, "a record that holds more than it may", out));
+            }
+        }
+        let outcome = self.connection.read(&mut wire[..used], out);
+        let content = match outcome.status {
+            Status::Failed(failure) => return Err(self.failed(&failure)),
+            Status::Done | Status::Want if outcome.used != used => return Err(left_over()),
+            Status::Closed => {
+                self.received_close = true;
+                Content::Closed
+            }
+            Status::Want | Status::Done if outcome.plain == 0 => {
+                if self.quiet == MAX_QUIET {
+                    let what = "it floods the connection with records that hold no data";
+                    return Err(self.refuse(&UNEXPECTED, what, out));
+                }
+                self.quiet += 1;
+                self.collect_sessions();
+                Content::Control
+            }
+            Status::Want | Status::Done => {
+                self.quiet = 0;
+                Content::Data(&mut wire[..outcome.plain])
+            }
+        };
+        if !self.held.is_empty() {
+            let held = core::mem::take(&mut self.held);
+            self.seal_piece(&held, out)?;
+        }
+        Ok(Opened { used, content })
+    }
+
+    /// Seals chunks as one stream: whole records straight from chunks where these are long enough, gathered otherwise.
+    fn seal_chunks(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
+        if let [single] = plain {
+            return self.seal_piece(single, out);
+        }
+        GATHERED.with_borrow_mut(|gathered| {
+            gathered.clear();
+            for mut chunk in plain.iter().copied() {
+                while !chunk.is_empty() {
+                    if gathered.is_empty() && chunk.len() >= MAX_PLAIN {
+                        let (direct, rest) = chunk.split_at(chunk.len() - chunk.len() % MAX_PLAIN);
+                        self.seal_piece(direct, out)?;
+                        chunk = rest;
+                        continue;
+                    }
+                    let (fits, rest) = chunk.split_at(chunk.len().min(MAX_PLAIN - gathered.len()));
+                    gathered.extend_from_slice(fits);
+                    chunk = rest;
+                    if gathered.len() == MAX_PLAIN {
+                        self.seal_piece(gathered, out)?;
+                        gathered.clear();
+                    }
+                }
+            }
+            self.seal_piece(gathered, out)
+        })
+    }
+
+    /// Seals `plain` as whole records and one for the rest.
+    fn seal_piece(&mut self, plain: &[u8], out: &mut Buf) -> Result<(), Error> {
+        if plain.is_empty() {
+            return Ok(());
+        }
+        if !self.held.is_empty() {
+            return self.hold(plain);
+        }
+        let records = plain.len().div_ceil(MAX_PLAIN);
+        self.sealed = self.sealed.saturating_add(records as u64);
+        if self.is_tls13 && self.sealed > REKEY_AFTER && self.connection.update_keys() {
+            self.sealed = 0;
+        }
+        // Besides, a KeyUpdate may be due.
+        let room = plain.len() + (records + 2) * MAX_OVERHEAD;
+        let outcome = self.connection.write(plain, room, out);
+        match outcome.status {
+            Status::Failed(failure) => Err(self.failed(&failure)),
+            Status::Done => Ok(()),
+            Status::Want | Status::Closed => self.hold(&plain[outcome.plain..]),
+        }
+    }
+
+    fn hold(&mut self, plain: &[u8]) -> Result<(), Error> {
+        if self.held.len() + plain.len() > MAX_HELD {
+            return Err(Error::Peer("it began a handshake message and does not end it".to_owned()));
+        }
+        self.held.extend_from_slice(plain);
+        Ok(())
+    }
+}
+
+impl tautline_tls::Session for Session {
+    fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
+        match self.phase {
+            Phase::Open => return Ok((0, Handshake::Complete)),
+            Phase::Failed => return Err(DEAD),
+            Phase::Fresh | Phase::Handshaking => {}
+        }
+        let result = self.advance(wire, out);
+        self.check(result)
+    }
+
+    fn open<'b>(&mut self, wire: &'b mut [u8], _scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
+        match self.phase {
+            Phase::Open => {}
+            Phase::Failed => return Err(DEAD),
+            Phase::Fresh | Phase::Handshaking => return Err(Error::ApiMisuse("open before the handshake is complete")),
+        }
+        if self.received_close {
+            // RFC 8446, section 6.1: data after a closure alert must be ignored.
+            return Ok(Opened { used: wire.len(), content: Content::Closed });
+        }
+        let result = self.open_record(wire, out);
+        self.check(result)
+    }
+
+    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
+        if self.phase != Phase::Open || self.sent_close {
+            return Err(Error::ApiMisuse("seal before the handshake is complete or after the close"));
+        }
+        let result = self.seal_chunks(plain, out);
+        self.check(result)
+    }
+
+    fn close(&mut self, out: &mut Buf) {
+        if self.phase == Phase::Open && !self.sent_close {
+            self.sent_close = true;
+            if let Status::Failed(failure) = self.connection.close(out).status {
+                log::debug!("no close_notify: {}", failure.reason);
+            }
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        if self.phase == Phase::Open { facts(self.connection.agreed()) } else { Facts::default() }
+    }
+}
+
+const DEAD: Error = Error::ApiMisuse("the session has failed before");
+
+/// application_data
+const DATA: u8 = 23;
+
+/// What no library accepts after the handshake: a handshake message, unprotected. The alert is unexpected_message.
+const UNEXPECTED: [u8; HEADER + 1] = [22, 3, 3, 0, 1, 0];
+
+/// A header that announces more than any record holds. The alert is record_overflow.
+const TOO_LONG: [u8; HEADER] = [DATA, 3, 3, 0xff, 0xff];
+
+fn no_memory() -> Error {
+    Error::Library("no memory for another connection".to_owned())
+}
+
+fn left_over() -> Error {
+    Error::Library("the library left a part of a record".to_owned())
+}

@@ -1,0 +1,285 @@
+use super::context::Context;
+use super::session::ResumableSession;
+use super::table::{RawConn, RawFacts, RawResult, Table};
+use super::{NAMES, TIME, text};
+use crate::certificate::{Name, Validity};
+use core::ffi::CStr;
+use core::ptr::NonNull;
+use std::sync::Arc;
+use tautline_window::Buf;
+
+/// One connection of a library, over the caller's windows.
+pub(crate) struct Connection {
+    raw: NonNull<RawConn>,
+    /// Callbacks look into it, so it must live as long.
+    context: Arc<Context>,
+}
+
+// SAFETY: the libraries bind a connection to no thread, and `self` is not `Sync`, so that one at a time uses it.
+unsafe impl Send for Connection {}
+
+/// What an operation came to.
+pub(crate) struct Outcome {
+    pub(crate) status: Status,
+    /// Bytes of the record that the library took.
+    pub(crate) used: usize,
+    /// Bytes of application data.
+    pub(crate) plain: usize,
+}
+
+/// The constants `TL_DONE` and so on.
+pub(crate) enum Status {
+    Done,
+    /// The peer's next record is needed.
+    Want,
+    /// The peer's close_notify came.
+    Closed,
+    Failed(Failure),
+}
+
+/// Why an operation failed.
+pub(crate) struct Failure {
+    /// One of the constants of [`failure`].
+    pub(crate) kind: i32,
+    /// The alert that came, where that is why.
+    pub(crate) alert: u8,
+    /// One of the constants of [`verify`], where the certificate is why.
+    pub(crate) verify: i32,
+    /// The library's words.
+    pub(crate) reason: String,
+}
+
+/// What the handshake agreed on.
+pub(crate) struct Agreed {
+    pub(crate) version: i32,
+    pub(crate) suite: u16,
+    pub(crate) group: String,
+    pub(crate) alpn: Option<Vec<u8>>,
+    pub(crate) server_name: Option<String>,
+    pub(crate) resumed: bool,
+    pub(crate) peer_certificates: Vec<Vec<u8>>,
+}
+
+impl Connection {
+    /// A server's connection; `None` where memory is short.
+    pub(crate) fn accept(context: Arc<Context>) -> Option<Self> {
+        // SAFETY: the context lives as long as the connection will.
+        let raw = unsafe { (context.library.table.conn_accept)(context.raw.as_ptr()) };
+        Some(Self { raw: NonNull::new(raw)?, context })
+    }
+
+    /// A client's connection to `name`, or to `ip` where there is none; `None` where memory is short.
+    pub(crate) fn connect(
+        context: Arc<Context>,
+        name: Option<&CStr>,
+        ip: &[u8],
+        session: Option<&ResumableSession>,
+    ) -> Option<Self> {
+        let name = name.map_or(core::ptr::null(), CStr::as_ptr);
+        let session = session.map_or(core::ptr::null_mut(), |session| session.raw.as_ptr());
+        // SAFETY: the context lives as long as the connection will; the call copies name and address, and takes a reference
+        // of its own to the session, which is of the same library.
+        let raw =
+            unsafe { (context.library.table.conn_connect)(context.raw.as_ptr(), name, ip.as_ptr(), ip.len(), session) };
+        Some(Self { raw: NonNull::new(raw)?, context })
+    }
+
+    /// Advances the handshake with one record, or with none. What must be sent is appended to `out`.
+    pub(crate) fn handshake(&mut self, record: &[u8], out: &mut Buf) -> Outcome {
+        self.run(out, 0, |table, raw, window, len, result| {
+            // SAFETY: `raw` is a connection of this table; record and window outlive the call, which disarms both.
+            unsafe { (table.conn_handshake)(raw, record.as_ptr(), record.len(), window, len, result) };
+        })
+    }
+
+    /// Opens one record and leaves what it held at its beginning. What must be sent is appended to `out`.
+    pub(crate) fn read(&mut self, record: &mut [u8], out: &mut Buf) -> Outcome {
+        let (at, len) = (record.as_mut_ptr(), record.len());
+        self.run(out, 0, |table, raw, window, window_len, result| {
+            // SAFETY: `raw` is a connection of this table; record and window outlive the call, which disarms both. It copies
+            // the record before it writes there, and writes no more than `len` bytes.
+            unsafe { (table.conn_read)(raw, at.cast_const(), len, at, len, window, window_len, result) };
+        })
+    }
+
+    /// Seals `plain`, at least one byte, and appends the records to `out`, for which `room` bytes are expected to do.
+    pub(crate) fn write(&mut self, plain: &[u8], room: usize, out: &mut Buf) -> Outcome {
+        self.run(out, room, |table, raw, window, len, result| {
+            // SAFETY: `raw` is a connection of this table; plaintext and window outlive the call, which disarms the window.
+            unsafe { (table.conn_write)(raw, plain.as_ptr(), plain.len(), window, len, result) };
+        })
+    }
+
+    /// Appends close_notify to `out`.
+    pub(crate) fn close(&mut self, out: &mut Buf) -> Outcome {
+        self.run(out, 64, |table, raw, window, len, result| {
+            // SAFETY: `raw` is a connection of this table; the window outlives the call, which disarms it.
+            unsafe { (table.conn_close)(raw, window, len, result) };
+        })
+    }
+
+    /// Lends the free part of `out`, at least `room` bytes, to one operation, and collects what it wrote there and what did
+    /// not fit.
+    fn run(
+        &mut self,
+        out: &mut Buf,
+        room: usize,
+        operation: impl FnOnce(&Table, *mut RawConn, *mut u8, usize, *mut RawResult),
+    ) -> Outcome {
+        let mut result = RawResult::EMPTY;
+        let table = self.context.library.table;
+        let window = out.reserve(room);
+        operation(table, self.raw.as_ptr(), window.as_mut_ptr(), window.len(), &raw mut result);
+        out.commit(result.written);
+        if result.spilled > 0 {
+            let rest = out.reserve(result.spilled);
+            // SAFETY: `raw` is a connection of this table, and `rest` has room for what it says has spilled.
+            unsafe { (table.conn_spill)(self.raw.as_ptr(), rest.as_mut_ptr()) };
+            out.commit(result.spilled);
+        }
+        let status = match result.status {
+            0 => Status::Done,
+            1 => Status::Want,
+            2 => Status::Closed,
+            _ => Status::Failed(Failure {
+                kind: result.failure,
+                alert: u8::try_from(result.alert).unwrap_or(u8::MAX),
+                verify: result.verify,
+                reason: text(&result.reason),
+            }),
+        };
+        Outcome { status, used: result.used, plain: result.plain }
+    }
+
+    /// Whether TLS 1.3 was agreed on.
+    pub(crate) fn is_tls13(&self) -> bool {
+        self.raw_facts().version == 0x0304
+    }
+
+    /// Has the next write change the keys first; says whether it will.
+    pub(crate) fn update_keys(&mut self) -> bool {
+        // SAFETY: `raw` lives as long as `self`.
+        unsafe { (self.context.library.table.conn_update_keys)(self.raw.as_ptr()) == 1 }
+    }
+
+    pub(crate) fn agreed(&self) -> Agreed {
+        let raw = self.raw_facts();
+        let alpn = (raw.alpn_len > 0).then(|| {
+            // SAFETY: the library keeps the protocol until the connection is used again, and the slice is copied at once.
+            unsafe { core::slice::from_raw_parts(raw.alpn, raw.alpn_len) }.to_vec()
+        });
+        let server_name = (!raw.server_name.is_null()).then(|| {
+            // SAFETY: the name is a string in the connection, and is copied at once.
+            unsafe { CStr::from_ptr(raw.server_name) }.to_string_lossy().into_owned()
+        });
+        Agreed {
+            version: raw.version,
+            suite: u16::try_from(raw.suite).unwrap_or_default(),
+            group: text(&raw.group),
+            alpn,
+            server_name,
+            resumed: raw.resumed != 0,
+            peer_certificates: (0..).map_while(|index| self.peer_certificate(index)).collect(),
+        }
+    }
+
+    fn raw_facts(&self) -> RawFacts {
+        let mut raw = RawFacts {
+            version: 0,
+            suite: 0,
+            resumed: 0,
+            alpn: core::ptr::null(),
+            alpn_len: 0,
+            server_name: core::ptr::null(),
+            group: [0; 48],
+        };
+        // SAFETY: `self.raw` lives as long as `self`; the call fills `raw`.
+        unsafe { (self.context.library.table.conn_facts)(self.raw.as_ptr(), &raw mut raw) };
+        raw
+    }
+
+    /// One of the peer's certificates, its own first, DER.
+    fn peer_certificate(&self, index: usize) -> Option<Vec<u8>> {
+        let table = self.context.library.table;
+        let mut der = core::ptr::null_mut();
+        // SAFETY: `raw` lives as long as `self`; `der` takes the address of a copy that is ours.
+        let len = unsafe { (table.conn_peer_certificate)(self.raw.as_ptr(), index, &raw mut der) };
+        if len == 0 {
+            return None;
+        }
+        // SAFETY: the shim made a copy of this length.
+        let copy = unsafe { core::slice::from_raw_parts(der, len) }.to_vec();
+        // SAFETY: the copy is ours, and this is its last use.
+        unsafe { (table.bytes_free)(der) };
+        Some(copy)
+    }
+
+    /// What the refused certificate is valid for.
+    pub(crate) fn refused_names(&self) -> Vec<Name> {
+        let mut names = vec![0; NAMES];
+        // SAFETY: `raw` lives as long as `self`; `names` has the length that is given.
+        let len = unsafe {
+            (self.context.library.table.conn_refused_names)(self.raw.as_ptr(), names.as_mut_ptr(), names.len())
+        };
+        Name::parse_all(&names[..len.min(NAMES)])
+    }
+
+    /// When the refused certificate is valid.
+    pub(crate) fn refused_validity(&self) -> Validity {
+        let (mut from, mut until) = ([0; TIME], [0; TIME]);
+        // SAFETY: `raw` lives as long as `self`; both arrays have the length that is given.
+        let state = unsafe {
+            let validity = self.context.library.table.conn_refused_validity;
+            validity(self.raw.as_ptr(), from.as_mut_ptr(), until.as_mut_ptr(), TIME)
+        };
+        Validity::new(state, &text(&from), &text(&until))
+    }
+
+    /// Takes a session that can be resumed, the newest first.
+    pub(crate) fn session(&mut self) -> Option<ResumableSession> {
+        let library = self.context.library;
+        // SAFETY: `raw` lives as long as `self`; the call gives its reference away.
+        let session = NonNull::new(unsafe { (library.table.conn_session)(self.raw.as_ptr()) })?;
+        Some(ResumableSession::new(library, session))
+    }
+
+    /// For tests: has everything that is written spill, and has spilling fail.
+    pub(crate) fn inject(&mut self, spill_all: bool, spill_fails: bool) {
+        // SAFETY: `raw` lives as long as `self`.
+        unsafe {
+            (self.context.library.table.conn_faults)(self.raw.as_ptr(), spill_all.into(), spill_fails.into());
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // SAFETY: `raw` is ours, and this is its last use; the context lives until after it.
+        unsafe { (self.context.library.table.conn_free)(self.raw.as_ptr()) };
+    }
+}
+
+/// The constants `TL_PROTOCOL` and so on.
+pub(crate) mod failure {
+    pub(crate) const ALERT: i32 = 2;
+    pub(crate) const CERTIFICATE: i32 = 3;
+    pub(crate) const NO_CERTIFICATE: i32 = 4;
+    pub(crate) const NO_ALPN: i32 = 5;
+    pub(crate) const BAD_RECORD: i32 = 6;
+    pub(crate) const VERSION: i32 = 7;
+    pub(crate) const NO_CIPHER: i32 = 8;
+    pub(crate) const LIBRARY: i32 = 9;
+    pub(crate) const MEMORY: i32 = 10;
+}
+
+/// The constants `TL_VERIFY_...`.
+pub(crate) mod verify {
+    pub(crate) const EXPIRED: i32 = 1;
+    pub(crate) const NOT_YET: i32 = 2;
+    pub(crate) const ISSUER: i32 = 3;
+    pub(crate) const NAME: i32 = 4;
+    pub(crate) const PURPOSE: i32 = 5;
+    pub(crate) const SIGNATURE: i32 = 6;
+    pub(crate) const AUTHORITY: i32 = 7;
+    pub(crate) const REVOKED: i32 = 8;
+}

@@ -1,0 +1,18 @@
+//! The suite that every engine must pass, for each library that is built in.
+
+/// A module with the whole suite for one library.
+macro_rules! library {
+    ($feature:literal $module:ident $flavour:ident) => {
+        #[cfg(feature = $feature)]
+        mod $module {
+            tautline_testkit::tls_conformance!(|server: Option<&_>, client: Option<&_>| {
+                tautline_tls_libssl::Engine::new(tautline_tls_libssl::Flavour::$flavour, server, client)
+            });
+        }
+    };
+}
+
+library! { "openssl" openssl OpenSsl }
+library! { "aws-lc" aws_lc AwsLc }
+library! { "boringssl" boringssl BoringSsl }
+library! { "libressl" libressl LibreSsl }
