@@ -1,24 +1,23 @@
 mod app;
+mod tls;
 
-use crate::development::Development;
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
-use crate::files;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 use tautline::layers::io::machine;
-use tautline::{
-    Address, ClientAuth, CloseCode, Config, DeflateConfig, Origins, Remote, Running, Server, ServerConfig, Tls,
-};
+use tautline::{Address, CloseCode, Config, DeflateConfig, Origins, Remote, Running, Server};
+use tls::TlsArguments;
 
 /// Serve WebSockets.
 ///
 /// Prints one line `listening on wss://ADDRESS` for each address once it accepts connections. Without --cert it makes a
 /// development certificate for localhost, which `taut connect` and `taut load` of the same user trust. SIGINT or SIGTERM
-/// drains: connections are closed in good order; a second one stops at once.
+/// drains: connections are closed in good order; a second one stops at once. SIGHUP reloads certificates, as a change of their
+/// files does.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,6 +25,7 @@ Examples:
   taut serve --plain --app broadcast              ws chat at 127.0.0.1:8080
   taut serve --listen 0.0.0.0:443 --cert cert.pem --key key.pem --shards 0 --pin
   taut serve --cert rsa.pem --key rsa-key.pem --cert ec.pem --key ec-key.pem
+  taut serve --cert cert.pem --key key.pem --ticket-secret /run/secrets/tickets
   taut serve --plain --unix /run/taut.sock")]
 pub(crate) struct Arguments {
     /// Where to listen: an address with its port (0 takes a free one), or unix:PATH. May be repeated.
@@ -47,30 +47,6 @@ pub(crate) struct Arguments {
     /// End when the process that started this one ends.
     #[arg(long, hide = true)]
     with_parent: bool,
-}
-
-/// TLS of the server.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "TLS")]
-struct TlsArguments {
-    /// No TLS: ws:// instead of wss://.
-    #[arg(long, conflicts_with_all = ["cert", "key", "client_ca", "tls"])]
-    plain: bool,
-    /// TLS engine.
-    #[arg(long, value_name = "ENGINE", default_value = "fused")]
-    tls: Engine,
-    /// Certificate chain, PEM. Several, each with its --key, stand side by side: the client's offers choose.
-    #[arg(long, value_name = "FILE", requires = "key")]
-    cert: Vec<PathBuf>,
-    /// Private key of the --cert at the same place, PEM.
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    key: Vec<PathBuf>,
-    /// Require client certificates by an authority in this PEM file.
-    #[arg(long, value_name = "FILE")]
-    client_ca: Option<PathBuf>,
-    /// Write the sessions' secrets to the file that SSLKEYLOGFILE names.
-    #[arg(long)]
-    key_log: bool,
 }
 
 /// Loops and limits.
@@ -119,15 +95,6 @@ enum App {
     Feed,
 }
 
-/// TLS engines of this build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Engine {
-    /// rustls' handshakes; TLS 1.3 records opened and sealed in place.
-    Fused,
-    /// rustls, handshakes and records.
-    Rustls,
-}
-
 /// Limits and deadlines that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Preset {
@@ -148,8 +115,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // Signals are kept from the start, so that none that comes while the loops start is lost.
     let signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    let (tls, files) = arguments.tls.load()?;
+    if files.is_some() {
+        let added = signals.add_signal(SIGHUP);
+        added.map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    }
     let LoopArguments { driver, shards, .. } = &arguments.loops;
-    let mut server = driver.server(Server::new(arguments.tls()?));
+    let mut server = driver.server(Server::new(tls));
     server = server.config(arguments.config()?).shards(*shards);
     for address in arguments.addresses() {
         server = server.listen(address);
@@ -168,9 +140,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             running
         }
     };
+    let reloader = running.reloader();
+    let _watch = files.as_ref().map(|files| arguments.tls.watch(files, &reloader)).transpose()?;
+    let reload = move || {
+        // A failure is in the log.
+        let _ = files.as_ref().map(|files| reloader.reload_files(files));
+    };
     announce(&running, arguments.tls.plain);
     let deadline = Duration::from_secs(arguments.loops.drain);
-    drain_on_signal(signals, running.remotes().to_vec(), deadline, arguments.with_parent);
+    obey_signals(signals, running.remotes().to_vec(), deadline, arguments.with_parent, reload);
     Ok(running.join()?)
 }
 
@@ -183,37 +161,6 @@ impl Arguments {
             addresses.push(Address::Tcp(([127, 0, 0, 1], port).into()));
         }
         addresses
-    }
-
-    fn tls(&self) -> Result<Tls, Failure> {
-        let tls = &self.tls;
-        if tls.plain {
-            return Ok(Tls::Plain);
-        }
-        if tls.cert.len() != tls.key.len() {
-            let (certs, keys) = (tls.cert.len(), tls.key.len());
-            return Err(Failure::usage(format!("{certs} --cert but {keys} --key; each certificate needs its key")));
-        }
-        let mut config = ServerConfig { key_log: tls.key_log, ..ServerConfig::default() };
-        for (chain, key) in tls.cert.iter().zip(&tls.key) {
-            config.certificates.push(files::certificate(chain, key)?);
-        }
-        if config.certificates.is_empty() {
-            let development = Development::locate()
-                .ok_or_else(|| Failure::usage("no home folder for a development certificate; pass --cert and --key"))?;
-            development.ensure()?;
-            config.certificates.push(files::certificate(&development.chain, &development.key)?);
-            let authority = development.authority.display();
-            eprintln!("no --cert given: a development certificate for localhost is used");
-            eprintln!("taut connect and taut load trust it; other clients trust it by its authority, {authority}");
-        }
-        if let Some(path) = &tls.client_ca {
-            config.client_auth = ClientAuth::Required(files::read(path, "authority")?);
-        }
-        Ok(match tls.tls {
-            Engine::Fused => Tls::Fused(Box::new(config)),
-            Engine::Rustls => Tls::Rustls(Box::new(config)),
-        })
     }
 
     fn config(&self) -> Result<Config, Failure> {
@@ -261,12 +208,25 @@ fn announce(running: &Running, plain: bool) {
     }
 }
 
-fn drain_on_signal(mut signals: Signals, remotes: Vec<Remote>, deadline: Duration, quiet: bool) {
+/// SIGHUP loads certificates anew; the first other signal drains the server, the second stops it at once.
+fn obey_signals(
+    mut signals: Signals,
+    remotes: Vec<Remote>,
+    deadline: Duration,
+    quiet: bool,
+    reload: impl Fn() + Send + 'static,
+) {
     std::thread::spawn(move || {
-        for (count, _) in signals.forever().enumerate() {
-            if count > 0 {
+        let mut draining = false;
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                reload();
+                continue;
+            }
+            if draining {
                 std::process::exit(1);
             }
+            draining = true;
             if !quiet {
                 eprintln!("closing connections; once more to stop at once");
             }
@@ -276,19 +236,4 @@ fn drain_on_signal(mut signals: Signals, remotes: Vec<Remote>, deadline: Duratio
             }
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::ValueEnum;
-
-    #[test]
-    fn every_engine_that_is_measured_can_be_served() {
-        let names: Vec<String> = Engine::value_variants()
-            .iter()
-            .filter_map(|engine| Some(engine.to_possible_value()?.get_name().to_owned()))
-            .collect();
-        assert_eq!(names, tautline_lab::suites::ENGINES);
-    }
 }

@@ -6,6 +6,7 @@ mod bench;
 mod connect;
 mod load;
 mod serve;
+mod tls;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
