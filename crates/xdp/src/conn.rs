@@ -46,6 +46,8 @@ pub(crate) struct Conn {
     pub(crate) finishing: bool,
     /// The peer's reset was let through.
     pub(crate) reset: bool,
+    /// It was asked for an acknowledgement that makes the stack go on.
+    pub(crate) stuck: bool,
     /// It is in the list of those to serve.
     pub(crate) queued: bool,
     /// It is in the list of those that have something to send.
@@ -76,6 +78,7 @@ impl Conn {
             finished: false,
             finishing: false,
             reset: false,
+            stuck: false,
             queued: false,
             dirty: false,
             pending: Buf::new(),

@@ -3,7 +3,7 @@
 use crate::conn::{Conn, Phase};
 use crate::driver::Driver;
 use crate::frame::{Ethernet, Mac, Pair};
-use crate::listening::reserve;
+use crate::listening::{Use, reserve};
 use crate::wire::Wire;
 use rustix::fd::OwnedFd;
 use std::cmp::Reverse;
@@ -92,7 +92,7 @@ impl<W: Wire> Driver<W> {
             {
                 v6.set_scope_id(self.facts.index);
             }
-            match reserve(local, false) {
+            match reserve(local, Use::Connect) {
                 Ok((fd, _)) => return Ok((pair, fd)),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 Err(error) => return Err(error),

@@ -49,6 +49,8 @@ pub struct Driver<W: Wire = Port> {
     pub(crate) timers: BinaryHeap<Reverse<(Instant, Token)>>,
     /// Headroom and what is lent; empty while it is lent.
     pub(crate) buffer: Vec<u8>,
+    /// A turn is under way, at the end of which all is sent.
+    in_turn: bool,
 }
 
 impl Driver<Port> {
@@ -112,6 +114,7 @@ impl<W: Wire> Driver<W> {
             failures: VecDeque::new(),
             timers: BinaryHeap::new(),
             buffer: Vec::new(),
+            in_turn: false,
         })
     }
 
@@ -199,6 +202,32 @@ impl<W: Wire> Driver<W> {
         self.wire.flush();
     }
 
+    /// Sends at once what is asked for outside of turns.
+    fn send_unless_in_turn(&mut self) {
+        if !self.in_turn {
+            self.now = Instant::now();
+            self.send_all();
+        }
+    }
+
+    /// Does what the kernel does for its sockets at any time: answers peers, and tells the user nothing. For tests.
+    #[doc(hidden)]
+    pub fn work_in_background(&mut self) {
+        self.now = Instant::now();
+        self.receive_frames();
+        self.run_timers();
+        for id in self.queue.clone() {
+            match self.conns.get(id).map(|conn| conn.phase) {
+                Some(Phase::HalfOpen(_) | Phase::Waiting(_)) => self.handshake(id),
+                Some(Phase::Orphan) => self.go_on_closing(id),
+                Some(Phase::Resolving { .. }) => self.resolve(id),
+                _ => {}
+            }
+            self.egress(id);
+        }
+        self.send_all();
+    }
+
     /// Marks a connection as having something to send.
     pub(crate) fn soil(&mut self, id: Token) {
         if let Some(conn) = self.conns.get_mut(id)
@@ -255,6 +284,7 @@ impl<W: Wire + 'static> tautline_io::Driver for Driver<W> {
             if conn.phase == Phase::Open && conn.pending.is_empty() {
                 conn.put(&mut buf);
                 self.soil(id);
+                self.send_unless_in_turn();
             }
             let Some(conn) = self.conns.get_mut(id) else { return Sent::Done(buf) };
             if buf.is_empty() {
@@ -286,12 +316,14 @@ impl<W: Wire + 'static> tautline_io::Driver for Driver<W> {
         if !mem::replace(&mut conn.finishing, true) && conn.phase == Phase::Open {
             conn.finish();
             self.soil(id);
+            self.send_unless_in_turn();
         }
     }
 
     fn close(&mut self, token: Token, abort: bool) {
         if let Some(id) = self.tokens.remove(token) {
             self.abandon(id, abort);
+            self.send_unless_in_turn();
         }
     }
 
@@ -315,11 +347,13 @@ impl<W: Wire + 'static> tautline_io::Driver for Driver<W> {
         self.wait(timeout)?;
         self.now = Instant::now();
         sink.woke(self);
+        self.in_turn = true;
         let mut buffer = mem::take(&mut self.buffer);
         // Nothing is there in the first turn, and after a sink that panicked.
         buffer.resize(self.config.headroom + self.config.receive_buffer, 0);
         self.deliver(&mut buffer, sink);
         self.buffer = buffer;
+        self.in_turn = false;
         self.send_all();
         Ok(())
     }

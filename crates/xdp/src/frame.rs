@@ -46,6 +46,7 @@ pub(crate) struct Segment {
     pub(crate) back: Ethernet,
     pub(crate) sequence: u32,
     flags: u8,
+    is_empty: bool,
 }
 
 impl Segment {
@@ -56,7 +57,7 @@ impl Segment {
         if ethernet[..6] != mac {
             return None;
         }
-        let (local, remote, tcp): (IpAddr, IpAddr, _) = match [ethernet[12], ethernet[13]] {
+        let (local, remote, len, tcp): (IpAddr, IpAddr, _, _) = match [ethernet[12], ethernet[13]] {
             IPV4 => {
                 let (head, tcp) = packet.split_at_checked(20)?;
                 let fragment = u16::from_be_bytes([head[6], head[7]]) & 0x3fff;
@@ -64,7 +65,8 @@ impl Segment {
                     return None;
                 }
                 let address = |at: usize| Some(Ipv4Addr::from(*head[at..].first_chunk::<4>()?));
-                (address(16)?.into(), address(12)?.into(), tcp)
+                let len = usize::from(u16::from_be_bytes([head[2], head[3]])).checked_sub(20)?;
+                (address(16)?.into(), address(12)?.into(), len, tcp)
             }
             IPV6 => {
                 let (head, tcp) = packet.split_at_checked(40)?;
@@ -72,7 +74,8 @@ impl Segment {
                     return None;
                 }
                 let address = |at: usize| Some(Ipv6Addr::from(*head[at..].first_chunk::<16>()?));
-                (address(24)?.into(), address(8)?.into(), tcp)
+                let len = usize::from(u16::from_be_bytes([head[4], head[5]]));
+                (address(24)?.into(), address(8)?.into(), len, tcp)
             }
             _ => return None,
         };
@@ -84,12 +87,18 @@ impl Segment {
             back: Ethernet::new(from, mac, local),
             sequence: u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]),
             flags: tcp[13],
+            is_empty: len <= usize::from(tcp[12] >> 4) * 4,
         })
     }
 
     /// The first segment of a connection that the peer opens.
     pub(crate) const fn opens(&self) -> bool {
         self.flags & (SYN | ACK | RST | FIN) == SYN
+    }
+
+    /// Whether it only acknowledges.
+    pub(crate) const fn is_bare_acknowledgement(&self) -> bool {
+        self.flags & (SYN | ACK | RST | FIN) == ACK && self.is_empty
     }
 
     pub(crate) const fn is_syn(&self) -> bool {
@@ -99,6 +108,21 @@ impl Segment {
     pub(crate) const fn is_reset(&self) -> bool {
         self.flags & RST != 0
     }
+}
+
+/// Changes the window of the TCP segment in an IP packet that [`Segment::read`] has read, by the least there is.
+pub(crate) fn change_window(packet: &mut [u8]) {
+    let tcp = if packet.first().is_some_and(|first| first >> 4 == 4) { 20 } else { 40 };
+    let Some(tcp) = packet.get_mut(tcp..).and_then(|tcp| tcp.first_chunk_mut::<20>()) else { return };
+    let (old, sum) = (u16::from_be_bytes([tcp[14], tcp[15]]), u16::from_be_bytes([tcp[16], tcp[17]]));
+    let new = old ^ 1;
+    tcp[14..16].copy_from_slice(&new.to_be_bytes());
+    // RFC 1624 section 3: the sum of the whole changes by the difference.
+    let wide = u32::from(!sum) + u32::from(!old) + u32::from(new);
+    let folded = (wide & 0xffff) + (wide >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    let [_, _, high, low] = (!folded).to_be_bytes();
+    tcp[16..18].copy_from_slice(&[high, low]);
 }
 
 #[cfg(test)]
@@ -162,6 +186,27 @@ pub(crate) mod tests {
         let mut extended = frame(pairs()[1], 0, ACK);
         extended[20] = 44;
         assert!(Segment::read(&extended, OURS).is_none(), "an IPv6 fragment");
+    }
+
+    #[test]
+    fn a_changed_window_keeps_the_checksum_right() {
+        for pair in pairs() {
+            let mut packet = frame(pair, 7, ACK).split_off(ETHERNET);
+            let at = packet.len() - 20;
+            let sum = |packet: &[u8]| {
+                let words = packet[at..].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+                let sum = words.fold(0x1234, |sum: u32, word| sum + word);
+                let folded = (sum & 0xffff) + (sum >> 16);
+                (folded & 0xffff) + (folded >> 16)
+            };
+            let wrong = !u16::try_from(sum(&packet)).unwrap();
+            packet[at + 16..at + 18].copy_from_slice(&wrong.to_be_bytes());
+            assert_eq!(sum(&packet), 0xffff);
+            let before = packet.clone();
+            change_window(&mut packet);
+            assert_eq!(sum(&packet), 0xffff);
+            assert_ne!(before[at + 14..at + 16], packet[at + 14..at + 16]);
+        }
     }
 
     #[test]

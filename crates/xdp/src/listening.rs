@@ -59,7 +59,11 @@ impl<W: Wire> Driver<W> {
             let text = format!("{} is no address of {name}, which has {}", at.ip(), all.join(", "));
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text));
         }
-        let (reserved, at) = reserve(at, options.reuse_port)?;
+        let mine_is = |address: &IpAddr| self.listening.at.contains_key(&SocketAddr::new(*address, at.port()));
+        if mine.iter().any(mine_is) {
+            return Err(Errno::ADDRINUSE.into());
+        }
+        let (reserved, at) = reserve(at, Use::Listen)?;
         let number = u32::try_from(self.listening.listeners.len()).unwrap_or(u32::MAX);
         let backlog = usize::try_from(options.backlog).unwrap_or(0).max(1);
         self.listening.listeners.push(Place { reserved: Some(reserved), backlog });
@@ -166,12 +170,22 @@ impl<W: Wire> Driver<W> {
     }
 }
 
+/// What a port is kept for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Connections that the kernel still remembers do no harm.
+    Listen,
+    /// Nothing else may have it.
+    Connect,
+}
+
 /// Keeps a port from all other programs; a port of 0 is chosen by the kernel.
-pub(crate) fn reserve(at: SocketAddr, reuse_port: bool) -> io::Result<(OwnedFd, SocketAddr)> {
+pub(crate) fn reserve(at: SocketAddr, what_for: Use) -> io::Result<(OwnedFd, SocketAddr)> {
     let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    if reuse_port {
-        sockopt::set_socket_reuseport(&fd, true)?;
+    // A port that the kernel chooses must be nobody's.
+    if what_for == Use::Listen && at.port() != 0 {
+        sockopt::set_socket_reuseaddr(&fd, true)?;
     }
     if at.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, true)?;

@@ -11,7 +11,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// `XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE`.
 const GENERIC: u32 = 1 << 1;
@@ -25,6 +25,9 @@ const HEADROOM: u32 = 256;
 
 /// Longest single wait; the caller waits again.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long the kernel may take to release a queue.
+const RELEASE: Duration = Duration::from_millis(500);
 
 /// Frames that one busy poll takes from the device.
 const BUSY_POLL_BUDGET: u16 = 64;
@@ -86,7 +89,7 @@ impl Port {
             Sizes { chunk, chunks: config.frames.next_power_of_two(), ring: config.frames.next_power_of_two() / 4 };
         let mut made = Vec::new();
         for queue in 0..queues {
-            let socket = match bind(config, &facts, queue, sizes) {
+            let socket = match patiently(|| bind(config, &facts, queue, sizes)) {
                 Ok(socket) => socket,
                 // The kernel says how many queues there could be; those that are not in use cannot be bound to.
                 Err((Errno::INVAL, _)) if queue > 0 => break,
@@ -156,20 +159,32 @@ fn look(config: &Config, netlink: &mut Netlink) -> io::Result<(Facts, u32)> {
 fn attach(config: &Config, facts: &Facts, program: &crate::sys::Program) -> io::Result<(Attached, bool)> {
     let name = &facts.name;
     if config.attach != Attach::Generic {
-        match Attached::new(program, facts.index, NATIVE) {
+        match patiently(|| Attached::new(program, facts.index, NATIVE).map_err(|errno| (errno, errno))) {
             Ok(attached) => return Ok((attached, true)),
-            Err(Errno::OPNOTSUPP) if config.attach == Attach::Auto => {
+            Err((Errno::OPNOTSUPP, _)) if config.attach == Attach::Auto => {
                 log::warn!(
                     "{name}: its driver has no XDP; generic mode is slower and loses what the sender's kernel joins: \
                      `ethtool -K {name} gro off lro off` here, and on a virtual interface `tso off gso off` at its peer"
                 );
             }
-            Err(errno) => return Err(explain_attach(facts, errno)),
+            Err((errno, _)) => return Err(explain_attach(facts, errno)),
         }
     }
-    match Attached::new(program, facts.index, GENERIC) {
+    match patiently(|| Attached::new(program, facts.index, GENERIC).map_err(|errno| (errno, errno))) {
         Ok(attached) => Ok((attached, false)),
-        Err(errno) => Err(explain_attach(facts, errno)),
+        Err((errno, _)) => Err(explain_attach(facts, errno)),
+    }
+}
+
+/// Tries again while something is taken, for a moment: what was closed just now, by a process that ended, is taken down
+/// by the kernel in its own time.
+fn patiently<T, E>(mut attempt: impl FnMut() -> Result<T, (Errno, E)>) -> Result<T, (Errno, E)> {
+    let start = Instant::now();
+    loop {
+        match attempt() {
+            Err((Errno::BUSY, _)) if start.elapsed() < RELEASE => std::thread::sleep(RELEASE / 50),
+            result => return result,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::conn::Phase;
 use crate::driver::Driver;
 use crate::frame::{ETHERNET, Segment};
 use crate::listening::Admission;
+use crate::stack::{Due, Stack};
 use crate::wire::Wire;
 use smoltcp::socket::tcp::State;
 use std::cmp::Reverse;
@@ -18,6 +19,9 @@ const FRAMES: usize = 64;
 
 /// Most segments that a connection sends at once, before others have their turn.
 const BURST: usize = 8;
+
+/// What fits one segment: every peer takes 536 bytes of data, less the options.
+const SMALL: usize = 500;
 
 /// When a connection that could send, and did not, is looked at again.
 const STUCK: Duration = Duration::from_millis(1);
@@ -62,7 +66,7 @@ impl<W: Wire> Driver<W> {
         if segment.is_reset() && conn.state() != State::SynSent {
             if !conn.is_exact(segment) {
                 // A peer that means it repeats it exactly when asked; anybody else learns nothing.
-                conn.tcp.get_mut().set_keep_alive(Some(smoltcp::time::Duration::from_secs(1 << 30)));
+                Stack::probe(&mut conn.tcp);
                 return self.soil(id);
             }
             conn.reset = true;
@@ -70,7 +74,12 @@ impl<W: Wire> Driver<W> {
         let tcp = conn.tcp.get();
         let before = (tcp.recv_queue(), tcp.send_queue());
         let connecting = tcp.state() == State::SynSent;
-        self.stack.ingress(&mut self.wire, self.now, packet, segment.back, Some(&mut conn.tcp));
+        if conn.stuck && segment.is_bare_acknowledgement() {
+            conn.stuck = false;
+            self.stack.insist(&mut self.wire, self.now, packet, segment.back, &mut conn.tcp);
+        } else {
+            self.stack.ingress(&mut self.wire, self.now, packet, segment.back, Some(&mut conn.tcp));
+        }
         let tcp = conn.tcp.get();
         if before != (tcp.recv_queue(), tcp.send_queue()) {
             // Only a segment that the connection took says where its peer is now.
@@ -231,10 +240,9 @@ impl<W: Wire> Driver<W> {
         if matches!(conn.phase, Phase::Resolving { .. }) {
             return self.schedule(id, None);
         }
-        let sent = self.stack.egress(&mut self.wire, self.now, conn.header, &mut conn.tcp, BURST);
-        if sent && conn.tcp.get().keep_alive().is_some() {
-            conn.tcp.get_mut().set_keep_alive(None);
-        }
+        // One segment holds that much, whatever the peer's limit (RFC 9293 section 3.7.1).
+        let most = if conn.tcp.get().send_queue() <= SMALL { 1 } else { BURST };
+        let sent = self.stack.egress(&mut self.wire, self.now, conn.header, &mut conn.tcp, most);
         let over = conn.state() == State::Closed;
         if over && matches!(conn.phase, Phase::Orphan | Phase::HalfOpen(_)) {
             return self.remove(id);
@@ -242,21 +250,33 @@ impl<W: Wire> Driver<W> {
         if over && conn.phase == Phase::Failed {
             return;
         }
-        let mut at = self.stack.due(self.now, &conn.tcp);
-        if at.is_some_and(|at| at <= self.now) {
-            if sent || !self.wire.has_room() {
-                self.soil(id);
-                return self.schedule(id, None);
-            }
-            at = Some(self.now + STUCK);
+        let soon = self.now + self.config.retransmit;
+        if sent && most == 1 && conn.phase == Phase::Open && conn.timer.is_some_and(|timer| timer <= soon) {
+            // Nothing falls due before the timer that runs already: every time of the stack is as long or longer.
+            return;
         }
+        let at = match self.stack.due(self.now, &mut conn.tcp) {
+            Due::At(at) if at > self.now => Some(self.stack.coarse(at)),
+            Due::At(_) if sent || !self.wire.has_room() => {
+                self.soil(id);
+                None
+            }
+            Due::At(_) => Some(self.now + STUCK),
+            Due::Never => None,
+            Due::Stuck => {
+                conn.stuck = true;
+                Stack::probe(&mut conn.tcp);
+                Some(self.stack.coarse(self.now + STUCK))
+            }
+        };
         self.schedule(id, at);
     }
 
     /// Looks at a connection again at `at`, or at its deadline.
     fn schedule(&mut self, id: Token, at: Option<Instant>) {
         let Some(conn) = self.conns.get_mut(id) else { return };
-        let Some(at) = at.into_iter().chain(conn.deadline).min() else { return };
+        let deadline = conn.deadline.map(|deadline| self.stack.coarse(deadline));
+        let Some(at) = at.into_iter().chain(deadline).min() else { return };
         if conn.timer.is_none_or(|timer| at < timer) {
             conn.timer = Some(at);
             self.timers.push(Reverse((at, id)));

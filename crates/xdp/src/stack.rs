@@ -7,10 +7,13 @@
 //! - Its sequence numbers begin with a number from a generator that is not for cryptography. Each connection is opened by
 //!   an interface of its own, seeded with 64 bits from the kernel (RFC 6528 asks for numbers nobody can guess).
 //! - With a window that needs scaling, both sides can wait for each other for ever; `Config::receive_buffer` is kept below.
+//! - When a window that was closed opens again, but not beyond what is under way, it stops its timer and forgets to repeat
+//!   what the peer threw away ([`Due::Stuck`]). A probe then asks for the acknowledgement once more, and
+//!   [`Stack::insist`] makes the stack repeat.
 //! - A reset anywhere in the window closes. [`Driver`](crate::Driver) passes only exact ones on (RFC 5961 section 3.2).
 
 use crate::config::Config;
-use crate::frame::{ETHERNET, Ethernet};
+use crate::frame::{self, ETHERNET, Ethernet};
 use crate::port::Facts;
 use crate::wire::Wire;
 use smoltcp::iface::{self, Interface, PollResult, SocketHandle, SocketSet};
@@ -38,6 +41,15 @@ impl Tcp {
     }
 }
 
+/// When a connection has something to do.
+pub(crate) enum Due {
+    At(Instant),
+    /// It waits for its peer.
+    Never,
+    /// It waits for its peer with bytes to send, and would for ever.
+    Stuck,
+}
+
 pub(crate) struct Stack {
     interface: Interface,
     /// For segments that belong to no connection: smoltcp answers them with a reset.
@@ -50,6 +62,7 @@ pub(crate) struct Stack {
     receive_buffer: usize,
     send_buffer: usize,
     silence: Duration,
+    tick: Duration,
     congestion_control: bool,
 }
 
@@ -86,6 +99,7 @@ impl Stack {
             receive_buffer: config.receive_buffer,
             send_buffer: config.send_buffer,
             silence: config.silence,
+            tick: config.retransmit / 4,
             congestion_control: config.congestion_control,
         })
     }
@@ -145,6 +159,17 @@ impl Stack {
         self.interface.poll_ingress_single(now, &mut device, set);
     }
 
+    /// Gives an acknowledgement to a connection that is [`Due::Stuck`] as often as it takes to make it repeat what is not
+    /// acknowledged: three duplicates (RFC 5681 section 3.2), counted from the one before, whose window differs.
+    pub(crate) fn insist<W: Wire>(&mut self, wire: &mut W, now: Instant, packet: &[u8], back: Ethernet, tcp: &mut Tcp) {
+        let mut other = packet.to_vec();
+        frame::change_window(&mut other);
+        self.ingress(wire, now, &other, back, Some(tcp));
+        for _ in 0..4 {
+            self.ingress(wire, now, packet, back, Some(tcp));
+        }
+    }
+
     /// Sends what a connection has to send, at most `most` segments. Says whether anything was sent.
     pub(crate) fn egress<W: Wire>(
         &mut self,
@@ -168,15 +193,39 @@ impl Stack {
                 PollResult::SocketStateChanged => sent = true,
             }
         }
+        if sent && tcp.get().keep_alive().is_some() {
+            tcp.get_mut().set_keep_alive(None);
+        }
         sent
     }
 
     /// When a connection has something to do next by itself; the past where that is now.
-    pub(crate) fn due(&mut self, now: Instant, tcp: &Tcp) -> Option<Instant> {
-        let at = self.interface.poll_at(self.at(now), &tcp.set)?;
+    pub(crate) fn due(&mut self, now: Instant, tcp: &mut Tcp) -> Due {
+        let waits = tcp.get().send_queue() > 0 && tcp.get().may_send();
+        let silence = tcp.get().timeout();
+        if waits {
+            // To see whether anything but the end of patience is set.
+            tcp.get_mut().set_timeout(None);
+        }
+        let at = self.interface.poll_at(self.at(now), &tcp.set);
+        tcp.get_mut().set_timeout(silence);
+        let Some(at) = at else { return if waits { Due::Stuck } else { Due::Never } };
         let micros = u64::try_from(at.total_micros()).unwrap_or(0);
         let micros = u128::from(micros) * 1024 / u128::from(self.rate);
-        Some(self.start + Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)))
+        Due::At(self.start + Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)))
+    }
+
+    /// Asks the peer for an acknowledgement, with the next [`egress`](Self::egress).
+    pub(crate) fn probe(tcp: &mut Tcp) {
+        // Sends a probe at once and, as it is taken back then, never again.
+        tcp.get_mut().set_keep_alive(Some(smoltcp::time::Duration::from_secs(1 << 30)));
+    }
+
+    /// The next of few times that connections are looked at together: one wait for all whose timers end about now.
+    pub(crate) fn coarse(&self, at: Instant) -> Instant {
+        let tick = self.tick.as_nanos().max(1);
+        let ticks = at.saturating_duration_since(self.start).as_nanos().div_ceil(tick);
+        self.start + Duration::from_nanos(u64::try_from(ticks * tick).unwrap_or(u64::MAX))
     }
 
     fn at(&self, now: Instant) -> Virtual {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tautline_io::{Address, Driver as _, End, ListenOptions, Listener, Received, Sent, Sink, Token};
 use tautline_window::Buf;
 use tautline_xdp::{Attach, Config, Copies, Driver, Faults};
-use world::{INTERFACE, OURS, THEIRS, World, v4};
+use world::{INTERFACE, OURS, THEIRS, World, ip_of};
 
 /// Sends back what it receives, and stops to receive while that pends.
 #[derive(Default)]
@@ -80,7 +80,7 @@ impl Server {
 }
 
 fn listen(driver: &mut Driver, address: &str) -> SocketAddr {
-    let any = Address::Tcp(SocketAddr::new(v4(address), 0));
+    let any = Address::Tcp(SocketAddr::new(ip_of(address), 0));
     let (_, Address::Tcp(at)) = driver.listen(&any, &ListenOptions::default()).unwrap() else { panic!("no TCP") };
     at
 }

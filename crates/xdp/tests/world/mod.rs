@@ -83,7 +83,7 @@ impl Drop for World {
     }
 }
 
-pub fn v4(text: &str) -> IpAddr {
+pub fn ip_of(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
