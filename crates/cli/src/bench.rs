@@ -23,6 +23,7 @@ Suites:
   idle       memory of connections that do nothing, and of those that did something
   peers      servers of other projects beside ours: needs the checkout, or --peers
   records    the record path in memory, beside the AEAD alone
+  handshake  full and resumed handshakes with every kind of key; what a storm of them does to others
 
 Examples:
   taut bench
@@ -60,6 +61,7 @@ enum Name {
     Idle,
     Peers,
     Records,
+    Handshake,
 }
 
 impl From<Name> for Suite {
@@ -71,6 +73,7 @@ impl From<Name> for Suite {
             Name::Idle => Self::Idle,
             Name::Peers => Self::Peers,
             Name::Records => Self::Records,
+            Name::Handshake => Self::Handshake,
         }
     }
 }

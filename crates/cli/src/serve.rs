@@ -67,6 +67,10 @@ struct LoopArguments {
     /// Longest message in bytes; a longer one is refused with 1009.
     #[arg(long, value_name = "BYTES")]
     max_message: Option<usize>,
+    /// Threads for handshakes with an expensive signature (RSA); 0 leaves them in their loop. Without it, one for each two
+    /// CPUs.
+    #[arg(long, value_name = "N")]
+    handshake_threads: Option<usize>,
     /// Connections for each loop; more wait.
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
@@ -179,6 +183,7 @@ impl Arguments {
             }
             config.limits.max_connections = count;
         }
+        config.offload.threads = loops.handshake_threads;
         config.upgrade.deflate = loops.deflate.then(DeflateConfig::default);
         config.upgrade.subprotocols.clone_from(&loops.subprotocol);
         if loops.origin.iter().any(|origin| origin == "any") {

@@ -123,6 +123,14 @@ pub enum Metric {
     ServerCpuPerHandshake,
     /// What the server's resident memory grew by per connection.
     RssPerConnection,
+    /// CPU time of one signature with the certificate's key.
+    CpuPerSignature,
+    /// Server CPU per full handshake over that of the signature alone.
+    RatioToSignature,
+    /// Server CPU per full handshake over that of a resumed one.
+    RatioToResumed,
+    /// A latency over the same one without the storm.
+    RatioToQuiet,
     /// Server CPU per message over that of plain WebSocket.
     RatioToPlain,
     /// Server CPU per message over that of the cheapest bare TCP echo.
@@ -156,6 +164,10 @@ impl Metric {
             Self::Handshakes => "handshakes",
             Self::ServerCpuPerHandshake => "server_cpu_per_handshake",
             Self::RssPerConnection => "rss_per_connection",
+            Self::CpuPerSignature => "cpu_per_signature",
+            Self::RatioToSignature => "ratio_to_signature",
+            Self::RatioToResumed => "ratio_to_resumed",
+            Self::RatioToQuiet => "ratio_to_quiet",
             Self::RatioToPlain => "ratio_to_plain",
             Self::RatioToLimit => "ratio_to_limit",
             Self::RatioToAead => "ratio_to_aead",
@@ -172,9 +184,14 @@ impl Metric {
             Self::Transfer => "MB/s",
             Self::Handshakes => "1/s",
             Self::RssPerConnection => "B",
-            Self::RatioToPlain | Self::RatioToLimit | Self::RatioToAead | Self::RatioToPeer | Self::RatioToEngine => {
-                "x"
-            }
+            Self::RatioToSignature
+            | Self::RatioToResumed
+            | Self::RatioToQuiet
+            | Self::RatioToPlain
+            | Self::RatioToLimit
+            | Self::RatioToAead
+            | Self::RatioToPeer
+            | Self::RatioToEngine => "x",
             _ => "us",
         }
     }

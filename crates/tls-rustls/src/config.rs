@@ -12,7 +12,7 @@ use rustls::client::Resumption;
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 use std::sync::Arc;
-use tautline_tls::{ClientConfig, Error, ServerConfig, Versions};
+use tautline_tls::{ClientConfig, Error, KeyExchange, ServerConfig, Versions};
 use webpki::KeyUsage;
 
 /// How much is asked of certificates.
@@ -31,7 +31,7 @@ pub(crate) fn server(
     ticketer: Option<Arc<Ticketer>>,
     demands: Demands,
 ) -> Result<Acceptor, Error> {
-    let provider = provider();
+    let provider = provider(KeyExchange::All);
     let count = config.certificates.len();
     if count == 0 {
         return Err(Error::Config("a server needs a certificate and its key; `taut cert` makes some".to_owned()));
@@ -83,7 +83,7 @@ pub(crate) fn server(
 
 /// A client's configuration; `secrets` says whether sessions may hand out their keys.
 pub(crate) fn client(config: &ClientConfig, secrets: bool) -> Result<rustls::ClientConfig, Error> {
-    let provider = provider();
+    let provider = provider(config.key_exchange);
     let memory = Memory::of(config, &provider)?;
     let mut rustls = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions(config.versions))

@@ -1,12 +1,14 @@
+use rustls::NamedGroup;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{cipher_suite as suite, default_provider};
 use std::sync::Arc;
+use tautline_tls::KeyExchange;
 
 /// aws-lc-rs, with the cipher suites in our order.
 ///
 /// AES-128 comes before AES-256: it is as good as unbreakable and up to a fifth faster. Without AES instructions ChaCha20
 /// comes first. A server follows this order, see [`Acceptor`](crate::hello::Acceptor).
-pub(crate) fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider(key_exchange: KeyExchange) -> Arc<CryptoProvider> {
     let aes = [
         suite::TLS13_AES_128_GCM_SHA256,
         suite::TLS13_AES_256_GCM_SHA384,
@@ -21,7 +23,23 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
         suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
     ];
     let (first, second): (&[_], &[_]) = if has_aes() { (&aes, &chacha) } else { (&chacha, &aes) };
-    Arc::new(CryptoProvider { cipher_suites: [first, second].concat(), ..default_provider() })
+    let mut provider = CryptoProvider { cipher_suites: [first, second].concat(), ..default_provider() };
+    if key_exchange == KeyExchange::Classical {
+        provider.kx_groups.retain(|group| !is_hybrid(group.name()));
+    }
+    Arc::new(provider)
+}
+
+/// Whether a group has a post-quantum part.
+const fn is_hybrid(group: NamedGroup) -> bool {
+    matches!(
+        group,
+        NamedGroup::X25519MLKEM768
+            | NamedGroup::secp256r1MLKEM768
+            | NamedGroup::MLKEM512
+            | NamedGroup::MLKEM768
+            | NamedGroup::MLKEM1024
+    )
 }
 
 /// Whether this machine computes AES in hardware.

@@ -58,6 +58,17 @@ pub enum Versions {
     Tls12,
 }
 
+/// Which key exchanges a client offers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyExchange {
+    /// Whatever the engine has, first the hybrid with ML-KEM (`X25519MLKEM768`): who records the session today cannot read
+    /// it with a quantum computer tomorrow.
+    #[default]
+    All,
+    /// Elliptic curves only: a shorter ClientHello, and some 50 us less CPU time on either side.
+    Classical,
+}
+
 /// What a server needs, for every engine.
 ///
 /// Several certificates stand side by side: the one that covers the client's SNI name is used, of several the one whose
@@ -117,6 +128,8 @@ pub struct ClientConfig {
     /// Where sessions are kept. Clones of a configuration have this in common, so what one connection was given another can
     /// use, in whichever client or socket, as long as they trust the same roots and show the same certificate.
     pub sessions: Sessions,
+    /// Key exchanges to offer.
+    pub key_exchange: KeyExchange,
     /// Write secrets to the file that `SSLKEYLOGFILE` names, where it is set.
     pub key_log: bool,
 }

@@ -16,7 +16,7 @@ pub mod record;
 mod sessions;
 mod tickets;
 
-pub use config::{Certificate, ClientAuth, ClientConfig, Roots, ServerConfig, Versions};
+pub use config::{Certificate, ClientAuth, ClientConfig, KeyExchange, Roots, ServerConfig, Versions};
 pub use engine::{Content, Engine, Facts, Handshake, Opened, Session, Signing};
 pub use error::Error;
 pub use sessions::Sessions;

@@ -6,11 +6,13 @@ mod echo;
 mod handshakes;
 mod idle;
 mod open_loop;
+mod storm;
 
 pub use broadcast::Broadcast;
 pub use echo::Echo;
 pub use handshakes::{Handshakes, Shaken};
 pub use idle::{Held, Idle};
+pub use storm::{Storm, Stormed};
 
 use crate::Error;
 use std::net::{TcpStream, ToSocketAddrs};

@@ -14,8 +14,8 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    /// One for each kind of key.
-    pub(super) fn new() -> Result<Self, Error> {
+    /// One for each of these keys.
+    pub(super) fn new(keys: &[Key]) -> Result<Self, Error> {
         let failed = |error: &dyn std::fmt::Display| Error::Failed(format!("cannot make certificates: {error}"));
         let authority = Authority::new("Tautline bench authority").map_err(|error| failed(&error))?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -23,7 +23,7 @@ impl Certificates {
         let folder = std::env::temp_dir().join(name);
         DirBuilder::new().mode(0o700).create(&folder).map_err(|error| failed(&error))?;
         let certificates = Self { folder, authority: authority.certificate().to_owned() };
-        for key in [Key::P256, Key::Rsa2048] {
+        for &key in keys {
             let leaf = Leaf { names: &["localhost", "127.0.0.1"], key: key.kind(), ..Leaf::default() };
             let issued = authority.issue(&leaf).map_err(|error| failed(&error))?;
             let write = |path: &Path, content: &[u8]| {
@@ -59,7 +59,9 @@ impl Key {
     const fn kind(self) -> KeyKind {
         match self {
             Self::P256 => KeyKind::P256,
+            Self::Ed25519 => KeyKind::Ed25519,
             Self::Rsa2048 => KeyKind::Rsa2048,
+            Self::Rsa4096 => KeyKind::Rsa4096,
         }
     }
 }

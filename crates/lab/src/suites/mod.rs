@@ -8,6 +8,7 @@ mod certificates;
 mod check;
 mod echo;
 mod echo_case;
+mod handshake;
 mod handshake_case;
 mod idle;
 mod limits;
@@ -16,6 +17,7 @@ mod peer;
 mod peers;
 mod records;
 mod server;
+mod signature;
 
 use crate::cpu::{Pinned, Placement};
 use crate::rounds::{Plan, Samples};
@@ -47,6 +49,8 @@ pub enum Suite {
     Peers,
     /// The record path in memory, beside the AEAD alone.
     Records,
+    /// Connections per second, and what a storm of them does to others.
+    Handshake,
 }
 
 impl Suite {
@@ -60,6 +64,7 @@ impl Suite {
             Self::Idle => "idle",
             Self::Peers => "peers",
             Self::Records => "records",
+            Self::Handshake => "handshake",
         }
     }
 
@@ -84,6 +89,7 @@ impl Suite {
             Self::Idle => idle::run(lab),
             Self::Peers => peers::run(lab),
             Self::Records => records::run(lab),
+            Self::Handshake => handshake::run(lab),
         }?;
         if lab.placement.is_shared() {
             outcome
@@ -198,7 +204,13 @@ impl Lab<'_> {
 
     /// Starts servers for `kinds`; their certificates lie on disk only meanwhile.
     fn servers(&self, kinds: &[server::Kind]) -> Result<Vec<server::Process>, Error> {
-        let certificates = Certificates::new()?;
+        let mut keys = Vec::new();
+        for key in kinds.iter().map(|kind| kind.key()) {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        let certificates = Certificates::new(&keys)?;
         kinds.iter().map(|&kind| server::Process::start(self, kind, &certificates)).collect()
     }
 }

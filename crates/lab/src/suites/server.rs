@@ -23,7 +23,9 @@ const START: Duration = Duration::from_secs(20);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     P256,
+    Ed25519,
     Rsa2048,
+    Rsa4096,
 }
 
 impl Key {
@@ -31,9 +33,20 @@ impl Key {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::P256 => "p256",
+            Self::Ed25519 => "ed25519",
             Self::Rsa2048 => "rsa2048",
+            Self::Rsa4096 => "rsa4096",
         }
     }
+}
+
+/// Where a server does expensive handshakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Execution {
+    /// In the loop.
+    Inline,
+    /// On threads beside it.
+    Offload,
 }
 
 /// A composition to measure.
@@ -45,6 +58,8 @@ pub(super) enum Kind {
     Ws(Io),
     /// WebSocket over TLS by an engine, with a key.
     Wss(&'static str, Key, Io),
+    /// The same, to shake hands with.
+    Shakes(&'static str, Key, Io, Execution),
     /// WebSocket over TLS by the default engine; every message goes to everyone, compressed or not.
     Broadcast(bool, Io),
     /// Another project's server, with TLS or without.
@@ -59,7 +74,7 @@ impl Kind {
         match self {
             Self::Tcp(_) => Some(Protocol::Tcp),
             Self::Ws(_) => Some(Protocol::Ws),
-            Self::Wss(..) | Self::Broadcast(..) => Some(Protocol::Wss),
+            Self::Wss(..) | Self::Shakes(..) | Self::Broadcast(..) => Some(Protocol::Wss),
             Self::Peer(_, protocol) => Some(protocol),
             Self::Aead => None,
         }
@@ -68,7 +83,7 @@ impl Kind {
     /// TLS engine, of ours and of the peers'.
     pub(super) fn engine(self) -> Option<&'static str> {
         match self {
-            Self::Wss(engine, ..) => Some(engine),
+            Self::Wss(engine, ..) | Self::Shakes(engine, ..) => Some(engine),
             Self::Broadcast(..) => Some(super::ENGINES[0]),
             Self::Peer(peer, Protocol::Wss) => Some(peer.tls()),
             _ => None,
@@ -78,7 +93,11 @@ impl Kind {
     /// Driver, where it is ours.
     pub(super) const fn driver(self) -> Option<Io> {
         match self {
-            Self::Tcp(driver) | Self::Ws(driver) | Self::Wss(_, _, driver) | Self::Broadcast(_, driver) => Some(driver),
+            Self::Tcp(driver)
+            | Self::Ws(driver)
+            | Self::Wss(_, _, driver)
+            | Self::Shakes(_, _, driver, _)
+            | Self::Broadcast(_, driver) => Some(driver),
             Self::Peer(..) | Self::Aead => None,
         }
     }
@@ -87,6 +106,14 @@ impl Kind {
         match self {
             Self::Peer(peer, _) => Some(peer),
             _ => None,
+        }
+    }
+
+    /// Key of its certificate, where it has one.
+    pub(super) const fn key(self) -> Key {
+        match self {
+            Self::Wss(_, key, _) | Self::Shakes(_, key, ..) => key,
+            _ => Key::P256,
         }
     }
 
@@ -101,6 +128,7 @@ impl Kind {
         match self {
             Self::Peer(peer, _) => format!("{protocol} {}", peer.name()),
             Self::Wss(engine, ..) => format!("{protocol} {engine}"),
+            Self::Shakes(engine, key, _, execution) => format!("{protocol} {engine} {} {execution:?}", key.name()),
             _ => protocol.to_owned(),
         }
     }
@@ -129,6 +157,12 @@ impl Kind {
         match self {
             Self::Ws(_) => arguments.push("--plain".into()),
             Self::Wss(engine, ..) => arguments.extend(["--tls".into(), engine.into()]),
+            Self::Shakes(engine, _, _, execution) => {
+                arguments.extend(["--tls".into(), engine.into()]);
+                if execution == Execution::Inline {
+                    arguments.extend(["--handshake-threads", "0"].map(OsString::from));
+                }
+            }
             Self::Broadcast(deflate, _) => {
                 arguments.extend(["--app", "broadcast"].map(OsString::from));
                 arguments.extend(deflate.then(|| "--deflate".into()));
@@ -136,8 +170,7 @@ impl Kind {
             Self::Tcp(_) | Self::Peer(..) | Self::Aead => {}
         }
         if self.protocol() == Some(Protocol::Wss) {
-            let key = if let Self::Wss(_, key, _) = self { key } else { Key::P256 };
-            let (chain, private) = certificates.paths(key);
+            let (chain, private) = certificates.paths(self.key());
             arguments.extend(["--cert".into(), chain.into(), "--key".into(), private.into()]);
         }
         arguments
