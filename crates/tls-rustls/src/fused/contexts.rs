@@ -43,30 +43,23 @@ impl Claim {
     }
 
     /// Has `act` use the context of this claim's key, which `make` makes where there is none.
+    #[inline]
     pub(super) fn with<R>(
         &mut self,
         make: impl FnOnce() -> Result<LessSafeKey, Error>,
         act: impl FnOnce(&LessSafeKey) -> R,
     ) -> Result<R, Error> {
-        let mut work = Some((make, act));
-        let done = CONTEXTS.try_with(|contexts| {
-            let (make, act) = work.take()?;
+        let used = CONTEXTS.try_with(|contexts| {
             let contexts = &mut *contexts.borrow_mut();
-            Some(match contexts.find(self.name()) {
-                Some(context) => Ok(act(context)),
-                None => make().map(|context| {
-                    let result = act(&context);
-                    contexts.missed(self, context);
-                    result
-                }),
-            })
+            if let Some(context) = contexts.find(self.name()) {
+                return Ok(act(context));
+            }
+            let context = make()?;
+            let result = act(&context);
+            contexts.missed(self, context);
+            Ok(result)
         });
-        match (done, work) {
-            (Ok(Some(result)), _) => result,
-            // The thread is ending, and its contexts are gone.
-            (_, Some((make, act))) => make().map(|context| act(&context)),
-            (_, None) => Err(Error::ApiMisuse("the thread's contexts are lost")),
-        }
+        used.unwrap_or(Err(Error::ApiMisuse("the thread is ending, and with it its keys")))
     }
 
     const fn name(&self) -> u64 {

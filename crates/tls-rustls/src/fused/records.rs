@@ -171,63 +171,74 @@ impl Records {
             // Section 6.1: data after a closure alert must be ignored.
             return Ok(Opened { used: wire.len(), content: Content::Closed });
         }
-        match self.open_record(wire) {
-            Ok(None) => Ok(Opened { used: 0, content: Content::Partial }),
-            Ok(Some((used, Meaning::Data(len)))) => {
-                self.quiet = 0;
-                if self.rare.is_some() {
-                    self.give_tickets_up();
+        let result = match self.open_body(wire) {
+            Ok(None) => return Ok(Opened { used: 0, content: Content::Partial }),
+            Ok(Some((used, inner))) => {
+                // Nearly all records: data without padding, nothing unusual going on.
+                if let [.., _, DATA] = wire[HEADER..HEADER + inner]
+                    && inner <= MAX_PLAIN + 1
+                    && self.rare.is_none()
+                {
+                    self.quiet = 0;
+                    return Ok(Opened { used, content: Content::Data(&mut wire[HEADER..HEADER + inner - 1]) });
                 }
+                self.interpret(&wire[HEADER..HEADER + inner]).map(|meaning| (used, meaning))
+            }
+            Err(refusal) => Err(refusal),
+        };
+        match result {
+            Ok((used, Meaning::Data(len))) => {
+                self.quiet = 0;
+                self.give_tickets_up();
                 Ok(Opened { used, content: Content::Data(&mut wire[HEADER..HEADER + len]) })
             }
-            Ok(Some((used, Meaning::Control))) => Ok(Opened { used, content: Content::Control }),
-            Ok(Some((used, Meaning::Closed))) => {
+            Ok((used, Meaning::Control)) => Ok(Opened { used, content: Content::Control }),
+            Ok((used, Meaning::Closed)) => {
                 self.received_close = true;
                 Ok(Opened { used, content: Content::Closed })
             }
-            Err(Refusal(alert, error)) => {
-                // Section 6.1: nothing is sent after close_notify, an answer to an alert neither.
-                if !self.sent_close
-                    && !matches!(error, Error::Alert(_))
-                    && let Err(also) = self.seal_record(ALERT, &[2, alert], out)
-                {
-                    log::debug!("no alert: {also}");
-                }
-                Err(error)
-            }
+            Err(refusal) => Err(self.refuse(refusal, out)),
         }
     }
 
-    /// Opens the record at the front of `wire` in place, if it is whole.
-    fn open_record(&mut self, wire: &mut [u8]) -> Result<Option<(usize, Meaning)>, Refusal> {
-        let [kind, major, _, high, low, ..] = *wire else { return Ok(None) };
-        if kind != DATA || major != 3 {
-            return Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent something that is not a protected record"));
+    /// Tells the peer why its record is refused.
+    #[cold]
+    fn refuse(&mut self, Refusal(alert, error): Refusal, out: &mut Buf) -> Error {
+        // Section 6.1: nothing is sent after close_notify, an answer to an alert neither.
+        if !self.sent_close
+            && !matches!(error, Error::Alert(_))
+            && let Err(also) = self.seal_record(ALERT, &[2, alert], out)
+        {
+            log::debug!("no alert: {also}");
         }
+        error
+    }
+
+    /// Opens the record at the front of `wire` in place, if it is whole; gives its length, and that of content, type and
+    /// padding behind the header.
+    #[inline]
+    fn open_body(&mut self, wire: &mut [u8]) -> Result<Option<(usize, usize)>, Refusal> {
+        let [kind, major, _, high, low, ..] = *wire else { return Ok(None) };
         let len = usize::from(u16::from_be_bytes([high, low]));
-        if len > MAX_BODY {
-            return Err(Refusal::new(RECORD_OVERFLOW, "it sent a record of an impossible length"));
+        if kind != DATA || major != 3 || len > MAX_BODY {
+            return Err(not_a_record(kind, major));
         }
         let Some(body) = wire.get_mut(HEADER..HEADER + len) else { return Ok(None) };
-        let inner_len = self.rx.open(self.suite, body).ok_or_else(|| {
-            let why = "a record does not authenticate: it was changed on the way, or its keys are wrong";
-            Refusal::new(BAD_RECORD_MAC, why)
-        })?;
-        // Section 5.4: the content type is the last byte that is not zero; the zeros behind it are padding.
-        let inner = &body[..inner_len];
+        match self.rx.open(self.suite, body) {
+            Some(inner) => Ok(Some((HEADER + len, inner))),
+            None => Err(not_authentic()),
+        }
+    }
+
+    /// What the inside of a record means: content, type and padding.
+    fn interpret(&mut self, inner: &[u8]) -> Result<Meaning, Refusal> {
         if inner.len() > MAX_PLAIN + 1 {
             return Err(Refusal::new(RECORD_OVERFLOW, "it sent a record with too much in it"));
         }
-        let (kind, content_len) = match inner {
-            [content @ .., kind] if *kind != 0 => (*kind, content.len()),
-            _ => {
-                let end = inner.iter().rposition(|&byte| byte != 0);
-                let end = end.ok_or_else(|| Refusal::new(UNEXPECTED_MESSAGE, "it sent a record without a type"))?;
-                (inner[end], end)
-            }
-        };
-        let meaning = self.dispatch(kind, &inner[..content_len])?;
-        Ok(Some((HEADER + len, meaning)))
+        // Section 5.4: the content type is the last byte that is not zero; the zeros behind it are padding.
+        let end = inner.iter().rposition(|&byte| byte != 0);
+        let end = end.ok_or_else(|| Refusal::new(UNEXPECTED_MESSAGE, "it sent a record without a type"))?;
+        self.dispatch(inner[end], &inner[..end])
     }
 
     fn dispatch(&mut self, kind: u8, content: &[u8]) -> Result<Meaning, Refusal> {
@@ -330,7 +341,6 @@ impl Records {
         self.rare.as_ref().is_none_or(|rare| rare.partial.is_empty())
     }
 
-    #[cold]
     fn give_tickets_up(&mut self) {
         if self.rx.sequence() >= TICKETS_WITHIN
             && let Some(rare) = &mut self.rare
@@ -363,6 +373,13 @@ impl Records {
     pub(super) fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
         if self.sent_close {
             return Err(Error::ApiMisuse("seal after the close"));
+        }
+        if let [single] = *plain
+            && (1..=MAX_PLAIN).contains(&single.len())
+            && !self.owes_update
+            && self.tx.sequence() < REKEY_AFTER
+        {
+            return self.seal_record(DATA, single, out);
         }
         self.seal_with_limit(plain, out, REKEY_AFTER)
     }
@@ -413,13 +430,28 @@ impl Records {
         Ok(())
     }
 
-    /// Seals one short record.
+    /// Seals one record.
+    #[inline]
     fn seal_record(&mut self, kind: u8, content: &[u8], out: &mut Buf) -> Result<(), Error> {
         let len = content.len() + OVERHEAD;
         self.tx.seal(self.suite, kind, content, &mut out.reserve(len)[..len])?;
         out.commit(len);
         Ok(())
     }
+}
+
+#[cold]
+fn not_a_record(kind: u8, major: u8) -> Refusal {
+    if kind != DATA || major != 3 {
+        return Refusal::new(UNEXPECTED_MESSAGE, "it sent something that is not a protected record");
+    }
+    Refusal::new(RECORD_OVERFLOW, "it sent a record of an impossible length")
+}
+
+#[cold]
+fn not_authentic() -> Refusal {
+    let why = "a record does not authenticate: it was changed on the way, or its keys are wrong";
+    Refusal::new(BAD_RECORD_MAC, why)
 }
 
 /// Chunks that are read as one stream.

@@ -61,12 +61,11 @@ impl Session {
         if let State::Records(records) = self.0 { Some(records) } else { None }
     }
 
-    /// Marks the session dead where `result` is an error.
-    fn check<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
-        if result.is_err() {
-            self.0 = State::Failed;
-        }
-        result
+    /// The session is dead, and its keys are wiped.
+    #[cold]
+    fn fail(&mut self, error: Error) -> Error {
+        self.0 = State::Failed;
+        error
     }
 
     /// The handshake is complete: takes the keys over, where it is TLS 1.3.
@@ -104,10 +103,10 @@ impl tautline_tls::Session for Session {
 
     fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
         match &mut self.0 {
-            State::Records(records) => {
-                let result = records.open(wire, out);
-                self.check(result)
-            }
+            State::Records(records) => match records.open(wire, out) {
+                Err(error) => Err(self.fail(error)),
+                opened => opened,
+            },
             State::Library(session) => session.open(wire, scratch, out),
             State::Handshake(_) => Err(TOO_EARLY),
             State::Failed => Err(DEAD),
