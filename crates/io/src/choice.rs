@@ -20,7 +20,8 @@ pub enum Io {
     Uring,
     /// Readiness by select(2): anywhere, for a few hundred connections, and slower with each.
     Select,
-    /// As [`Auto`](Self::Auto), but asks again and again instead of sleeping, as [`Spin`] says.
+    /// epoll that asks again and again instead of sleeping, as [`Spin`] says: each time it asks, the kernel can poll the
+    /// network card, which io_uring does only before it sleeps.
     Spin,
 }
 
@@ -65,7 +66,7 @@ impl Io {
     /// in the log where another one has to do than was asked for.
     #[must_use]
     pub fn here(self) -> Self {
-        let wanted = matches!(self, Self::Auto | Self::Spin | Self::Uring);
+        let wanted = matches!(self, Self::Auto | Self::Uring);
         match (self, wanted.then(try_uring)) {
             (_, Some(Ok(()))) => Self::Uring,
             (Self::Uring, Some(Err(error))) => {
@@ -76,21 +77,19 @@ impl Io {
                 log::info!("epoll is used, as io_uring cannot be: {error}");
                 Self::Epoll
             }
+            (Self::Spin, None) => Self::Epoll,
             (other, None) => other,
         }
     }
 
     /// Hands `then` the driver of this name. Where it [`spins`](Self::Spin), it does so as `spin` says.
     pub fn choose<C: Compose>(self, spin: &Spin, then: C) -> C::Output {
-        let spin = (self == Self::Spin).then(|| spin.clone());
         match self.here() {
             #[cfg(feature = "uring")]
-            Self::Uring => {
-                let config = crate::uring::Config { spin, ..Default::default() };
-                then.with(move || crate::uring::Driver::with(config.clone()))
-            }
+            Self::Uring => then.with(crate::uring::Driver::new),
             Self::Select => then.with(select::Driver::new),
             _ => {
+                let spin = (self == Self::Spin).then(|| spin.clone());
                 let config = epoll::Config { spin, ..Default::default() };
                 then.with(move || epoll::Driver::with(config.clone()))
             }
@@ -154,9 +153,10 @@ mod tests {
             assert!(opened, "{io}: {name}");
         }
         assert_eq!(Io::Epoll.choose(&Spin::default(), Name).0, "epoll");
+        assert_eq!(Io::Spin.choose(&Spin::default(), Name).0, "epoll");
         assert_eq!(Io::Select.choose(&Spin::default(), Name).0, "select");
         let best = if Io::Uring.probe().is_ok() { "io_uring" } else { "epoll" };
-        for io in [Io::Auto, Io::Uring, Io::Spin] {
+        for io in [Io::Auto, Io::Uring] {
             assert_eq!(io.choose(&Spin::default(), Name).0, best, "{io}");
         }
     }

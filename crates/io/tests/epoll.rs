@@ -3,3 +3,19 @@
 mod suite;
 
 driver_suite!(|| tautline_io::epoll::Driver::new().unwrap());
+
+/// Spinning, with a time so short that it sleeps now and then.
+mod spinning {
+    use crate::{driver_suite, suite};
+    use std::time::Duration;
+    use tautline_io::Spin;
+    use tautline_io::epoll::{Config, Driver};
+
+    #[expect(clippy::unwrap_used, reason = "called by tests alone")]
+    fn make() -> Driver {
+        let spin = Spin { idle: Duration::from_millis(5), ..Spin::default() };
+        Driver::with(Config { spin: Some(spin), ..Config::default() }).unwrap()
+    }
+
+    driver_suite!(crate::spinning::make);
+}

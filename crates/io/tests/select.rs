@@ -2,5 +2,12 @@
 
 mod suite;
 
-// The tests of this binary share its descriptors, which are more than fit a set of the usual size.
-driver_suite!(|| tautline_io::select::Driver::with_descriptors(tautline_io::epoll::Config::default(), 1 << 20).unwrap());
+use tautline_io::select::{Config, Driver};
+
+#[expect(clippy::unwrap_used, reason = "called by tests alone")]
+fn make() -> Driver {
+    // The tests of this binary share its descriptors, which are more than fit a set of the usual size.
+    Driver::with(Config { descriptors: 1 << 20, ..Config::default() }).unwrap()
+}
+
+driver_suite!(crate::make);

@@ -29,3 +29,18 @@ mod cramped {
 
     driver_suite!(crate::cramped::make);
 }
+
+/// Spinning, with a time so short that it sleeps now and then.
+mod spinning {
+    use crate::{driver_suite, suite};
+    use std::time::Duration;
+    use tautline_io::Spin;
+    use tautline_io::uring::{Config, Driver};
+
+    fn make() -> Driver {
+        let spin = Spin { idle: Duration::from_millis(5), ..Spin::default() };
+        super::with(Config { spin: Some(spin), ..Config::default() })
+    }
+
+    driver_suite!(crate::spinning::make);
+}

@@ -16,6 +16,7 @@ mod wait;
 
 pub use crate::readiness::Config;
 
+use crate::Spin;
 use crate::readiness::{self, Poll};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -37,6 +38,9 @@ impl Poll for Epoll {
 
     fn new(config: &Config) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        if let Some(spin) = &config.spin {
+            Spin::report("epoll", &spin.epoll(&epoll));
+        }
         let events = vec![Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; config.events_per_turn];
         Ok(Self { epoll, events })
     }

@@ -41,6 +41,8 @@ pub struct Config {
     pub linger: Duration,
     /// Asks instead of sleeping. Default not.
     pub spin: Option<Spin>,
+    /// Descriptors that select(2) takes lie below this; the others take any. Default 1024, `FD_SETSIZE`; Linux takes more.
+    pub descriptors: usize,
 }
 
 impl Default for Config {
@@ -52,6 +54,7 @@ impl Default for Config {
             accepts_per_turn: 64,
             linger: Duration::from_secs(5),
             spin: None,
+            descriptors: crate::select::FD_SETSIZE,
         }
     }
 }
@@ -108,10 +111,6 @@ impl<P: Poll> Driver<P> {
             undelivered: 0..0,
             buffer: Vec::new(),
         })
-    }
-
-    pub(crate) const fn poll_mut(&mut self) -> &mut P {
-        &mut self.poll
     }
 
     /// Frees the slot and closes the socket.
@@ -176,6 +175,9 @@ impl<P: Poll> crate::Driver for Driver<P> {
 
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
         let socket = socket::listen(address, options)?;
+        if let (Some(spin), Address::Tcp(_)) = (&self.config.spin, address) {
+            Spin::report(&socket.address.to_string(), &spin.socket(&socket.fd));
+        }
         let address = socket.address.clone();
         Ok((self.start_accepting(socket)?, address))
     }
@@ -189,7 +191,12 @@ impl<P: Poll> crate::Driver for Driver<P> {
     }
 
     fn connect(&mut self, address: &Address) -> io::Result<Token> {
-        let token = self.slots.insert(Conn::new(socket::stream(address)?, Phase::Connecting))?;
+        let socket = socket::stream(address)?;
+        if let (Some(spin), Address::Tcp(_)) = (&self.config.spin, address) {
+            // Said once, of listening sockets or by the driver: connections are many.
+            drop(spin.socket(&socket));
+        }
+        let token = self.slots.insert(Conn::new(socket, Phase::Connecting))?;
         self.start_connecting(token, address.clone());
         Ok(token)
     }

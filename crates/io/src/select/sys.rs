@@ -1,7 +1,6 @@
 //! The unsafe part: sets and lists of descriptors, which the kernel takes by number.
 #![expect(unsafe_code, reason = "select(2) and poll(2) name descriptors by number")]
 
-use super::FD_SETSIZE;
 use crate::readiness::{Config, Poll};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{FdSetElement, FdSetIter, PollFd, PollFlags, Timespec};
@@ -46,11 +45,6 @@ pub struct Select {
 }
 
 impl Select {
-    /// Takes descriptors below `most`.
-    pub(super) fn extend(&mut self, most: usize) {
-        self.most = self.most.max(most);
-    }
-
     fn entry(&mut self, fd: RawFd) -> Option<&mut Option<Entry>> {
         self.entries.get_mut(usize::try_from(fd).ok()?)
     }
@@ -145,10 +139,10 @@ impl Poll for Select {
     const NAME: &'static str = "select";
     const EDGES: bool = false;
 
-    fn new(_: &Config) -> io::Result<Self> {
+    fn new(config: &Config) -> io::Result<Self> {
         Ok(Self {
             entries: Vec::new(),
-            most: FD_SETSIZE,
+            most: config.descriptors,
             read: Vec::new(),
             write: Vec::new(),
             readable: Vec::new(),

@@ -126,6 +126,9 @@ impl Driver {
             buffer: config.buffer.max(1),
             headroom: config.headroom,
         })?;
+        if let Some(spin) = &config.spin {
+            Spin::report("io_uring", &vec![("IORING_REGISTER_NAPI", ring.poll_cards(spin.busy_poll_micros()))]);
+        }
         Ok(Self {
             spinner: Spinner::new(config.spin.clone()),
             config,
@@ -263,6 +266,9 @@ impl crate::Driver for Driver {
 
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
         let socket = socket::listen(address, options)?;
+        if let (Some(spin), Address::Tcp(_)) = (&self.config.spin, address) {
+            Spin::report(&socket.address.to_string(), &spin.socket(&socket.fd));
+        }
         let address = socket.address.clone();
         Ok((self.start_accepting(socket)?, address))
     }
@@ -276,7 +282,12 @@ impl crate::Driver for Driver {
     }
 
     fn connect(&mut self, address: &Address) -> io::Result<Token> {
-        let token = self.slots.insert(Conn::new(socket::stream(address)?, Phase::Connecting))?;
+        let socket = socket::stream(address)?;
+        if let (Some(spin), Address::Tcp(_)) = (&self.config.spin, address) {
+            // Said once, of listening sockets or by the driver: connections are many.
+            drop(spin.socket(&socket));
+        }
+        let token = self.slots.insert(Conn::new(socket, Phase::Connecting))?;
         self.start_connecting(token, address.clone());
         Ok(token)
     }

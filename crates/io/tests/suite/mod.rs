@@ -26,7 +26,7 @@ macro_rules! driver_suite {
             }
             transfer {
                 every_split byte_by_byte echo_of_megabytes slow_reader_pends reader_of_single_bytes room_for_carried_bytes
-                sends_reuse_their_buffer sends_in_order paused_bytes_wait pauses_inside_received end_waits_behind_a_pause
+                sends_reuse_their_buffer small_sends_fill_the_pipe sends_in_order paused_bytes_wait pauses_inside_received end_waits_behind_a_pause
                 sends_before_connected urgent_bytes_do_no_harm exactly_full_buffers
                 resumes_inside_another_callback
             }
@@ -39,7 +39,7 @@ macro_rules! driver_suite {
             reset {
                 before_accept after_accept with_unread_bytes while_pending after_finishing while_paused
                 bytes_before_the_reset_come_first failing_is_never_inside_send repeatedly_at_random_points
-                behind_the_end paused_before_all_is_received
+                behind_the_end paused_before_all_is_received at_every_byte_of_an_exchange
             }
             turn {
                 timeouts_hold short_timeouts_are_precise zero_does_not_wait woken_from_another_thread wakes_coalesce

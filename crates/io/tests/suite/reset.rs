@@ -191,6 +191,28 @@ pub fn repeatedly_at_random_points<D: Driver>(make: fn() -> D) {
     assert_eq!(tokens.len(), over(&script), "every connection ended once");
 }
 
+/// The peer resets after every number of bytes sent, and after every number of bytes read of the reply.
+pub fn at_every_byte_of_an_exchange<D: Driver>(make: fn() -> D) {
+    const LEN: usize = 40;
+    let mut driver = make();
+    let mut script = echo();
+    let at = listen(&mut driver);
+    for bytes in 0..=2 * LEN {
+        let (mut peer, token) = pair(&mut driver, &mut script, at);
+        let (sent, read) = (bytes.min(LEN), bytes.saturating_sub(LEN));
+        peer.write_all(&pattern(sent)).unwrap();
+        if read > 0 {
+            run(&mut driver, &mut script, |script| script.bytes_of(token).len() == LEN);
+            peer.read_exact(&mut vec![0; read]).unwrap();
+        }
+        reset(peer);
+        run(&mut driver, &mut script, |script| script.failures().contains(&token));
+        assert_eq!(script.bytes_of(token), pattern(sent)[..script.bytes_of(token).len()]);
+        assert_eq!(driver.peer(token), None, "the script closed it");
+    }
+    assert_idle(&mut driver, &mut script);
+}
+
 pub fn behind_the_end<D: Driver>(make: fn() -> D) {
     for paused in [false, true] {
         for bytes in [0, 10, 300_000] {

@@ -90,6 +90,51 @@ pub fn slow_reader_pends<D: Driver>(make: fn() -> D) {
     assert_eq!(script.events.iter().filter(|e| matches!(e, Event::Sent(_))).count(), 1);
 }
 
+/// Small sends inside callbacks may be made together, without waiting for room: none may be lost, doubled or mixed up where
+/// there is none.
+pub fn small_sends_fill_the_pipe<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let at = listen(&mut driver);
+    let mut pending = false;
+    let mut total = 0;
+    let chunk = pattern(1000);
+    let mut script = Script::new(|driver: &mut D, event: &Event| {
+        if let Event::Received(token, data) = event {
+            for _ in data {
+                if !pending {
+                    total += chunk.len();
+                    pending = matches!(send(driver, *token, &chunk), Sent::Pending);
+                }
+            }
+        }
+    });
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    // Each byte asks for a chunk; no reply is read.
+    let asked = 20_000;
+    let asking = peer.try_clone().unwrap();
+    let asker = thread::spawn(move || {
+        for _ in 0..asked / 10 {
+            (&asking).write_all(&[1; 10]).unwrap();
+        }
+    });
+    let got = |script: &Script<_>| script.bytes_of(token).len();
+    run(&mut driver, &mut script, |script| asker.is_finished() && got(script) == asked);
+    asker.join().unwrap();
+    let unsent = driver.unsent(token);
+    assert!(unsent > 0, "the kernel took all");
+    let reader = thread::spawn(move || {
+        let mut all = Vec::new();
+        peer.read_to_end(&mut all).unwrap();
+        all
+    });
+    driver.shutdown(token);
+    run(&mut driver, &mut script, |_| reader.is_finished());
+    let all = reader.join().unwrap();
+    drop(script);
+    assert_eq!(all.len(), total);
+    assert!(all.chunks(chunk.len()).all(|part| part == chunk), "bytes were lost, doubled or mixed up");
+}
+
 pub fn reader_of_single_bytes<D: Driver>(make: fn() -> D) {
     let mut driver = make();
     let mut script = watch();

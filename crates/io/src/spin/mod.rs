@@ -1,3 +1,7 @@
+mod sys;
+
+use rustix::fd::AsFd;
+use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
 /// How a driver spins: it asks the kernel again and again instead of sleeping, which saves the time that waking up takes
@@ -19,6 +23,44 @@ pub struct Spin {
 impl Default for Spin {
     fn default() -> Self {
         Self { idle: Duration::from_secs(1), busy_poll: Duration::from_micros(50), budget: 64 }
+    }
+}
+
+/// What the kernel was asked for, and what it said.
+pub(crate) type Answers = Vec<(&'static str, Result<(), Errno>)>;
+
+impl Spin {
+    /// Asks the kernel to poll the card of a socket.
+    pub(crate) fn socket(&self, socket: impl AsFd) -> Answers {
+        let socket = socket.as_fd();
+        vec![
+            ("SO_BUSY_POLL", sys::busy_poll(socket, self)),
+            ("SO_PREFER_BUSY_POLL", sys::prefer_busy_poll(socket, self)),
+            ("SO_BUSY_POLL_BUDGET", sys::budget(socket, self)),
+        ]
+    }
+
+    /// Asks the kernel to poll the cards of an epoll's sockets.
+    pub(crate) fn epoll(&self, epoll: impl AsFd) -> Answers {
+        vec![("EPIOCSPARAMS", sys::epoll(epoll, self))]
+    }
+
+    /// Whole microseconds that the kernel may poll.
+    #[cfg(feature = "uring")]
+    pub(crate) fn busy_poll_micros(&self) -> u32 {
+        sys::micros(self.busy_poll)
+    }
+
+    /// Says in the log what the kernel accepted.
+    pub(crate) fn report(what: &str, answers: &Answers) {
+        let text: Vec<String> = answers
+            .iter()
+            .map(|(name, answer)| match answer {
+                Ok(()) => format!("{name} accepted"),
+                Err(errno) => format!("{name} refused ({errno})"),
+            })
+            .collect();
+        log::info!("{what} spins: {}", text.join(", "));
     }
 }
 
@@ -75,6 +117,25 @@ mod tests {
 
     fn spinner(idle: Duration) -> Spinner {
         Spinner::new(Some(Spin { idle, ..Spin::default() }))
+    }
+
+    #[test]
+    fn the_kernel_says_what_it_accepts() {
+        let spin = Spin::default();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(spin.epoll(&file).iter().chain(&spin.socket(&file)).all(|(_, answer)| answer.is_err()));
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        for (name, answer) in spin.socket(&socket) {
+            // Without the privilege, or in a kernel that was built without it.
+            assert!(matches!(answer, Ok(()) | Err(Errno::PERM | Errno::NOPROTOOPT)), "{name}: {answer:?}");
+        }
+        let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).unwrap();
+        for (name, answer) in spin.epoll(&epoll) {
+            assert!(
+                matches!(answer, Ok(()) | Err(Errno::NOTTY | Errno::INVAL | Errno::OPNOTSUPP)),
+                "{name}: {answer:?}"
+            );
+        }
     }
 
     #[test]
