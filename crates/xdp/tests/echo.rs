@@ -4,6 +4,7 @@ mod world;
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -130,4 +131,271 @@ fn echoes_over_both_families() {
     }
     let echo = server.stop();
     assert_eq!((echo.accepted, echo.failures), (2, vec![]));
+}
+
+/// Loses and delays frames in both directions.
+fn faulty(lost: u32, late: u32) -> Config {
+    Config { faults: Some(Faults { lost, late, seed: 7 }), ..Config::new(INTERFACE) }
+}
+
+#[test]
+fn lost_and_late_frames_cost_only_time() {
+    for (lost, late) in [(1_000, 0), (10_000, 0), (0, 50_000), (10_000, 20_000)] {
+        let Some(world) = World::new() else { return };
+        let server = Server::start(&world, faulty(lost, late));
+        world.enter_theirs();
+        let start = Instant::now();
+        let at = server.at[0];
+        let peers: Vec<_> =
+            (0..8).map(|seed| thread::spawn(move || bulk(connect(at), pattern(200_000, seed)))).collect();
+        peers.into_iter().for_each(|peer| peer.join().unwrap());
+        assert!(start.elapsed() < Duration::from_secs(40), "{lost} {late}: {:?}", start.elapsed());
+        assert_eq!(server.stop().failures, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn both_directions_full_do_not_deadlock() {
+    let Some(world) = World::new() else { return };
+    let server = Server::start(&world, Config::new(INTERFACE));
+    world.enter_theirs();
+    for seed in 0..3 {
+        let peer = connect(server.at[0]);
+        let data = pattern(12 << 20, seed);
+        let (sent, mut writer) = (data.clone(), peer.try_clone().unwrap());
+        let writer = thread::spawn(move || {
+            writer.write_all(&sent).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        // Slower than the writer: both buffers of both sides fill.
+        let mut reply = Vec::new();
+        let mut part = vec![0; 100_000];
+        loop {
+            match (&peer).read(&mut part).unwrap() {
+                0 => break,
+                len => reply.extend_from_slice(&part[..len]),
+            }
+            if reply.len() % 7 == 0 {
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+        writer.join().unwrap();
+        assert!(reply == data, "{} of {} bytes", reply.len(), data.len());
+    }
+    server.stop();
+}
+
+#[test]
+fn a_thousand_connections() {
+    let Some(world) = World::new() else { return };
+    let _ = tautline_io::machine::raise_nofile_limit();
+    let server = Server::start(&world, Config::new(INTERFACE));
+    world.enter_theirs();
+    let mut peers: Vec<_> = (0..1000).map(|number| connect(server.at[number % 2])).collect();
+    for round in 0_u32..3 {
+        for (number, peer) in (0_u32..).zip(&mut peers) {
+            peer.write_all(&(number ^ round << 16).to_le_bytes()).unwrap();
+        }
+        for (number, peer) in (0_u32..).zip(&mut peers) {
+            let mut reply = [0; 4];
+            peer.read_exact(&mut reply).unwrap();
+            assert_eq!(u32::from_le_bytes(reply), number ^ round << 16);
+        }
+    }
+    drop(peers);
+    let echo = server.stop();
+    assert_eq!((echo.accepted, echo.failures), (1000, vec![]));
+}
+
+#[test]
+fn the_kernel_keeps_all_else() {
+    let Some(world) = World::new() else { return };
+    let server = Server::start(&world, Config::new(INTERFACE));
+    world.enter_ours();
+    let beside = TcpListener::bind((ip_of(OURS[0]), 0)).unwrap();
+    let at = beside.local_addr().unwrap();
+    let taken = TcpListener::bind(server.at[0]).map(drop).unwrap_err();
+    assert_eq!(taken.kind(), io::ErrorKind::AddrInUse, "the port is reserved in the kernel");
+    world.enter_theirs();
+    let mut peer = connect(at);
+    let (mut accepted, _) = beside.accept().unwrap();
+    peer.write_all(b"to the kernel").unwrap();
+    let mut got = [0; 13];
+    accepted.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"to the kernel");
+    // ARP and neighbour discovery were the kernel's already; ICMP is too.
+    for address in OURS {
+        let ping = Command::new("ping").args(["-c", "1", "-W", "2", address]).output();
+        if let Ok(ping) = ping {
+            assert!(ping.status.success(), "{address}: {}", String::from_utf8_lossy(&ping.stdout));
+        }
+    }
+    bulk(connect(server.at[0]), pattern(10_000, 0));
+    let refused = SocketAddr::new(server.at[0].ip(), 1);
+    assert_eq!(TcpStream::connect(refused).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    server.stop();
+}
+
+#[test]
+fn generic_mode_with_copies() {
+    let Some(world) = World::new() else { return };
+    let config = Config { attach: Attach::Generic, copies: Copies::Always, ..Config::new(INTERFACE) };
+    let server = Server::start(&world, config);
+    world.enter_theirs();
+    let mut peer = connect(server.at[0]);
+    for len in [1, 64, 1000] {
+        let data = pattern(len, 3);
+        peer.write_all(&data).unwrap();
+        let mut reply = vec![0; len];
+        peer.read_exact(&mut reply).unwrap();
+        assert!(reply == data);
+    }
+    server.stop();
+}
+
+/// Connects, sends and counts what comes back.
+struct Dialer {
+    data: Vec<u8>,
+    reply: Vec<u8>,
+    ended: usize,
+    failed: Vec<io::ErrorKind>,
+    quit_at: usize,
+}
+
+impl Sink<Driver> for Dialer {
+    fn accepted(&mut self, _: &mut Driver, _: Token, _: Listener) {}
+    fn connected(&mut self, driver: &mut Driver, token: Token) {
+        let mut buf = Buf::new();
+        buf.put(&self.data);
+        let _ = driver.send(token, buf);
+    }
+    fn received(&mut self, driver: &mut Driver, token: Token, data: Received<'_>) {
+        self.reply.extend_from_slice(data.bytes());
+        if self.reply.len() >= self.quit_at {
+            driver.shutdown(token);
+        }
+    }
+    fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
+    fn ended(&mut self, driver: &mut Driver, token: Token, end: End) {
+        if let End::Failed(error) = end {
+            self.failed.push(error.kind());
+        }
+        self.ended += 1;
+        driver.close(token, false);
+    }
+    fn woken(&mut self, _: &mut Driver) {}
+    fn accept_failed(&mut self, _: &mut Driver, _: io::Error) {}
+}
+
+/// An echo by the kernel's TCP.
+fn kernel_echo(address: &str) -> SocketAddr {
+    let listener = TcpListener::bind((ip_of(address), 0)).unwrap();
+    let at = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for peer in listener.incoming() {
+            let (mut from, mut to) = (peer.as_ref().unwrap().try_clone().unwrap(), peer.unwrap());
+            thread::spawn(move || {
+                let _ = io::copy(&mut from, &mut to);
+                let _ = to.shutdown(Shutdown::Write);
+            });
+        }
+    });
+    at
+}
+
+#[test]
+fn connects_to_the_kernel() {
+    for faults in [None, Some(Faults { lost: 10_000, late: 10_000, seed: 3 })] {
+        let Some(world) = World::new() else { return };
+        world.enter_theirs();
+        let targets: Vec<_> = THEIRS.iter().map(|&address| kernel_echo(address)).collect();
+        world.enter_ours();
+        let mut driver = Driver::with(Config { faults, ..Config::new(INTERFACE) }).unwrap();
+        let start = Instant::now();
+        for (seed, &target) in targets.iter().cycle().take(6).enumerate() {
+            let data = pattern(200_000, seed);
+            let mut dialer = Dialer { quit_at: data.len(), data, reply: Vec::new(), ended: 0, failed: Vec::new() };
+            driver.connect(&Address::Tcp(target)).unwrap();
+            while dialer.ended == 0 {
+                assert!(start.elapsed() < Duration::from_secs(40), "{target}: {} bytes", dialer.reply.len());
+                driver.turn(Some(Duration::from_millis(20)), &mut dialer).unwrap();
+            }
+            assert!(dialer.reply == dialer.data && dialer.failed.is_empty(), "{target}: {:?}", dialer.failed);
+        }
+        // Nobody is there: the kernel says so in its time.
+        if faults.is_none() {
+            let mut dialer = Dialer { data: vec![], reply: vec![], ended: 0, failed: vec![], quit_at: 0 };
+            driver.connect(&"10.77.0.99:80".parse().unwrap()).unwrap();
+            while dialer.ended == 0 && start.elapsed() < Duration::from_secs(60) {
+                driver.turn(Some(Duration::from_millis(20)), &mut dialer).unwrap();
+            }
+            assert_eq!(dialer.failed, [io::ErrorKind::HostUnreachable]);
+        }
+    }
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let Some(world) = World::new() else { return };
+    world.enter_ours();
+    let fails = |interface: &str| Driver::new(interface).map(drop).unwrap_err().to_string();
+    assert!(fails("nowhere0").contains("ip link"), "{}", fails("nowhere0"));
+    let mut driver = Driver::new(INTERFACE).unwrap();
+    assert!(fails(INTERFACE).contains("another"), "{}", fails(INTERFACE));
+    let listen = driver.listen(&"127.0.0.1:80".parse().unwrap(), &ListenOptions::default());
+    assert!(listen.unwrap_err().to_string().contains(OURS[0]));
+    let connect = driver.connect(&"192.0.2.1:80".parse().unwrap());
+    assert!(connect.unwrap_err().to_string().contains("route"));
+    let unix = driver.connect(&"unix:/tmp/x".parse().unwrap());
+    assert_eq!(unix.unwrap_err().kind(), io::ErrorKind::Unsupported);
+    drop(driver);
+    world.ip(&["link", "set", INTERFACE, "down"]);
+    assert!(fails(INTERFACE).contains("up"), "{}", fails(INTERFACE));
+    world.ip(&["link", "set", INTERFACE, "up", "mtu", "9000"]);
+    assert!(fails(INTERFACE).contains("mtu"), "{}", fails(INTERFACE));
+}
+
+#[test]
+fn a_killed_process_leaves_nothing_behind() {
+    const CHILD: &str = "TAUTLINE_XDP_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        // The process that is killed: a driver in a namespace that it is in already.
+        let mut driver = Driver::new(INTERFACE).unwrap();
+        let at = listen(&mut driver, OURS[0]);
+        println!("listening {at}");
+        loop {
+            driver.turn(None, &mut Echo::default()).unwrap();
+        }
+    }
+    let Some(world) = World::new() else { return };
+    let mut child = Command::new("ip")
+        .args(["netns", "exec", world.ours()])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "a_killed_process_leaves_nothing_behind", "--nocapture"])
+        .env(CHILD, "1")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = io::BufRead::lines(io::BufReader::new(child.stdout.take().unwrap()));
+    let at: SocketAddr = loop {
+        let line = lines.next().expect("the child listens").unwrap();
+        if let Some((_, at)) = line.split_once("listening ") {
+            break at.parse().unwrap();
+        }
+    };
+    world.enter_theirs();
+    let mut peer = connect(at);
+    peer.write_all(b"alive").unwrap();
+    peer.read_exact(&mut [0; 5]).unwrap();
+    assert!(world.ip(&["link", "show", INTERFACE]).contains("xdp"), "the program is there");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!world.ip(&["link", "show", INTERFACE]).contains("prog/xdp"), "a program was left behind");
+    // The kernel answers for the dead: a reset, at the latest for what is sent next.
+    let _ = peer.write_all(b"dead?");
+    let mut rest = Vec::new();
+    assert!(peer.read_to_end(&mut rest).is_err() || rest.is_empty());
+    let server = Server::start(&world, Config::new(INTERFACE));
+    bulk(connect(server.at[0]), pattern(1000, 0));
+    server.stop();
 }
