@@ -41,7 +41,7 @@ impl Reloader {
     /// sessions from before are resumed.
     ///
     /// More is demanded than at the start, because there is something better to fall back on: certificates must be valid now,
-    /// and each chain must lead on from its first certificate.
+    /// and where a chain has more than one, another of them must have issued the first.
     ///
     /// # Errors
     /// [`Error::Tls`] where the configuration cannot be used, or the server speaks no TLS. Everything stays as it was then. It

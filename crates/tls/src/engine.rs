@@ -35,7 +35,7 @@ pub trait Engine: Clone + Send + Sync + 'static {
     /// keys stay where [`ServerConfig::tickets`] is equal to what it was.
     ///
     /// More is demanded than at the start, because there is something better to fall back on: certificates must be valid now,
-    /// and each chain must lead from its first certificate to the next.
+    /// and where a chain has more than one, another of them must have issued the first.
     ///
     /// # Errors
     /// [`Error::Config`] where `config` cannot be used, and [`Error::ApiMisuse`] where the engine was built without a server
