@@ -48,6 +48,8 @@ pub(crate) struct Conn {
     pub(crate) reset: bool,
     /// It was asked for an acknowledgement that makes the stack go on.
     pub(crate) stuck: bool,
+    /// Probes that were sent.
+    pub(crate) probes: u8,
     /// It is in the list of those to serve.
     pub(crate) queued: bool,
     /// It is in the list of those that have something to send.
@@ -79,6 +81,7 @@ impl Conn {
             finishing: false,
             reset: false,
             stuck: false,
+            probes: 0,
             queued: false,
             dirty: false,
             pending: Buf::new(),

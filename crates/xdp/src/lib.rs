@@ -42,6 +42,8 @@ mod serve;
 mod slab;
 mod stack;
 mod sys;
+#[cfg(test)]
+mod tests;
 mod wake;
 mod wire;
 

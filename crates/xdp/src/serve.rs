@@ -20,6 +20,9 @@ const FRAMES: usize = 64;
 /// Most segments that a connection sends at once, before others have their turn.
 const BURST: usize = 8;
 
+/// Probes that may stay unanswered.
+const PROBES: u8 = 20;
+
 /// What fits one segment: every peer takes 536 bytes of data, less the options.
 const SMALL: usize = 500;
 
@@ -71,6 +74,7 @@ impl<W: Wire> Driver<W> {
             }
             conn.reset = true;
         }
+        Stack::stop_probing(&mut conn.tcp);
         let tcp = conn.tcp.get();
         let before = (tcp.recv_queue(), tcp.send_queue());
         let connecting = tcp.state() == State::SynSent;
@@ -243,6 +247,13 @@ impl<W: Wire> Driver<W> {
         // One segment holds that much, whatever the peer's limit (RFC 9293 section 3.7.1).
         let most = if conn.tcp.get().send_queue() <= SMALL { 1 } else { BURST };
         let sent = self.stack.egress(&mut self.wire, self.now, conn.header, &mut conn.tcp, most);
+        if sent && conn.tcp.get().keep_alive().is_some() {
+            conn.probes += 1;
+            if conn.probes == PROBES {
+                conn.probes = 0;
+                Stack::stop_probing(&mut conn.tcp);
+            }
+        }
         let over = conn.state() == State::Closed;
         if over && matches!(conn.phase, Phase::Orphan | Phase::HalfOpen(_)) {
             return self.remove(id);

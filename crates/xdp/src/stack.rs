@@ -193,9 +193,6 @@ impl Stack {
                 PollResult::SocketStateChanged => sent = true,
             }
         }
-        if sent && tcp.get().keep_alive().is_some() {
-            tcp.get_mut().set_keep_alive(None);
-        }
         sent
     }
 
@@ -215,10 +212,16 @@ impl Stack {
         Due::At(self.start + Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)))
     }
 
-    /// Asks the peer for an acknowledgement, with the next [`egress`](Self::egress).
+    /// Asks the peer for an acknowledgement, with the next [`egress`](Self::egress) and then about every
+    /// `Config::retransmit`, until [`stop_probing`](Self::stop_probing).
     pub(crate) fn probe(tcp: &mut Tcp) {
-        // Sends a probe at once and, as it is taken back then, never again.
-        tcp.get_mut().set_keep_alive(Some(smoltcp::time::Duration::from_secs(1 << 30)));
+        tcp.get_mut().set_keep_alive(Some(smoltcp::time::Duration::from_secs(1)));
+    }
+
+    pub(crate) fn stop_probing(tcp: &mut Tcp) {
+        if tcp.get().keep_alive().is_some() {
+            tcp.get_mut().set_keep_alive(None);
+        }
     }
 
     /// The next of few times that connections are looked at together: one wait for all whose timers end about now.

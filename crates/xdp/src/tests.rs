@@ -1,0 +1,294 @@
+//! The stack over frames in memory: peers that play foul, without privileges.
+
+use crate::Config;
+use crate::conn::Phase;
+use crate::driver::Driver;
+use crate::frame::tests::{OURS, frame};
+use crate::frame::{ETHERNET, Pair};
+use crate::netlink::Netlink;
+use crate::port::Facts;
+use crate::wire::Wire;
+use rustix::fd::BorrowedFd;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tautline_io::{Address, Driver as _, End, ListenOptions, Listener, Received, Sink, Token};
+use tautline_window::Buf;
+
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+/// Frames in memory.
+#[derive(Default)]
+struct Memory {
+    inbound: VecDeque<Vec<u8>>,
+    outbound: Vec<Vec<u8>>,
+}
+
+impl Wire for Memory {
+    type Frame = Vec<u8>;
+
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        self.inbound.pop_front()
+    }
+    fn bytes<'f>(&self, frame: &'f Vec<u8>) -> &'f [u8] {
+        frame
+    }
+    fn give_back(&mut self, _: Vec<u8>) {}
+    fn settle(&mut self) {}
+    fn has_room(&mut self) -> bool {
+        true
+    }
+    fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+        let mut frame = vec![0; len];
+        let result = fill(&mut frame);
+        self.outbound.push(frame);
+        result
+    }
+    fn flush(&mut self) {}
+    fn is_readable(&mut self) -> bool {
+        !self.inbound.is_empty()
+    }
+    fn wait(&mut self, _: BorrowedFd<'_>, _: Option<Duration>) -> io::Result<()> {
+        Ok(())
+    }
+    fn claim(&mut self, _: SocketAddr, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Log {
+    accepted: Vec<Token>,
+    received: usize,
+    ended: Vec<bool>,
+}
+
+impl<W: Wire + 'static> Sink<Driver<W>> for Log {
+    fn accepted(&mut self, _: &mut Driver<W>, token: Token, _: Listener) {
+        self.accepted.push(token);
+    }
+    fn connected(&mut self, _: &mut Driver<W>, _: Token) {}
+    fn received(&mut self, driver: &mut Driver<W>, token: Token, data: Received<'_>) {
+        self.received += data.len();
+        let mut buf = Buf::new();
+        buf.put(data.bytes());
+        let _ = driver.send(token, buf);
+    }
+    fn sent(&mut self, _: &mut Driver<W>, _: Token, _: Buf) {}
+    fn ended(&mut self, driver: &mut Driver<W>, token: Token, end: End) {
+        self.ended.push(matches!(end, End::Failed(_)));
+        driver.close(token, false);
+    }
+    fn woken(&mut self, _: &mut Driver<W>) {}
+    fn accept_failed(&mut self, _: &mut Driver<W>, _: io::Error) {}
+}
+
+struct Bench {
+    driver: Driver<Memory>,
+    log: Log,
+    at: SocketAddr,
+}
+
+impl Bench {
+    fn new(config: Config) -> Self {
+        let address = "127.0.0.1".parse().unwrap();
+        let facts = Facts {
+            name: "memory".into(),
+            index: 1,
+            mac: OURS,
+            mtu: 1500,
+            addresses: vec![(address, 8)],
+            is_virtual: true,
+        };
+        let mut driver = Driver::over(Memory::default(), config.clamp(), facts, Netlink::new().unwrap()).unwrap();
+        let any = Address::Tcp(SocketAddr::new(address, 0));
+        let (_, Address::Tcp(at)) = driver.listen(&any, &ListenOptions::default()).unwrap() else { panic!("no TCP") };
+        Self { driver, log: Log::default(), at }
+    }
+
+    fn pair(&self, number: u32) -> Pair {
+        let [_, a, b, c] = number.to_be_bytes();
+        Pair { local: self.at, remote: SocketAddr::from(([10, a, b, c], 5000)) }
+    }
+
+    /// Gives it a frame, and returns the flags, sequence and acknowledgement numbers of the answers.
+    fn give(&mut self, frame: Vec<u8>) -> Vec<(u8, u32, u32)> {
+        self.driver.wire.wire.inbound.push_back(frame);
+        self.turn()
+    }
+
+    fn turn(&mut self) -> Vec<(u8, u32, u32)> {
+        for _ in 0..3 {
+            self.driver.turn(Some(Duration::ZERO), &mut self.log).unwrap();
+        }
+        let word = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+        let tcp = |frame: &[u8]| {
+            let tcp = &frame[ETHERNET + 20..];
+            (tcp[13], word(&tcp[4..8]), word(&tcp[8..12]))
+        };
+        self.driver.wire.wire.outbound.drain(..).map(|frame| tcp(&frame)).collect()
+    }
+
+    /// A connection of which 1000 was the peer's first number; returns ours.
+    fn open(&mut self, number: u32) -> u32 {
+        let pair = self.pair(number);
+        let answers = self.give(frame(pair, 1000, SYN));
+        let [(flags, sequence, 1001)] = answers[..] else { panic!("{answers:?}") };
+        assert_eq!(flags, SYN | ACK);
+        self.give(acknowledging(frame(pair, 1001, ACK), sequence.wrapping_add(1)));
+        sequence.wrapping_add(1)
+    }
+}
+
+fn acknowledging(mut frame: Vec<u8>, number: u32) -> Vec<u8> {
+    frame[ETHERNET + 28..ETHERNET + 32].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+fn with_data(mut frame: Vec<u8>, data: &[u8]) -> Vec<u8> {
+    frame.extend(data);
+    let len = u16::try_from(frame.len() - ETHERNET).unwrap();
+    frame[ETHERNET + 2..ETHERNET + 4].copy_from_slice(&len.to_be_bytes());
+    frame
+}
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ z >> 31) % below as u64).unwrap()
+    }
+}
+
+#[test]
+fn a_flood_of_first_segments_is_bounded() {
+    let mut bench = Bench::new(Config { half_open: 50, connections: 200, ..Config::new("memory") });
+    let honest = bench.open(1);
+    for number in 2..5000 {
+        bench.give(frame(bench.pair(number), 1, SYN));
+        assert!(bench.driver.conns.len() <= 51, "{} connections", bench.driver.conns.len());
+    }
+    assert_eq!(bench.log.accepted.len(), 1);
+    // Neither an open connection nor a new honest one suffers.
+    bench.give(acknowledging(with_data(frame(bench.pair(1), 1001, ACK), b"still here"), honest));
+    assert_eq!(bench.log.received, 10);
+    bench.open(900_000);
+    assert_eq!(bench.log.accepted.len(), 2);
+}
+
+#[test]
+fn connections_are_bounded() {
+    let mut bench = Bench::new(Config { connections: 10, ..Config::new("memory") });
+    for number in 0..10 {
+        bench.open(number);
+    }
+    assert_eq!(bench.give(frame(bench.pair(10), 1, SYN)), [], "one too many gets no answer");
+    let token = bench.log.accepted[0];
+    bench.driver.close(token, true);
+    bench.turn();
+    bench.open(11);
+}
+
+#[test]
+fn sequence_numbers_are_not_to_be_guessed() {
+    let mut bench = Bench::new(Config::new("memory"));
+    let mut first: Vec<_> = (0..200).map(|number| bench.open(number)).collect();
+    let steps: Vec<_> = first.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+    assert!(steps.iter().any(|step| step.leading_zeros() == 0) && steps.iter().any(|step| step.leading_zeros() > 0));
+    first.sort_unstable();
+    first.dedup();
+    assert!(first.len() > 198, "numbers repeat");
+}
+
+#[test]
+fn only_the_exact_reset_counts() {
+    let mut bench = Bench::new(Config::new("memory"));
+    let ours = bench.open(1);
+    let pair = bench.pair(1);
+    let mut asked = false;
+    for off in [1, 100, 65_000, u32::MAX] {
+        let answers = bench.give(frame(pair, 1001_u32.wrapping_add(off), RST));
+        assert!(bench.log.ended.is_empty(), "a reset {off} off");
+        assert!(answers.iter().all(|(flags, ..)| flags & RST == 0));
+        asked |= answers.iter().any(|&(flags, _, number)| flags & ACK != 0 && number == 1001);
+    }
+    assert!(asked, "a peer that means it is to say so exactly");
+    bench.give(acknowledging(with_data(frame(pair, 1001, ACK), b"data"), ours));
+    bench.give(frame(pair, 1001, RST));
+    assert!(bench.log.ended.is_empty(), "it knows less than was received");
+    bench.give(frame(pair, 1005, RST));
+    assert_eq!(bench.log.ended, [true]);
+}
+
+#[test]
+fn strays_are_reset_and_resets_are_not_answered() {
+    let mut bench = Bench::new(Config::new("memory"));
+    let pair = bench.pair(1);
+    let answers = bench.give(acknowledging(frame(pair, 5, ACK), 77));
+    assert!(matches!(answers[..], [(flags, 77, _)] if flags & RST != 0), "{answers:?}");
+    assert_eq!(bench.give(frame(pair, 5, RST)), []);
+    let elsewhere = Pair { local: SocketAddr::new(pair.local.ip(), pair.local.port() ^ 1), ..pair };
+    let answers = bench.give(frame(elsewhere, 5, SYN));
+    assert!(matches!(answers[..], [(flags, ..)] if flags & RST != 0), "nobody listens: {answers:?}");
+    assert_eq!(bench.driver.conns.len(), 0);
+}
+
+#[test]
+fn garbage_neither_panics_nor_stays() {
+    let mut bench = Bench::new(Config { connections: 64, half_open: 16, ..Config::new("memory") });
+    let mut dice = Dice(1);
+    for round in 0..60_000_u32 {
+        let number = u32::try_from(dice.roll(20)).unwrap();
+        let pair = bench.pair(number);
+        let known = bench.driver.pairs.get(&pair).and_then(|&id| bench.driver.conns.get(id));
+        let near = if known.is_some() { 1001 } else { 1000 };
+        let sequence = near + u32::try_from(dice.roll(3000)).unwrap() * u32::from(dice.roll(2) == 0);
+        let flags = [SYN, ACK, ACK, ACK, ACK | FIN, RST, RST | ACK, SYN | ACK, 0, 0xff][dice.roll(10)];
+        let mut bytes = frame(pair, sequence, flags);
+        if dice.roll(2) == 0 {
+            let len = dice.roll(1400);
+            bytes = with_data(bytes, &vec![7; len]);
+        }
+        match dice.roll(4) {
+            0 => bytes = acknowledging(bytes, u32::try_from(dice.roll(usize::try_from(u32::MAX).unwrap())).unwrap()),
+            1 => {
+                for _ in 0..=dice.roll(4) {
+                    let (at, bit) = (dice.roll(bytes.len()), dice.roll(8));
+                    bytes[at] ^= 1 << bit;
+                }
+            }
+            2 => bytes.truncate(dice.roll(bytes.len() + 1)),
+            _ => {
+                // A number that our side may have sent, so that more than the first checks are passed.
+                let guess = bench
+                    .driver
+                    .wire
+                    .wire
+                    .outbound
+                    .last()
+                    .map_or(0, |sent| u32::from_be_bytes(sent[ETHERNET + 24..ETHERNET + 28].try_into().unwrap()));
+                bytes = acknowledging(bytes, guess.wrapping_add(u32::try_from(dice.roll(3)).unwrap()));
+            }
+        }
+        bench.driver.wire.wire.inbound.push_back(bytes);
+        bench.driver.turn(Some(Duration::ZERO), &mut bench.log).unwrap();
+        if round % 50 == 0 {
+            bench.driver.wire.wire.outbound.truncate(1);
+        }
+        assert!(bench.driver.conns.len() <= 64);
+    }
+    assert!(!bench.log.accepted.is_empty(), "some of it was a handshake");
+    let half_open = bench.driver.conns.tokens();
+    let is_half_open =
+        |&&id: &&Token| bench.driver.conns.get(id).is_some_and(|conn| matches!(conn.phase, Phase::HalfOpen(_)));
+    assert!(half_open.iter().filter(is_half_open).count() <= 16);
+}
