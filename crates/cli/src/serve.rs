@@ -145,7 +145,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let reloader = running.reloader();
-    let _watch = files.as_ref().map(|files| arguments.tls.watch(files, &reloader)).transpose()?;
+    // Who starts a server only to measure it removes the files once it stands.
+    let watched = files.as_ref().filter(|_| !arguments.with_parent);
+    let _watch = watched.map(|files| arguments.tls.watch(files, &reloader)).transpose()?;
     let reload = move || {
         // A failure is in the log.
         let _ = files.as_ref().map(|files| reloader.reload_files(files));
