@@ -219,6 +219,15 @@ impl Encoder {
         matches!(self.state, State::Closed)
     }
 
+    /// Whether a new encoder, made as this one was, can go on in its place: in another process, say. A compressor's window
+    /// need not move: without it the messages that follow merely compress less well at first.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] inside a fragmented message and after [`close`](Self::close).
+    pub const fn check_movable(&self) -> Result<(), Error> {
+        self.check_idle()
+    }
+
     /// The compressor, to look at its memory or to let it go.
     pub fn deflater_mut(&mut self) -> Option<&mut Deflater> {
         self.deflater.as_deref_mut()

@@ -283,3 +283,33 @@ proptest! {
         prop_assert_eq!(pair.arrive(), expected);
     }
 }
+
+#[test]
+fn ends_can_be_replaced_between_messages_unless_earlier_ones_are_needed() {
+    for (params, takeover) in [(NO_CONTEXT, false), (CONTEXT, true)] {
+        let mut pair = Pair::compressing(Role::Client, &params);
+        let text = [b'a'; 300];
+        assert!(pair.encoder.check_movable().is_ok() && pair.decoder.check_movable().is_ok());
+        pair.message(Kind::Text, &text, true).unwrap();
+        assert_eq!(pair.arrive(), [(Kind::Text, text.to_vec())]);
+        let moved = pair.decoder.check_movable();
+        assert_eq!(matches!(moved, Err(Error::ApiMisuse(why)) if why.contains("context takeover")), takeover);
+        assert_eq!(moved.is_err(), takeover);
+        let Pair { encoder, decoder, .. } = Pair::compressing(Role::Client, &params);
+        // The window of a compressor need not move with it.
+        pair.encoder.check_movable().unwrap();
+        pair.encoder = encoder;
+        if !takeover {
+            pair.decoder = decoder;
+        }
+        pair.message(Kind::Text, &text, true).unwrap();
+        assert_eq!(pair.arrive(), [(Kind::Text, text.to_vec())]);
+        pair.fragment(Kind::Text, b"begun", false, false).unwrap();
+        assert!(pair.encoder.check_movable().is_err());
+        let decoded = pair.decoder.decode(pair.out.filled_mut(), &mut pair.pool).unwrap();
+        assert!(decoded.event.is_none() && pair.decoder.check_movable().is_err());
+        pair.out.clear();
+        pair.encoder.close(None, || KEY, &mut pair.out).unwrap();
+        assert!(pair.encoder.check_movable().is_err());
+    }
+}
