@@ -126,7 +126,8 @@ pub struct ClientConfig {
     /// once, so that connections cannot be linked by it (RFC 8446, appendix C.4).
     pub no_resumption: bool,
     /// Where sessions are kept. Clones of a configuration have this in common, so what one connection was given another can
-    /// use, in whichever client or socket, as long as they trust the same roots and show the same certificate.
+    /// use, in whichever client or socket, as long as they trust the same roots and show the same certificate. Those are read
+    /// once for all of them, the platform's trust store too.
     pub sessions: Sessions,
     /// Key exchanges to offer.
     pub key_exchange: KeyExchange,
