@@ -152,8 +152,8 @@ pub(super) fn report(outcome: &mut Outcome, suite: Suite, cases: &[HandshakeCase
     let names: Vec<String> = cases.iter().map(|case| format!("{} {}", case.name().0, case.name().1)).collect();
     outcome.warn_if_noisy(names.iter().map(String::as_str).zip(cases.iter().map(HandshakeCase::summary)));
     outcome.text += &format!(
-        "\nHandshakes: connect, upgrade, close, {AT_ONCE} at a time, TLS {}, {}. Published: Go 1.8, both sides,\n\
-         in memory, without TCP and upgrade.\n\n{table}",
+        "\nHandshakes: connect, upgrade, close, {AT_ONCE} at a time, TLS {}, {}.\n\
+         Published: Go 1.8, both sides, in memory, without TCP and upgrade.\n\n{table}",
         ENGINES[0],
         cases.first().map_or("-", |case| case.kind.driver_name())
     );

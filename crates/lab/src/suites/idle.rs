@@ -6,8 +6,8 @@ use crate::table::{Table, number, optional};
 use crate::{Case, Error, Line, Metric, load};
 use std::time::Duration;
 
-/// What the rounds may take.
-const BUDGET: Duration = Duration::from_secs(240);
+/// What the rounds may take, and with little time.
+const BUDGETS: [Duration; 2] = [Duration::from_secs(240), Duration::from_secs(40)];
 
 /// Connections that a server holds.
 const fn connections(pace: Pace) -> &'static [usize] {
@@ -58,12 +58,12 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
             opening: Vec::new(),
         }));
     }
-    let rounds = match lab.pace {
-        Pace::Thorough => 3,
-        Pace::Quick => 2,
-        Pace::Glance => 1,
+    let (rounds, budget) = match lab.pace {
+        Pace::Thorough => (3, BUDGETS[0]),
+        Pace::Quick => (2, BUDGETS[1]),
+        Pace::Glance => (1, BUDGETS[1]),
     };
-    let plan = Plan { rounds, least_rounds: 1, budget: Some(BUDGET) };
+    let plan = Plan { rounds, least_rounds: 1, budget: Some(budget) };
     let names: Vec<String> =
         cases.iter().map(|case| format!("{}, {} connections", case.kind.full_name(), case.connections)).collect();
     let samples = interleave(

@@ -66,8 +66,9 @@ pub(super) fn table(cases: &[EchoCase]) -> String {
     }
     format!(
         "Limits: {} connections, one message in flight on each or as said; server CPU per message.\n\
-         x tcp: over the cheapest bare TCP echo. x ws: over plain WebSocket on the same driver. 95 %: confidence\n\
-         interval of the ratio. aead: AES-128-GCM alone, one seal and one open for every 16 KiB, in memory.\n\n{table}",
+         x tcp: over the cheapest bare TCP echo. x ws: over plain WebSocket on the same driver.\n\
+         95 %: confidence interval of the ratio. aead: AES-128-GCM alone, one seal and one open for every\n\
+         16 KiB, in memory.\n\n{table}",
         SHAPES[0].connections
     )
 }

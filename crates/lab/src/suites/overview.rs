@@ -55,9 +55,9 @@ pub(super) fn echo_table(cases: &[EchoCase]) -> String {
     }
     let rounds = cases.first().and_then(|case| case.summary(Metric::Throughput)).map_or(0, |summary| summary.count);
     format!(
-        "Echo: {} connections, one message in flight on each, one server loop; medians of {rounds} rounds. us/msg:\n\
-         server CPU per message; x tcp: over that of the cheapest bare TCP echo; x ws: over that of plain WebSocket on\n\
-         the same driver; publ.: published msg/s.\n\n{table}",
+        "Echo: {} connections, one message in flight on each, one server loop; medians of {rounds} rounds.\n\
+         us/msg: server CPU per message; x tcp: over that of the cheapest bare TCP echo; x ws: over that of\n\
+         plain WebSocket on the same driver; publ.: published msg/s.\n\n{table}",
         Shape::of(0).connections
     )
 }

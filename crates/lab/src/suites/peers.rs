@@ -1,7 +1,7 @@
 use super::check::{self, Check};
 use super::echo_case::{self, EchoCase, Shape, add_lines, cheapest, rate};
 use super::peer::Peer;
-use super::server::{Key, Kind};
+use super::server::Kind;
 use super::{ENGINES, Lab, Outcome, Pace, Suite};
 use crate::table::{Table, number, optional};
 use crate::{Error, Metric, Protocol, Target, published};
@@ -45,7 +45,6 @@ pub(super) fn kinds(pace: Pace, drivers: &[Io]) -> Vec<Kind> {
     if is_whole {
         kinds.extend(PEERS.map(|peer| Kind::Peer(peer, Protocol::Ws)));
     }
-    debug_assert!(kinds.iter().all(|kind| !matches!(kind, Kind::Wss(_, Key::Rsa2048, _))));
     kinds
 }
 
@@ -56,19 +55,7 @@ fn best<'a>(cases: &'a [EchoCase], shape: Shape, peers: &[Peer]) -> Option<&'a E
 }
 
 pub(super) fn table(cases: &[EchoCase]) -> String {
-    let mut table = Table::new(&[
-        "<load",
-        "<",
-        "<driver",
-        "msg/s ",
-        "p99 us",
-        "us/msg",
-        "± %",
-        "msg/CPU s",
-        "x best",
-        "95 %",
-        "x publ.",
-    ]);
+    let mut table = Table::new(&["<load", "<", "msg/s ", "us/msg", "± %", "msg/CPU s", "x best", "95 %", "x publ."]);
     for case in cases {
         let cpu = case.summary(Metric::ServerCpuPerMsg);
         let ratio = best(cases, case.shape, &JUDGED).filter(|best| best.kind != case.kind);
@@ -79,10 +66,8 @@ pub(super) fn table(cases: &[EchoCase]) -> String {
         let compared = case.median(Metric::Throughput).zip(published).map(|(ours, theirs)| ours / theirs);
         table.row([
             case.shape.name(),
-            case.kind.name(),
-            case.kind.driver_name().to_owned(),
+            case.kind.full_name(),
             rate(case),
-            optional(case.median(Metric::LatencyP99)),
             optional(cpu.map(|summary| summary.median)),
             optional(cpu.map(|summary| summary.spread() * 100.0)),
             optional(cpu.map(|summary| 1e6 / summary.median)),
@@ -93,10 +78,11 @@ pub(super) fn table(cases: &[EchoCase]) -> String {
     }
     let names = JUDGED.map(Peer::name).join(" and ");
     format!(
-        "Peers: {} connections, one message in flight on each or as said; one server thread. us/msg: server CPU;\n\
-         msg/CPU s: messages per second of it. x best: us/msg over the best of {names}, as their\n\
-         examples write them, over wss. yawc-tuned: with larger buffers and answers in batches, as yawc's authors\n\
-         write it for their benchmarks. x publ.: msg/s over the published of an inline server.\n\n{table}",
+        "Peers: {} connections, one message in flight on each or as said; one server thread.\n\
+         us/msg: server CPU; msg/CPU s: messages per second of it. x best: us/msg over the best of\n\
+         {names}, as their examples write them, over wss. yawc-tuned: with larger\n\
+         buffers and answers in batches, as yawc's authors write it for their benchmarks.\n\
+         x publ.: msg/s over the published of an inline server.\n\n{table}",
         SHAPES[0].connections
     )
 }

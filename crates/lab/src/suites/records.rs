@@ -118,9 +118,10 @@ fn table(cases: &[RecordCase]) -> String {
         ]);
     }
     format!(
-        "Records: one message echoed in memory on one thread, TLS 1.3 with AES-128-GCM. An engine's row: the client's\n\
-         record opened, its masked frame parsed and unmasked, the answer framed and sealed; no socket, loop or handler.\n\
-         aead: AWS-LC alone, one open and one seal of as many bytes, in place. ns/msg: CPU time.\n\n{table}"
+        "Records: one message echoed in memory on one thread, TLS 1.3 with AES-128-GCM. Of an engine: the\n\
+         client's record opened, its masked frame parsed and unmasked, the answer framed and sealed; no\n\
+         socket, loop or handler. aead: AWS-LC alone, one open and one seal of as many bytes, in place.\n\
+         ns/msg: CPU time.\n\n{table}"
     )
 }
 
