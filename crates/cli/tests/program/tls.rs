@@ -94,6 +94,14 @@ fn sessions_are_resumed_by_another_process_of_the_fleet() {
         let own = &["-cert", "cert.pem", "-key", "key.pem"][..];
         asks(&strict, false, &[local, again, own].concat());
     }
+    let resumes = |server: &Served| {
+        let said = ask(&home, server, &["-tls1_2", "-servername", "localhost", "-sess_in", "session"]);
+        said.contains("Reused, TLS")
+    };
+    assert!(resumes(&first) && resumes(&second));
+    std::fs::write(home.0.join("next"), "7".repeat(64)).unwrap();
+    std::fs::rename(home.0.join("next"), home.0.join("fleet")).unwrap();
+    eventually("the old secret is gone", || !resumes(&first) && !resumes(&second));
 }
 
 #[test]
