@@ -15,6 +15,9 @@ pub enum ClientTls {
     Fused(Box<ClientConfig>),
     /// rustls, handshakes and records.
     Rustls(Box<ClientConfig>),
+    /// A library of the OpenSSL family.
+    #[cfg(feature = "libssl")]
+    Libssl(tautline_tls_libssl::Flavour, Box<ClientConfig>),
 }
 
 impl Default for ClientTls {
@@ -108,6 +111,11 @@ impl Client {
             _ if !secure => way.choose(Composed { engine: plain::Engine, targets, work }),
             ClientTls::Fused(tls) => way.choose(Composed { engine: Fused::client(&tls)?, targets, work }),
             ClientTls::Rustls(tls) => way.choose(Composed { engine: Rustls::client(&tls)?, targets, work }),
+            #[cfg(feature = "libssl")]
+            ClientTls::Libssl(flavour, tls) => {
+                let engine = tautline_tls_libssl::Engine::new(flavour, None, Some(&tls))?;
+                way.choose(Composed { engine, targets, work })
+            }
         }
     }
 

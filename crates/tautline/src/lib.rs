@@ -33,6 +33,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod choice;
 mod client;
 mod error;
 mod files;
@@ -42,6 +43,7 @@ mod socket;
 mod thread;
 mod way;
 
+pub use choice::TlsEngine;
 pub use client::{Client, ClientTls};
 pub use error::Error;
 pub use files::{CertificateFiles, ServerFiles, TicketFile, Watch};
@@ -67,6 +69,8 @@ pub mod layers {
     pub use tautline_engine as engine;
     pub use tautline_io as io;
     pub use tautline_tls as tls;
+    #[cfg(feature = "libssl")]
+    pub use tautline_tls_libssl as tls_libssl;
     pub use tautline_tls_rustls as tls_rustls;
     pub use tautline_window as window;
     pub use tautline_ws as ws;

@@ -18,6 +18,9 @@ pub enum Tls {
     Fused(Box<ServerConfig>),
     /// rustls, handshakes and records.
     Rustls(Box<ServerConfig>),
+    /// A library of the OpenSSL family.
+    #[cfg(feature = "libssl")]
+    Libssl(tautline_tls_libssl::Flavour, Box<ServerConfig>),
 }
 
 impl Tls {
@@ -121,6 +124,11 @@ impl Server {
             }
             Tls::Rustls(config) => {
                 let engine = tautline_tls_rustls::Engine::server(&config)?;
+                way.choose(Start { plan, engine, make })
+            }
+            #[cfg(feature = "libssl")]
+            Tls::Libssl(flavour, config) => {
+                let engine = tautline_tls_libssl::Engine::new(flavour, Some(&config), None)?;
                 way.choose(Start { plan, engine, make })
             }
         }

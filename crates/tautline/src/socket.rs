@@ -29,6 +29,8 @@ enum Loop {
     Plain(Box<Shard<plain::Engine, epoll::Driver, Mailbox>>),
     Fused(Box<Shard<Fused, epoll::Driver, Mailbox>>),
     Rustls(Box<Shard<Rustls, epoll::Driver, Mailbox>>),
+    #[cfg(feature = "libssl")]
+    Libssl(Box<Shard<tautline_tls_libssl::Engine, epoll::Driver, Mailbox>>),
 }
 
 /// A message that was received.
@@ -104,6 +106,11 @@ impl Socket {
             ClientTls::Rustls(tls) => {
                 let engine = Rustls::client(&tls)?;
                 Loop::Rustls(Box::new(Shard::new(0, config, engine, driver, mailbox).map_err(machine)?))
+            }
+            #[cfg(feature = "libssl")]
+            ClientTls::Libssl(flavour, tls) => {
+                let engine = tautline_tls_libssl::Engine::new(flavour, None, Some(&tls))?;
+                Loop::Libssl(Box::new(Shard::new(0, config, engine, driver, mailbox).map_err(machine)?))
             }
         };
         loops.connect(Arc::new(target));
@@ -242,6 +249,8 @@ impl Loop {
             Self::Plain(shard) => shard.connect(target),
             Self::Fused(shard) => shard.connect(target),
             Self::Rustls(shard) => shard.connect(target),
+            #[cfg(feature = "libssl")]
+            Self::Libssl(shard) => shard.connect(target),
         };
     }
 
@@ -250,6 +259,8 @@ impl Loop {
             Self::Plain(shard) => shard.handler(),
             Self::Fused(shard) => shard.handler(),
             Self::Rustls(shard) => shard.handler(),
+            #[cfg(feature = "libssl")]
+            Self::Libssl(shard) => shard.handler(),
         }
     }
 
@@ -258,6 +269,8 @@ impl Loop {
             Self::Plain(shard) => shard.turn(longest),
             Self::Fused(shard) => shard.turn(longest),
             Self::Rustls(shard) => shard.turn(longest),
+            #[cfg(feature = "libssl")]
+            Self::Libssl(shard) => shard.turn(longest),
         }
     }
 
@@ -266,6 +279,8 @@ impl Loop {
             Self::Plain(shard) => shard.flush(),
             Self::Fused(shard) => shard.flush(),
             Self::Rustls(shard) => shard.flush(),
+            #[cfg(feature = "libssl")]
+            Self::Libssl(shard) => shard.flush(),
         }
     }
 
@@ -275,6 +290,8 @@ impl Loop {
             Self::Plain(shard) => shard.with_conn(conn, |_, conn| act(conn)),
             Self::Fused(shard) => shard.with_conn(conn, |_, conn| act(conn)),
             Self::Rustls(shard) => shard.with_conn(conn, |_, conn| act(conn)),
+            #[cfg(feature = "libssl")]
+            Self::Libssl(shard) => shard.with_conn(conn, |_, conn| act(conn)),
         }
     }
 }

@@ -3,7 +3,7 @@ use crate::failure::Failure;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tautline::{CertificateFiles, Reloader, ServerConfig, ServerFiles, TicketFile, Tickets, Tls, Watch};
+use tautline::{CertificateFiles, Reloader, ServerConfig, ServerFiles, TicketFile, Tickets, Tls, TlsEngine, Watch};
 
 /// How often the files are looked at. What has changed is read when it has not changed for as long again.
 const LOOK: Duration = Duration::from_secs(1);
@@ -15,9 +15,9 @@ pub(super) struct TlsArguments {
     /// No TLS: ws:// instead of wss://.
     #[arg(long, conflicts_with_all = ["cert", "key", "ocsp", "client_ca", "tls", "tickets", "ticket_secret", "ticket_rotate", "no_watch"])]
     pub(super) plain: bool,
-    /// TLS engine.
-    #[arg(long, value_name = "ENGINE", default_value = "fused")]
-    tls: Engine,
+    /// TLS engine: fused or rustls; openssl, aws-lc, boringssl or libressl where they are built in.
+    #[arg(long, value_name = "ENGINE", default_value_t)]
+    tls: TlsEngine,
     /// Certificate chain, PEM. Several, each with its --key, stand side by side: the client's offers choose.
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Vec<PathBuf>,
@@ -48,15 +48,6 @@ pub(super) struct TlsArguments {
     key_log: bool,
 }
 
-/// TLS engines of this build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Engine {
-    /// rustls' handshakes; TLS 1.3 records opened and sealed in place.
-    Fused,
-    /// rustls, handshakes and records.
-    Rustls,
-}
-
 impl TlsArguments {
     /// The configuration, and the files that it can be loaded from anew.
     pub(super) fn load(&self) -> Result<(Tls, Option<ServerFiles>), Failure> {
@@ -64,11 +55,7 @@ impl TlsArguments {
             return Ok((Tls::Plain, None));
         }
         let files = self.files()?;
-        let config = Box::new(files.load()?);
-        let tls = match self.tls {
-            Engine::Fused => Tls::Fused(config),
-            Engine::Rustls => Tls::Rustls(config),
-        };
+        let tls = self.tls.server(files.load()?);
         Ok((tls, Some(files)))
     }
 
@@ -128,14 +115,10 @@ impl TlsArguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::ValueEnum;
 
     #[test]
     fn every_engine_that_is_measured_can_be_served() {
-        let names: Vec<String> = Engine::value_variants()
-            .iter()
-            .filter_map(|engine| Some(engine.to_possible_value()?.get_name().to_owned()))
-            .collect();
+        let names: Vec<_> = TlsEngine::all().map(TlsEngine::name).collect();
         assert_eq!(names, tautline_lab::suites::ENGINES);
     }
 }

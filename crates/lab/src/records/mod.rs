@@ -55,8 +55,21 @@ impl Work {
                 &tls_rustls::Engine::server(&server).map_err(|error| failed(&error))?,
                 size,
             ),
-            _ => Err(Error::Usage(format!("there is no TLS engine {engine}"))),
+            name => Self::other(name, &server, &client, size),
         }
+    }
+
+    /// By an engine that not every build has.
+    fn other(name: &str, server: &ServerConfig, client: &ClientConfig, size: usize) -> Result<Self, Error> {
+        #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
+        if let Some(tautline::TlsEngine::Libssl(flavour)) = tautline::TlsEngine::all().find(|one| one.name() == name) {
+            use tautline::layers::tls_libssl::Engine;
+            let engine = Engine::new(flavour, Some(server), Some(client))
+                .map_err(|error| Error::Failed(format!("records: {error}")))?;
+            return Self::of(&engine, &engine, size);
+        }
+        let _ = (server, client, size);
+        Err(Error::Usage(format!("there is no TLS engine {name}")))
     }
 
     fn of<E: Engine>(client: &E, server: &E, size: usize) -> Result<Self, Error> {

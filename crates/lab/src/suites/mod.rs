@@ -29,7 +29,24 @@ use std::time::Duration;
 use tautline::layers::io::Io;
 
 /// TLS engines of this build, the default first.
-pub const ENGINES: [&str; 2] = ["fused", "rustls"];
+pub const ENGINES: [&str; ENGINE_COUNT] = [
+    "fused",
+    "rustls",
+    #[cfg(feature = "openssl")]
+    "openssl",
+    #[cfg(feature = "aws-lc")]
+    "aws-lc",
+    #[cfg(feature = "boringssl")]
+    "boringssl",
+    #[cfg(feature = "libressl")]
+    "libressl",
+];
+
+const ENGINE_COUNT: usize = 2
+    + cfg!(feature = "openssl") as usize
+    + cfg!(feature = "aws-lc") as usize
+    + cfg!(feature = "boringssl") as usize
+    + cfg!(feature = "libressl") as usize;
 
 /// Rows whose rounds spread wider than this make the machine too noisy for fine comparisons.
 const NOISY: f64 = 0.10;

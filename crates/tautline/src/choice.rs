@@ -1,0 +1,110 @@
+use crate::{ClientConfig, ClientTls, ServerConfig, Tls};
+use std::fmt;
+use std::str::FromStr;
+#[cfg(feature = "libssl")]
+use tautline_tls_libssl::Flavour;
+
+/// A TLS engine of this build, for those who choose one by its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TlsEngine {
+    /// The default: rustls' handshakes, and TLS 1.3 records opened and sealed in place.
+    #[default]
+    Fused,
+    /// rustls, handshakes and records.
+    Rustls,
+    /// A library of the OpenSSL family.
+    #[cfg(feature = "libssl")]
+    Libssl(Flavour),
+}
+
+impl TlsEngine {
+    /// Every engine of this build, the default first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let own = [Self::Fused, Self::Rustls].into_iter();
+        #[cfg(feature = "libssl")]
+        let own = own.chain(Flavour::ALL.iter().map(|&flavour| Self::Libssl(flavour)));
+        own
+    }
+
+    /// Its name in configuration, logs and results, as `fused`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fused => "fused",
+            Self::Rustls => "rustls",
+            #[cfg(feature = "libssl")]
+            Self::Libssl(flavour) => flavour.name(),
+        }
+    }
+
+    /// A server's TLS by this engine.
+    #[must_use]
+    pub fn server(self, config: ServerConfig) -> Tls {
+        let config = Box::new(config);
+        match self {
+            Self::Fused => Tls::Fused(config),
+            Self::Rustls => Tls::Rustls(config),
+            #[cfg(feature = "libssl")]
+            Self::Libssl(flavour) => Tls::Libssl(flavour, config),
+        }
+    }
+
+    /// A client's TLS by this engine.
+    #[must_use]
+    pub fn client(self, config: ClientConfig) -> ClientTls {
+        let config = Box::new(config);
+        match self {
+            Self::Fused => ClientTls::Fused(config),
+            Self::Rustls => ClientTls::Rustls(config),
+            #[cfg(feature = "libssl")]
+            Self::Libssl(flavour) => ClientTls::Libssl(flavour, config),
+        }
+    }
+}
+
+impl fmt::Display for TlsEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Engines that a build may lack.
+const OTHERS: [&str; 4] = ["openssl", "aws-lc", "boringssl", "libressl"];
+
+impl FromStr for TlsEngine {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::all().find(|engine| engine.name() == name).ok_or_else(|| {
+            let names: Vec<_> = Self::all().map(Self::name).collect();
+            let names = names.join(", ");
+            if OTHERS.contains(&name) {
+                format!(
+                    "this build has no {name}, only {names}: build it with the feature `{name}`, or `engines` for all"
+                )
+            } else {
+                format!("there is no TLS engine {name:?}, but {names}")
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OTHERS, TlsEngine};
+
+    #[test]
+    fn engines_have_names() {
+        for engine in TlsEngine::all() {
+            assert_eq!(engine.name().parse(), Ok(engine));
+        }
+        assert_eq!(TlsEngine::all().next(), Some(TlsEngine::default()));
+        assert!("schannel".parse::<TlsEngine>().unwrap_err().contains("but fused, rustls"));
+        for name in OTHERS {
+            if let Err(why) = name.parse::<TlsEngine>() {
+                assert!(why.contains(&format!("the feature `{name}`")), "{why}");
+            }
+        }
+    }
+}
