@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::process::{self, run, run_logged, succeeds};
 use crate::stage::{Context, Failure, Outcome};
-use crate::{install, paths};
+use crate::{install, paths, peers};
 
 /// The version of cargo-deny that is installed where there is none.
 pub(crate) const DENY: &str = "0.20.2";
@@ -15,7 +15,10 @@ const FUZZ_TARGETS: &str = "fuzz/Cargo.toml";
 
 pub(crate) fn fmt(context: &Context) -> Outcome {
     run(&mut cargo(&["fmt", "--all", "--check"]), context.deadline)?;
-    run(&mut cargo(&["fmt", "--manifest-path", FUZZ_TARGETS, "--check"]), context.deadline)
+    for manifest in [FUZZ_TARGETS, peers::MANIFEST] {
+        run(&mut cargo(&["fmt", "--manifest-path", manifest, "--check"]), context.deadline)?;
+    }
+    Ok(())
 }
 
 pub(crate) fn clippy(context: &Context) -> Outcome {
@@ -23,7 +26,9 @@ pub(crate) fn clippy(context: &Context) -> Outcome {
     run(&mut cargo(&arguments), context.deadline)?;
     // Fuzzing itself needs a nightly compiler; that its targets still fit the code does not.
     let mut fuzz = cargo(&["clippy", "--manifest-path", FUZZ_TARGETS, "--target-dir"]);
-    run(fuzz.arg(paths::target().join("fuzz")).args(["--", "-D", "warnings"]), context.deadline)
+    run(fuzz.arg(paths::target().join("fuzz")).args(["--", "-D", "warnings"]), context.deadline)?;
+    let mut peers = cargo(&["clippy", "--manifest-path", peers::MANIFEST, "--all-targets", "--locked", "--target-dir"]);
+    run(peers.arg(peers::target()).args(["--", "-D", "warnings"]), context.deadline)
 }
 
 pub(crate) fn test(context: &Context) -> Outcome {

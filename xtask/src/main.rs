@@ -5,6 +5,7 @@ mod cargo;
 mod install;
 mod interop;
 mod paths;
+mod peers;
 mod process;
 mod setup;
 mod stage;
@@ -24,6 +25,7 @@ cargo xtask <task>
   setup                             install what the other tasks need (packages as root, the rest below target/xtask)
   tidy                              rules that no other tool checks: sizes, dependencies, unsafe code, words
   interop                           clients and servers in Python, Go and Node against ours, both ways
+  peers                             the servers that `taut bench peers` measures: they build, and they echo
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
                                     --full adds compressed messages above 8 KiB (hours)
   conformance --cases 9.3.1,12.*    these cases only
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         ]),
         ["tidy"] => stage::run(&[stage("tidy", 1, tidy::run)]),
         ["interop"] => stage::run(&[build(), stage("interop", 15, interop::run)]),
+        ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["conformance", ref options @ ..] => match cases(options) {
             Some(cases) => stage::run(&conformance(&cases)),
             None => usage(),
@@ -77,6 +80,7 @@ fn test() -> Vec<Stage> {
         stage("miri", 10, cargo::miri),
         build(),
         stage("interop", 15, interop::run),
+        stage("peers", 10, peers::run_all),
         stage("autobahn server", 15, |context| autobahn::server(context, &Cases::Usual)),
         stage("autobahn client", 15, |context| autobahn::client(context, &Cases::Usual)),
     ]
