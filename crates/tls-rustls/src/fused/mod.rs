@@ -15,6 +15,7 @@
 //!
 //! Connections that agree on TLS 1.2 stay with rustls' records. There is no early data.
 
+mod chunks;
 mod contexts;
 mod engine;
 mod keys;

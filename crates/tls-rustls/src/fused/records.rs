@@ -1,5 +1,6 @@
 //! TLS 1.3 after the handshake (RFC 8446, sections 4.6, 5 and 6).
 
+use super::chunks::Chunks;
 use super::keys::{Keys, OVERHEAD};
 use super::schedule::{Secret, Suite};
 use super::snapshot::{Role, Snapshot, Traffic};
@@ -390,7 +391,7 @@ impl Records {
     /// lie each in one chunk and are sealed from where they are.
     fn seal_with_limit(&mut self, plain: &[&[u8]], out: &mut Buf, limit: u64) -> Result<(), Error> {
         let mut left: usize = plain.iter().map(|chunk| chunk.len()).sum();
-        let mut chunks = Chunks { current: &[], rest: plain };
+        let mut chunks = Chunks::new(plain);
         while left > 0 {
             if self.owes_update || self.tx.sequence() >= limit {
                 self.update_keys(out)?;
@@ -452,44 +453,6 @@ fn not_a_record(kind: u8, major: u8) -> Refusal {
 fn not_authentic() -> Refusal {
     let why = "a record does not authenticate: it was changed on the way, or its keys are wrong";
     Refusal::new(BAD_RECORD_MAC, why)
-}
-
-/// Chunks that are read as one stream.
-struct Chunks<'a> {
-    current: &'a [u8],
-    rest: &'a [&'a [u8]],
-}
-
-impl<'a> Chunks<'a> {
-    /// The next `len` bytes, where they lie in one chunk. There must be as many.
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        self.skip_empty();
-        let (taken, behind) = self.current.split_at_checked(len)?;
-        self.current = behind;
-        Some(taken)
-    }
-
-    /// Copies the next bytes to fill `to`.
-    fn gather(&mut self, mut to: &mut [u8]) {
-        while !to.is_empty() {
-            self.skip_empty();
-            let len = to.len().min(self.current.len());
-            let (now, later) = to.split_at_mut(len);
-            now.copy_from_slice(&self.current[..len]);
-            self.current = &self.current[len..];
-            to = later;
-            if len == 0 {
-                return;
-            }
-        }
-    }
-
-    fn skip_empty(&mut self) {
-        while let ([], [next, rest @ ..]) = (self.current, self.rest) {
-            self.current = next;
-            self.rest = rest;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,9 +7,13 @@ use tautline_window::Buf;
 
 /// Both ends of a connection, server first.
 fn connected() -> [Records; 2] {
+    connected_to(ServerConfig::default())
+}
+
+fn connected_to(server: ServerConfig) -> [Records; 2] {
     let authority = Authority::new("Test").unwrap();
     let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
-    let server = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
+    let server = ServerConfig { certificates: vec![certificate], ..server };
     let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
     let engine = Engine::new(Some(&server), Some(&client)).unwrap();
     let mut pair = Pair::new(&engine, &engine, "localhost").unwrap();
@@ -104,4 +108,40 @@ fn nothing_follows_our_close_not_even_an_alert() {
     let mut garbage = [23, 3, 3, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20];
     assert!(matches!(server.open(&mut garbage, &mut out), Err(Error::Peer(_))));
     assert!(out.is_empty());
+}
+
+#[test]
+fn a_client_keeps_what_takes_tickets_until_it_has_some_or_none_come() {
+    let [server, client] = connected();
+    assert!(server.rare.is_none() && client.rare.is_none(), "two tickets have come");
+    for tickets_per_handshake in [1, 3] {
+        let [mut server, mut client] = connected_to(ServerConfig { tickets_per_handshake, ..ServerConfig::default() });
+        assert_eq!(client.rare.is_none(), tickets_per_handshake == 3);
+        while client.rx.sequence() < super::TICKETS_WITHIN {
+            assert_eq!(client.rare.is_none(), tickets_per_handshake == 3);
+            let mut out = Buf::new();
+            server.seal(&[b"data"], &mut out).unwrap();
+            assert_eq!(open_all(&mut client, out.filled_mut()).unwrap(), (b"data".to_vec(), 0, false));
+        }
+        assert!(client.rare.is_none());
+    }
+}
+
+/// Handshake messages that are split over records, each way they can be, and the second one of two in a record.
+#[test]
+fn split_key_updates_are_put_together() {
+    let [mut server, mut client] = connected();
+    for cut in 1..5 {
+        let message = [super::KEY_UPDATE, 0, 0, 1, 0];
+        let mut out = Buf::new();
+        client.seal_record(super::HANDSHAKE, &message[..cut], &mut out).unwrap();
+        assert_eq!(open_all(&mut server, out.filled_mut()).unwrap(), (Vec::new(), 1, false));
+        assert!(!server.is_between_messages());
+        let mut out = Buf::new();
+        client.seal_record(super::HANDSHAKE, &message[cut..], &mut out).unwrap();
+        client.tx.update(client.suite).unwrap();
+        client.seal(&[b"under new keys"], &mut out).unwrap();
+        assert_eq!(open_all(&mut server, out.filled_mut()).unwrap(), (b"under new keys".to_vec(), 1, false));
+        assert!(server.rare.is_none());
+    }
 }

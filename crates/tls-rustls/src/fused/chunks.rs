@@ -1,0 +1,58 @@
+/// Chunks that are read as one stream.
+pub(super) struct Chunks<'a> {
+    current: &'a [u8],
+    rest: &'a [&'a [u8]],
+}
+
+impl<'a> Chunks<'a> {
+    pub(super) const fn new(chunks: &'a [&'a [u8]]) -> Self {
+        Self { current: &[], rest: chunks }
+    }
+
+    /// The next `len` bytes, where they lie in one chunk. There must be as many.
+    pub(super) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        self.skip_empty();
+        let (taken, behind) = self.current.split_at_checked(len)?;
+        self.current = behind;
+        Some(taken)
+    }
+
+    /// Copies the next bytes to fill `to`.
+    pub(super) fn gather(&mut self, mut to: &mut [u8]) {
+        while !to.is_empty() {
+            self.skip_empty();
+            let len = to.len().min(self.current.len());
+            let (now, later) = to.split_at_mut(len);
+            now.copy_from_slice(&self.current[..len]);
+            self.current = &self.current[len..];
+            to = later;
+            if len == 0 {
+                return;
+            }
+        }
+    }
+
+    fn skip_empty(&mut self) {
+        while let ([], [next, rest @ ..]) = (self.current, self.rest) {
+            self.current = next;
+            self.rest = rest;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Chunks;
+
+    #[test]
+    fn takes_what_lies_in_one_piece_and_gathers_the_rest() {
+        let mut chunks = Chunks::new(&[b"", b"abc", b"", b"de", b"f"]);
+        assert_eq!(chunks.take(2), Some(&b"ab"[..]));
+        assert_eq!(chunks.take(2), None);
+        let mut gathered = [0; 2];
+        chunks.gather(&mut gathered);
+        assert_eq!(&gathered, b"cd");
+        assert_eq!(chunks.take(1), Some(&b"e"[..]));
+        assert_eq!(chunks.take(1), Some(&b"f"[..]));
+    }
+}
