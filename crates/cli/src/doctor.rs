@@ -3,6 +3,7 @@ mod probe;
 use crate::failure::Failure;
 use probe::{Kernel, Support};
 use serde_json::json;
+use tautline::Io;
 use tautline_lab::table::Table;
 use tautline_lab::{Machine, cpu};
 
@@ -51,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let machine = Machine::here();
     let kernel = Kernel::probe();
     let findings = examine(&machine, &kernel);
-    let advice = Advice::new(&machine, cpu::allowed().len());
+    let advice = Advice::new(&machine, cpu::allowed().len(), Io::Auto.here());
     if arguments.json {
         println!("{}", to_json(&machine, &findings, &advice));
         return Ok(());
@@ -80,8 +81,8 @@ fn to_json(machine: &Machine, findings: &[Finding], advice: &Advice) -> serde_js
 fn examine(machine: &Machine, kernel: &Kernel) -> Vec<Finding> {
     let mut findings = vec![aes(machine), vectors(machine), clock(kernel.clocksource.as_deref())];
     findings.extend(placement(machine));
+    findings.extend(kernel.drivers.iter().map(|(io, support)| driver(*io, support)));
     findings.extend([
-        feature("io_uring", &kernel.io_uring, "completions in batches"),
         feature("kernel TLS", &kernel.ktls, "records in the kernel, sendfile"),
         feature("AF_XDP", &kernel.xdp, "packets past the kernel's TCP"),
         descriptors(kernel.descriptors),
@@ -163,6 +164,22 @@ fn feature(what: &'static str, support: &Support, meaning: &str) -> Finding {
     }
 }
 
+/// A driver, by the name that `--driver` takes.
+fn driver(io: Io, support: &Support) -> Finding {
+    let (what, meaning) = match io {
+        Io::Uring => ("driver uring", "cheapest a message; `auto` takes it where it works"),
+        Io::Select => ("driver select", "for comparison: descriptors below 1024 only"),
+        Io::Spin => ("driver spin", "never sleeps: low latency for a whole CPU"),
+        _ => ("driver epoll", "what `auto` takes where io_uring does not work"),
+    };
+    match support {
+        Support::Yes => finding(what, Verdict::Good, "works", meaning),
+        Support::No(reason) => {
+            finding(what, Verdict::Note, reason.clone(), "does not work here: epoll is used instead")
+        }
+    }
+}
+
 /// Every connection takes one; the program raises the soft limit by itself.
 fn descriptors((soft, hard): (u64, u64)) -> Finding {
     let found = if hard == u64::MAX { format!("{soft}, no maximum") } else { format!("{soft}, at most {hard}") };
@@ -195,10 +212,12 @@ struct Advice {
 }
 
 impl Advice {
-    fn new(machine: &Machine, cpus: usize) -> Self {
+    fn new(machine: &Machine, cpus: usize, io: Io) -> Self {
         let aes = if machine.has("aes") { "the fastest AES-GCM for this CPU" } else { "ChaCha20 for CPUs without AES" };
-        let mut command = format!("taut serve --driver epoll --tls fused --shards {cpus}");
-        let mut reason = format!("aws-lc has {aes}; records are opened in place; epoll runs on every Linux; ");
+        let mut command = format!("taut serve --driver {io} --tls fused --shards {cpus}");
+        let driver =
+            if io == Io::Uring { "io_uring needs the fewest system calls" } else { "epoll runs on every Linux" };
+        let mut reason = format!("aws-lc has {aes}; records are opened in place; {driver}; ");
         if cpus > 1 {
             command.push_str(" --pin");
             reason.push_str("pinned loops share nothing");
@@ -237,14 +256,14 @@ mod tests {
     #[test]
     fn one_core_is_not_pinned() {
         let machine = Machine::here();
-        assert!(!Advice::new(&machine, 1).command.contains("--pin"));
-        assert!(Advice::new(&machine, 4).command.ends_with("--shards 4 --pin"));
+        assert!(!Advice::new(&machine, 1, Io::Epoll).command.contains("--pin"));
+        assert!(Advice::new(&machine, 4, Io::Epoll).command.ends_with("--shards 4 --pin"));
     }
 
     #[test]
     fn json_holds_everything() {
         let machine = Machine::here();
-        let json = to_json(&machine, &examine(&machine, &Kernel::probe()), &Advice::new(&machine, 2));
+        let json = to_json(&machine, &examine(&machine, &Kernel::probe()), &Advice::new(&machine, 2, Io::Epoll));
         assert!(json["run"].as_str().unwrap().starts_with("taut serve"));
         assert_eq!(json["findings"][0]["what"], "AES-GCM");
         assert!(json["machine"]["cpu"].is_string());

@@ -110,7 +110,7 @@ fn allocations(over: Over) -> u32 {
 
 #[test]
 fn a_warm_server_allocates_nothing() {
-    if common::server::over_uring() {
+    if common::server::io_under_test() == tautline::Io::Uring {
         println!("skipped: over io_uring a burst that is longer than one of its buffers is gathered in a new one");
         return;
     }

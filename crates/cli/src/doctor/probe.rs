@@ -2,6 +2,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, getrlimit};
 use std::fs;
+use tautline::Io;
 
 /// Whether the kernel offers something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +15,8 @@ pub(super) enum Support {
 /// What was found out about the kernel, without changing anything.
 #[derive(Clone, Debug)]
 pub(super) struct Kernel {
-    pub(super) io_uring: Support,
+    /// The drivers, with what opening them says.
+    pub(super) drivers: Vec<(Io, Support)>,
     pub(super) ktls: Support,
     pub(super) xdp: Support,
     pub(super) clocksource: Option<String>,
@@ -31,7 +33,7 @@ impl Kernel {
         let version = line("/proc/sys/kernel/osrelease").map_or((0, 0), |release| version(&release));
         let limit = getrlimit(Resource::Nofile);
         Self {
-            io_uring: io_uring(version, line("/proc/sys/kernel/io_uring_disabled").as_deref()),
+            drivers: drivers(version, line("/proc/sys/kernel/io_uring_disabled").as_deref()),
             ktls: ktls(line("/proc/sys/net/ipv4/tcp_available_ulp").as_deref()),
             xdp: xdp(socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None).err()),
             clocksource: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
@@ -52,15 +54,24 @@ fn version(release: &str) -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Multishot receive and deferred task work, which make io_uring worth it, came with Linux 6.0 and 6.1.
-fn io_uring(version: (u32, u32), disabled: Option<&str>) -> Support {
+/// Opens each driver, which changes nothing.
+fn drivers(version: (u32, u32), disabled: Option<&str>) -> Vec<(Io, Support)> {
+    let drivers = [Io::Epoll, Io::Uring, Io::Select, Io::Spin].into_iter();
+    let probed = drivers.map(|io| match io.probe() {
+        Ok(()) => (io, Support::Yes),
+        Err(error) if io == Io::Uring => (io, Support::No(io_uring(version, disabled, &error.to_string()))),
+        Err(error) => (io, Support::No(error.to_string())),
+    });
+    probed.collect()
+}
+
+/// Why there is no io_uring, and what to do. Buffers that are consumed incrementally came with Linux 6.12.
+fn io_uring(version: (u32, u32), disabled: Option<&str>, error: &str) -> String {
     match disabled {
-        _ if version < (6, 1) => {
-            Support::No(format!("Linux 6.1 or newer is needed, this is {}.{}", version.0, version.1))
-        }
-        Some("2") => Support::No("disabled: sysctl kernel.io_uring_disabled=0".into()),
-        Some("1") => Support::No("one group only: sysctl kernel.io_uring_disabled=0".into()),
-        _ => Support::Yes,
+        _ if version < (6, 12) => format!("Linux 6.12 or newer is needed, this is {}.{}", version.0, version.1),
+        Some("2") => "disabled: sysctl kernel.io_uring_disabled=0".into(),
+        Some("1") => "one group only: sysctl kernel.io_uring_disabled=0".into(),
+        _ => error.into(),
     }
 }
 
@@ -100,11 +111,16 @@ mod tests {
 
     #[test]
     fn io_uring_needs_a_new_kernel_that_allows_it() {
-        assert_eq!(io_uring((6, 1), None), Support::Yes);
-        assert_eq!(io_uring((6, 18), Some("0")), Support::Yes);
-        for (version, disabled) in [((5, 15), Some("0")), ((6, 6), Some("1")), ((6, 6), Some("2"))] {
-            assert_ne!(io_uring(version, disabled), Support::Yes);
-        }
+        assert!(io_uring((6, 11), Some("2"), "error").contains("6.12"));
+        assert!(io_uring((6, 18), Some("2"), "error").contains("io_uring_disabled"));
+        assert!(io_uring((6, 18), Some("1"), "error").contains("group"));
+        assert_eq!(io_uring((6, 18), Some("0"), "refused by a filter"), "refused by a filter");
+    }
+
+    #[test]
+    fn the_drivers_that_need_nothing_work() {
+        let drivers = drivers((6, 18), None);
+        assert!(drivers.contains(&(Io::Epoll, Support::Yes)) && drivers.contains(&(Io::Select, Support::Yes)));
     }
 
     #[test]

@@ -71,16 +71,17 @@ pub(crate) fn serve_at(address: &str, over: Over, shards: usize, config: Config,
     };
     logs::keep();
     let events = app.events.clone();
-    let io = if over == Over::Uring || over_uring() { Io::Uring } else { Io::Epoll };
+    let io = if over == Over::Uring { Io::Uring } else { io_under_test() };
     let server = Server::new(tls).io(io).listen(address.parse().unwrap()).shards(shards).config(config);
     let running = server.start(move |_| app.clone()).unwrap();
     let address = running.addresses()[0].clone();
     Started { running, events, address, over }
 }
 
-/// Whether the whole suite runs over io_uring.
-pub(crate) fn over_uring() -> bool {
-    std::env::var_os("TAUTLINE_TEST_IO").is_some_and(|io| io == "uring")
+/// What the whole suite runs over.
+pub(crate) fn io_under_test() -> Io {
+    let name = std::env::var("TAUTLINE_TEST_IO").unwrap_or_else(|_| "epoll".into());
+    name.parse().unwrap()
 }
 
 impl Started {
