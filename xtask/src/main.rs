@@ -11,6 +11,7 @@ mod setup;
 mod stage;
 mod taut;
 mod tidy;
+mod xdp;
 
 use std::env;
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ cargo xtask <task>
   setup                             install what the other tasks need (packages as root, the rest below target/xtask)
   tidy                              rules that no other tool checks: sizes, dependencies, unsafe code, words
   interop                           clients and servers in Python, Go and Node against ours, both ways
+  xdp                               the driver over AF_XDP, in network namespaces; as root
   peers                             the servers that `taut bench peers` measures: they build, and they echo
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
                                     --full adds compressed messages above 8 KiB (hours)
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         ]),
         ["tidy"] => stage::run(&[stage("tidy", 1, tidy::run)]),
         ["interop"] => stage::run(&[build(), stage("interop", 15, interop::run)]),
+        ["xdp"] => stage::run(&[stage("xdp", 10, xdp::test)]),
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["conformance", ref options @ ..] => match cases(options) {
             Some(cases) => stage::run(&conformance(&cases)),
@@ -78,6 +81,7 @@ fn test() -> Vec<Stage> {
         stage("doc", 10, cargo::doc),
         stage("deny", 15, cargo::deny),
         stage("miri", 10, cargo::miri),
+        stage("xdp", 10, xdp::test),
         build(),
         stage("interop", 15, interop::run),
         stage("peers", 10, peers::run_all),

@@ -1,4 +1,5 @@
 //! WebSockets over TLS over the XDP driver, in namespaces that the tests make.
+#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
 #[path = "../../xdp/tests/world/mod.rs"]
 mod world;
@@ -37,7 +38,7 @@ fn target(address: &Address) -> Target {
 }
 
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
-    (0..len).map(|i| (i.wrapping_mul(31).wrapping_add(i >> 8).wrapping_add(seed) & 0xff) as u8).collect()
+    (0..len).map(|i| i.wrapping_mul(31).wrapping_add(i >> 8).wrapping_add(seed).to_le_bytes()[0]).collect()
 }
 
 fn stop(running: Running) {

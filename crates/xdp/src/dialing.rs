@@ -2,7 +2,7 @@
 
 use crate::conn::{Conn, Phase};
 use crate::driver::Driver;
-use crate::frame::{Ethernet, Mac, Pair};
+use crate::frame::{Ethernet, Pair};
 use crate::listening::{Use, reserve};
 use crate::wire::Wire;
 use rustix::fd::OwnedFd;
@@ -35,7 +35,7 @@ impl<W: Wire> Driver<W> {
         let known = self.netlink.neighbour(self.facts.index, next_hop);
         let phase = if known.is_some() { Phase::Connecting } else { Phase::Resolving { next_hop, tries: 0 } };
         self.claim(pair.local)?;
-        let header = Ethernet::new(known.unwrap_or(Mac::default()), self.facts.mac, remote.ip());
+        let header = Ethernet::new(known.unwrap_or_default(), self.facts.mac, remote.ip());
         let mut conn = Conn::new(tcp, pair, header, phase);
         conn.port = Some(port);
         let id = self.conns.insert(conn);

@@ -1,6 +1,7 @@
 //! The XDP driver, held to what every driver must do, as far as that makes sense: not for Unix sockets, several drivers at
 //! one address, or a driver that connects to itself; nor where a test takes it that all that fits the peer's buffers is
 //! there at once.
+#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
 #[path = "../../io/tests/suite/mod.rs"]
 #[expect(dead_code, reason = "not all of it applies")]

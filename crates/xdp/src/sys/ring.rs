@@ -45,16 +45,19 @@ impl<T: Copy> Ring<T> {
     fn word(&self, offset: u64) -> &AtomicU32 {
         // Offsets of the kernel fit the mapping, whose length fits.
         let offset = usize::try_from(offset).unwrap_or(0);
-        // SAFETY: inside the mapping (INVARIANT), which lives as long as `self`; the kernel aligns its words, and both
-        // sides access them atomically.
-        unsafe { self.base.add(offset).cast::<AtomicU32>().as_ref() }
+        // SAFETY: inside the mapping (INVARIANT).
+        let word = unsafe { self.base.add(offset) }.cast::<AtomicU32>();
+        // SAFETY: the mapping lives as long as `self`; the kernel aligns its words, and both sides access them atomically.
+        unsafe { word.as_ref() }
     }
 
     fn slot(&self, position: u32) -> NonNull<T> {
         let index = (position & (self.entries - 1)) as usize;
         let descriptors = usize::try_from(self.offset.desc).unwrap_or(0);
+        // SAFETY: inside the mapping (INVARIANT).
+        let first = unsafe { self.base.add(descriptors) }.cast::<T>();
         // SAFETY: `index` is below `entries`, and so many `T` lie there (INVARIANT).
-        unsafe { self.base.add(descriptors).cast::<T>().add(index) }
+        unsafe { first.add(index) }
     }
 
     /// Whether the kernel asks to be woken to go on with this ring.

@@ -51,7 +51,7 @@ impl Umem {
 impl Drop for Umem {
     fn drop(&mut self) {
         // SAFETY: our own mapping; every frame held it alive, and the socket, which is closed, used it until now.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len() as usize) };
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.chunk as usize * self.chunks as usize) };
     }
 }
 

@@ -74,15 +74,14 @@ impl Xsk {
         sockopt::set_xdp_rx_ring_size(&fd, sizes.ring)?;
         sockopt::set_xdp_tx_ring_size(&fd, sizes.ring)?;
         let offsets = sockopt::xdp_mmap_offsets(&fd)?;
-        // SAFETY: offset, size and type of descriptor of each of the socket's rings, as set and asked for above.
-        let (receive, fill, transmit, completion) = unsafe {
-            (
-                Ring::map(&fd, XDP_PGOFF_RX_RING, offsets.rx, sizes.ring)?,
-                Ring::map(&fd, XDP_UMEM_PGOFF_FILL_RING, offsets.fr, sizes.ring)?,
-                Ring::map(&fd, XDP_PGOFF_TX_RING, offsets.tx, sizes.ring)?,
-                Ring::map(&fd, XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr, sizes.ring)?,
-            )
-        };
+        // SAFETY: offset, size and type of descriptor of the socket's ring, as set and asked for above.
+        let receive = unsafe { Ring::map(&fd, XDP_PGOFF_RX_RING, offsets.rx, sizes.ring) }?;
+        // SAFETY: likewise.
+        let fill = unsafe { Ring::map(&fd, XDP_UMEM_PGOFF_FILL_RING, offsets.fr, sizes.ring) }?;
+        // SAFETY: likewise.
+        let transmit = unsafe { Ring::map(&fd, XDP_PGOFF_TX_RING, offsets.tx, sizes.ring) }?;
+        // SAFETY: likewise.
+        let completion = unsafe { Ring::map(&fd, XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr, sizes.ring) }?;
         let mut xsk = Self {
             receive: Consumer(receive),
             fill: Producer(fill),

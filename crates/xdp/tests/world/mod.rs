@@ -1,6 +1,6 @@
 //! Two network namespaces, joined by a pair of virtual interfaces: ours is at one end, the kernel's TCP at the other.
 #![expect(unreachable_pub, reason = "each test binary includes this module and is a crate of its own")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
+#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 #![allow(dead_code, reason = "not every test binary needs all of it")]
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
