@@ -1,5 +1,6 @@
 //! Stages that are cargo's own work, and the cargo tools they need.
 
+use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -33,6 +34,16 @@ pub(crate) fn clippy(context: &Context) -> Outcome {
 
 pub(crate) fn test(context: &Context) -> Outcome {
     run(&mut cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]), context.deadline)
+}
+
+/// The TLS libraries that a default build leaves out, in one program, each against each. LibreSSL, which no registry carries,
+/// is tested where `TAUTLINE_LIBRESSL` names it.
+pub(crate) fn engines(context: &Context) -> Outcome {
+    let libressl = env::var_os("TAUTLINE_LIBRESSL").is_some_and(|prefix| !prefix.is_empty());
+    let features = if libressl { "engines,libressl" } else { "engines" };
+    let package = ["-p", "tautline-tls-libssl", "--features", features, "--locked"];
+    run(cargo(&["clippy", "--all-targets"]).args(package).args(["--", "-D", "warnings"]), context.deadline)?;
+    run(cargo(&["test", "--no-fail-fast"]).args(package), context.deadline)
 }
 
 pub(crate) fn doc(context: &Context) -> Outcome {

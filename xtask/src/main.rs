@@ -78,6 +78,7 @@ fn test() -> Vec<Stage> {
         stage("tidy", 1, tidy::run),
         stage("clippy", 15, cargo::clippy),
         stage("test", 25, cargo::test),
+        stage("engines", 25, cargo::engines),
         stage("doc", 10, cargo::doc),
         stage("deny", 15, cargo::deny),
         stage("miri", 10, cargo::miri),

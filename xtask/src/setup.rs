@@ -14,7 +14,15 @@ struct Need {
 
 const NEEDS: &[Need] = &[
     Need { what: "C compiler", probe: ("cc", &["--version"]), packages: &["gcc", "libc6-dev"] },
-    Need { what: "C++ compiler (fuzzing)", probe: ("c++", &["--version"]), packages: &["g++"] },
+    Need { what: "C++ compiler (fuzzing, TLS engines)", probe: ("c++", &["--version"]), packages: &["g++"] },
+    Need { what: "binutils (TLS engines)", probe: ("objcopy", &["--version"]), packages: &["binutils"] },
+    Need { what: "make (OpenSSL)", probe: ("make", &["--version"]), packages: &["make"] },
+    Need {
+        what: "Perl (OpenSSL)",
+        probe: ("perl", &["-MIPC::Cmd", "-MFindBin", "-MFile::Compare", "-e", "1"]),
+        packages: &["perl"],
+    },
+    Need { what: "CMake (BoringSSL)", probe: ("cmake", &["--version"]), packages: &["cmake"] },
     Need {
         what: "Python 3 with venv",
         probe: ("python3", &["-c", "import ensurepip, venv"]),

@@ -456,6 +456,20 @@ int32_t tl_conn_refused_validity(const tl_conn *conn, char *from, char *until, s
     return conn->refused == NULL ? -1 : tl_x509_validity(conn->refused, from, until, cap);
 }
 
+/*
+ * To be called once a client's handshake is complete: the session of a resumed connection of TLS 1.2 may have a new ticket,
+ * of which OpenSSL tells no callback.
+ */
+void tl_conn_keep_session(tl_conn *conn)
+{
+    if (SSL_version(conn->ssl) < TLS1_3_VERSION && SSL_session_reused(conn->ssl) && conn->sessions_len < TL_SESSIONS) {
+        SSL_SESSION *session = SSL_get1_session(conn->ssl);
+        if (session != NULL) {
+            conn->sessions[conn->sessions_len++] = session;
+        }
+    }
+}
+
 /* A session to resume, for `session_free`; null where there is none. */
 SSL_SESSION *tl_conn_session(tl_conn *conn)
 {

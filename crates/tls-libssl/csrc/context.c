@@ -19,7 +19,7 @@
     "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:"                          \
     "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"
 
-/* The first that the library knows. `*` has OpenSSL (3.5) send a key share for it at once. */
+/* The first that the library knows; the last is all that is classical. `*` has OpenSSL (3.5) send a key share for it at once. */
 static const char *const GROUPS[] = {
     "*X25519MLKEM768:*X25519:P-256:P-384",
     "X25519MLKEM768:X25519:P-256:P-384",
@@ -474,6 +474,13 @@ static int set_groups(SSL_CTX *ctx, const char *list)
     return (int)SSL_CTX_set1_groups_list(ctx, list);
 }
 
+static int set_any_groups(SSL_CTX *ctx, int classical)
+{
+    size_t len = sizeof(GROUPS) / sizeof(GROUPS[0]);
+    size_t first = classical ? len - 1 : 0;
+    return first_known(set_groups, ctx, GROUPS + first, len - first);
+}
+
 #ifndef LIBRESSL_VERSION_NUMBER
 static int set_signatures(SSL_CTX *ctx, const char *list)
 {
@@ -493,7 +500,7 @@ static int configure(SSL_CTX *ctx, const tl_context *context, const tl_options *
     SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_AUTO_RETRY);
     if (!SSL_CTX_set_min_proto_version(ctx, (uint16_t)options->lowest)
         || !SSL_CTX_set_max_proto_version(ctx, (uint16_t)options->highest) || !SSL_CTX_set_cipher_list(ctx, SUITES_12)
-        || !first_known(set_groups, ctx, GROUPS, sizeof(GROUPS) / sizeof(GROUPS[0]))) {
+        || !set_any_groups(ctx, options->classical)) {
         return 0;
     }
 #ifndef LIBRESSL_VERSION_NUMBER

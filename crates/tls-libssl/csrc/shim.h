@@ -101,6 +101,7 @@ typedef struct {
     int32_t verify;  /* 0: not at all, 1: where the peer has a certificate, 2: it must have one */
     int32_t resume;  /* whether tickets are issued, or sessions kept */
     size_t groups;   /* groups of certificates that a server chooses from by name */
+    int32_t classical; /* no key exchange with ML-KEM */
     const uint8_t *alpn; /* each protocol behind its length */
     size_t alpn_len;
     const char *key_log; /* a file's name, or null */
@@ -221,6 +222,7 @@ typedef struct {
     size_t (*conn_peer_certificate)(const tl_conn *conn, size_t index, uint8_t **der);
     size_t (*conn_refused_names)(const tl_conn *conn, char *text, size_t cap);
     int32_t (*conn_refused_validity)(const tl_conn *conn, char *from, char *until, size_t cap);
+    void (*conn_keep_session)(tl_conn *conn);
     SSL_SESSION *(*conn_session)(tl_conn *conn);
     void (*conn_faults)(tl_conn *conn, int32_t spill_all, int32_t spill_fails);
 
@@ -274,6 +276,7 @@ void tl_conn_facts(const tl_conn *conn, tl_facts *facts);
 size_t tl_conn_peer_certificate(const tl_conn *conn, size_t index, uint8_t **der);
 size_t tl_conn_refused_names(const tl_conn *conn, char *text, size_t cap);
 int32_t tl_conn_refused_validity(const tl_conn *conn, char *from, char *until, size_t cap);
+void tl_conn_keep_session(tl_conn *conn);
 SSL_SESSION *tl_conn_session(tl_conn *conn);
 void tl_conn_faults(tl_conn *conn, int32_t spill_all, int32_t spill_fails);
 

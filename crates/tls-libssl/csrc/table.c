@@ -11,9 +11,10 @@ static void session_free(SSL_SESSION *session)
     SSL_SESSION_free(session);
 }
 
+/* 0 where the session cannot be resumed any more. */
 static int32_t session_version(const SSL_SESSION *session)
 {
-    return SSL_SESSION_get_protocol_version(session);
+    return SSL_SESSION_is_resumable(session) ? SSL_SESSION_get_protocol_version(session) : 0;
 }
 
 static void bytes_free(uint8_t *bytes)
@@ -56,6 +57,7 @@ const tl_table TL_TABLE = {
     .conn_peer_certificate = tl_conn_peer_certificate,
     .conn_refused_names = tl_conn_refused_names,
     .conn_refused_validity = tl_conn_refused_validity,
+    .conn_keep_session = tl_conn_keep_session,
     .conn_session = tl_conn_session,
     .conn_faults = tl_conn_faults,
     .session_free = session_free,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt as _;
 use std::sync::Arc;
-use tautline_tls::{Certificate, ClientAuth, ClientConfig, Error, Roots, ServerConfig, Versions};
+use tautline_tls::{Certificate, ClientAuth, ClientConfig, Error, KeyExchange, Roots, ServerConfig, Versions};
 
 /// What is asked of certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,7 @@ pub(crate) fn server(
             resume: false,
             tickets: tickets.map(|tickets| (Arc::clone(&tickets.keys), config.tickets_per_handshake)),
             groups: groups.members.len(),
+            classical: false,
             alpn: &protocols(&config.alpn)?,
             key_log: key_log(config.key_log),
         },
@@ -116,6 +117,7 @@ pub(crate) fn client(library: Library, config: &ClientConfig) -> Result<Context,
             resume: !config.no_resumption,
             tickets: None,
             groups: 1,
+            classical: config.key_exchange == KeyExchange::Classical,
             alpn: &protocols(&config.alpn)?,
             key_log: key_log(config.key_log),
         },

@@ -1,6 +1,6 @@
 //! OpenSSL, AWS-LC, BoringSSL and LibreSSL as engines of Tautline, several in one program.
 //!
-//! Each library is a feature; without any there is no engine here. [`Engine::new`] takes a [`Flavour`], which says which
+//! Each library is a feature; without any there is no engine here. `Engine::new` takes a `Flavour`, which says which
 //! library, and the same configuration as every engine. TLS 1.2 and 1.3 are negotiated, X25519MLKEM768 offered where the
 //! library has it.
 //!

@@ -148,7 +148,10 @@ impl Session {
             if self.feed(&rest[..len], out)? == Handshake::Complete {
                 self.phase = Phase::Open;
                 self.is_tls13 = self.connection.is_tls13();
-                self.collect_sessions();
+                if self.client.is_some() {
+                    self.connection.keep_session();
+                    self.collect_sessions();
+                }
                 return Ok((used, Handshake::Complete));
             }
         }

@@ -50,7 +50,9 @@ impl Sessions {
 
     /// The newest session with `host`, which is gone then.
     pub(crate) fn take(&self, host: &str) -> Option<ResumableSession> {
-        self.lock().by_name.get_mut(host)?.pop_back()
+        let mut hosts = self.lock();
+        let sessions = hosts.by_name.get_mut(host)?;
+        core::iter::from_fn(|| sessions.pop_back()).find(ResumableSession::is_usable)
     }
 
     /// Keeps `session`; the oldest gives way where there are too many.

@@ -8,6 +8,8 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("ws", &["window"], &["testkit"]),
     ("tls", &["window"], &["testkit"]),
     ("io", &["window"], &["testkit"]),
+    // Tested against the others.
+    ("tls-libssl", &["tls", "window"], &["testkit", "tls-rustls"]),
     ("tls-*", &["tls", "window"], &["testkit"]),
     ("ktls", &["tls", "window"], &["testkit", "tls-rustls"]),
     ("xdp", &["io", "window"], &["testkit"]),

@@ -235,6 +235,12 @@ impl Connection {
         Validity::new(state, &text(&from), &text(&until))
     }
 
+    /// To be called once a client's handshake is complete, so that [`session`](Self::session) finds all there is.
+    pub(crate) fn keep_session(&mut self) {
+        // SAFETY: `raw` lives as long as `self`.
+        unsafe { (self.context.library.table.conn_keep_session)(self.raw.as_ptr()) };
+    }
+
     /// Takes a session that can be resumed, the newest first.
     pub(crate) fn session(&mut self) -> Option<ResumableSession> {
         let library = self.context.library;

@@ -32,6 +32,8 @@ pub(crate) struct Options<'a> {
     pub(crate) tickets: Option<(Arc<TicketKeys>, u8)>,
     /// Groups of certificates that are chosen from by name; at least one.
     pub(crate) groups: usize,
+    /// No key exchange with ML-KEM.
+    pub(crate) classical: bool,
     /// Application protocols, each behind its length.
     pub(crate) alpn: &'a [u8],
     /// A file to append secrets to.
@@ -56,6 +58,7 @@ impl Context {
             verify: options.verify as i32,
             resume: (options.resume || options.tickets.is_some()).into(),
             groups: options.groups.max(1),
+            classical: options.classical.into(),
             alpn: options.alpn.as_ptr(),
             alpn_len: options.alpn.len(),
             key_log: options.key_log.as_ref().map_or(core::ptr::null(), |name| name.as_ptr()),

@@ -42,8 +42,10 @@ impl Library {
 
     /// The library's name and version in its own words.
     pub(crate) fn version(self) -> String {
+        // SAFETY: the call takes nothing.
+        let version = unsafe { (self.table.version)() };
         // SAFETY: the shim gives a string that is part of the library.
-        let version = unsafe { CStr::from_ptr((self.table.version)()) };
+        let version = unsafe { CStr::from_ptr(version) };
         version.to_string_lossy().into_owned()
     }
 }

@@ -19,8 +19,17 @@ impl ResumableSession {
 
     /// Whether it is one of TLS 1.3, whose tickets must be used once only (RFC 8446, appendix C.4).
     pub(crate) fn is_for_one_use(&self) -> bool {
+        self.version() >= 0x0304
+    }
+
+    /// Whether it can still be resumed: OpenSSL gives one up once a connection that resumed it was given a new ticket.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.version() != 0
+    }
+
+    fn version(&self) -> i32 {
         // SAFETY: `raw` lives as long as `self`.
-        unsafe { (self.library.table.session_version)(self.raw.as_ptr()) >= 0x0304 }
+        unsafe { (self.library.table.session_version)(self.raw.as_ptr()) }
     }
 }
 

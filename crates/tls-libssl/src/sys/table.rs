@@ -77,6 +77,7 @@ pub(super) struct RawOptions {
     pub(super) verify: i32,
     pub(super) resume: i32,
     pub(super) groups: usize,
+    pub(super) classical: i32,
     pub(super) alpn: *const u8,
     pub(super) alpn_len: usize,
     pub(super) key_log: *const c_char,
@@ -145,6 +146,7 @@ pub(crate) struct Table {
     pub(super) conn_peer_certificate: unsafe extern "C" fn(*const RawConn, usize, *mut *mut u8) -> usize,
     pub(super) conn_refused_names: unsafe extern "C" fn(*const RawConn, *mut u8, usize) -> usize,
     pub(super) conn_refused_validity: unsafe extern "C" fn(*const RawConn, *mut u8, *mut u8, usize) -> i32,
+    pub(super) conn_keep_session: unsafe extern "C" fn(*mut RawConn),
     pub(super) conn_session: unsafe extern "C" fn(*mut RawConn) -> *mut c_void,
     pub(super) conn_faults: unsafe extern "C" fn(*mut RawConn, i32, i32),
 

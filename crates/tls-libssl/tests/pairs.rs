@@ -1,0 +1,135 @@
+//! Every engine that is built in against every other, both ways: what of the suite concerns two ends.
+#![cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
+
+use tautline_testkit::conformance;
+use tautline_tls::{ClientConfig, Content, Error, Facts, Handshake, Opened, ServerConfig};
+use tautline_tls_libssl::{Engine, Flavour};
+use tautline_tls_rustls::{Engine as Rustls, fused::Engine as Fused};
+use tautline_window::Buf;
+
+/// One engine to accept with, another to connect with.
+#[derive(Clone)]
+struct Mixed<S, C> {
+    server: S,
+    client: C,
+}
+
+/// A session of either.
+enum Either<S, C> {
+    Server(S),
+    Client(C),
+}
+
+impl<S: tautline_tls::Engine, C: tautline_tls::Engine> tautline_tls::Engine for Mixed<S, C> {
+    type Session = Either<S::Session, C::Session>;
+
+    fn name(&self) -> &'static str {
+        "mixed"
+    }
+
+    fn accept(&self) -> Result<Self::Session, Error> {
+        self.server.accept().map(Either::Server)
+    }
+
+    fn connect(&self, host: &str) -> Result<Self::Session, Error> {
+        self.client.connect(host).map(Either::Client)
+    }
+}
+
+impl<S: tautline_tls::Session, C: tautline_tls::Session> tautline_tls::Session for Either<S, C> {
+    fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
+        match self {
+            Self::Server(session) => session.handshake(wire, out),
+            Self::Client(session) => session.handshake(wire, out),
+        }
+    }
+
+    fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
+        let Opened { used, content } = match self {
+            Self::Server(session) => session.open(wire, scratch, out)?,
+            Self::Client(session) => session.open(wire, scratch, out)?,
+        };
+        if let Content::Partial = content {
+            assert_eq!(used, 0);
+        }
+        Ok(Opened { used, content })
+    }
+
+    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
+        match self {
+            Self::Server(session) => session.seal(plain, out),
+            Self::Client(session) => session.seal(plain, out),
+        }
+    }
+
+    fn close(&mut self, out: &mut Buf) {
+        match self {
+            Self::Server(session) => session.close(out),
+            Self::Client(session) => session.close(out),
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Server(session) => session.facts(),
+            Self::Client(session) => session.facts(),
+        }
+    }
+}
+
+/// Makes the engine that accepts by one function and the engine that connects by another.
+fn mixed<S, C>(
+    server: impl Fn(Option<&ServerConfig>, Option<&ClientConfig>) -> Result<S, Error>,
+    client: impl Fn(Option<&ServerConfig>, Option<&ClientConfig>) -> Result<C, Error>,
+) -> impl Fn(Option<&ServerConfig>, Option<&ClientConfig>) -> Result<Mixed<S, C>, Error> {
+    move |server_config, client_config| {
+        Ok(Mixed { server: server(server_config, None)?, client: client(None, client_config)? })
+    }
+}
+
+/// An engine of this library.
+fn libssl(flavour: Flavour) -> impl Fn(Option<&ServerConfig>, Option<&ClientConfig>) -> Result<Engine, Error> {
+    move |server, client| Engine::new(flavour, server, client)
+}
+
+/// Whether this server does not understand why this client refuses its certificate: OpenSSL sends that alert of TLS 1.3
+/// unprotected, which others of its family do not accept. They refuse the client then, as they must, with other words.
+fn is_deaf(server: Flavour, client: Flavour) -> bool {
+    client.name() == "openssl" && matches!(server.name(), "aws-lc" | "boringssl")
+}
+
+/// Tests of the suite, each with all pairs. An engine without a configuration for a role has that role refused, so what
+/// needs both roles of one engine stays in `conformance.rs`.
+macro_rules! every_pair {
+    ($($test:ident)+) => {
+        $(
+            #[test]
+            fn $test() {
+                for &flavour in Flavour::ALL {
+                    eprintln!("{flavour} accepts, fused connects");
+                    conformance::$test(mixed(libssl(flavour), Fused::new));
+                    eprintln!("fused accepts, {flavour} connects");
+                    conformance::$test(mixed(Fused::new, libssl(flavour)));
+                    eprintln!("{flavour} accepts, rustls connects");
+                    conformance::$test(mixed(libssl(flavour), Rustls::new));
+                    eprintln!("rustls accepts, {flavour} connects");
+                    conformance::$test(mixed(Rustls::new, libssl(flavour)));
+                    for &other in Flavour::ALL.iter().filter(|&&other| other != flavour) {
+                        if stringify!($test) == "server_certificates_that_are_refused" && is_deaf(flavour, other) {
+                            continue;
+                        }
+                        eprintln!("{flavour} accepts, {other} connects");
+                        conformance::$test(mixed(libssl(flavour), libssl(other)));
+                    }
+                }
+            }
+        )+
+    };
+}
+
+every_pair! {
+    every_key_and_version versions_without_common_ground splits data_behind_finished resumption
+    resumption_is_off_where_told tickets_are_for_one_server names_choose_certificates key_types_stand_side_by_side
+    client_certificates client_certificates_that_are_refused server_certificates_that_are_refused protocols
+    unverified_servers sizes chunks close_both_ways truncation errors_after_close
+}

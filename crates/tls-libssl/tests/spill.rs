@@ -1,0 +1,96 @@
+//! Output that does not fit the caller's buffer: none of it is lost, and where there is no memory for it the session ends.
+#![cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use tautline_testkit::Random;
+use tautline_testkit::certificate::{Authority, Leaf};
+use tautline_testkit::pair::{End, Pair, Split};
+use tautline_tls::{ClientConfig, Engine as _, Error, Roots, ServerConfig, Session as _, Versions};
+use tautline_tls_libssl::{Engine, Flavour, Session};
+use tautline_window::Buf;
+
+fn engine(flavour: Flavour, versions: Versions) -> Engine {
+    let authority = Authority::new("Test").unwrap();
+    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
+    let server = ServerConfig { certificates: vec![certificate], versions, ..ServerConfig::default() };
+    let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
+    Engine::new(flavour, Some(&server), Some(&client)).unwrap()
+}
+
+/// A pair all of whose output spills, from the first byte on.
+fn spilling(engine: &Engine) -> Pair<Session, Session> {
+    let mut pair = Pair::new(engine, engine, "localhost").unwrap();
+    pair.client.session.inject(true, false);
+    pair.server.session.inject(true, false);
+    pair.handshake(&mut Split::Whole).unwrap();
+    pair
+}
+
+/// Sends so many records each way, of all sizes, and compares every byte.
+fn converse(records: usize) {
+    for &flavour in Flavour::ALL {
+        for versions in [Versions::Tls13, Versions::Tls12] {
+            let mut pair = spilling(&engine(flavour, versions));
+            let mut random = Random::new(7);
+            let data = random.bytes(16_384);
+            let mut done = 0;
+            while done < records {
+                let most = [60, 1_400, data.len()][random.below(3)];
+                let len = 1 + random.below(most);
+                let burst = 1 + random.below(8);
+                send(&mut pair.client, &mut pair.server, &data[..len], burst);
+                send(&mut pair.server, &mut pair.client, &data[..len], burst);
+                done += burst;
+            }
+            pair.client.close();
+            pair.settle(&mut Split::Whole).unwrap();
+            assert!(pair.server.closed, "{flavour}, {versions:?}");
+        }
+    }
+}
+
+fn send(from: &mut End<Session>, to: &mut End<Session>, data: &[u8], burst: usize) {
+    for _ in 0..burst {
+        from.send(&[data]).unwrap();
+    }
+    let wire = from.take_outbox();
+    to.received.clear();
+    to.deliver(&wire).unwrap();
+    assert!(to.received.len() == burst * data.len() && to.received.chunks(data.len()).all(|chunk| chunk == data));
+}
+
+#[test]
+fn nothing_that_spills_is_lost() {
+    converse(500);
+}
+
+/// `cargo test --release -p tautline-tls-libssl --features engines --test spill -- --ignored`
+#[test]
+#[ignore = "takes minutes"]
+fn nothing_that_spills_is_lost_in_half_a_million_records() {
+    converse(500_000);
+}
+
+#[test]
+fn without_memory_the_session_ends() {
+    for &flavour in Flavour::ALL {
+        let engine = engine(flavour, Versions::All);
+        let mut client = engine.connect("localhost").unwrap();
+        client.inject(true, true);
+        let mut out = Buf::new();
+        let failed = client.handshake(&mut [], &mut out);
+        assert!(matches!(failed, Err(Error::Library(_))), "{flavour}: {failed:?}");
+        assert!(matches!(client.handshake(&mut [], &mut out), Err(Error::ApiMisuse(_))));
+        assert!(out.is_empty());
+
+        let mut pair = spilling(&engine);
+        pair.server.session.inject(true, true);
+        let failed = pair.server.send(&[b"lost"]);
+        assert!(matches!(failed, Err(Error::Library(_))), "{flavour}: {failed:?}");
+        // Later there is memory again, but what was lost is lost.
+        pair.server.session.inject(false, false);
+        assert!(matches!(pair.server.send(&[b"more"]), Err(Error::ApiMisuse(_))));
+        pair.server.close();
+        assert!(pair.server.outbox.is_empty());
+    }
+}
