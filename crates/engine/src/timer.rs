@@ -13,6 +13,10 @@ const MASK: u64 = SLOTS as u64 - 1;
 /// One slot spans 2^6 = 64 ms; the wheel 65.5 s. Later deadlines wait in the farthest slot and go in again.
 const SHIFT: u32 = 6;
 
+/// Entries that a slot keeps room for. A crowd that moves from slot to slot would otherwise leave room for all of itself in
+/// each of them.
+const KEPT: usize = 64;
+
 /// Entries by the slot of the time at which they are to be looked at.
 pub(crate) struct Wheel {
     slots: Vec<Vec<Token>>,
@@ -46,8 +50,11 @@ impl Wheel {
         let end = (current + 1).min(self.next + SLOTS as u64);
         while self.next < end {
             let slot = self.next;
-            self.entries -= self.slot(slot).len();
-            due.append(self.slot(slot));
+            let entries = self.slot(slot);
+            let count = entries.len();
+            due.append(entries);
+            entries.shrink_to(KEPT);
+            self.entries -= count;
             self.next += 1;
         }
         self.next = self.next.max(current + 1);
@@ -70,7 +77,7 @@ impl Wheel {
 
 #[cfg(test)]
 mod tests {
-    use super::{SHIFT, Wheel};
+    use super::{KEPT, SHIFT, Wheel};
     use tautline_io::Token;
 
     fn token(index: u32) -> Token {
@@ -120,6 +127,22 @@ mod tests {
         let mut due = Vec::new();
         wheel.advance(70_000, &mut due);
         assert_eq!(due, [token(3)]);
+    }
+
+    #[test]
+    fn a_crowd_leaves_no_room_behind() {
+        let mut wheel = Wheel::new();
+        let mut due = Vec::new();
+        for round in 0..200_u64 {
+            let now = round * 64 * 5;
+            for index in 0..1_000 {
+                wheel.insert(token(index), now + 64);
+            }
+            wheel.advance(now + 64 * 4, &mut due);
+            assert_eq!(due.drain(..).len(), 1_000);
+        }
+        let room: usize = wheel.slots.iter().map(Vec::capacity).sum();
+        assert!(room <= 200 * KEPT, "{room}");
     }
 
     #[test]
