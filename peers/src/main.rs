@@ -15,7 +15,7 @@ use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 /// What ends a connection, or the program.
 type Failure = Box<dyn Error + Send + Sync>;
@@ -56,20 +56,16 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
         // A connection that fails ends alone. What the load misses, the load reports.
         tokio::spawn(async move {
             match acceptor {
-                Some(acceptor) => secured(server, acceptor, stream).await,
-                None => echo(server, stream, false).await,
+                Some(acceptor) => echo(server, acceptor.accept(stream).await?).await,
+                None => echo(server, stream).await,
             }
         });
     }
 }
 
-async fn secured(server: Server, acceptor: tokio_rustls::TlsAcceptor, stream: TcpStream) -> Result<(), Failure> {
-    echo(server, acceptor.accept(stream).await?, true).await
-}
-
-async fn echo(server: Server, stream: impl Stream, is_tls: bool) -> Result<(), Failure> {
+async fn echo(server: Server, stream: impl Stream) -> Result<(), Failure> {
     match server {
-        Server::Fastwebsockets => fast::echo(stream, is_tls).await,
+        Server::Fastwebsockets => fast::echo(stream).await,
         Server::Yawc => yet_another::echo(stream, yet_another::Way::Example).await,
         Server::YawcTuned => yet_another::echo(stream, yet_another::Way::Tuned).await,
         Server::Tungstenite => tungstenite::echo(stream).await,
