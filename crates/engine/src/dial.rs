@@ -114,6 +114,8 @@ pub(crate) struct Dial {
     pub(crate) target: Arc<Target>,
     pub(crate) state: State,
     pub(crate) failures: u32,
+    /// When its connection was open last.
+    pub(crate) opened: Tick,
 }
 
 pub(crate) enum State {

@@ -8,7 +8,6 @@ use crate::link::{Link, Phase, millis};
 use crate::proxy::Tunnel;
 use crate::remote::{Command, RemoteError};
 use crate::shard::{Core, Slot};
-use crate::timer::Tick;
 use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn dial<D: Driver>(&mut self, driver: &mut D, target: Arc<Target>) -> DialId {
         let id = DialId(self.next_dial);
         self.next_dial = self.next_dial.wrapping_add(1);
-        self.dials.insert(id, Dial { target, state: State::Resolving, failures: 0 });
+        self.dials.insert(id, Dial { target, state: State::Resolving, failures: 0, opened: 0 });
         self.attempt(driver, id);
         id
     }
@@ -198,13 +197,14 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     /// An open connection ended.
-    pub(crate) fn dial_lost(&mut self, id: DialId, lived: Tick, by_us: bool) {
+    pub(crate) fn dial_lost(&mut self, id: DialId, by_us: bool) {
+        let now = self.shared.now;
         let Some(dial) = self.dials.get_mut(&id) else { return };
         if by_us || dial.target.reconnect.is_none() {
             self.dials.remove(&id);
             return;
         }
-        if dial.target.reconnect.is_some_and(|reconnect| lived >= millis(reconnect.longest)) {
+        if dial.target.reconnect.is_some_and(|reconnect| now - dial.opened >= millis(reconnect.longest)) {
             dial.failures = 0;
         }
         if let Some(wait) = self.try_again(id) {

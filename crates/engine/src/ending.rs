@@ -138,8 +138,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         // What the handler subscribed to in there.
         self.unsubscribe_all(link);
         if let Some(dial) = link.info.dial {
-            let lived = self.shared.now - link.clock.opened;
-            self.dial_lost(dial, lived, by_us);
+            self.dial_lost(dial, by_us);
         }
     }
 

@@ -112,7 +112,6 @@ pub(crate) struct Rare {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Clock {
     pub(crate) heard: Tick,
-    pub(crate) opened: Tick,
     /// End of the current phase, where it has one.
     pub(crate) phase_end: Tick,
     /// When this connection's entry in the wheel comes up.
@@ -260,6 +259,6 @@ mod tests {
     #[test]
     fn is_small() {
         let size = size_of::<Link<Session, ()>>();
-        assert!(size <= 744, "{size}");
+        assert!(size <= 728, "{size}");
     }
 }

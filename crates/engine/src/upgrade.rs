@@ -198,7 +198,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.leave_handshake(link);
         link.phase = Phase::Open;
         link.reported = true;
-        link.clock.opened = self.shared.now;
+        if let Some(dial) = link.info.dial.and_then(|dial| self.dials.get_mut(&dial)) {
+            dial.opened = self.shared.now;
+        }
         self.shared.counters.open += 1;
         self.shared.counters.opened += 1;
         self.schedule(link);

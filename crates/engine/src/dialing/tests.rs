@@ -49,7 +49,7 @@ impl Bench {
         kernel.0.borrow_mut().room = usize::MAX;
         let mut shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), App::default()).unwrap();
         let target = Arc::new(Target::new("ws://several.example/").unwrap());
-        shard.core.dials.insert(ID, Dial { target, state: State::Resolving, failures: 0 });
+        shard.core.dials.insert(ID, Dial { target, state: State::Resolving, failures: 0, opened: 0 });
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
         shard.core.resolved(&mut shard.driver, ID, Ok(addresses));
         Self { kernel, shard }
