@@ -26,13 +26,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let failed = |error| Failure::network(format!("TCP echo at {}: {error}", arguments.listen));
     let never = AtomicBool::new(false);
-    let io = match arguments.driver.driver {
-        Choice::Io(io) => io,
-        #[cfg(feature = "xdp")]
-        Choice::Xdp { .. } => {
-            return Err(Failure::usage("the bare echo runs over the kernel's TCP; choose another driver"));
-        }
-    };
+    let io = over_kernel(&arguments.driver.driver)?;
     if io != Io::Auto {
         let (address, spin) = (Address::Tcp(arguments.listen), arguments.driver.spin());
         let ready = |address: &Address| println!("listening on tcp://{address}");
@@ -41,4 +35,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let listener = limit::listen(arguments.listen).map_err(failed)?;
     println!("listening on tcp://{}", listener.local_addr().map_err(failed)?);
     limit::serve(listener, &never).map_err(failed)
+}
+
+fn over_kernel(choice: &Choice) -> Result<Io, Failure> {
+    match choice {
+        Choice::Io(io) => Ok(*io),
+        #[cfg(feature = "xdp")]
+        Choice::Xdp { .. } => Err(Failure::usage("the bare echo runs over the kernel's TCP; choose another driver")),
+    }
 }
