@@ -2,6 +2,7 @@ use crate::config::Config;
 use crate::conn::{Conn, Phase};
 use crate::faulty::Faulty;
 use crate::frame::Pair;
+use crate::hash::Keys;
 use crate::listening::Listening;
 use crate::netlink::Netlink;
 use crate::port::{Facts, Port};
@@ -35,7 +36,7 @@ pub struct Driver<W: Wire = Port> {
     pub(crate) conns: Slab<Conn>,
     /// Those that the user knows.
     pub(crate) tokens: Slab<Token>,
-    pub(crate) pairs: HashMap<Pair, Token>,
+    pub(crate) pairs: HashMap<Pair, Token, Keys>,
     /// Local endpoints whose frames are ours, and how many listeners and connections need them.
     pub(crate) claims: HashMap<SocketAddr, u32>,
     pub(crate) listening: Listening,
@@ -106,7 +107,7 @@ impl<W: Wire> Driver<W> {
             now,
             conns: Slab::new(),
             tokens: Slab::new(),
-            pairs: HashMap::new(),
+            pairs: HashMap::default(),
             claims: HashMap::new(),
             listening: Listening::default(),
             queue: VecDeque::new(),

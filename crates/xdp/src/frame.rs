@@ -1,5 +1,6 @@
 //! As much of a frame as is needed to find its connection; the TCP/IP stack checks the rest.
 
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A hardware address.
@@ -32,10 +33,37 @@ impl Ethernet {
 }
 
 /// Both ends of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pair {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
+}
+
+impl Hash for Pair {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        // Addresses without scope and flow: equal pairs have them equal, which is all that is needed.
+        let mut ports = [0; 4];
+        ports[..2].copy_from_slice(&self.local.port().to_be_bytes());
+        ports[2..].copy_from_slice(&self.remote.port().to_be_bytes());
+        match (self.local.ip(), self.remote.ip()) {
+            (IpAddr::V4(local), IpAddr::V4(remote)) => {
+                let mut all = [0; 12];
+                all[..4].copy_from_slice(&local.octets());
+                all[4..8].copy_from_slice(&remote.octets());
+                all[8..].copy_from_slice(&ports);
+                hasher.write(&all);
+            }
+            (local, remote) => {
+                for address in [local, remote] {
+                    match address {
+                        IpAddr::V4(v4) => hasher.write(&v4.octets()),
+                        IpAddr::V6(v6) => hasher.write(&v6.octets()),
+                    }
+                }
+                hasher.write(&ports);
+            }
+        }
+    }
 }
 
 /// What a TCP segment is about.

@@ -34,6 +34,7 @@ mod driver;
 mod ending;
 mod faulty;
 mod frame;
+mod hash;
 mod listening;
 mod netlink;
 mod port;
