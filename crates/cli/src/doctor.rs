@@ -3,7 +3,7 @@ mod probe;
 use crate::failure::Failure;
 use probe::{Kernel, Support};
 use serde_json::json;
-use tautline::Io;
+use tautline::{Capabilities, Io, TlsEngine};
 use tautline_lab::table::Table;
 use tautline_lab::{Machine, cpu};
 
@@ -63,8 +63,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let (found, meaning) = (finding.found.clone(), finding.meaning.clone());
         table.row([finding.verdict.name().to_owned(), finding.what.to_owned(), found, meaning]);
     }
-    println!("{table}\nRun:     {}\nBecause: {}", advice.command, advice.reason);
+    println!("{table}\n{}", engines());
+    println!("Run:     {}\nBecause: {}", advice.command, advice.reason);
     Ok(())
+}
+
+/// What each TLS engine can do, and which of them are in this program.
+fn engines() -> String {
+    let built_in: Vec<_> = TlsEngine::all().map(TlsEngine::name).collect();
+    format!("{}TLS engines in this program: {}\n", Capabilities::table(), built_in.join(", "))
 }
 
 fn to_json(machine: &Machine, findings: &[Finding], advice: &Advice) -> serde_json::Value {
@@ -75,7 +82,8 @@ fn to_json(machine: &Machine, findings: &[Finding], advice: &Advice) -> serde_js
             json!({"what": finding.what, "verdict": verdict, "found": finding.found, "meaning": finding.meaning})
         })
         .collect();
-    json!({"machine": machine, "findings": findings, "run": advice.command, "reason": advice.reason})
+    let engines: Vec<_> = TlsEngine::all().map(TlsEngine::name).collect();
+    json!({"machine": machine, "engines": engines, "findings": findings, "run": advice.command, "reason": advice.reason})
 }
 
 fn examine(machine: &Machine, kernel: &Kernel) -> Vec<Finding> {
@@ -240,6 +248,15 @@ mod tests {
         for finding in &findings {
             assert!(!finding.found.is_empty() && !finding.meaning.is_empty(), "{finding:?}");
             assert!(finding.meaning.len() <= 60, "{finding:?} is cut in a table of 100 columns");
+        }
+    }
+
+    #[test]
+    fn the_document_has_the_same_table_of_engines() {
+        let document = include_str!("../../../docs/engines.md");
+        assert!(document.contains(&Capabilities::table()), "put into docs/engines.md:\n{}", Capabilities::table());
+        for engine in TlsEngine::all() {
+            assert!(Capabilities::of(engine.name()).is_some(), "{engine}");
         }
     }
 

@@ -57,8 +57,8 @@ pub use tautline_engine::{
 };
 pub use tautline_io::{Address, Io, ListenOptions, Spin};
 pub use tautline_tls::{
-    Certificate, ClientAuth, ClientConfig, Facts, KeyExchange, Roots, ServerConfig, Sessions, TicketKeySource,
-    TicketSecret, Tickets, Versions,
+    Capabilities, Certificate, ClientAuth, ClientConfig, Facts, KeyExchange, Roots, ServerConfig, Sessions,
+    TicketKeySource, TicketSecret, Tickets, Versions,
 };
 pub use tautline_ws::handshake::{HeadLimits, Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, Message, deflate::DeflateConfig};

@@ -378,8 +378,13 @@ void tl_conn_spill(tl_conn *conn, uint8_t *out)
 /* Has the next write change the keys first (TLS 1.3). */
 int32_t tl_conn_update_keys(tl_conn *conn)
 {
+#ifdef LIBRESSL_VERSION_NUMBER
+    (void)conn;
+    return 0;
+#else
     ERR_clear_error();
     return SSL_key_update(conn->ssl, SSL_KEY_UPDATE_NOT_REQUESTED);
+#endif
 }
 
 static void group_name(const SSL *ssl, char *name, size_t cap)

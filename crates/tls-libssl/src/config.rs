@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt as _;
 use std::sync::Arc;
-use tautline_tls::{Certificate, ClientAuth, ClientConfig, Error, KeyExchange, Roots, ServerConfig, Versions};
+use tautline_tls::{
+    Capabilities, Certificate, ClientAuth, ClientConfig, Error, KeyExchange, Roots, ServerConfig, Versions,
+};
 
 /// What is asked of certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +37,7 @@ pub(crate) fn server(
         let identity = load(library, certificate, &what)?;
         if !certificate.ocsp.is_empty() {
             let name = library.flavour().name();
-            return Err(Error::Config(format!(
-                "{what}: {name} does not staple OCSP responses; take fused or rustls, or leave the response out"
-            )));
+            return Err(Capabilities::refusal(name, "staple OCSP responses", |one| one.stapling));
         }
         if demands == Demands::Reload {
             check(&identity, &what)?;
@@ -65,7 +65,7 @@ pub(crate) fn server(
             groups: groups.members.len(),
             classical: false,
             alpn: &protocols(&config.alpn)?,
-            key_log: key_log(config.key_log),
+            key_log: key_log_of(library, config.key_log)?,
         },
     )?;
     if let Some(roots) = roots {
@@ -119,7 +119,7 @@ pub(crate) fn client(library: Library, config: &ClientConfig) -> Result<Context,
             groups: 1,
             classical: config.key_exchange == KeyExchange::Classical,
             alpn: &protocols(&config.alpn)?,
-            key_log: key_log(config.key_log),
+            key_log: key_log_of(library, config.key_log)?,
         },
     )?;
     match &config.roots {
@@ -230,6 +230,15 @@ fn protocols(names: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
         list.extend_from_slice(name);
     }
     Ok(list)
+}
+
+/// Refuses what this library has no way to do.
+fn key_log_of(library: Library, wanted: bool) -> Result<Option<CString>, Error> {
+    let name = library.flavour().name();
+    if wanted && !Capabilities::of(name).is_some_and(|one| one.key_log) {
+        return Err(Capabilities::refusal(name, "write a key log", |one| one.key_log));
+    }
+    Ok(key_log(wanted))
 }
 
 fn key_log(wanted: bool) -> Option<CString> {

@@ -3,7 +3,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
-use tautline_tls::{Error, Tickets};
+use tautline_tls::{Capabilities, Error, Tickets};
 
 /// When a server's ticket keys move up. Whoever begins a connection after that time sees to it.
 pub(crate) struct Rotation {
@@ -22,10 +22,7 @@ impl Rotation {
             Tickets::Own { rotate } => *rotate,
             _ => {
                 let name = library.flavour().name();
-                return Err(Error::Config(format!(
-                    "tickets: {name} does not share ticket keys among hosts; take fused or rustls, or leave the ticket \
-                     secrets out"
-                )));
+                return Err(Capabilities::refusal(name, "share ticket keys among hosts", |one| one.shared_tickets));
             }
         };
         if rotate < Duration::from_secs(1) || rotate > Tickets::LONGEST {

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alert;
+mod capabilities;
 mod config;
 mod engine;
 mod error;
@@ -16,6 +17,7 @@ pub mod record;
 mod sessions;
 mod tickets;
 
+pub use capabilities::Capabilities;
 pub use config::{Certificate, ClientAuth, ClientConfig, KeyExchange, Roots, ServerConfig, Versions};
 pub use engine::{Content, Engine, Facts, Handshake, Opened, Session, Signing};
 pub use error::Error;
