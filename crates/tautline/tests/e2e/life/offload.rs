@@ -82,7 +82,8 @@ fn a_hello_may_come_in_pieces() {
         let mut peer = server.attack();
         let hello = peer.hello(&client_config());
         let wire: Vec<u8> = if records {
-            hello[5..].chunks(100).flat_map(|part| [&[22, 3, 1, 0, part.len() as u8][..], part].concat()).collect()
+            let len = |part: &[u8]| u8::try_from(part.len()).unwrap();
+            hello[5..].chunks(100).flat_map(|part| [&[22, 3, 1, 0, len(part)][..], part].concat()).collect()
         } else {
             hello
         };
