@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include "shim.h"
 
+#include <openssl/crypto.h>
 #if TL_BORING_FAMILY
-#include <openssl/bytestring.h>
 #include <openssl/mem.h>
 #endif
 
@@ -117,55 +117,88 @@ fail:
     return NULL;
 }
 
-#if TL_BORING_FAMILY
+/* Reads the header of a value of ASN.1 with this tag at `*at`; moves `*at` to its content and gives that's length, or -1. */
+static long enter(const uint8_t **at, const uint8_t *end, uint8_t tag)
+{
+    const uint8_t *p = *at;
+    if (end - p < 2 || p[0] != tag) {
+        return -1;
+    }
+    long len = p[1];
+    p += 2;
+    if (len > 127) {
+        int bytes = (int)(len & 127);
+        if (bytes < 1 || bytes > 2 || end - p < bytes) {
+            return -1;
+        }
+        for (len = 0; bytes > 0; bytes--) {
+            len = len << 8 | *p++;
+        }
+    }
+    *at = p;
+    return end - p < len ? -1 : len;
+}
+
 /*
- * These libraries read PKCS#8 of the first version only; the second (RFC 5958) has the public key behind the private one.
- * Gives the key without it, or null where that is not what it is.
+ * The second version of PKCS#8 (RFC 5958) has the public key behind the private one, which is why some libraries do not read
+ * it. Turns a key's DER into the first version, in place; gives its new length, or -1 where it is something else.
  */
+static long to_pkcs8_v1(uint8_t *der, long len)
+{
+    const uint8_t *at = der;
+    const uint8_t *end = der + len;
+    if (enter(&at, end, 0x30) < 0) {
+        return -1;
+    }
+    const uint8_t *inner = at;
+    if (enter(&at, end, 0x02) != 1 || *at != 1) {
+        return -1;
+    }
+    uint8_t *version = der + (at - der);
+    at++;
+    long algorithm = enter(&at, end, 0x30);
+    if (algorithm < 0) {
+        return -1;
+    }
+    at += algorithm;
+    long secret = enter(&at, end, 0x04);
+    if (secret < 0) {
+        return -1;
+    }
+    /* Only short keys, as Ed25519's, come in this version. */
+    long content = at + secret - inner;
+    if (content > 127) {
+        return -1;
+    }
+    *version = 0;
+    memmove(der + 2, inner, (size_t)content);
+    der[1] = (uint8_t)content;
+    return content + 2;
+}
+
+/* A key in PKCS#8 of the second version, or null. */
 static EVP_PKEY *read_pkcs8_v2(const uint8_t *pem, size_t len)
 {
     char *name = NULL;
     char *header = NULL;
     unsigned char *der = NULL;
     long der_len = 0;
-    uint64_t version;
-    CBS outer, inner, algorithm, secret;
-    CBB builder, sequence;
     EVP_PKEY *key = NULL;
     BIO *bio = BIO_new_mem_buf(pem, (int)len);
-    CBB_zero(&builder);
-    if (bio == NULL || !PEM_read_bio(bio, &name, &header, &der, &der_len)) {
-        goto out;
+    if (bio != NULL && PEM_read_bio(bio, &name, &header, &der, &der_len)) {
+        const unsigned char *at = der;
+        long first = to_pkcs8_v1(der, der_len);
+        if (first > 0) {
+            key = d2i_AutoPrivateKey(NULL, &at, first);
+        }
+        OPENSSL_cleanse(der, (size_t)der_len);
     }
-    CBS_init(&outer, der, (size_t)der_len);
-    if (!CBS_get_asn1(&outer, &inner, CBS_ASN1_SEQUENCE) || !CBS_get_asn1_uint64(&inner, &version) || version != 1
-        || !CBS_get_asn1_element(&inner, &algorithm, CBS_ASN1_SEQUENCE)
-        || !CBS_get_asn1_element(&inner, &secret, CBS_ASN1_OCTETSTRING)) {
-        goto out;
-    }
-    uint8_t *first = NULL;
-    size_t first_len = 0;
-    if (CBB_init(&builder, (size_t)der_len) && CBB_add_asn1(&builder, &sequence, CBS_ASN1_SEQUENCE)
-        && CBB_add_asn1_uint64(&sequence, 0) && CBB_add_bytes(&sequence, CBS_data(&algorithm), CBS_len(&algorithm))
-        && CBB_add_bytes(&sequence, CBS_data(&secret), CBS_len(&secret)) && CBB_finish(&builder, &first, &first_len)) {
-        CBS whole;
-        CBS_init(&whole, first, first_len);
-        key = EVP_parse_private_key(&whole);
-        OPENSSL_cleanse(first, first_len);
-        OPENSSL_free(first);
-    }
-out:
-    CBB_cleanup(&builder);
     BIO_free(bio);
     OPENSSL_free(name);
     OPENSSL_free(header);
-    if (der != NULL) {
-        OPENSSL_cleanse(der, (size_t)der_len);
-    }
     OPENSSL_free(der);
     return key;
 }
-#endif
 
 static EVP_PKEY *read_key(const uint8_t *pem, size_t len, tl_refusal *refusal)
 {
@@ -175,11 +208,9 @@ static EVP_PKEY *read_key(const uint8_t *pem, size_t len, tl_refusal *refusal)
         return NULL;
     }
     EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, NULL);
-#if TL_BORING_FAMILY
     if (key == NULL) {
         key = read_pkcs8_v2(pem, len);
     }
-#endif
     if (key == NULL) {
         /* What the libraries say where there is no key at all is less clear. */
         static const char LABEL[] = "PRIVATE KEY-----";
