@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tautline::{
     Cause, Client, CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, Facts, Handler, Message, Opening,
-    Outgoing, Reconnect, Running, TlsEngine,
+    Outgoing, Reconnect, Running,
 };
 
 /// Talk to a WebSocket server: each line typed is sent, each message received is printed.
@@ -26,9 +26,6 @@ pub(crate) struct Arguments {
     target: TargetArguments,
     #[command(flatten)]
     driver: DriverArguments,
-    /// TLS engine: fused or rustls; openssl, aws-lc, boringssl or libressl where they are built in.
-    #[arg(long, value_name = "ENGINE", default_value_t)]
-    tls: TlsEngine,
     /// Connect again after a loss, with growing waits.
     #[arg(long)]
     reconnect: bool,
@@ -62,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     config.limits.max_message = arguments.max_message;
     let (sender, news) = channel();
     let handler_news = sender.clone();
-    let client = arguments.driver.client(Client::new(arguments.tls.client(server.tls)));
+    let client = arguments.driver.client(Client::new(server.engine.client(server.tls)));
     let client = client.target(server.target).config(config);
     let running = client.start(move |_| Printer { news: handler_news.clone(), verbose })?;
     read_lines(sender);

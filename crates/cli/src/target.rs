@@ -1,7 +1,7 @@
 use crate::failure::Failure;
 use crate::trust::Trust;
 use http::header::{HeaderName, HeaderValue};
-use tautline::{Address, DeflateConfig, Proxy, Target};
+use tautline::{Address, DeflateConfig, Proxy, Target, TlsEngine};
 use tautline_lab::load::Server;
 
 /// What a client connects to, and how.
@@ -25,6 +25,9 @@ pub(crate) struct TargetArguments {
     /// Go through this HTTP CONNECT or SOCKS5 proxy, with USER:PASSWORD@ before the host where it asks for them.
     #[arg(long, value_name = "http|socks5://HOST:PORT")]
     proxy: Option<Proxy>,
+    /// TLS engine: fused or rustls; openssl, aws-lc, boringssl or libressl where they are built in.
+    #[arg(long, value_name = "ENGINE", default_value_t)]
+    tls: TlsEngine,
     #[command(flatten)]
     trust: Trust,
 }
@@ -38,7 +41,7 @@ impl TargetArguments {
         target.deflate = self.deflate.then(DeflateConfig::default);
         target.proxy.clone_from(&self.proxy);
         let tls = self.trust.config(&target)?;
-        Ok(Server { target, tls, pid })
+        Ok(Server { target, tls, engine: self.tls, pid })
     }
 }
 

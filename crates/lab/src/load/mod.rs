@@ -19,8 +19,8 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 use tautline::layers::io::epoll;
 use tautline::layers::tls::{Engine, plain};
-use tautline::layers::tls_rustls::fused;
-use tautline::{Address, Cause, ClientConfig, Config, ConnectError, Handler, Shard, Target};
+use tautline::layers::tls_rustls::{self, fused};
+use tautline::{Address, Cause, ClientConfig, Config, ConnectError, Handler, Shard, Target, TlsEngine};
 
 /// Without any progress for this long, a run has failed.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,6 +35,8 @@ pub struct Server {
     pub target: Target,
     /// TLS for `wss://`.
     pub tls: ClientConfig,
+    /// The engine that speaks it.
+    pub engine: TlsEngine,
     /// Its process, to measure CPU time and memory; must run on this machine.
     pub pid: Option<u32>,
 }
@@ -58,7 +60,7 @@ impl Server {
     /// The URI is no WebSocket URI.
     pub fn new(uri: &str) -> Result<Self, Error> {
         let target = Target::new(uri).map_err(|error| Error::Usage(error.to_string()))?;
-        Ok(Self { target, tls: ClientConfig::default(), pid: None })
+        Ok(Self { target, tls: ClientConfig::default(), engine: TlsEngine::default(), pid: None })
     }
 
     /// The same with the address that answers, so that ten thousand connections need no ten thousand look-ups.
@@ -94,8 +96,15 @@ impl Server {
     /// Does `job` with the TLS engine that the target's scheme asks for.
     fn with_engine<J: Job>(&self, tls: &ClientConfig, job: J) -> Result<J::Output, Error> {
         if self.target.is_secure() {
-            let engine = fused::Engine::client(tls).map_err(|error| Error::Usage(error.to_string()))?;
-            job.run(engine)
+            let failed = |error: tautline::layers::tls::Error| Error::Usage(error.to_string());
+            match self.engine {
+                TlsEngine::Rustls => job.run(tls_rustls::Engine::client(tls).map_err(failed)?),
+                #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
+                TlsEngine::Libssl(flavour) => {
+                    job.run(tautline::layers::tls_libssl::Engine::new(flavour, None, Some(tls)).map_err(failed)?)
+                }
+                _ => job.run(fused::Engine::client(tls).map_err(failed)?),
+            }
         } else {
             job.run(plain::Engine)
         }
