@@ -65,6 +65,8 @@ mod tests {
     fn cases(cpu: [[f64; 4]; 4]) -> Vec<EchoCase> {
         let kinds = echo_case::kinds(&[Io::Epoll]);
         let mut cases = echo_case::cases(&[Shape { size: 1024, connections: 1, pipeline: 1 }], &kinds);
+        // Builds with more engines have more cases.
+        cases.truncate(cpu.len());
         for (case, runs) in cases.iter_mut().zip(cpu) {
             case.samples.insert(Metric::ServerCpuPerMsg, runs.to_vec());
         }
