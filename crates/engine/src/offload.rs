@@ -17,7 +17,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tautline_io::{Driver, Token, Waker};
+use tautline_io::{Driver, Token, Waker, machine};
 use tautline_tls::{Engine, Error, Handshake, Session, Signing};
 use tautline_window::Buf;
 
@@ -95,8 +95,7 @@ impl<S: Session> HandshakePool<S> {
 }
 
 fn work<S: Session>(queue: &Receiver<Job<S>>, load: &Load) {
-    // Ten steps down are a tenth of the weight: enough to go on with, too little to be felt (sched(7)).
-    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 10) {
+    if let Err(error) = machine::give_way() {
         log::debug!("handshakes run at the priority of loops: {error}");
     }
     while let Ok(Job { token, mut session, mut wire, mut out, since, reply, waker }) = queue.recv() {
