@@ -1,7 +1,5 @@
 //! What a program asks of the machine before it runs drivers: processors and descriptors.
 
-mod sys;
-
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
@@ -28,18 +26,6 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Has the calling thread give way to others whenever they wake up: for long work beside loops on the same processor.
-///
-/// It gets a tenth of the weight of others while they have work (nice 10), and a time slice of 100 ms, the longest. Since
-/// Linux 6.12 a thread that wakes up interrupts one of a longer slice at once (eevdf); before, that could take the rest of
-/// a slice of some milliseconds.
-///
-/// # Errors
-/// What `sched_setattr(2)` says.
-pub fn give_way() -> io::Result<()> {
-    sys::set_fair(10, 100_000_000)
-}
-
 /// Raises the number of descriptors that this process may have open to what an unprivileged process may ask for, and
 /// returns it. Every connection takes one; the usual soft limit is 1024.
 ///
@@ -55,19 +41,8 @@ pub fn raise_nofile_limit() -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{cpus, give_way, pin_to_cpu};
+    use super::{cpus, pin_to_cpu};
     use std::thread;
-
-    #[test]
-    fn gives_way_in_the_calling_thread_only() {
-        let nice = || rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap();
-        let before = nice();
-        let within = thread::spawn(move || {
-            give_way().unwrap();
-            nice()
-        });
-        assert_eq!((within.join().unwrap(), nice()), (10, before));
-    }
 
     #[test]
     fn pins_the_calling_thread_only() {

@@ -1,7 +1,6 @@
 use super::{Echo, Handshakes};
 use crate::{Error, Measured};
 use std::time::Duration;
-use tautline::layers::io::machine;
 
 /// Messages over connections that stand, while others shake hands in full: what newcomers do to those who are there.
 ///
@@ -43,7 +42,7 @@ impl Storm {
             duration: self.echo.warmup + self.echo.duration - settle + Duration::from_millis(100),
         };
         let storm = std::thread::spawn(move || {
-            if let Err(error) = machine::give_way() {
+            if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 10) {
                 log::debug!("newcomers run at the priority of messages: {error}");
             }
             newcomers.run(&mut |_| {})
