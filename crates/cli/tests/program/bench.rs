@@ -72,9 +72,26 @@ fn records_are_measured_without_a_server() {
     };
     for strategy in ["aead", "fused", "unbuffered"] {
         let values = values(strategy);
-        assert!(values.len() == 4 && values.iter().all(|us| *us > 0.0), "{strategy}: {values:?}");
+        assert!(values.len() == 5 && values.iter().all(|us| *us > 0.0), "{strategy}: {values:?}");
     }
-    assert_eq!(outcome.lines.iter().filter(|line| line.target.is_some()).count(), 3);
+    assert_eq!(outcome.lines.iter().filter(|line| line.target.is_some()).count(), 4);
+}
+
+#[test]
+fn handshakes_are_measured_beside_signatures_and_in_storms() {
+    let outcome = glance(Suite::Handshake);
+    let count = |metric| outcome.lines.iter().filter(|line| line.metric == metric).count();
+    assert_eq!(count(Metric::CpuPerSignature), 4);
+    // Without TLS; by the default engine with four kinds of key, two groups, resumed with two, inline with two; by the others
+    // with two kinds of key, resumed too. And three storms.
+    assert_eq!(count(Metric::Handshakes), 1 + 8 + 4 + 2 + 4 * (ENGINES.len() - 1) + 3);
+    let setups: Vec<_> = outcome
+        .lines
+        .iter()
+        .filter(|line| line.metric == Metric::LatencyP99)
+        .filter_map(|line| Some((line.case.setup.as_deref()?, line.case.execution.as_deref()?)))
+        .collect();
+    assert_eq!(setups, [("quiet", "gated"), ("storm", "gated"), ("storm", "inline")]);
 }
 
 #[test]

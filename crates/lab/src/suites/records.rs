@@ -129,8 +129,8 @@ fn table(cases: &[RecordCase]) -> String {
         "Records: one message echoed in memory on one thread, TLS 1.3 with AES-128-GCM. Of an engine: the\n\
          client's record opened, its masked frame parsed and unmasked, the answer framed and sealed; no\n\
          socket, loop or handler. aead: AWS-LC alone, one open and one seal of as many bytes, in place.\n\
-         ns/msg: CPU time. 1 record: {FULL} bytes, which fill one; the frames of 16 KiB take two, since the AEAD's\n\
-         plain bytes have no frame header.\n\n{table}"
+         ns/msg: CPU time. 1 record: {FULL} bytes, which fill one with their frame's header; 16 KiB need a\n\
+         second one.\n\n{table}"
     )
 }
 
