@@ -2,7 +2,7 @@
 
 use crate::closed::{Cause, Closed, ConnectError, Deadline};
 use crate::handler::Handler;
-use crate::link::{Due, Link, Phase, Stop, millis};
+use crate::link::{Due, Hello, Link, Phase, Stop, millis};
 use crate::shard::{Core, Slot};
 use http::StatusCode;
 use std::sync::Arc;
@@ -38,6 +38,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
             return;
         }
         if link.is_handshaking() {
+            if matches!(link.phase, Phase::Tls) && link.hello == Hello::Resumes {
+                // Whoever made a ticket up need not finish, nor show that it was no good.
+                self.tickets_failed = self.shared.now;
+            }
             log::info!("{}: handshake failed: {cause}", link.info.peer);
             if link.info.dial.is_some() {
                 let told = matches!(cause, Cause::Tls(_));

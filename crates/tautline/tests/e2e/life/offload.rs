@@ -61,6 +61,33 @@ fn tickets_that_are_no_good_keep_no_handshake_in_the_loop() {
 }
 
 #[test]
+fn who_makes_tickets_up_and_leaves_keeps_no_handshake_in_the_loop() {
+    let (server, other) = (start(offloading()), start(offloading()));
+    let engine = Engine::client(&client_config()).unwrap();
+    let mut peer = other.attack();
+    peer.begin(&engine);
+    let flight = peer.flight().unwrap();
+    peer.send_wire(&flight);
+    let mut peer = peer.upgrade();
+    peer.echoes("two tickets");
+    peer.close();
+    // The first is believed, and leaves with the server's flight unanswered.
+    let mut peer = server.attack();
+    peer.begin(&engine);
+    peer.flight().unwrap();
+    peer.reset();
+    eventually("it is noticed", || server.counters().handshakes_failed == 1);
+    assert_eq!(server.counters().handshakes_offloaded, 0);
+    let mut peer = server.attack();
+    peer.begin(&engine);
+    peer.flight().unwrap();
+    assert_eq!(server.counters().handshakes_offloaded, 1);
+    drop(peer);
+    server.survives();
+    other.survives();
+}
+
+#[test]
 fn without_threads_or_below_the_threshold_nothing_leaves() {
     let mut inline = offloading();
     inline.offload.threads = Some(0);
