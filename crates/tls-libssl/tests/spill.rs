@@ -61,13 +61,6 @@ fn send(from: &mut End<Session>, to: &mut End<Session>, data: &[u8], burst: usiz
 
 #[test]
 fn nothing_that_spills_is_lost() {
-    converse(500);
-}
-
-/// `cargo test --release -p tautline-tls-libssl --features engines --test spill -- --ignored`
-#[test]
-#[ignore = "takes minutes"]
-fn nothing_that_spills_is_lost_in_half_a_million_records() {
     converse(500_000);
 }
 
