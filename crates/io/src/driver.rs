@@ -1,4 +1,4 @@
-use crate::Address;
+use crate::{Address, Arrival};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,6 +169,23 @@ pub trait Driver: Sized + 'static {
 
     /// A handle that ends a wait from any thread; [`Sink::woken`] follows.
     fn waker(&self) -> Waker;
+
+    /// Has what arrives on connections of later turns stamped, for [`arrival`](Self::arrival). It costs a little per
+    /// receive, so it is off until somebody asks.
+    ///
+    /// # Errors
+    /// This driver gives no stamps; the error says why.
+    fn stamp_arrivals(&mut self) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, format!("the driver {} gives no stamps", Self::NAME)))
+    }
+
+    /// Within [`Sink::received`]: when the last of the bytes that are lent reached this machine. `None` where that is not
+    /// known: before [`stamp_arrivals`](Self::stamp_arrivals), for a while after it, and over Unix sockets.
+    ///
+    /// Several segments are read at once under load; earlier ones had arrived before this.
+    fn arrival(&self) -> Option<Arrival> {
+        None
+    }
 
     /// Waits for events at most `timeout` (for ever where it is `None`) and delivers what there is to `sink`.
     ///

@@ -66,6 +66,7 @@ pub mod select;
 mod slots;
 mod socket;
 mod spin;
+mod stamp;
 #[cfg(feature = "uring")]
 pub mod uring;
 mod wake;
@@ -74,3 +75,4 @@ pub use address::Address;
 pub use choice::{Compose, Io};
 pub use driver::{Driver, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
 pub use spin::Spin;
+pub use stamp::{Arrival, Clock};

@@ -66,7 +66,10 @@ impl<P: Poll> Driver<P> {
                 return;
             }
             let token = match net::accept_with(&socket.fd, socket::FLAGS) {
-                Ok(fd) => self.insert(Conn::new(fd, Phase::Open)),
+                Ok(fd) => {
+                    self.arrivals.watch(&fd);
+                    self.insert(Conn::new(fd, Phase::Open))
+                }
                 Err(Errno::AGAIN) => return,
                 Err(errno) if socket::concerns_one_connection(errno) => continue,
                 Err(errno) => Err(errno.into()),

@@ -4,7 +4,7 @@ use crate::{Address, End, Received, Sent, Sink, Token, socket};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::net::{self, RecvFlags, sockopt};
+use rustix::net::sockopt;
 use std::io;
 use std::mem;
 use std::time::Duration;
@@ -113,8 +113,8 @@ impl<P: Poll> Driver<P> {
     fn receive<S: Sink<Self>>(&mut self, token: Token, buffer: &mut [u8], sink: &mut S) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         let start = self.config.headroom;
-        match net::recv(&conn.fd, &mut buffer[start..], RecvFlags::empty()) {
-            Ok((0, _)) => {
+        match self.arrivals.receive(&conn.fd, &mut buffer[start..]) {
+            Ok(0) => {
                 conn.finished = true;
                 let broken = conn.behind.contains(EventFlags::ERR);
                 sink.ended(self, token, End::Finished);
@@ -122,7 +122,7 @@ impl<P: Poll> Driver<P> {
                     self.report_error(token, sink);
                 }
             }
-            Ok((len, _)) => {
+            Ok(len) => {
                 conn.readable = start + len == buffer.len() || !conn.behind.is_empty();
                 if conn.readable {
                     self.enqueue(token);
@@ -244,8 +244,8 @@ impl<P: Poll> Driver<P> {
             if conn.paused || conn.finished {
                 break;
             }
-            match net::recv(&conn.fd, &mut buffer[start..], RecvFlags::empty()) {
-                Ok((len @ 1.., _)) => sink.received(self, token, Received::new(&mut buffer[..start + len], start)),
+            match self.arrivals.receive(&conn.fd, &mut buffer[start..]) {
+                Ok(len @ 1..) => sink.received(self, token, Received::new(&mut buffer[..start + len], start)),
                 _ => break,
             }
         }

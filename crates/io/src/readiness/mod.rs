@@ -12,8 +12,9 @@ pub use poll::Poll;
 use crate::chores::Chores;
 use crate::slots::Slots;
 use crate::spin::Spinner;
+use crate::stamp::Arrivals;
 use crate::wake::Wake;
-use crate::{Address, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
+use crate::{Address, Arrival, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
 use accept::Listeners;
 use conn::{Conn, FIRST_LISTENER, Phase, Source};
 use rustix::event::epoll::EventFlags;
@@ -76,6 +77,7 @@ pub struct Driver<P> {
     undelivered: Range<usize>,
     /// Headroom and receive buffer; empty while a turn lends it.
     buffer: Vec<u8>,
+    arrivals: Arrivals,
 }
 
 impl<P: Poll> Driver<P> {
@@ -110,6 +112,7 @@ impl<P: Poll> Driver<P> {
             queue: VecDeque::new(),
             undelivered: 0..0,
             buffer: Vec::new(),
+            arrivals: Arrivals::default(),
         })
     }
 
@@ -196,6 +199,7 @@ impl<P: Poll> crate::Driver for Driver<P> {
             // Said once, of listening sockets or by the driver: connections are many.
             drop(spin.socket(&socket));
         }
+        self.arrivals.watch(&socket);
         let token = self.slots.insert(Conn::new(socket, Phase::Connecting))?;
         self.start_connecting(token, address.clone());
         Ok(token)
@@ -258,6 +262,15 @@ impl<P: Poll> crate::Driver for Driver<P> {
 
     fn waker(&self) -> Waker {
         self.wake.waker()
+    }
+
+    fn stamp_arrivals(&mut self) -> io::Result<()> {
+        self.arrivals.ask();
+        Ok(())
+    }
+
+    fn arrival(&self) -> Option<Arrival> {
+        self.arrivals.last()
     }
 
     fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {

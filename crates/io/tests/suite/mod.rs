@@ -46,6 +46,7 @@ macro_rules! driver_suite {
                 no_wake_is_lost waker_outlives_the_driver flood_starves_nobody closing_others_in_one_batch
                 slots_reused_in_one_batch generations_differ never_sleeps_on_known_work
                 new_failures_wait_for_the_next_turn each_turn_tells_that_its_wait_is_over
+                arrivals_are_stamped_or_refused
             }
             unix {
                 echoes names_peers replaces_a_stale_file keeps_a_live_socket keeps_a_stale_file_when_told

@@ -1,11 +1,13 @@
 //! What one turn does: waiting, waking, fairness, and callbacks that change what the turn still has to deliver.
 
 use super::*;
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+use tautline_io::Clock;
 
 pub fn timeouts_hold<D: Driver>(make: fn() -> D) {
     let mut driver = make();
@@ -351,5 +353,45 @@ pub fn new_failures_wait_for_the_next_turn<D: Driver>(make: fn() -> D) {
     for turn in 1..5 {
         driver.turn(Some(PATIENCE), &mut script).unwrap();
         assert_eq!(script.failures().len(), 2 * turn, "a sink that tries again must not keep the turn from ending");
+    }
+}
+
+pub fn arrivals_are_stamped_or_refused<D: Driver>(make: fn() -> D) {
+    let now = |clock| {
+        let id = match clock {
+            Clock::Realtime => ClockId::Realtime,
+            Clock::Monotonic => ClockId::Monotonic,
+        };
+        let now = clock_gettime(id);
+        u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap()
+    };
+    let mut driver = make();
+    let asked = driver.stamp_arrivals();
+    let mut stamps = Vec::new();
+    let mut script = Script::new(|driver: &mut D, event: &Event| {
+        if let (Event::Received(..), Some(arrival)) = (event, driver.arrival()) {
+            stamps.push((arrival, now(arrival.clock)));
+        }
+    });
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    let sent = [Clock::Realtime, Clock::Monotonic].map(now);
+    // The kernel begins to stamp a moment after the first socket asked for it.
+    for messages in 1..=100 {
+        peer.write_all(b"x").unwrap();
+        run(&mut driver, &mut script, |script| script.bytes_of(token).len() == messages);
+        thread::sleep(Duration::from_millis(1));
+    }
+    drop(script);
+    match asked {
+        Ok(()) => assert!(!stamps.is_empty()),
+        Err(error) => {
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
+            assert_eq!(stamps, []);
+        }
+    }
+    for (arrival, delivered) in stamps {
+        let sent = if arrival.clock == Clock::Realtime { sent[0] } else { sent[1] };
+        assert!((sent..=delivered).contains(&arrival.nanos), "{arrival:?} is not between {sent} and {delivered}");
     }
 }

@@ -1,0 +1,111 @@
+//! When received bytes reached this machine.
+
+mod sys;
+
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::net::{self, RecvFlags};
+use sys::{enable, receive};
+
+/// When bytes reached this machine, as the kernel, the network card or an XDP program saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// What the time is told by.
+    pub clock: Clock,
+    /// Nanoseconds since that clock's beginning.
+    pub nanos: u64,
+}
+
+/// A clock of the kernel (`clock_gettime(2)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// `CLOCK_REALTIME`: of packets that the kernel stamped (`SO_TIMESTAMPING`). It can be set.
+    Realtime,
+    /// `CLOCK_MONOTONIC`: of XDP programs (`bpf_ktime_get_ns`).
+    Monotonic,
+}
+
+/// What a driver that receives by itself knows of arrivals; nothing until somebody [asks](Self::ask).
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    asked: bool,
+    last: Option<Arrival>,
+}
+
+impl Arrivals {
+    /// From now on.
+    pub(crate) const fn ask(&mut self) {
+        self.asked = true;
+    }
+
+    /// A connection was made.
+    pub(crate) fn watch(&self, socket: impl AsFd) {
+        if self.asked
+            && let Err(errno) = enable(socket)
+        {
+            log::warn!("the kernel does not stamp what arrives: {errno}");
+        }
+    }
+
+    /// Receives as recv(2) does.
+    pub(crate) fn receive(&mut self, socket: impl AsFd, buf: &mut [u8]) -> Result<usize, Errno> {
+        if self.asked {
+            let (len, arrival) = receive(socket, buf)?;
+            self.last = arrival;
+            return Ok(len);
+        }
+        net::recv(socket, buf, RecvFlags::empty()).map(|(len, _)| len)
+    }
+
+    /// Of what was received last.
+    pub(crate) const fn last(&self) -> Option<Arrival> {
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+    fn realtime() -> u64 {
+        u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+    }
+
+    #[test]
+    fn the_kernel_stamps_what_arrives_over_loopback() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        enable(&receiver).unwrap();
+        // The kernel begins to stamp packets a moment after the first socket asked for it.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let before = realtime();
+            sender.write_all(b"hello").unwrap();
+            let mut buf = [0; 16];
+            let (len, arrival) = receive(&receiver, &mut buf).unwrap();
+            assert_eq!(&buf[..len], b"hello");
+            if let Some(arrival) = arrival {
+                assert_eq!(arrival.clock, Clock::Realtime);
+                assert!((before..=realtime()).contains(&arrival.nanos), "{arrival:?}");
+                return;
+            }
+            assert!(Instant::now() < deadline, "no stamp came");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn without_asking_there_is_no_stamp() {
+        let (mut sender, receiver) = std::os::unix::net::UnixStream::pair().unwrap();
+        sender.write_all(b"hello").unwrap();
+        let mut buf = [0; 3];
+        assert_eq!(receive(&receiver, &mut buf), Ok((3, None)));
+        drop(sender);
+        assert_eq!(receive(&receiver, &mut buf), Ok((2, None)));
+        assert_eq!(receive(&receiver, &mut buf), Ok((0, None)));
+    }
+}
