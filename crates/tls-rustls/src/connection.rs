@@ -24,11 +24,7 @@ pub(crate) enum Connection {
 }
 
 /// What rustls still does for a client that gave its keys away: it takes tickets.
-pub(crate) struct Tickets {
-    pub(crate) kernel: Box<KernelConnection<ClientConnectionData>>,
-    /// How many it took.
-    pub(crate) taken: u8,
-}
+pub(crate) struct Tickets(pub(crate) KernelConnection<ClientConnectionData>);
 
 /// Where rustls stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +92,7 @@ impl Connection {
             Self::Client(connection) => {
                 let (secrets, kernel) =
                     connection.dangerous_into_kernel_connection().map_err(|error| describe(&error))?;
-                Ok((secrets, Some(Tickets { kernel: Box::new(kernel), taken: 0 })))
+                Ok((secrets, Some(Tickets(kernel))))
             }
         }
     }

@@ -1,7 +1,6 @@
-use crate::alert;
 use rustls::pki_types::UnixTime;
 use rustls::{CertificateError, PeerIncompatible};
-use tautline_tls::Error;
+use tautline_tls::{Error, alert};
 
 /// Our words for what rustls reports.
 pub(crate) fn describe(error: &rustls::Error) -> Error {

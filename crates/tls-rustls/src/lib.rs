@@ -21,8 +21,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod agreed;
-mod alert;
 mod certificate;
 mod config;
 mod connection;

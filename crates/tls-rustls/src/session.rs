@@ -1,13 +1,12 @@
-use crate::agreed::Agreed;
 use crate::connection::{Connection, Step, Tickets};
 use crate::record::{self, Front, HEADER, MAX_PLAIN};
 use crate::resolver;
 use crate::serving::Serving;
 use core::cell::RefCell;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ExtractedSecrets, ProtocolVersion};
+use rustls::{ClientConfig, CommonState, ExtractedSecrets, HandshakeKind, ProtocolVersion};
 use std::sync::Arc;
-use tautline_tls::{Content, Error, Facts, Handshake, Opened};
+use tautline_tls::{Content, Error, Facts, Handshake, Opened, registry};
 use tautline_window::Buf;
 
 /// Most bytes of a handshake message that is split over records: the longest message that rustls takes, and the headers
@@ -79,16 +78,29 @@ impl Session {
         self.phase == Phase::Open && version == Some(ProtocolVersion::TLSv1_3)
     }
 
-    /// Hands over the keys to one who seals and opens records itself, from the next byte on.
-    pub(crate) fn into_keys(self) -> Result<(Agreed, ExtractedSecrets, Option<Tickets>), Error> {
+    /// Hands over the keys to one who seals and opens records itself, from the next byte on; with them the group, by its
+    /// number, and what else was agreed on but version and suite.
+    pub(crate) fn into_keys(self) -> Result<(u16, Facts, ExtractedSecrets, Option<Tickets>), Error> {
         let Some(common) = self.connection.common() else { return Err(Error::ApiMisuse("no handshake yet")) };
         // RFC 8446, section 5.1: messages do not span a change of keys.
         if !self.held.is_empty() {
             return Err(Error::Peer("the beginning of another message behind Finished".to_owned()));
         }
-        let agreed = Agreed::of(common, self.server_name);
+        let (group, facts) = (group(common), self.names(common));
         let (secrets, tickets) = self.connection.into_keys()?;
-        Ok((agreed, secrets, tickets))
+        Ok((group, facts, secrets, tickets))
+    }
+
+    /// What was agreed on but version, suite and group.
+    fn names(&self, common: &CommonState) -> Facts {
+        let certificates = common.peer_certificates().unwrap_or_default();
+        Facts {
+            alpn: common.alpn_protocol().map(<[u8]>::to_vec),
+            server_name: self.server_name.as_deref().map(str::to_owned),
+            resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
+            peer_certificates: certificates.iter().map(|certificate| certificate.to_vec()).collect(),
+            ..Facts::default()
+        }
     }
 
     /// Marks the session dead where `result` is an error.
@@ -263,8 +275,24 @@ impl tautline_tls::Session for Session {
 
     fn facts(&self) -> Facts {
         let Some(common) = self.connection.common() else { return Facts::default() };
-        Agreed::of(common, self.server_name.clone()).facts()
+        Facts {
+            version: match common.protocol_version() {
+                Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+                Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+                _ => "",
+            },
+            suite: common
+                .negotiated_cipher_suite()
+                .map_or_else(String::new, |suite| registry::suite(suite.suite().into())),
+            group: common.negotiated_key_exchange_group().map_or_else(String::new, |_| registry::group(group(common))),
+            ..self.names(common)
+        }
     }
+}
+
+/// The key exchange group, by its number at IANA; 0 where there was none.
+fn group(common: &CommonState) -> u16 {
+    common.negotiated_key_exchange_group().map_or(0, |group| group.name().into())
 }
 
 const DEAD: Error = Error::ApiMisuse("the session has failed before");

@@ -14,6 +14,7 @@ mod engine;
 mod error;
 pub mod plain;
 pub mod record;
+pub mod registry;
 mod sessions;
 mod tickets;
 

@@ -9,7 +9,8 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("tls", &["window"], &["testkit"]),
     ("io", &["window"], &["testkit"]),
     // Tested against the others.
-    ("tls-libssl", &["tls", "window"], &["testkit", "tls-rustls"]),
+    ("tls-libssl", &["tls", "tls-records", "window"], &["testkit", "tls-rustls"]),
+    ("tls-rustls", &["tls", "tls-records", "window"], &["testkit"]),
     ("tls-*", &["tls", "window"], &["testkit"]),
     ("ktls", &["tls", "window"], &["testkit", "tls-rustls"]),
     ("xdp", &["io", "window"], &["testkit"]),

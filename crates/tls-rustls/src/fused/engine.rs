@@ -1,4 +1,4 @@
-use super::{Role, Session};
+use super::{Handshaking, Role, Session};
 use tautline_tls::{ClientConfig, Error, ServerConfig, Signing};
 
 /// rustls with one configuration, records our own; clones share it, its tickets' keys, and the sessions a client
@@ -40,11 +40,11 @@ impl tautline_tls::Engine for Engine {
     }
 
     fn accept(&self) -> Result<Session, Error> {
-        Ok(Session::new(Role::Server, tautline_tls::Engine::accept(&self.0)?))
+        Ok(Session::new(Handshaking::new(Role::Server, tautline_tls::Engine::accept(&self.0)?)))
     }
 
     fn connect(&self, host: &str) -> Result<Session, Error> {
-        Ok(Session::new(Role::Client, tautline_tls::Engine::connect(&self.0, host)?))
+        Ok(Session::new(Handshaking::new(Role::Client, tautline_tls::Engine::connect(&self.0, host)?)))
     }
 
     fn signing(&self, hello: &[u8]) -> Option<Signing> {

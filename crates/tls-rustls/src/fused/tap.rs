@@ -1,9 +1,9 @@
 //! The traffic secrets, which rustls tells to nobody but a log of keys.
 
-use super::schedule::Secret;
 use core::cell::Cell;
 use rustls::{KeyLog, NoKeyLog};
 use std::sync::Arc;
+use tautline_tls_records::Secret;
 
 thread_local! {
     /// What rustls derived on this thread since it was last taken. It logs inside our own call into it.
@@ -70,10 +70,10 @@ fn is_ours(label: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::schedule::Suite::{Aes128Gcm, Aes256Gcm};
     use super::{CLIENT, SERVER, Tapped, install};
     use rustls::KeyLog;
     use std::sync::{Arc, Mutex};
+    use tautline_tls_records::Suite::{Aes128Gcm, Aes256Gcm};
 
     /// A log that wants everything but the client's secret.
     #[derive(Debug, Default)]

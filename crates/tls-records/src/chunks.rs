@@ -1,16 +1,16 @@
 /// Chunks that are read as one stream.
-pub(super) struct Chunks<'a> {
+pub(crate) struct Chunks<'a> {
     current: &'a [u8],
     rest: &'a [&'a [u8]],
 }
 
 impl<'a> Chunks<'a> {
-    pub(super) const fn new(chunks: &'a [&'a [u8]]) -> Self {
+    pub(crate) const fn new(chunks: &'a [&'a [u8]]) -> Self {
         Self { current: &[], rest: chunks }
     }
 
     /// The next `len` bytes, where they lie in one chunk. There must be as many.
-    pub(super) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+    pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         self.skip_empty();
         let (taken, behind) = self.current.split_at_checked(len)?;
         self.current = behind;
@@ -18,7 +18,7 @@ impl<'a> Chunks<'a> {
     }
 
     /// Copies the next bytes to fill `to`.
-    pub(super) fn gather(&mut self, mut to: &mut [u8]) {
+    pub(crate) fn gather(&mut self, mut to: &mut [u8]) {
         while !to.is_empty() {
             self.skip_empty();
             let len = to.len().min(self.current.len());

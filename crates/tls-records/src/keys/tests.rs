@@ -1,5 +1,5 @@
-use super::super::schedule::{Key, Secret, Suite};
 use super::{Keys, OVERHEAD};
+use crate::schedule::{Key, Secret, Suite};
 use rustls::crypto::aws_lc_rs::cipher_suite::{TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256};
 use rustls::crypto::cipher::{AeadKey, InboundOpaqueMessage, Iv, OutboundChunks, OutboundPlainMessage};
 use rustls::{ContentType, ProtocolVersion, SupportedCipherSuite};

@@ -1,4 +1,4 @@
-use super::schedule::Suite;
+use crate::schedule::Suite;
 use core::fmt;
 use tautline_tls::{Error, Facts};
 use zeroize::Zeroize;
@@ -12,7 +12,7 @@ pub enum Role {
     Client,
 }
 
-/// An established TLS 1.3 connection as plain data: all that a [`Session`](super::Session) has.
+/// An established TLS 1.3 connection as plain data: all that a [`Session`](crate::Session) has.
 ///
 /// It holds the keys to everything that the connection still sends, so keep it as close as a private key; it is wiped when
 /// it is dropped. Use it once: two sessions that seal with the same keys give both away.

@@ -2,7 +2,6 @@
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Algorithm, CHACHA20_POLY1305, LessSafeKey, UnboundKey};
 use aws_lc_rs::hkdf::{self, HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
-use rustls::ConnectionTrafficSecrets;
 use tautline_tls::Error;
 use zeroize::Zeroize;
 
@@ -12,7 +11,7 @@ const MAX_KEY: usize = 32;
 const MAX_HASH: usize = 48;
 
 /// Bytes of an IV, which is the same for all suites.
-pub(super) const IV: usize = 12;
+pub(crate) const IV: usize = 12;
 
 /// A cipher suite of TLS 1.3 (RFC 8446, section B.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +26,9 @@ pub enum Suite {
 }
 
 impl Suite {
-    pub(super) const fn from_code(code: u16) -> Option<Self> {
+    /// The suite of this number at IANA.
+    #[must_use]
+    pub const fn from_code(code: u16) -> Option<Self> {
         match code {
             0x1301 => Some(Self::Aes128Gcm),
             0x1302 => Some(Self::Aes256Gcm),
@@ -36,20 +37,9 @@ impl Suite {
         }
     }
 
-    /// The suite that rustls' keys are for, and its key and IV.
-    pub(super) fn of(secrets: &ConnectionTrafficSecrets) -> Result<(Self, &[u8], &[u8]), Error> {
-        match secrets {
-            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => Ok((Self::Aes128Gcm, key.as_ref(), iv.as_ref())),
-            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => Ok((Self::Aes256Gcm, key.as_ref(), iv.as_ref())),
-            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => {
-                Ok((Self::Chacha20Poly1305, key.as_ref(), iv.as_ref()))
-            }
-            _ => Err(Error::Library("rustls agreed on a cipher that is unknown here".to_owned())),
-        }
-    }
-
     /// Bytes of its hash's output, and so of a traffic secret.
-    pub(super) const fn hash_len(self) -> usize {
+    #[must_use]
+    pub const fn hash_len(self) -> usize {
         match self {
             Self::Aes128Gcm | Self::Chacha20Poly1305 => 32,
             Self::Aes256Gcm => 48,
@@ -57,7 +47,7 @@ impl Suite {
     }
 
     /// Bytes of its AEAD's key.
-    pub(super) const fn key_len(self) -> usize {
+    pub(crate) const fn key_len(self) -> usize {
         match self {
             Self::Aes128Gcm => 16,
             Self::Aes256Gcm | Self::Chacha20Poly1305 => 32,
@@ -82,36 +72,39 @@ impl Suite {
 
 /// A traffic secret; wiped when it is dropped. How many of the bytes count is for the suite to say.
 #[derive(Clone)]
-pub(super) struct Secret([u8; MAX_HASH]);
+pub struct Secret([u8; MAX_HASH]);
 
 impl Secret {
     /// `None` where `secret` is longer than any hash's output.
-    pub(super) fn new(secret: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn new(secret: &[u8]) -> Option<Self> {
         let mut own = Self([0; MAX_HASH]);
         own.0.get_mut(..secret.len())?.copy_from_slice(secret);
         Some(own)
     }
 
-    pub(super) fn bytes(&self, suite: Suite) -> &[u8] {
+    /// Its bytes, as many as the suite's hash has.
+    #[must_use]
+    pub fn bytes(&self, suite: Suite) -> &[u8] {
         &self.0[..suite.hash_len()]
     }
 
     /// The secret after the next key update.
-    pub(super) fn next(&self, suite: Suite) -> Result<Self, Error> {
+    pub(crate) fn next(&self, suite: Suite) -> Result<Self, Error> {
         let mut next = Self([0; MAX_HASH]);
         self.expand(suite, b"\x11tls13 traffic upd\0", &mut next.0[..suite.hash_len()])?;
         Ok(next)
     }
 
     /// The IV that it stands for.
-    pub(super) fn iv(&self, suite: Suite) -> Result<[u8; IV], Error> {
+    pub(crate) fn iv(&self, suite: Suite) -> Result<[u8; IV], Error> {
         let mut iv = [0; IV];
         self.expand(suite, b"\x08tls13 iv\0", &mut iv)?;
         Ok(iv)
     }
 
     /// The key that it stands for.
-    pub(super) fn key(&self, suite: Suite) -> Result<Key, Error> {
+    pub(crate) fn key(&self, suite: Suite) -> Result<Key, Error> {
         let mut key = Key([0; MAX_KEY]);
         self.expand(suite, b"\x09tls13 key\0", &mut key.0[..suite.key_len()])?;
         Ok(key)
@@ -142,18 +135,18 @@ impl Drop for Secret {
 }
 
 /// A key of an AEAD; wiped when it is dropped. How many of the bytes count is for the suite to say.
-pub(super) struct Key([u8; MAX_KEY]);
+pub(crate) struct Key([u8; MAX_KEY]);
 
 impl Key {
     /// `None` where `key` is longer than any AEAD's.
-    pub(super) fn new(key: &[u8]) -> Option<Self> {
+    pub(crate) fn new(key: &[u8]) -> Option<Self> {
         let mut own = Self([0; MAX_KEY]);
         own.0.get_mut(..key.len())?.copy_from_slice(key);
         Some(own)
     }
 
     /// The key as the AEAD wants it, which costs a tenth of a microsecond.
-    pub(super) fn context(&self, suite: Suite) -> Result<LessSafeKey, Error> {
+    pub(crate) fn context(&self, suite: Suite) -> Result<LessSafeKey, Error> {
         UnboundKey::new(suite.aead(), &self.0[..suite.key_len()])
             .map(LessSafeKey::new)
             .map_err(|_| Error::Library("the traffic key has the wrong length".to_owned()))

@@ -29,7 +29,7 @@ thread_local! {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A key's claim to a context: whoever holds the key holds this with it.
-pub(super) struct Claim {
+pub(crate) struct Claim {
     /// The key's number, and in the low bits its place, where it has one. As bytes, it needs no room to be aligned.
     name: [u8; 8],
     /// When it was last missed; 0 for never.
@@ -38,13 +38,13 @@ pub(super) struct Claim {
 
 impl Claim {
     /// A claim for a new key.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { name: (NEXT.fetch_add(1, Ordering::Relaxed) << PLACE_BITS).to_ne_bytes(), missed: 0 }
     }
 
     /// Has `act` use the context of this claim's key, which `make` makes where there is none.
     #[inline]
-    pub(super) fn with<R>(
+    pub(crate) fn with<R>(
         &mut self,
         make: impl FnOnce() -> Result<LessSafeKey, Error>,
         act: impl FnOnce(&LessSafeKey) -> R,

@@ -1,22 +1,21 @@
-use super::contexts::Claim;
-use super::schedule::{IV, Key, Secret, Suite};
-use crate::record::HEADER;
+use crate::contexts::Claim;
+use crate::schedule::{IV, Key, Secret, Suite};
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
-use rustls::ConnectionTrafficSecrets;
 use tautline_tls::Error;
+use tautline_tls::record::HEADER;
 use zeroize::Zeroize;
 
 /// Bytes of the tag, which is the same for all suites of TLS 1.3.
 const TAG: usize = 16;
 
 /// Bytes that a record is longer than its content: header, content type, tag.
-pub(super) const OVERHEAD: usize = HEADER + 1 + TAG;
+pub(crate) const OVERHEAD: usize = HEADER + 1 + TAG;
 
 /// The keys of one direction, and how many records they protected. Wiped when they are dropped.
 ///
 /// What a record needs comes first: where its context is at hand, the rest is not touched.
 #[repr(C)]
-pub(super) struct Keys {
+pub struct Keys {
     sequence: u64,
     claim: Claim,
     iv: [u8; IV],
@@ -25,23 +24,24 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// The keys that rustls derived from `secret`.
-    pub(super) fn new(
-        suite: Suite,
-        secret: Secret,
-        (sequence, derived): &(u64, ConnectionTrafficSecrets),
-    ) -> Result<Self, Error> {
-        let (_, key, iv) = Suite::of(derived)?;
+    /// The `key` and `iv` that somebody derived from `secret`, which protected `sequence` records.
+    ///
+    /// # Errors
+    /// [`Error::Library`] where they come from another secret, [`Error::ApiMisuse`] where they have a wrong length.
+    pub fn new(suite: Suite, secret: Secret, key: &[u8], iv: &[u8], sequence: u64) -> Result<Self, Error> {
         // Whatever goes wrong with how the secret got here, it must not be noticed at the first key update.
         if secret.iv(suite)? != *iv {
             return Err(Error::Library("the traffic secret is not that of the keys".to_owned()));
         }
         let key = Key::new(key).ok_or(Error::ApiMisuse("a traffic key is too long"))?;
-        Self::from_parts(*sequence, key, iv, secret)
+        Self::from_parts(sequence, key, iv, secret)
     }
 
     /// The keys that `secret` stands for, which protected `sequence` records.
-    pub(super) fn derive(suite: Suite, secret: Secret, sequence: u64) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] where nothing can be derived from it.
+    pub fn derive(suite: Suite, secret: Secret, sequence: u64) -> Result<Self, Error> {
         Self::from_parts(sequence, secret.key(suite)?, &secret.iv(suite)?, secret)
     }
 
@@ -51,24 +51,24 @@ impl Keys {
     }
 
     /// RFC 8446, section 7.2.
-    pub(super) fn update(&mut self, suite: Suite) -> Result<(), Error> {
+    pub(crate) fn update(&mut self, suite: Suite) -> Result<(), Error> {
         *self = Self::derive(suite, self.secret.next(suite)?, 0)?;
         Ok(())
     }
 
     /// Records that these keys protected.
-    pub(super) const fn sequence(&self) -> u64 {
+    pub(crate) const fn sequence(&self) -> u64 {
         self.sequence
     }
 
     /// What these keys come from.
-    pub(super) fn secret(&self, suite: Suite) -> &[u8] {
+    pub(crate) fn secret(&self, suite: Suite) -> &[u8] {
         self.secret.bytes(suite)
     }
 
     /// Opens a record's body, which lies behind its header, in place; gives the length of content, type and padding.
     /// `None` where it does not authenticate, of which nothing is left then.
-    pub(super) fn open(&mut self, suite: Suite, body: &mut [u8]) -> Option<usize> {
+    pub(crate) fn open(&mut self, suite: Suite, body: &mut [u8]) -> Option<usize> {
         // RFC 8446, section 5.2: the header is authenticated, with the version that every protected record has.
         let header = header(body.len())?;
         let nonce = self.next_nonce()?;
@@ -78,7 +78,7 @@ impl Keys {
     }
 
     /// Seals `plain` as a record of type `kind` into `record`, which is [`OVERHEAD`] longer.
-    pub(super) fn seal(&mut self, suite: Suite, kind: u8, plain: &[u8], record: &mut [u8]) -> Result<(), Error> {
+    pub(crate) fn seal(&mut self, suite: Suite, kind: u8, plain: &[u8], record: &mut [u8]) -> Result<(), Error> {
         // Sealing with the content type apart from the content costs AES-GCM nothing, but ChaCha20 more than a copy.
         if suite == Suite::Chacha20Poly1305 {
             record[HEADER..HEADER + plain.len()].copy_from_slice(plain);
@@ -96,7 +96,7 @@ impl Keys {
     }
 
     /// Seals what lies in `record` between the room for the header and that for type and tag.
-    pub(super) fn seal_in_place(&mut self, suite: Suite, kind: u8, record: &mut [u8]) -> Result<(), Error> {
+    pub(crate) fn seal_in_place(&mut self, suite: Suite, kind: u8, record: &mut [u8]) -> Result<(), Error> {
         let (front, body) = record.split_at_mut(HEADER);
         let header = header(body.len()).ok_or(TOO_LONG)?;
         front.copy_from_slice(&header);

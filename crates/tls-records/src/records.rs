@@ -1,17 +1,13 @@
 //! TLS 1.3 after the handshake (RFC 8446, sections 4.6, 5 and 6).
 
-use super::chunks::Chunks;
-use super::keys::{Keys, OVERHEAD};
-use super::schedule::{Secret, Suite};
-use super::snapshot::{Role, Snapshot, Traffic};
-use super::tap::Tapped;
 use crate::agreed::Agreed;
 use crate::alert::{self, BAD_RECORD_MAC, CLOSE_NOTIFY, DECODE_ERROR, ILLEGAL_PARAMETER, INTERNAL_ERROR};
 use crate::alert::{RECORD_OVERFLOW, UNEXPECTED_MESSAGE, USER_CANCELED};
-use crate::connection::Tickets;
-use crate::error::describe;
-use crate::record::{HEADER, MAX_PLAIN};
-use rustls::ExtractedSecrets;
+use crate::chunks::Chunks;
+use crate::keys::{Keys, OVERHEAD};
+use crate::schedule::{Secret, Suite};
+use crate::snapshot::{Role, Snapshot, Traffic};
+use tautline_tls::record::{HEADER, MAX_PLAIN};
 use tautline_tls::{Content, Error, Opened};
 use tautline_window::Buf;
 
@@ -24,7 +20,7 @@ const REKEY_AFTER: u64 = 1 << 23;
 /// Longest handshake message that is put together from several records; only a ticket is ever that long.
 const MAX_MESSAGE: usize = 1 << 16;
 
-/// Most tickets that a client takes. What rustls needs for it is worth a kilobyte and the server's certificates, and
+/// Most tickets that a client takes. What a library needs for it is worth a kilobyte and the server's certificates, and
 /// servers send one or two, right after the handshake.
 const MAX_TICKETS: u8 = 2;
 
@@ -46,8 +42,17 @@ const DATA: u8 = 23;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
+/// Where a client's tickets go.
+pub trait Tickets: Send {
+    /// Takes the body of a NewSessionTicket (section 4.6.1), without its header.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words for the peer's fault, behind the alert that says so.
+    fn take(&mut self, body: &[u8]) -> Result<(), (u8, Error)>;
+}
+
 /// An established TLS 1.3 connection.
-pub(super) struct Records {
+pub struct Records {
     rx: Keys,
     tx: Keys,
     agreed: Agreed,
@@ -68,7 +73,9 @@ struct Rare {
     /// The beginning of a handshake message that is split over records.
     partial: Vec<u8>,
     /// Where a client's tickets go, for as long as they are wanted.
-    tickets: Option<Tickets>,
+    tickets: Option<Box<dyn Tickets>>,
+    /// How many it took.
+    taken: u8,
 }
 
 /// Why a record is refused: the alert that says so, and our words.
@@ -92,25 +99,19 @@ enum Meaning {
 }
 
 impl Records {
-    /// Takes over behind a handshake: `secrets` from rustls, `tapped` what they come from, `tickets` for a client's.
-    pub(super) fn new(
+    /// Takes over behind a handshake: the keys for what is received and for what is sent, what was agreed on, and where a
+    /// client's tickets are to go.
+    #[must_use]
+    pub fn new(
         role: Role,
+        suite: Suite,
+        (rx, tx): (Keys, Keys),
         agreed: Agreed,
-        secrets: &ExtractedSecrets,
-        tapped: Tapped,
-        tickets: Option<Tickets>,
-    ) -> Result<Self, Error> {
-        let (suite, ..) = Suite::of(&secrets.tx.1)?;
-        let (theirs, ours) = match role {
-            Role::Server => (tapped.client, tapped.server),
-            Role::Client => (tapped.server, tapped.client),
-        };
-        let (Some(theirs), Some(ours)) = (theirs, ours) else {
-            return Err(Error::Library("rustls did not tell the traffic secrets".to_owned()));
-        };
-        Ok(Self {
-            rx: Keys::new(suite, theirs, &secrets.rx)?,
-            tx: Keys::new(suite, ours, &secrets.tx)?,
+        tickets: Option<Box<dyn Tickets>>,
+    ) -> Self {
+        Self {
+            rx,
+            tx,
             agreed,
             rare: tickets.map(|tickets| Box::new(Rare { tickets: Some(tickets), ..Rare::default() })),
             suite,
@@ -120,10 +121,10 @@ impl Records {
             owes_update: false,
             sent_close: false,
             received_close: false,
-        })
+        }
     }
 
-    pub(super) fn import(snapshot: &Snapshot) -> Result<Self, Error> {
+    pub(crate) fn import(snapshot: &Snapshot) -> Result<Self, Error> {
         let suite = snapshot.suite;
         let keys = |traffic: &Traffic| match Secret::new(&traffic.secret) {
             Some(secret) if traffic.secret.len() == suite.hash_len() => Keys::derive(suite, secret, traffic.sequence),
@@ -133,8 +134,8 @@ impl Records {
         Ok(Self {
             rx: keys(&snapshot.rx)?,
             tx: keys(&snapshot.tx)?,
-            agreed: Agreed::from_parts(suite as u16, snapshot.group, snapshot.facts.clone()),
-            rare: (!partial.is_empty()).then(|| Box::new(Rare { partial, tickets: None })),
+            agreed: Agreed::new(suite as u16, snapshot.group, snapshot.facts.clone()),
+            rare: (!partial.is_empty()).then(|| Box::new(Rare { partial, ..Rare::default() })),
             suite,
             role: snapshot.role,
             quiet: snapshot.quiet,
@@ -145,7 +146,7 @@ impl Records {
         })
     }
 
-    pub(super) fn export(self) -> Snapshot {
+    pub(crate) fn export(self) -> Snapshot {
         let traffic = |keys: &Keys| Traffic { secret: keys.secret(self.suite).to_vec(), sequence: keys.sequence() };
         Snapshot {
             role: self.role,
@@ -163,11 +164,11 @@ impl Records {
         }
     }
 
-    pub(super) const fn agreed(&self) -> &Agreed {
+    pub(crate) const fn agreed(&self) -> &Agreed {
         &self.agreed
     }
 
-    pub(super) fn open<'b>(&mut self, wire: &'b mut [u8], out: &mut Buf) -> Result<Opened<'b>, Error> {
+    pub(crate) fn open<'b>(&mut self, wire: &'b mut [u8], out: &mut Buf) -> Result<Opened<'b>, Error> {
         if self.received_close {
             // Section 6.1: data after a closure alert must be ignored.
             return Ok(Opened { used: wire.len(), content: Content::Closed });
@@ -323,15 +324,9 @@ impl Records {
         // Section 4.6.1: a ticket, which nobody has to use.
         let Some(rare) = self.rare.as_deref_mut() else { return Ok(()) };
         let Some(tickets) = &mut rare.tickets else { return Ok(()) };
-        tickets.kernel.handle_new_session_ticket(&message[4..]).map_err(|error| {
-            let alert = match error {
-                rustls::Error::InvalidMessage(_) => DECODE_ERROR,
-                _ => ILLEGAL_PARAMETER,
-            };
-            Refusal(alert, describe(&error))
-        })?;
-        tickets.taken += 1;
-        if tickets.taken == MAX_TICKETS {
+        tickets.take(&message[4..]).map_err(|(alert, error)| Refusal(alert, error))?;
+        rare.taken += 1;
+        if rare.taken == MAX_TICKETS {
             rare.tickets = None;
         }
         Ok(())
@@ -371,7 +366,7 @@ impl Records {
         self.rx.update(self.suite).map_err(|error| Refusal(INTERNAL_ERROR, error))
     }
 
-    pub(super) fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
+    pub(crate) fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
         if self.sent_close {
             return Err(Error::ApiMisuse("seal after the close"));
         }
@@ -411,7 +406,7 @@ impl Records {
         Ok(())
     }
 
-    pub(super) fn close(&mut self, out: &mut Buf) -> Result<(), Error> {
+    pub(crate) fn close(&mut self, out: &mut Buf) -> Result<(), Error> {
         if self.sent_close {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-use super::super::schedule::{Key, Suite};
 use super::{CONTEXTS, Claim, PLACES, SOON};
+use crate::schedule::{Key, Suite};
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use core::cell::Cell;
 use tautline_testkit::Random;

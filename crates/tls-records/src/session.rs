@@ -1,33 +1,41 @@
-use super::records::Records;
-use super::snapshot::{Role, Snapshot};
-use super::tap::Tapped;
+use crate::records::Records;
+use crate::snapshot::Snapshot;
 use tautline_tls::{Error, Facts, Handshake, Opened};
 use tautline_window::Buf;
 
-/// One connection: rustls' handshake, then our own records.
-pub struct Session(State);
+/// A session of a library that gives its keys away.
+pub trait Library: tautline_tls::Session {
+    /// Whether it does so now. Asked when the handshake is complete, and after each record that it opens from then on; one
+    /// that never is ready, as in TLS 1.2, goes on by itself.
+    fn is_ready(&self) -> bool;
+
+    /// Gives the keys away: whatever comes behind the bytes that were used so far is for [`Records`]. What is to leave before
+    /// theirs is appended to `out`.
+    ///
+    /// # Errors
+    /// Where there is something of the stream that the keys would miss, or the library tells no secrets after all.
+    fn into_records(self: Box<Self>, out: &mut Buf) -> Result<Records, Error>;
+}
+
+/// One connection: a library's handshake, then our own records.
+pub struct Session<L>(State<L>);
 
 /// Records lie in the session itself, since connections mostly stand: the shard's own state of a connection is in the same
 /// piece of memory.
 #[expect(clippy::large_enum_variant, reason = "the large one is the common one")]
-enum State {
-    Handshake(Box<Handshaking>),
-    /// TLS 1.2, which stays with rustls.
-    Library(Box<crate::Session>),
+enum State<L> {
+    /// The handshake, and records for as long as the library does not give its keys away.
+    Library(Box<L>),
     /// TLS 1.3 after the handshake.
     Records(Records),
     Failed,
 }
 
-struct Handshaking {
-    role: Role,
-    session: crate::Session,
-    tapped: Tapped,
-}
-
-impl Session {
-    pub(super) fn new(role: Role, session: crate::Session) -> Self {
-        Self(State::Handshake(Box::new(Handshaking { role, session, tapped: Tapped::default() })))
+impl<L: Library> Session<L> {
+    /// A session that begins with the library's.
+    #[must_use]
+    pub fn new(library: L) -> Self {
+        Self(State::Library(Box::new(library)))
     }
 
     /// All there is to this connection, so that another session goes on with it, in another process perhaps. This one is
@@ -37,7 +45,8 @@ impl Session {
     /// get used go with the snapshot, to be presented to the session made of it.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] before the handshake is complete, after an error, and for TLS 1.2; the session stays as it is.
+    /// [`Error::ApiMisuse`] before the handshake is complete, after an error, for TLS 1.2, and as long as a library keeps
+    /// its keys; the session stays as it is.
     pub fn export(&mut self) -> Result<Snapshot, Error> {
         match core::mem::replace(&mut self.0, State::Failed) {
             State::Records(records) => Ok(records.export()),
@@ -56,47 +65,29 @@ impl Session {
         Ok(Self(State::Records(Records::import(snapshot)?)))
     }
 
-    #[cfg(test)]
-    pub(super) fn into_records(self) -> Option<Records> {
-        if let State::Records(records) = self.0 { Some(records) } else { None }
-    }
-
-    /// The session is dead, and its keys are wiped.
-    #[cold]
-    fn fail(&mut self, error: Error) -> Error {
-        self.0 = State::Failed;
-        error
-    }
-
-    /// The handshake is complete: takes the keys over, where it is TLS 1.3.
-    fn take_over(&mut self) -> Result<(), Error> {
-        if let State::Handshake(handshaking) = core::mem::replace(&mut self.0, State::Failed) {
-            let Handshaking { role, session, tapped } = *handshaking;
-            self.0 = if session.is_open_tls13() {
-                let (agreed, secrets, tickets) = session.into_keys()?;
-                State::Records(Records::new(role, agreed, &secrets, tapped, tickets)?)
-            } else {
-                State::Library(Box::new(session))
-            };
+    /// Takes the keys over, where the library gives them away.
+    fn take_over(&mut self, out: &mut Buf) -> Result<(), Error> {
+        if let State::Library(library) = &mut self.0
+            && library.is_ready()
+            && let State::Library(library) = core::mem::replace(&mut self.0, State::Failed)
+        {
+            self.0 = State::Records(library.into_records(out)?);
         }
         Ok(())
     }
 }
 
-impl tautline_tls::Session for Session {
+impl<L: Library> tautline_tls::Session for Session<L> {
     fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
         match &mut self.0 {
-            State::Handshake(handshaking) => {
-                Tapped::discard();
-                let progress = handshaking.session.handshake(wire, out);
-                handshaking.tapped.collect();
-                let progress = progress?;
+            State::Library(library) => {
+                let progress = library.handshake(wire, out)?;
                 if progress.1 == Handshake::Complete {
-                    self.take_over()?;
+                    self.take_over(out)?;
                 }
                 Ok(progress)
             }
-            State::Library(_) | State::Records(_) => Ok((0, Handshake::Complete)),
+            State::Records(_) => Ok((0, Handshake::Complete)),
             State::Failed => Err(DEAD),
         }
     }
@@ -104,11 +95,18 @@ impl tautline_tls::Session for Session {
     fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
         match &mut self.0 {
             State::Records(records) => match records.open(wire, out) {
-                Err(error) => Err(self.fail(error)),
+                Err(error) => {
+                    // The session is dead, and its keys are wiped.
+                    self.0 = State::Failed;
+                    Err(error)
+                }
                 opened => opened,
             },
-            State::Library(session) => session.open(wire, scratch, out),
-            State::Handshake(_) => Err(TOO_EARLY),
+            State::Library(library) => {
+                let opened = library.open(wire, scratch, out)?;
+                self.take_over(out)?;
+                Ok(opened)
+            }
             State::Failed => Err(DEAD),
         }
     }
@@ -116,8 +114,7 @@ impl tautline_tls::Session for Session {
     fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
         match &mut self.0 {
             State::Records(records) => records.seal(plain, out),
-            State::Library(session) => session.seal(plain, out),
-            State::Handshake(_) => Err(TOO_EARLY),
+            State::Library(library) => library.seal(plain, out),
             State::Failed => Err(DEAD),
         }
     }
@@ -129,8 +126,7 @@ impl tautline_tls::Session for Session {
                     log::debug!("no close_notify: {error}");
                 }
             }
-            State::Library(session) => session.close(out),
-            State::Handshake(handshaking) => handshaking.session.close(out),
+            State::Library(library) => library.close(out),
             State::Failed => {}
         }
     }
@@ -138,12 +134,10 @@ impl tautline_tls::Session for Session {
     fn facts(&self) -> Facts {
         match &self.0 {
             State::Records(records) => records.agreed().facts(),
-            State::Library(session) => session.facts(),
-            State::Handshake(handshaking) => handshaking.session.facts(),
+            State::Library(library) => library.facts(),
             State::Failed => Facts::default(),
         }
     }
 }
 
-const TOO_EARLY: Error = Error::ApiMisuse("the handshake is not complete");
 const DEAD: Error = Error::ApiMisuse("the session has failed before");

@@ -6,8 +6,10 @@ pub(crate) const CLOSE_NOTIFY: u8 = 0;
 pub(crate) const UNEXPECTED_MESSAGE: u8 = 10;
 pub(crate) const BAD_RECORD_MAC: u8 = 20;
 pub(crate) const RECORD_OVERFLOW: u8 = 22;
-pub(crate) const ILLEGAL_PARAMETER: u8 = 47;
-pub(crate) const DECODE_ERROR: u8 = 50;
+/// illegal_parameter
+pub const ILLEGAL_PARAMETER: u8 = 47;
+/// decode_error
+pub const DECODE_ERROR: u8 = 50;
 pub(crate) const INTERNAL_ERROR: u8 = 80;
 pub(crate) const USER_CANCELED: u8 = 90;
 

@@ -1,24 +1,19 @@
-use super::super::Engine;
-use super::{MAX_PLAIN, Records};
-use tautline_testkit::certificate::{Authority, Leaf};
-use tautline_testkit::pair::{Pair, Split};
-use tautline_tls::{ClientConfig, Content, Error, Roots, ServerConfig};
+use super::{MAX_PLAIN, Records, Tickets};
+use crate::{Agreed, Keys, Role, Secret, Suite};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tautline_tls::{Content, Error, Facts};
 use tautline_window::Buf;
 
 /// Both ends of a connection, server first.
 fn connected() -> [Records; 2] {
-    connected_to(ServerConfig::default())
+    [end(Role::Server, None), end(Role::Client, None)]
 }
 
-fn connected_to(server: ServerConfig) -> [Records; 2] {
-    let authority = Authority::new("Test").unwrap();
-    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
-    let server = ServerConfig { certificates: vec![certificate], ..server };
-    let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
-    let engine = Engine::new(Some(&server), Some(&client)).unwrap();
-    let mut pair = Pair::new(&engine, &engine, "localhost").unwrap();
-    pair.handshake(&mut Split::Whole).unwrap();
-    [pair.server.session, pair.client.session].map(|session| session.into_records().unwrap())
+fn end(role: Role, tickets: Option<Box<dyn Tickets>>) -> Records {
+    let keys = |secret| Keys::derive(Suite::Aes128Gcm, Secret::new(&[secret; 32]).unwrap(), 0).unwrap();
+    let (rx, tx) = if role == Role::Server { (keys(1), keys(2)) } else { (keys(2), keys(1)) };
+    Records::new(role, Suite::Aes128Gcm, (rx, tx), Agreed::new(0x1301, 0x1d, Facts::default()), tickets)
 }
 
 /// What a whole stream of records comes to: its data, its records that hold none, and whether it ends with a close.
@@ -46,9 +41,9 @@ fn keys_change_in_time() {
     let wire = out.filled_mut();
     let (data, control, _) = open_all(&mut client, wire).unwrap();
     assert_eq!(data, (0..20).flat_map(|message| [message; 100]).collect::<Vec<u8>>());
-    // The first keys were used for a record of tickets and then six of data, the next ones for seven.
-    assert_eq!((control, server.tx.sequence()), (2, 7));
-    assert_eq!(client.rx.sequence(), 7);
+    // Two keys were used for seven records each, and six are left. A key update goes under the old keys.
+    assert_eq!((control, server.tx.sequence()), (2, 6));
+    assert_eq!(client.rx.sequence(), 6);
 }
 
 #[test]
@@ -110,21 +105,49 @@ fn nothing_follows_our_close_not_even_an_alert() {
     assert!(out.is_empty());
 }
 
+/// Counts what it is given, and refuses what is empty.
+struct Counted(Arc<AtomicUsize>);
+
+impl Tickets for Counted {
+    fn take(&mut self, body: &[u8]) -> Result<(), (u8, Error)> {
+        if body.is_empty() {
+            return Err((crate::DECODE_ERROR, Error::Peer("an empty ticket".to_owned())));
+        }
+        self.0.fetch_add(body.len(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
 #[test]
 fn a_client_keeps_what_takes_tickets_until_it_has_some_or_none_come() {
-    let [server, client] = connected();
-    assert!(server.rare.is_none() && client.rare.is_none(), "two tickets have come");
-    for tickets_per_handshake in [1, 3] {
-        let [mut server, mut client] = connected_to(ServerConfig { tickets_per_handshake, ..ServerConfig::default() });
-        assert_eq!(client.rare.is_none(), tickets_per_handshake == 3);
+    const TICKET: [u8; 7] = [super::NEW_SESSION_TICKET, 0, 0, 3, 1, 2, 3];
+    for tickets in [1, 3] {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let mut server = end(Role::Server, None);
+        let mut client = end(Role::Client, Some(Box::new(Counted(Arc::clone(&taken)))));
+        let mut out = Buf::new();
+        server.seal_record(super::HANDSHAKE, &TICKET.repeat(tickets), &mut out).unwrap();
+        assert_eq!(open_all(&mut client, out.filled_mut()).unwrap(), (Vec::new(), 1, false));
+        assert_eq!(taken.load(Ordering::Relaxed), 3 * tickets.min(2));
         while client.rx.sequence() < super::TICKETS_WITHIN {
-            assert_eq!(client.rare.is_none(), tickets_per_handshake == 3);
+            assert_eq!(client.rare.is_none(), tickets == 3);
             let mut out = Buf::new();
             server.seal(&[b"data"], &mut out).unwrap();
             assert_eq!(open_all(&mut client, out.filled_mut()).unwrap(), (b"data".to_vec(), 0, false));
         }
         assert!(client.rare.is_none());
     }
+}
+
+#[test]
+fn a_ticket_that_is_refused_ends_the_connection() {
+    let mut server = end(Role::Server, None);
+    let mut client = end(Role::Client, Some(Box::new(Counted(Arc::default()))));
+    let (mut out, mut alert) = (Buf::new(), Buf::new());
+    server.seal_record(super::HANDSHAKE, &[super::NEW_SESSION_TICKET, 0, 0, 0], &mut out).unwrap();
+    assert!(matches!(client.open(out.filled_mut(), &mut alert), Err(Error::Peer(_))));
+    let told = server.open(alert.filled_mut(), &mut Buf::new()).err();
+    assert_eq!(told, Some(Error::Alert("decode_error".to_owned())));
 }
 
 /// Handshake messages that are split over records, each way they can be, and the second one of two in a record.

@@ -1,0 +1,109 @@
+use super::tap::Tapped;
+use crate::connection::Tickets;
+use crate::error::describe;
+use rustls::ConnectionTrafficSecrets;
+use tautline_tls::{Error, Facts, Handshake, Opened};
+use tautline_tls_records::{self as records, Agreed, Keys, Records, Role, Suite};
+use tautline_window::Buf;
+
+/// rustls' part of a connection: the handshake, and the records of TLS 1.2.
+pub struct Handshaking {
+    role: Role,
+    session: crate::Session,
+    tapped: Tapped,
+}
+
+impl Handshaking {
+    pub(super) fn new(role: Role, session: crate::Session) -> Self {
+        Self { role, session, tapped: Tapped::default() }
+    }
+}
+
+impl tautline_tls::Session for Handshaking {
+    fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
+        Tapped::discard();
+        let progress = self.session.handshake(wire, out);
+        self.tapped.collect();
+        progress
+    }
+
+    fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
+        self.session.open(wire, scratch, out)
+    }
+
+    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
+        self.session.seal(plain, out)
+    }
+
+    fn close(&mut self, out: &mut Buf) {
+        self.session.close(out);
+    }
+
+    fn facts(&self) -> Facts {
+        self.session.facts()
+    }
+}
+
+impl records::Library for Handshaking {
+    fn is_ready(&self) -> bool {
+        self.session.is_open_tls13()
+    }
+
+    fn into_records(self: Box<Self>, _out: &mut Buf) -> Result<Records, Error> {
+        let Self { role, session, tapped } = *self;
+        let (group, facts, secrets, tickets) = session.into_keys()?;
+        let (theirs, ours) = match role {
+            Role::Server => (tapped.client, tapped.server),
+            Role::Client => (tapped.server, tapped.client),
+        };
+        let (Some(theirs), Some(ours)) = (theirs, ours) else {
+            return Err(Error::Library("rustls did not tell the traffic secrets".to_owned()));
+        };
+        let (suite, key, iv) = parts(&secrets.rx.1)?;
+        let rx = Keys::new(suite, theirs, key, iv, secrets.rx.0)?;
+        let (suite, key, iv) = parts(&secrets.tx.1)?;
+        let tx = Keys::new(suite, ours, key, iv, secrets.tx.0)?;
+        let tickets = tickets.map(|tickets| Box::new(tickets) as Box<dyn records::Tickets>);
+        Ok(Records::new(role, suite, (rx, tx), Agreed::new(suite as u16, group, facts), tickets))
+    }
+}
+
+impl records::Tickets for Tickets {
+    fn take(&mut self, body: &[u8]) -> Result<(), (u8, Error)> {
+        self.0.handle_new_session_ticket(body).map_err(|error| {
+            let alert = match error {
+                rustls::Error::InvalidMessage(_) => records::DECODE_ERROR,
+                _ => records::ILLEGAL_PARAMETER,
+            };
+            (alert, describe(&error))
+        })
+    }
+}
+
+/// The suite that rustls' keys are for, its key and its IV.
+fn parts(secrets: &ConnectionTrafficSecrets) -> Result<(Suite, &[u8], &[u8]), Error> {
+    match secrets {
+        ConnectionTrafficSecrets::Aes128Gcm { key, iv } => Ok((Suite::Aes128Gcm, key.as_ref(), iv.as_ref())),
+        ConnectionTrafficSecrets::Aes256Gcm { key, iv } => Ok((Suite::Aes256Gcm, key.as_ref(), iv.as_ref())),
+        ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => {
+            Ok((Suite::Chacha20Poly1305, key.as_ref(), iv.as_ref()))
+        }
+        _ => Err(Error::Library("rustls agreed on a cipher that is unknown here".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, ALL_KX_GROUPS};
+    use tautline_tls::registry;
+
+    #[test]
+    fn what_rustls_agrees_on_has_its_name() {
+        for suite in ALL_CIPHER_SUITES {
+            assert_eq!(registry::suite(suite.suite().into()), format!("{:?}", suite.suite()));
+        }
+        for group in ALL_KX_GROUPS {
+            assert_eq!(registry::group(group.name().into()), format!("{:?}", group.name()));
+        }
+    }
+}
