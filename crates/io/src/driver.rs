@@ -187,6 +187,13 @@ pub trait Driver: Sized + 'static {
         None
     }
 
+    /// Within [`Sink::received`], after [`stamp_arrivals`](Self::stamp_arrivals): when the driver began to receive the bytes
+    /// that are lent (the system call, or the copy out of a TCP stack of its own), by [`Ticker`](crate::Ticker). `None` where
+    /// that is not known, as where the kernel receives while the driver waits.
+    fn began(&self) -> Option<u64> {
+        None
+    }
+
     /// Waits for events at most `timeout` (for ever where it is `None`) and delivers what there is to `sink`.
     ///
     /// One connection gets one bounded [`Sink::received`] a turn, so that a flooding peer cannot starve the others.

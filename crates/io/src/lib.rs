@@ -75,4 +75,4 @@ pub use address::Address;
 pub use choice::{Compose, Io};
 pub use driver::{Driver, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
 pub use spin::Spin;
-pub use stamp::{Arrival, Clock};
+pub use stamp::{Anchor, Arrival, Clock, Scale, Ticker};

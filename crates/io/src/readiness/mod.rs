@@ -273,6 +273,10 @@ impl<P: Poll> crate::Driver for Driver<P> {
         self.arrivals.last()
     }
 
+    fn began(&self) -> Option<u64> {
+        self.arrivals.began()
+    }
+
     fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {
         if self.undelivered.is_empty() {
             let timeout = self.clip(timeout);

@@ -1,6 +1,9 @@
 //! When received bytes reached this machine.
 
 mod sys;
+mod ticks;
+
+pub use ticks::{Anchor, Scale, Ticker};
 
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -28,19 +31,20 @@ pub enum Clock {
 /// What a driver that receives by itself knows of arrivals; nothing until somebody [asks](Self::ask).
 #[derive(Default)]
 pub(crate) struct Arrivals {
-    asked: bool,
+    asked: Option<Ticker>,
     last: Option<Arrival>,
+    began: u64,
 }
 
 impl Arrivals {
     /// From now on.
-    pub(crate) const fn ask(&mut self) {
-        self.asked = true;
+    pub(crate) fn ask(&mut self) {
+        self.asked = Some(Ticker::here());
     }
 
     /// A connection was made.
     pub(crate) fn watch(&self, socket: impl AsFd) {
-        if self.asked
+        if self.asked.is_some()
             && let Err(errno) = enable(socket)
         {
             log::warn!("the kernel does not stamp what arrives: {errno}");
@@ -49,7 +53,8 @@ impl Arrivals {
 
     /// Receives as recv(2) does.
     pub(crate) fn receive(&mut self, socket: impl AsFd, buf: &mut [u8]) -> Result<usize, Errno> {
-        if self.asked {
+        if let Some(ticker) = self.asked {
+            self.began = ticker.now();
             let (len, arrival) = receive(socket, buf)?;
             self.last = arrival;
             return Ok(len);
@@ -60,6 +65,11 @@ impl Arrivals {
     /// Of what was received last.
     pub(crate) const fn last(&self) -> Option<Arrival> {
         self.last
+    }
+
+    /// When receiving it began, by [`Ticker`].
+    pub(crate) fn began(&self) -> Option<u64> {
+        self.asked.map(|_| self.began)
     }
 }
 

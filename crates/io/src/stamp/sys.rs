@@ -1,9 +1,13 @@
 //! The unsafe part: control messages, whose contents no safe wrapper reads.
-#![expect(unsafe_code, reason = "setsockopt(2) and recvmsg(2) take memory by address")]
+#![expect(
+    unsafe_code,
+    reason = "setsockopt(2) and recvmsg(2) take memory by address; the processor's counter is an instruction"
+)]
 
 use super::{Arrival, Clock};
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use std::mem::{self, MaybeUninit};
 
 /// Has packets for this socket stamped when the kernel takes them from the card (`SO_TIMESTAMPING`,
@@ -61,4 +65,50 @@ fn stamp(message: &libc::msghdr) -> Option<Arrival> {
 
 fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// Nanoseconds of a clock of the kernel.
+pub(super) fn nanos(clock: Clock) -> u64 {
+    let id = match clock {
+        Clock::Realtime => ClockId::Realtime,
+        Clock::Monotonic => ClockId::Monotonic,
+    };
+    let now = clock_gettime(id);
+    // Neither is set before 1970.
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+/// The processor's counter.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(super) mod tsc {
+    use std::arch::x86_64::{__cpuid, __rdtscp};
+
+    /// Whether it runs at one rate whatever the processor does, and can be read once all before it is done.
+    pub(crate) fn is_invariant() -> bool {
+        /// "Advanced power management" and "extended features": the largest leaf is told by the first.
+        const LEAVES: u32 = 0x8000_0000;
+        let (rdtscp, invariant) = (1 << 27, 1 << 8);
+        __cpuid(LEAVES).eax >= LEAVES + 7
+            && __cpuid(LEAVES + 1).edx & rdtscp != 0
+            && __cpuid(LEAVES + 7).edx & invariant != 0
+    }
+
+    #[inline]
+    pub(crate) fn read() -> u64 {
+        let mut cpu = 0;
+        // SAFETY: any x86-64 processor that `is_invariant` accepted has the instruction; it writes the processor's number.
+        unsafe { __rdtscp(&raw mut cpu) }
+    }
+}
+
+/// There is none that could be relied upon.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+pub(super) mod tsc {
+    pub(crate) const fn is_invariant() -> bool {
+        false
+    }
+
+    pub(crate) const fn read() -> u64 {
+        0
+    }
 }
