@@ -1,4 +1,3 @@
-use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use crate::target::TargetArguments;
 use std::io::{BufRead, IsTerminal, Write};
@@ -24,8 +23,6 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: TargetArguments,
-    #[command(flatten)]
-    driver: DriverArguments,
     /// Connect again after a loss, with growing waits.
     #[arg(long)]
     reconnect: bool,
@@ -59,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     config.limits.max_message = arguments.max_message;
     let (sender, news) = channel();
     let handler_news = sender.clone();
-    let client = arguments.driver.client(Client::new(server.engine.client(server.tls)));
+    let client = Client::new(server.engine.client(server.tls)).way(server.way);
     let client = client.target(server.target).config(config);
     let running = client.start(move |_| Printer { news: handler_news.clone(), verbose })?;
     read_lines(sender);

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-use tautline::{Client, Io, Server, Spin};
+use tautline::{Io, Spin, Way};
 
 /// How bytes reach the wire.
 #[derive(Clone, Debug, clap::Args)]
@@ -30,19 +30,11 @@ impl DriverArguments {
         Spin { idle: self.spin_idle, ..Spin::default() }
     }
 
-    pub(crate) fn server(&self, server: Server) -> Server {
+    pub(crate) fn way(&self) -> Way {
         match &self.driver {
-            Choice::Io(io) => server.io(*io).spin(self.spin()),
+            Choice::Io(io) => Way::new(*io, self.spin()),
             #[cfg(feature = "xdp")]
-            Choice::Xdp { interface, spin } => server.xdp(self.xdp(interface, *spin)),
-        }
-    }
-
-    pub(crate) fn client(&self, client: Client) -> Client {
-        match &self.driver {
-            Choice::Io(io) => client.io(*io).spin(self.spin()),
-            #[cfg(feature = "xdp")]
-            Choice::Xdp { interface, spin } => client.xdp(self.xdp(interface, *spin)),
+            Choice::Xdp { interface, spin } => Way::xdp(self.xdp(interface, *spin)),
         }
     }
 

@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         added.map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     }
     let LoopArguments { driver, shards, .. } = &arguments.loops;
-    let mut server = driver.server(Server::new(tls));
+    let mut server = Server::new(tls).way(driver.way());
     server = server.config(arguments.config()?).shards(*shards);
     for address in arguments.addresses() {
         server = server.listen(address);

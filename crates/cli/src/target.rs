@@ -1,3 +1,4 @@
+use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use crate::trust::Trust;
 use http::header::{HeaderName, HeaderValue};
@@ -30,6 +31,8 @@ pub(crate) struct TargetArguments {
     tls: TlsEngine,
     #[command(flatten)]
     trust: Trust,
+    #[command(flatten)]
+    driver: DriverArguments,
 }
 
 impl TargetArguments {
@@ -41,7 +44,7 @@ impl TargetArguments {
         target.deflate = self.deflate.then(DeflateConfig::default);
         target.proxy.clone_from(&self.proxy);
         let tls = self.trust.config(&target)?;
-        Ok(Server { target, tls, engine: self.tls, pid })
+        Ok(Server { target, tls, engine: self.tls, way: self.driver.way(), pid })
     }
 }
 

@@ -47,6 +47,12 @@ impl Client {
         Self { tls: tls.into(), way: Way::default(), config: Config::default(), targets: Vec::new() }
     }
 
+    /// How the loop reaches the wire: a driver with its settings, in place of [`io`](Self::io).
+    pub fn way(mut self, way: Way) -> Self {
+        self.way = way;
+        self
+    }
+
     /// How the loop reaches the wire.
     pub fn io(mut self, io: Io) -> Self {
         self.way.io = io;

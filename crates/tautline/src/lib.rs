@@ -63,6 +63,7 @@ pub use tautline_tls::{
 pub use tautline_ws::handshake::{HeadLimits, Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, Message, deflate::DeflateConfig};
 pub use thread::Running;
+pub use way::Way;
 
 /// The layers, for compositions of your own: `Shard<E, D, H>` takes any engine and any driver.
 pub mod layers {

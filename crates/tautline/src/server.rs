@@ -59,6 +59,12 @@ impl Server {
         Self { tls, way: Way::default(), plan }
     }
 
+    /// How its loops reach the wire: a driver with its settings, in place of [`io`](Self::io).
+    pub fn way(mut self, way: Way) -> Self {
+        self.way = way;
+        self
+    }
+
     /// How its loops reach the wire.
     pub fn io(mut self, io: Io) -> Self {
         self.way.io = io;

@@ -46,7 +46,8 @@ fn results_are_json_lines() {
 fn people_get_words() {
     let home = Home::new();
     let server = home.serve(&["--plain"]);
-    let said = home.run(&["load", &server.url, "--duration", "0.2", "--server-pid", &server.pid()]);
+    let said =
+        home.run(&["load", &server.url, "--duration", "0.2", "--driver", "select", "--server-pid", &server.pid()]);
     assert_eq!(said.code, Some(0), "{said:?}");
     for word in ["msg/s", "p99", "server CPU", "load CPU"] {
         assert!(said.out.contains(word), "{word} is missing in {}", said.out);

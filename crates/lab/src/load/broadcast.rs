@@ -1,12 +1,13 @@
 use super::dial::{Dialed, Holds, close_all, open_all};
-use super::{Job, Loop, PATIENCE, Server, Stage, WAIT, Watch, config, new_loop, turn};
+use super::{Job, PATIENCE, Server, Stage, WAIT, Watch, config, new_loop, turn};
 use crate::payload::Payload;
 use crate::{Error, Latencies, Measured, Meter};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tautline::layers::io::Driver;
 use tautline::layers::tls::Engine;
-use tautline::{Closed, Conn, ConnId, ConnectError, Delivery, DialId, Handler, Message, Opening, Outgoing};
+use tautline::{Closed, Conn, ConnId, ConnectError, Delivery, DialId, Handler, Message, Opening, Outgoing, Shard};
 
 /// Load on a server that sends every message to everyone, its sender included (`taut serve --app broadcast`): one
 /// connection publishes, and as soon as everybody has a message it publishes the next. Every delivery is compared with what
@@ -49,10 +50,10 @@ struct Run<'a, 'w> {
 impl Job for Run<'_, '_> {
     type Output = Measured;
 
-    fn run<E: Engine>(self, engine: E) -> Result<Measured, Error> {
+    fn run<E: Engine, D: Driver>(self, engine: E, driver: D) -> Result<Measured, Error> {
         let Self { broadcast, watch } = self;
         let client = Client::new(broadcast);
-        let mut shard = new_loop(engine, config(broadcast.size, broadcast.pipeline), client)?;
+        let mut shard = new_loop(engine, driver, config(broadcast.size, broadcast.pipeline), client)?;
         open_all(&mut shard, &Arc::new(broadcast.server.resolved()?), broadcast.subscribers, watch)?;
         let publisher = shard.handler().dialed.open[0];
         for _ in 0..broadcast.pipeline {
@@ -72,12 +73,12 @@ impl Job for Run<'_, '_> {
     }
 }
 
-fn publish<E: Engine>(shard: &mut Loop<E, Client>, publisher: ConnId) {
+fn publish<E: Engine, D: Driver>(shard: &mut Shard<E, D, Client>, publisher: ConnId) {
     shard.with_conn(publisher, Client::publish);
     shard.flush();
 }
 
-fn until<E: Engine>(shard: &mut Loop<E, Client>, publisher: ConnId, end: Instant) -> Result<(), Error> {
+fn until<E: Engine, D: Driver>(shard: &mut Shard<E, D, Client>, publisher: ConnId, end: Instant) -> Result<(), Error> {
     while Instant::now() < end {
         turn(shard, WAIT)?;
         let client = shard.handler();

@@ -1,9 +1,10 @@
-use super::{Loop, PATIENCE, Stage, WAIT, Watch, turn};
+use super::{PATIENCE, Stage, WAIT, Watch, turn};
 use crate::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tautline::layers::io::Driver;
 use tautline::layers::tls::Engine;
-use tautline::{CloseCode, Closed, ConnId, ConnectError, Handler, Target};
+use tautline::{CloseCode, Closed, ConnId, ConnectError, Handler, Shard, Target};
 
 /// Connections being made at a time: enough to keep the server busy, and no listen queue overflows.
 const AT_ONCE: usize = 256;
@@ -44,8 +45,8 @@ impl Dialed {
 }
 
 /// Makes connections until `count` are open.
-pub(super) fn open_all<E: Engine, H: Holds>(
-    shard: &mut Loop<E, H>,
+pub(super) fn open_all<E: Engine, D: Driver, H: Holds>(
+    shard: &mut Shard<E, D, H>,
     target: &Arc<Target>,
     count: usize,
     watch: Watch<'_>,
@@ -75,7 +76,7 @@ pub(super) fn open_all<E: Engine, H: Holds>(
 }
 
 /// Ends all connections in good order, but does not wait for those that take longer than a moment.
-pub(super) fn close_all<E: Engine, H: Holds>(shard: &mut Loop<E, H>) -> Result<(), Error> {
+pub(super) fn close_all<E: Engine, D: Driver, H: Holds>(shard: &mut Shard<E, D, H>) -> Result<(), Error> {
     const DEADLINE: Duration = Duration::from_secs(2);
     shard.handler().dialed().ending = true;
     shard.drain(CloseCode::NORMAL, "", DEADLINE);

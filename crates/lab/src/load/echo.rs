@@ -1,13 +1,14 @@
 use super::dial::{Dialed, Holds, close_all, open_all};
 use super::open_loop::Pace;
-use super::{Job, Loop, PATIENCE, Server, Stage, WAIT, Watch, config, new_loop, turn};
+use super::{Job, PATIENCE, Server, Stage, WAIT, Watch, config, new_loop, turn};
 use crate::payload::Payload;
 use crate::{Error, Latencies, Measured, Meter};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tautline::layers::io::Driver;
 use tautline::layers::tls::Engine;
-use tautline::{Closed, Conn, ConnectError, Delivery, DialId, Handler, Kind, Message, Opening, Outgoing};
+use tautline::{Closed, Conn, ConnectError, Delivery, DialId, Handler, Kind, Message, Opening, Outgoing, Shard};
 
 /// Progress is reported this often.
 const REPORT: Duration = Duration::from_millis(100);
@@ -58,11 +59,11 @@ struct Run<'a, 'w> {
 impl Job for Run<'_, '_> {
     type Output = Measured;
 
-    fn run<E: Engine>(self, engine: E) -> Result<Measured, Error> {
+    fn run<E: Engine, D: Driver>(self, engine: E, driver: D) -> Result<Measured, Error> {
         let Self { echo, watch } = self;
         let in_flight = echo.rate.map_or(echo.pipeline, |_| Pace::most_in_flight(echo.size));
         let client = Client::new(echo);
-        let mut shard = new_loop(engine, config(echo.size, in_flight), client)?;
+        let mut shard = new_loop(engine, driver, config(echo.size, in_flight), client)?;
         open_all(&mut shard, &Arc::new(echo.server.resolved()?), echo.connections, watch)?;
         let mut clock = Clock::new(echo.warmup + echo.duration);
         let pid = echo.server.pid;
@@ -113,7 +114,7 @@ impl Clock {
 }
 
 /// Puts the first messages on their way.
-fn fill<E: Engine>(shard: &mut Loop<E, Client>, pipeline: usize) {
+fn fill<E: Engine, D: Driver>(shard: &mut Shard<E, D, Client>, pipeline: usize) {
     let open = shard.handler().dialed.open.clone();
     for conn in open {
         shard.with_conn(conn, |client, conn| {
@@ -126,8 +127,8 @@ fn fill<E: Engine>(shard: &mut Loop<E, Client>, pipeline: usize) {
 }
 
 /// Runs the closed loop.
-fn until<E: Engine>(
-    shard: &mut Loop<E, Client>,
+fn until<E: Engine, D: Driver>(
+    shard: &mut Shard<E, D, Client>,
     end: Instant,
     clock: &mut Clock,
     watch: Watch<'_>,

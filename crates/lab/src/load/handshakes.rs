@@ -3,6 +3,7 @@ use crate::{Error, Latencies, Measured, Meter};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tautline::layers::io::Driver;
 use tautline::layers::tls::Engine;
 use tautline::{CloseCode, Closed, Conn, ConnectError, DialId, Handler, Message, Opening};
 
@@ -58,10 +59,10 @@ struct Run<'a, 'w> {
 impl Job for Run<'_, '_> {
     type Output = Shaken;
 
-    fn run<E: Engine>(self, engine: E) -> Result<Shaken, Error> {
+    fn run<E: Engine, D: Driver>(self, engine: E, driver: D) -> Result<Shaken, Error> {
         let Self { handshakes, watch } = self;
         let target = Arc::new(handshakes.server.resolved()?);
-        let mut shard = new_loop(engine, config(0, 1), Client::default())?;
+        let mut shard = new_loop(engine, driver, config(0, 1), Client::default())?;
         let most = if handshakes.resumed { TICKETS } else { usize::MAX };
         let at_once = handshakes.at_once.min(most);
         let total = (handshakes.warmup + handshakes.duration).as_secs_f64();

@@ -1,11 +1,12 @@
 use super::dial::{Dialed, Holds, close_all, open_all};
-use super::{Job, Loop, PATIENCE, Server, Stage, WAIT, Watch, config, new_loop, turn};
+use super::{Job, PATIENCE, Server, Stage, WAIT, Watch, config, new_loop, turn};
 use crate::{Error, cpu};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tautline::layers::io::Driver;
 use tautline::layers::io::machine::raise_nofile_limit;
 use tautline::layers::tls::Engine;
-use tautline::{Closed, Conn, ConnectError, DialId, Handler, Message, Opening, Outgoing};
+use tautline::{Closed, Conn, ConnectError, DialId, Handler, Message, Opening, Outgoing, Shard};
 
 /// Descriptors that a process needs beside its connections.
 const SPARE_DESCRIPTORS: u64 = 64;
@@ -96,10 +97,10 @@ struct Run<'a, 'w> {
 impl Job for Run<'_, '_> {
     type Output = Held;
 
-    fn run<E: Engine>(self, engine: E) -> Result<Held, Error> {
+    fn run<E: Engine, D: Driver>(self, engine: E, driver: D) -> Result<Held, Error> {
         let Self { idle, watch } = self;
         let target = Arc::new(idle.server.resolved()?);
-        let mut shard = new_loop(engine, config(0, 1), Client::default())?;
+        let mut shard = new_loop(engine, driver, config(0, 1), Client::default())?;
         // The first connection makes the server touch code and tables that all share; it is not counted.
         open_all(&mut shard, &target, 1, &mut |_| {})?;
         rest(&mut shard, SETTLE)?;
@@ -136,7 +137,7 @@ impl Idle {
 }
 
 /// One message to and fro on every connection, some at a time.
-fn echo_on_each<E: Engine>(shard: &mut Loop<E, Client>) -> Result<(), Error> {
+fn echo_on_each<E: Engine, D: Driver>(shard: &mut Shard<E, D, Client>) -> Result<(), Error> {
     let open = shard.handler().dialed.open.clone();
     for some in open.chunks(ECHOES) {
         shard.handler().due = some.len();
@@ -159,11 +160,15 @@ fn echo_on_each<E: Engine>(shard: &mut Loop<E, Client>) -> Result<(), Error> {
     Ok(())
 }
 
-fn rest<E: Engine>(shard: &mut Loop<E, Client>, duration: Duration) -> Result<(), Error> {
+fn rest<E: Engine, D: Driver>(shard: &mut Shard<E, D, Client>, duration: Duration) -> Result<(), Error> {
     hold(shard, duration, &mut |_| {})
 }
 
-fn hold<E: Engine>(shard: &mut Loop<E, Client>, duration: Duration, watch: Watch<'_>) -> Result<(), Error> {
+fn hold<E: Engine, D: Driver>(
+    shard: &mut Shard<E, D, Client>,
+    duration: Duration,
+    watch: Watch<'_>,
+) -> Result<(), Error> {
     let began = Instant::now();
     while began.elapsed() < duration {
         watch(Stage::Running(began.elapsed().as_secs_f64() / duration.as_secs_f64()));

@@ -15,12 +15,13 @@ pub use idle::{Held, Idle};
 pub use storm::{Storm, Stormed};
 
 use crate::Error;
+use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
-use tautline::layers::io::epoll;
+use tautline::layers::io::{Compose, Driver};
 use tautline::layers::tls::{Engine, plain};
 use tautline::layers::tls_rustls::{self, fused};
-use tautline::{Address, Cause, ClientConfig, Config, ConnectError, Handler, Shard, Target, TlsEngine};
+use tautline::{Address, Cause, ClientConfig, Config, ConnectError, Handler, Shard, Target, TlsEngine, Way};
 
 /// Without any progress for this long, a run has failed.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,6 +38,8 @@ pub struct Server {
     pub tls: ClientConfig,
     /// The engine that speaks it.
     pub engine: TlsEngine,
+    /// The driver that the load is made over.
+    pub way: Way,
     /// Its process, to measure CPU time and memory; must run on this machine.
     pub pid: Option<u32>,
 }
@@ -60,7 +63,7 @@ impl Server {
     /// The URI is no WebSocket URI.
     pub fn new(uri: &str) -> Result<Self, Error> {
         let target = Target::new(uri).map_err(|error| Error::Usage(error.to_string()))?;
-        Ok(Self { target, tls: ClientConfig::default(), engine: TlsEngine::default(), pid: None })
+        Ok(Self { target, tls: ClientConfig::default(), engine: TlsEngine::default(), way: Way::default(), pid: None })
     }
 
     /// The same with the address that answers, so that ten thousand connections need no ten thousand look-ups.
@@ -70,11 +73,9 @@ impl Server {
             return Ok(target);
         }
         let (host, port) = (target.host().to_owned(), target.port());
-        let failed = |error: std::io::Error| {
+        let failed = |error: io::Error| {
             let hint = match error.kind() {
-                std::io::ErrorKind::ConnectionRefused => {
-                    "; nothing listens there: start `taut serve`, or check the port"
-                }
+                io::ErrorKind::ConnectionRefused => "; nothing listens there: start `taut serve`, or check the port",
                 _ => "",
             };
             Error::Network(format!("cannot connect to {host}:{port}: {error}{hint}"))
@@ -98,35 +99,56 @@ impl Server {
         if self.target.is_secure() {
             let failed = |error: tautline::layers::tls::Error| Error::Usage(error.to_string());
             match self.engine {
-                TlsEngine::Rustls => job.run(tls_rustls::Engine::client(tls).map_err(failed)?),
+                TlsEngine::Rustls => self.with_driver(tls_rustls::Engine::client(tls).map_err(failed)?, job),
                 #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
                 TlsEngine::Libssl(flavour) => {
-                    job.run(tautline::layers::tls_libssl::Engine::new(flavour, None, Some(tls)).map_err(failed)?)
+                    let engine = tautline::layers::tls_libssl::Engine::new(flavour, None, Some(tls));
+                    self.with_driver(engine.map_err(failed)?, job)
                 }
-                _ => job.run(fused::Engine::client(tls).map_err(failed)?),
+                _ => self.with_driver(fused::Engine::client(tls).map_err(failed)?, job),
             }
         } else {
-            job.run(plain::Engine)
+            self.with_driver(plain::Engine, job)
         }
+    }
+
+    fn with_driver<E: Engine, J: Job>(&self, engine: E, job: J) -> Result<J::Output, Error> {
+        self.way.clone().choose(Composed { engine, job })
     }
 }
 
-/// Work that is the same for every TLS engine.
+/// Work that is the same for every TLS engine and driver.
 trait Job {
     type Output;
-    fn run<E: Engine>(self, engine: E) -> Result<Self::Output, Error>;
+    fn run<E: Engine, D: Driver>(self, engine: E, driver: D) -> Result<Self::Output, Error>;
 }
 
-/// A loop of clients.
-type Loop<E, H> = Shard<E, epoll::Driver, H>;
-
-fn new_loop<E: Engine, H: Handler>(engine: E, config: Config, handler: H) -> Result<Loop<E, H>, Error> {
-    let failed = |error| Error::Failed(format!("cannot make a loop: {error}"));
-    let driver = epoll::Driver::new().map_err(failed)?;
-    Shard::new(0, config.into(), engine, driver, handler).map_err(failed)
+/// A job with its engine, before its driver is known.
+struct Composed<E, J> {
+    engine: E,
+    job: J,
 }
 
-fn turn<E: Engine, H: Handler>(shard: &mut Loop<E, H>, longest: Duration) -> Result<(), Error> {
+impl<E: Engine, J: Job> Compose for Composed<E, J> {
+    type Output = Result<J::Output, Error>;
+
+    fn with<D: Driver>(self, open: impl Fn() -> io::Result<D> + Clone + Send + Sync + 'static) -> Self::Output {
+        let driver = open().map_err(|error| Error::Failed(format!("cannot use the driver {}: {error}", D::NAME)))?;
+        self.job.run(self.engine, driver)
+    }
+}
+
+fn new_loop<E: Engine, D: Driver, H: Handler>(
+    engine: E,
+    driver: D,
+    config: Config,
+    handler: H,
+) -> Result<Shard<E, D, H>, Error> {
+    let made = Shard::new(0, config.into(), engine, driver, handler);
+    made.map_err(|error| Error::Failed(format!("cannot make a loop: {error}")))
+}
+
+fn turn<E: Engine, D: Driver, H: Handler>(shard: &mut Shard<E, D, H>, longest: Duration) -> Result<(), Error> {
     shard.turn(Some(longest)).map_err(|error| Error::Failed(format!("the driver failed: {error}")))
 }
 
@@ -151,7 +173,7 @@ pub fn explain(error: &ConnectError) -> String {
     use tautline::layers::tls::Error as Tls;
     use tautline::layers::ws::handshake::HandshakeError;
     let hint = match error {
-        ConnectError::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused => {
+        ConnectError::Io(io) if io.kind() == io::ErrorKind::ConnectionRefused => {
             "; nothing listens there: start `taut serve`, or check the port"
         }
         ConnectError::Ended(Cause::Tls(Tls::Certificate(why))) if why.contains("issuer") => {

@@ -1,7 +1,9 @@
 use super::echo::{Client, Clock};
-use super::{Loop, PATIENCE, WAIT, Watch, turn};
+use super::{PATIENCE, WAIT, Watch, turn};
 use crate::Error;
 use std::time::{Duration, Instant};
+use tautline::Shard;
+use tautline::layers::io::Driver;
 use tautline::layers::tls::Engine;
 
 /// Payload bytes that may be on their way before the server counts as overwhelmed.
@@ -31,9 +33,9 @@ impl Pace {
     }
 
     /// Sends what is due until `end`.
-    pub(super) fn until<E: Engine>(
+    pub(super) fn until<E: Engine, D: Driver>(
         &mut self,
-        shard: &mut Loop<E, Client>,
+        shard: &mut Shard<E, D, Client>,
         end: Instant,
         clock: &mut Clock,
         watch: Watch<'_>,
@@ -54,7 +56,7 @@ impl Pace {
         }
     }
 
-    fn send<E: Engine>(&mut self, shard: &mut Loop<E, Client>, due: Instant) -> Result<(), Error> {
+    fn send<E: Engine, D: Driver>(&mut self, shard: &mut Shard<E, D, Client>, due: Instant) -> Result<(), Error> {
         let client = shard.handler();
         let most = Self::most_in_flight(client.size());
         if client.in_flight >= most {
@@ -71,7 +73,7 @@ impl Pace {
     }
 
     /// Waits for the replies that are still due.
-    pub(super) fn finish<E: Engine>(&self, shard: &mut Loop<E, Client>) -> Result<(), Error> {
+    pub(super) fn finish<E: Engine, D: Driver>(&self, shard: &mut Shard<E, D, Client>) -> Result<(), Error> {
         let end = Instant::now() + PATIENCE;
         while shard.handler().in_flight > 0 {
             if Instant::now() > end {

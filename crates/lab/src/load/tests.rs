@@ -88,6 +88,16 @@ fn closed_loops_check_and_count_every_reply() {
 }
 
 #[test]
+fn every_driver_makes_load() {
+    let peer = Peer::secure(true);
+    for io in tautline::Io::ALL {
+        let mut echo = peer.echo(5, 1000, 2);
+        echo.server.way = Way::new(io, tautline::Spin::default());
+        assert!(echo.run(&mut |_| {}).unwrap().count > 0, "{io}");
+    }
+}
+
+#[test]
 fn an_open_loop_keeps_its_rate() {
     let peer = Peer::plain(|data| Some(data.to_vec()));
     let echo = Echo { rate: Some(2_000.0), duration: Duration::from_millis(500), ..peer.echo(7, 32, 1) };
