@@ -130,6 +130,9 @@ impl Records {
             Some(secret) if traffic.secret.len() == suite.hash_len() => Keys::derive(suite, secret, traffic.sequence),
             _ => Err(Error::ApiMisuse("a traffic secret is not as long as its suite's hash")),
         };
+        if snapshot.quiet > MAX_QUIET || snapshot.canceled > MAX_CANCELED || snapshot.partial.len() > 4 + MAX_MESSAGE {
+            return Err(Error::ApiMisuse("a snapshot goes past the limits of a session"));
+        }
         let partial = snapshot.partial.clone();
         Ok(Self {
             rx: keys(&snapshot.rx)?,

@@ -1,23 +1,34 @@
-//! Replays the fuzz target's corpus, so that what fuzzing found once is looked at in every test run.
+//! Replays the corpus of the fuzz targets, so that what fuzzing found once is looked at in every test run.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fuzz;
 
 use std::path::Path;
 
-#[test]
-fn tls_records() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/tls_records");
+/// Gives every file of a target's corpus to `run`; at least `least` there must be.
+fn replay(target: &str, least: usize, run: impl Fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut count = 0;
     for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
         let path = entry.unwrap().path();
         println!("{}", path.display());
-        let input = std::fs::read(&path).unwrap();
+        run(&std::fs::read(&path).unwrap());
+        count += 1;
+    }
+    assert!(count >= least, "{count} files in {}", folder.display());
+}
+
+#[test]
+fn tls_records() {
+    replay("tls_records", 5, |input| {
         // Every input for both engines and both roles, before and after the handshake.
         for how in 0..8 {
             fuzz::tls_records::run(&[&[how][..], &input[1.min(input.len())..]].concat());
         }
-        count += 1;
-    }
-    assert!(count >= 5, "{count} files in {}", folder.display());
+    });
+}
+
+#[test]
+fn snapshot() {
+    replay("snapshot", 5, fuzz::snapshot::run);
 }

@@ -1,4 +1,5 @@
 use super::{Role, Snapshot, Suite, Traffic};
+use crate::records::Records;
 use tautline_tls::Facts;
 
 fn full() -> Snapshot {
@@ -72,6 +73,19 @@ fn refuses_what_it_does_not_know() {
         let mut changed = bytes.clone();
         changed[at] = value;
         assert!(Snapshot::decode(&changed).is_err(), "{at}");
+    }
+}
+
+#[test]
+fn what_no_session_can_have_is_not_gone_on_with() {
+    assert!(Records::import(&empty()).is_ok());
+    for wrong in [
+        Snapshot { quiet: 65, ..empty() },
+        Snapshot { canceled: 5, ..empty() },
+        Snapshot { partial: vec![4; 65_541], ..empty() },
+        Snapshot { suite: Suite::Aes256Gcm, ..empty() },
+    ] {
+        assert!(Records::import(&wrong).is_err(), "{wrong:?}");
     }
 }
 
