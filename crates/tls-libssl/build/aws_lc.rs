@@ -1,16 +1,16 @@
 //! AWS-LC's libssl. Its libcrypto is the one that rustls uses, and has a prefix before every symbol already.
 
-use crate::shim::Shim;
-use crate::{cache, package};
+use crate::shim::shim;
 use std::path::{Path, PathBuf};
+use tautline_tls_build as tools;
 
 /// Builds AWS-LC's libssl from the sources in `aws-lc-sys` and links it.
 pub(crate) fn library() -> Result<(), String> {
     let include: Vec<PathBuf> = std::env::split_paths(&include()?).collect();
-    let (version, sources) = package::find("aws-lc-sys")?;
+    let (version, sources) = tools::find("aws-lc-sys")?;
     let folder =
-        cache::folder(&format!("aws-lc-ssl-{version}"), |dir| compile(&sources.join("aws-lc/ssl"), &include, dir))?;
-    let shim = Shim::new("aws_lc", &include)?;
+        tools::folder(&format!("aws-lc-ssl-{version}"), |dir| compile(&sources.join("aws-lc/ssl"), &include, dir))?;
+    let shim = shim("aws_lc", &include)?;
     shim.link(&shim.compile()?, &[folder.join("libssl.a")])?;
     println!("cargo::rustc-link-lib=stdc++");
     Ok(())

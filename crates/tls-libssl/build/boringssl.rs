@@ -2,17 +2,17 @@
 //!
 //! That package is not built: it does not tell where its library lies, without which there is no hiding its symbols.
 
-use crate::shim::{Shim, run};
-use crate::{cache, package};
+use crate::shim::shim;
 use std::path::Path;
 use std::process::Command;
+use tautline_tls_build::{self as tools, run};
 
 /// Builds BoringSSL and links it.
 pub(crate) fn library() -> Result<(), String> {
-    let (version, sources) = package::find("boring-sys")?;
+    let (version, sources) = tools::find("boring-sys")?;
     let sources = sources.join("deps/boringssl");
-    let folder = cache::folder(&format!("boringssl-{version}"), |dir| build(&sources, dir))?;
-    let shim = Shim::new("boringssl", &[sources.join("include")])?;
+    let folder = tools::folder(&format!("boringssl-{version}"), |dir| build(&sources, dir))?;
+    let shim = shim("boringssl", &[sources.join("include")])?;
     shim.link(&shim.compile()?, &[folder.join("libssl.a"), folder.join("libcrypto.a")])?;
     println!("cargo::rustc-link-lib=stdc++");
     Ok(())

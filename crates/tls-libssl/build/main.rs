@@ -5,10 +5,6 @@
 mod aws_lc;
 #[cfg(feature = "boringssl")]
 mod boringssl;
-#[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl"))]
-mod cache;
-#[cfg(any(feature = "aws-lc", feature = "boringssl"))]
-mod package;
 #[cfg(any(feature = "openssl", feature = "libressl"))]
 mod prefix;
 #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
@@ -20,9 +16,18 @@ fn main() {
     println!("cargo::rerun-if-changed=build");
     println!("cargo::rerun-if-changed=csrc");
     println!("cargo::rustc-check-cfg=cfg(any_library)");
-    if cfg!(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl")) {
+    if cfg!(any(
+        feature = "openssl",
+        feature = "aws-lc",
+        feature = "boringssl",
+        feature = "libressl",
+        feature = "outside"
+    )) {
         println!("cargo::rustc-cfg=any_library");
     }
+    // For those who bring a library of their own: where table.h is.
+    let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    println!("cargo::metadata=include={root}/csrc");
     if let Err(why) = build() {
         println!("cargo::error={why}");
         std::process::exit(1);

@@ -1,6 +1,6 @@
 //! A library that is installed somewhere: `<prefix>/include` and `<prefix>/lib`.
 
-use crate::shim::Shim;
+use crate::shim::shim;
 use std::path::{Path, PathBuf};
 
 /// The prefix that an environment variable names.
@@ -30,6 +30,6 @@ pub(crate) fn library(name: &'static str, prefix: &Path) -> Result<(), String> {
     for archive in &archives {
         println!("cargo::rerun-if-changed={}", archive.display());
     }
-    let shim = Shim::new(name, &[prefix.join("include")])?;
+    let shim = shim(name, &[prefix.join("include")])?;
     shim.link(&shim.compile()?, &archives)
 }

@@ -1,70 +1,11 @@
-//! From C files and archives to one object with one visible symbol.
+//! The shim of this crate.
 
 use std::path::PathBuf;
-use std::process::Command;
+use tautline_tls_build::Shim;
 
 const SOURCES: [&str; 4] = ["csrc/connection.c", "csrc/context.c", "csrc/table.c", "csrc/tickets.c"];
 
-/// One library, as the shim is built for it.
-pub(crate) struct Shim {
-    name: &'static str,
-    dir: PathBuf,
-    cc: cc::Build,
-}
-
-impl Shim {
-    /// For the library `name`, whose headers lie in `include`.
-    pub(crate) fn new(name: &'static str, include: &[PathBuf]) -> Result<Self, String> {
-        let dir = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default()).join(name);
-        std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let mut cc = cc::Build::new();
-        // Optimised in every profile: it stands between every record and its buffer.
-        cc.files(SOURCES).includes(include).out_dir(&dir).opt_level(2).pic(true).extra_warnings(true);
-        cc.define("TL_TABLE", format!("tautline_libssl_{name}").as_str()).cargo_metadata(false);
-        Ok(Self { name, dir, cc })
-    }
-
-    /// The shim's objects.
-    pub(crate) fn compile(&self) -> Result<Vec<PathBuf>, String> {
-        self.cc.try_compile_intermediates().map_err(|error| format!("{}: {error}", self.name))
-    }
-
-    /// Joins `objects` with what they need of `archives`, hides all symbols but the table's, and has rustc link the result.
-    pub(crate) fn link(&self, objects: &[PathBuf], archives: &[PathBuf]) -> Result<(), String> {
-        let (joined, hidden) = (self.dir.join("joined.o"), self.dir.join("hidden.o"));
-        let library = format!("tautline_libssl_{}", self.name);
-        let archive = self.dir.join(format!("lib{library}.a"));
-        // Without -d, a COMMON symbol would stay global and be merged with another library's of the same name; without
-        // --force-group-allocation, two libraries' groups of the same name would be.
-        run(Command::new("ld")
-            .args(["-r", "-d", "--force-group-allocation", "-o"])
-            .arg(&joined)
-            .args(objects)
-            .arg("--start-group")
-            .args(archives)
-            .arg("--end-group"))?;
-        run(Command::new("objcopy")
-            .arg(format!("--keep-global-symbol={library}"))
-            .arg("--strip-debug")
-            .args([&joined, &hidden]))?;
-        let _ = std::fs::remove_file(&archive);
-        run(Command::new("ar").arg("crs").args([&archive, &hidden]))?;
-        let _ = std::fs::remove_file(joined);
-        let _ = std::fs::remove_file(hidden);
-        println!("cargo::rustc-link-search=native={}", self.dir.display());
-        println!("cargo::rustc-link-lib=static={library}");
-        Ok(())
-    }
-}
-
-/// Runs a tool and gives its output.
-pub(crate) fn run(command: &mut Command) -> Result<String, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|error| format!("{name}: {error}; `cargo xtask setup` names what is needed to build"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ")))
+/// For the library `name`, whose headers lie in `include`.
+pub(crate) fn shim(name: &str, include: &[PathBuf]) -> Result<Shim, String> {
+    Shim::new(&format!("tautline_libssl_{name}"), &SOURCES, include)
 }

@@ -22,8 +22,6 @@ static void bytes_free(uint8_t *bytes)
     OPENSSL_free(bytes);
 }
 
-extern const tl_table TL_TABLE;
-
 const tl_table TL_TABLE = {
     .size = sizeof(tl_table),
     .init = tl_init,

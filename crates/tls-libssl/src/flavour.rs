@@ -1,6 +1,8 @@
+#[cfg(feature = "outside")]
+use crate::Outside;
 use core::fmt;
 
-/// A library of the OpenSSL family that is built in.
+/// A library that is built in: of the OpenSSL family, or one that another crate brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flavour {
     /// OpenSSL 3: feature `openssl`.
@@ -15,10 +17,13 @@ pub enum Flavour {
     /// LibreSSL: feature `libressl`.
     #[cfg(feature = "libressl")]
     LibreSsl,
+    /// One that another crate brings: feature `outside`.
+    #[cfg(feature = "outside")]
+    Outside(&'static Outside),
 }
 
 impl Flavour {
-    /// Every library that is built in.
+    /// Every library of the OpenSSL family that is built in.
     pub const ALL: &[Self] = &[
         #[cfg(feature = "openssl")]
         Self::OpenSsl,
@@ -29,9 +34,6 @@ impl Flavour {
         #[cfg(feature = "libressl")]
         Self::LibreSsl,
     ];
-
-    /// How many there may be.
-    pub(crate) const KINDS: usize = 4;
 
     /// The engine's name in configuration, logs and results.
     #[must_use]
@@ -45,6 +47,8 @@ impl Flavour {
             Self::BoringSsl => "boringssl",
             #[cfg(feature = "libressl")]
             Self::LibreSsl => "libressl",
+            #[cfg(feature = "outside")]
+            Self::Outside(library) => library.name(),
         }
     }
 
@@ -60,6 +64,8 @@ impl Flavour {
             Self::BoringSsl => "BoringSSL",
             #[cfg(feature = "libressl")]
             Self::LibreSsl => "LibreSSL",
+            #[cfg(feature = "outside")]
+            Self::Outside(library) => library.title(),
         }
     }
 

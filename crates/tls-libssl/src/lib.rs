@@ -68,3 +68,5 @@ pub use engine::Engine;
 pub use flavour::Flavour;
 #[cfg(any_library)]
 pub use session::Session;
+#[cfg(feature = "outside")]
+pub use sys::{Outside, Table};

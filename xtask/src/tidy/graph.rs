@@ -8,8 +8,12 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("ws", &["window"], &["testkit"]),
     ("tls", &["window"], &["testkit"]),
     ("io", &["window"], &["testkit"]),
+    ("tls-build", &[], &[]),
     // Tested against the others.
-    ("tls-libssl", &["tls", "tls-records", "window"], &["testkit", "tls-rustls"]),
+    ("tls-libssl", &["tls", "tls-build", "tls-records", "window"], &["testkit", "tls-rustls"]),
+    // A library for the table of tls-libssl.
+    ("tls-mbedtls", &["tls-build", "tls-libssl"], &["tls", "testkit"]),
+    ("tls-wolfssl", &["tls-build", "tls-libssl"], &["tls", "testkit"]),
     ("tls-rustls", &["tls", "tls-records", "window"], &["testkit"]),
     ("tls-*", &["tls", "window"], &["testkit"]),
     ("ktls", &["tls", "window"], &["testkit", "tls-rustls"]),

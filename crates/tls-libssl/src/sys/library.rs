@@ -1,8 +1,19 @@
-use super::table::{self, RawRefusal, Table};
+#[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
+use super::table;
+use super::table::{RawRefusal, Table};
 use super::text;
 use crate::Flavour;
 use core::ffi::CStr;
 use std::sync::OnceLock;
+
+/// Where the outcome of starting a library is kept; each use is one place.
+#[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
+macro_rules! cell {
+    () => {{
+        static STARTED: OnceLock<Option<&'static Table>> = OnceLock::new();
+        &STARTED
+    }};
+}
 
 /// One library that is built in, and ready.
 #[derive(Clone, Copy)]
@@ -14,26 +25,40 @@ pub(crate) struct Library {
 impl Library {
     /// The library, set up at the first call; `None` where it does not start.
     pub(crate) fn get(flavour: Flavour) -> Option<Self> {
-        static READY: [OnceLock<bool>; Flavour::KINDS] = [const { OnceLock::new() }; Flavour::KINDS];
-        // SAFETY: the build script links one such table for each feature, immutable, with the layout that `size` confirms below.
-        let table: &'static Table = unsafe {
-            match flavour {
-                #[cfg(feature = "openssl")]
-                Flavour::OpenSsl => &table::tautline_libssl_openssl,
-                #[cfg(feature = "aws-lc")]
-                Flavour::AwsLc => &table::tautline_libssl_aws_lc,
-                #[cfg(feature = "boringssl")]
-                Flavour::BoringSsl => &table::tautline_libssl_boringssl,
-                #[cfg(feature = "libressl")]
-                Flavour::LibreSsl => &table::tautline_libssl_libressl,
-            }
+        let table = match flavour {
+            #[cfg(feature = "openssl")]
+            Flavour::OpenSsl => Self::start(&raw const table::tautline_libssl_openssl, cell!()),
+            #[cfg(feature = "aws-lc")]
+            Flavour::AwsLc => Self::start(&raw const table::tautline_libssl_aws_lc, cell!()),
+            #[cfg(feature = "boringssl")]
+            Flavour::BoringSsl => Self::start(&raw const table::tautline_libssl_boringssl, cell!()),
+            #[cfg(feature = "libressl")]
+            Flavour::LibreSsl => Self::start(&raw const table::tautline_libssl_libressl, cell!()),
+            #[cfg(feature = "outside")]
+            Flavour::Outside(library) => Self::start(library.table(), library.started()),
         };
-        let ready = READY.get(flavour as usize)?;
-        let is_ready = *ready.get_or_init(|| {
+        Some(Self { table: table?, flavour })
+    }
+
+    /// Starts the library behind `table` where that is not done yet.
+    fn start(table: *const Table, started: &OnceLock<Option<&'static Table>>) -> Option<&'static Table> {
+        *started.get_or_init(|| {
+            // SAFETY: build scripts link such tables, immutable, for as long as the program runs; all of them begin with their
+            // size.
+            let size = unsafe { table.cast::<usize>().read() };
+            if size != size_of::<Table>() {
+                return None;
+            }
+            // SAFETY: the table has this size, and holds nothing but pointers and it.
+            let words = unsafe { core::slice::from_raw_parts(table.cast::<usize>(), size / size_of::<usize>()) };
+            if words.contains(&0) {
+                return None;
+            }
+            // SAFETY: as above; it has the layout of this version, and a function behind every field.
+            let table = unsafe { &*table };
             // SAFETY: `init` takes nothing; the lock has it called once and before all else.
-            table.size == size_of::<Table>() && unsafe { (table.init)() } != 0
-        });
-        is_ready.then_some(Self { table, flavour })
+            (unsafe { (table.init)() } != 0).then_some(table)
+        })
     }
 
     pub(crate) const fn flavour(self) -> Flavour {

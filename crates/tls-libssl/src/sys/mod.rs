@@ -4,6 +4,8 @@ mod connection;
 mod context;
 mod identity;
 mod library;
+#[cfg(feature = "outside")]
+mod outside;
 mod session;
 mod table;
 mod tickets;
@@ -12,7 +14,11 @@ pub(crate) use connection::{Agreed, Connection, Failure, Status, failure, verify
 pub(crate) use context::{Context, Options, Verify};
 pub(crate) use identity::{Identity, KeyKind};
 pub(crate) use library::{Library, Refusal, RefusalKind};
+#[cfg(feature = "outside")]
+pub use outside::Outside;
 pub(crate) use session::ResumableSession;
+#[cfg(feature = "outside")]
+pub use table::Table;
 pub(crate) use tickets::TicketKeys;
 
 /// Text that the shim wrote, up to its end.

@@ -1,4 +1,4 @@
-//! The types of `csrc/shim.h`.
+//! The types of `csrc/table.h`.
 
 use core::ffi::{c_char, c_void};
 
@@ -104,9 +104,10 @@ pub(super) struct RawName {
     pub(super) group: u32,
 }
 
-/// `tl_table`; each function says in `csrc` what it does. The first field is the size of all, so that a mismatch is noticed.
+/// `tl_table`, the functions of one library; each says in `csrc` what it does. The first field is the size of all, so that a
+/// mismatch is noticed.
 #[repr(C)]
-pub(crate) struct Table {
+pub struct Table {
     pub(super) size: usize,
     pub(super) init: unsafe extern "C" fn() -> i32,
     pub(super) version: unsafe extern "C" fn() -> *const c_char,
@@ -155,6 +156,7 @@ pub(crate) struct Table {
     pub(super) bytes_free: unsafe extern "C" fn(*mut u8),
 }
 
+#[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
 unsafe extern "C" {
     #[cfg(feature = "openssl")]
     pub(super) static tautline_libssl_openssl: Table;

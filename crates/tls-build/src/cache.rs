@@ -4,7 +4,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// The folder `name`, which `build` fills unless that is done already.
-pub(crate) fn folder(name: &str, build: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
+///
+/// # Errors
+/// What `build` says, and what keeps the folder from being made; for a build script to print.
+pub fn folder(name: &str, build: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
     let target = std::env::var("TARGET").map_err(|error| error.to_string())?;
     let dir = shared()?.join(format!("{name}-{target}"));
     let stamp = dir.join("complete");

@@ -1,11 +1,14 @@
 //! Where cargo keeps a package's sources.
 
-use crate::shim::run;
+use crate::run;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The version of package `name` in the lock file, and its folder.
-pub(crate) fn find(name: &str) -> Result<(String, PathBuf), String> {
+///
+/// # Errors
+/// What cargo says, for a build script to print.
+pub fn find(name: &str) -> Result<(String, PathBuf), String> {
     let cargo = std::env::var_os("CARGO").ok_or("cargo does not say where it is")?;
     let metadata =
         |offline: &[&str]| run(Command::new(&cargo).args(["metadata", "--format-version=1", "--locked"]).args(offline));
