@@ -3,6 +3,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tautline_window::Buf;
+use tautline_window::kernel::TrafficKeys;
 
 /// Names one connection of one driver. The generation makes a late event for a reused slot recognisable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -127,6 +128,9 @@ pub trait Driver: Sized + 'static {
     /// The driver's name in configuration, logs and results: `epoll`.
     const NAME: &'static str;
 
+    /// Whether it passes records on to a kernel that seals and opens them, see [`give_keys`](Self::give_keys).
+    const KERNEL_TLS: bool = false;
+
     /// Starts to listen. Returns the listener and the address it got (a port of 0 is resolved).
     ///
     /// # Errors
@@ -163,6 +167,22 @@ pub trait Driver: Sized + 'static {
 
     /// Bytes of a pending send that the kernel did not take yet.
     fn unsent(&self, token: Token) -> usize;
+
+    /// Has the kernel seal or open TLS records (`linux/tls.h`). With the first keys for sending, what is given to
+    /// [`send`](Self::send) is [frames](tautline_window::kernel); with the first for receiving, so is what
+    /// [`Sink::received`] gets, whole ones. Nothing of that direction may be with the driver then.
+    ///
+    /// Later keys for receiving count at once, those for sending from the frame on that says so. Where the kernel refuses
+    /// later ones, the connection fails.
+    ///
+    /// Returns whether the kernel can take later ones.
+    ///
+    /// # Errors
+    /// The first keys are refused: the kernel, the driver or this socket has no TLS. Everything stays as it was.
+    fn give_keys(&mut self, token: Token, keys: TrafficKeys) -> io::Result<bool> {
+        let _ = (token, keys);
+        Err(io::Error::new(io::ErrorKind::Unsupported, format!("the driver {} has no kernel TLS", Self::NAME)))
+    }
 
     /// The peer's address.
     fn peer(&self, token: Token) -> Option<Address>;

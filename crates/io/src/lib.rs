@@ -60,6 +60,7 @@ mod chores;
 mod driver;
 pub mod echo;
 pub mod epoll;
+pub mod kernel;
 pub mod machine;
 pub mod readiness;
 pub mod select;

@@ -1,6 +1,7 @@
 use crate::{Error, ServerConfig};
 use core::time::Duration;
 use tautline_window::Buf;
+use tautline_window::kernel::{Direction, TrafficKeys};
 
 /// A TLS library with one configuration, shared by all shards; clones are the same engine.
 pub trait Engine: Clone + Send + Sync + 'static {
@@ -86,6 +87,34 @@ pub trait Session: Send + 'static {
 
     /// What the handshake agreed on; meaningful once it is complete.
     fn facts(&self) -> Facts;
+
+    /// The keys of one direction, so that the kernel seals or opens its records from now on; `None` where they cannot be
+    /// had, as with TLS 1.2. Nothing changes before the session hears that the kernel [took](Self::kernel_took) them.
+    ///
+    /// The caller asks between two records: all that was sealed is with the kernel, or nothing of the peer's is left that
+    /// was not opened.
+    fn kernel_keys(&self, direction: Direction) -> Option<TrafficKeys> {
+        let _ = direction;
+        None
+    }
+
+    /// The kernel has the keys of this direction, and takes others after them (`rekeys`) or not. From now on
+    /// [`seal`](Self::seal) and [`close`](Self::close) write [frames](tautline_window::kernel), or [`open`](Self::open)
+    /// reads them.
+    fn kernel_took(&mut self, direction: Direction, rekeys: bool) {
+        let _ = (direction, rekeys);
+    }
+
+    /// Keys that the kernel needs after those it has: for receiving before it opens another record, for sending before it
+    /// meets the frame that says so. Asked for after every other call, until there are none.
+    fn next_kernel_keys(&mut self) -> Option<TrafficKeys> {
+        None
+    }
+
+    /// Whether a key has protected so much that the connection should end soon, as the kernel takes no other.
+    fn is_kernel_worn_out(&self) -> bool {
+        false
+    }
 }
 
 /// What one handshake asks of a server's key.

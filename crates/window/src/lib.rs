@@ -24,6 +24,7 @@
 extern crate alloc;
 
 mod buf;
+pub mod kernel;
 mod pool;
 
 pub use buf::Buf;

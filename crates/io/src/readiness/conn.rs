@@ -60,6 +60,27 @@ pub(super) enum Phase {
     Orphan,
 }
 
+/// Whose records are the kernel's: a set, in the one byte that is left.
+#[derive(Clone, Copy, Default)]
+pub(super) struct InKernel(u8);
+
+impl InKernel {
+    /// Ours.
+    pub(super) const TRANSMIT: u8 = 1;
+    /// The peer's.
+    pub(super) const RECEIVE: u8 = 2;
+    /// One of the peer's could not be opened: no more are received.
+    pub(super) const REFUSED: u8 = 4;
+
+    pub(super) const fn has(self, what: u8) -> bool {
+        self.0 & what != 0
+    }
+
+    pub(super) const fn add(&mut self, what: u8) {
+        self.0 |= what;
+    }
+}
+
 /// One connection.
 #[expect(
     clippy::struct_excessive_bools,
@@ -82,6 +103,8 @@ pub(super) struct Conn {
     pub(super) finished: bool,
     /// Our direction is to be finished once `pending` is gone.
     pub(super) finishing: bool,
+    /// What of [TLS](crate::kernel) the kernel does.
+    pub(super) kernel: InKernel,
     /// What the kernel did not take yet.
     pub(super) pending: Buf,
 }
@@ -98,6 +121,7 @@ impl Conn {
             queued: false,
             finished: false,
             finishing: false,
+            kernel: InKernel(0),
             pending: Buf::new(),
         }
     }

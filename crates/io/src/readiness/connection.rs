@@ -1,5 +1,5 @@
-use super::conn::{BEHIND, Phase};
-use super::{Driver, Poll};
+use super::conn::{BEHIND, InKernel, Phase};
+use super::{Driver, Poll, kernel};
 use crate::{Address, End, Received, Sent, Sink, Token, socket};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
@@ -113,7 +113,7 @@ impl<P: Poll> Driver<P> {
     fn receive<S: Sink<Self>>(&mut self, token: Token, buffer: &mut [u8], sink: &mut S) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         let start = self.config.headroom;
-        match self.arrivals.receive(&conn.fd, &mut buffer[start..]) {
+        match kernel::receive(conn, &mut self.arrivals, &mut buffer[start..]) {
             Ok(0) => {
                 conn.finished = true;
                 let broken = conn.behind.contains(EventFlags::ERR);
@@ -123,7 +123,9 @@ impl<P: Poll> Driver<P> {
                 }
             }
             Ok(len) => {
-                conn.readable = start + len == buffer.len() || !conn.behind.is_empty();
+                // The kernel stops between two records of different types.
+                conn.readable =
+                    start + len == buffer.len() || !conn.behind.is_empty() || conn.kernel.has(InKernel::RECEIVE);
                 if conn.readable {
                     self.enqueue(token);
                 } else {
@@ -134,7 +136,9 @@ impl<P: Poll> Driver<P> {
             Err(Errno::AGAIN) => {
                 conn.readable = false;
                 conn.behind = EventFlags::empty();
-                self.poll.rearm(conn.fd.as_fd(), EventFlags::IN);
+                if !conn.kernel.has(InKernel::REFUSED) {
+                    self.poll.rearm(conn.fd.as_fd(), EventFlags::IN);
+                }
             }
             Err(Errno::INTR) => self.enqueue(token),
             Err(errno) => self.fail(token, errno.into(), sink),
@@ -163,20 +167,23 @@ impl<P: Poll> Driver<P> {
             }
             return;
         }
-        if let Err(errno) = socket::send(&conn.fd, &mut conn.pending) {
-            return self.fail_later(token, errno.into());
+        let mut pending = mem::take(&mut conn.pending);
+        let sent = kernel::send(conn, token, &mut self.sealing, &mut pending);
+        conn.pending = pending;
+        if let Err(error) = sent {
+            return self.fail_later(token, error);
         }
         if !conn.pending.is_empty() {
             return self.poll.rearm(conn.fd.as_fd(), EventFlags::OUT);
         }
-        if conn.phase == Phase::Orphan {
-            return self.remove(token);
+        if conn.phase == Phase::Orphan || conn.finishing {
+            self.pass_on(token);
         }
-        if conn.finishing {
-            socket::finish(&conn.fd);
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        if conn.phase != Phase::Orphan {
+            let buf = mem::take(&mut conn.pending);
+            sink.sent(self, token, buf);
         }
-        let buf = mem::take(&mut conn.pending);
-        sink.sent(self, token, buf);
     }
 
     /// Keeps what of `buf` was not sent yet.
@@ -206,6 +213,9 @@ impl<P: Poll> Driver<P> {
         let Some(conn) = self.slots.get_mut(renamed) else { return };
         if conn.rename(&mut self.poll, renamed).is_err() {
             return self.remove(renamed);
+        }
+        if conn.pending.is_empty() {
+            self.chores.pass_on_later(renamed);
         }
         self.chores.adopt(renamed, self.config.linger);
     }
@@ -240,11 +250,11 @@ impl<P: Poll> Driver<P> {
         let Some((token, error)) = self.failures.pop_front() else { return };
         let start = self.config.headroom;
         for _ in 0..LAST_RECEIVES {
-            let Some(conn) = self.slots.get(token) else { return };
+            let Some(conn) = self.slots.get_mut(token) else { return };
             if conn.paused || conn.finished {
                 break;
             }
-            match self.arrivals.receive(&conn.fd, &mut buffer[start..]) {
+            match kernel::receive(conn, &mut self.arrivals, &mut buffer[start..]) {
                 Ok(len @ 1..) => sink.received(self, token, Received::new(&mut buffer[..start + len], start)),
                 _ => break,
             }

@@ -3,6 +3,7 @@
 mod accept;
 mod conn;
 mod connection;
+mod kernel;
 mod poll;
 #[cfg(test)]
 mod tests;
@@ -10,6 +11,7 @@ mod tests;
 pub use poll::Poll;
 
 use crate::chores::Chores;
+use crate::kernel::Transmit;
 use crate::slots::Slots;
 use crate::spin::Spinner;
 use crate::stamp::Arrivals;
@@ -25,6 +27,7 @@ use std::mem;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use tautline_window::Buf;
+use tautline_window::kernel::TrafficKeys;
 
 /// How a [`Driver`] works. The defaults suit servers and clients of any size.
 #[derive(Clone, Debug)]
@@ -78,6 +81,8 @@ pub struct Driver<P> {
     /// Headroom and receive buffer; empty while a turn lends it.
     buffer: Vec<u8>,
     arrivals: Arrivals,
+    /// What the kernel seals, by the connection's index; empty where it seals nothing.
+    sealing: Vec<Option<Box<Transmit>>>,
 }
 
 impl<P: Poll> Driver<P> {
@@ -113,6 +118,7 @@ impl<P: Poll> Driver<P> {
             undelivered: 0..0,
             buffer: Vec::new(),
             arrivals: Arrivals::default(),
+            sealing: Vec::new(),
         })
     }
 
@@ -120,6 +126,7 @@ impl<P: Poll> Driver<P> {
     fn remove(&mut self, token: Token) {
         if let Some(conn) = self.slots.remove(token) {
             self.poll.remove(conn.fd.as_fd());
+            self.forget_keys(token, conn.kernel);
         }
     }
 
@@ -167,6 +174,9 @@ impl<P: Poll> Driver<P> {
         for (token, address) in self.chores.due_retries(now) {
             self.start_connecting(token, address);
         }
+        for token in self.chores.due_records(now) {
+            self.pass_on(token);
+        }
         while let Some(token) = self.chores.due_orphan(now) {
             crate::Driver::close(self, token, true);
         }
@@ -175,6 +185,7 @@ impl<P: Poll> Driver<P> {
 
 impl<P: Poll> crate::Driver for Driver<P> {
     const NAME: &'static str = P::NAME;
+    const KERNEL_TLS: bool = true;
 
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
         let socket = socket::listen(address, options)?;
@@ -210,10 +221,10 @@ impl<P: Poll> crate::Driver for Driver<P> {
             && conn.phase != Phase::Failed
         {
             if conn.phase == Phase::Open && conn.pending.is_empty() {
-                match socket::send(&conn.fd, &mut buf) {
+                match kernel::send(conn, token, &mut self.sealing, &mut buf) {
                     Ok(()) if buf.is_empty() => return Sent::Done(buf),
                     Ok(()) => {}
-                    Err(errno) => self.fail_later(token, errno.into()),
+                    Err(error) => self.fail_later(token, error),
                 }
             }
             return self.keep(token, buf);
@@ -236,7 +247,7 @@ impl<P: Poll> crate::Driver for Driver<P> {
         {
             conn.finishing = true;
             if conn.pending.is_empty() && conn.phase == Phase::Open {
-                socket::finish(&conn.fd);
+                self.pass_on(token);
             }
         }
     }
@@ -245,11 +256,17 @@ impl<P: Poll> crate::Driver for Driver<P> {
         let Some(conn) = self.slots.get_mut(token) else { return };
         if abort {
             connection::reset_on_close(&conn.fd);
-        } else if !conn.pending.is_empty() && conn.phase == Phase::Open {
+        } else if conn.phase == Phase::Open
+            && (!conn.pending.is_empty() || !kernel::is_passed_on(conn, token, &mut self.sealing))
+        {
             conn.phase = Phase::Orphan;
             return self.orphan(token);
         }
         self.remove(token);
+    }
+
+    fn give_keys(&mut self, token: Token, keys: TrafficKeys) -> io::Result<bool> {
+        self.take_keys(token, &keys)
     }
 
     fn unsent(&self, token: Token) -> usize {

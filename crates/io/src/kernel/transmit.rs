@@ -1,0 +1,140 @@
+use super::{Info, Socket};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io;
+use tautline_window::Buf;
+use tautline_window::kernel::{DATA, HEAD, NEW_KEYS, frame};
+
+/// Longest content of one record.
+const MAX_PLAIN: usize = 16_384;
+
+/// Bytes that a record is longer than its content: header, type and tag.
+const OVERHEAD: u64 = 22;
+
+/// Most records of one key: AES-GCM allows 2^24.5 (RFC 8446, section 5.5). Sessions change keys at half of it, where the
+/// kernel takes others.
+const MOST_RECORDS: u64 = 1 << 24;
+
+/// How often the kernel is asked how many there are. Short of memory, it makes more of what it is given than one for each
+/// 16 KiB.
+const ASK_EVERY: u64 = 1 << 20;
+
+/// A direction whose records the kernel seals.
+pub(crate) struct Transmit {
+    /// Bytes to come of the data frame that has begun.
+    left: usize,
+    /// The key's records, as far as they were counted here.
+    records: u64,
+    ask_at: u64,
+    info: Info,
+    /// Keys for the frames that say so.
+    next: VecDeque<Info>,
+    /// What was given to the kernel under earlier keys, sealed, behind what its TCP had before the first.
+    before: Option<u64>,
+    /// Bytes given to the kernel under this key.
+    plain: u64,
+}
+
+impl Transmit {
+    /// Gives the kernel the first keys.
+    ///
+    /// # Errors
+    /// It does not take them.
+    pub(crate) fn begin(info: Info, socket: &impl Socket) -> Result<Self, Errno> {
+        let before = socket.passed_on();
+        socket.set(&info)?;
+        let records = info.sequence();
+        Ok(Self { left: 0, records, ask_at: records + ASK_EVERY, info, next: VecDeque::new(), before, plain: 0 })
+    }
+
+    /// Keeps the next keys for the frame that says so.
+    pub(crate) fn give(&mut self, info: Info) {
+        self.next.push_back(info);
+    }
+
+    /// Sends frames until the kernel has no room for more.
+    ///
+    /// # Errors
+    /// As send(2); and where a key is used up.
+    pub(crate) fn send(&mut self, socket: &impl Socket, buf: &mut Buf) -> io::Result<()> {
+        while !buf.is_empty() {
+            let sent = if self.left > 0 { self.send_data(socket, buf) } else { self.send_frame(socket, buf) };
+            match sent {
+                Ok(true) => {}
+                Ok(false) | Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::KEYEXPIRED) => return Err(used_up()),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether there may be room for more.
+    fn send_data(&mut self, socket: &impl Socket, buf: &mut Buf) -> Result<bool, Errno> {
+        let data = &buf.filled()[..self.left.min(buf.len())];
+        let sent = socket.send(DATA, data)?;
+        self.count(sent, socket)?;
+        buf.take(sent);
+        self.left -= sent;
+        Ok(self.left == 0)
+    }
+
+    fn send_frame(&mut self, socket: &impl Socket, buf: &mut Buf) -> Result<bool, Errno> {
+        let (kind, len) = frame(buf.filled()).ok_or(Errno::INVAL)?;
+        match kind {
+            DATA => {
+                buf.take(HEAD);
+                self.left = len;
+            }
+            NEW_KEYS => {
+                let info = self.next.pop_front().ok_or(Errno::INVAL)?;
+                self.before = self.sealed(socket);
+                socket.set(&info)?;
+                self.records = info.sequence();
+                self.ask_at = self.records + ASK_EVERY;
+                (self.info, self.plain) = (info, 0);
+                buf.take(HEAD);
+            }
+            kind => {
+                let content = buf.filled().get(HEAD..HEAD + len).ok_or(Errno::INVAL)?;
+                if socket.send(kind, content)? != len {
+                    return Err(Errno::IO);
+                }
+                self.count(len, socket)?;
+                buf.take(HEAD + len);
+            }
+        }
+        Ok(true)
+    }
+
+    fn count(&mut self, sent: usize, socket: &impl Socket) -> Result<(), Errno> {
+        self.plain += sent as u64;
+        self.records += sent.div_ceil(MAX_PLAIN) as u64;
+        if self.records >= self.ask_at {
+            self.records = socket.sequence(&self.info).unwrap_or(self.records);
+            self.ask_at = self.records + ASK_EVERY;
+        }
+        if self.records > MOST_RECORDS { Err(Errno::KEYEXPIRED) } else { Ok(()) }
+    }
+
+    /// Whether all records have passed from the kernel's TLS to its TCP. What has not is lost where our direction ends
+    /// before, by shutdown(2) or close(2).
+    pub(crate) fn is_passed_on(&self, socket: &impl Socket) -> bool {
+        match (self.sealed(socket), socket.passed_on()) {
+            (Some(sealed), Some(passed_on)) => passed_on >= sealed,
+            // There is nothing to wait for that could be seen.
+            _ => true,
+        }
+    }
+
+    /// How many bytes the kernel's TCP will have got when it has all.
+    fn sealed(&self, socket: &impl Socket) -> Option<u64> {
+        let records = socket.sequence(&self.info)?.checked_sub(self.info.sequence())?;
+        Some(self.before? + self.plain + records * OVERHEAD)
+    }
+}
+
+fn used_up() -> io::Error {
+    io::Error::other("the connection's key is used up, and the kernel has no other: Linux takes others from 6.14 on")
+}

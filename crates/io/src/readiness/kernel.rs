@@ -1,0 +1,119 @@
+//! Connections whose records the kernel seals or opens.
+
+use super::conn::{Conn, InKernel, Phase};
+use super::{Driver, Poll};
+use crate::Token;
+use crate::kernel::{self, Info, Socket as _, Transmit, attach};
+use crate::socket;
+use crate::stamp::Arrivals;
+use rustix::event::epoll::EventFlags;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use std::io;
+use tautline_window::Buf;
+use tautline_window::kernel::{Direction, TrafficKeys};
+
+/// What the kernel seals, by the connection's index.
+type Sealing = [Option<Box<Transmit>>];
+
+/// Sends until the kernel has no room for more.
+pub(super) fn send(conn: &Conn, token: Token, sealing: &mut Sealing, buf: &mut Buf) -> io::Result<()> {
+    if conn.kernel.has(InKernel::TRANSMIT)
+        && let Some(transmit) = transmit(sealing, token)
+    {
+        return transmit.send(&conn.fd.as_fd(), buf);
+    }
+    Ok(socket::send(&conn.fd, buf)?)
+}
+
+/// Receives as recv(2) does; a frame, where the kernel opens records.
+pub(super) fn receive(conn: &mut Conn, arrivals: &mut Arrivals, buf: &mut [u8]) -> Result<usize, Errno> {
+    if !conn.kernel.has(InKernel::RECEIVE) {
+        return arrivals.receive(&conn.fd, buf);
+    }
+    if conn.kernel.has(InKernel::REFUSED) {
+        // What lies behind the record stays there: only that the peer is gone can still be noticed.
+        return if conn.behind.intersects(EventFlags::RDHUP | EventFlags::HUP) { Ok(0) } else { Err(Errno::AGAIN) };
+    }
+    let (len, opened) = kernel::receive(&conn.fd.as_fd(), buf)?;
+    if !opened {
+        conn.kernel.add(InKernel::REFUSED);
+    }
+    Ok(len)
+}
+
+/// Whether the kernel's TCP has all that was sent. What only its TLS has would be lost by an end of our direction.
+pub(super) fn is_passed_on(conn: &Conn, token: Token, sealing: &mut Sealing) -> bool {
+    !conn.kernel.has(InKernel::TRANSMIT)
+        || transmit(sealing, token).is_none_or(|transmit| transmit.is_passed_on(&conn.fd.as_fd()))
+}
+
+fn transmit(sealing: &mut Sealing, token: Token) -> Option<&mut Transmit> {
+    sealing.get_mut(token.index as usize)?.as_deref_mut()
+}
+
+impl<P: Poll> Driver<P> {
+    pub(super) fn take_keys(&mut self, token: Token, keys: &TrafficKeys) -> io::Result<bool> {
+        let rekeys = kernel::probe()?.rekeys;
+        let Some(conn) = self.slots.get_mut(token) else { return Ok(rekeys) };
+        let info = Info::new(keys);
+        match keys.direction {
+            Direction::Transmit if conn.kernel.has(InKernel::TRANSMIT) => {
+                if let Some(transmit) = transmit(&mut self.sealing, token) {
+                    transmit.give(info);
+                }
+            }
+            Direction::Transmit => {
+                attach(conn.fd.as_fd())?;
+                let transmit = Transmit::begin(info, &conn.fd.as_fd())?;
+                let index = token.index as usize;
+                if index >= self.sealing.len() {
+                    self.sealing.resize_with(index + 1, || None);
+                }
+                self.sealing[index] = Some(Box::new(transmit));
+                conn.kernel.add(InKernel::TRANSMIT);
+            }
+            Direction::Receive if conn.kernel.has(InKernel::RECEIVE) => {
+                if let Err(errno) = conn.fd.as_fd().set(&info) {
+                    let why = format!("the kernel refuses the peer's new keys: {errno}");
+                    self.fail_later(token, io::Error::new(errno.kind(), why));
+                }
+            }
+            Direction::Receive => {
+                attach(conn.fd.as_fd())?;
+                conn.fd.as_fd().set(&info)?;
+                conn.kernel.add(InKernel::RECEIVE);
+                // What has arrived meanwhile was told of while it was not looked at as records.
+                conn.readable = true;
+                if !conn.paused {
+                    self.enqueue(token);
+                }
+            }
+        }
+        Ok(rekeys)
+    }
+
+    pub(super) fn forget_keys(&mut self, token: Token, kernel: InKernel) {
+        if kernel.has(InKernel::TRANSMIT)
+            && let Some(sealing) = self.sealing.get_mut(token.index as usize)
+        {
+            *sealing = None;
+        }
+    }
+
+    /// Ends our direction of a connection, or all of one that its user has closed, when everything that was sent has reached
+    /// the kernel's TCP.
+    pub(super) fn pass_on(&mut self, token: Token) {
+        let Some(conn) = self.slots.get(token) else { return };
+        if !matches!(conn.phase, Phase::Open | Phase::Orphan) || !conn.pending.is_empty() {
+            return;
+        }
+        if !is_passed_on(conn, token, &mut self.sealing) {
+            self.chores.pass_on_later(token);
+        } else if conn.phase == Phase::Orphan {
+            self.remove(token);
+        } else if conn.finishing {
+            socket::finish(&conn.fd);
+        }
+    }
+}
