@@ -8,12 +8,40 @@ use rustix::net::{self, SendFlags, sockopt};
 use std::mem;
 use tautline_window::kernel::{DATA, Direction};
 
-/// Room for one control message with one byte in it, aligned as its header is.
+/// One control message with one byte in it (`struct cmsghdr`), or room for it.
+/// ```text
+/// length (a usize)  level (4)  type (4)  the byte  padding
+/// ```
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
+/// `CMSG_LEN(0)`.
+const HEADER: usize = size_of::<libc::cmsghdr>();
+
 /// `CMSG_SPACE(1)`.
-const CONTROL: usize = 24;
+const CONTROL: usize = HEADER + size_of::<usize>();
+
+impl Control {
+    const ROOM: Self = Self([0; CONTROL]);
+
+    /// What has `kind` sent as the type of a record.
+    fn record_type(kind: u8) -> Self {
+        let mut control = Self::ROOM;
+        control.0[..HEADER - 8].copy_from_slice(&(HEADER + 1).to_ne_bytes());
+        control.0[HEADER - 8..HEADER - 4].copy_from_slice(&libc::SOL_TLS.to_ne_bytes());
+        control.0[HEADER - 4..HEADER].copy_from_slice(&libc::TLS_SET_RECORD_TYPE.to_ne_bytes());
+        control.0[HEADER] = kind;
+        control
+    }
+
+    /// The type of the record that was received, from the first `len` bytes, which the kernel wrote.
+    fn received(&self, len: usize) -> Option<u8> {
+        let number = |at: usize| self.0[at..].first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
+        let is_type =
+            number(HEADER - 8) == Some(libc::SOL_TLS) && number(HEADER - 4) == Some(libc::TLS_GET_RECORD_TYPE);
+        (len > HEADER && is_type).then(|| self.0[HEADER])
+    }
+}
 
 /// Where `tcpi_bytes_acked` lies in `struct tcp_info` (`linux/tcp.h`): behind 8 single bytes, 24 numbers of 4, 2 of 8.
 const BYTES_ACKED: usize = 120;
@@ -28,33 +56,23 @@ impl Socket for BorrowedFd<'_> {
         if kind == DATA {
             return net::send(self, content, SendFlags::NOSIGNAL);
         }
-        let mut control = Control([0; CONTROL]);
+        let mut control = Control::record_type(kind);
         let mut part = libc::iovec { iov_base: content.as_ptr().cast_mut().cast(), iov_len: content.len() };
         let message = message(&mut part, &mut control);
-        // SAFETY: the message has room for one header, so the first is not null and lies in `control`.
-        let header = unsafe { &mut *libc::CMSG_FIRSTHDR(&raw const message) };
-        header.cmsg_level = libc::SOL_TLS;
-        header.cmsg_type = libc::TLS_SET_RECORD_TYPE;
-        // SAFETY: a computation.
-        header.cmsg_len = unsafe { libc::CMSG_LEN(1) } as _;
-        // SAFETY: the header lies in `control`, which has room for its one byte of data.
-        let data = unsafe { libc::CMSG_DATA(header) };
-        // SAFETY: as above.
-        unsafe { data.write(kind) };
         // SAFETY: the kernel reads `content` and `control`, which outlive the call, and writes to neither.
         let sent = unsafe { libc::sendmsg(self.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
         usize::try_from(sent).map_err(|_| last_error())
     }
 
     fn receive(&self, content: &mut [u8]) -> Result<(Option<u8>, usize), Errno> {
-        let mut control = Control([0; CONTROL]);
+        let mut control = Control::ROOM;
         let mut part = libc::iovec { iov_base: content.as_mut_ptr().cast(), iov_len: content.len() };
         let mut message = message(&mut part, &mut control);
         // SAFETY: the kernel writes at most `content.len()` bytes to `content` and `CONTROL` to `control`; both outlive the
         // call.
         let len = unsafe { libc::recvmsg(self.as_raw_fd(), &raw mut message, 0) };
         let Ok(len) = usize::try_from(len) else { return Err(last_error()) };
-        Ok((record_type(&control, message.msg_controllen as _), len))
+        Ok((control.received(message.msg_controllen as _), len))
     }
 
     fn set(&self, keys: &Info) -> Result<(), Errno> {
@@ -85,17 +103,7 @@ impl Socket for BorrowedFd<'_> {
     }
 }
 
-/// The record type that recvmsg(2) left in the first `len` bytes of `control`.
-fn record_type(control: &Control, len: usize) -> Option<u8> {
-    // The kernel writes one message at most: length, level and type, then the byte.
-    let data = CONTROL - 8;
-    let [level, kind] = [8, 12].map(|at| control.0[at..].first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)));
-    (len > data && level == Some(libc::SOL_TLS) && kind == Some(libc::TLS_GET_RECORD_TYPE)).then(|| control.0[data])
-}
-
-const _: () = assert!(size_of::<libc::cmsghdr>() == CONTROL - 8);
-
-/// A message of one part with room for one control message.
+/// A message of one part with one control message, or room for it.
 fn message(part: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
     // SAFETY: a message of zeros is one without name, data and control.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
@@ -151,33 +159,42 @@ fn last_error() -> Errno {
 mod tests {
     use super::*;
 
-    /// A control message as the kernel writes it.
-    fn control(len: usize, level: i32, kind: i32, data: u8) -> Control {
-        let mut control = Control([0; CONTROL]);
-        control.0[..8].copy_from_slice(&len.to_ne_bytes());
-        control.0[8..12].copy_from_slice(&level.to_ne_bytes());
-        control.0[12..16].copy_from_slice(&kind.to_ne_bytes());
-        control.0[16] = data;
+    /// A message as the kernel writes it.
+    fn received(level: i32, kind: i32, data: u8) -> Control {
+        let mut control = Control::record_type(data);
+        control.0[HEADER - 8..HEADER - 4].copy_from_slice(&level.to_ne_bytes());
+        control.0[HEADER - 4..HEADER].copy_from_slice(&kind.to_ne_bytes());
         control
     }
 
     #[test]
     fn reads_the_type_and_nothing_else() {
-        let alert = control(17, libc::SOL_TLS, libc::TLS_GET_RECORD_TYPE, 21);
-        assert_eq!(record_type(&alert, CONTROL), Some(21));
-        assert_eq!(record_type(&alert, 17), Some(21));
-        assert_eq!(record_type(&alert, 16), None, "no byte of data");
-        assert_eq!(record_type(&alert, 0), None, "no message at all, as at the end of a stream");
-        assert_eq!(record_type(&control(17, libc::SOL_SOCKET, libc::TLS_GET_RECORD_TYPE, 21), CONTROL), None);
-        assert_eq!(record_type(&control(17, libc::SOL_TLS, libc::TLS_SET_RECORD_TYPE, 21), CONTROL), None);
+        let alert = received(libc::SOL_TLS, libc::TLS_GET_RECORD_TYPE, 21);
+        assert_eq!(alert.received(CONTROL), Some(21));
+        assert_eq!(alert.received(HEADER + 1), Some(21));
+        assert_eq!(alert.received(HEADER), None, "no byte of data");
+        assert_eq!(Control::ROOM.received(0), None, "no message at all, as at the end of a stream");
+        assert_eq!(received(libc::SOL_SOCKET, libc::TLS_GET_RECORD_TYPE, 21).received(CONTROL), None);
+        assert_eq!(received(libc::SOL_TLS, libc::TLS_SET_RECORD_TYPE, 21).received(CONTROL), None);
     }
 
     #[test]
-    fn the_room_is_what_the_macros_say() {
+    fn lies_as_the_macros_of_socket_h_say() {
         // SAFETY: a computation.
-        let space = unsafe { libc::CMSG_SPACE(1) };
+        assert_eq!(unsafe { libc::CMSG_SPACE(1) } as usize, CONTROL);
+        let mut control = Control::record_type(22);
+        let mut part = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let message = message(&mut part, &mut control);
+        // SAFETY: the message holds one control message.
+        let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+        // SAFETY: as above; the room is aligned as the header.
+        let libc::cmsghdr { cmsg_len, cmsg_level, cmsg_type, .. } = unsafe { *header };
         // SAFETY: a computation.
-        let len = unsafe { libc::CMSG_LEN(1) };
-        assert_eq!((space as usize, len as usize), (CONTROL, 17));
+        assert_eq!(cmsg_len as usize, unsafe { libc::CMSG_LEN(1) } as usize);
+        assert_eq!((cmsg_level, cmsg_type), (libc::SOL_TLS, libc::TLS_SET_RECORD_TYPE));
+        // SAFETY: the header lies in `control`, with its byte behind it.
+        let data = unsafe { libc::CMSG_DATA(header) };
+        // SAFETY: as above.
+        assert_eq!(unsafe { *data }, 22);
     }
 }
