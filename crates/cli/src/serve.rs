@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 use tautline::layers::io::machine;
-use tautline::{Address, CloseCode, Config, DeflateConfig, Origins, Remote, Running, Server};
+use tautline::{Address, CloseCode, Config, DeflateConfig, Origins, Records, Remote, Running, Server};
 use tls::TlsArguments;
 
 /// Serve WebSockets.
@@ -71,6 +71,10 @@ struct LoopArguments {
     /// CPUs.
     #[arg(long, value_name = "N")]
     handshake_threads: Option<usize>,
+    /// Have messages of at least so many bytes sealed by several threads at once, where processors idle beside a busy loop;
+    /// `auto` is a size that is worth it, `off` leaves all of them in their loop. With fused only.
+    #[arg(long, value_name = "BYTES", default_value = "off", value_parser = large)]
+    offload_records: Large,
     /// Connections for each loop; more wait.
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
@@ -86,6 +90,21 @@ struct LoopArguments {
     /// Seconds that connections get to close when the server is told to stop.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     drain: u64,
+}
+
+/// Which messages are sealed by several threads.
+#[derive(Clone, Copy, Debug)]
+enum Large {
+    None,
+    From(usize),
+}
+
+fn large(text: &str) -> Result<Large, String> {
+    match text {
+        "off" => Ok(Large::None),
+        "auto" => Ok(Large::From(Records::default().min_message)),
+        _ => text.parse().map(Large::From).map_err(|_| "neither a number of bytes, nor auto or off".to_owned()),
+    }
 }
 
 /// What the server does with messages.
@@ -186,6 +205,10 @@ impl Arguments {
             config.limits.max_connections = count;
         }
         config.offload.threads = loops.handshake_threads;
+        config.offload.records = match loops.offload_records {
+            Large::None => None,
+            Large::From(min_message) => Some(Records { min_message, ..Records::default() }),
+        };
         config.upgrade.deflate = loops.deflate.then(DeflateConfig::default);
         config.upgrade.subprotocols.clone_from(&loops.subprotocol);
         if loops.origin.iter().any(|origin| origin == "any") {

@@ -18,7 +18,7 @@ pub struct Config {
     pub slow_consumer: SlowConsumer,
     /// What the opening handshake accepts (server).
     pub upgrade: Policy,
-    /// Which handshakes leave the loop (server).
+    /// What leaves the loop (server).
     pub offload: Offload,
     /// Deliver large messages in pieces, as they arrive, to [`Handler::on_chunk`](crate::Handler::on_chunk).
     pub streaming: bool,
@@ -57,6 +57,31 @@ pub struct Offload {
     pub max_waiting: usize,
     /// Longest wait. Connections that would wait longer, going by what handshakes took lately, are reset at once.
     pub max_wait: Duration,
+    /// Help with the records of large messages; `None` seals all of them in the loop. Engines that cannot share a message
+    /// ([`Capabilities`](tautline_tls::Capabilities)) are refused with it.
+    pub records: Option<Records>,
+}
+
+/// Large messages are sealed by several threads at once: the loop, and those of a small pool that have time. Worth it where
+/// processors idle beside a busy loop; smaller messages are as they were.
+#[derive(Clone, Debug)]
+pub struct Records {
+    /// Bytes from which on a message is shared, or what is sent together.
+    pub min_message: usize,
+    /// Threads that help all loops of a server; `None` takes one for each processor but one, at most
+    /// [`MOST_THREADS`](Self::MOST_THREADS). After a message they look for the next for 200 us before they sleep.
+    pub threads: Option<usize>,
+}
+
+impl Records {
+    /// Threads of a pool that nobody has given a number.
+    pub const MOST_THREADS: usize = 3;
+}
+
+impl Default for Records {
+    fn default() -> Self {
+        Self { min_message: 256 << 10, threads: None }
+    }
 }
 
 impl Default for Offload {
@@ -66,6 +91,7 @@ impl Default for Offload {
             min_signature: Duration::from_micros(200),
             max_waiting: 4096,
             max_wait: Duration::from_secs(3),
+            records: None,
         }
     }
 }

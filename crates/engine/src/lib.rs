@@ -10,7 +10,7 @@
 //! ```
 //! Only this crate calls the layers; they never call each other. Most users want the crate `tautline`, which adds
 //! threads, certificates and names to this.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod closed;
 mod config;
@@ -35,12 +35,12 @@ mod topic;
 mod upgrade;
 
 pub use closed::{Cause, Closed, ConnectError, Deadline};
-pub use config::{Config, Deadlines, Limits, Offload, SlowConsumer};
+pub use config::{Config, Deadlines, Limits, Offload, Records, SlowConsumer};
 pub use conn::{Conn, ConnId, DialId};
 pub use dial::{Reconnect, Target};
 pub use handler::{Chunk, Handler, Opening, Reply, Request};
 pub use message::{Delivery, Outgoing};
-pub use offload::HandshakePool;
+pub use offload::{HandshakePool, RecordPool};
 pub use proxy::{Proxy, ProxyKind};
 pub use remote::{Remote, RemoteError};
 pub use shard::Shard;

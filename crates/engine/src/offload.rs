@@ -5,6 +5,12 @@
 //! on; the session comes back with the server's flight. The queue between them is bounded in length and in time: who would
 //! wait too long is refused at once, while there is still time to try another server.
 
+mod records;
+mod sys;
+
+pub use records::RecordPool;
+pub(crate) use records::Seals;
+
 use crate::closed::Cause;
 use crate::config::Offload;
 use crate::handler::Handler;

@@ -9,6 +9,7 @@
 //! compressor has seen.
 
 use crate::message::{Delivery, Outgoing, Publication};
+use crate::offload::Seals;
 use crate::queue::{Item, Pushed, Queue};
 use crate::shared::Shared;
 use crate::timer::Tick;
@@ -28,7 +29,7 @@ const MAX_STUCK_CONTROL: usize = 4096;
 /// The way from [`Outbound`] to the peer, without the types of driver and session, so that [`Conn`](crate::Conn) need not
 /// name them.
 pub(crate) trait Way {
-    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), tautline_tls::Error>;
+    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf, seals: Seals<'_>) -> Result<(), tautline_tls::Error>;
     fn facts(&self) -> tautline_tls::Facts;
     /// Gives the driver all it takes.
     fn flush(&mut self, out: &mut Outbound, shared: &mut Shared);
@@ -42,8 +43,8 @@ pub(crate) struct Path<'a, D, S> {
 }
 
 impl<D: Driver, S: Session> Way for Path<'_, D, S> {
-    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), tautline_tls::Error> {
-        self.session.seal(plain, out)
+    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf, seals: Seals<'_>) -> Result<(), tautline_tls::Error> {
+        seals.seal(self.session, plain, out)
     }
 
     fn facts(&self) -> tautline_tls::Facts {
@@ -59,7 +60,7 @@ impl<D: Driver, S: Session> Way for Path<'_, D, S> {
 pub(crate) struct Nowhere<'a, S>(pub(crate) &'a S);
 
 impl<S: Session> Way for Nowhere<'_, S> {
-    fn seal(&mut self, _plain: &[&[u8]], _out: &mut Buf) -> Result<(), tautline_tls::Error> {
+    fn seal(&mut self, _plain: &[&[u8]], _out: &mut Buf, _seals: Seals<'_>) -> Result<(), tautline_tls::Error> {
         Ok(())
     }
 
@@ -161,7 +162,7 @@ impl Outbound {
         self.taken += 1;
         let compress = message.compress && message.payload.len() >= self.min_deflate;
         if message.payload.len() >= LARGE && !compress && self.role == Role::Server {
-            self.seal_in_place(message, way, &mut shared.pool);
+            self.seal_in_place(message, way, shared);
         } else {
             self.encode(message.kind, message.payload, compress, shared);
         }
@@ -361,7 +362,7 @@ impl Outbound {
     ) {
         while !self.is_in_flight() && self.failed.is_none() {
             self.fill_cork(shared);
-            self.seal_cork(session, &mut shared.pool);
+            self.seal_cork(session, shared);
             if matches!(self.finish, Finish::Wanted | Finish::Abandoned) && self.queue.is_empty() {
                 if self.finish == Finish::Wanted {
                     session.close(lend(&mut self.wire, &mut shared.pool));
@@ -448,7 +449,7 @@ impl Outbound {
         }
     }
 
-    fn seal_cork<S: Session>(&mut self, session: &mut S, pool: &mut Pool) {
+    fn seal_cork<S: Session>(&mut self, session: &mut S, shared: &mut Shared) {
         if self.cork.is_empty() {
             return;
         }
@@ -456,8 +457,10 @@ impl Outbound {
             core::mem::swap(&mut self.cork, &mut self.wire);
             return;
         }
+        let Shared { pool, records, counters, .. } = shared;
         let cork = core::mem::take(&mut self.cork);
-        if let Err(error) = session.seal(&[cork.filled()], lend(&mut self.wire, pool)) {
+        let seals = Seals { pool: records.as_ref(), counters };
+        if let Err(error) = seals.seal(session, &[cork.filled()], lend(&mut self.wire, pool)) {
             self.failed = Some(Box::new(error));
         }
         pool.give(cork);
@@ -480,18 +483,20 @@ impl Outbound {
         }
     }
 
-    fn seal_in_place(&mut self, message: Outgoing<'_>, way: &mut dyn Way, pool: &mut Pool) {
+    fn seal_in_place(&mut self, message: Outgoing<'_>, way: &mut dyn Way, shared: &mut Shared) {
         let mut header = [0; Header::MAX_LEN];
         let len = message.payload.len() as u64;
         let len = Header { fin: true, rsv1: false, opcode: Opcode::from(message.kind), key: None, len }
             .encode_to(&mut header);
-        self.seal_behind_cork(&[&header[..len], message.payload], way, pool);
+        let Shared { pool, records, counters, .. } = shared;
+        let seals = Seals { pool: records.as_ref(), counters };
+        self.seal_behind_cork(&[&header[..len], message.payload], way, pool, seals);
     }
 
-    fn seal_behind_cork(&mut self, frame: &[&[u8]; 2], way: &mut dyn Way, pool: &mut Pool) {
+    fn seal_behind_cork(&mut self, frame: &[&[u8]; 2], way: &mut dyn Way, pool: &mut Pool, seals: Seals<'_>) {
         let cork = core::mem::take(&mut self.cork);
         let plain = [cork.filled(), frame[0], frame[1]];
-        if let Err(error) = way.seal(&plain, lend(&mut self.wire, pool)) {
+        if let Err(error) = way.seal(&plain, lend(&mut self.wire, pool), seals) {
             self.failed = Some(Box::new(error));
         }
         pool.give(cork);
@@ -513,9 +518,12 @@ impl Outbound {
             self.encode(message.kind(), message.payload(), compress, shared);
             return;
         }
-        let Shared { pool, press, .. } = shared;
+        let Shared { pool, press, records, counters, .. } = shared;
         match (self.encoder.prepared(message, compress.then_some(press), pool), way) {
-            (Ok(frame), Some(way)) if frame.len() >= LARGE => self.seal_behind_cork(&[frame, &[]], way, pool),
+            (Ok(frame), Some(way)) if frame.len() >= LARGE => {
+                let seals = Seals { pool: records.as_ref(), counters };
+                self.seal_behind_cork(&[frame, &[]], way, pool, seals);
+            }
             (Ok(frame), _) => lend(&mut self.cork, pool).put(frame),
             (Err(error), _) => log::error!("a published message was not sent: {error}"),
         }

@@ -7,7 +7,7 @@ use crate::handler::Handler;
 use crate::link::{Link, Phase, millis};
 use crate::message::Publication;
 use crate::nursery::Nursery;
-use crate::offload::{HandshakePool, Handshakes};
+use crate::offload::{HandshakePool, Handshakes, RecordPool};
 use crate::outbound::Path;
 use crate::remote::{Command, Commands, Remote};
 use crate::shared::{Counters, Keys, Shared};
@@ -82,6 +82,7 @@ impl<E: Engine, D: Driver, H: Handler> Shard<E, D, H> {
             scratch: Buf::new(),
             keys: Keys::new(seed),
             counters: Counters::default(),
+            records: None,
             topics: Topics::default(),
             publications: Vec::new(),
             dirty: Vec::new(),
@@ -139,6 +140,11 @@ impl<E: Engine, D: Driver, H: Handler> Shard<E, D, H> {
     /// Has expensive handshakes done there; see [`Offload`](crate::Offload).
     pub fn set_handshake_pool(&mut self, pool: HandshakePool<E::Session>) {
         self.core.handshakes = Some(Handshakes::new(pool, self.driver.waker()));
+    }
+
+    /// Has large messages sealed with its help; see [`Records`](crate::Records).
+    pub fn set_record_pool(&mut self, pool: RecordPool) {
+        self.core.shared.records = Some(pool);
     }
 
     /// The application.

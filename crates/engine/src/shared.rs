@@ -1,5 +1,6 @@
 use crate::config::Config;
 use crate::message::Publication;
+use crate::offload::RecordPool;
 use crate::remote::Remote;
 use crate::timer::Tick;
 use crate::topic::Topics;
@@ -21,6 +22,8 @@ pub(crate) struct Shared {
     /// Compresses what is published.
     pub(crate) press: Press,
     pub(crate) counters: Counters,
+    /// Threads that help to seal large messages.
+    pub(crate) records: Option<RecordPool>,
     pub(crate) topics: Topics,
     /// Published by handlers in this turn, to be delivered when they are done.
     pub(crate) publications: Vec<Publication>,
@@ -50,6 +53,10 @@ pub struct Counters {
     pub handshakes_offloaded: u64,
     /// Of those that failed, the ones refused because too many waited.
     pub handshakes_refused: u64,
+    /// Times that the records of a large message, or of several together, were sealed with other threads' help.
+    pub seals_offloaded: u64,
+    /// Of those, the ones at whose end others were still at work on a record, and had to be waited for.
+    pub seals_waited: u64,
     /// Messages received.
     pub messages_in: u64,
     /// Messages that handlers sent, dropped ones included.

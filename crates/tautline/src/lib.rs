@@ -52,8 +52,8 @@ pub use server::{Server, Tls};
 pub use socket::{Incoming, Socket, connect};
 pub use tautline_engine::{
     Cause, Chunk, Closed, Config, Conn, ConnId, ConnectError, Counters, Deadline, Deadlines, Delivery, DialId, Handler,
-    Limits, Offload, Opening, Outgoing, Proxy, ProxyKind, Reconnect, Remote, RemoteError, Reply, Request, Shard,
-    SlowConsumer, Target,
+    Limits, Offload, Opening, Outgoing, Proxy, ProxyKind, Reconnect, Records, Remote, RemoteError, Reply, Request,
+    Shard, SlowConsumer, Target,
 };
 pub use tautline_io::{Address, Io, ListenOptions, Spin};
 pub use tautline_tls::{

@@ -4,9 +4,9 @@ use crate::{Address, Certificate, Config, Error, Handler, ServerConfig, Shard};
 use std::io;
 use std::num::NonZero;
 use std::sync::Arc;
-use tautline_engine::HandshakePool;
+use tautline_engine::{HandshakePool, RecordPool};
 use tautline_io::{Compose, Driver, Io, Spin};
-use tautline_tls::{Engine, Session, plain};
+use tautline_tls::{Capabilities, Engine, Session, plain};
 
 /// Which TLS a server speaks. The choice is made once, here; behind it everything is static.
 #[derive(Clone)]
@@ -156,9 +156,19 @@ impl<E: Engine, H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Compose for
         let inline = E::Session::PASSTHROUGH || plan.config.offload.threads == Some(0);
         let pool = (!inline).then(|| HandshakePool::start(&plan.config.offload)).transpose();
         let pool = pool.map_err(|error| Error::Machine { what: "cannot start a thread for handshakes", error })?;
+        let records = plan.config.offload.records.as_ref();
+        if records.is_some() && !Capabilities::of(engine.name()).is_some_and(|can| can.shares_records) {
+            let what = "have the records of a message sealed by several threads";
+            return Err(Capabilities::refusal(engine.name(), what, |can| can.shares_records).into());
+        }
+        let records = records.map(RecordPool::start).transpose();
+        let records = records.map_err(|error| Error::Machine { what: "cannot start a thread for records", error })?;
         let prepare = move |shard: &mut Shard<E, D, H>| {
             if let Some(pool) = &pool {
                 shard.set_handshake_pool(pool.clone());
+            }
+            if let Some(records) = &records {
+                shard.set_record_pool(records.clone());
             }
         };
         plan.start(Parts { engine, open, make, prepare, work: Shard::run })

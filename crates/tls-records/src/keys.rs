@@ -1,3 +1,5 @@
+mod shared;
+
 use crate::contexts::Claim;
 use crate::schedule::{IV, Key, Secret, Suite};
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
@@ -111,16 +113,22 @@ impl Keys {
         Ok(())
     }
 
-    /// RFC 8446, section 5.3: the sequence number, over the end of the IV. It never wraps.
+    /// The next record's; it never wraps.
     fn next_nonce(&mut self) -> Option<Nonce> {
         let next = self.sequence.checked_add(1)?;
-        let mut nonce = self.iv;
-        for (byte, number) in nonce[IV - 8..].iter_mut().zip(self.sequence.to_be_bytes()) {
-            *byte ^= number;
-        }
+        let nonce = nonce(self.iv, self.sequence);
         self.sequence = next;
-        Some(Nonce::assume_unique_for_key(nonce))
+        Some(nonce)
     }
+}
+
+/// RFC 8446, section 5.3: the sequence number, over the end of the IV.
+#[inline]
+fn nonce(mut iv: [u8; IV], sequence: u64) -> Nonce {
+    for (byte, number) in iv[IV - 8..].iter_mut().zip(sequence.to_be_bytes()) {
+        *byte ^= number;
+    }
+    Nonce::assume_unique_for_key(iv)
 }
 
 impl Drop for Keys {

@@ -8,7 +8,7 @@ use crate::keys::{Keys, OVERHEAD};
 use crate::schedule::{Secret, Suite};
 use crate::snapshot::{Role, Snapshot, Traffic};
 use tautline_tls::record::{HEADER, MAX_PLAIN};
-use tautline_tls::{Content, Error, Opened};
+use tautline_tls::{Content, Error, Opened, Team};
 use tautline_window::Buf;
 
 /// Longest body of a protected record (section 5.2).
@@ -381,6 +381,19 @@ impl Records {
             return self.seal_record(DATA, single, out);
         }
         self.seal_with_limit(plain, out, REKEY_AFTER)
+    }
+
+    /// Seals `plain` with others' help, unless the keys have to change meanwhile.
+    pub(super) fn seal_with(&mut self, plain: &[&[u8]], out: &mut Buf, team: &dyn Team) -> Result<(), Error> {
+        let len: usize = plain.iter().map(|chunk| chunk.len()).sum();
+        let count = len.div_ceil(MAX_PLAIN);
+        if self.sent_close || self.owes_update || count < 2 || self.tx.sequence() + count as u64 > REKEY_AFTER {
+            return self.seal(plain, out);
+        }
+        let all = len + count * OVERHEAD;
+        self.tx.seal_many(self.suite, DATA, (plain, len), &mut out.reserve(all)[..all], team)?;
+        out.commit(all);
+        Ok(())
     }
 
     /// Seals `plain`, changing keys after `limit` records.

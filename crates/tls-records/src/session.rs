@@ -1,6 +1,6 @@
 use crate::records::Records;
 use crate::snapshot::Snapshot;
-use tautline_tls::{Error, Facts, Handshake, Opened};
+use tautline_tls::{Error, Facts, Handshake, Opened, Team};
 use tautline_window::Buf;
 
 /// A session of a library that gives its keys away.
@@ -116,6 +116,13 @@ impl<L: Library> tautline_tls::Session for Session<L> {
             State::Records(records) => records.seal(plain, out),
             State::Library(library) => library.seal(plain, out),
             State::Failed => Err(DEAD),
+        }
+    }
+
+    fn seal_with(&mut self, plain: &[&[u8]], out: &mut Buf, team: &dyn Team) -> Result<(), Error> {
+        match &mut self.0 {
+            State::Records(records) => records.seal_with(plain, out, team),
+            _ => self.seal(plain, out),
         }
     }
 

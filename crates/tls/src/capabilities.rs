@@ -25,12 +25,19 @@ pub struct Capabilities {
     pub key_export: bool,
     /// Records are opened where they lie, without a copy.
     pub in_place: bool,
+    /// Several threads can seal the records of one message ([`Session::seal_with`](crate::Session::seal_with)).
+    pub shares_records: bool,
 }
 
 impl Capabilities {
     /// Every engine, built in or not.
     pub const ALL: [Self; 6] = [
-        Self { key_export: true, in_place: true, ..Self::rustls("fused", "rustls, own records on AWS-LC") },
+        Self {
+            key_export: true,
+            in_place: true,
+            shares_records: true,
+            ..Self::rustls("fused", "rustls, own records on AWS-LC")
+        },
         Self::rustls("rustls", "rustls on AWS-LC"),
         Self::libssl("openssl", "OpenSSL 3"),
         Self::libssl("aws-lc", "AWS-LC"),
@@ -50,6 +57,7 @@ impl Capabilities {
             key_log: true,
             key_export: false,
             in_place: false,
+            shares_records: false,
         }
     }
 

@@ -1,4 +1,4 @@
-use crate::{Error, ServerConfig};
+use crate::{Error, ServerConfig, Team};
 use core::time::Duration;
 use tautline_window::Buf;
 use tautline_window::kernel::{Direction, TrafficKeys};
@@ -81,6 +81,16 @@ pub trait Session: Send + 'static {
     /// # Errors
     /// [`Error::ApiMisuse`] before the handshake is complete or after [`close`](Self::close); a key that is used up.
     fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error>;
+
+    /// The same, with the records of one call sealed by several threads at once, where the engine can
+    /// ([`Capabilities::shares_records`](crate::Capabilities)); the bytes are those of [`seal`](Self::seal).
+    ///
+    /// # Errors
+    /// As [`seal`](Self::seal).
+    fn seal_with(&mut self, plain: &[&[u8]], out: &mut Buf, team: &dyn Team) -> Result<(), Error> {
+        let _ = team;
+        self.seal(plain, out)
+    }
 
     /// Appends close_notify, once. Nothing can be sealed afterwards; [`open`](Self::open) goes on.
     fn close(&mut self, out: &mut Buf);

@@ -16,6 +16,7 @@ pub mod plain;
 pub mod record;
 pub mod registry;
 mod sessions;
+mod team;
 mod tickets;
 
 pub use capabilities::Capabilities;
@@ -23,4 +24,5 @@ pub use config::{Certificate, ClientAuth, ClientConfig, KeyExchange, Roots, Serv
 pub use engine::{Content, Engine, Facts, Handshake, Opened, Session, Signing};
 pub use error::Error;
 pub use sessions::Sessions;
+pub use team::Team;
 pub use tickets::{TicketKeySource, TicketSecret, Tickets};

@@ -135,6 +135,7 @@ impl Started {
             sum.opened += counters.opened;
             sum.handshakes_failed += counters.handshakes_failed;
             sum.handshakes_offloaded += counters.handshakes_offloaded;
+            sum.seals_offloaded += counters.seals_offloaded;
             sum.handshakes_refused += counters.handshakes_refused;
             sum.messages_in += counters.messages_in;
             sum.messages_out += counters.messages_out;

@@ -1,12 +1,12 @@
 //! Messages of every size and form, between the library's two ends and with peers by hand.
 
 use crate::common::frame::{self, BINARY, CONTINUES, ENDS, Frame, PING, PONG, TEXT, TEXT_BEGINS, masked};
-use crate::common::server::{client_config, config};
+use crate::common::server::{client_config, config, server_config};
 use crate::common::{App, Event, Over, Peer, Started, both, eventually, payload, serve, serve_at};
 use std::time::Duration;
 use tautline::{
-    Client, ClientTls, CloseCode, Config, DeflateConfig, Delivery, Handler, Incoming, Kind, Outgoing, SlowConsumer,
-    Socket,
+    Address, Client, ClientTls, CloseCode, Config, DeflateConfig, Delivery, Handler, Incoming, Kind, Outgoing, Records,
+    Server, SlowConsumer, Socket, Tls,
 };
 
 const MIB: usize = 1 << 20;
@@ -54,6 +54,22 @@ fn every_size_over_every_layer() {
         socket.close(CloseCode::NORMAL, "").unwrap();
         server.survives();
     }
+}
+
+#[test]
+fn every_size_sealed_by_several_threads() {
+    let mut config = large();
+    config.offload.records = Some(Records { min_message: 40_000, threads: Some(2) });
+    let server = serve(Over::Fused, config.clone(), App::default());
+    let mut socket = Socket::connect(server.target(), ClientTls::from(client_config()), large()).unwrap();
+    echoes_all_sizes(&server, &mut socket);
+    // Text and binary, each of the five sizes of 64 KiB and more.
+    assert_eq!(server.counters().seals_offloaded, 10);
+    socket.close(CloseCode::NORMAL, "").unwrap();
+    server.survives();
+    let refused = Server::new(Tls::Rustls(Box::new(server_config()))).listen(Address::Tcp(([127, 0, 0, 1], 0).into()));
+    let error = refused.config(config).start(|_| App::default()).unwrap_err().to_string();
+    assert!(error.contains("rustls cannot have") && error.contains("take fused, or leave it out"), "{error}");
 }
 
 #[test]

@@ -1,3 +1,5 @@
+mod shared;
+
 use super::{MAX_PLAIN, Records, Tickets};
 use crate::{Agreed, Keys, Role, Secret, Suite};
 use std::sync::Arc;

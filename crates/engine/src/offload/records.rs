@@ -1,0 +1,159 @@
+//! Records of large messages, sealed by several threads at once.
+//!
+//! One message of a megabyte is 64 records, and each of them can be sealed without the others. A shard that has such a
+//! message reserves their places in the wire buffer and seals them one after the other, and threads beside it take their
+//! share of what is left. When all are sealed, it sends them, as if it had been alone: order holds, nothing is copied or
+//! handed over, and whoever comes too late to help finds nothing to do. Smaller messages are not asked about.
+
+use super::sys::Job;
+use crate::config::Records;
+use crate::shared::Counters;
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
+use std::cell::Cell;
+use std::io;
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tautline_tls::{Error, Session, Team};
+use tautline_window::Buf;
+
+/// How long a thread that has nothing to do looks for the next message before it sleeps. To be woken takes longer than to
+/// seal a few hundred kilobytes, and where one large message was, the next is seldom far.
+const LOOKOUT: Duration = Duration::from_micros(200);
+
+/// Jobs that may wait; who finds the queue full goes on alone.
+const WAITING: usize = 64;
+
+/// Threads that help the shards of one server to seal large messages; clones are the same threads, which end with the last
+/// of them.
+#[derive(Clone)]
+pub struct RecordPool {
+    jobs: Sender<Arc<Job>>,
+    threads: usize,
+    min_message: usize,
+}
+
+impl RecordPool {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// The system has no threads left.
+    pub fn start(records: &Records) -> io::Result<Self> {
+        let (jobs, queue) = bounded(WAITING);
+        let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = records.threads.unwrap_or_else(|| (cpus - 1).min(Records::MOST_THREADS));
+        if threads == 0 {
+            log::warn!("there is no processor to spare for large messages: their records stay in the loop");
+        }
+        for number in 0..threads {
+            let queue = queue.clone();
+            std::thread::Builder::new().name(format!("records-{number}")).spawn(move || work(&queue))?;
+        }
+        let min_message = if threads == 0 { usize::MAX } else { records.min_message };
+        Ok(Self { jobs, threads, min_message })
+    }
+}
+
+fn work(queue: &Receiver<Arc<Job>>) {
+    let mut last = Instant::now();
+    loop {
+        let job = match queue.try_recv() {
+            Ok(job) => job,
+            Err(TryRecvError::Empty) if last.elapsed() < LOOKOUT => {
+                // Whoever wants this processor gets it.
+                std::thread::yield_now();
+                continue;
+            }
+            Err(_) => match queue.recv() {
+                Ok(job) => job,
+                Err(_) => return,
+            },
+        };
+        // What it leaves undone, its owner notices.
+        if catch_unwind(AssertUnwindSafe(|| job.join())).is_err() {
+            log::error!("sealing a record panicked");
+        }
+        last = Instant::now();
+    }
+}
+
+impl std::fmt::Debug for RecordPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { threads, min_message, .. } = self;
+        f.debug_struct("RecordPool").field("threads", threads).field("min_message", min_message).finish()
+    }
+}
+
+/// What a shard seals with.
+pub(crate) struct Seals<'a> {
+    pub(crate) pool: Option<&'a RecordPool>,
+    pub(crate) counters: &'a mut Counters,
+}
+
+impl Seals<'_> {
+    /// Seals `plain`, with others where it is long.
+    #[inline]
+    pub(crate) fn seal<S: Session>(self, session: &mut S, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
+        match self.pool {
+            Some(pool) if plain.iter().map(|chunk| chunk.len()).sum::<usize>() >= pool.min_message => {
+                let crew = Crew { pool, waited: Cell::new(false) };
+                let result = session.seal_with(plain, out, &crew);
+                self.counters.seals_offloaded += 1;
+                self.counters.seals_waited += u64::from(crew.waited.get());
+                result
+            }
+            _ => session.seal(plain, out),
+        }
+    }
+}
+
+/// The pool, for one call.
+struct Crew<'a> {
+    pool: &'a RecordPool,
+    waited: Cell<bool>,
+}
+
+impl Team for Crew<'_> {
+    fn share(&self, others: usize, work: &(dyn Fn() + Sync)) {
+        let others = others.min(self.pool.threads);
+        if others == 0 {
+            return work();
+        }
+        let waited = Job::offer(work, |job| {
+            for _ in 0..others {
+                // A full queue: they have enough to do without us.
+                if self.pool.jobs.try_send(job.clone()).is_err() {
+                    break;
+                }
+            }
+        });
+        self.waited.set(waited);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn all_of_the_work_is_done_however_many_help() {
+        for threads in [0, 1, 3] {
+            let pool = RecordPool::start(&Records { threads: Some(threads), ..Records::default() }).unwrap();
+            for round in 0..200 {
+                let crew = Crew { pool: &pool, waited: Cell::new(false) };
+                let (next, done, calls) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+                crew.share(round % 5, &|| {
+                    calls.fetch_add(1, Ordering::Relaxed);
+                    while next.fetch_add(1, Ordering::Relaxed) < 64 {
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+                assert_eq!(done.into_inner(), 64);
+                let calls = calls.into_inner();
+                assert!((1..=1 + threads.min(round % 5)).contains(&calls), "{calls} calls by {threads} threads");
+            }
+        }
+    }
+}
