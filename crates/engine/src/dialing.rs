@@ -5,6 +5,7 @@ use crate::conn::DialId;
 use crate::dial::{self, ATTEMPT_DELAY, Dial, Race, State, Target};
 use crate::handler::Handler;
 use crate::link::{Link, Phase, millis};
+use crate::probe::Probe;
 use crate::proxy::Tunnel;
 use crate::remote::{Command, RemoteError};
 use crate::shard::{Core, Slot};
@@ -18,7 +19,7 @@ use tautline_tls::{Engine, Session};
 /// A resolver whose shard's queue is full tries again so often, a tenth of a second apart.
 const RESOLVED_ATTEMPTS: usize = 100;
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     pub(crate) fn dial<D: Driver>(&mut self, driver: &mut D, target: Arc<Target>) -> DialId {
         let id = DialId(self.next_dial);
         self.next_dial = self.next_dial.wrapping_add(1);

@@ -3,6 +3,7 @@
 use crate::closed::{Cause, Closed, ConnectError, Deadline};
 use crate::handler::Handler;
 use crate::link::{Due, Hello, Link, Phase, Stop, millis};
+use crate::probe::Probe;
 use crate::shard::{Core, Slot};
 use http::StatusCode;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tautline_ws::CloseCode;
 /// A handler that sends from `on_drain` is asked so often in one turn, then in the next.
 const MAX_DRAINS: usize = 16;
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     /// Input cannot go on.
     pub(crate) fn stop(&mut self, link: &mut Link<E::Session, H::State>, stop: Stop) {
         match stop {

@@ -5,6 +5,7 @@ use crate::conn::Conn;
 use crate::handler::{Chunk, Handler};
 use crate::link::{Link, Phase, Stop, millis};
 use crate::outbound::Path;
+use crate::probe::Probe;
 use crate::shard::Core;
 use tautline_io::{Driver, End, Received};
 use tautline_tls::{Content, Engine, Handshake, Opened, Session};
@@ -14,7 +15,7 @@ use tautline_ws::{Close, CloseCode, Decoded, Event};
 /// A TLS engine consumes whole records, so what is carried is less than one; anything longer is an engine's bug.
 const MAX_CARRY: usize = 64 << 10;
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     /// Takes what arrived, behind what was carried, and carries what no record is complete with.
     pub(crate) fn input<D: Driver>(
         &mut self,
@@ -61,6 +62,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         link: &mut Link<E::Session, H::State>,
     ) -> Result<(), Stop> {
         link.held = false;
+        self.probe.resumed();
         let mut carried = std::mem::take(&mut link.carry);
         let mut scratch = std::mem::take(&mut self.shared.scratch);
         let result = self.advance(driver, link, carried.filled_mut(), &mut scratch);
@@ -118,10 +120,14 @@ impl<E: Engine, H: Handler> Core<E, H> {
                         return Ok(used);
                     }
                     let out = link.out.wire(&mut self.shared.pool);
+                    if used < wire.len() {
+                        self.probe.opening();
+                    }
                     let Opened { used: read, content } = link.session.open(&mut wire[used..], scratch, out)?;
                     used += read;
                     match content {
                         Content::Data(plain) => {
+                            self.probe.opened();
                             let len = plain.len();
                             used -= len - self.plaintext(driver, link, plain)?;
                         }
@@ -172,7 +178,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
             let taken = link.out.taken();
             let Link { token, phase, session, decoder, out, info, rare, state, paused, .. } = &mut *link;
+            self.probe.decoding();
             let Decoded { used: read, event } = decoder.decode(&mut plain[used..], &mut self.shared.pool)?;
+            self.probe.parsed();
             used += read;
             let Some(event) = event else { break };
             let mut way = Path { driver: &mut *driver, token: *token, session: &mut *session };
@@ -192,12 +200,16 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 Event::Message(message) => {
                     conn.shared.counters.messages_in += 1;
                     if open {
+                        self.probe.calling();
                         self.handler.on_message(&mut conn, message);
                     }
                 }
                 Event::Chunk { kind, data, first, last } => {
                     conn.shared.counters.messages_in += u64::from(last);
                     if open {
+                        if last {
+                            self.probe.calling();
+                        }
                         self.handler.on_chunk(&mut conn, Chunk { kind, data, first, last });
                     }
                 }

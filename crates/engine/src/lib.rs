@@ -18,6 +18,9 @@ mod conn;
 mod dial;
 mod dialing;
 mod ending;
+#[cfg(test)]
+#[path = "../tests/fake/mod.rs"]
+mod fake;
 mod handler;
 mod input;
 mod link;
@@ -25,6 +28,7 @@ mod message;
 mod nursery;
 mod offload;
 mod outbound;
+pub mod probe;
 mod proxy;
 mod queue;
 mod remote;

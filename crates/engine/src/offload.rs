@@ -15,6 +15,7 @@ use crate::closed::Cause;
 use crate::config::Offload;
 use crate::handler::Handler;
 use crate::link::{Hello, Link, Phase, Stop};
+use crate::probe::Probe;
 use crate::shard::Core;
 use crate::timer::Tick;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
@@ -158,7 +159,7 @@ impl<S: Session> Handshakes<S> {
 /// For so long after a ticket was no good, tickets do not keep a handshake in the loop: anyone can make one up.
 const DISTRUST: Tick = 1_000;
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     /// Whether the next step of this handshake is expensive.
     pub(crate) fn leaves_loop(&self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> bool {
         if self.handshakes.is_none() || link.info.dial.is_some() {

@@ -1,6 +1,7 @@
 use crate::closed::ConnectError;
 use crate::conn::{ConnId, DialId};
 use crate::message::{Outgoing, Publication};
+use crate::probe::Stages;
 use crate::shared::Counters;
 use std::fmt;
 use std::net::SocketAddr;
@@ -63,6 +64,7 @@ pub(crate) enum Command {
     Close { conn: ConnId, code: CloseCode, reason: String },
     Drain { code: CloseCode, reason: String, deadline: Duration },
     Count(SyncSender<Counters>),
+    Stages(SyncSender<Option<Box<Stages>>>),
     Resolved { dial: DialId, result: Result<Vec<SocketAddr>, ConnectError> },
 }
 
@@ -114,6 +116,16 @@ impl Remote {
     pub fn counters(&self) -> Result<Counters, RemoteError> {
         let (reply, answer) = sync_channel(1);
         self.command(Command::Count(reply))?;
+        answer.recv().map_err(|_| RemoteError::Stopped)
+    }
+
+    /// What the shard's probe found so far; `None` where it has none. Waits as [`counters`](Self::counters) does.
+    ///
+    /// # Errors
+    /// Where the shard does not answer.
+    pub fn stages(&self) -> Result<Option<Box<Stages>>, RemoteError> {
+        let (reply, answer) = sync_channel(1);
+        self.command(Command::Stages(reply))?;
         answer.recv().map_err(|_| RemoteError::Stopped)
     }
 

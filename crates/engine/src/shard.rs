@@ -9,6 +9,7 @@ use crate::message::Publication;
 use crate::nursery::Nursery;
 use crate::offload::{HandshakePool, Handshakes, RecordPool};
 use crate::outbound::Path;
+use crate::probe::{Off, Probe, Stages};
 use crate::remote::{Command, Commands, Remote};
 use crate::shared::{Counters, Keys, Shared};
 use crate::timer::{Tick, Wheel};
@@ -26,14 +27,15 @@ use tautline_ws::deflate::Press;
 
 /// One loop: it owns its sockets, TLS sessions, buffers and timers, and shares nothing on the message path.
 ///
-/// Run it with [`run`](Self::run), or turn by turn with [`turn`](Self::turn).
-pub struct Shard<E: Engine, D: Driver, H: Handler> {
+/// Run it with [`run`](Self::run), or turn by turn with [`turn`](Self::turn). With a [`Probe`] it takes the time of messages.
+pub struct Shard<E: Engine, D: Driver, H: Handler, P: Probe = Off> {
     pub(crate) driver: D,
-    pub(crate) core: Core<E, H>,
+    pub(crate) core: Core<E, H, P>,
 }
 
 /// Everything of a shard but the driver, which calls it back.
-pub(crate) struct Core<E: Engine, H: Handler> {
+pub(crate) struct Core<E: Engine, H: Handler, P: Probe> {
+    pub(crate) probe: P,
     pub(crate) engine: E,
     pub(crate) handler: H,
     pub(crate) slots: Vec<Slot<E::Session, H::State>>,
@@ -71,6 +73,26 @@ impl<E: Engine, D: Driver, H: Handler> Shard<E, D, H> {
     /// # Errors
     /// The system has no random numbers.
     pub fn new(number: u32, config: Arc<Config>, engine: E, driver: D, handler: H) -> io::Result<Self> {
+        Self::with_probe(number, config, engine, driver, handler, Off)
+    }
+}
+
+impl<E: Engine, D: Driver, H: Handler, P: Probe> Shard<E, D, H, P> {
+    /// As [`new`](Shard::new), with a probe. A driver that does not tell when bytes arrived is no obstacle.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn with_probe(
+        number: u32,
+        config: Arc<Config>,
+        engine: E,
+        mut driver: D,
+        handler: H,
+        mut probe: P,
+    ) -> io::Result<Self> {
+        if let Err(error) = probe.begin(&mut driver) {
+            log::info!("when bytes arrive is not known: {error}");
+        }
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| io::Error::other(format!("no random numbers: {error}")))?;
         let (remote, commands) = Remote::new(driver.waker());
@@ -90,6 +112,7 @@ impl<E: Engine, D: Driver, H: Handler> Shard<E, D, H> {
             now: 0,
         };
         let core = Core {
+            probe,
             engine,
             handler,
             slots: Vec::new(),
@@ -150,6 +173,12 @@ impl<E: Engine, D: Driver, H: Handler> Shard<E, D, H> {
     /// The application.
     pub const fn handler(&mut self) -> &mut H {
         &mut self.core.handler
+    }
+
+    /// What the probe found so far, where there is one.
+    #[must_use]
+    pub fn stages(&self) -> Option<Box<Stages>> {
+        self.core.probe.stages()
     }
 
     /// What happened so far.
@@ -226,7 +255,7 @@ impl<E: Engine, D: Driver, H: Handler> Shard<E, D, H> {
     }
 }
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     /// Reads the clock. Once a turn: every deadline is good to a few milliseconds.
     pub(crate) fn refresh(&mut self) {
         self.shared.now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -368,6 +397,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             Command::Drain { code, reason, deadline } => self.drain(driver, code, &reason, deadline),
             // Whoever asked may have given up waiting.
             Command::Count(reply) => drop(reply.try_send(self.shared.counters)),
+            Command::Stages(reply) => drop(reply.try_send(self.probe.stages())),
             Command::Resolved { dial, result } => self.resolved(driver, dial, result),
         }
     }
@@ -399,8 +429,9 @@ impl Shared {
     }
 }
 
-impl<E: Engine, H: Handler, D: Driver> Sink<D> for Core<E, H> {
+impl<E: Engine, H: Handler, P: Probe, D: Driver> Sink<D> for Core<E, H, P> {
     fn woke(&mut self, _driver: &mut D) {
+        self.probe.woke();
         self.refresh();
     }
 
@@ -429,6 +460,7 @@ impl<E: Engine, H: Handler, D: Driver> Sink<D> for Core<E, H> {
     }
 
     fn received(&mut self, driver: &mut D, token: Token, data: Received<'_>) {
+        self.probe.received(driver);
         let Some(mut link) = self.take(token) else { return };
         self.shared.counters.bytes_in += data.len() as u64;
         link.clock.heard = self.shared.now;
@@ -479,7 +511,7 @@ impl<E: Engine, H: Handler, D: Driver> Sink<D> for Core<E, H> {
     }
 }
 
-impl<E: Engine, D: Driver, H: Handler> std::fmt::Debug for Shard<E, D, H> {
+impl<E: Engine, D: Driver, H: Handler, P: Probe> std::fmt::Debug for Shard<E, D, H, P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shard").field("number", &self.core.shared.shard).field("driver", &D::NAME).finish()
     }

@@ -3,6 +3,7 @@
 use crate::handler::{Handler, Opening, Reply, Request};
 use crate::link::{Answer, Clock, Head, Hello, Link, Phase, Stop, millis};
 use crate::outbound::Outbound;
+use crate::probe::Probe;
 use crate::shard::{Core, Slot};
 use crate::{DialId, conn::Info};
 use http::StatusCode;
@@ -12,7 +13,7 @@ use tautline_window::Buf;
 use tautline_ws::handshake::{self, HandshakeError, HeadReader, Negotiated, Options};
 use tautline_ws::{Decoder, Role};
 
-impl<E: Engine, H: Handler> Core<E, H> {
+impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     pub(crate) fn empty_head(&self) -> Box<Head> {
         Box::new(Head { bytes: Buf::new(), reader: HeadReader::new(self.shared.config.limits.head), answered: false })
     }

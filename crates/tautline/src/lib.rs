@@ -50,6 +50,7 @@ pub use files::{CertificateFiles, ServerFiles, TicketFile, Watch};
 pub use reload::{Reloader, Reloads};
 pub use server::{Server, Tls};
 pub use socket::{Incoming, Socket, connect};
+pub use tautline_engine::probe::{Spread, Stage, Stages};
 pub use tautline_engine::{
     Cause, Chunk, Closed, Config, Conn, ConnId, ConnectError, Counters, Deadline, Deadlines, Delivery, DialId, Handler,
     Limits, Offload, Opening, Outgoing, Proxy, ProxyKind, Reconnect, Records, Remote, RemoteError, Reply, Request,

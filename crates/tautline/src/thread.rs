@@ -1,11 +1,13 @@
 //! Loops on threads of their own.
 
 use crate::{Error, Reloader, ServerConfig};
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tautline_engine::probe::{Probe, Stages};
 use tautline_engine::{Config, ConnId, Handler, Outgoing, Remote, RemoteError, Shard};
 use tautline_io::{Address, Driver, ListenOptions, epoll, machine};
 use tautline_tls::Engine;
@@ -18,7 +20,11 @@ pub struct Running {
     addresses: Vec<Address>,
     threads: Vec<JoinHandle<Result<(), Error>>>,
     reloader: Reloader,
+    left: Left,
 }
+
+/// What the probes of loops that have ended found, by the loop's number.
+type Left = Arc<Mutex<BTreeMap<u32, Box<Stages>>>>;
 
 impl Running {
     /// Where it listens, in the order asked for; ports of 0 are resolved.
@@ -49,6 +55,20 @@ impl Running {
     pub fn send(&self, to: ConnId, message: Outgoing<'_>) -> Result<(), RemoteError> {
         let remote = self.remotes.get(to.shard as usize).ok_or(RemoteError::Stopped)?;
         remote.send(to, message)
+    }
+
+    /// Where the time of all messages so far went; `None` where it was started without
+    /// [stages](crate::Server::start_with_stages). Also after loops have ended, but never from a handler's method.
+    #[must_use]
+    pub fn stages(&self) -> Option<Box<Stages>> {
+        let of = |(number, remote): (u32, &Remote)| {
+            let left = || self.left.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned();
+            remote.stages().ok().flatten().or_else(left)
+        };
+        (0..).zip(&self.remotes).filter_map(of).reduce(|mut all, one| {
+            all.merge(&one);
+            all
+        })
     }
 
     /// Stops accepting and closes all connections with `code` (1001 going away, 1012 service restart); what is not closed
@@ -103,7 +123,7 @@ pub(crate) struct Plan {
 }
 
 /// What a loop consists of, and what it does. Made once, used on every loop's thread.
-pub(crate) struct Parts<E: Engine, D: Driver, H: Handler, O, M, P> {
+pub(crate) struct Parts<E: Engine, D: Driver, H: Handler, O, M, P, Q: Probe> {
     pub(crate) engine: E,
     /// Opens the driver, on the loop's thread.
     pub(crate) open: O,
@@ -111,11 +131,13 @@ pub(crate) struct Parts<E: Engine, D: Driver, H: Handler, O, M, P> {
     pub(crate) make: M,
     /// Acts on a loop before it runs.
     pub(crate) prepare: P,
-    pub(crate) work: fn(&mut Shard<E, D, H>) -> io::Result<()>,
+    /// Makes what watches its messages.
+    pub(crate) probe: fn() -> Q,
+    pub(crate) work: fn(&mut Shard<E, D, H, Q>) -> io::Result<()>,
 }
 
 /// A loop, and where it listens.
-type Bound<E, D, H> = (Shard<E, D, H>, Vec<Address>);
+type Bound<E, D, H, Q> = (Shard<E, D, H, Q>, Vec<Address>);
 
 struct Started {
     remote: Remote,
@@ -125,29 +147,35 @@ struct Started {
 
 impl Plan {
     /// Starts every loop, or none.
-    pub(crate) fn start<E, D, H, O, M, P>(self, parts: Parts<E, D, H, O, M, P>) -> Result<Running, Error>
+    pub(crate) fn start<E, D, H, O, M, P, Q>(self, parts: Parts<E, D, H, O, M, P, Q>) -> Result<Running, Error>
     where
         E: Engine,
         D: Driver,
         H: Handler,
         O: Fn() -> io::Result<D> + Send + Sync + 'static,
         M: Fn(u32) -> H + Send + Sync + 'static,
-        P: Fn(&mut Shard<E, D, H>) + Send + Sync + 'static,
+        P: Fn(&mut Shard<E, D, H, Q>) + Send + Sync + 'static,
+        Q: Probe,
     {
         let reloader = Reloader::new(parts.engine.clone());
         let parts = Arc::new(parts);
         let plan = Arc::new(self);
-        let mut running =
-            Running { remotes: Vec::new(), addresses: plan.listen.clone(), threads: Vec::new(), reloader };
+        let mut running = Running {
+            remotes: Vec::new(),
+            addresses: plan.listen.clone(),
+            threads: Vec::new(),
+            reloader,
+            left: Left::default(),
+        };
         let mut wakers = Vec::new();
         for number in 0..plan.shards {
             let (report, reported) = channel();
             let (plan, parts) = (plan.clone(), parts.clone());
-            let listen = running.addresses.clone();
+            let (listen, left) = (running.addresses.clone(), running.left.clone());
             let number = u32::try_from(number).unwrap_or(u32::MAX);
             let spawned = std::thread::Builder::new()
                 .name(format!("{}-{number}", plan.name))
-                .spawn(move || plan.run(number, &listen, &parts, &report));
+                .spawn(move || plan.run((number, &left), &listen, &parts, &report));
             let thread = spawned.map_err(|error| Error::Machine { what: "cannot start a thread", error })?;
             running.threads.push(thread);
             match reported.recv() {
@@ -173,11 +201,11 @@ impl Plan {
         Ok(running)
     }
 
-    fn run<E, D, H, O, M, P>(
+    fn run<E, D, H, O, M, P, Q>(
         &self,
-        number: u32,
+        (number, left): (u32, &Left),
         listen: &[Address],
-        parts: &Parts<E, D, H, O, M, P>,
+        parts: &Parts<E, D, H, O, M, P, Q>,
         report: &Sender<Result<Started, Error>>,
     ) -> Result<(), Error>
     where
@@ -186,7 +214,8 @@ impl Plan {
         H: Handler,
         O: Fn() -> io::Result<D>,
         M: Fn(u32) -> H,
-        P: Fn(&mut Shard<E, D, H>),
+        P: Fn(&mut Shard<E, D, H, Q>),
+        Q: Probe,
     {
         let (mut shard, addresses) = match self.shard(number, listen, parts) {
             Ok(made) => made,
@@ -202,21 +231,27 @@ impl Plan {
         }
         // Without others the start was given up; a drain is on its way.
         shard.set_others(receiver.recv().unwrap_or_default());
-        (parts.work)(&mut shard).map_err(|error| Error::Machine { what: "the driver failed", error })
+        let worked = (parts.work)(&mut shard).map_err(|error| Error::Machine { what: "the driver failed", error });
+        if let Some(stages) = shard.stages() {
+            // Before the shard stops to answer, so that somebody has them at any time.
+            left.lock().unwrap_or_else(PoisonError::into_inner).insert(number, stages);
+        }
+        worked
     }
 
-    fn shard<E: Engine, D: Driver, H: Handler, O: Fn() -> io::Result<D>, M: Fn(u32) -> H, P>(
+    fn shard<E: Engine, D: Driver, H: Handler, O: Fn() -> io::Result<D>, M: Fn(u32) -> H, P, Q: Probe>(
         &self,
         number: u32,
         listen: &[Address],
-        parts: &Parts<E, D, H, O, M, P>,
-    ) -> Result<Bound<E, D, H>, Error> {
+        parts: &Parts<E, D, H, O, M, P, Q>,
+    ) -> Result<Bound<E, D, H, Q>, Error> {
         if let Some(cpu) = self.cpus.get(number as usize % self.cpus.len().max(1)) {
             machine::pin_to_cpu(*cpu).map_err(|error| Error::Machine { what: "cannot pin a thread", error })?;
         }
         let driver = (parts.open)().map_err(|error| Error::Machine { what: "cannot open the driver", error })?;
         let handler = (parts.make)(number);
-        let mut shard = Shard::new(number, self.config.clone(), parts.engine.clone(), driver, handler)
+        let (config, engine) = (self.config.clone(), parts.engine.clone());
+        let mut shard = Shard::with_probe(number, config, engine, driver, handler, (parts.probe)())
             .map_err(|error| Error::Machine { what: "cannot make a loop", error })?;
         let options = ListenOptions { backlog: self.backlog, reuse_port: self.shards > 1, ..ListenOptions::default() };
         let mut addresses = Vec::new();

@@ -1,12 +1,9 @@
 //! Addresses race over a kernel that connects when it is told to.
 
-#[path = "../../tests/fake/mod.rs"]
-mod fake;
-
 use crate::closed::ConnectError;
 use crate::dial::{Dial, State};
+use crate::fake::{Event, Fake};
 use crate::{Config, Conn, DialId, Handler, Opening, Shard, Target};
-use fake::{Event, Fake};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
-use tautline_io::{Address, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
+use tautline_io::{Address, Arrival, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
 use tautline_window::Buf;
 
 /// What the next turn delivers.
@@ -53,6 +53,9 @@ pub struct State {
     pub dialed: Vec<(u32, Address)>,
     /// Waits that were asked for, the last one at the end.
     pub waits: Vec<Option<Duration>>,
+    /// What it tells of each read.
+    pub arrival: Option<Arrival>,
+    pub began: Option<u64>,
 }
 
 impl State {
@@ -183,6 +186,18 @@ impl tautline_io::Driver for Fake {
 
     fn waker(&self) -> Waker {
         Waker::new(|| {})
+    }
+
+    fn stamp_arrivals(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn arrival(&self) -> Option<Arrival> {
+        self.0.borrow().arrival
+    }
+
+    fn began(&self) -> Option<u64> {
+        self.0.borrow().began
     }
 
     fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {

@@ -10,4 +10,5 @@ mod http;
 mod life;
 mod messages;
 mod slow;
+mod stages;
 mod topics;

@@ -1,0 +1,226 @@
+use super::stages::{Parts, Stages};
+use super::{Probe, Stage};
+use std::io;
+use tautline_io::{Anchor, Arrival, Clock, Driver, Scale, Ticker};
+
+/// How many readings of the clock are timed, to know what one costs.
+const READINGS: u32 = 1_000;
+
+/// The kernel's clock and ours are compared again after so many nanoseconds: they may drift apart, and the kernel's may be set.
+const COMPARE: f64 = 10e6;
+
+/// Takes the time of every message; [`Probe::stages`] tells it.
+///
+/// All times are ticks of the shard's [`Ticker`].
+pub struct Stamps {
+    ticker: Ticker,
+    scale: Scale,
+    /// The kernel's clock and ours.
+    anchor: Option<(Clock, Anchor)>,
+    stages: Box<Stages>,
+    /// Messages that are not counted yet.
+    warm_up: u64,
+    /// Stamp 1, where there is one.
+    arrival: Option<u64>,
+    /// Stamp 2.
+    woke: u64,
+    /// When the driver began to receive, where it knows.
+    began: Option<u64>,
+    /// Stamp 3.
+    read: u64,
+    /// The latest stamp.
+    mark: u64,
+    /// Something else was done since then.
+    stale: bool,
+    /// A message was delivered from the record that was opened last.
+    delivered: bool,
+    /// Opening the records of the current message took so long.
+    tls: u64,
+    /// Parsing it did.
+    parse: u64,
+    in_read: u64,
+    in_record: u64,
+}
+
+impl Stamps {
+    /// Counts every message but the first `warm_up`. The first one of a process takes 10 ms, to compare clocks.
+    #[must_use]
+    pub fn after(warm_up: u64) -> Self {
+        let ticker = Ticker::here();
+        let scale = ticker.scale();
+        let stages = Box::new(Stages::new(ticker, stamp_cost(ticker)));
+        Self {
+            ticker,
+            scale,
+            anchor: None,
+            stages,
+            warm_up,
+            arrival: None,
+            woke: ticker.now(),
+            began: None,
+            read: 0,
+            mark: 0,
+            stale: false,
+            delivered: false,
+            tls: 0,
+            parse: 0,
+            in_read: 0,
+            in_record: 0,
+        }
+    }
+
+    /// Tells the kernel's stamp by our clock.
+    fn ticks_of(&mut self, arrival: Arrival, now: u64) -> u64 {
+        let fresh = |anchor: &Anchor| (now.saturating_sub(anchor.ticks) as f64) * self.scale.nanos_per_tick < COMPARE;
+        let anchor = match self.anchor {
+            Some((clock, anchor)) if clock == arrival.clock && fresh(&anchor) => anchor,
+            _ => {
+                let anchor = self.ticker.anchor(arrival.clock);
+                self.anchor = Some((arrival.clock, anchor));
+                self.stages.arrivals_within(anchor.error);
+                anchor
+            }
+        };
+        anchor.ticks_of(arrival, self.scale)
+    }
+
+    /// A message is whole, and the handler is entered now.
+    fn count(&mut self, called: u64) {
+        self.in_read += 1;
+        self.in_record += 1;
+        if self.warm_up > 0 {
+            self.warm_up -= 1;
+            return;
+        }
+        debug_assert!(self.began.is_none_or(|began| began <= self.read));
+        debug_assert!(self.read <= self.mark && self.mark <= called, "stamps run backwards");
+        let begin = self.began.unwrap_or(self.read);
+        // What arrives while the loop is awake waits for it only from then on.
+        let woke = self.woke.max(self.arrival.unwrap_or(0)).min(begin);
+        let callback = called.saturating_sub(self.mark);
+        let read = self.began.map(|began| self.read.saturating_sub(began));
+        let app = called.saturating_sub(woke);
+        let known = read.unwrap_or(0) + self.tls + self.parse + callback;
+        let parts = Parts {
+            nic: self.arrival.map(|arrival| woke.saturating_sub(arrival)),
+            read,
+            tls: self.tls,
+            parse: self.parse,
+            callback,
+            // The rest: it waited for other connections, or for earlier messages of the same read.
+            waited: app.saturating_sub(known),
+            app,
+        };
+        self.stages.record(&parts);
+    }
+
+    /// The next bytes belong to messages of their own.
+    fn begin_read(&mut self, now: u64) {
+        self.end_record();
+        if self.in_read > 0 {
+            self.stages.record_read(self.in_read);
+            self.in_read = 0;
+        }
+        (self.read, self.mark, self.stale) = (now, now, false);
+        (self.tls, self.parse, self.delivered) = (0, 0, false);
+    }
+
+    fn end_record(&mut self) {
+        if self.in_record > 0 {
+            self.stages.record_record(self.in_record);
+            self.in_record = 0;
+        }
+    }
+
+    fn freshen(&mut self) {
+        if self.stale {
+            self.mark = self.ticker.now();
+            self.stale = false;
+        }
+    }
+}
+
+impl Default for Stamps {
+    fn default() -> Self {
+        Self::after(0)
+    }
+}
+
+impl Probe for Stamps {
+    fn begin<D: Driver>(&mut self, driver: &mut D) -> io::Result<()> {
+        driver.stamp_arrivals()
+    }
+
+    #[inline]
+    fn woke(&mut self) {
+        self.woke = self.ticker.now();
+    }
+
+    #[inline]
+    fn received<D: Driver>(&mut self, driver: &D) {
+        let now = self.ticker.now();
+        self.begin_read(now);
+        self.began = driver.began();
+        self.arrival = driver.arrival().map(|arrival| self.ticks_of(arrival, now).min(now));
+    }
+
+    fn resumed(&mut self) {
+        let now = self.ticker.now();
+        self.begin_read(now);
+        (self.began, self.arrival) = (None, None);
+    }
+
+    #[inline]
+    fn opening(&mut self) {
+        self.freshen();
+    }
+
+    #[inline]
+    fn opened(&mut self) {
+        let now = self.ticker.now();
+        if self.delivered {
+            self.end_record();
+            (self.tls, self.delivered) = (0, false);
+        }
+        self.tls += now.saturating_sub(self.mark);
+        (self.mark, self.stale) = (now, false);
+    }
+
+    #[inline]
+    fn decoding(&mut self) {
+        self.freshen();
+    }
+
+    #[inline]
+    fn parsed(&mut self) {
+        let now = self.ticker.now();
+        self.parse += now.saturating_sub(self.mark);
+        (self.mark, self.stale) = (now, false);
+    }
+
+    #[inline]
+    fn calling(&mut self) {
+        let now = self.ticker.now();
+        self.count(now);
+        (self.parse, self.delivered, self.stale) = (0, true, true);
+    }
+
+    fn stages(&self) -> Option<Box<Stages>> {
+        let mut stages = self.stages.clone();
+        stages.rescale();
+        Some(stages)
+    }
+}
+
+impl std::fmt::Debug for Stamps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stamps").field("messages", &self.stages.spread(Stage::App).count).finish_non_exhaustive()
+    }
+}
+
+/// What one reading of the clock costs, in ticks.
+fn stamp_cost(ticker: Ticker) -> f64 {
+    let begun = ticker.now();
+    let last = (0..READINGS).fold(begun, |_, _| ticker.now());
+    last.saturating_sub(begun) as f64 / f64::from(READINGS)
+}

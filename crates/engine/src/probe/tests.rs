@@ -1,0 +1,203 @@
+//! Stamps of messages that come over a kernel of the test's own.
+
+use super::{Off, Probe, Stage, Stages, Stamps};
+use crate::fake::{Event, Fake};
+use crate::{Config, Conn, Handler, Shard};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tautline_io::{Arrival, Clock, Driver, Ticker};
+use tautline_tls::plain;
+use tautline_ws::Message;
+
+const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+
+/// A frame of a client whose mask key is 0.
+const HELLO: &[u8] = b"\x81\x85\0\0\0\0hello";
+
+/// Takes a while for each message.
+#[derive(Default)]
+struct App {
+    heard: u64,
+    takes: Duration,
+}
+
+impl Handler for App {
+    type State = ();
+
+    fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {
+        self.heard += 1;
+        std::thread::sleep(self.takes);
+    }
+}
+
+/// An open connection of a shard with this probe.
+fn open<P: Probe>(probe: P, takes: Duration) -> (Fake, Shard<plain::Engine, Fake, App, P>) {
+    let kernel = Fake::default();
+    let app = App { heard: 0, takes };
+    let mut shard =
+        Shard::with_probe(0, Arc::new(Config::default()), plain::Engine, kernel.clone(), app, probe).unwrap();
+    kernel.0.borrow_mut().room = usize::MAX;
+    kernel.push(Event::Accept);
+    kernel.push(Event::Bytes(0, UPGRADE.to_vec()));
+    shard.turn(Some(Duration::ZERO)).unwrap();
+    (kernel, shard)
+}
+
+fn read<P: Probe>(kernel: &Fake, shard: &mut Shard<plain::Engine, Fake, App, P>, bytes: &[u8]) {
+    kernel.push(Event::Bytes(0, bytes.to_vec()));
+    shard.turn(Some(Duration::ZERO)).unwrap();
+}
+
+fn mean(stages: &Stages, stage: Stage) -> f64 {
+    stages.spread(stage).mean
+}
+
+/// Notes what the shard tells it.
+#[derive(Default)]
+struct Notes(Vec<&'static str>);
+
+impl Probe for Notes {
+    fn begin<D: Driver>(&mut self, _: &mut D) -> io::Result<()> {
+        Ok(())
+    }
+    fn woke(&mut self) {
+        self.0.push("woke");
+    }
+    fn received<D: Driver>(&mut self, _: &D) {
+        self.0.push("received");
+    }
+    fn resumed(&mut self) {
+        self.0.push("resumed");
+    }
+    fn opening(&mut self) {
+        self.0.push("opening");
+    }
+    fn opened(&mut self) {
+        self.0.push("opened");
+    }
+    fn decoding(&mut self) {
+        self.0.push("decoding");
+    }
+    fn parsed(&mut self) {
+        self.0.push("parsed");
+    }
+    fn calling(&mut self) {
+        self.0.push("calling");
+    }
+    fn stages(&self) -> Option<Box<Stages>> {
+        None
+    }
+}
+
+#[test]
+fn stamps_come_in_order_for_each_message() {
+    let (kernel, mut shard) = open(Notes::default(), Duration::ZERO);
+    shard.core.probe.0.clear();
+    read(&kernel, &mut shard, &[HELLO, HELLO, &HELLO[..8]].concat());
+    read(&kernel, &mut shard, &HELLO[8..]);
+    let message = ["decoding", "parsed", "calling"];
+    let piece = ["decoding", "parsed"];
+    let begin = ["woke", "received", "opening", "opened"];
+    assert_eq!(shard.core.probe.0, [&begin[..], &message, &message, &piece, &begin, &message].concat());
+}
+
+#[test]
+fn every_message_is_counted_once_in_each_stage() {
+    let (kernel, mut shard) = open(Stamps::default(), Duration::ZERO);
+    for messages in 1..=20 {
+        read(&kernel, &mut shard, &HELLO.repeat(messages));
+    }
+    let stages = shard.stages().unwrap();
+    assert_eq!((stages.messages(), shard.handler().heard), (210, 210));
+    for stage in Stage::ALL {
+        // This kernel does not say when bytes arrived, nor when it began to receive.
+        let silent = matches!(stage, Stage::Nic | Stage::Read | Stage::Total);
+        assert_eq!(stages.spread(stage).count, if silent { 0 } else { 210 }, "{stage:?}");
+        assert_eq!(stages.histogram(stage).map(|(_, count)| count).sum::<u64>(), stages.spread(stage).count);
+    }
+    assert!(stages.clock().contains("no stamps of arrivals"), "{}", stages.clock());
+    // The last read is counted once another one follows.
+    assert_eq!(stages.per_read(), (10.0, 19));
+    assert_eq!(stages.per_record(), (10.0, 19));
+}
+
+#[test]
+fn stages_add_up_and_waiting_for_others_is_the_loops() {
+    let takes = Duration::from_millis(1);
+    let (kernel, mut shard) = open(Stamps::default(), takes);
+    let arrived = Duration::from_millis(50);
+    for _ in 0..10 {
+        let now = Ticker::here().anchor(Clock::Monotonic);
+        let nanos = now.nanos - u64::try_from(arrived.as_nanos()).unwrap();
+        kernel.0.borrow_mut().arrival = Some(Arrival { clock: Clock::Monotonic, nanos });
+        read(&kernel, &mut shard, &HELLO.repeat(2));
+    }
+    let stages = shard.stages().unwrap();
+    assert_eq!(stages.spread(Stage::Total).count, 20);
+    // The second message of each read waits for the first, and that is no work of TLS or of the parser.
+    assert!(stages.spread(Stage::Loop).max >= 1e3, "{stages}");
+    assert!(stages.spread(Stage::Tls).min < 900.0 && stages.spread(Stage::Parse).min < 900.0, "{stages}");
+    assert!(stages.spread(Stage::Nic).min >= 49e3, "{stages}");
+    let parts = [Stage::Loop, Stage::Tls, Stage::Parse, Stage::Callback].map(|stage| mean(&stages, stage));
+    let near = |sum: f64, whole: f64| assert!((sum / whole - 1.0).abs() < 0.01, "{sum} is not {whole}\n{stages}");
+    near(parts.iter().sum(), mean(&stages, Stage::App));
+    near(mean(&stages, Stage::Nic) + mean(&stages, Stage::App), mean(&stages, Stage::Total));
+    assert!(stages.clock().contains("arrivals exact to"), "{}", stages.clock());
+}
+
+#[test]
+fn what_arrives_while_the_loop_is_awake_does_not_wait_for_it() {
+    let (kernel, mut shard) = open(Stamps::default(), Duration::ZERO);
+    // In the future: the clocks disagree, or it was stamped within this turn.
+    let now = Ticker::here().anchor(Clock::Monotonic);
+    kernel.0.borrow_mut().arrival = Some(Arrival { clock: Clock::Monotonic, nanos: now.nanos + 1_000_000_000 });
+    read(&kernel, &mut shard, HELLO);
+    let stages = shard.stages().unwrap();
+    assert_eq!((stages.spread(Stage::Nic).count, stages.spread(Stage::Nic).max), (1, 0.0));
+}
+
+#[test]
+fn reading_is_told_from_waiting_where_the_driver_says_when_it_began() {
+    let (kernel, mut shard) = open(Stamps::default(), Duration::ZERO);
+    kernel.0.borrow_mut().began = Some(Ticker::here().now());
+    std::thread::sleep(Duration::from_millis(2));
+    read(&kernel, &mut shard, HELLO);
+    let stages = shard.stages().unwrap();
+    assert!(stages.spread(Stage::Read).min >= 2e3, "{stages}");
+}
+
+#[test]
+fn warming_up_is_not_counted_and_shards_add_up() {
+    let (kernel, mut shard) = open(Stamps::after(3), Duration::ZERO);
+    read(&kernel, &mut shard, &HELLO.repeat(5));
+    let mut stages = shard.stages().unwrap();
+    assert_eq!(stages.messages(), 2);
+    stages.merge(&shard.stages().unwrap());
+    assert_eq!(stages.messages(), 4);
+}
+
+#[test]
+fn a_table_has_a_line_for_each_stage() {
+    let (kernel, mut shard) = open(Stamps::default(), Duration::ZERO);
+    read(&kernel, &mut shard, HELLO);
+    let table = shard.stages().unwrap().to_string();
+    assert_eq!(table.lines().count(), 3 + Stage::ALL.len(), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 120), "{table}");
+    for stage in Stage::ALL {
+        assert!(table.lines().any(|line| line.starts_with(stage.name())), "{table}");
+    }
+}
+
+#[test]
+fn without_a_probe_there_is_nothing() {
+    assert_eq!(size_of::<Off>(), 0);
+    type With<P> = crate::shard::Core<plain::Engine, App, P>;
+    // What `Stamps` needs is all that a probe adds.
+    assert!(size_of::<With<Off>>() + size_of::<Stamps>() <= size_of::<With<Stamps>>() + 8);
+    let (kernel, mut shard) = open(Off, Duration::ZERO);
+    read(&kernel, &mut shard, HELLO);
+    assert!(shard.stages().is_none());
+    assert_eq!(shard.handler().heard, 1);
+}

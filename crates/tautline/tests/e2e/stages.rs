@@ -1,0 +1,107 @@
+//! Where the time of messages goes, as servers and clients tell it.
+
+use crate::common::server::{client_config, config, server_config};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+use tautline::{
+    Client, ClientTls, CloseCode, Conn, Handler, Incoming, Message, Opening, Outgoing, Server, Socket, Stage, Target,
+    Tls,
+};
+
+const MESSAGES: u64 = 200;
+
+struct Echo;
+
+impl Handler for Echo {
+    type State = ();
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        conn.send(Outgoing::from(&message));
+    }
+}
+
+/// Sends a message, and the next when it is back.
+struct Ping {
+    done: Sender<()>,
+    left: u64,
+}
+
+impl Handler for Ping {
+    type State = ();
+
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
+        conn.text("0123456789");
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        self.left -= 1;
+        if self.left > 0 {
+            conn.send(Outgoing::from(&message));
+            return;
+        }
+        conn.close(CloseCode::NORMAL, "");
+        self.done.send(()).unwrap();
+    }
+}
+
+fn server(shards: usize) -> Server {
+    let tls = Tls::with(server_config());
+    Server::new(tls).listen("127.0.0.1:0".parse().unwrap()).shards(shards).config(config())
+}
+
+fn target(address: &tautline::Address) -> Target {
+    Target::new(&format!("wss://{address}/")).unwrap()
+}
+
+#[test]
+fn both_ends_count_every_message() {
+    let server = server(1).start_with_stages(|_| Echo).unwrap();
+    let (done, is_done) = channel();
+    let target = target(&server.addresses()[0]);
+    let client = Client::new(client_config()).target(target).config(config());
+    let client = client.start_with_stages(move |_| Ping { done: done.clone(), left: MESSAGES }).unwrap();
+    is_done.recv_timeout(Duration::from_secs(20)).unwrap();
+    for _ in 0..2 {
+        // While they run, and after they have ended.
+        let [at_server, at_client] = [&server, &client].map(|running| running.stages().unwrap());
+        assert_eq!((at_server.messages(), at_client.messages()), (MESSAGES, MESSAGES));
+        for stages in [at_server, at_client] {
+            for stage in [Stage::Loop, Stage::Read, Stage::Tls, Stage::Parse, Stage::Callback, Stage::App] {
+                assert_eq!(stages.spread(stage).count, MESSAGES, "{stage:?}");
+            }
+            // The kernel begins to stamp a moment after it was asked.
+            assert!(stages.spread(Stage::Nic).count <= MESSAGES);
+            assert!(stages.spread(Stage::Total).mean >= stages.spread(Stage::Nic).mean);
+            assert!(stages.spread(Stage::Tls).min > 0.0 && stages.tls_share() < 1.0);
+            assert_eq!(stages.per_read(), (1.0, 1));
+        }
+        server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    client.join().unwrap();
+    server.join().unwrap();
+}
+
+#[test]
+fn shards_are_told_together() {
+    let server = server(2).start_with_stages(|_| Echo).unwrap();
+    let mut sockets: Vec<Socket> = (0..8)
+        .map(|_| Socket::connect(target(&server.addresses()[0]), ClientTls::from(client_config()), config()).unwrap())
+        .collect();
+    for socket in &mut sockets {
+        socket.text("hello").unwrap();
+        assert_eq!(socket.receive().unwrap(), Incoming::Text("hello".into()));
+    }
+    assert_eq!(server.stages().unwrap().messages(), 8);
+    drop(sockets);
+    server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+    server.join().unwrap();
+}
+
+#[test]
+fn without_asking_there_are_none() {
+    let server = server(1).start(|_| Echo).unwrap();
+    assert!(server.stages().is_none());
+    server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+    server.join().unwrap();
+}
