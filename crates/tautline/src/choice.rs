@@ -16,6 +16,10 @@ pub enum TlsEngine {
     /// A library of the OpenSSL family.
     #[cfg(feature = "libssl")]
     Libssl(Flavour),
+    /// The handshakes of a library of the OpenSSL family, and TLS 1.3 records opened and sealed in place. For one that has
+    /// a [`fused_name`](Flavour::fused_name).
+    #[cfg(feature = "libssl")]
+    FusedLibssl(Flavour),
 }
 
 impl TlsEngine {
@@ -24,6 +28,13 @@ impl TlsEngine {
         let own = [Self::Fused, Self::Rustls].into_iter();
         #[cfg(feature = "libssl")]
         let own = own.chain(Flavour::ALL.iter().map(|&flavour| Self::Libssl(flavour)));
+        #[cfg(feature = "libssl")]
+        let own = own.chain(
+            Flavour::ALL
+                .iter()
+                .filter(|flavour| flavour.fused_name().is_some())
+                .map(|&flavour| Self::FusedLibssl(flavour)),
+        );
         own
     }
 
@@ -35,6 +46,11 @@ impl TlsEngine {
             Self::Rustls => "rustls",
             #[cfg(feature = "libssl")]
             Self::Libssl(flavour) => flavour.name(),
+            #[cfg(feature = "libssl")]
+            Self::FusedLibssl(flavour) => match flavour.fused_name() {
+                Some(name) => name,
+                None => flavour.name(),
+            },
         }
     }
 
@@ -47,6 +63,8 @@ impl TlsEngine {
             Self::Rustls => Tls::Rustls(config),
             #[cfg(feature = "libssl")]
             Self::Libssl(flavour) => Tls::Libssl(flavour, config),
+            #[cfg(feature = "libssl")]
+            Self::FusedLibssl(flavour) => Tls::FusedLibssl(flavour, config),
         }
     }
 
@@ -59,6 +77,8 @@ impl TlsEngine {
             Self::Rustls => ClientTls::Rustls(config),
             #[cfg(feature = "libssl")]
             Self::Libssl(flavour) => ClientTls::Libssl(flavour, config),
+            #[cfg(feature = "libssl")]
+            Self::FusedLibssl(flavour) => ClientTls::FusedLibssl(flavour, config),
         }
     }
 }
@@ -79,9 +99,10 @@ impl FromStr for TlsEngine {
         Self::all().find(|engine| engine.name() == name).ok_or_else(|| {
             let names: Vec<_> = Self::all().map(Self::name).collect();
             let names = names.join(", ");
-            if OTHERS.contains(&name) {
+            let feature = name.strip_prefix("fused+").unwrap_or(name);
+            if OTHERS.contains(&feature) {
                 format!(
-                    "this build has no {name}, only {names}: build it with the feature `{name}`, or `engines` for all"
+                    "this build has no {name}, only {names}: build it with the feature `{feature}`, or `engines` for all"
                 )
             } else {
                 format!("there is no TLS engine {name:?}, but {names}")
@@ -101,9 +122,11 @@ mod tests {
         }
         assert_eq!(TlsEngine::all().next(), Some(TlsEngine::default()));
         assert!("schannel".parse::<TlsEngine>().unwrap_err().contains("but fused, rustls"));
-        for name in OTHERS {
-            if let Err(why) = name.parse::<TlsEngine>() {
-                assert!(why.contains(&format!("the feature `{name}`")), "{why}");
+        for feature in OTHERS {
+            for name in [feature.to_owned(), format!("fused+{feature}")] {
+                if let Err(why) = name.parse::<TlsEngine>() {
+                    assert!(why.contains(&format!("the feature `{feature}`")), "{why}");
+                }
             }
         }
     }

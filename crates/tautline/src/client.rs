@@ -19,6 +19,9 @@ pub enum ClientTls {
     /// A library of the OpenSSL family.
     #[cfg(feature = "libssl")]
     Libssl(tautline_tls_libssl::Flavour, Box<ClientConfig>),
+    /// The handshakes of a library of the OpenSSL family, and TLS 1.3 records opened and sealed in place.
+    #[cfg(feature = "libssl")]
+    FusedLibssl(tautline_tls_libssl::Flavour, Box<ClientConfig>),
 }
 
 impl Default for ClientTls {
@@ -141,6 +144,11 @@ impl Client {
             #[cfg(feature = "libssl")]
             ClientTls::Libssl(flavour, tls) => {
                 let engine = tautline_tls_libssl::Engine::new(flavour, None, Some(&tls))?;
+                way.choose(Composed { engine, targets, work })
+            }
+            #[cfg(feature = "libssl")]
+            ClientTls::FusedLibssl(flavour, tls) => {
+                let engine = tautline_tls_libssl::fused::Engine::new(flavour, None, Some(&tls))?;
                 way.choose(Composed { engine, targets, work })
             }
         }

@@ -22,6 +22,9 @@ pub enum Tls {
     /// A library of the OpenSSL family.
     #[cfg(feature = "libssl")]
     Libssl(tautline_tls_libssl::Flavour, Box<ServerConfig>),
+    /// The handshakes of a library of the OpenSSL family, and TLS 1.3 records opened and sealed in place.
+    #[cfg(feature = "libssl")]
+    FusedLibssl(tautline_tls_libssl::Flavour, Box<ServerConfig>),
 }
 
 impl Tls {
@@ -157,6 +160,11 @@ impl Server {
             Tls::Libssl(flavour, config) => {
                 let engine = tautline_tls_libssl::Engine::new(flavour, Some(&config), None)?;
                 way.choose(Start { plan, engine, make, probe })
+            }
+            #[cfg(feature = "libssl")]
+            Tls::FusedLibssl(flavour, config) => {
+                let engine = tautline_tls_libssl::fused::Engine::new(flavour, Some(&config), None)?;
+                way.choose(Start { plan, engine, make })
             }
         }
     }

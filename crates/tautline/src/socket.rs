@@ -31,6 +31,8 @@ enum Loop {
     Rustls(Box<Shard<Rustls, epoll::Driver, Mailbox>>),
     #[cfg(feature = "libssl")]
     Libssl(Box<Shard<tautline_tls_libssl::Engine, epoll::Driver, Mailbox>>),
+    #[cfg(feature = "libssl")]
+    FusedLibssl(Box<Shard<tautline_tls_libssl::fused::Engine, epoll::Driver, Mailbox>>),
 }
 
 /// A message that was received.
@@ -111,6 +113,11 @@ impl Socket {
             ClientTls::Libssl(flavour, tls) => {
                 let engine = tautline_tls_libssl::Engine::new(flavour, None, Some(&tls))?;
                 Loop::Libssl(Box::new(Shard::new(0, config, engine, driver, mailbox).map_err(machine)?))
+            }
+            #[cfg(feature = "libssl")]
+            ClientTls::FusedLibssl(flavour, tls) => {
+                let engine = tautline_tls_libssl::fused::Engine::new(flavour, None, Some(&tls))?;
+                Loop::FusedLibssl(Box::new(Shard::new(0, config, engine, driver, mailbox).map_err(machine)?))
             }
         };
         loops.connect(Arc::new(target));
@@ -251,6 +258,8 @@ impl Loop {
             Self::Rustls(shard) => shard.connect(target),
             #[cfg(feature = "libssl")]
             Self::Libssl(shard) => shard.connect(target),
+            #[cfg(feature = "libssl")]
+            Self::FusedLibssl(shard) => shard.connect(target),
         };
     }
 
@@ -261,6 +270,8 @@ impl Loop {
             Self::Rustls(shard) => shard.handler(),
             #[cfg(feature = "libssl")]
             Self::Libssl(shard) => shard.handler(),
+            #[cfg(feature = "libssl")]
+            Self::FusedLibssl(shard) => shard.handler(),
         }
     }
 
@@ -271,6 +282,8 @@ impl Loop {
             Self::Rustls(shard) => shard.turn(longest),
             #[cfg(feature = "libssl")]
             Self::Libssl(shard) => shard.turn(longest),
+            #[cfg(feature = "libssl")]
+            Self::FusedLibssl(shard) => shard.turn(longest),
         }
     }
 
@@ -281,6 +294,8 @@ impl Loop {
             Self::Rustls(shard) => shard.flush(),
             #[cfg(feature = "libssl")]
             Self::Libssl(shard) => shard.flush(),
+            #[cfg(feature = "libssl")]
+            Self::FusedLibssl(shard) => shard.flush(),
         }
     }
 
@@ -292,6 +307,8 @@ impl Loop {
             Self::Rustls(shard) => shard.with_conn(conn, |_, conn| act(conn)),
             #[cfg(feature = "libssl")]
             Self::Libssl(shard) => shard.with_conn(conn, |_, conn| act(conn)),
+            #[cfg(feature = "libssl")]
+            Self::FusedLibssl(shard) => shard.with_conn(conn, |_, conn| act(conn)),
         }
     }
 }

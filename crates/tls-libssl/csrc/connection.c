@@ -1,6 +1,11 @@
 /* One connection over the caller's windows. */
 #include "shim.h"
 
+#include <openssl/crypto.h>
+#if TL_BORING_FAMILY
+#include <openssl/mem.h>
+#endif
+
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +166,7 @@ void tl_conn_free(tl_conn *conn)
     }
     X509_free(conn->refused);
     free(conn->spill);
+    OPENSSL_cleanse(conn->secrets, sizeof(conn->secrets));
     free(conn);
 }
 
@@ -279,12 +285,35 @@ static int arm(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, si
     conn->out = out;
     conn->out_cap = out_cap;
     conn->out_len = 0;
+    if (conn->memory_in != NULL && in_len > 0) {
+        conn->in_len = 0;
+        return !conn->broken && BIO_write(conn->memory_in, in, (int)in_len) == (int)in_len;
+    }
     return !conn->broken;
+}
+
+/* Moves what a BIO with memory of its own holds to where the window would have had it. */
+static void collect(tl_conn *conn)
+{
+    size_t len = BIO_pending(conn->memory_out);
+    uint8_t *to = conn->out;
+    if (len > conn->out_cap) {
+        to = conn->spill = malloc(len);
+        conn->spill_cap = len;
+        conn->broken = to == NULL;
+    }
+    if (len > 0 && to != NULL) {
+        BIO_read(conn->memory_out, to, (int)len);
+        *(to == conn->out ? &conn->out_len : &conn->spill_len) = len;
+    }
 }
 
 /* Takes the windows back and says what became of the operation that returned `code`. */
 static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
 {
+    if (conn->memory_out != NULL) {
+        collect(conn);
+    }
     if (conn->broken) {
         explain(conn, result);
     } else if (code > 0) {
@@ -479,6 +508,55 @@ void tl_conn_keep_session(tl_conn *conn)
 SSL_SESSION *tl_conn_session(tl_conn *conn)
 {
     return conn->sessions_len == 0 ? NULL : conn->sessions[--conn->sessions_len];
+}
+
+/*
+ * Seals what a server holds back until it first writes: AWS-LC and BoringSSL do so with tickets, the others have sent theirs
+ * with the handshake.
+ */
+void tl_conn_flush(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result)
+{
+    result->plain = 0;
+    int ready = arm(conn, NULL, 0, out, out_cap);
+#if TL_BORING_FAMILY
+    /* Nothing written is nothing wrong. */
+    int code = ready ? SSL_write(conn->ssl, "", 0) : -1;
+    disarm(conn, 0, code == 0 ? 1 : code, result);
+#else
+    disarm(conn, 0, ready ? 1 : -1, result);
+#endif
+}
+
+/* Gives the first traffic secrets away, `TL_SECRET` bytes of room each; their length, or 0 where they are not known. */
+size_t tl_conn_secrets(tl_conn *conn, uint8_t *client, uint8_t *server)
+{
+    size_t len = conn->secret_lens[0] == conn->secret_lens[1] ? conn->secret_lens[0] : 0;
+    memcpy(client, conn->secrets[0], len);
+    memcpy(server, conn->secrets[1], len);
+    OPENSSL_cleanse(conn->secrets, sizeof(conn->secrets));
+    conn->secret_lens[0] = conn->secret_lens[1] = 0;
+    return len;
+}
+
+/*
+ * For measuring, before the first operation: has BIOs with memory of their own stand between the library and the windows, as
+ * they do in most programs. Says whether there was memory.
+ */
+int32_t tl_conn_memory(tl_conn *conn)
+{
+    BIO *in = BIO_new(BIO_s_mem());
+    BIO *out = BIO_new(BIO_s_mem());
+    if (in == NULL || out == NULL) {
+        BIO_free(in);
+        BIO_free(out);
+        return 0;
+    }
+    BIO_set_mem_eof_return(in, -1);
+    BIO_set_mem_eof_return(out, -1);
+    SSL_set_bio(conn->ssl, in, out);
+    conn->memory_in = in;
+    conn->memory_out = out;
+    return 1;
 }
 
 /* For tests: has everything spill, and has spilling fail. */

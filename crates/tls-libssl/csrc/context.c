@@ -373,9 +373,36 @@ static tl_context *context_of(const SSL *ssl)
     return SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
 }
 
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Keeps the secret that `line` tells (a label, the client's random and the secret), where it is one of the two. */
+static void keep_secret(tl_conn *conn, const char *line)
+{
+    static const char *const LABELS[2] = {"CLIENT_TRAFFIC_SECRET_0 ", "SERVER_TRAFFIC_SECRET_0 "};
+    for (size_t end = 0; end < 2; end++) {
+        size_t skip = strlen(LABELS[end]);
+        const char *hex = strncmp(line, LABELS[end], skip) == 0 ? strchr(line + skip, ' ') : NULL;
+        if (hex == NULL) {
+            continue;
+        }
+        size_t len = 0;
+        for (hex++; len < TL_SECRET && hex_digit(hex[0]) >= 0 && hex_digit(hex[1]) >= 0; hex += 2) {
+            conn->secrets[end][len++] = (uint8_t)(hex_digit(hex[0]) << 4 | hex_digit(hex[1]));
+        }
+        conn->secret_lens[end] = hex[0] == '\0' ? len : 0;
+    }
+}
+
 static void on_secret(const SSL *ssl, const char *line)
 {
     const tl_context *context = context_of(ssl);
+    tl_conn *conn = SSL_get_app_data(ssl);
+    if (context->secrets && conn != NULL) {
+        keep_secret(conn, line);
+    }
     if (context->key_log >= 0) {
         struct iovec parts[2] = {{(void *)line, strlen(line)}, {(void *)"\n", 1}};
         /* One call, so that lines of several threads do not mix. There is nobody to tell of a failure. */
@@ -544,7 +571,7 @@ static int configure(SSL_CTX *ctx, const tl_context *context, const tl_options *
         return 0;
     }
 #endif
-    if (context->key_log >= 0) {
+    if (context->key_log >= 0 || context->secrets) {
         SSL_CTX_set_keylog_callback(ctx, on_secret);
     }
     int mode = SSL_VERIFY_NONE;
@@ -613,6 +640,7 @@ tl_context *tl_context_new(const tl_options *options, tl_refusal *refusal)
     context->server = options->server;
     context->verify = options->verify;
     context->tickets = options->tickets;
+    context->secrets = options->secrets;
     context->key_log = -1;
     if (options->key_log != NULL) {
         context->key_log = open(options->key_log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);

@@ -44,6 +44,7 @@ struct tl_context {
     int server;
     int verify;
     int key_log;       /* a file descriptor, or -1 */
+    int secrets;
     size_t groups_len;
     SSL_CTX **groups;  /* the first is what connections are made of; the others hold other names' certificates */
     size_t names_len;
@@ -73,9 +74,15 @@ struct tl_conn {
     size_t sessions_len;
     SSL_SESSION *sessions[TL_SESSIONS];
     char server_name[256];
+    /* The first traffic secrets, the client's and the server's, where they are wanted. */
+    size_t secret_lens[2];
+    uint8_t secrets[2][TL_SECRET];
     /* For tests. */
     int spill_all;
     int spill_fails;
+    /* For measuring. */
+    BIO *memory_in;
+    BIO *memory_out;
 };
 
 /* context.c */
@@ -126,6 +133,9 @@ int32_t tl_conn_refused_validity(const tl_conn *conn, char *from, char *until, s
 void tl_conn_keep_session(tl_conn *conn);
 SSL_SESSION *tl_conn_session(tl_conn *conn);
 void tl_conn_faults(tl_conn *conn, int32_t spill_all, int32_t spill_fails);
+void tl_conn_flush(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result);
+size_t tl_conn_secrets(tl_conn *conn, uint8_t *client, uint8_t *server);
+int32_t tl_conn_memory(tl_conn *conn);
 
 /* Copies the library's words for the error `code` (0: the oldest in the queue). */
 void tl_reason(unsigned long code, char *reason);

@@ -61,4 +61,7 @@ const tl_table TL_TABLE = {
     .session_free = session_free,
     .session_version = session_version,
     .bytes_free = bytes_free,
+    .conn_flush = tl_conn_flush,
+    .conn_secrets = tl_conn_secrets,
+    .conn_memory = tl_conn_memory,
 };

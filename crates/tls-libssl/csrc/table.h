@@ -59,6 +59,9 @@ enum {
 
 #define TL_REASON 120
 
+/* Longest output of a hash of TLS 1.3, which is a traffic secret's length. */
+#define TL_SECRET 48
+
 /* What is behind these is the library's. */
 typedef struct tl_tickets tl_tickets;
 typedef struct tl_identity tl_identity;
@@ -100,6 +103,7 @@ typedef struct {
     const char *key_log; /* a file's name, or null */
     tl_tickets *tickets; /* a server's, where it resumes */
     size_t tickets_each; /* for each handshake of TLS 1.3 */
+    int32_t secrets; /* connections keep their traffic secrets, for `conn_secrets` */
 } tl_options;
 
 typedef struct {
@@ -167,7 +171,14 @@ typedef struct {
     void (*session_free)(tl_session *session);
     int32_t (*session_version)(const tl_session *session);
     void (*bytes_free)(uint8_t *bytes);
+
+    /* From here on they may be null: TL_OPTIONAL of them. */
+    void (*conn_flush)(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result);
+    size_t (*conn_secrets)(tl_conn *conn, uint8_t *client, uint8_t *server);
+    int32_t (*conn_memory)(tl_conn *conn);
 } tl_table;
+
+#define TL_OPTIONAL 3
 
 extern const tl_table TL_TABLE;
 

@@ -20,12 +20,13 @@ pub(crate) enum Demands {
     Reload,
 }
 
-/// A server's configuration.
+/// A server's configuration; `secrets` says whether connections keep their traffic secrets.
 pub(crate) fn server(
     library: Library,
     config: &ServerConfig,
     tickets: Option<&Rotation>,
     demands: Demands,
+    secrets: bool,
 ) -> Result<Context, Error> {
     let count = config.certificates.len();
     if count == 0 {
@@ -66,6 +67,7 @@ pub(crate) fn server(
             classical: false,
             alpn: &protocols(&config.alpn)?,
             key_log: key_log_of(library, config.key_log)?,
+            secrets,
         },
     )?;
     if let Some(roots) = roots {
@@ -105,8 +107,8 @@ fn check(identity: &Identity, what: &str) -> Result<(), Error> {
     Err(Error::Config(format!("{what}: {wrong}; what was there before stays in use")))
 }
 
-/// A client's configuration.
-pub(crate) fn client(library: Library, config: &ClientConfig) -> Result<Context, Error> {
+/// A client's configuration; `secrets` says whether connections keep their traffic secrets.
+pub(crate) fn client(library: Library, config: &ClientConfig, secrets: bool) -> Result<Context, Error> {
     let own = config.certificate.as_ref().map(|own| load(library, own, "client certificate")).transpose()?;
     let mut context = new_context(
         library,
@@ -120,6 +122,7 @@ pub(crate) fn client(library: Library, config: &ClientConfig) -> Result<Context,
             classical: config.key_exchange == KeyExchange::Classical,
             alpn: &protocols(&config.alpn)?,
             key_log: key_log_of(library, config.key_log)?,
+            secrets,
         },
     )?;
     match &config.roots {

@@ -27,12 +27,21 @@ impl Engine {
     /// [`Error::Config`] where a certificate, key or root cannot be used; it says which, and what to do. [`Error::Library`]
     /// where the library does not start.
     pub fn new(flavour: Flavour, server: Option<&ServerConfig>, client: Option<&ClientConfig>) -> Result<Self, Error> {
+        Self::with_secrets(flavour, server, client, false)
+    }
+
+    pub(crate) fn with_secrets(
+        flavour: Flavour,
+        server: Option<&ServerConfig>,
+        client: Option<&ClientConfig>,
+        secrets: bool,
+    ) -> Result<Self, Error> {
         let library =
             Library::get(flavour).ok_or_else(|| Error::Library(format!("{} does not start", flavour.title())))?;
-        let server = server.map(|server| Serving::new(library, server)).transpose()?;
+        let server = server.map(|server| Serving::new(library, server, secrets)).transpose()?;
         let client = client
             .map(|client| {
-                let context = Arc::new(config::client(library, client)?);
+                let context = Arc::new(config::client(library, client, secrets)?);
                 Ok(Arc::new(Client { context, sessions: Sessions::of(flavour, client) }))
             })
             .transpose()?;

@@ -52,6 +52,23 @@ impl Flavour {
         }
     }
 
+    /// The engine's name with records of our own; `None` where the library does not give its keys away.
+    #[must_use]
+    pub const fn fused_name(self) -> Option<&'static str> {
+        match self {
+            #[cfg(feature = "openssl")]
+            Self::OpenSsl => Some("fused+openssl"),
+            #[cfg(feature = "aws-lc")]
+            Self::AwsLc => Some("fused+aws-lc"),
+            #[cfg(feature = "boringssl")]
+            Self::BoringSsl => Some("fused+boringssl"),
+            #[cfg(feature = "libressl")]
+            Self::LibreSsl => None,
+            #[cfg(feature = "outside")]
+            Self::Outside(_) => None,
+        }
+    }
+
     /// The library's name as its makers write it.
     #[must_use]
     pub const fn title(self) -> &'static str {

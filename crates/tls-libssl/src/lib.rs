@@ -8,6 +8,8 @@
 //! the one record that is being worked on, and on the free part of the buffer that collects what must be sent. What the
 //! library copies out of a record is written to where the record lay, which is always room enough.
 //!
+//! In `fused` the library shakes hands only, and records are opened and sealed in place by `tautline-tls-records`.
+//!
 //! One thing differs from other engines: while the beginning of a handshake message of the peer's is there and its end is
 //! not (no library splits them after the handshake), OpenSSL does not seal. What is sealed meanwhile is held back, up to
 //! 64 KiB, and follows when the message is complete.
@@ -45,6 +47,8 @@ mod error;
 mod facts;
 #[cfg(any_library)]
 mod flavour;
+#[cfg(any_library)]
+pub mod fused;
 #[cfg(any_library)]
 mod host;
 #[cfg(any_library)]

@@ -8,6 +8,7 @@ use tautline_tls::{ClientAuth, Error, ServerConfig, Tickets};
 /// A server's configuration of this moment.
 pub(crate) struct Serving {
     library: Library,
+    secrets: bool,
     now: ArcSwap<Current>,
     /// Held by those who replace it, one at a time.
     reloading: Mutex<()>,
@@ -21,12 +22,12 @@ struct Current {
 }
 
 impl Serving {
-    pub(crate) fn new(library: Library, config: &ServerConfig) -> Result<Self, Error> {
+    pub(crate) fn new(library: Library, config: &ServerConfig, secrets: bool) -> Result<Self, Error> {
         let asked = wanted(config);
         let tickets = Rotation::new(library, &asked)?.map(Arc::new);
-        let context = Arc::new(config::server(library, config, tickets.as_deref(), Demands::Start)?);
+        let context = Arc::new(config::server(library, config, tickets.as_deref(), Demands::Start, secrets)?);
         let now = ArcSwap::from_pointee(Current { context, asked, tickets });
-        Ok(Self { library, now, reloading: Mutex::new(()) })
+        Ok(Self { library, secrets, now, reloading: Mutex::new(()) })
     }
 
     pub(crate) fn context(&self) -> Arc<Context> {
@@ -47,7 +48,8 @@ impl Serving {
         } else {
             Rotation::new(self.library, &asked)?.map(Arc::new)
         };
-        let context = Arc::new(config::server(self.library, config, tickets.as_deref(), Demands::Reload)?);
+        let context =
+            Arc::new(config::server(self.library, config, tickets.as_deref(), Demands::Reload, self.secrets)?);
         self.now.store(Arc::new(Current { context, asked, tickets }));
         Ok(())
     }

@@ -8,6 +8,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 use tautline_tls::record::{self, Front, HEADER, MAX_PLAIN};
 use tautline_tls::{Content, Error, Facts, Handshake, Opened};
+use tautline_tls_records::Secret;
 use tautline_window::Buf;
 
 /// Most bytes of a handshake: the longest messages that the libraries take, in records that are not uselessly small.
@@ -50,6 +51,12 @@ pub struct Session {
     quiet: u8,
     /// Records that our key protected.
     sealed: u64,
+    /// Records since the handshake that the peer's key protected.
+    opened: u64,
+    /// One of them held application data.
+    has_data: bool,
+    /// The first traffic secrets may not be those in use any more.
+    is_rekeyed: bool,
     /// What waits for the end of a handshake message of the peer's.
     held: Vec<u8>,
     sent_close: bool,
@@ -63,6 +70,27 @@ enum Phase {
     Handshaking,
     Open,
     Failed,
+}
+
+/// What a record held.
+enum Found {
+    Data(usize),
+    Control,
+    Partial,
+    Closed,
+}
+
+/// What somebody else needs to go on with a connection.
+pub(crate) struct Leaving {
+    pub(crate) is_client: bool,
+    pub(crate) suite: u16,
+    pub(crate) facts: Facts,
+    /// The first traffic secrets.
+    pub(crate) client: Secret,
+    pub(crate) server: Secret,
+    /// Records that they protected, of those that were received and of those that were sent.
+    pub(crate) opened: u64,
+    pub(crate) sealed: u64,
 }
 
 impl Session {
@@ -100,6 +128,9 @@ impl Session {
             received: 0,
             quiet: 0,
             sealed: 0,
+            opened: 0,
+            has_data: false,
+            is_rekeyed: false,
             held: Vec::new(),
             sent_close: false,
             received_close: false,
@@ -111,6 +142,72 @@ impl Session {
     #[doc(hidden)]
     pub fn inject(&mut self, spill_all: bool, spill_fails: bool) {
         self.connection.inject(spill_all, spill_fails);
+    }
+
+    /// For measuring, before the first operation: has the library work on BIOs with memory of their own, as most programs do.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    #[doc(hidden)]
+    pub fn use_memory_bio(&mut self) -> Result<(), Error> {
+        if self.connection.use_memory() { Ok(()) } else { Err(no_memory()) }
+    }
+
+    /// For measuring: opens the record at the front of `wire` into `plain`, which must have room for all that a record holds.
+    /// Gives the bytes that are done with, and those of application data; nothing where the record is not whole.
+    ///
+    /// # Errors
+    /// As [`open`](tautline_tls::Session::open); [`Error::ApiMisuse`] too where there is not room enough.
+    #[doc(hidden)]
+    pub fn open_into(
+        &mut self,
+        wire: &mut [u8],
+        plain: &mut [u8],
+        out: &mut Buf,
+    ) -> Result<Option<(usize, usize)>, Error> {
+        if self.phase != Phase::Open || plain.len() < MAX_PLAIN {
+            return Err(Error::ApiMisuse("there is less room than a record needs, or no connection"));
+        }
+        let (used, found) = match self.open_record(wire, Some(plain), out) {
+            Ok((used, found)) => (used, found),
+            Err(error) => return self.check(Err(error)),
+        };
+        Ok(match found {
+            Found::Partial => None,
+            Found::Data(len) => Some((used, len)),
+            Found::Control | Found::Closed => Some((used, 0)),
+        })
+    }
+
+    /// Whether the first traffic secrets and the numbers of records are all that somebody else needs to go on.
+    pub(crate) fn can_leave(&self) -> bool {
+        // A client stays for its tickets, which servers send before their first data; without a memory it wants none.
+        let has_tickets = self.has_data || self.client.as_ref().is_none_or(|client| client.sessions.is_none());
+        self.phase == Phase::Open
+            && self.is_tls13
+            && has_tickets
+            && !self.is_rekeyed
+            && self.held.is_empty()
+            && !(self.sent_close || self.received_close)
+    }
+
+    /// Leaves the connection to somebody else.
+    pub(crate) fn leave(mut self, out: &mut Buf) -> Result<Leaving, Error> {
+        if self.client.is_none() {
+            let start = out.len();
+            if let Status::Failed(failure) = self.connection.flush(out).status {
+                return Err(self.failed(&failure));
+            }
+            self.sealed += records(&out.filled()[start..]);
+        }
+        let agreed = self.connection.agreed();
+        let suite = agreed.suite;
+        let (client, server) = self
+            .connection
+            .secrets()
+            .ok_or_else(|| Error::Library(format!("{} tells no secrets", self.context.library().flavour().title())))?;
+        let is_client = self.client.is_some();
+        Ok(Leaving { is_client, suite, facts: facts(agreed), client, server, opened: self.opened, sealed: self.sealed })
     }
 
     /// Marks the session dead where `result` is an error.
@@ -145,9 +242,14 @@ impl Session {
                 return Err(self.refuse(&UNEXPECTED, "a handshake of far too many bytes", out));
             }
             used += len;
+            let start = out.len();
             if self.feed(&rest[..len], out)? == Handshake::Complete {
                 self.phase = Phase::Open;
                 self.is_tls13 = self.connection.is_tls13();
+                if self.client.is_none() {
+                    // Behind a client's Finished a server sends tickets, under the keys that data will have.
+                    self.sealed = records(&out.filled()[start..]);
+                }
                 if self.client.is_some() {
                     self.connection.keep_session();
                     self.collect_sessions();
@@ -178,18 +280,27 @@ impl Session {
         Error::Peer(what.to_owned())
     }
 
-    /// Keeps what a client can resume later.
-    fn collect_sessions(&mut self) {
-        let Some(sessions) = self.client.as_ref().and_then(|client| client.sessions.as_ref()) else { return };
+    /// Keeps what a client can resume later; says whether there was anything.
+    fn collect_sessions(&mut self) -> bool {
+        let Some(sessions) = self.client.as_ref().and_then(|client| client.sessions.as_ref()) else { return false };
+        let mut found = false;
         while let Some(session) = self.connection.session() {
             sessions.put(&self.host, session);
+            found = true;
         }
+        found
     }
 
-    fn open_record<'b>(&mut self, wire: &'b mut [u8], out: &mut Buf) -> Result<Opened<'b>, Error> {
+    /// Opens the record at the front of `wire`; what it held is then at the front of `plain`, or there where it lay.
+    fn open_record(
+        &mut self,
+        wire: &mut [u8],
+        plain: Option<&mut [u8]>,
+        out: &mut Buf,
+    ) -> Result<(usize, Found), Error> {
         let used = match record::front(wire) {
             Front::Whole(len) => len,
-            Front::Partial => return Ok(Opened { used: 0, content: Content::Partial }),
+            Front::Partial => return Ok((0, Found::Partial)),
             Front::Invalid => return Err(self.refuse(&wire[..HEADER], record::not_tls(wire), out)),
         };
         if self.is_tls13 {
@@ -202,13 +313,17 @@ impl Session {
                 return Err(self.refuse(&TOO_LONG, "a record that holds more than it may", out));
             }
         }
-        let outcome = self.connection.read(&mut wire[..used], out);
-        let content = match outcome.status {
+        let outcome = match plain {
+            Some(plain) => self.connection.read_into(&wire[..used], plain, out),
+            None => self.connection.read(&mut wire[..used], out),
+        };
+        self.opened += 1;
+        let found = match outcome.status {
             Status::Failed(failure) => return Err(self.failed(&failure)),
             Status::Done | Status::Want if outcome.used != used => return Err(left_over()),
             Status::Closed => {
                 self.received_close = true;
-                Content::Closed
+                Found::Closed
             }
             Status::Want | Status::Done if outcome.plain == 0 => {
                 if self.quiet == MAX_QUIET {
@@ -216,19 +331,20 @@ impl Session {
                     return Err(self.refuse(&UNEXPECTED, what, out));
                 }
                 self.quiet += 1;
-                self.collect_sessions();
-                Content::Control
+                self.is_rekeyed |= !self.collect_sessions();
+                Found::Control
             }
             Status::Want | Status::Done => {
                 self.quiet = 0;
-                Content::Data(&mut wire[..outcome.plain])
+                self.has_data = true;
+                Found::Data(outcome.plain)
             }
         };
         if !self.held.is_empty() {
             let held = core::mem::take(&mut self.held);
             self.seal_piece(&held, out)?;
         }
-        Ok(Opened { used, content })
+        Ok((used, found))
     }
 
     /// Seals chunks as one stream: whole records straight from chunks where these are long enough, gathered otherwise.
@@ -271,6 +387,7 @@ impl Session {
         self.sealed = self.sealed.saturating_add(records as u64);
         if self.is_tls13 && self.sealed > REKEY_AFTER && self.connection.update_keys() {
             self.sealed = 0;
+            self.is_rekeyed = true;
         }
         // Besides, a KeyUpdate may be due.
         let room = plain.len() + (records + 2) * MAX_OVERHEAD;
@@ -312,8 +429,15 @@ impl tautline_tls::Session for Session {
             // RFC 8446, section 6.1: data after a closure alert must be ignored.
             return Ok(Opened { used: wire.len(), content: Content::Closed });
         }
-        let result = self.open_record(wire, out);
-        self.check(result)
+        let result = self.open_record(wire, None, out);
+        let (used, found) = self.check(result)?;
+        let content = match found {
+            Found::Data(len) => Content::Data(&mut wire[..len]),
+            Found::Control => Content::Control,
+            Found::Partial => Content::Partial,
+            Found::Closed => Content::Closed,
+        };
+        Ok(Opened { used, content })
     }
 
     fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
@@ -348,6 +472,16 @@ const UNEXPECTED: [u8; HEADER + 1] = [22, 3, 3, 0, 1, 0];
 
 /// A header that announces more than any record holds. The alert is record_overflow.
 const TOO_LONG: [u8; HEADER] = [DATA, 3, 3, 0xff, 0xff];
+
+/// How many records these are.
+fn records(mut wire: &[u8]) -> u64 {
+    let mut count = 0;
+    while let Front::Whole(len) = record::front(wire) {
+        wire = &wire[len..];
+        count += 1;
+    }
+    count
+}
 
 fn no_memory() -> Error {
     Error::Library("no memory for another connection".to_owned())

@@ -12,7 +12,23 @@ macro_rules! library {
     };
 }
 
+/// The same with records of our own behind its handshakes.
+macro_rules! fused {
+    ($feature:literal $module:ident $flavour:ident) => {
+        #[cfg(feature = $feature)]
+        mod $module {
+            tautline_testkit::tls_conformance!(|server: Option<&_>, client: Option<&_>| {
+                tautline_tls_libssl::fused::Engine::new(tautline_tls_libssl::Flavour::$flavour, server, client)
+            });
+        }
+    };
+}
+
 library! { "openssl" openssl OpenSsl }
 library! { "aws-lc" aws_lc AwsLc }
 library! { "boringssl" boringssl BoringSsl }
 library! { "libressl" libressl LibreSsl }
+
+fused! { "openssl" fused_openssl OpenSsl }
+fused! { "aws-lc" fused_aws_lc AwsLc }
+fused! { "boringssl" fused_boringssl BoringSsl }

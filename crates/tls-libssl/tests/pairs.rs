@@ -3,7 +3,7 @@
 
 use tautline_testkit::conformance;
 use tautline_tls::{ClientConfig, Content, Error, Facts, Handshake, Opened, ServerConfig};
-use tautline_tls_libssl::{Engine, Flavour};
+use tautline_tls_libssl::{Engine, Flavour, fused};
 use tautline_tls_rustls::{Engine as Rustls, fused::Engine as Fused};
 use tautline_window::Buf;
 
@@ -92,6 +92,11 @@ fn libssl(flavour: Flavour) -> impl Fn(Option<&ServerConfig>, Option<&ClientConf
     move |server, client| Engine::new(flavour, server, client)
 }
 
+/// The same with records of our own.
+fn fused(flavour: Flavour) -> impl Fn(Option<&ServerConfig>, Option<&ClientConfig>) -> Result<fused::Engine, Error> {
+    move |server, client| fused::Engine::new(flavour, server, client)
+}
+
 /// Whether this server does not understand why this client refuses its certificate: OpenSSL sends that alert of TLS 1.3
 /// unprotected, which others of its family do not accept. They refuse the client then, as they must, with other words.
 fn is_deaf(server: Flavour, client: Flavour) -> bool {
@@ -114,12 +119,28 @@ macro_rules! every_pair {
                     conformance::$test(mixed(libssl(flavour), Rustls::new));
                     eprintln!("rustls accepts, {flavour} connects");
                     conformance::$test(mixed(Rustls::new, libssl(flavour)));
-                    for &other in Flavour::ALL.iter().filter(|&&other| other != flavour) {
-                        if stringify!($test) == "server_certificates_that_are_refused" && is_deaf(flavour, other) {
-                            continue;
+                    for &other in Flavour::ALL {
+                        let is_deaf = |server, client| {
+                            stringify!($test) == "server_certificates_that_are_refused" && is_deaf(server, client)
+                        };
+                        if flavour != other && !is_deaf(flavour, other) {
+                            eprintln!("{flavour} accepts, {other} connects");
+                            conformance::$test(mixed(libssl(flavour), libssl(other)));
                         }
-                        eprintln!("{flavour} accepts, {other} connects");
-                        conformance::$test(mixed(libssl(flavour), libssl(other)));
+                        if flavour.fused_name().is_some() && !is_deaf(flavour, other) {
+                            eprintln!("fused+{flavour} accepts, {other} connects");
+                            conformance::$test(mixed(fused(flavour), libssl(other)));
+                        }
+                        if flavour.fused_name().is_some() && !is_deaf(other, flavour) {
+                            eprintln!("{other} accepts, fused+{flavour} connects");
+                            conformance::$test(mixed(libssl(other), fused(flavour)));
+                        }
+                    }
+                    if flavour.fused_name().is_some() {
+                        eprintln!("fused+{flavour} accepts, rustls connects");
+                        conformance::$test(mixed(fused(flavour), Rustls::new));
+                        eprintln!("rustls accepts, fused+{flavour} connects");
+                        conformance::$test(mixed(Rustls::new, fused(flavour)));
                     }
                 }
             }

@@ -31,18 +31,16 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// Every engine, built in or not.
-    pub const ALL: [Self; 6] = [
-        Self {
-            key_export: true,
-            in_place: true,
-            shares_records: true,
-            ..Self::rustls("fused", "rustls, own records on AWS-LC")
-        },
+    pub const ALL: [Self; 9] = [
+        Self::rustls("fused", "rustls, own records").with_own_records(),
         Self::rustls("rustls", "rustls on AWS-LC"),
         Self::libssl("openssl", "OpenSSL 3"),
         Self::libssl("aws-lc", "AWS-LC"),
         Self::libssl("boringssl", "BoringSSL"),
         Self { post_quantum: false, tickets: false, key_log: false, ..Self::libssl("libressl", "LibreSSL") },
+        Self::fused("fused+openssl", "OpenSSL 3, own records", "openssl"),
+        Self::fused("fused+aws-lc", "AWS-LC, own records", "aws-lc"),
+        Self::fused("fused+boringssl", "BoringSSL, own records", "boringssl"),
     ];
 
     const fn rustls(engine: &'static str, library: &'static str) -> Self {
@@ -63,6 +61,15 @@ impl Capabilities {
 
     const fn libssl(engine: &'static str, library: &'static str) -> Self {
         Self { feature: engine, shared_tickets: false, stapling: false, ..Self::rustls(engine, library) }
+    }
+
+    /// The handshakes of the library that this feature builds in, our own records.
+    const fn fused(engine: &'static str, library: &'static str, feature: &'static str) -> Self {
+        Self { feature, ..Self::libssl(engine, library).with_own_records() }
+    }
+
+    const fn with_own_records(self) -> Self {
+        Self { key_export: true, in_place: true, shares_records: true, ..self }
     }
 
     /// The engine of this name.

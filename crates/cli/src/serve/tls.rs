@@ -118,7 +118,8 @@ mod tests {
 
     #[test]
     fn every_engine_that_is_measured_can_be_served() {
-        let names: Vec<_> = TlsEngine::all().map(TlsEngine::name).collect();
+        // What is behind a handshake by another library is measured as `fused`.
+        let names: Vec<_> = TlsEngine::all().map(TlsEngine::name).filter(|name| !name.contains('+')).collect();
         assert_eq!(names, tautline_lab::suites::ENGINES);
     }
 }

@@ -105,6 +105,11 @@ impl Server {
                     let engine = tautline::layers::tls_libssl::Engine::new(flavour, None, Some(tls));
                     self.with_driver(engine.map_err(failed)?, job)
                 }
+                #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
+                TlsEngine::FusedLibssl(flavour) => {
+                    let engine = tautline::layers::tls_libssl::fused::Engine::new(flavour, None, Some(tls));
+                    self.with_driver(engine.map_err(failed)?, job)
+                }
                 _ => self.with_driver(fused::Engine::client(tls).map_err(failed)?, job),
             }
         } else {

@@ -6,7 +6,12 @@ use crate::certificate::{Name, Validity};
 use core::ffi::CStr;
 use core::ptr::NonNull;
 use std::sync::Arc;
+use tautline_tls_records::Secret;
 use tautline_window::Buf;
+use zeroize::Zeroize;
+
+/// `TL_SECRET`: most bytes of a traffic secret.
+const SECRET: usize = 48;
 
 /// One connection of a library, over the caller's windows.
 pub(crate) struct Connection {
@@ -92,6 +97,17 @@ impl Connection {
         })
     }
 
+    /// Opens one record and writes what it held to `plain`, at least as long. What must be sent is appended to `out`.
+    pub(crate) fn read_into(&mut self, record: &[u8], plain: &mut [u8], out: &mut Buf) -> Outcome {
+        self.run(out, 0, |table, raw, window, window_len, result| {
+            // SAFETY: `raw` is a connection of this table; record, plaintext and window outlive the call, which disarms all.
+            unsafe {
+                let (at, len) = (plain.as_mut_ptr(), plain.len());
+                (table.conn_read)(raw, record.as_ptr(), record.len(), at, len, window, window_len, result);
+            }
+        })
+    }
+
     /// Opens one record and leaves what it held at its beginning. What must be sent is appended to `out`.
     pub(crate) fn read(&mut self, record: &mut [u8], out: &mut Buf) -> Outcome {
         let (at, len) = (record.as_mut_ptr(), record.len());
@@ -116,6 +132,29 @@ impl Connection {
             // SAFETY: `raw` is a connection of this table; the window outlives the call, which disarms it.
             unsafe { (table.conn_close)(raw, window, len, result) };
         })
+    }
+
+    /// Appends to `out` what a server holds back until it first writes.
+    pub(crate) fn flush(&mut self, out: &mut Buf) -> Outcome {
+        self.run(out, 0, |table, raw, window, len, result| {
+            if let Some(flush) = table.conn_flush {
+                // SAFETY: `raw` is a connection of this table; the window outlives the call, which disarms it.
+                unsafe { flush(raw, window, len, result) };
+            }
+        })
+    }
+
+    /// Takes the first traffic secrets, the client's and the server's; `None` where they were not kept.
+    pub(crate) fn secrets(&mut self) -> Option<(Secret, Secret)> {
+        let take = self.context.library.table.conn_secrets?;
+        let (mut client, mut server) = ([0; SECRET], [0; SECRET]);
+        // SAFETY: `raw` lives as long as `self`; both arrays have the length that the shim writes at most.
+        let len = unsafe { take(self.raw.as_ptr(), client.as_mut_ptr(), server.as_mut_ptr()) };
+        let secret = |bytes: &[u8; SECRET]| bytes.get(..len).filter(|_| len > 0).and_then(Secret::new);
+        let secrets = secret(&client).zip(secret(&server));
+        client.zeroize();
+        server.zeroize();
+        secrets
     }
 
     /// Lends the free part of `out`, at least `room` bytes, to one operation, and collects what it wrote there and what did
@@ -247,6 +286,12 @@ impl Connection {
         // SAFETY: `raw` lives as long as `self`; the call gives its reference away.
         let session = NonNull::new(unsafe { (library.table.conn_session)(self.raw.as_ptr()) })?;
         Some(ResumableSession::new(library, session))
+    }
+
+    /// For measuring, before the first operation: has the library read and write memory of its own, and not the windows.
+    pub(crate) fn use_memory(&mut self) -> bool {
+        // SAFETY: `raw` lives as long as `self`.
+        self.context.library.table.conn_memory.is_some_and(|memory| unsafe { memory(self.raw.as_ptr()) } != 0)
     }
 
     /// For tests: has everything that is written spill, and has spilling fail.

@@ -38,6 +38,8 @@ pub(crate) struct Options<'a> {
     pub(crate) alpn: &'a [u8],
     /// A file to append secrets to.
     pub(crate) key_log: Option<CString>,
+    /// Connections keep their traffic secrets.
+    pub(crate) secrets: bool,
 }
 
 /// Whether the peer's certificate is verified.
@@ -64,6 +66,7 @@ impl Context {
             key_log: options.key_log.as_ref().map_or(core::ptr::null(), |name| name.as_ptr()),
             tickets: tickets.as_ref().map_or(core::ptr::null_mut(), |keys| keys.raw.as_ptr()),
             tickets_each: options.tickets.as_ref().map_or(0, |(_, each)| usize::from(*each)),
+            secrets: options.secrets.into(),
         };
         let mut refusal = RawRefusal::EMPTY;
         // SAFETY: all that `raw_options` points to outlives the call, which copies what it keeps, but for the ticket keys, which

@@ -1,6 +1,6 @@
 #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
 use super::table;
-use super::table::{RawRefusal, Table};
+use super::table::{OPTIONAL, RawRefusal, Table};
 use super::text;
 use crate::Flavour;
 use core::ffi::CStr;
@@ -51,10 +51,10 @@ impl Library {
             }
             // SAFETY: the table has this size, and holds nothing but pointers and it.
             let words = unsafe { core::slice::from_raw_parts(table.cast::<usize>(), size / size_of::<usize>()) };
-            if words.contains(&0) {
+            if words.iter().rev().skip(OPTIONAL).any(|&word| word == 0) {
                 return None;
             }
-            // SAFETY: as above; it has the layout of this version, and a function behind every field.
+            // SAFETY: as above; it has the layout of this version, and a function behind every field that needs one.
             let table = unsafe { &*table };
             // SAFETY: `init` takes nothing; the lock has it called once and before all else.
             (unsafe { (table.init)() } != 0).then_some(table)

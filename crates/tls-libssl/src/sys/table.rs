@@ -83,6 +83,7 @@ pub(super) struct RawOptions {
     pub(super) key_log: *const c_char,
     pub(super) tickets: *mut RawTickets,
     pub(super) tickets_each: usize,
+    pub(super) secrets: i32,
 }
 
 /// `tl_facts`
@@ -106,6 +107,7 @@ pub(super) struct RawName {
 
 /// `tl_table`, the functions of one library; each says in `csrc` what it does. The first field is the size of all, so that a
 /// mismatch is noticed.
+#[cfg_attr(not(feature = "outside"), expect(unreachable_pub, reason = "whoever brings a library names it"))]
 #[repr(C)]
 pub struct Table {
     pub(super) size: usize,
@@ -154,7 +156,15 @@ pub struct Table {
     pub(super) session_free: unsafe extern "C" fn(*mut c_void),
     pub(super) session_version: unsafe extern "C" fn(*const c_void) -> i32,
     pub(super) bytes_free: unsafe extern "C" fn(*mut u8),
+
+    // What a library need not have: `OPTIONAL` of them.
+    pub(super) conn_flush: Option<unsafe extern "C" fn(*mut RawConn, *mut u8, usize, *mut RawResult)>,
+    pub(super) conn_secrets: Option<unsafe extern "C" fn(*mut RawConn, *mut u8, *mut u8) -> usize>,
+    pub(super) conn_memory: Option<unsafe extern "C" fn(*mut RawConn) -> i32>,
 }
+
+/// `TL_OPTIONAL`
+pub(super) const OPTIONAL: usize = 3;
 
 #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
 unsafe extern "C" {
