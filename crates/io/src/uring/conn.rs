@@ -53,10 +53,6 @@ pub(super) struct Conn {
     pub(super) finished: bool,
     /// Our direction is to be finished once all is sent.
     pub(super) finishing: bool,
-    /// The kernel had no room for all that was sent last.
-    pub(super) full: bool,
-    /// The sink waits for [`Sink::sent`](crate::Sink::sent).
-    pub(super) owed: bool,
     /// The turn that delivered bytes last.
     pub(super) turn: u32,
     /// [`Ring::flushes`](super::sys::Ring::flushes) when something was last asked of the socket.
@@ -88,8 +84,6 @@ impl Conn {
             queued: false,
             finished: false,
             finishing: false,
-            full: false,
-            owed: false,
             turn: 0,
             flush: 0,
             sending: None,

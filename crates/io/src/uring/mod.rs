@@ -3,8 +3,8 @@
 //! Connections are accepted and received from by requests that complete again and again, so that a message costs no
 //! system call: the kernel copies into buffers that it was given before, while the driver waits for anything at all.
 //! These buffers form one small log, filled without gaps by all connections and from its front in every turn: what is in
-//! flight stays in the cache, room for carried bytes lies in front of every message, and idle connections hold none. Small replies leave together, by
-//! the same system call that waits, and complete only where the kernel had no room for all; large ones leave at once.
+//! flight stays in the cache, room for carried bytes lies in front of every message, and idle connections hold none. Replies leave at
+//! once, by send(2), and only what the kernel has no room for goes through the ring: a turn enters the ring once.
 //!
 //! A connection that finds no buffer is received from directly, as the [`epoll`](crate::epoll) driver does. Bytes that
 //! the sink cannot have yet, because it paused or had its share of the turn, are copied out of the log, and the
@@ -47,9 +47,6 @@ pub struct Config {
     pub buffers: u16,
     /// Bytes of each. Default 64 KiB: all of them stay in a core's second-level cache.
     pub buffer: u32,
-    /// Most bytes of one connection that are kept until the end of the turn, to be sent together with those of the
-    /// others. More is sent at once. Default 2 KiB.
-    pub queue_sends: usize,
     /// Requests that fit the kernel's queue; more cost another system call. Default 256.
     pub submissions: u32,
     /// Completions that fit the kernel's queue. Default 2048.
@@ -67,7 +64,6 @@ impl Default for Config {
             headroom: 20 * 1024,
             buffers: 4,
             buffer: 64 * 1024,
-            queue_sends: 2 * 1024,
             submissions: 256,
             completions: 2048,
             linger: Duration::from_secs(5),
@@ -92,16 +88,10 @@ pub struct Driver {
     failures: VecDeque<Token>,
     /// Connections to look at without being told by the kernel, see [`Conn::queued`].
     queue: VecDeque<Token>,
-    /// Connections with something to send.
-    outgoing: Vec<Token>,
-    /// Buffers that were sent.
-    spare: Vec<Buf>,
     /// Headroom and buffer for what the kernel had no buffer for; empty while it is lent, and before it is needed.
     buffer: Vec<u8>,
     /// Number of the turn.
     turn: u32,
-    /// Events are being delivered: the kernel is entered after them.
-    turning: bool,
 }
 
 impl Driver {
@@ -113,7 +103,7 @@ impl Driver {
         Self::with(Config::default())
     }
 
-    /// A driver that works as `config` says. Sizes and numbers of 0 count as 1, but for `headroom` and `queue_sends`.
+    /// A driver that works as `config` says. Sizes and numbers of 0 count as 1, but for the headroom.
     ///
     /// # Errors
     /// This machine has no io_uring, or an older one, or does not permit it. The error says which.
@@ -140,11 +130,8 @@ impl Driver {
             chores: Chores::default(),
             failures: VecDeque::new(),
             queue: VecDeque::new(),
-            outgoing: Vec::new(),
-            spare: Vec::new(),
             buffer: Vec::new(),
             turn: 0,
-            turning: false,
         })
     }
 
@@ -168,15 +155,9 @@ impl Driver {
             self.waking = true;
         }
         self.arm_listeners()?;
-        self.submit_sends();
-        let ready = self.ring.ready() > 0;
-        if ready && timeout != Some(Duration::ZERO) && self.ring.nothing_to_submit() {
-            return Ok(());
-        }
-        let timeout = if ready { Some(Duration::ZERO) } else { self.clip(timeout) };
+        let timeout = if self.ring.ready() > 0 { Some(Duration::ZERO) } else { self.clip(timeout) };
         let ring = &mut self.ring;
-        self.spinner.wait(timeout, |timeout| ring.enter(timeout).map(|()| ring.ready() + ring.tried()))?;
-        self.settle_sends();
+        self.spinner.wait(timeout, |timeout| ring.enter(timeout).map(|()| ring.ready()))?;
         Ok(())
     }
 
@@ -200,7 +181,7 @@ impl Driver {
                     self.wake.clear();
                     sink.woken(self);
                 }
-                Source::Cancel | Source::Try(_) => {}
+                Source::Cancel => {}
             }
         }
         for _ in 0..queued {
@@ -247,11 +228,10 @@ impl Driver {
         match sockopt::socket_error(&conn.fd) {
             Ok(Ok(())) if result.is_ok_and(|events| events & u32::from(PollFlags::OUT.bits()) != 0) => {
                 conn.phase = Phase::Open;
-                if !conn.out.is_empty() {
-                    self.outgoing.push(token);
-                } else if conn.finishing {
+                if conn.out.is_empty() && conn.finishing {
                     socket::finish(&conn.fd);
                 }
+                self.go_on_sending(token);
                 sink.connected(self, token);
                 self.update(token);
             }
@@ -349,15 +329,9 @@ impl crate::Driver for Driver {
         };
         self.enter(timeout, loan.get())?;
         self.turn = self.turn.wrapping_add(1);
-        self.turning = true;
         sink.woke(self);
         if let Some(inbox) = loan.get() {
             self.deliver(inbox, sink);
-        }
-        self.turning = false;
-        if !self.outgoing.is_empty() {
-            // Together with what is complete by now, so that the next turn need not ask.
-            self.enter(Some(Duration::ZERO), loan.get())?;
         }
         if self.chores.next().is_some() {
             self.do_chores();

@@ -260,7 +260,6 @@ impl Driver {
         }
         let conn = self.slots.get_mut(token)?;
         conn.out = tautline_window::Buf::new();
-        conn.owed = false;
         (mem::replace(&mut conn.phase, Phase::Failed) != Phase::Failed).then_some(conn)
     }
 

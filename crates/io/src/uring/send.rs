@@ -1,124 +1,56 @@
 use super::Driver;
 use super::conn::{Conn, Phase};
-use super::sys::{Completion, Source, Tried, With};
+use super::sys::{Completion, Source, With};
 use crate::{Sent, Sink, Token, socket};
 use rustix::io::Errno;
 use rustix::net::{self, Shutdown};
 use std::mem;
 use tautline_window::Buf;
 
-/// Most buffers that wait for another send.
-const SPARE: usize = 64;
-
 impl Driver {
+    /// Sends at once what the kernel has room for, and has the ring send the rest. All of it through the ring, together
+    /// for all connections of a turn, costs more (`docs/drivers.md`).
     pub(super) fn accept_send(&mut self, token: Token, mut buf: Buf) -> Sent {
         let Some(conn) = self.slots.get_mut(token).filter(|conn| conn.phase != Phase::Failed) else {
             buf.clear();
             return Sent::Done(buf);
         };
+        if conn.phase == Phase::Open
+            && conn.drained()
+            && let Err(errno) = socket::send(&conn.fd, &mut buf)
+        {
+            buf.clear();
+            self.fail_later(token, errno);
+            return Sent::Done(buf);
+        }
         if buf.is_empty() {
             return Sent::Done(buf);
         }
-        if conn.phase != Phase::Open || conn.sending.is_some() || conn.owed {
-            keep(conn, buf);
-            conn.owed = true;
-            return Sent::Pending;
-        }
-        if self.turning && conn.out.len() + buf.len() <= self.config.queue_sends {
-            return Sent::Done(self.queue_send(token, buf));
-        }
-        if !conn.out.is_empty() {
-            keep(conn, mem::take(&mut buf));
-            buf = mem::take(&mut conn.out);
-        }
-        if let Err(errno) = socket::send(&conn.fd, &mut buf) {
-            buf.clear();
-            self.fail_later(token, errno);
-        } else if !buf.is_empty() {
-            conn.out = buf;
-            conn.owed = true;
-            self.outgoing.push(token);
-            return Sent::Pending;
-        }
-        Sent::Done(buf)
+        keep(conn, buf);
+        self.go_on_sending(token);
+        Sent::Pending
     }
 
-    /// Keeps `buf` until the end of the turn, when the kernel gets all sends at once, and returns another.
-    fn queue_send(&mut self, token: Token, mut buf: Buf) -> Buf {
-        let Some(conn) = self.slots.get_mut(token) else { return buf };
-        if conn.out.is_empty() {
-            conn.out = buf;
-            self.outgoing.push(token);
-            return self.spare.pop().unwrap_or_default();
-        }
-        conn.out.put(buf.filled());
-        buf.clear();
-        buf
-    }
-
-    /// Hands the kernel what connections have to send.
-    pub(super) fn submit_sends(&mut self) {
-        let mut outgoing = mem::take(&mut self.outgoing);
-        for token in outgoing.drain(..) {
-            self.submit_send(token);
-        }
-        self.outgoing = outgoing;
-    }
-
-    fn submit_send(&mut self, token: Token) {
+    /// Has the ring send what a connection still has to send.
+    pub(super) fn go_on_sending(&mut self, token: Token) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         if !matches!(conn.phase, Phase::Open | Phase::Orphan) || conn.sending.is_some() || conn.out.is_empty() {
             return;
         }
-        let out = mem::take(&mut conn.out);
-        // Somebody waits for the end of this one, or it has to wait for room.
-        let waits = conn.full || conn.owed || conn.finishing || conn.phase == Phase::Orphan;
-        let sending = if waits {
-            self.ring.send(&conn.fd, token, out).map(Some)
-        } else {
-            self.ring.try_send(&conn.fd, token, out).map(|()| None)
-        };
+        let sending = self.ring.send(&conn.fd, token, mem::take(&mut conn.out));
         conn.flush = self.ring.flushes();
         match sending {
-            Ok(sending) => conn.sending = sending,
+            Ok(number) => conn.sending = Some(number),
             Err(error) => self.fail_later(token, Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         }
     }
 
-    /// Behind entering the kernel: the sends that did not wait are over.
-    pub(super) fn settle_sends(&mut self) {
-        while let Some(Tried { token, buf, fell_short }) = self.ring.settled() {
-            match fell_short {
-                None => self.keep_spare(buf),
-                Some(sent) => self.go_on_sending(token, buf, sent),
-            }
-        }
-    }
-
-    /// The kernel took only `sent` bytes.
-    fn go_on_sending(&mut self, token: Token, mut buf: Buf, sent: Result<u32, Errno>) {
-        let Some(conn) = self.slots.get_mut(token) else { return self.keep_spare(buf) };
-        match sent {
-            Ok(sent) => buf.take((sent as usize).min(buf.len())),
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(errno) => return self.fail_later(token, errno),
-        }
-        if buf.is_empty() {
-            return self.keep_spare(buf);
-        }
-        conn.full = true;
-        let rest = mem::take(&mut conn.out);
-        keep(conn, buf);
-        keep(conn, rest);
-        self.outgoing.push(token);
-    }
-
     pub(super) fn send_completed<S: Sink<Self>>(&mut self, completion: Completion, sink: &mut S) {
         let With::Sent(token, mut buf) = completion.with else { return };
-        let Some(conn) = self.slots.get_mut(token) else { return self.keep_spare(buf) };
+        let Some(conn) = self.slots.get_mut(token) else { return };
         conn.sending = None;
         if conn.phase == Phase::Failed {
-            return self.keep_spare(buf);
+            return;
         }
         match completion.result {
             Ok(sent @ 1..) => buf.take((sent as usize).min(buf.len())),
@@ -129,27 +61,15 @@ impl Driver {
             let rest = mem::take(&mut conn.out);
             keep(conn, buf);
             keep(conn, rest);
-            return self.outgoing.push(token);
+            return self.go_on_sending(token);
         }
-        conn.full = false;
         if conn.phase == Phase::Orphan {
             return self.remove(token);
         }
         if conn.finishing {
             socket::finish(&conn.fd);
         }
-        if mem::take(&mut conn.owed) {
-            sink.sent(self, token, buf);
-        } else {
-            self.keep_spare(buf);
-        }
-    }
-
-    fn keep_spare(&mut self, mut buf: Buf) {
-        if self.spare.len() < SPARE {
-            buf.clear();
-            self.spare.push(buf);
-        }
+        sink.sent(self, token, buf);
     }
 
     /// The user is done with a connection. Returns whether it has nothing left to send.
@@ -169,7 +89,7 @@ impl Driver {
         conn.backlog = None;
         match conn.sending {
             Some(number) => self.ring.rename_send(number, renamed),
-            None => self.outgoing.push(renamed),
+            None => self.go_on_sending(renamed),
         }
         self.chores.adopt(renamed, self.config.linger);
     }

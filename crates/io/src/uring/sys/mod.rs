@@ -11,7 +11,7 @@ mod ring;
 mod source;
 
 pub(super) use inbox::Inbox;
-pub(super) use ring::{Ring, Tried};
+pub(super) use ring::Ring;
 pub(super) use source::{Completion, MAX_INDEX, Source, With};
 
 /// The only group of provided buffers.

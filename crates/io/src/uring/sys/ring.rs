@@ -8,7 +8,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, SocketFlags};
+use rustix::net::{SendFlags, SocketFlags};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,14 +24,6 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 /// Most attempts to hand the kernel all requests.
 const MOST_ENTERS: usize = 1000;
 
-/// A send that did not wait.
-pub(in crate::uring) struct Tried {
-    pub(in crate::uring) token: Token,
-    pub(in crate::uring) buf: Buf,
-    /// How much went, or why nothing did; `None` where all of it went.
-    pub(in crate::uring) fell_short: Option<Result<u32, Errno>>,
-}
-
 /// One io_uring with its provided buffers, and the buffers that are being sent.
 pub(in crate::uring) struct Ring {
     ring: IoUring,
@@ -45,8 +37,6 @@ pub(in crate::uring) struct Ring {
     free: Vec<u32>,
     /// Sockets that requests name which the kernel has not seen yet: the number must not be used again before.
     closing: Vec<OwnedFd>,
-    /// Sends that must not wait, until the kernel has made them.
-    tried: Vec<Tried>,
     /// Completions that were not looked at yet.
     arrived: VecDeque<cqueue::Entry>,
     shelf: Arc<Mutex<Option<Inbox>>>,
@@ -88,7 +78,6 @@ impl Ring {
             sends: Vec::new(),
             free: Vec::new(),
             closing: Vec::new(),
-            tried: Vec::new(),
             arrived: VecDeque::new(),
             shelf: Arc::new(Mutex::new(Some(inbox))),
         })
@@ -172,40 +161,6 @@ impl Ring {
             return Err(error);
         }
         Ok(index)
-    }
-
-    /// Sends as much of `buf` as there is room for now, while the kernel is next entered; [`settled`](Self::settled) says
-    /// behind that what came of it. Costs no completion where all of it went.
-    pub(in crate::uring) fn try_send(&mut self, fd: impl AsFd, token: Token, buf: Buf) -> io::Result<()> {
-        let index = u32::try_from(self.tried.len()).ok().filter(|&index| index < MAX_INDEX);
-        let index = index.ok_or(io::ErrorKind::OutOfMemory)?;
-        let len = u32::try_from(buf.len()).unwrap_or(u32::MAX);
-        // A send that need not be whole would not complete where it was cut short.
-        let whole = RecvFlags::WAITALL.bits();
-        let flags = (SendFlags::NOSIGNAL | SendFlags::DONTWAIT).bits() | whole;
-        let entry = opcode::Send::new(number(fd), buf.filled().as_ptr(), len).flags(flags.cast_signed()).build();
-        let entry = entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(Source::Try(index).data());
-        self.tried.push(Tried { token, buf, fell_short: None });
-        // SAFETY: the buffer's memory does not move when `tried` grows, and it is neither changed nor freed before the
-        // kernel was entered with this request (`settled`), by when the send is over, as it must not wait.
-        let pushed = unsafe { self.push(&entry) };
-        if pushed.is_err() {
-            self.tried.pop();
-        }
-        pushed
-    }
-
-    /// The next send that was tried and is over.
-    pub(in crate::uring) fn settled(&mut self) -> Option<Tried> {
-        if !self.nothing_to_submit() {
-            return None;
-        }
-        self.tried.pop()
-    }
-
-    /// Number of sends that [`settled`](Self::settled) was not asked for.
-    pub(in crate::uring) const fn tried(&self) -> usize {
-        self.tried.len()
     }
 
     /// Number of bytes of a running send.
@@ -338,16 +293,7 @@ impl Ring {
 
     /// Takes what completed off the kernel's queue.
     fn collect(&mut self) {
-        for entry in self.ring.completion() {
-            match Source::of(entry.user_data()) {
-                Source::Try(index) => {
-                    if let Some(tried) = self.tried.get_mut(index as usize) {
-                        tried.fell_short = Some(result(&entry));
-                    }
-                }
-                _ => self.arrived.push_back(entry),
-            }
-        }
+        self.arrived.extend(self.ring.completion());
     }
 
     /// # Safety

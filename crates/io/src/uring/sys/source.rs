@@ -19,8 +19,6 @@ pub(in crate::uring) enum Source {
         generation: u32,
     },
     Send(u32),
-    /// A send that must not wait; it completes only where not all of it went.
-    Try(u32),
     Wake,
     Cancel,
 }
@@ -35,7 +33,6 @@ impl Source {
             Self::Send(number) => (4, number, 0),
             Self::Wake => (5, 0, 0),
             Self::Cancel => (6, 0, 0),
-            Self::Try(number) => (7, number, 0),
         };
         u64::from(generation) << 32 | kind << 28 | u64::from(index)
     }
@@ -52,7 +49,6 @@ impl Source {
             3 => Self::Accept { listener: index, generation },
             4 => Self::Send(index),
             5 => Self::Wake,
-            7 => Self::Try(index),
             _ => Self::Cancel,
         }
     }
