@@ -59,7 +59,10 @@ pub(crate) fn deny(context: &Context) -> Outcome {
         command.args(arguments).current_dir(paths::root());
         command
     };
-    run(&mut deny(&["--locked", "check", "bans", "licenses", "sources"]), context.deadline)?;
+    for manifest in ["Cargo.toml", peers::MANIFEST] {
+        let mut command = deny(&["--manifest-path", manifest, "--config", "deny.toml", "--locked", "check"]);
+        run(command.args(["bans", "licenses", "sources"]), context.deadline)?;
+    }
     let fetched = run_logged(
         &mut deny(&["fetch", "db"]),
         &paths::log("advisories"),
