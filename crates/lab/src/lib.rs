@@ -6,6 +6,7 @@
 //! ([`published`]). What everything is judged by is in [`limit`]: a TCP echo with nothing in it that could be left out.
 #![forbid(unsafe_code)]
 
+pub mod baselines;
 pub mod cpu;
 mod error;
 mod histogram;

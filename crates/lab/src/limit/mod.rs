@@ -22,27 +22,42 @@ const BUFFER: usize = 64 * 1024;
 const EVENTS: usize = 256;
 
 /// One epoll instance with room for what it tells.
-struct Poll {
+pub(crate) struct Poll {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
 }
 
 impl Poll {
-    fn new() -> Result<Self, Errno> {
+    pub(crate) fn new() -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         Ok(Self { epoll, events: Vec::with_capacity(EVENTS) })
     }
 
-    fn add(&self, source: impl AsFd, key: usize, interest: epoll::EventFlags) -> Result<(), Errno> {
+    /// The same instance, for another thread to make a [`Poll`] [`of`](Self::of).
+    pub(crate) fn share(&self) -> Result<OwnedFd, Errno> {
+        rustix::io::fcntl_dupfd_cloexec(&self.epoll, 0)
+    }
+
+    /// What was [shared](Self::share), to take so many events at a time.
+    pub(crate) fn of(epoll: OwnedFd, events: usize) -> Self {
+        Self { epoll, events: Vec::with_capacity(events) }
+    }
+
+    /// How many events there are.
+    pub(crate) const fn events(&self) -> usize {
+        self.events.len()
+    }
+
+    pub(crate) fn add(&self, source: impl AsFd, key: usize, interest: epoll::EventFlags) -> Result<(), Errno> {
         epoll::add(&self.epoll, source, epoll::EventData::new_u64(key as u64), interest)
     }
 
-    fn modify(&self, source: impl AsFd, key: usize, interest: epoll::EventFlags) -> Result<(), Errno> {
+    pub(crate) fn modify(&self, source: impl AsFd, key: usize, interest: epoll::EventFlags) -> Result<(), Errno> {
         epoll::modify(&self.epoll, source, epoll::EventData::new_u64(key as u64), interest)
     }
 
     /// Waits for events, at most `timeout`; nothing where a signal came first.
-    fn wait(&mut self, timeout: Duration) -> Result<(), Errno> {
+    pub(crate) fn wait(&mut self, timeout: Duration) -> Result<(), Errno> {
         self.events.clear();
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(timeout.subsec_nanos()) };
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), Some(&timeout)) {
@@ -52,7 +67,7 @@ impl Poll {
     }
 
     /// The `i`th event's key.
-    fn key(&self, i: usize) -> usize {
+    pub(crate) fn key(&self, i: usize) -> usize {
         usize::try_from(self.events[i].data.u64()).unwrap_or(usize::MAX)
     }
 }

@@ -6,12 +6,14 @@ mod echo;
 mod handshakes;
 mod idle;
 mod open_loop;
+mod sink;
 mod storm;
 
 pub use broadcast::Broadcast;
 pub use echo::Echo;
 pub use handshakes::{Handshakes, Shaken};
 pub use idle::{Held, Idle};
+pub use sink::Sink;
 pub use storm::{Storm, Stormed};
 
 use crate::Error;

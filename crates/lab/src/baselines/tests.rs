@@ -1,0 +1,67 @@
+use super::{Baseline, Model};
+use crate::load::{Echo, Server, Sink};
+use std::net::SocketAddr;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use tautline::{Records, Roots, ServerConfig, TlsEngine};
+use tautline_testkit::certificate::{Authority, Leaf};
+
+/// A server that runs until the tests end, and how to reach it.
+fn start(model: Model, tls: TlsEngine, answer: Option<usize>) -> (SocketAddr, Server) {
+    let authority = Authority::new("Test").unwrap();
+    let certificate = authority.issue(&Leaf { names: &["127.0.0.1"], ..Leaf::default() }).unwrap();
+    let config = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
+    let (started, address) = channel();
+    std::thread::spawn(move || {
+        let records = (tls == TlsEngine::Fused).then_some(Records { min_message: 100_000, threads: Some(1) });
+        let baseline = Baseline { model, threads: 2, answer, tls, config, records, cpus: Vec::new() };
+        baseline.serve(([127, 0, 0, 1], 0).into(), |address| started.send(address).unwrap()).unwrap();
+    });
+    let address = address.recv().unwrap();
+    let mut server = Server::new(&format!("wss://{address}/")).unwrap();
+    server.tls.roots = Roots::Pem(authority.certificate().into());
+    (address, server)
+}
+
+#[test]
+fn every_model_echoes() {
+    let (warmup, duration) = (Duration::ZERO, Duration::from_millis(60));
+    for model in Model::ALL {
+        for tls in TlsEngine::all() {
+            let (_, server) = start(model, tls, None);
+            for (size, connections, pipeline) in [(0, 1, 1), (64, 20, 4), (20_000, 3, 2), (1 << 20, 2, 1)] {
+                let server = server.clone();
+                // Every reply is compared with what was sent.
+                let echo = Echo { server, connections, size, pipeline, rate: None, warmup, duration };
+                let measured = echo.run(&mut |_| {}).unwrap_or_else(|error| panic!("{model} {tls} {size}: {error}"));
+                assert!(measured.count > 0, "{model} {tls} {size}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_model_answers_in_bulk() {
+    for model in Model::ALL {
+        let (address, server) = start(model, TlsEngine::Fused, Some(300_000));
+        let next = SocketAddr::new(address.ip(), address.port() + 1);
+        let addresses = if model == Model::LoopPerCore { vec![address, next] } else { vec![address] };
+        let sink = Sink {
+            server,
+            addresses,
+            connections: 5,
+            size: 300_000,
+            warmup: Duration::ZERO,
+            duration: Duration::from_millis(60),
+        };
+        assert!(sink.run().unwrap().count > 0, "{model}");
+    }
+}
+
+#[test]
+fn models_have_names() {
+    for model in Model::ALL {
+        assert_eq!(model.name().parse(), Ok(model));
+    }
+    assert!("actors".parse::<Model>().is_err());
+}
