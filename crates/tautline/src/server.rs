@@ -164,7 +164,7 @@ impl Server {
             #[cfg(feature = "libssl")]
             Tls::FusedLibssl(flavour, config) => {
                 let engine = tautline_tls_libssl::fused::Engine::new(flavour, Some(&config), None)?;
-                way.choose(Start { plan, engine, make })
+                way.choose(Start { plan, engine, make, probe })
             }
         }
     }
