@@ -22,12 +22,14 @@ pub(crate) struct Wheel {
     slots: Vec<Vec<Token>>,
     /// First slot (counted from the shard's begin, not wrapped) that was not looked at yet.
     next: u64,
-    entries: usize,
+    /// First slot with an entry; past all of them where there is none. Every turn asks for it, and looking for it takes a
+    /// walk through the wheel's memory.
+    first: u64,
 }
 
 impl Wheel {
     pub(crate) fn new() -> Self {
-        Self { slots: (0..SLOTS).map(|_| Vec::new()).collect(), next: 0, entries: 0 }
+        Self { slots: (0..SLOTS).map(|_| Vec::new()).collect(), next: 0, first: u64::MAX }
     }
 
     /// Puts `token` in for `deadline`; it comes up at most 64 ms late, or earlier where the deadline is far away. Returns
@@ -36,37 +38,28 @@ impl Wheel {
         // Rounded up: a deadline inside a slot is over when the slot is.
         let slot = ((deadline >> SHIFT) + 1).clamp(self.next, self.next + MASK);
         self.slot(slot).push(token);
-        self.entries += 1;
+        self.first = self.first.min(slot);
         slot << SHIFT
     }
 
     /// Takes out the entries that are due at `now`, into `due`.
     pub(crate) fn advance(&mut self, now: Tick, due: &mut Vec<Token>) {
         let current = now >> SHIFT;
-        if self.entries == 0 {
-            self.next = self.next.max(current + 1);
-            return;
-        }
-        let end = (current + 1).min(self.next + SLOTS as u64);
-        while self.next < end {
-            let slot = self.next;
-            let entries = self.slot(slot);
-            let count = entries.len();
-            due.append(entries);
-            entries.shrink_to(KEPT);
-            self.entries -= count;
-            self.next += 1;
+        if self.first <= current {
+            let (begin, end) = (self.first, (current + 1).min(self.next + SLOTS as u64));
+            for slot in begin..end {
+                let entries = self.slot(slot);
+                due.append(entries);
+                entries.shrink_to(KEPT);
+            }
+            self.first = (end..begin + SLOTS as u64).find(|&slot| !self.slot(slot).is_empty()).unwrap_or(u64::MAX);
         }
         self.next = self.next.max(current + 1);
     }
 
     /// Milliseconds from `now` until something may be due; `None` where the wheel is empty.
-    pub(crate) fn wait(&mut self, now: Tick) -> Option<u64> {
-        if self.entries == 0 {
-            return None;
-        }
-        let first = (self.next..=self.next + MASK).find(|&slot| !self.slot(slot).is_empty())?;
-        Some((first << SHIFT).saturating_sub(now))
+    pub(crate) fn wait(&self, now: Tick) -> Option<u64> {
+        (self.first != u64::MAX).then(|| (self.first << SHIFT).saturating_sub(now))
     }
 
     fn slot(&mut self, slot: u64) -> &mut Vec<Token> {
