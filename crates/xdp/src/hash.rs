@@ -50,6 +50,10 @@ impl Hasher for Folder {
         }
     }
 
+    fn write_u64(&mut self, word: u64) {
+        self.fold(word);
+    }
+
     fn finish(&self) -> u64 {
         self.state
     }

@@ -1,7 +1,7 @@
 //! The device: an interface with our program on it and a socket on each of its receive queues.
 
 use crate::config::{Attach, Config, Copies};
-use crate::frame::Mac;
+use crate::frame::{self, Mac};
 use crate::netlink::{Link, Netlink};
 use crate::program::{self, Endpoints};
 use crate::sys::{Attached, Frame, Mode, Sizes, SocketMap, Xsk};
@@ -107,7 +107,8 @@ impl Port {
         let zero_copy = made.iter().all(Xsk::is_zero_copy);
         let how = if zero_copy { "without copies" } else { "copying" };
         let mode = if native { "native" } else { "generic" };
-        log::info!("{name}: XDP {mode}, {how}, {} queue(s)", made.len());
+        let sums = if made.iter().all(Xsk::fills_checksums) { "checksums left to the kernel" } else { "own checksums" };
+        log::info!("{name}: XDP {mode}, {how}, {sums}, {} queue(s)", made.len());
         let void = vec![0; chunk as usize];
         let (_attached, _sockets) = (attached, sockets);
         Ok((Self { _attached, endpoints, _sockets, queues: made, next: 0, void, zero_copy, native }, facts))
@@ -250,7 +251,7 @@ impl Wire for Port {
     fn receive(&mut self) -> Option<Received> {
         for _ in 0..self.queues.len() {
             let queue = self.next;
-            self.next = (self.next + 1) % self.queues.len();
+            self.next = if queue + 1 == self.queues.len() { 0 } else { queue + 1 };
             if let Some(frame) = self.queues[queue].receive() {
                 return Some(Received { frame, queue });
             }
@@ -276,13 +277,18 @@ impl Wire for Port {
         self.queues.first_mut().is_some_and(Xsk::has_room)
     }
 
+    fn fills_checksums(&self) -> bool {
+        self.queues.first().is_some_and(Xsk::fills_checksums)
+    }
+
     fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
         let frame = self.queues.first_mut().and_then(|queue| Some((queue.allocate()?, queue)));
         if let Some((mut frame, queue)) = frame {
             let bytes = frame.bytes_mut(len);
             if bytes.len() == len {
                 let result = fill(bytes);
-                queue.transmit(frame);
+                let sum = if queue.fills_checksums() { frame::begin_checksum(bytes) } else { None };
+                queue.transmit(frame, sum);
                 return result;
             }
             queue.discard(frame);

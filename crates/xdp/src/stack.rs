@@ -57,11 +57,13 @@ pub(crate) struct Stack {
     capabilities: DeviceCapabilities,
     addresses: Vec<IpCidr>,
     start: Instant,
+    /// The latest time that was asked for, and what the stack calls it.
+    latest: (Instant, Virtual),
     /// How many times faster than ours the stack's clock runs, in parts of 1024.
     rate: u64,
     receive_buffer: usize,
     send_buffer: usize,
-    silence: Duration,
+    silence: smoltcp::time::Duration,
     tick: Duration,
     congestion_control: bool,
 }
@@ -70,15 +72,20 @@ pub(crate) struct Stack {
 const MOST_ADDRESSES: usize = 8;
 
 impl Stack {
-    pub(crate) fn new(config: &Config, facts: &Facts, start: Instant) -> io::Result<Self> {
+    /// A stack whose TCP checksums somebody else fills in where `are_filled`.
+    pub(crate) fn new(config: &Config, facts: &Facts, are_filled: bool, start: Instant) -> io::Result<Self> {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ip;
         capabilities.max_transmission_unit = facts.mtu;
-        if facts.is_virtual {
-            // Between two virtual interfaces the kernel leaves checksums out: nothing can be damaged on the way.
-            capabilities.checksum.tcp = Checksum::Tx;
-            capabilities.checksum.ipv4 = Checksum::Tx;
-        }
+        // Between two virtual interfaces the kernel leaves checksums out: nothing can be damaged on the way.
+        let is_verified = !facts.is_virtual;
+        capabilities.checksum.ipv4 = if is_verified { Checksum::Both } else { Checksum::Tx };
+        capabilities.checksum.tcp = match (is_verified, are_filled) {
+            (true, true) => Checksum::Rx,
+            (true, false) => Checksum::Both,
+            (false, true) => Checksum::None,
+            (false, false) => Checksum::Tx,
+        };
         if facts.addresses.len() > MOST_ADDRESSES {
             log::warn!("{}: only the first {MOST_ADDRESSES} of its addresses are served", facts.name);
         }
@@ -95,10 +102,11 @@ impl Stack {
             capabilities,
             addresses,
             start,
+            latest: (start, Virtual::ZERO),
             rate,
             receive_buffer: config.receive_buffer,
             send_buffer: config.send_buffer,
-            silence: config.silence,
+            silence: smoltcp::time::Duration::from_micros(scale(config.silence, rate).unsigned_abs()),
             tick: config.retransmit / 4,
             congestion_control: config.congestion_control,
         })
@@ -126,7 +134,7 @@ impl Stack {
     pub(crate) fn active(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<Tcp> {
         let mut tcp = self.socket()?;
         tcp.get_mut().connect(self.interface.context(), remote, local).map_err(io::Error::other)?;
-        tcp.get_mut().set_timeout(Some(self.span(self.silence)));
+        tcp.get_mut().set_timeout(Some(self.silence));
         Ok(tcp)
     }
 
@@ -183,7 +191,7 @@ impl Stack {
         // Silence counts only while an answer is due: smoltcp would cut idle connections too.
         let socket = tcp.get_mut();
         let due = socket.send_queue() > 0 || !matches!(socket.state(), tcp::State::Established | tcp::State::CloseWait);
-        let silence = if due { Some(self.span(self.silence)) } else { None };
+        let silence = if due { Some(self.silence) } else { None };
         socket.set_timeout(silence);
         let mut sent = false;
         for _ in 0..most {
@@ -204,7 +212,8 @@ impl Stack {
             // To see whether anything but the end of patience is set.
             tcp.get_mut().set_timeout(None);
         }
-        let at = self.interface.poll_at(self.at(now), &tcp.set);
+        let now = self.at(now);
+        let at = self.interface.poll_at(now, &tcp.set);
         tcp.get_mut().set_timeout(silence);
         let Some(at) = at else { return if waits { Due::Stuck } else { Due::Never } };
         let micros = u64::try_from(at.total_micros()).unwrap_or(0);
@@ -231,18 +240,19 @@ impl Stack {
         self.start + Duration::from_nanos(u64::try_from(ticks * tick).unwrap_or(u64::MAX))
     }
 
-    fn at(&self, now: Instant) -> Virtual {
-        Virtual::from_micros_const(self.scale(now.saturating_duration_since(self.start)))
+    fn at(&mut self, now: Instant) -> Virtual {
+        if self.latest.0 != now {
+            let since = now.saturating_duration_since(self.start);
+            self.latest = (now, Virtual::from_micros_const(scale(since, self.rate)));
+        }
+        self.latest.1
     }
+}
 
-    fn span(&self, time: Duration) -> smoltcp::time::Duration {
-        smoltcp::time::Duration::from_micros(self.scale(time).unsigned_abs())
-    }
-
-    fn scale(&self, time: Duration) -> i64 {
-        let scaled = time.as_micros() * u128::from(self.rate) / 1024;
-        i64::try_from(scaled).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
-    }
+/// Microseconds of the stack in `time`, which pass `rate / 1024` times as fast.
+fn scale(time: Duration, rate: u64) -> i64 {
+    let scaled = time.as_micros() * u128::from(rate) / 1024;
+    i64::try_from(scaled).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
 }
 
 /// An interface with a generator of numbers that nobody else knows.

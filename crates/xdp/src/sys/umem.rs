@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 /// A block of chunks, each of which one frame fits.
 ///
-/// INVARIANT: `base` is a mapping of `chunks * chunk` bytes. A chunk is touched by the kernel, or by the owner of the one
+/// INVARIANT: `base` is a mapping of `chunks * chunk` bytes; `chunk` is a power of two. A chunk is touched by the kernel, or by the owner of the one
 /// [`Frame`] that names it, never by both.
 pub(super) struct Umem {
     base: NonNull<u8>,
@@ -40,9 +40,9 @@ impl Umem {
     /// # Safety
     /// The kernel has just given up the chunk at `address`, and no [`Frame`] names it.
     pub(super) unsafe fn take_back(self: &Rc<Self>, address: u64, len: u32) -> Option<Frame> {
-        let chunk = u64::from(self.chunk);
-        let index = u32::try_from(address / chunk).ok().filter(|&index| index < self.chunks)?;
-        let start = u32::try_from(address % chunk).ok()?;
+        // A power of two: no division.
+        let index = u32::try_from(address >> self.chunk.trailing_zeros()).ok().filter(|&index| index < self.chunks)?;
+        let start = u32::try_from(address & u64::from(self.chunk - 1)).ok()?;
         let len = len.min(self.chunk - start);
         Some(Frame { umem: Rc::clone(self), index, start, len })
     }
@@ -72,10 +72,23 @@ impl Frame {
 
     /// Room for a frame of `len` bytes, as far as they fit, which it has from now on.
     pub(crate) fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
-        self.start = 0;
-        self.len = u32::try_from(len).unwrap_or(u32::MAX).min(self.umem.chunk);
+        self.len = u32::try_from(len).unwrap_or(u32::MAX).min(self.umem.chunk - self.start);
         // SAFETY: as above, and the exclusive reference to the frame is the only way to its chunk.
         unsafe { core::slice::from_raw_parts_mut(self.at(), self.len as usize) }
+    }
+
+    /// The `N` bytes in front of the frame, if there are as many.
+    pub(crate) fn before_mut<const N: usize>(&mut self) -> Option<&mut [u8; N]> {
+        let before = u32::try_from(N).ok().filter(|&before| before <= self.start)?;
+        // SAFETY: `before` bytes of the chunk lie there.
+        let at = unsafe { self.at().sub(before as usize) };
+        // SAFETY: inside the chunk, as above; an array of bytes needs no alignment.
+        Some(unsafe { &mut *at.cast() })
+    }
+
+    /// Makes it empty, `start` bytes into its chunk.
+    pub(super) fn clear(&mut self, start: u32) {
+        (self.start, self.len) = (start.min(self.umem.chunk), 0);
     }
 
     pub(super) fn address(&self) -> u64 {
