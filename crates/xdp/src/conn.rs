@@ -62,6 +62,8 @@ pub(crate) struct Conn {
     delivered: u32,
     /// The earliest entry in the list of timers.
     pub(crate) timer: Option<Instant>,
+    /// When what waits for the receiver reached this machine, the last of it, if frames are stamped.
+    pub(crate) arrival: Option<u64>,
     /// When it is given up, whatever the stack says.
     pub(crate) deadline: Option<Instant>,
     /// Keeps the local port of an outgoing connection from the kernel.
@@ -88,6 +90,7 @@ impl Conn {
             first: None,
             delivered: 0,
             timer: None,
+            arrival: None,
             deadline: None,
             port: None,
         }

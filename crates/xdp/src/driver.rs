@@ -10,13 +10,14 @@ use crate::slab::Slab;
 use crate::stack::Stack;
 use crate::wake::Wake;
 use crate::wire::Wire;
+use rustix::fd::AsFd;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use tautline_io::{Address, ListenOptions, Listener, Sent, Sink, Token, Waker};
+use tautline_io::{Address, Arrival, Clock, ListenOptions, Listener, Sent, Sink, Ticker, Token, Waker};
 use tautline_window::Buf;
 
 /// Longest wait while the device has no room for what is to be sent.
@@ -50,8 +51,19 @@ pub struct Driver<W: Wire = Port> {
     pub(crate) timers: BinaryHeap<Reverse<(Instant, Token)>>,
     /// Headroom and what is lent; empty while it is lent.
     pub(crate) buffer: Vec<u8>,
+    /// When what is lent came, and what asks for that.
+    pub(crate) stamps: Option<Stamps>,
     /// A turn is under way, at the end of which all is sent.
     in_turn: bool,
+}
+
+/// What is known of the bytes that are lent.
+pub(crate) struct Stamps {
+    pub(crate) ticker: Ticker,
+    /// When they began to be copied out of the stack.
+    pub(crate) began: u64,
+    /// When the last of them came.
+    pub(crate) arrival: Option<u64>,
 }
 
 impl Driver<Port> {
@@ -115,6 +127,7 @@ impl<W: Wire> Driver<W> {
             failures: VecDeque::new(),
             timers: BinaryHeap::new(),
             buffer: Vec::new(),
+            stamps: None,
             in_turn: false,
         })
     }
@@ -172,7 +185,17 @@ impl<W: Wire> Driver<W> {
                 return Ok(());
             }
         }
-        self.wire.wait(rustix::fd::AsFd::as_fd(&self.wake), timeout)
+        let owed = self.wake.is_owed().then(Instant::now);
+        self.wire.wait(self.wake.as_fd(), timeout)?;
+        if let Some(start) = owed
+            && self.wake.settle()
+            && !self.wire.is_readable()
+        {
+            // It was the end of a wake that has been answered.
+            let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+            return self.wire.wait(self.wake.as_fd(), left);
+        }
+        Ok(())
     }
 
     fn deliver<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
@@ -338,6 +361,23 @@ impl<W: Wire + 'static> tautline_io::Driver for Driver<W> {
 
     fn waker(&self) -> Waker {
         self.wake.waker()
+    }
+
+    fn stamp_arrivals(&mut self) -> io::Result<()> {
+        if self.stamps.is_none() {
+            self.wire.stamp()?;
+            self.stamps = Some(Stamps { ticker: Ticker::here(), began: 0, arrival: None });
+        }
+        Ok(())
+    }
+
+    fn arrival(&self) -> Option<Arrival> {
+        let nanos = self.stamps.as_ref()?.arrival?;
+        Some(Arrival { clock: Clock::Monotonic, nanos })
+    }
+
+    fn began(&self) -> Option<u64> {
+        self.stamps.as_ref().map(|stamps| stamps.began)
     }
 
     fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {

@@ -80,6 +80,14 @@ impl<W: Wire> Wire for Faulty<W> {
         self.wire.bytes(frame)
     }
 
+    fn stamp(&mut self) -> io::Result<()> {
+        self.wire.stamp()
+    }
+
+    fn arrival(&self, frame: &mut W::Frame) -> Option<u64> {
+        self.wire.arrival(frame)
+    }
+
     fn give_back(&mut self, frame: W::Frame) {
         self.wire.give_back(frame);
     }

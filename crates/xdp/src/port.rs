@@ -3,8 +3,8 @@
 use crate::config::{Attach, Config, Copies};
 use crate::frame::{self, Mac};
 use crate::netlink::{Link, Netlink};
-use crate::program::{self, Endpoints};
-use crate::sys::{Attached, Frame, Mode, Sizes, SocketMap, Xsk};
+use crate::program::{self, Endpoints, Frames};
+use crate::sys::{Attached, Frame, Mode, Program, Sizes, SocketMap, Xsk};
 use crate::wire::Wire;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -48,14 +48,15 @@ pub(crate) struct Facts {
 /// The interface, while the driver lives.
 pub struct Port {
     /// Taken away first, so that frames go to the kernel while the rest is taken down.
-    _attached: Attached,
+    attached: Attached,
     endpoints: Endpoints,
-    _sockets: SocketMap,
+    sockets: SocketMap,
     queues: Vec<Xsk>,
     /// The queue that is asked next for a received frame.
     next: usize,
     /// Where frames go that find no room.
     void: Vec<u8>,
+    name: String,
     pub(crate) zero_copy: bool,
     pub(crate) native: bool,
 }
@@ -79,10 +80,7 @@ impl Port {
             Ok((endpoints, sockets))
         });
         let (endpoints, sockets) = loaded.map_err(|errno| explain_bpf(name, "cannot make a BPF map", errno))?;
-        let program = program::load(&endpoints, &sockets).map_err(|(errno, log)| {
-            let log = if log.is_empty() { String::new() } else { format!("; the verifier says: {log}") };
-            explain_bpf(name, &format!("cannot load the XDP program{log}"), errno)
-        })?;
+        let program = load(name, &endpoints, &sockets, Frames::Plain)?;
         let (attached, native) = attach(config, &facts, &program)?;
         let chunk = if facts.mtu + 18 <= (2048 - HEADROOM) as usize { 2048 } else { 4096 };
         let sizes =
@@ -109,9 +107,8 @@ impl Port {
         let mode = if native { "native" } else { "generic" };
         let sums = if made.iter().all(Xsk::fills_checksums) { "checksums left to the kernel" } else { "own checksums" };
         log::info!("{name}: XDP {mode}, {how}, {sums}, {} queue(s)", made.len());
-        let void = vec![0; chunk as usize];
-        let (_attached, _sockets) = (attached, sockets);
-        Ok((Self { _attached, endpoints, _sockets, queues: made, next: 0, void, zero_copy, native }, facts))
+        let (void, name) = (vec![0; chunk as usize], name.clone());
+        Ok((Self { attached, endpoints, sockets, queues: made, next: 0, void, name, zero_copy, native }, facts))
     }
 
     /// Frames that the kernel could not give us: too long, no frame free to receive into, or the ring full.
@@ -122,6 +119,13 @@ impl Port {
         };
         self.queues.iter().filter_map(of).sum()
     }
+}
+
+fn load(name: &str, endpoints: &Endpoints, sockets: &SocketMap, frames: Frames) -> io::Result<Program> {
+    program::load(endpoints, sockets, frames).map_err(|(errno, log)| {
+        let log = if log.is_empty() { String::new() } else { format!("; the verifier says: {log}") };
+        explain_bpf(name, &format!("cannot load the XDP program{log}"), errno)
+    })
 }
 
 fn look(config: &Config, netlink: &mut Netlink) -> io::Result<(Facts, u32)> {
@@ -157,7 +161,7 @@ fn look(config: &Config, netlink: &mut Netlink) -> io::Result<(Facts, u32)> {
 
 /// Puts the program on the interface: in the device's driver where it can, else, where that is allowed, in front of the
 /// kernel's stack.
-fn attach(config: &Config, facts: &Facts, program: &crate::sys::Program) -> io::Result<(Attached, bool)> {
+fn attach(config: &Config, facts: &Facts, program: &Program) -> io::Result<(Attached, bool)> {
     let name = &facts.name;
     if config.attach != Attach::Generic {
         match patiently(|| Attached::new(program, facts.index, NATIVE).map_err(|errno| (errno, errno))) {
@@ -261,6 +265,16 @@ impl Wire for Port {
 
     fn bytes<'f>(&self, frame: &'f Received) -> &'f [u8] {
         frame.frame.bytes()
+    }
+
+    fn stamp(&mut self) -> io::Result<()> {
+        let program = load(&self.name, &self.endpoints, &self.sockets, Frames::Stamped)?;
+        let replaced = self.attached.replace(&program);
+        replaced.map_err(|errno| explain_bpf(&self.name, "cannot replace the XDP program", errno))
+    }
+
+    fn arrival(&self, frame: &mut Received) -> Option<u64> {
+        program::take_stamp(frame.frame.before_mut()?)
     }
 
     fn give_back(&mut self, frame: Received) {

@@ -25,12 +25,36 @@ pub(crate) fn key(endpoint: SocketAddr) -> Key {
     key
 }
 
+/// Bytes in front of a frame that is [stamped](Frames::Stamped).
+pub(crate) const STAMP: usize = 16;
+const STAMP_BYTES: i32 = 16;
+
+/// Says that there is a stamp: not every device has room for one.
+const STAMPED: [u8; 8] = *b"arrived:";
+
+/// What becomes of the frames that are ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Frames {
+    Plain,
+    /// In front of each lies when the program saw it.
+    Stamped,
+}
+
+/// The time in nanoseconds, of `CLOCK_MONOTONIC`, that the program has put in front of a frame. It is gone then, lest it be
+/// taken for that of a later frame in the same place.
+pub(crate) fn take_stamp(before: &mut [u8; STAMP]) -> Option<u64> {
+    let (&mut stamp, mark) = before.split_first_chunk_mut::<8>()?;
+    let is_there = *mark == STAMPED;
+    mark.fill(0);
+    is_there.then_some(u64::from_ne_bytes(stamp))
+}
+
 /// Loads the program.
 ///
 /// # Errors
 /// The error number and what the verifier said.
-pub(crate) fn load(endpoints: &Endpoints, sockets: &SocketMap) -> Result<Program, (Errno, String)> {
-    let code = assemble(endpoints.as_fd().as_raw_fd(), sockets.as_fd().as_raw_fd());
+pub(crate) fn load(endpoints: &Endpoints, sockets: &SocketMap, frames: Frames) -> Result<Program, (Errno, String)> {
+    let code = assemble(endpoints.as_fd().as_raw_fd(), sockets.as_fd().as_raw_fd(), frames);
     Program::load(&code, c"MIT", b"tautline_xdp\0\0\0\0")
 }
 
@@ -39,6 +63,7 @@ const LOAD_BYTE: u8 = 0x71;
 const LOAD_HALF: u8 = 0x69;
 const LOAD_WORD: u8 = 0x61;
 const STORE_WORD: u8 = 0x63;
+const STORE_LONG: u8 = 0x7b;
 const STORE_WORD_OF: u8 = 0x62;
 const MOVE: u8 = 0xbf;
 const MOVE_OF: u8 = 0xb7;
@@ -48,6 +73,8 @@ const JUMP: u8 = 0x05;
 const JUMP_EQUAL_OF: u8 = 0x15;
 const JUMP_NOT_EQUAL_OF: u8 = 0x55;
 const JUMP_ABOVE: u8 = 0x2d;
+const LOAD_LONG_OF: u8 = 0x18;
+/// With [`MAP_FD`] as source.
 const LOAD_MAP: u8 = 0x18;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
@@ -58,6 +85,8 @@ const MAP_FD: u8 = 1;
 // Helpers of the kernel.
 const MAP_LOOKUP: i32 = 1;
 const REDIRECT_MAP: i32 = 51;
+const TIME: i32 = 5;
+const ADJUST_METADATA: i32 = 54;
 
 /// `XDP_PASS`: the kernel goes on with the frame.
 const PASS: i32 = 2;
@@ -96,7 +125,7 @@ fn network(number: u16) -> i32 {
 }
 
 /// Registers: 6 is the context, 7 the frame's begin, 8 its end.
-fn assemble(endpoints: i32, sockets: i32) -> Vec<u64> {
+fn assemble(endpoints: i32, sockets: i32, frames: Frames) -> Vec<u64> {
     let mut asm = Assembler(Vec::new());
     asm.put(MOVE, 6, 1, 0, 0);
     asm.put(LOAD_WORD, 7, 6, 0, 0);
@@ -142,6 +171,9 @@ fn assemble(endpoints: i32, sockets: i32) -> Vec<u64> {
     asm.put(0, 0, 0, 0, 0);
     asm.put(CALL, 0, 0, 0, MAP_LOOKUP);
     asm.put(JUMP_EQUAL_OF, 0, 0, TO_PASS, 0);
+    if frames == Frames::Stamped {
+        stamp(&mut asm);
+    }
     // Where the queue has no socket, the kernel gets the frame.
     asm.put(LOAD_MAP, 1, MAP_FD, 0, sockets);
     asm.put(0, 0, 0, 0, 0);
@@ -159,6 +191,30 @@ fn assemble(endpoints: i32, sockets: i32) -> Vec<u64> {
         }
     }
     asm.0
+}
+
+/// Puts the time in front of the frame, if there is room. What is known of the frame's place is not true any more then.
+fn stamp(asm: &mut Assembler) {
+    let [a, b, c, d, rest @ ..] = STAMPED;
+    asm.put(MOVE, 1, 6, 0, 0);
+    asm.put(MOVE_OF, 2, 0, 0, -STAMP_BYTES);
+    asm.put(CALL, 0, 0, 0, ADJUST_METADATA);
+    let no_room = asm.0.len();
+    asm.put(JUMP_NOT_EQUAL_OF, 0, 0, 0, 0);
+    // The room begins at register 9 and ends where the frame begins, as the verifier wants to see.
+    asm.put(LOAD_WORD, 9, 6, 8, 0);
+    asm.put(LOAD_WORD, 7, 6, 0, 0);
+    asm.put(MOVE, 1, 9, 0, 0);
+    asm.put(ADD_OF, 1, 0, 0, STAMP_BYTES);
+    let too_short = asm.0.len();
+    asm.put(JUMP_ABOVE, 1, 7, 0, 0);
+    asm.put(CALL, 0, 0, 0, TIME);
+    asm.put(STORE_LONG, 9, 0, 0, 0);
+    asm.put(LOAD_LONG_OF, 1, 0, 0, i32::from_ne_bytes([a, b, c, d]));
+    asm.put(0, 0, 0, 0, i32::from_ne_bytes(rest));
+    asm.put(STORE_LONG, 9, 1, 8, 0);
+    asm.land(no_room);
+    asm.land(too_short);
 }
 
 /// Passes frames that are shorter than `bytes`.
@@ -184,14 +240,25 @@ mod tests {
 
     #[test]
     fn every_jump_lands_inside() {
-        let code = assemble(3, 4);
-        for (at, instruction) in code.iter().enumerate() {
-            let [op, _, a, b, ..] = instruction.to_ne_bytes();
-            let offset = i64::from(i16::from_le_bytes([a, b]));
-            if op & 7 == 5 && op != CALL && op != EXIT {
-                let target = i64::try_from(at).unwrap() + 1 + offset;
-                assert!(offset >= 0 && target < i64::try_from(code.len()).unwrap(), "{at}: {instruction:#018x}");
+        for frames in [Frames::Plain, Frames::Stamped] {
+            let code = assemble(3, 4, frames);
+            for (at, instruction) in code.iter().enumerate() {
+                let [op, _, a, b, ..] = instruction.to_ne_bytes();
+                let offset = i64::from(i16::from_le_bytes([a, b]));
+                if op & 7 == 5 && op != CALL && op != EXIT {
+                    let target = i64::try_from(at).unwrap() + 1 + offset;
+                    assert!(offset >= 0 && target < i64::try_from(code.len()).unwrap(), "{at}: {instruction:#018x}");
+                }
             }
         }
+    }
+
+    #[test]
+    fn a_stamp_is_taken_once() {
+        let mut before = [0; STAMP];
+        assert_eq!(take_stamp(&mut before), None);
+        before[..8].copy_from_slice(&77_u64.to_ne_bytes());
+        before[8..].copy_from_slice(&STAMPED);
+        assert_eq!([take_stamp(&mut before), take_stamp(&mut before)], [Some(77), None]);
     }
 }

@@ -33,17 +33,18 @@ impl<W: Wire> Driver<W> {
     /// Gives received frames to their connections, which are then served.
     pub(crate) fn receive_frames(&mut self) {
         for _ in 0..FRAMES {
-            let Some(frame) = self.wire.receive() else { break };
+            let Some(mut frame) = self.wire.receive() else { break };
+            let arrival = if self.stamps.is_some() { self.wire.arrival(&mut frame) } else { None };
             let bytes = self.wire.bytes(&frame);
             if let Some(segment) = Segment::read(bytes, self.facts.mac) {
-                self.ingress(&segment, &bytes[ETHERNET..]);
+                self.ingress(&segment, &bytes[ETHERNET..], arrival);
             }
             self.wire.give_back(frame);
         }
         self.wire.settle();
     }
 
-    fn ingress(&mut self, segment: &Segment, packet: &[u8]) {
+    fn ingress(&mut self, segment: &Segment, packet: &[u8], arrival: Option<u64>) {
         let mut id = self.pairs.get(&segment.pair).copied();
         if let Some(known) = id
             && segment.opens()
@@ -85,6 +86,9 @@ impl<W: Wire> Driver<W> {
             self.stack.ingress(&mut self.wire, self.now, packet, segment.back, Some(&mut conn.tcp));
         }
         let tcp = conn.tcp.get();
+        if before.0 != tcp.recv_queue() {
+            conn.arrival = arrival;
+        }
         if before != (tcp.recv_queue(), tcp.send_queue()) {
             // Only a segment that the connection took says where its peer is now.
             conn.header = segment.back;
@@ -163,6 +167,9 @@ impl<W: Wire> Driver<W> {
         let start = self.config.headroom;
         let Some(conn) = self.conns.get_mut(id) else { return };
         let (false, Some(token)) = (conn.paused || conn.finished, conn.token) else { return };
+        if let Some(stamps) = &mut self.stamps {
+            (stamps.began, stamps.arrival) = (stamps.ticker.now(), conn.arrival);
+        }
         let len = conn.take_received(&mut buffer[start..]);
         if len > 0 {
             sink.received(self, token, Received::new(&mut buffer[..start + len], start));

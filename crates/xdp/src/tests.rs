@@ -37,6 +37,12 @@ impl Wire for Memory {
     fn bytes<'f>(&self, frame: &'f Vec<u8>) -> &'f [u8] {
         frame
     }
+    fn stamp(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+    fn arrival(&self, _: &mut Vec<u8>) -> Option<u64> {
+        None
+    }
     fn give_back(&mut self, _: Vec<u8>) {}
     fn settle(&mut self) {}
     fn has_room(&mut self) -> bool {

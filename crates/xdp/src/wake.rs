@@ -39,6 +39,21 @@ impl Wake {
         self.state.set.load(Ordering::Acquire)
     }
 
+    /// Whether the eventfd will be written once more for a wake that was taken.
+    pub(crate) const fn is_owed(&self) -> bool {
+        self.owed
+    }
+
+    /// Reads what was owed, if it is there now, and nothing but that has happened.
+    pub(crate) fn settle(&mut self) -> bool {
+        if self.owed && !self.is_set() {
+            self.owed = rustix::io::read(&self.state.fd, &mut [0; 8]).is_err();
+            // A new wake may have been read with it.
+            return !self.owed && !self.is_set();
+        }
+        false
+    }
+
     /// Whether a waker was used since the last call.
     pub(crate) fn take(&mut self) -> bool {
         let set = self.is_set();

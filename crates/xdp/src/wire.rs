@@ -16,6 +16,15 @@ pub trait Wire {
     /// What lies in a frame.
     fn bytes<'f>(&self, frame: &'f Self::Frame) -> &'f [u8];
 
+    /// From now on, received frames are stamped.
+    ///
+    /// # Errors
+    /// They cannot be.
+    fn stamp(&mut self) -> io::Result<()>;
+
+    /// When a frame reached this machine, in nanoseconds of `CLOCK_MONOTONIC`, if it was stamped. To be asked once.
+    fn arrival(&self, frame: &mut Self::Frame) -> Option<u64>;
+
     /// A received frame is done with.
     fn give_back(&mut self, frame: Self::Frame);
 

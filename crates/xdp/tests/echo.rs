@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tautline_io::{Address, Driver as _, End, ListenOptions, Listener, Received, Sent, Sink, Token};
+use tautline_io::{Address, Arrival, Clock, Driver as _, End, ListenOptions, Listener, Received, Sent, Sink, Token};
 use tautline_window::Buf;
 use tautline_xdp::{Attach, Config, Copies, Driver, Faults};
 use world::{INTERFACE, OURS, THEIRS, World, ip_of};
@@ -252,6 +252,74 @@ fn generic_mode_with_copies() {
         assert!(reply == data);
     }
     server.stop();
+}
+
+/// Notes when what it receives arrived, and when it has it.
+#[derive(Default)]
+struct Noting(Vec<(Option<Arrival>, Option<u64>, u64)>);
+
+impl Sink<Driver> for Noting {
+    fn accepted(&mut self, _: &mut Driver, _: Token, _: Listener) {}
+    fn connected(&mut self, _: &mut Driver, _: Token) {}
+    fn received(&mut self, driver: &mut Driver, token: Token, data: Received<'_>) {
+        self.0.push((driver.arrival(), driver.began(), monotonic()));
+        let mut buf = Buf::new();
+        buf.put(data.bytes());
+        let _ = driver.send(token, buf);
+    }
+    fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
+    fn ended(&mut self, driver: &mut Driver, token: Token, _: End) {
+        driver.close(token, false);
+    }
+    fn woken(&mut self, _: &mut Driver) {}
+    fn accept_failed(&mut self, _: &mut Driver, _: io::Error) {}
+}
+
+fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(Duration::try_from(now).unwrap().as_nanos()).unwrap()
+}
+
+#[test]
+fn arrivals_are_stamped() {
+    for attach in [Attach::Native, Attach::Generic] {
+        let Some(world) = World::new() else { return };
+        world.enter_ours();
+        let mut driver = Driver::with(Config { attach, ..Config::new(INTERFACE) }).unwrap();
+        let at = listen(&mut driver, OURS[0]);
+        world.enter_theirs();
+        let peer = thread::spawn({
+            let space = world.theirs().to_owned();
+            move || {
+                world::enter_named(&space);
+                let mut peer = connect(at);
+                let mut sent = Vec::new();
+                for _ in 0..10 {
+                    thread::sleep(Duration::from_millis(5));
+                    sent.push(monotonic());
+                    peer.write_all(b"when?").unwrap();
+                    peer.read_exact(&mut [0; 5]).unwrap();
+                }
+                sent
+            }
+        });
+        let mut noting = Noting::default();
+        while !peer.is_finished() {
+            driver.turn(Some(Duration::from_millis(1)), &mut noting).unwrap();
+            if noting.0.len() == 3 {
+                // In the middle of the connection, and again to no effect.
+                driver.stamp_arrivals().unwrap();
+            }
+        }
+        let sent = peer.join().unwrap();
+        assert_eq!(noting.0.len(), sent.len(), "{attach:?}");
+        for (number, (&(arrival, began, read), sent)) in noting.0.iter().zip(sent).enumerate() {
+            assert_eq!((arrival.is_some(), began.is_some()), (number >= 3, number >= 3), "{attach:?} {number}");
+            let Some(arrival) = arrival else { continue };
+            assert_eq!(arrival.clock, Clock::Monotonic);
+            assert!((sent..=read).contains(&arrival.nanos), "{attach:?} {number}: {sent} {} {read}", arrival.nanos);
+        }
+    }
 }
 
 /// Connects, sends and counts what comes back.

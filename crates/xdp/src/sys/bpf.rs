@@ -9,6 +9,7 @@ const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
 const LINK_CREATE: libc::c_long = 28;
+const LINK_UPDATE: libc::c_long = 29;
 
 const MAP_TYPE_HASH: u32 = 1;
 const MAP_TYPE_XSKMAP: u32 = 17;
@@ -63,6 +64,15 @@ struct LinkCreate {
     target_ifindex: u32,
     attach_type: u32,
     flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkUpdate {
+    link_fd: u32,
+    new_prog_fd: u32,
+    flags: u32,
+    old_prog_fd: u32,
 }
 
 /// # Safety
@@ -207,7 +217,7 @@ impl Program {
 }
 
 /// A program at work on an interface; the kernel takes it away when the descriptor is closed, also by a crash.
-pub(crate) struct Attached(#[expect(dead_code, reason = "held to be closed")] OwnedFd);
+pub(crate) struct Attached(OwnedFd);
 
 impl Attached {
     /// # Errors
@@ -217,5 +227,16 @@ impl Attached {
             LinkCreate { prog_fd: number(&program.0), target_ifindex: interface, attach_type: ATTACH_TYPE_XDP, flags };
         // SAFETY: the attribute of BPF_LINK_CREATE, which holds no addresses.
         unsafe { bpf_fd(LINK_CREATE, &mut attr) }.map(Self)
+    }
+
+    /// Puts another program in the place of this one; no frame is missed.
+    ///
+    /// # Errors
+    /// What bpf(2) says: `EPERM` without `CAP_NET_ADMIN`.
+    pub(crate) fn replace(&self, program: &Program) -> Result<(), Errno> {
+        let mut attr =
+            LinkUpdate { link_fd: number(&self.0), new_prog_fd: number(&program.0), ..LinkUpdate::default() };
+        // SAFETY: the attribute of BPF_LINK_UPDATE, which holds no addresses.
+        unsafe { bpf(LINK_UPDATE, &mut attr) }.map(drop)
     }
 }

@@ -118,6 +118,15 @@ impl<T: Copy> Consumer<T> {
         Some(entry)
     }
 
+    /// The entry that [`pop`](Self::pop) takes after `ahead` others, if it is known to be there.
+    pub(super) fn peek(&self, ahead: u32) -> Option<T> {
+        if self.0.other.wrapping_sub(self.0.own) <= ahead {
+            return None;
+        }
+        // SAFETY: the slot is inside the ring, and the kernel has published it, as above.
+        Some(unsafe { self.0.slot(self.0.own.wrapping_add(ahead)).read() })
+    }
+
     /// Whether there is an entry.
     pub(super) fn ready(&mut self) -> bool {
         let ring = &mut self.0;

@@ -5,6 +5,14 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
+/// Bytes of a line of the cache.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
+
+/// Bytes of a frame that are prefetched: headers and a small message.
+#[cfg(target_arch = "x86_64")]
+const PREFETCHED: u32 = 192;
+
 /// A block of chunks, each of which one frame fits.
 ///
 /// INVARIANT: `base` is a mapping of `chunks * chunk` bytes; `chunk` is a power of two. A chunk is touched by the kernel, or by the owner of the one
@@ -33,6 +41,24 @@ impl Umem {
 
     pub(super) const fn len(&self) -> u64 {
         self.chunk as u64 * self.chunks as u64
+    }
+
+    /// Has the processor fetch the beginning of a frame, which another processor wrote, while it does something else.
+    pub(super) fn prefetch(&self, address: u64, len: u32) {
+        #[cfg(target_arch = "x86_64")]
+        if let Ok(start) = usize::try_from(address) {
+            let base = self.base.as_ptr().wrapping_add(start);
+            for line in (0..len.min(PREFETCHED) as usize).step_by(LINE) {
+                // SAFETY: no address is invalid to prefetch, and no memory is read or written.
+                unsafe {
+                    core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(
+                        base.wrapping_add(line).cast(),
+                    );
+                };
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (address, len);
     }
 
     /// The frame that the kernel gave back by its address, which may lie behind headroom.

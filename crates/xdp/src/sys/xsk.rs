@@ -17,6 +17,9 @@ use std::time::Duration;
 /// Most system calls that one flush makes: the kernel sends 32 frames a call in copy mode.
 const KICKS: u32 = 128;
 
+/// How many frames before its turn a frame is fetched into the cache: its connection's work takes about as long.
+const AHEAD: u32 = 2;
+
 /// Bytes of `struct xsk_tx_metadata`.
 const METADATA: u32 = 24;
 
@@ -153,6 +156,9 @@ impl Xsk {
     /// The next received frame.
     pub(crate) fn receive(&mut self) -> Option<Frame> {
         while let Some(descriptor) = self.receive.pop() {
+            if let Some(later) = self.receive.peek(AHEAD) {
+                self.umem.prefetch(later.addr, later.len);
+            }
             // SAFETY: the kernel has just given up the chunk by this descriptor, which it got through the fill ring.
             if let Some(frame) = unsafe { self.umem.take_back(descriptor.addr, descriptor.len) } {
                 return Some(frame);

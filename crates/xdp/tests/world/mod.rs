@@ -72,6 +72,11 @@ impl World {
     pub fn ours(&self) -> &str {
         &self.ours
     }
+
+    /// The name of the kernel's.
+    pub fn theirs(&self) -> &str {
+        &self.theirs
+    }
 }
 
 impl Drop for World {
