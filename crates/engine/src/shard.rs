@@ -346,7 +346,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         self.put(token, Slot::Link(link));
     }
 
-    fn wait(&mut self, longest: Option<Duration>) -> Option<Duration> {
+    fn wait(&self, longest: Option<Duration>) -> Option<Duration> {
         let now = self.shared.now;
         if !self.shared.dirty.is_empty() || !self.shared.publications.is_empty() {
             return Some(Duration::ZERO);
