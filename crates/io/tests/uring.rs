@@ -3,8 +3,12 @@
 
 mod suite;
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+use tautline_io::echo::Echo;
 use tautline_io::uring::{Config, Driver};
+use tautline_io::{Driver as _, ListenOptions};
 
 /// Ends the whole binary where there is no io_uring: nothing of it could be tested.
 fn with(config: Config) -> Driver {
@@ -43,4 +47,46 @@ mod spinning {
     }
 
     driver_suite!(crate::spinning::make);
+}
+
+/// Told of what arrives, and receiving by itself, from the start.
+mod told {
+    use crate::{driver_suite, suite};
+    use tautline_io::uring::{Config, Driver};
+
+    fn make() -> Driver {
+        super::with(Config { large: 0, ..Config::default() })
+    }
+
+    driver_suite!(crate::told::make);
+}
+
+/// Large messages on several connections at once, then small ones, and again: the driver changes how it receives, there and
+/// back, and no byte is lost on the way.
+#[test]
+fn messages_change_their_size() {
+    let config = Config { buffers: 2, buffer: 16 << 10, large: 2 << 10, ..Config::default() };
+    let mut driver = with(config);
+    let at = driver.listen(&"127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap().1.to_string();
+    let client = std::thread::spawn(move || {
+        let mut peers: Vec<_> = (0..8).map(|_| TcpStream::connect(&at).unwrap()).collect();
+        for (round, size) in [10_000, 10, 20_000, 100, 3_000].into_iter().enumerate() {
+            for number in 0..20_u8 {
+                let message: Vec<u8> = (0..size).map(|at: usize| at.to_le_bytes()[0] ^ number).collect();
+                for peer in &mut peers {
+                    peer.write_all(&message).unwrap();
+                }
+                for peer in &mut peers {
+                    let mut reply = vec![0; size];
+                    peer.read_exact(&mut reply).unwrap();
+                    assert!(reply == message, "round {round}, message {number}");
+                }
+            }
+        }
+    });
+    let mut echo = Echo::default();
+    while !client.is_finished() {
+        driver.turn(Some(Duration::from_millis(20)), &mut echo).unwrap();
+    }
+    client.join().unwrap();
 }

@@ -1,5 +1,5 @@
 use super::Driver;
-use super::conn::{Conn, Multi, Phase};
+use super::conn::{Multi, Phase};
 use super::sys::{Completion, Source, With};
 use crate::socket::{self, Listening};
 use crate::{Listener, Sink};
@@ -120,7 +120,7 @@ impl Driver {
     }
 
     fn accepted<S: Sink<Self>>(&mut self, listener: u32, fd: OwnedFd, sink: &mut S) {
-        match self.slots.insert(Conn::new(fd, Phase::Open)) {
+        match self.slots.insert(self.conn(fd, Phase::Open)) {
             Ok(token) => {
                 self.chores.accepted();
                 sink.accepted(self, token, Listener(listener));

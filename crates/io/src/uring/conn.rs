@@ -30,6 +30,9 @@ pub(super) enum Ending {
     Failed(Errno),
 }
 
+/// So many receives in a row change how a connection is received from, see [`Conn::weigh`].
+const MOST_WEIGHT: u8 = 8;
+
 /// One connection.
 #[expect(
     clippy::struct_excessive_bools,
@@ -45,8 +48,16 @@ pub(super) struct Conn {
     pub(super) alarm: bool,
     /// The sink wants no bytes for now.
     pub(super) paused: bool,
-    /// The kernel had no buffer for what is there.
+    /// Something is there that the driver has to receive by itself: the kernel had no buffer for it, or only tells of it.
     pub(super) hungry: bool,
+    /// It is better told of what arrives, and received from by the driver itself: messages are large.
+    pub(super) bulk: bool,
+    /// What `receiving` is: told of, and not received for.
+    pub(super) polled: bool,
+    /// Something lies behind the bytes that can be received: a short receive does not mean that all is received.
+    pub(super) behind: bool,
+    /// How many of the last receives were large.
+    pub(super) weight: u8,
     /// A later turn looks at it without being told by the kernel.
     pub(super) queued: bool,
     /// The peer finished its direction, and the sink was told.
@@ -81,6 +92,10 @@ impl Conn {
             alarm: false,
             paused: false,
             hungry: false,
+            bulk: false,
+            polled: false,
+            behind: false,
+            weight: 0,
             queued: false,
             finished: false,
             finishing: false,
@@ -97,6 +112,21 @@ impl Conn {
     /// Whether nothing given to send is left.
     pub(super) fn drained(&self) -> bool {
         self.sending.is_none() && self.out.is_empty()
+    }
+
+    /// Learns from a receive. Changing how a connection is received from costs as much as some messages, so it takes
+    /// several.
+    pub(super) fn weigh(&mut self, large: bool) {
+        if !large {
+            self.weight = self.weight.saturating_sub(1);
+        } else if self.weight < MOST_WEIGHT {
+            self.weight += 1;
+        }
+        match self.weight {
+            0 => self.bulk = false,
+            MOST_WEIGHT => self.bulk = true,
+            _ => {}
+        }
     }
 
     pub(super) fn backlog_len(&self) -> usize {

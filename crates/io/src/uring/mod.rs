@@ -6,7 +6,10 @@
 //! flight stays in the cache, room for carried bytes lies in front of every message, and idle connections hold none. Replies leave at
 //! once, by send(2), and only what the kernel has no room for goes through the ring: a turn enters the ring once.
 //!
-//! A connection that finds no buffer is received from directly, as the [`epoll`](crate::epoll) driver does. Bytes that
+//! Where large messages arrive on many connections at once, the log would leave the cache before it is looked at. The kernel
+//! then only tells of such connections, and each is received from directly, into one buffer.
+//!
+//! A connection that finds no buffer is received from directly too, as the [`epoll`](crate::epoll) driver does. Bytes that
 //! the sink cannot have yet, because it paused or had its share of the turn, are copied out of the log, and the
 //! connection is received from no more until it has them: nobody can exhaust the buffers.
 //!
@@ -26,6 +29,7 @@ use crate::{Address, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, so
 use accept::Listeners;
 use conn::{Conn, Phase};
 use rustix::event::PollFlags;
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{self, sockopt};
 use std::collections::VecDeque;
@@ -47,6 +51,10 @@ pub struct Config {
     pub buffers: u16,
     /// Bytes of each. Default 64 KiB: all of them stay in a core's second-level cache.
     pub buffer: u32,
+    /// Connections whose messages have so many bytes or more are not received from by the kernel, but it tells of them and
+    /// the driver receives into one buffer that stays in the cache; as long as so much arrives at once that half of
+    /// `buffers` is full. 0 does so with all connections. Default 8 KiB.
+    pub large: usize,
     /// Requests that fit the kernel's queue; more cost another system call. Default 256.
     pub submissions: u32,
     /// Completions that fit the kernel's queue. Default 2048.
@@ -64,6 +72,7 @@ impl Default for Config {
             headroom: 20 * 1024,
             buffers: 4,
             buffer: 64 * 1024,
+            large: 8 * 1024,
             submissions: 256,
             completions: 2048,
             linger: Duration::from_secs(5),
@@ -92,6 +101,8 @@ pub struct Driver {
     buffer: Vec<u8>,
     /// Number of the turn.
     turn: u32,
+    /// Bytes that this turn received, and the one before.
+    volume: (usize, usize),
 }
 
 impl Driver {
@@ -132,7 +143,12 @@ impl Driver {
             queue: VecDeque::new(),
             buffer: Vec::new(),
             turn: 0,
+            volume: (0, 0),
         })
+    }
+
+    fn conn(&self, fd: OwnedFd, phase: Phase) -> Conn {
+        Conn { bulk: self.config.large == 0, ..Conn::new(fd, phase) }
     }
 
     /// How long the kernel may wait: not at all where something is to be done, not past the driver's own chores.
@@ -267,7 +283,7 @@ impl crate::Driver for Driver {
             // Said once, of listening sockets or by the driver: connections are many.
             drop(spin.socket(&socket));
         }
-        let token = self.slots.insert(Conn::new(socket, Phase::Connecting))?;
+        let token = self.slots.insert(self.conn(socket, Phase::Connecting))?;
         self.start_connecting(token, address.clone());
         Ok(token)
     }
@@ -329,6 +345,7 @@ impl crate::Driver for Driver {
         };
         self.enter(timeout, loan.get())?;
         self.turn = self.turn.wrapping_add(1);
+        self.volume = (0, self.volume.0);
         sink.woke(self);
         if let Some(inbox) = loan.get() {
             self.deliver(inbox, sink);

@@ -11,6 +11,9 @@ use std::mem;
 /// that cannot be sent on; the number only guards against one that can still be received on.
 const LAST_RECEIVES: usize = 64;
 
+/// What says that something lies behind the bytes that can be received. Urgent data cuts receives in two.
+const BEHIND: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR).union(PollFlags::PRI);
+
 impl Driver {
     pub(super) fn receive_completed<S: Sink<Self>>(&mut self, completion: Completion, inbox: &mut Inbox, sink: &mut S) {
         let Source::Receive(token) = completion.source else { return };
@@ -20,6 +23,7 @@ impl Driver {
                 more = goes_on;
             }
             self.received_last(token, more);
+            self.weigh(token, chunk.len());
             let (buf, start) = inbox.lend(&chunk);
             self.arrived(token, Received::new(buf, start), sink);
         } else {
@@ -28,6 +32,17 @@ impl Driver {
         }
         inbox.recycle();
         self.update(token);
+    }
+
+    /// Learns how a connection is best received from. What arrives at once on many connections would push each other out
+    /// of the cache before the first is looked at; what arrives on few does not.
+    fn weigh(&mut self, token: Token, len: usize) {
+        self.volume.0 += len;
+        let log = usize::from(self.config.buffers) * self.config.buffer as usize;
+        let crowded = self.volume.0.max(self.volume.1) > log / 2;
+        if let Some(conn) = self.slots.get_mut(token) {
+            conn.weigh(len >= self.config.large && (conn.bulk || crowded));
+        }
     }
 
     fn received_last(&mut self, token: Token, more: bool) {
@@ -63,6 +78,13 @@ impl Driver {
             return;
         }
         match result {
+            Ok(events) if conn.polled => {
+                conn.behind |= events & u32::from(BEHIND.bits()) != 0;
+                conn.hungry = true;
+                if !conn.paused {
+                    self.receive_told(token, sink);
+                }
+            }
             // No buffer was left: the connection says that it is done, and what arrived waits in the kernel.
             Err(Errno::NOBUFS) => {
                 conn.hungry = true;
@@ -99,6 +121,20 @@ impl Driver {
                 sink.ended(self, token, End::Finished);
             }
             Ending::Failed(errno) => self.fail(token, errno, sink),
+        }
+    }
+
+    /// Receives what the kernel told of, unless it waits for its turn.
+    fn receive_told<S: Sink<Self>>(&mut self, token: Token, sink: &mut S) {
+        let turn = self.turn;
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        if conn.queued || conn.backlog.is_some() || conn.turn == turn {
+            return self.enqueue(token);
+        }
+        conn.hungry = false;
+        self.receive_directly(token, sink);
+        if self.slots.get(token).is_some_and(|conn| conn.hungry && !conn.paused) {
+            self.enqueue(token);
         }
     }
 
@@ -168,9 +204,12 @@ impl Driver {
                 Ok((0, _)) => self.ends(token, Ending::Finished, sink),
                 Ok((len, _)) => {
                     conn.turn = turn;
+                    conn.hungry = conn.polled && (conn.behind || start + len == buffer.len());
+                    self.weigh(token, len);
                     sink.received(self, token, Received::new(&mut buffer[..start + len], start));
                 }
-                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::AGAIN) => conn.behind = false,
+                Err(Errno::INTR) => conn.hungry = true,
                 Err(errno) => self.ends(token, Ending::Failed(errno), sink),
             }
         }
@@ -189,7 +228,12 @@ impl Driver {
         let asked = match conn.receiving {
             Multi::Idle if !silent && !conn.hungry && !full => {
                 conn.receiving = Multi::Armed;
-                self.ring.receive(&conn.fd, token)
+                conn.polled = conn.bulk;
+                if conn.bulk {
+                    self.ring.poll(&conn.fd, PollFlags::IN | BEHIND, true, Source::Receive(token))
+                } else {
+                    self.ring.receive(&conn.fd, token)
+                }
             }
             Multi::Idle if silent && !conn.watching => {
                 conn.watching = true;
@@ -200,7 +244,12 @@ impl Driver {
                 return self.look_for_error(token);
             }
             // A pause costs nothing as long as nothing arrives.
-            Multi::Armed if full || (conn.paused && conn.backlog.is_some()) => {
+            Multi::Armed
+                if full
+                    || (conn.paused && (conn.backlog.is_some() || conn.hungry))
+                    || (conn.polled && over)
+                    || conn.polled != conn.bulk =>
+            {
                 conn.receiving = Multi::Cancelled;
                 return self.ring.cancel(Source::Receive(token));
             }

@@ -17,6 +17,12 @@ pub(in crate::uring) struct Chunk {
     floor: usize,
 }
 
+impl Chunk {
+    pub(in crate::uring) const fn len(&self) -> usize {
+        self.len
+    }
+}
+
 /// Memory that the kernel receives into: headroom, then buffers side by side, which it fills in turn.
 ///
 /// INVARIANT: the kernel writes to buffers from its current one on, each behind `used`, and not to those in `retired`.
