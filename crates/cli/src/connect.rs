@@ -1,11 +1,14 @@
 use crate::failure::Failure;
+use crate::stages;
 use crate::target::TargetArguments;
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
 use std::io::{BufRead, IsTerminal, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tautline::{
     Cause, Client, CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, Facts, Handler, Message, Opening,
-    Outgoing, Reconnect, Running,
+    Outgoing, Reconnect, Remote, Running,
 };
 
 /// Talk to a WebSocket server: each line typed is sent, each message received is printed.
@@ -19,6 +22,7 @@ Examples:
   taut connect -v wss://example.org/feed          with what TLS agreed on
   echo hello | taut connect --ca ca.pem wss://127.0.0.1:8443/
   taut connect --reconnect wss://example.org/feed >> feed.log
+  taut connect --stages wss://example.org/feed > feed.log
   taut connect --address unix:/run/taut.sock ws://localhost/")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -32,6 +36,10 @@ pub(crate) struct Arguments {
     /// Longest message accepted, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     max_message: usize,
+    /// Take the time of each message received, from the network card to the application. Told on SIGUSR1 and in the end, which
+    /// SIGINT brings about.
+    #[arg(long)]
+    stages: bool,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -47,6 +55,7 @@ enum News {
     Closed(Closed),
     Failed(ConnectError, Option<Duration>),
     OutputGone,
+    Interrupted,
 }
 
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
@@ -58,13 +67,36 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     let handler_news = sender.clone();
     let client = Client::new(server.engine.client(server.tls)).way(server.way);
     let client = client.target(server.target).config(config);
-    let running = client.start(move |_| Printer { news: handler_news.clone(), verbose })?;
+    let printer = move |_| Printer { news: handler_news.clone(), verbose };
+    let running = if arguments.stages {
+        let running = client.start_with_stages(printer)?;
+        obey_signals(running.remotes().to_vec(), sender.clone())?;
+        running
+    } else {
+        client.start(printer)?
+    };
     read_lines(sender);
     let result = talk(&running, &news, arguments);
     if result.is_ok() {
-        running.join()?;
+        stages::tell_all(running.join_with_stages()?);
     }
     result
+}
+
+/// SIGUSR1 tells stages, SIGINT and SIGTERM close the connection.
+fn obey_signals(remotes: Vec<Remote>, news: Sender<News>) -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])
+        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if signal == SIGUSR1 {
+                stages::tell(&remotes);
+            } else if news.send(News::Interrupted).is_err() {
+                std::process::exit(1);
+            }
+        }
+    });
+    Ok(())
 }
 
 /// Reads the input on a thread of its own, which may wait for ever.
@@ -115,7 +147,7 @@ fn talk(running: &Running, news: &Receiver<News>, arguments: &Arguments) -> Resu
                 eprintln!("{}; again in {:.1} s", tautline_lab::load::explain(&error), wait.as_secs_f64());
             }
             Ok(News::Failed(error, None)) => return Err(Failure::from(&error)),
-            Ok(News::OutputGone) => {
+            Ok(News::OutputGone | News::Interrupted) => {
                 running.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
                 return Ok(());
             }

@@ -14,6 +14,7 @@ mod load;
 mod occupant;
 mod progress;
 mod serve;
+mod stages;
 mod target;
 mod tcp_echo;
 mod trust;

@@ -1,9 +1,10 @@
 mod app;
 mod tls;
-
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use crate::stages;
+use app::Watched;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::path::PathBuf;
@@ -26,7 +27,8 @@ Examples:
   taut serve --listen 0.0.0.0:443 --cert cert.pem --key key.pem --shards 0 --pin
   taut serve --cert rsa.pem --key rsa-key.pem --cert ec.pem --key ec-key.pem
   taut serve --cert cert.pem --key key.pem --ticket-secret /run/secrets/tickets
-  taut serve --plain --unix /run/taut.sock")]
+  taut serve --plain --unix /run/taut.sock
+  taut serve --app market --stages                market data, and where the time of what comes in goes")]
 pub(crate) struct Arguments {
     /// Where to listen: an address with its port (0 takes a free one), or unix:PATH. May be repeated.
     #[arg(long, value_name = "ADDR")]
@@ -40,6 +42,9 @@ pub(crate) struct Arguments {
     /// Messages per second of the application `feed`.
     #[arg(long, value_name = "R", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     feed_rate: u32,
+    /// Take the time of each message received, from the network card to the application. Told on SIGUSR1 and in the end.
+    #[arg(long)]
+    stages: bool,
     #[command(flatten)]
     tls: TlsArguments,
     #[command(flatten)]
@@ -116,6 +121,8 @@ enum App {
     Broadcast,
     /// Send everyone numbered messages at a steady rate.
     Feed,
+    /// Send everyone made-up market data in bursts, the same in every run, from its beginning when the first comes.
+    Market,
 }
 
 /// Limits and deadlines that belong together.
@@ -153,16 +160,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let cpus = machine::cpus().map_err(|error| Failure::failed(format!("cannot read the CPUs: {error}")))?;
         server = server.pin(cpus);
     }
-    let running = match arguments.app {
-        App::Echo => server.start(|_| app::Echo)?,
-        App::Broadcast => server.start(|_| app::Broadcast)?,
-        App::Feed => {
-            let running = server.start(|_| app::Feed)?;
-            let (remotes, rate) = (running.remotes().to_vec(), arguments.feed_rate);
-            std::thread::spawn(move || app::publish(&remotes, rate));
-            running
-        }
-    };
+    if arguments.stages {
+        let added = signals.add_signal(SIGUSR1);
+        added.map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    }
+    let running = start(server, arguments)?;
     let reloader = running.reloader();
     // Who starts a server only to measure it removes the files once it stands.
     let watched = files.as_ref().filter(|_| !arguments.with_parent);
@@ -174,7 +176,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     announce(&running, arguments.tls.plain);
     let deadline = Duration::from_secs(arguments.loops.drain);
     obey_signals(signals, running.remotes().to_vec(), deadline, arguments.with_parent, reload);
-    Ok(running.join()?)
+    stages::tell_all(running.join_with_stages()?);
+    Ok(())
+}
+
+/// Starts the application, and what publishes for it.
+fn start(server: Server, arguments: &Arguments) -> Result<Running, Failure> {
+    let app = arguments.app;
+    let running = match app {
+        _ if arguments.stages => server.start_with_stages(move |_| match app {
+            App::Echo => Watched::Echo(app::Echo),
+            App::Broadcast => Watched::Broadcast(app::Broadcast),
+            App::Feed | App::Market => Watched::Feed(app::Feed),
+        })?,
+        App::Echo => server.start(|_| app::Echo)?,
+        App::Broadcast => server.start(|_| app::Broadcast)?,
+        App::Feed | App::Market => server.start(|_| app::Feed)?,
+    };
+    let (remotes, rate) = (running.remotes().to_vec(), arguments.feed_rate);
+    match app {
+        App::Feed => drop(std::thread::spawn(move || app::publish(&remotes, rate))),
+        App::Market => drop(std::thread::spawn(move || app::publish_market(&remotes))),
+        App::Echo | App::Broadcast => {}
+    }
+    Ok(running)
 }
 
 impl Arguments {
@@ -251,6 +276,10 @@ fn obey_signals(
         for signal in signals.forever() {
             if signal == SIGHUP {
                 reload();
+                continue;
+            }
+            if signal == SIGUSR1 {
+                stages::tell(&remotes);
                 continue;
             }
             if draining {

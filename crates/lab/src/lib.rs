@@ -13,6 +13,7 @@ mod histogram;
 pub mod limit;
 pub mod load;
 mod machine;
+pub mod market;
 mod measured;
 mod payload;
 pub mod published;

@@ -101,14 +101,23 @@ impl Running {
     /// # Errors
     /// The first loop's failure.
     pub fn join(self) -> Result<(), Error> {
-        let results = self.threads.into_iter().map(|thread| {
+        self.join_with_stages().map(drop)
+    }
+
+    /// As [`join`](Self::join); gives back what [`stages`](Self::stages) has in the end.
+    ///
+    /// # Errors
+    /// The first loop's failure.
+    pub fn join_with_stages(mut self) -> Result<Option<Box<Stages>>, Error> {
+        let results = std::mem::take(&mut self.threads).into_iter().map(|thread| {
             thread.join().unwrap_or_else(|panic| {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
                 Err(Error::Loop(text.unwrap_or("it panicked").to_owned()))
             })
         });
-        results.fold(Ok(()), Result::and)
+        results.fold(Ok(()), Result::and)?;
+        Ok(self.stages())
     }
 }
 

@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tautline::{Conn, Handler, Message, Opening, Outgoing, Remote, RemoteError, Reply, Request};
+use tautline_lab::market::Market;
 
 /// The topic of the applications that have but one.
 const TOPIC: &str = "all";
@@ -38,14 +39,14 @@ impl Handler for Broadcast {
     }
 }
 
-/// Sends everyone what [`publish`] makes, and ignores what comes in.
+/// Sends everyone what [`publish`] or [`publish_market`] makes, and ignores what comes in.
 pub(super) struct Feed;
 
 impl Handler for Feed {
     type State = ();
 
     fn on_request(&mut self, request: &Request<'_>) -> Reply {
-        answer(request, "sends numbered messages at a steady rate")
+        answer(request, "sends everyone the same messages")
     }
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
@@ -67,6 +68,74 @@ pub(super) fn publish(remotes: &[Remote], rate: u32) {
         let results = remotes.iter().map(|remote| remote.publish(TOPIC, Outgoing::text(&text).with_key(0)));
         if results.filter(|result| *result == Err(RemoteError::Stopped)).count() == remotes.len() {
             return;
+        }
+    }
+}
+
+/// How often is looked whether somebody listens.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Publishes market data from its beginning to whoever came, until all have gone, and again, until the loops have stopped.
+pub(super) fn publish_market(remotes: &[Remote]) {
+    let open = || {
+        let counters: Vec<_> = remotes.iter().filter_map(|remote| remote.counters().ok()).collect();
+        (!counters.is_empty()).then(|| counters.iter().map(|counters| counters.open).sum::<u64>())
+    };
+    while let Some(listeners) = open() {
+        if listeners == 0 {
+            std::thread::sleep(LOOK);
+            continue;
+        }
+        let mut due = Instant::now();
+        let mut looked = due;
+        for event in Market::new() {
+            due += event.after;
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            for remote in remotes {
+                // A loop that does not keep up, or has stopped, misses it.
+                let _ = remote.publish(TOPIC, Outgoing::text(&event.text));
+            }
+            if due - looked > LOOK {
+                looked = due;
+                if open().is_none_or(|listeners| listeners == 0) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Any of the applications, where their time is taken: that the others need not be compiled twice.
+pub(super) enum Watched {
+    Echo(Echo),
+    Broadcast(Broadcast),
+    Feed(Feed),
+}
+
+impl Handler for Watched {
+    type State = ();
+
+    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+        match self {
+            Self::Echo(app) => app.on_request(request),
+            Self::Broadcast(app) => app.on_request(request),
+            Self::Feed(app) => app.on_request(request),
+        }
+    }
+
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
+        match self {
+            Self::Echo(app) => app.on_open(conn, opening),
+            Self::Broadcast(app) => app.on_open(conn, opening),
+            Self::Feed(app) => app.on_open(conn, opening),
+        }
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        match self {
+            Self::Echo(app) => app.on_message(conn, message),
+            Self::Broadcast(app) => app.on_message(conn, message),
+            Self::Feed(app) => app.on_message(conn, message),
         }
     }
 }

@@ -69,3 +69,31 @@ fn the_feed_counts() {
     assert_eq!(server.stop().code, Some(0));
     client.wait().unwrap();
 }
+
+#[test]
+fn stages_are_told_by_both_ends() {
+    let home = Home::new();
+    let server = home.serve(&["--stages"]);
+    let said = home.run_with(&["connect", "--stages", "--wait", "0.3", &server.url], "one\ntwo\nthree\n");
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "one\ntwo\nthree\n"), "{}", said.err);
+    let served = server.stop();
+    for (end, table) in [("client", &said.err), ("server", &served.err)] {
+        let app = table.lines().find(|line| line.starts_with("app ")).unwrap_or_else(|| panic!("{end}: {table}"));
+        assert_eq!(app.split_whitespace().nth(1), Some("3"), "{end}: {table}");
+        assert!(table.contains("clock: ") && table.lines().any(|line| line.starts_with("tls ")), "{end}: {table}");
+    }
+}
+
+#[test]
+fn market_data_begins_with_the_first_listener() {
+    let home = Home::new();
+    let server = home.serve(&["--plain", "--app", "market"]);
+    let mut client = home.taut(&["connect", &server.url]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut out = std::io::BufReader::new(client.stdout.take().unwrap());
+    let mut first = String::new();
+    std::io::BufRead::read_line(&mut out, &mut first).unwrap();
+    assert_eq!(first.trim_end(), tautline_lab::market::Market::new().next().unwrap().text);
+    drop(out);
+    assert_eq!(server.stop().code, Some(0));
+    client.wait().unwrap();
+}

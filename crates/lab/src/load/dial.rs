@@ -2,6 +2,7 @@ use super::{PATIENCE, Stage, WAIT, Watch, turn};
 use crate::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tautline::layers::engine::probe::Probe;
 use tautline::layers::io::Driver;
 use tautline::layers::tls::Engine;
 use tautline::{CloseCode, Closed, ConnId, ConnectError, Handler, Shard, Target};
@@ -45,8 +46,8 @@ impl Dialed {
 }
 
 /// Makes connections until `count` are open.
-pub(super) fn open_all<E: Engine, D: Driver, H: Holds>(
-    shard: &mut Shard<E, D, H>,
+pub(super) fn open_all<E: Engine, D: Driver, H: Holds, P: Probe>(
+    shard: &mut Shard<E, D, H, P>,
     target: &Arc<Target>,
     count: usize,
     watch: Watch<'_>,
@@ -76,7 +77,7 @@ pub(super) fn open_all<E: Engine, D: Driver, H: Holds>(
 }
 
 /// Ends all connections in good order, but does not wait for those that take longer than a moment.
-pub(super) fn close_all<E: Engine, D: Driver, H: Holds>(shard: &mut Shard<E, D, H>) -> Result<(), Error> {
+pub(super) fn close_all<E: Engine, D: Driver, H: Holds, P: Probe>(shard: &mut Shard<E, D, H, P>) -> Result<(), Error> {
     const DEADLINE: Duration = Duration::from_secs(2);
     shard.handler().dialed().ending = true;
     shard.drain(CloseCode::NORMAL, "", DEADLINE);

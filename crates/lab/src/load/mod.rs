@@ -3,6 +3,7 @@
 mod broadcast;
 mod dial;
 mod echo;
+mod feed;
 mod handshakes;
 mod idle;
 mod open_loop;
@@ -11,6 +12,7 @@ mod storm;
 
 pub use broadcast::Broadcast;
 pub use echo::Echo;
+pub use feed::Feed;
 pub use handshakes::{Handshakes, Shaken};
 pub use idle::{Held, Idle};
 pub use sink::Sink;
@@ -20,6 +22,7 @@ use crate::Error;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
+use tautline::layers::engine::probe::Probe;
 use tautline::layers::io::{Compose, Driver};
 use tautline::layers::tls::{Engine, plain};
 use tautline::layers::tls_rustls::{self, fused};
@@ -155,7 +158,10 @@ fn new_loop<E: Engine, D: Driver, H: Handler>(
     made.map_err(|error| Error::Failed(format!("cannot make a loop: {error}")))
 }
 
-fn turn<E: Engine, D: Driver, H: Handler>(shard: &mut Shard<E, D, H>, longest: Duration) -> Result<(), Error> {
+fn turn<E: Engine, D: Driver, H: Handler, P: Probe>(
+    shard: &mut Shard<E, D, H, P>,
+    longest: Duration,
+) -> Result<(), Error> {
     shard.turn(Some(longest)).map_err(|error| Error::Failed(format!("the driver failed: {error}")))
 }
 
