@@ -24,6 +24,8 @@ Suites:
   peers      servers of other projects beside ours: needs the checkout, or --peers
   records    the record path in memory, beside the AEAD alone
   handshake  full and resumed handshakes with every kind of key; what a storm of them does to others
+  stages     where a message's time goes, from the network card to the handler: six stages of a feed
+             on every driver, and of the compositions of an earlier report; over veth as root
 
 Examples:
   taut bench
@@ -62,6 +64,7 @@ enum Name {
     Peers,
     Records,
     Handshake,
+    Stages,
 }
 
 impl From<Name> for Suite {
@@ -74,6 +77,7 @@ impl From<Name> for Suite {
             Name::Peers => Self::Peers,
             Name::Records => Self::Records,
             Name::Handshake => Self::Handshake,
+            Name::Stages => Self::Stages,
         }
     }
 }

@@ -115,3 +115,39 @@ fn a_server_that_dies_ends_the_run() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(result.is_err());
 }
+
+#[test]
+fn stages_are_measured_on_every_driver() {
+    let outcome = glance(Suite::Stages);
+    let stages = |driver: &str, setup: &str| {
+        let lines = outcome.lines.iter().filter(|line| line.metric == Metric::LatencyP50 && line.target.is_none());
+        let lines = lines.filter(|line| {
+            line.case.tls.as_deref() == Some("fused")
+                && line.case.driver.as_deref() == Some(driver)
+                && line.case.setup.as_deref() == Some(setup)
+        });
+        lines.filter_map(|line| line.case.stage.clone()).collect::<Vec<_>>()
+    };
+    let root = rustix::process::geteuid().is_root();
+    for place in ["loopback", "veth"] {
+        if place == "veth" && !root {
+            assert!(outcome.warnings.iter().any(|note| note.contains("it takes root")), "{:?}", outcome.warnings);
+            continue;
+        }
+        let setup = format!("market over {place}");
+        for driver in ["epoll", "select", "spin"] {
+            let all = ["nic", "loop", "read", "tls", "parse", "callback", "total"];
+            assert_eq!(stages(driver, &setup), all, "{driver} over {place}");
+        }
+        if Io::Uring.probe().is_ok() {
+            // It has no stamps, and receives while it waits.
+            assert_eq!(stages("uring", &setup), ["loop", "tls", "parse", "callback", "total"]);
+        }
+    }
+    for (mode, why) in [(1, "wolfssl"), (4, "ktls")] {
+        let name = format!("{mode}. {why}");
+        let told = outcome.text.contains(&name) || outcome.warnings.iter().any(|note| note.contains(&name));
+        assert!(told, "{name} is neither measured nor skipped with a reason: {:?}", outcome.warnings);
+    }
+    assert!(outcome.lines.iter().filter(|line| line.target.is_some()).count() >= 2 * 3);
+}

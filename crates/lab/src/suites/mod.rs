@@ -18,6 +18,7 @@ mod peers;
 mod records;
 mod server;
 mod signature;
+mod stages;
 
 use crate::cpu::{Pinned, Placement};
 use crate::rounds::{Plan, Samples};
@@ -68,6 +69,8 @@ pub enum Suite {
     Records,
     /// Connections per second, and what a storm of them does to others.
     Handshake,
+    /// Where a message's time goes, from the network card to the handler.
+    Stages,
 }
 
 impl Suite {
@@ -82,6 +85,7 @@ impl Suite {
             Self::Peers => "peers",
             Self::Records => "records",
             Self::Handshake => "handshake",
+            Self::Stages => "stages",
         }
     }
 
@@ -107,6 +111,7 @@ impl Suite {
             Self::Peers => peers::run(lab),
             Self::Records => records::run(lab),
             Self::Handshake => handshake::run(lab),
+            Self::Stages => stages::run(lab),
         }?;
         if lab.placement.is_shared() {
             outcome

@@ -6,7 +6,7 @@ use crate::{Error, Protocol, load};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -62,6 +62,8 @@ pub(super) enum Kind {
     Shakes(&'static str, Key, Io, Execution),
     /// WebSocket over TLS by the default engine; every message goes to everyone, compressed or not.
     Broadcast(bool, Io),
+    /// WebSocket over TLS by the default engine; made-up market data goes to everyone.
+    Market(Io),
     /// Another project's server, with TLS or without.
     Peer(Peer, Protocol),
     /// No server: the AEAD calls that a message costs at least, in this process.
@@ -74,7 +76,7 @@ impl Kind {
         match self {
             Self::Tcp(_) => Some(Protocol::Tcp),
             Self::Ws(_) => Some(Protocol::Ws),
-            Self::Wss(..) | Self::Shakes(..) | Self::Broadcast(..) => Some(Protocol::Wss),
+            Self::Wss(..) | Self::Shakes(..) | Self::Broadcast(..) | Self::Market(_) => Some(Protocol::Wss),
             Self::Peer(_, protocol) => Some(protocol),
             Self::Aead => None,
         }
@@ -84,7 +86,7 @@ impl Kind {
     pub(super) fn engine(self) -> Option<&'static str> {
         match self {
             Self::Wss(engine, ..) | Self::Shakes(engine, ..) => Some(engine),
-            Self::Broadcast(..) => Some(super::ENGINES[0]),
+            Self::Broadcast(..) | Self::Market(_) => Some(super::ENGINES[0]),
             Self::Peer(peer, Protocol::Wss) => Some(peer.tls()),
             _ => None,
         }
@@ -97,7 +99,8 @@ impl Kind {
             | Self::Ws(driver)
             | Self::Wss(_, _, driver)
             | Self::Shakes(_, _, driver, _)
-            | Self::Broadcast(_, driver) => Some(driver),
+            | Self::Broadcast(_, driver)
+            | Self::Market(driver) => Some(driver),
             Self::Peer(..) | Self::Aead => None,
         }
     }
@@ -143,13 +146,14 @@ impl Kind {
         self.driver().map_or_else(|| self.name(), |driver| format!("{} {driver}", self.name()))
     }
 
-    fn arguments(self, certificates: &Certificates) -> Vec<OsString> {
+    fn arguments(self, certificates: &Certificates, at: IpAddr) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = match self {
             Self::Tcp(_) => vec!["tcp-echo".into()],
             Self::Peer(peer, _) => vec![peer.name().into()],
             _ => ["serve", "--shards", "1", "--drain", "1"].map(OsString::from).to_vec(),
         };
-        arguments.extend(["--with-parent", "--listen", "127.0.0.1:0"].map(OsString::from));
+        arguments.extend(["--with-parent", "--listen"].map(OsString::from));
+        arguments.push(SocketAddr::new(at, 0).to_string().into());
         // Over epoll the limit is a loop written by hand, which costs less than any driver could.
         if let Some(driver) = self.driver().filter(|_| self != Self::Tcp(Io::Epoll)) {
             arguments.extend(["--driver".into(), driver.name().into()]);
@@ -167,6 +171,7 @@ impl Kind {
                 arguments.extend(["--app", "broadcast"].map(OsString::from));
                 arguments.extend(deflate.then(|| "--deflate".into()));
             }
+            Self::Market(_) => arguments.extend(["--app", "market"].map(OsString::from)),
             Self::Tcp(_) | Self::Peer(..) | Self::Aead => {}
         }
         if self.protocol() == Some(Protocol::Wss) {
@@ -175,6 +180,14 @@ impl Kind {
         }
         arguments
     }
+}
+
+/// Where a server runs that is not to run on this machine's own network.
+pub(super) struct Site {
+    /// What starts a program there.
+    pub(super) command: Command,
+    /// Where it listens.
+    pub(super) address: IpAddr,
 }
 
 /// A running server.
@@ -188,13 +201,29 @@ pub(super) struct Process {
 impl Process {
     /// Starts it on the server's CPU and waits until it accepts connections.
     pub(super) fn start(lab: &Lab<'_>, kind: Kind, certificates: &Certificates) -> Result<Self, Error> {
+        Self::start_at(lab, kind, certificates, None)
+    }
+
+    /// The same, where `site` says.
+    pub(super) fn start_at(
+        lab: &Lab<'_>,
+        kind: Kind,
+        certificates: &Certificates,
+        site: Option<Site>,
+    ) -> Result<Self, Error> {
         let failed = |what: String| Error::Failed(format!("cannot start the {} server: {what}", kind.full_name()));
         let program = match kind.peer() {
             None => &lab.program,
             Some(_) => lab.peers.as_ref().ok_or_else(|| failed("there is no program with peers".to_owned()))?,
         };
-        let mut command = Command::new(program);
-        command.args(kind.arguments(certificates)).stdin(Stdio::null()).stdout(Stdio::piped());
+        let (mut command, at) = match site {
+            None => (Command::new(program), IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            Some(mut site) => {
+                site.command.arg(program);
+                (site.command, site.address)
+            }
+        };
+        command.args(kind.arguments(certificates, at)).stdin(Stdio::null()).stdout(Stdio::piped());
         // What is started here runs where this thread runs.
         let pinned = Pinned::to(lab.placement.server)?;
         let mut child = command.spawn().map_err(|error| failed(format!("{}: {error}", program.display())))?;
@@ -217,7 +246,13 @@ impl Process {
     /// The server, for the load generator.
     pub(super) fn server(&self) -> Result<load::Server, Error> {
         let scheme = self.kind.protocol().map_or("tcp", Protocol::name);
-        let mut server = load::Server::new(&format!("{scheme}://{}/", self.address))?;
+        // The name is one that the certificate has, wherever the server is.
+        let host = if self.address.ip().is_loopback() {
+            self.address.to_string()
+        } else {
+            format!("localhost:{}", self.address.port())
+        };
+        let mut server = load::Server::new(&format!("{scheme}://{host}/"))?;
         server.target.address = Some(self.address.into());
         server.tls.roots = Roots::Pem(self.authority.clone().into_bytes());
         server.pid = Some(self.pid());

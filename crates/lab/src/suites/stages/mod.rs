@@ -1,0 +1,198 @@
+//! Where the time of a feed's messages goes, from the network card to the handler.
+
+mod report;
+mod rows;
+mod space;
+
+use super::server::{Kind, Process, Site};
+use super::{ENGINES, Lab, Outcome, Pace};
+use crate::Error;
+use crate::cpu::thread_time;
+use crate::load::{self, Server};
+use crate::records::Work;
+use rows::{Row, Wire};
+use space::Space;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+use tautline::layers::io::Io;
+use tautline::{Spread, Stage, Stages, TlsEngine, Way};
+
+/// Messages before those that count.
+const WARM_UP: u64 = 100;
+
+/// Where a feed comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Loopback,
+    Veth,
+}
+
+impl Place {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Loopback => "loopback",
+            Self::Veth => "veth",
+        }
+    }
+}
+
+/// A composition that runs here.
+struct StageCase {
+    row: Row,
+    place: Place,
+    engine: TlsEngine,
+    way: Way,
+    /// What the rounds found.
+    found: Vec<Found>,
+    /// Why it did not work after all.
+    failed: Option<Error>,
+}
+
+/// What one round found.
+struct Found {
+    /// In the order of [`Stage::ALL`].
+    spreads: [Spread; 8],
+    tls_share: f64,
+    per_read: (f64, u64),
+    per_record: (f64, u64),
+    clock: String,
+}
+
+/// What messages cost at least, in us.
+struct Least {
+    /// A receive that finds nothing.
+    call: f64,
+    /// The AEAD over 200 bytes, once.
+    aead: f64,
+}
+
+pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
+    let (messages, rounds) = match lab.pace {
+        Pace::Thorough => (10_000, 3),
+        Pace::Quick => (10_000, 1),
+        Pace::Glance => (300, 1),
+    };
+    let certificates = super::Certificates::new(&[super::server::Key::P256])?;
+    let feed = Kind::Market(Io::Epoll);
+    let near = Process::start(lab, feed, &certificates)?;
+    let space = Space::new();
+    let site = space.as_ref().ok().map(|space| Site { command: space.command(), address: space::SERVER });
+    let far = site.map(|site| Process::start_at(lab, feed, &certificates, Some(site))).transpose()?;
+    let mut skipped = Vec::new();
+    let mut cases = cases(lab, space.as_ref().map(drop).map_err(String::as_str), &mut skipped);
+    let count = cases.len();
+    for round in 0..rounds {
+        for (number, case) in cases.iter_mut().enumerate() {
+            (lab.progress)((round * count + number) as f64 / (rounds * count) as f64, &case.row.name());
+            let process = if case.place == Place::Loopback { Some(&near) } else { far.as_ref() };
+            let Some(process) = process.filter(|_| case.failed.is_none()) else { continue };
+            let feed = load::Feed { server: case.server(process)?, warm_up: WARM_UP, messages };
+            let listen = || feed.run(&mut |_| {});
+            let found = match (&space, case.place) {
+                (Ok(space), Place::Veth) => space.at_client(listen),
+                _ => listen(),
+            };
+            match found {
+                Ok(stages) => case.found.push(Found::of(&stages)),
+                // An interface may not bear XDP; all else works everywhere.
+                Err(error) if case.row.wire == Wire::Xdp => case.failed = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    for case in &cases {
+        skipped.extend(case.failed.as_ref().map(|error| (case.name(), error.to_string())));
+    }
+    let least = Least { call: empty_call()?, aead: Work::aead(200)?.measure(Duration::from_millis(5))? / 2.0 };
+    Ok(report::report(&cases, &skipped, &least, messages))
+}
+
+/// What runs here; why the others do not goes to `skipped`.
+fn cases(lab: &Lab<'_>, veth: Result<(), &str>, skipped: &mut Vec<(String, String)>) -> Vec<StageCase> {
+    let mut cases = Vec::new();
+    if let Err(why) = veth {
+        skipped.push(("everything over veth".to_owned(), why.to_owned()));
+    }
+    for row in rows::all() {
+        let made = row.engine().and_then(|engine| row.wire.way().map(|way| (engine, way)));
+        let (engine, way) = match made {
+            Ok(made) => made,
+            Err(why) => {
+                skipped.push((row.name(), why));
+                continue;
+            }
+        };
+        for place in [Place::Loopback, Place::Veth] {
+            let possible = match place {
+                Place::Loopback => row.wire != Wire::Xdp,
+                Place::Veth => veth.is_ok(),
+            };
+            // To see whether it works, our default and one of the report's will do.
+            let wanted = lab.pace != Pace::Glance || row.mode.is_none() || row.mode == Some(9);
+            if possible && wanted {
+                cases.push(StageCase { row, place, engine, way: way.clone(), found: Vec::new(), failed: None });
+            }
+        }
+    }
+    cases
+}
+
+impl StageCase {
+    fn name(&self) -> String {
+        format!("{} over {}", self.row.name(), self.place.name())
+    }
+
+    fn server(&self, process: &Process) -> Result<Server, Error> {
+        let mut server = process.server()?;
+        (server.engine, server.way) = (self.engine, self.way.clone());
+        Ok(server)
+    }
+
+    /// One value for each round.
+    fn runs(&self, value: impl Fn(&Found) -> f64) -> Vec<f64> {
+        self.found.iter().map(value).collect()
+    }
+}
+
+impl Found {
+    fn of(stages: &Stages) -> Self {
+        Self {
+            spreads: Stage::ALL.map(|stage| stages.spread(stage)),
+            tls_share: stages.tls_share(),
+            per_read: stages.per_read(),
+            per_record: stages.per_record(),
+            clock: stages.clock(),
+        }
+    }
+
+    const fn spread(&self, stage: Stage) -> Spread {
+        self.spreads[stage as usize]
+    }
+
+    /// From the stamp to the handler; from the end of the wait where there is no stamp.
+    fn total(&self) -> Spread {
+        let total = self.spread(Stage::Total);
+        if total.count == 0 { self.spread(Stage::App) } else { total }
+    }
+
+    /// Whether arrivals were stamped.
+    const fn has_arrivals(&self) -> bool {
+        self.spread(Stage::Nic).count > 0
+    }
+}
+
+/// What a receive costs that finds nothing, in us of CPU time.
+fn empty_call() -> Result<f64, Error> {
+    const CALLS: u32 = 2_000;
+    let failed = |error| Error::Failed(format!("cannot connect to this process: {error}"));
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+    let mut stream = listener.local_addr().and_then(TcpStream::connect).map_err(failed)?;
+    stream.set_nonblocking(true).map_err(failed)?;
+    let began = thread_time();
+    for _ in 0..CALLS {
+        // It would block, which is what is measured.
+        let _ = stream.read(&mut [0; 64]);
+    }
+    Ok(thread_time().saturating_sub(began).as_secs_f64() * 1e6 / f64::from(CALLS))
+}

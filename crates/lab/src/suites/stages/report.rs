@@ -1,0 +1,230 @@
+use super::super::check::{self, Check};
+use super::super::{ENGINES, Outcome, Suite};
+use super::{Found, Least, StageCase};
+use crate::stats::Summary;
+use crate::table::{Table, WIDTH, number, optional};
+use crate::{Case, Line, Metric, Protocol, Target, published};
+use tautline::{Spread, Stage};
+
+/// A statistic of a stage: its metric, the report's word for it, and how to read it.
+type Statistic = (Metric, &'static str, fn(&Spread) -> f64);
+
+const STATISTICS: [Statistic; 8] = [
+    (Metric::LatencyMin, "min", |spread| spread.min),
+    (Metric::LatencyMean, "mean", |spread| spread.mean),
+    (Metric::LatencyStddev, "stddev", |spread| spread.stddev),
+    (Metric::LatencyP50, "median", |spread| spread.p50),
+    (Metric::LatencyP90, "p90", |spread| spread.p90),
+    (Metric::LatencyP95, "p95", |spread| spread.p95),
+    (Metric::LatencyP99, "p99", |spread| spread.p99),
+    (Metric::LatencyMax, "max", |spread| spread.max),
+];
+
+/// The stages that results have.
+const TOLD: [Stage; 7] =
+    [Stage::Nic, Stage::Loop, Stage::Read, Stage::Tls, Stage::Parse, Stage::Callback, Stage::Total];
+
+/// What TLS, and parser and callback together, may take of our default engine's messages, in us.
+const TARGETS: [f64; 2] = [0.5, 0.3];
+
+pub(super) fn report(cases: &[StageCase], skipped: &[(String, String)], least: &Least, messages: u64) -> Outcome {
+    let mut outcome = Outcome { text: introduction(cases, least, messages), ..Outcome::default() };
+    outcome.text += &overview(cases).to_string();
+    for case in cases.iter().filter(|case| !case.found.is_empty()) {
+        outcome.text += &details(case);
+        add_lines(&mut outcome, case);
+    }
+    for (row, why) in skipped {
+        outcome.warnings.push(format!("skipped {row}: {why}"));
+    }
+    check::report(&mut outcome, Suite::Stages, cases.iter().flat_map(checks));
+    outcome
+}
+
+fn introduction(cases: &[StageCase], least: &Least, messages: u64) -> String {
+    let first = cases.iter().find_map(|case| case.found.first());
+    let clock = first.map_or("", |found| found.clock.as_str());
+    format!(
+        "Stages: made-up market data (80 % trades of 180-220 B, bursts of 1 to 40, about 6,000 msg/s; the\n\
+         same in every run) from a server to one client, which is measured: {messages} messages each round.\n\
+         nic: from the kernel's stamp of the last segment to the end of the loop's wait. loop: waiting for\n\
+         earlier messages of the same read. read: the receive. tls: opening the record. parse: the frame.\n\
+         callback: from there to the handler. total: all of it; with * from the end of the wait, where the\n\
+         driver has no stamp. io_uring receives within the wait, and so has no stage of its own for it.\n\
+         The time of a message that shares its read, or its record, is its own from where the one before\n\
+         was done; what it waited until then is loop.\n\
+         Of read, a system call that finds nothing takes {} us; the rest is the kernel's TCP and its copy.\n\
+         Of tls, the AEAD alone takes {} us for 200 B (half of a seal and an open on hot memory).\n\
+         {}\n\n",
+        number(least.call),
+        number(least.aead),
+        wrap(&format!("clock: {clock}"))
+    )
+}
+
+/// Lines no longer than a table may be.
+fn wrap(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() && lines[last].chars().count() + 1 + word.chars().count() > WIDTH {
+            lines.push(word.to_owned());
+            continue;
+        }
+        if !lines[last].is_empty() {
+            lines[last].push(' ');
+        }
+        lines[last].push_str(word);
+    }
+    lines.join("\n")
+}
+
+fn median(runs: &[f64]) -> Option<f64> {
+    Summary::of(runs).map(|summary| summary.median)
+}
+
+/// One row for each composition: means, and what the report has.
+fn overview(cases: &[StageCase]) -> Table {
+    let mut table = Table::new(&[
+        "<mean, us",
+        "<over",
+        "nic",
+        "read",
+        "tls",
+        "parse",
+        "callb.",
+        "total",
+        "stddev",
+        "p99",
+        "tls %",
+        "pub.tls",
+        "pub.total",
+    ]);
+    for case in cases.iter().filter(|case| !case.found.is_empty()) {
+        let mean = |stage: Stage| {
+            let is_there = case.found.iter().any(|found| found.spread(stage).count > 0);
+            is_there.then(|| median(&case.runs(|found| found.spread(stage).mean))).flatten()
+        };
+        let total = |read: fn(&Spread) -> f64| median(&case.runs(|found| read(&found.total())));
+        let stamped = case.found.iter().all(Found::has_arrivals);
+        let star = if stamped { "" } else { "*" };
+        table.row([
+            case.row.name(),
+            case.place.name().to_owned(),
+            optional(mean(Stage::Nic)),
+            optional(mean(Stage::Read)),
+            optional(mean(Stage::Tls)),
+            optional(mean(Stage::Parse)),
+            optional(mean(Stage::Callback)),
+            optional(total(|spread| spread.mean)) + star,
+            optional(total(|spread| spread.stddev)),
+            optional(total(|spread| spread.p99)),
+            optional(median(&case.runs(|found| found.tls_share * 1e2))),
+            optional(published_figure(case, Stage::Tls, "mean")),
+            optional(published_figure(case, Stage::Total, "mean")),
+        ]);
+    }
+    table
+}
+
+/// All statistics of one composition.
+fn details(case: &StageCase) -> String {
+    let mut table =
+        Table::new(&["<us", "min", "mean", "stddev", "p50", "p90", "p95", "p99", "max", "pub. mean", "pub. p99"]);
+    for stage in TOLD {
+        let is_there = case.found.iter().any(|found| spread(found, stage).count > 0);
+        let values = STATISTICS.map(|(_, _, read)| {
+            let value = || median(&case.runs(|found| read(&spread(found, stage))));
+            is_there.then(value).flatten()
+        });
+        let published = ["mean", "p99"].map(|word| published_figure(case, stage, word));
+        let cells = values.into_iter().chain(published).map(optional);
+        table.row([stage.name().to_owned()].into_iter().chain(cells));
+    }
+    let share = |read: fn(&Found) -> f64| optional(median(&case.runs(read)));
+    let most = case.found.iter().map(|found| found.per_read.1).max().unwrap_or(0);
+    let most_record = case.found.iter().map(|found| found.per_record.1).max().unwrap_or(0);
+    let title = format!(
+        "{}: {} messages a read, at most {most}; {} a record, at most {most_record}; TLS {} % of the time after the wait",
+        case.name(),
+        share(|found| found.per_read.0),
+        share(|found| found.per_record.0),
+        share(|found| found.tls_share * 1e2),
+    );
+    format!("\n{}\n\n{table}", wrap(&title))
+}
+
+/// Of a stage; the total begins where the driver's first stamp is.
+fn spread(found: &Found, stage: Stage) -> Spread {
+    if stage == Stage::Total { found.total() } else { found.spread(stage) }
+}
+
+/// The report's figure, where this is one of its compositions. Its stage "Event" holds our loop and read.
+fn published_figure(case: &StageCase, stage: Stage, word: &str) -> Option<f64> {
+    let mode = case.row.mode?;
+    let name = match stage {
+        Stage::Nic => "Stage_1->2",
+        Stage::Read => "Stage_2->3",
+        Stage::Tls => "Stage_3->4",
+        Stage::Parse => "Stage_4->5",
+        Stage::Callback => "Stage_5->6",
+        Stage::App => "Total",
+        Stage::Total => "End-to-End",
+        Stage::Loop => return None,
+    };
+    let text = format!("mode={mode} detail={name}");
+    let figures = published::figures().iter();
+    figures
+        .filter(|figure| figure.suite == "stages" && figure.text == text)
+        .find(|it| it.metric == word)
+        .map(|it| it.value)
+}
+
+fn facts(case: &StageCase, stage: Stage) -> Case {
+    Case {
+        protocol: Some(Protocol::Wss),
+        tls: Some(case.row.tls.to_owned()),
+        driver: Some(case.row.wire.name().to_owned()),
+        connections: Some(1),
+        direction: Some("read".to_owned()),
+        stage: Some(stage.name().to_owned()),
+        transport: Some(case.row.wire.transport().to_owned()),
+        setup: Some(case.row.mode.map_or_else(
+            || format!("market over {}", case.place.name()),
+            |mode| format!("market over {}, mode {mode}", case.place.name()),
+        )),
+        ..Case::default()
+    }
+}
+
+fn add_lines(outcome: &mut Outcome, case: &StageCase) {
+    for stage in TOLD {
+        if case.found.iter().all(|found| spread(found, stage).count == 0) {
+            continue;
+        }
+        let facts = facts(case, stage);
+        for (metric, word, read) in STATISTICS {
+            let runs = case.runs(|found| read(&spread(found, stage)));
+            let line = Line::new(Suite::Stages.name(), &facts, metric, &runs);
+            let published = published_figure(case, stage, word);
+            outcome.lines.extend(line.map(|line| Line { published, ..line }));
+        }
+    }
+}
+
+/// What our default is held to.
+fn checks(case: &StageCase) -> Vec<Check> {
+    if case.row.tls != ENGINES[0] || case.row.mode.is_some() || case.found.is_empty() {
+        return Vec::new();
+    }
+    let tls = case.runs(|found| found.spread(Stage::Tls).p50);
+    let rest = case.runs(|found| found.spread(Stage::Parse).p50 + found.spread(Stage::Callback).p50);
+    let check = |what: &str, stage, runs: &[f64], most| {
+        let what = format!("{}: {what}", case.name());
+        Check::of(what, facts(case, stage), (Metric::LatencyP50, runs), Target::AtMost(most))
+    };
+    vec![
+        check("tls, p50", Stage::Tls, &tls, TARGETS[0]),
+        check("parse + callback, p50", Stage::Callback, &rest, TARGETS[1]),
+    ]
+}

@@ -1,0 +1,125 @@
+use std::fs;
+use tautline::layers::io::{Io, Spin};
+use tautline::{TlsEngine, Way};
+
+/// What the client reads from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wire {
+    /// The kernel's sockets.
+    Kernel(Io),
+    /// AF_XDP and a TCP/IP stack of ours, without sleeping.
+    Xdp,
+}
+
+/// A composition to measure.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    /// Number in the report, where it is one of its.
+    pub(super) mode: Option<u8>,
+    pub(super) wire: Wire,
+    /// Name of the TLS engine.
+    pub(super) tls: &'static str,
+}
+
+/// The report's compositions, in its order. Its kernel TLS stands behind OpenSSL's handshake.
+const REPORT: [(Wire, &str); 11] = [
+    (Wire::Xdp, "wolfssl"),
+    (Wire::Xdp, "libressl"),
+    (Wire::Xdp, "openssl"),
+    (Wire::Kernel(Io::Epoll), KERNEL_TLS),
+    (Wire::Kernel(Io::Select), KERNEL_TLS),
+    (Wire::Kernel(Io::Select), "libressl"),
+    (Wire::Kernel(Io::Uring), "openssl"),
+    (Wire::Kernel(Io::Select), "openssl"),
+    (Wire::Kernel(Io::Epoll), "openssl"),
+    (Wire::Kernel(Io::Epoll), "wolfssl"),
+    (Wire::Kernel(Io::Epoll), "libressl"),
+];
+
+const KERNEL_TLS: &str = "ktls";
+
+/// Where the kernel says what can be put on a TCP socket.
+const LAYERS: &str = "/proc/sys/net/ipv4/tcp_available_ulp";
+
+/// Every row, whether it can run here or not: our default on each driver, and the report's.
+pub(super) fn all() -> Vec<Row> {
+    let drivers = [Io::Epoll, Io::Uring, Io::Select, Io::Spin].map(Wire::Kernel);
+    let ours = drivers.into_iter().chain([Wire::Xdp]).map(|wire| Row { mode: None, wire, tls: super::ENGINES[0] });
+    let theirs = (1..).zip(REPORT).map(|(mode, (wire, tls))| Row { mode: Some(mode), wire, tls });
+    ours.chain(theirs).collect()
+}
+
+impl Wire {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Kernel(io) => io.name(),
+            Self::Xdp => "xdp-spin",
+        }
+    }
+
+    /// Network stack, as results call it.
+    pub(super) const fn transport(self) -> &'static str {
+        match self {
+            Self::Kernel(_) => "kernel",
+            Self::Xdp => "xdp",
+        }
+    }
+
+    /// # Errors
+    /// Why it cannot be used here.
+    pub(super) fn way(self) -> Result<Way, String> {
+        match self {
+            Self::Kernel(io) => {
+                io.probe().map_err(|error| error.to_string())?;
+                Ok(Way::new(io, Spin::default()))
+            }
+            #[cfg(feature = "xdp")]
+            Self::Xdp => {
+                let config = tautline::layers::xdp::Config::new(super::space::INTERFACE);
+                Ok(Way::xdp(tautline::layers::xdp::Config { spin: std::time::Duration::MAX, ..config }))
+            }
+            #[cfg(not(feature = "xdp"))]
+            Self::Xdp => Err("this build has no AF_XDP: build it with the feature `xdp`".to_owned()),
+        }
+    }
+}
+
+impl Row {
+    /// `fused epoll`.
+    pub(super) fn name(&self) -> String {
+        let name = format!("{} {}", self.tls, self.wire.name());
+        self.mode.map_or_else(|| name.clone(), |mode| format!("{mode}. {name}"))
+    }
+
+    /// # Errors
+    /// Why it cannot run here.
+    pub(super) fn engine(&self) -> Result<TlsEngine, String> {
+        if self.tls == KERNEL_TLS {
+            let layers = fs::read_to_string(LAYERS).unwrap_or_default();
+            if !layers.split_whitespace().any(|layer| layer == "tls") {
+                return Err(format!("the kernel has no TLS here: `tls` is not in {LAYERS}"));
+            }
+        }
+        self.tls.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_of_the_report_is_there_and_says_why_it_cannot_run() {
+        let rows = all();
+        assert_eq!(rows.len(), 16);
+        assert_eq!(rows.iter().filter_map(|row| row.mode).collect::<Vec<_>>(), (1..=11).collect::<Vec<u8>>());
+        for row in rows {
+            if let Err(why) = row.engine() {
+                assert!(!why.is_empty() && row.tls != "fused", "{}: {why}", row.name());
+            }
+            if let Err(why) = row.wire.way() {
+                assert!(!why.is_empty() && row.wire != Wire::Kernel(Io::Epoll), "{}: {why}", row.name());
+            }
+        }
+    }
+}
