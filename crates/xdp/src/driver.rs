@@ -45,6 +45,8 @@ pub struct Driver<W: Wire = Port> {
     pub(crate) queue: VecDeque<Token>,
     /// Connections that have something to send.
     pub(crate) dirty: Vec<Token>,
+    /// Empty; room for the next of those.
+    clean: Vec<Token>,
     /// Connections whose failure the sink does not know yet.
     pub(crate) failures: VecDeque<(Token, io::Error)>,
     /// When to look at which connection.
@@ -124,6 +126,7 @@ impl<W: Wire> Driver<W> {
             listening: Listening::default(),
             queue: VecDeque::new(),
             dirty: Vec::new(),
+            clean: Vec::new(),
             failures: VecDeque::new(),
             timers: BinaryHeap::new(),
             buffer: Vec::new(),
@@ -218,11 +221,14 @@ impl<W: Wire> Driver<W> {
 
     /// Sends what connections have to send, and hands it to the device.
     pub(crate) fn send_all(&mut self) {
-        for id in mem::take(&mut self.dirty) {
+        // What is soiled meanwhile waits for the next time.
+        let mut dirty = mem::replace(&mut self.dirty, mem::take(&mut self.clean));
+        for id in dirty.drain(..) {
             if self.conns.get(id).is_some_and(|conn| conn.dirty) {
                 self.egress(id);
             }
         }
+        self.clean = dirty;
         self.wire.flush();
     }
 

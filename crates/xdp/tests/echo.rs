@@ -254,7 +254,7 @@ fn generic_mode_with_copies() {
     server.stop();
 }
 
-/// Notes when what it receives arrived, and when it has it.
+/// Notes when what it receives arrived, and when it has it; asks for stamps with the third.
 #[derive(Default)]
 struct Noting(Vec<(Option<Arrival>, Option<u64>, u64)>);
 
@@ -263,6 +263,10 @@ impl Sink<Driver> for Noting {
     fn connected(&mut self, _: &mut Driver, _: Token) {}
     fn received(&mut self, driver: &mut Driver, token: Token, data: Received<'_>) {
         self.0.push((driver.arrival(), driver.began(), monotonic()));
+        if self.0.len() >= 3 {
+            // In the middle of the connection, and again to no effect.
+            driver.stamp_arrivals().unwrap();
+        }
         let mut buf = Buf::new();
         buf.put(data.bytes());
         let _ = driver.send(token, buf);
@@ -306,10 +310,6 @@ fn arrivals_are_stamped() {
         let mut noting = Noting::default();
         while !peer.is_finished() {
             driver.turn(Some(Duration::from_millis(1)), &mut noting).unwrap();
-            if noting.0.len() == 3 {
-                // In the middle of the connection, and again to no effect.
-                driver.stamp_arrivals().unwrap();
-            }
         }
         let sent = peer.join().unwrap();
         assert_eq!(noting.0.len(), sent.len(), "{attach:?}");

@@ -1,9 +1,12 @@
 //! The memory of frames.
 
 use rustix::io::{Errno, Result};
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ptr::NonNull;
 use std::rc::Rc;
+
+/// Bytes of a huge page, on most machines.
+const HUGE: usize = 2 << 20;
 
 /// Bytes of a line of the cache.
 #[cfg(target_arch = "x86_64")]
@@ -15,9 +18,11 @@ const PREFETCHED: u32 = 192;
 
 /// A block of chunks, each of which one frame fits.
 ///
-/// INVARIANT: `base` is a mapping of `chunks * chunk` bytes; `chunk` is a power of two. A chunk is touched by the kernel, or by the owner of the one
+/// INVARIANT: `chunks * chunk` bytes from `base` lie in the mapping of `mapped` bytes; `chunk` is a power of two. A chunk is touched by the kernel, or by the owner of the one
 /// [`Frame`] that names it, never by both.
 pub(super) struct Umem {
+    mapping: NonNull<u8>,
+    mapped: usize,
     base: NonNull<u8>,
     chunk: u32,
     chunks: u32,
@@ -27,10 +32,19 @@ impl Umem {
     /// Memory for `chunks` frames of at most `chunk` bytes, and the right to touch each.
     pub(super) fn new(chunk: u32, chunks: u32) -> Result<(Rc<Self>, Vec<Frame>)> {
         let bytes = chunk as usize * chunks as usize;
-        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
+        // Room to begin where a huge page does.
+        let mapped = bytes + HUGE;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let base = unsafe { mmap_anonymous(core::ptr::null_mut(), bytes, protection, flags) }?;
-        let umem = Rc::new(Self { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, chunk, chunks });
+        let mapping = unsafe { mmap_anonymous(core::ptr::null_mut(), mapped, protection, MapFlags::PRIVATE) }?;
+        let mapping = NonNull::new(mapping.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        // SAFETY: at most `HUGE` bytes on, behind which there are `bytes` more.
+        let base = unsafe { mapping.add(mapping.align_offset(HUGE).min(HUGE)) };
+        // Frames are used round and round: with small pages, nearly each use would miss the translations that the processor
+        // keeps. Where there are no huge pages, it is small ones.
+        // SAFETY: our own mapping, whose contents the advice does not change.
+        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        let umem = Rc::new(Self { mapping, mapped, base, chunk, chunks });
         let frames = (0..chunks).map(|index| Frame { umem: Rc::clone(&umem), index, start: 0, len: 0 }).collect();
         Ok((umem, frames))
     }
@@ -77,7 +91,7 @@ impl Umem {
 impl Drop for Umem {
     fn drop(&mut self) {
         // SAFETY: our own mapping; every frame held it alive, and the socket, which is closed, used it until now.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.chunk as usize * self.chunks as usize) };
+        let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapped) };
     }
 }
 
