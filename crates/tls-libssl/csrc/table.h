@@ -55,6 +55,7 @@ enum {
     TL_CONFIG_BAD_KEY = 5,
     TL_CONFIG_MISMATCH = 6,
     TL_CONFIG_KEY_LOG = 7,
+    TL_CONFIG_ED25519 = 8, /* the library has no Ed25519 */
 };
 
 #define TL_REASON 120

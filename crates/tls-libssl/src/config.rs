@@ -72,7 +72,7 @@ pub(crate) fn server(
     )?;
     if let Some(roots) = roots {
         let what = "roots for client certificates";
-        context.trust_pem(roots).map_err(|refusal| bad_certificate(&refusal, what))?;
+        context.trust_pem(roots).map_err(|refusal| bad_certificate(library, &refusal, what))?;
     }
     for (group, members) in groups.members.iter().enumerate() {
         for &index in members {
@@ -128,7 +128,7 @@ pub(crate) fn client(library: Library, config: &ClientConfig, secrets: bool) -> 
     match &config.roots {
         Roots::Platform => trust_platform(&mut context)?,
         Roots::Pem(pem) => {
-            context.trust_pem(pem).map_err(|refusal| bad_certificate(&refusal, "trusted roots"))?;
+            context.trust_pem(pem).map_err(|refusal| bad_certificate(library, &refusal, "trusted roots"))?;
         }
         Roots::DangerNone => {}
     }
@@ -165,20 +165,24 @@ fn load(library: Library, certificate: &Certificate, what: &str) -> Result<Ident
                 "{what}: the private key does not belong to the certificate: give the key that the certificate was \
                  requested with, and put the end entity's certificate first in its chain"
             )),
-            _ => bad_certificate(&refusal, what),
+            _ => bad_certificate(library, &refusal, what),
         }
     })?;
     warn_if_unusable(&identity, what);
     Ok(identity)
 }
 
-fn bad_certificate(refusal: &Refusal, what: &str) -> Error {
+fn bad_certificate(library: Library, refusal: &Refusal, what: &str) -> Error {
     let reason = &refusal.reason;
     match refusal.kind {
         RefusalKind::NoCertificate => {
             Error::Config(format!("{what}: no certificate found: expected PEM with BEGIN CERTIFICATE"))
         }
         RefusalKind::BadCertificate => Error::Config(format!("{what}: not valid PEM: {reason}")),
+        RefusalKind::Ed25519 => {
+            let what = format!("use Ed25519 keys ({what})");
+            Capabilities::refusal(library.flavour().name(), &what, |one| one.ed25519)
+        }
         _ => Error::Library(format!("{what}: {reason}")),
     }
 }

@@ -1,7 +1,7 @@
 use crate::Error;
 use core::fmt::Write as _;
 
-/// What an engine can do. All of them have TLS 1.2 and 1.3 with AES-GCM and ChaCha20-Poly1305, SNI, ALPN, client
+/// What an engine can do. All of them have TLS 1.2 and 1.3 with AES-GCM and ChaCha20-Poly1305, RSA and ECDSA, SNI, ALPN, client
 /// certificates, reload and resumption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
@@ -13,6 +13,8 @@ pub struct Capabilities {
     pub feature: &'static str,
     /// Key exchange with ML-KEM.
     pub post_quantum: bool,
+    /// Ed25519 certificates.
+    pub ed25519: bool,
     /// A TLS 1.3 server resumes sessions.
     pub tickets: bool,
     /// Ticket keys can be shared by hosts ([`Tickets::Fleet`](crate::Tickets::Fleet)).
@@ -31,13 +33,14 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// Every engine, built in or not.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::rustls("fused", "rustls, own records").with_own_records(),
         Self::rustls("rustls", "rustls on AWS-LC"),
         Self::libssl("openssl", "OpenSSL 3"),
         Self::libssl("aws-lc", "AWS-LC"),
         Self::libssl("boringssl", "BoringSSL"),
         Self { post_quantum: false, tickets: false, key_log: false, ..Self::libssl("libressl", "LibreSSL") },
+        Self { post_quantum: false, ed25519: false, ..Self::libssl("mbedtls", "Mbed TLS 3.6") },
         Self::fused("fused+openssl", "OpenSSL 3, own records", "openssl"),
         Self::fused("fused+aws-lc", "AWS-LC, own records", "aws-lc"),
         Self::fused("fused+boringssl", "BoringSSL, own records", "boringssl"),
@@ -49,6 +52,7 @@ impl Capabilities {
             library,
             feature: "",
             post_quantum: true,
+            ed25519: true,
             tickets: true,
             shared_tickets: true,
             stapling: true,
@@ -88,12 +92,13 @@ impl Capabilities {
     /// All of this as a table in Markdown, a line for each engine.
     #[must_use]
     pub fn table() -> String {
-        let head = ["engine", "library", "ML-KEM", "tickets", "shared", "stapling", "key log", "keys out", "in place"];
+        let head = ["engine", "library", "ML-KEM", "Ed25519", "tickets", "shared", "stapling", "key log", "keys out", "in place"];
         let yes = |can: bool| if can { "yes" } else { "no" };
         let mut rows = vec![head.map(str::to_owned), head.map(|title| "-".repeat(title.len()))];
         rows.extend(Self::ALL.iter().map(|one| {
             let flags = [
                 one.post_quantum,
+                one.ed25519,
                 one.tickets,
                 one.shared_tickets,
                 one.stapling,
@@ -101,7 +106,7 @@ impl Capabilities {
                 one.key_export,
                 one.in_place,
             ];
-            let mut cells = [one.engine, one.library, "", "", "", "", "", "", ""].map(str::to_owned);
+            let mut cells = [one.engine, one.library, "", "", "", "", "", "", "", ""].map(str::to_owned);
             for (cell, flag) in cells.iter_mut().skip(2).zip(flags) {
                 yes(flag).clone_into(cell);
             }

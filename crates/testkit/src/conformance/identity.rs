@@ -56,8 +56,14 @@ pub fn names_choose_certificates<E: Engine>(make: impl Make<E>) {
 pub fn key_types_stand_side_by_side<E: Engine>(make: impl Make<E>) {
     let [p256, rsa, ed25519] =
         [KeyKind::P256, KeyKind::Rsa2048, KeyKind::Ed25519].map(|key| certificate(&["localhost"], key));
+    let knows_ed25519 =
+        Engines::new(&make, &server_config(), &client_config()).keys().any(|key| key == KeyKind::Ed25519);
+    let mut all = vec![rsa.clone(), ed25519, p256.clone()];
+    if !knows_ed25519 {
+        all.remove(1);
+    }
     for versions in [Versions::Tls13, Versions::Tls12] {
-        for certificates in [vec![rsa.clone(), ed25519.clone(), p256.clone()], vec![p256.clone(), rsa.clone()]] {
+        for certificates in [all.clone(), vec![p256.clone(), rsa.clone()]] {
             let server = ServerConfig { certificates, versions, ..server_config() };
             for host in ["localhost", "127.0.0.1"] {
                 let client = ClientConfig { roots: Roots::DangerNone, ..client_config() };
@@ -70,7 +76,7 @@ pub fn key_types_stand_side_by_side<E: Engine>(make: impl Make<E>) {
 
 /// A client's certificate is asked for, checked and shown in the server's facts.
 pub fn client_certificates<E: Engine>(make: impl Make<E>) {
-    for key in KeyKind::QUICK {
+    for key in Engines::new(&make, &server_config(), &client_config()).keys() {
         for versions in [Versions::Tls13, Versions::Tls12] {
             let own = issue(&Leaf { names: &["client"], key, usage: Usage::Client, ..Leaf::default() });
             for client_auth in [ClientAuth::Required(trusted()), ClientAuth::Optional(trusted())] {
@@ -109,7 +115,7 @@ pub fn client_certificates_that_are_refused<E: Engine>(make: impl Make<E>) {
         (
             Some(issue(&Leaf { names, usage, validity: Validity::NotYet, ..Leaf::default() })),
             "not valid before",
-            &["certificate_expired", "bad_certificate"][..],
+            &["certificate_expired", "bad_certificate", "certificate_unknown"][..],
         ),
         (
             Some(issue(&Leaf { names, usage: Usage::Server, ..Leaf::default() })),
@@ -168,6 +174,9 @@ pub fn server_certificates_that_are_refused<E: Engine>(make: impl Make<E>) {
         for (host, certificate, reason, alert) in &cases {
             let server = ServerConfig { certificates: vec![certificate.clone()], versions, ..server_config() };
             let (failure, mut pair) = Engines::new(&make, &server, &client_config()).refused(host);
+            if *reason == "another use" && failure.side == Side::Server {
+                continue; // a server may refuse to show such a certificate in the first place
+            }
             expect_refusal(&failure, Side::Client, reason);
             let heard = pair.last_words(Side::Client);
             assert!(matches!(&heard, Some(Error::Alert(name)) if name.contains(alert)), "{host}: {heard:?}");
@@ -203,9 +212,10 @@ pub fn protocols<E: Engine>(make: impl Make<E>) {
 
 /// Without verification any certificate will do, but the server must still hold its key.
 pub fn unverified_servers<E: Engine>(make: impl Make<E>) {
-    let client = ClientConfig { roots: Roots::DangerNone, ..client_config() };
     let expired = issue(&Leaf { names: &["elsewhere"], validity: Validity::Expired, ..Leaf::default() });
     for versions in [Versions::Tls13, Versions::Tls12] {
+        // One for each version: what is remembered of a server may bind a client to its version.
+        let client = ClientConfig { roots: Roots::DangerNone, ..client_config() };
         let server = ServerConfig { certificates: vec![expired.clone()], versions, ..server_config() };
         let mut pair = Engines::new(&make, &server, &client).pair("localhost");
         pair.handshake(&mut Split::Whole).unwrap();

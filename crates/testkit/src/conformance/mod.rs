@@ -28,7 +28,7 @@ pub use records::*;
 use crate::certificate::{Authority, KeyKind, Leaf};
 use crate::pair::{End, Failure, Pair, Split};
 use std::sync::LazyLock;
-use tautline_tls::{Certificate, ClientConfig, Engine, Error, Roots, ServerConfig, Session, Versions};
+use tautline_tls::{Capabilities, Certificate, ClientConfig, Engine, Error, Roots, ServerConfig, Session, Versions};
 
 /// Instantiates the whole suite as tests, for the engine that the given function makes from its optional configurations:
 /// `fn(Option<&ServerConfig>, Option<&ClientConfig>) -> Result<E, Error>`.
@@ -102,6 +102,13 @@ impl<E: Engine> Engines<E> {
 
     fn with_versions(make: &impl Make<E>, versions: Versions) -> Self {
         Self::new(make, &ServerConfig { versions, ..server_config() }, &ClientConfig { versions, ..client_config() })
+    }
+
+    /// Kinds of keys that both ends know.
+    fn keys(&self) -> impl Iterator<Item = KeyKind> + use<E> {
+        let has_ed25519 = |engine: &E| Capabilities::of(engine.name()).is_none_or(|one| one.ed25519);
+        let ed25519 = has_ed25519(&self.server) && has_ed25519(&self.client);
+        KeyKind::QUICK.into_iter().filter(move |&key| key != KeyKind::Ed25519 || ed25519)
     }
 
     fn pair(&self, host: &str) -> Pair<E::Session, E::Session> {

@@ -92,6 +92,7 @@ pub(crate) enum RefusalKind {
     BadKey,
     Mismatch,
     KeyLog,
+    Ed25519,
 }
 
 impl From<&RawRefusal> for Refusal {
@@ -103,6 +104,7 @@ impl From<&RawRefusal> for Refusal {
             5 => RefusalKind::BadKey,
             6 => RefusalKind::Mismatch,
             7 => RefusalKind::KeyLog,
+            8 => RefusalKind::Ed25519,
             _ => RefusalKind::Library,
         };
         Self { kind, reason: text(&raw.reason) }

@@ -1,0 +1,63 @@
+/* The one symbol of the library that stays visible. */
+#include "shim.h"
+
+#include <stdlib.h>
+
+#include "mbedtls/version.h"
+
+/* PSA is started once, before any thread uses it, and never stopped. */
+static int32_t init(void)
+{
+    return psa_crypto_init() == PSA_SUCCESS;
+}
+
+static const char *version(void)
+{
+    return MBEDTLS_VERSION_STRING_FULL;
+}
+
+static void bytes_free(uint8_t *bytes)
+{
+    free(bytes);
+}
+
+const tl_table TL_TABLE = {
+    .size = sizeof(tl_table),
+    .init = init,
+    .version = version,
+    .identity_new = tl_identity_new,
+    .identity_free = tl_identity_free,
+    .identity_kind = tl_identity_kind,
+    .identity_names = tl_identity_names,
+    .identity_validity = tl_identity_validity,
+    .identity_linked = tl_identity_linked,
+    .tickets_new = tl_tickets_new,
+    .tickets_free = tl_tickets_free,
+    .tickets_rotate = tl_tickets_rotate,
+    .context_new = tl_context_new,
+    .context_free = tl_context_free,
+    .context_trust_pem = tl_context_trust_pem,
+    .context_trust_der = tl_context_trust_der,
+    .context_use = tl_context_use,
+    .context_names = tl_context_names,
+    .context_seal = tl_context_seal,
+    .conn_accept = tl_conn_accept,
+    .conn_connect = tl_conn_connect,
+    .conn_free = tl_conn_free,
+    .conn_handshake = tl_conn_handshake,
+    .conn_read = tl_conn_read,
+    .conn_write = tl_conn_write,
+    .conn_close = tl_conn_close,
+    .conn_spill = tl_conn_spill,
+    .conn_update_keys = tl_conn_update_keys,
+    .conn_facts = tl_conn_facts,
+    .conn_peer_certificate = tl_conn_peer_certificate,
+    .conn_refused_names = tl_conn_refused_names,
+    .conn_refused_validity = tl_conn_refused_validity,
+    .conn_keep_session = tl_conn_keep_session,
+    .conn_session = tl_conn_session,
+    .conn_faults = tl_conn_faults,
+    .session_free = tl_session_free,
+    .session_version = tl_session_version,
+    .bytes_free = bytes_free,
+};
