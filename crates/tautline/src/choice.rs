@@ -13,7 +13,7 @@ pub enum TlsEngine {
     Fused,
     /// rustls, handshakes and records.
     Rustls,
-    /// A library of the OpenSSL family.
+    /// A library in C: of the OpenSSL family, or one that stands behind the same table.
     #[cfg(feature = "libssl")]
     Libssl(Flavour),
     /// The handshakes of a library of the OpenSSL family, and TLS 1.3 records opened and sealed in place. For one that has
@@ -27,14 +27,9 @@ impl TlsEngine {
     pub fn all() -> impl Iterator<Item = Self> {
         let own = [Self::Fused, Self::Rustls].into_iter();
         #[cfg(feature = "libssl")]
-        let own = own.chain(Flavour::ALL.iter().map(|&flavour| Self::Libssl(flavour)));
+        let own = own.chain(flavours().map(Self::Libssl));
         #[cfg(feature = "libssl")]
-        let own = own.chain(
-            Flavour::ALL
-                .iter()
-                .filter(|flavour| flavour.fused_name().is_some())
-                .map(|&flavour| Self::FusedLibssl(flavour)),
-        );
+        let own = own.chain(flavours().filter(|flavour| flavour.fused_name().is_some()).map(Self::FusedLibssl));
         own
     }
 
@@ -89,8 +84,17 @@ impl fmt::Display for TlsEngine {
     }
 }
 
+/// Every library in C of this build.
+#[cfg(feature = "libssl")]
+fn flavours() -> impl Iterator<Item = Flavour> {
+    let family = Flavour::ALL.iter().copied();
+    #[cfg(feature = "mbedtls")]
+    let family = family.chain([tautline_tls_mbedtls::FLAVOUR]);
+    family
+}
+
 /// Engines that a build may lack.
-const OTHERS: [&str; 4] = ["openssl", "aws-lc", "boringssl", "libressl"];
+const OTHERS: [&str; 5] = ["openssl", "aws-lc", "boringssl", "libressl", "mbedtls"];
 
 impl FromStr for TlsEngine {
     type Err = String;

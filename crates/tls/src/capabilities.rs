@@ -92,7 +92,10 @@ impl Capabilities {
     /// All of this as a table in Markdown, a line for each engine.
     #[must_use]
     pub fn table() -> String {
-        let head = ["engine", "library", "ML-KEM", "Ed25519", "tickets", "shared", "stapling", "key log", "keys out", "in place"];
+        let head = [
+            "engine", "library", "ML-KEM", "Ed25519", "tickets", "shared", "stapling", "key log", "keys out",
+            "in place",
+        ];
         let yes = |can: bool| if can { "yes" } else { "no" };
         let mut rows = vec![head.map(str::to_owned), head.map(|title| "-".repeat(title.len()))];
         rows.extend(Self::ALL.iter().map(|one| {

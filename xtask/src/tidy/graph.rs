@@ -9,8 +9,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("tls", &["window"], &["testkit"]),
     ("io", &["window"], &["testkit"]),
     ("tls-build", &[], &[]),
-    // Tested against the others.
-    ("tls-libssl", &["tls", "tls-build", "tls-records", "window"], &["testkit", "tls-rustls"]),
+    ("tls-libssl", &["tls", "tls-build", "tls-records", "window"], &["testkit"]),
     // A library for the table of tls-libssl.
     ("tls-mbedtls", &["tls-build", "tls-libssl"], &["tls", "testkit"]),
     ("tls-wolfssl", &["tls-build", "tls-libssl"], &["tls", "testkit"]),

@@ -105,12 +105,12 @@ impl Server {
             let failed = |error: tautline::layers::tls::Error| Error::Usage(error.to_string());
             match self.engine {
                 TlsEngine::Rustls => self.with_driver(tls_rustls::Engine::client(tls).map_err(failed)?, job),
-                #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
+                #[cfg(feature = "libssl")]
                 TlsEngine::Libssl(flavour) => {
                     let engine = tautline::layers::tls_libssl::Engine::new(flavour, None, Some(tls));
                     self.with_driver(engine.map_err(failed)?, job)
                 }
-                #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
+                #[cfg(feature = "libssl")]
                 TlsEngine::FusedLibssl(flavour) => {
                     let engine = tautline::layers::tls_libssl::fused::Engine::new(flavour, None, Some(tls));
                     self.with_driver(engine.map_err(failed)?, job)

@@ -61,7 +61,7 @@ impl Work {
 
     /// By an engine that not every build has.
     fn other(name: &str, server: &ServerConfig, client: &ClientConfig, size: usize) -> Result<Self, Error> {
-        #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
+        #[cfg(feature = "libssl")]
         if let Some(tautline::TlsEngine::Libssl(flavour)) = tautline::TlsEngine::all().find(|one| one.name() == name) {
             use tautline::layers::tls_libssl::Engine;
             let engine = Engine::new(flavour, Some(server), Some(client))

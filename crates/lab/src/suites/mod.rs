@@ -41,13 +41,16 @@ pub const ENGINES: [&str; ENGINE_COUNT] = [
     "boringssl",
     #[cfg(feature = "libressl")]
     "libressl",
+    #[cfg(feature = "mbedtls")]
+    "mbedtls",
 ];
 
 const ENGINE_COUNT: usize = 2
     + cfg!(feature = "openssl") as usize
     + cfg!(feature = "aws-lc") as usize
     + cfg!(feature = "boringssl") as usize
-    + cfg!(feature = "libressl") as usize;
+    + cfg!(feature = "libressl") as usize
+    + cfg!(feature = "mbedtls") as usize;
 
 /// Rows whose rounds spread wider than this make the machine too noisy for fine comparisons.
 const NOISY: f64 = 0.10;

@@ -1,13 +1,13 @@
 //! Output that does not fit the caller's buffer: none of it is lost, and where there is no memory for it the session ends.
-#![cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use crate::libraries;
+use tautline::layers::tls::{ClientConfig, Engine as _, Error, Roots, ServerConfig, Session as _, Versions};
+use tautline::layers::tls_libssl::{Engine, Flavour, Session};
+use tautline::layers::window::Buf;
 use tautline_testkit::Random;
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{End, Pair, Split};
-use tautline_tls::{ClientConfig, Engine as _, Error, Roots, ServerConfig, Session as _, Versions};
-use tautline_tls_libssl::{Engine, Flavour, Session};
-use tautline_window::Buf;
 
 fn engine(flavour: Flavour, versions: Versions) -> Engine {
     let authority = Authority::new("Test").unwrap();
@@ -28,7 +28,7 @@ fn spilling(engine: &Engine) -> Pair<Session, Session> {
 
 /// Sends so many records each way, of all sizes, and compares every byte.
 fn converse(records: usize) {
-    for &flavour in Flavour::ALL {
+    for flavour in libraries() {
         for versions in [Versions::Tls13, Versions::Tls12] {
             let mut pair = spilling(&engine(flavour, versions));
             let mut random = Random::new(7);
@@ -66,7 +66,7 @@ fn nothing_that_spills_is_lost() {
 
 #[test]
 fn without_memory_the_session_ends() {
-    for &flavour in Flavour::ALL {
+    for flavour in libraries() {
         let engine = engine(flavour, Versions::All);
         let mut client = engine.connect("localhost").unwrap();
         client.inject(true, true);

@@ -1,0 +1,17 @@
+//! Every TLS library of this build in one program.
+#![cfg(feature = "libssl")]
+
+mod pairs;
+mod spill;
+
+use tautline::TlsEngine;
+use tautline::layers::tls_libssl::Flavour;
+
+/// Every library in C.
+fn libraries() -> Vec<Flavour> {
+    let flavour = |engine| match engine {
+        TlsEngine::Libssl(flavour) => Some(flavour),
+        _ => None,
+    };
+    TlsEngine::all().filter_map(flavour).collect()
+}
