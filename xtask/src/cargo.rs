@@ -36,14 +36,30 @@ pub(crate) fn test(context: &Context) -> Outcome {
     run(&mut cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]), context.deadline)
 }
 
-/// The TLS libraries that a default build leaves out, in one program, each against each. LibreSSL, which no registry carries,
-/// is tested where `TAUTLINE_LIBRESSL` names it.
+/// The TLS libraries that a default build leaves out: each by itself, then all in one program, each against each. LibreSSL,
+/// which no registry carries, is tested where `TAUTLINE_LIBRESSL` names it.
 pub(crate) fn engines(context: &Context) -> Outcome {
-    let libressl = env::var_os("TAUTLINE_LIBRESSL").is_some_and(|prefix| !prefix.is_empty());
-    let features = if libressl { "engines,libressl" } else { "engines" };
-    let package = ["-p", "tautline-tls-libssl", "--features", features, "--locked"];
-    run(cargo(&["clippy", "--all-targets"]).args(package).args(["--", "-D", "warnings"]), context.deadline)?;
-    run(cargo(&["test", "--no-fail-fast"]).args(package), context.deadline)
+    let mut engines = vec!["tautline-tls-libssl/engines", "tautline-tls-mbedtls/mbedtls"];
+    let mut all = vec!["tautline/engines"];
+    if env::var_os("TAUTLINE_LIBRESSL").is_some_and(|prefix| !prefix.is_empty()) {
+        engines.push("tautline-tls-libssl/libressl");
+        all.push("tautline/libressl");
+    }
+    all.extend(&engines);
+    let with = |command: &[&str], packages: &[&str], features: &[&str]| {
+        let mut command = cargo(command);
+        command.args(packages.iter().flat_map(|package| ["-p", package]));
+        command.args(["--features", &features.join(","), "--locked"]);
+        command
+    };
+    let each = ["tautline-tls-libssl", "tautline-tls-mbedtls"];
+    let together = ["tautline-tls-libssl", "tautline-tls-mbedtls", "tautline"];
+    let mut clippy = with(&["clippy", "--all-targets"], &together, &all);
+    run(clippy.args(["--", "-D", "warnings"]), context.deadline)?;
+    let tests = ["--test", "configuration", "--test", "conformance", "--test", "fused", "--test", "libraries"];
+    let mut test = with(&["test", "--no-fail-fast", "--lib"], &together, &all);
+    run(test.args(tests), context.deadline)?;
+    run(&mut with(&["test", "--doc"], &each, &engines), context.deadline)
 }
 
 pub(crate) fn doc(context: &Context) -> Outcome {

@@ -154,7 +154,7 @@ static size_t sent(const tl_conn *conn)
 }
 
 /* The alert for an error that the library has not told the peer itself. */
-static unsigned char alert_for(int code)
+static unsigned char alert_for(const tl_conn *conn, int code)
 {
     switch (code) {
     case MBEDTLS_ERR_SSL_UNEXPECTED_MESSAGE:
@@ -170,6 +170,9 @@ static unsigned char alert_for(int code)
         return MBEDTLS_SSL_ALERT_MSG_ILLEGAL_PARAMETER;
     case MBEDTLS_ERR_SSL_BAD_PROTOCOL_VERSION:
         return MBEDTLS_SSL_ALERT_MSG_PROTOCOL_VERSION;
+    case MBEDTLS_ERR_SSL_NO_CLIENT_CERTIFICATE:
+        return conn->ssl.tls_version == MBEDTLS_SSL_VERSION_TLS1_3 ? TL_ALERT_CERTIFICATE_REQUIRED
+                                                                   : MBEDTLS_SSL_ALERT_MSG_HANDSHAKE_FAILURE;
     case MBEDTLS_ERR_SSL_HANDSHAKE_FAILURE:
         return MBEDTLS_SSL_ALERT_MSG_HANDSHAKE_FAILURE;
     case MBEDTLS_ERR_SSL_BAD_CERTIFICATE:
@@ -197,7 +200,7 @@ static void disarm(tl_conn *conn, size_t in_len, size_t before, int code, tl_res
         result->status = TL_WANT;
     } else {
         if (!is_alert && sent(conn) == before && !conn->closed) {
-            (void) mbedtls_ssl_send_alert_message(&conn->ssl, MBEDTLS_SSL_ALERT_LEVEL_FATAL, alert_for(code));
+            (void) mbedtls_ssl_send_alert_message(&conn->ssl, MBEDTLS_SSL_ALERT_LEVEL_FATAL, alert_for(conn, code));
         }
         tl_explain(conn, code, result);
     }

@@ -1,8 +1,8 @@
 //! Mbed TLS 3.6 as an engine of Tautline: small, and slow where others have assembly.
 //!
 //! The engine is that of `tautline_tls_libssl`, over a table of functions that a shim fills here. TLS 1.2 and 1.3; X25519,
-//! P-256 and P-384; ECDSA and RSA certificates (the library has no Ed25519, and no ML-KEM). Records of TLS 1.3 are opened where
-//! they lie. The library knows no KeyUpdate, so the shim adds it.
+//! P-256 and P-384; ECDSA and RSA certificates (the library has no Ed25519, and no ML-KEM). Records of TLS 1.3 are decrypted
+//! where they lie. The library knows no KeyUpdate, so the shim adds it.
 //!
 //! Shards share what is the library's own (randomness, ephemeral keys, blinding of RSA) under its locks.
 #![cfg_attr(

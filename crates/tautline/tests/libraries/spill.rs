@@ -35,7 +35,11 @@ fn converse(records: usize) {
             let data = random.bytes(16_384);
             let mut done = 0;
             while done < records {
-                let most = [60, 1_400, data.len()][random.below(3)];
+                let most = match random.below(16) {
+                    0 => data.len(),
+                    1..6 => 1_400,
+                    _ => 60,
+                };
                 let len = 1 + random.below(most);
                 let burst = 1 + random.below(8);
                 send(&mut pair.client, &mut pair.server, &data[..len], burst);
