@@ -107,7 +107,7 @@ impl Baseline {
         let failed = |error: tautline::layers::tls::Error| Error::Usage(error.to_string());
         match self.tls {
             TlsEngine::Rustls => self.run(listener, tls_rustls::Engine::server(&self.config).map_err(failed)?),
-            #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
+            #[cfg(feature = "libssl")]
             TlsEngine::Libssl(flavour) => {
                 let engine = tautline::layers::tls_libssl::Engine::new(flavour, Some(&self.config), None);
                 self.run(listener, engine.map_err(failed)?)
