@@ -1,7 +1,7 @@
 use super::super::check::{self, Check};
 use super::super::{ENGINES, Outcome, Suite};
-use super::{Found, Least, StageCase};
-use crate::stats::Summary;
+use super::{Found, Least, Place, StageCase};
+use crate::stats;
 use crate::table::{Table, WIDTH, number, optional};
 use crate::{Case, Line, Metric, Protocol, Target, published};
 use tautline::{Spread, Stage};
@@ -52,7 +52,7 @@ fn introduction(cases: &[StageCase], least: &Least, messages: u64) -> String {
          callback: from there to the handler. total: all of it; with * from the end of the wait, where the\n\
          driver has no stamp. io_uring receives within the wait, and so has no stage of its own for it.\n\
          The time of a message that shares its read, or its record, is its own from where the one before\n\
-         was done; what it waited until then is loop.\n\
+         was done; what it waited until then is loop. p.: as published.\n\
          Of read, a system call that finds nothing takes {} us; the rest is the kernel's TCP and its copy.\n\
          Of tls, the AEAD alone takes {} us for 200 B (half of a seal and an open on hot memory).\n\
          {}\n\n",
@@ -79,38 +79,34 @@ fn wrap(text: &str) -> String {
     lines.join("\n")
 }
 
-fn median(runs: &[f64]) -> Option<f64> {
-    Summary::of(runs).map(|summary| summary.median)
-}
-
 /// One row for each composition: means, and what the report has.
 fn overview(cases: &[StageCase]) -> Table {
     let mut table = Table::new(&[
         "<mean, us",
-        "<over",
+        "<",
         "nic",
         "read",
         "tls",
         "parse",
-        "callb.",
+        "call",
         "total",
-        "stddev",
+        "sd",
         "p99",
         "tls %",
-        "pub.tls",
-        "pub.total",
+        "p.tls",
+        "p.total",
     ]);
     for case in cases.iter().filter(|case| !case.found.is_empty()) {
         let mean = |stage: Stage| {
             let is_there = case.found.iter().any(|found| found.spread(stage).count > 0);
-            is_there.then(|| median(&case.runs(|found| found.spread(stage).mean))).flatten()
+            is_there.then(|| stats::median(&case.runs(|found| found.spread(stage).mean))).flatten()
         };
-        let total = |read: fn(&Spread) -> f64| median(&case.runs(|found| read(&found.total())));
+        let total = |read: fn(&Spread) -> f64| stats::median(&case.runs(|found| read(&found.total())));
         let stamped = case.found.iter().all(Found::has_arrivals);
         let star = if stamped { "" } else { "*" };
         table.row([
             case.row.name(),
-            case.place.name().to_owned(),
+            if case.place == Place::Loopback { "lo" } else { "veth" }.to_owned(),
             optional(mean(Stage::Nic)),
             optional(mean(Stage::Read)),
             optional(mean(Stage::Tls)),
@@ -119,7 +115,7 @@ fn overview(cases: &[StageCase]) -> Table {
             optional(total(|spread| spread.mean)) + star,
             optional(total(|spread| spread.stddev)),
             optional(total(|spread| spread.p99)),
-            optional(median(&case.runs(|found| found.tls_share * 1e2))),
+            optional(stats::median(&case.runs(|found| found.tls_share * 1e2))),
             optional(published_figure(case, Stage::Tls, "mean")),
             optional(published_figure(case, Stage::Total, "mean")),
         ]);
@@ -134,14 +130,14 @@ fn details(case: &StageCase) -> String {
     for stage in TOLD {
         let is_there = case.found.iter().any(|found| spread(found, stage).count > 0);
         let values = STATISTICS.map(|(_, _, read)| {
-            let value = || median(&case.runs(|found| read(&spread(found, stage))));
+            let value = || stats::median(&case.runs(|found| read(&spread(found, stage))));
             is_there.then(value).flatten()
         });
         let published = ["mean", "p99"].map(|word| published_figure(case, stage, word));
         let cells = values.into_iter().chain(published).map(optional);
         table.row([stage.name().to_owned()].into_iter().chain(cells));
     }
-    let share = |read: fn(&Found) -> f64| optional(median(&case.runs(read)));
+    let share = |read: fn(&Found) -> f64| optional(stats::median(&case.runs(read)));
     let most = case.found.iter().map(|found| found.per_read.1).max().unwrap_or(0);
     let most_record = case.found.iter().map(|found| found.per_record.1).max().unwrap_or(0);
     let title = format!(
@@ -227,4 +223,104 @@ fn checks(case: &StageCase) -> Vec<Check> {
         check("tls, p50", Stage::Tls, &tls, TARGETS[0]),
         check("parse + callback, p50", Stage::Callback, &rest, TARGETS[1]),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::{self, Wire};
+    use super::*;
+    use tautline::layers::io::Io;
+    use tautline::{TlsEngine, Way};
+
+    fn found(us: f64, nic: u64) -> Found {
+        let spread = |count, us| Spread {
+            count,
+            min: us / 2.0,
+            mean: us,
+            stddev: us / 10.0,
+            p50: us,
+            p90: us * 1.5,
+            p95: us * 2.0,
+            p99: us * 3.0,
+            max: us * 100.0,
+        };
+        let spreads = Stage::ALL.map(|stage| match stage {
+            Stage::Nic => spread(nic, us),
+            Stage::Total => spread(nic, us * 2.0),
+            Stage::App => spread(10_000, us),
+            _ => spread(10_000, us / 10.0),
+        });
+        let clock =
+            "TSC of 2.100 ticks a ns, exact to 0.01 ppm; a stamp costs 11 ns; arrivals exact to 40 ns".to_owned();
+        Found { spreads, tls_share: 0.5, per_read: (1.53, 40), per_record: (1.2, 33), clock }
+    }
+
+    fn cases(us: f64) -> Vec<StageCase> {
+        let case = |row, place, nic| StageCase {
+            row,
+            place,
+            engine: TlsEngine::default(),
+            way: Way::default(),
+            found: vec![found(us, nic), found(us * 1.1, nic)],
+            failed: None,
+        };
+        // Of the report those that are asked for below: intervals of all would take seconds.
+        rows::all()
+            .into_iter()
+            .filter(|row| row.mode.is_none_or(|mode| [1, 8, 9].contains(&mode)))
+            .map(|row| {
+                let nic = if row.wire == Wire::Kernel(Io::Uring) { 0 } else { 10_000 };
+                case(row, Place::Loopback, nic)
+            })
+            .collect()
+    }
+
+    const LEAST: Least = Least { call: 0.2, aead: 0.1 };
+
+    #[test]
+    fn tables_fit_whatever_the_times_are() {
+        for us in [0.012, 12_345.6] {
+            let skipped = [("4. ktls epoll".to_owned(), "the kernel has none".to_owned())];
+            let widest = cases(us).into_iter().skip(4).collect::<Vec<_>>();
+            let outcome = report(&widest, &skipped, &LEAST, 10_000);
+            for line in outcome.text.lines() {
+                assert!(line.chars().count() <= WIDTH, "{line}");
+            }
+            assert!(outcome.warnings[0].contains("the kernel has none"));
+        }
+    }
+
+    #[test]
+    fn the_report_stands_beside_its_compositions_only() {
+        let outcome = report(&cases(4.5), &[], &LEAST, 10_000);
+        let line = |driver: &str, tls: &str, stage: &str, metric| {
+            let mut lines = outcome.lines.iter().filter(|line| line.metric == metric && line.target.is_none());
+            lines
+                .find(|line| {
+                    let case = &line.case;
+                    [&case.driver, &case.tls, &case.stage].map(Option::as_deref) == [driver, tls, stage].map(Some)
+                })
+                .unwrap()
+        };
+        assert_eq!(line("xdp-spin", "wolfssl", "tls", Metric::LatencyMean).published, Some(8.19));
+        assert_eq!(line("epoll", "openssl", "total", Metric::LatencyP99).published, Some(73.90));
+        assert_eq!(line("select", "openssl", "nic", Metric::LatencyP50).published, Some(23.35));
+        assert_eq!(line("epoll", "fused", "tls", Metric::LatencyMean).published, None);
+        assert_eq!(line("epoll", "fused", "tls", Metric::LatencyMean).runs.len(), 2);
+    }
+
+    #[test]
+    fn without_a_stamp_the_total_begins_with_the_end_of_the_wait_and_says_so() {
+        let outcome = report(&cases(4.0), &[], &LEAST, 10_000);
+        let row = |name: &str| outcome.text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+        assert!(row("fused uring ").contains('*') && !row("fused epoll ").contains('*'));
+    }
+
+    #[test]
+    fn our_default_is_held_to_its_targets() {
+        let outcome = report(&cases(4.5), &[], &LEAST, 10_000);
+        let targets: Vec<_> = outcome.lines.iter().filter_map(|line| line.target).collect();
+        assert_eq!(targets, [Target::AtMost(0.5), Target::AtMost(0.3)].repeat(5));
+        assert!(outcome.text.contains("fused spin over loopback: tls, p50"), "{}", outcome.text);
+    }
 }

@@ -76,7 +76,7 @@ impl Wire {
             #[cfg(feature = "xdp")]
             Self::Xdp => {
                 let config = tautline::layers::xdp::Config::new(super::space::INTERFACE);
-                Ok(Way::xdp(tautline::layers::xdp::Config { spin: std::time::Duration::MAX, ..config }))
+                Ok(Way::xdp(tautline::layers::xdp::Config { spin: std::time::Duration::from_secs(1), ..config }))
             }
             #[cfg(not(feature = "xdp"))]
             Self::Xdp => Err("this build has no AF_XDP: build it with the feature `xdp`".to_owned()),
