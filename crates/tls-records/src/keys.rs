@@ -5,6 +5,7 @@ use crate::schedule::{IV, Key, Secret, Suite};
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use tautline_tls::Error;
 use tautline_tls::record::HEADER;
+use tautline_window::kernel::{Cipher, Direction, TrafficKeys};
 use zeroize::Zeroize;
 
 /// Bytes of the tag, which is the same for all suites of TLS 1.3.
@@ -47,6 +48,13 @@ impl Keys {
         Self::from_parts(sequence, secret.key(suite)?, &secret.iv(suite)?, secret)
     }
 
+    /// As a kernel would have them, which knows no secrets.
+    #[cfg(test)]
+    pub(crate) fn of_kernel(keys: &TrafficKeys) -> Option<Self> {
+        let key = Key::new(&keys.key[..keys.cipher.key_len()])?;
+        Self::from_parts(keys.sequence, key, &keys.iv, Secret::new(&[])?).ok()
+    }
+
     fn from_parts(sequence: u64, key: Key, iv: &[u8], secret: Secret) -> Result<Self, Error> {
         let iv = iv.try_into().map_err(|_| Error::ApiMisuse("an IV has the wrong length"))?;
         Ok(Self { sequence, claim: Claim::new(), iv, key, secret })
@@ -61,6 +69,16 @@ impl Keys {
     /// Records that these keys protected.
     pub(crate) const fn sequence(&self) -> u64 {
         self.sequence
+    }
+
+    /// The kernel protected so many records more.
+    pub(crate) const fn count(&mut self, records: usize) {
+        self.sequence = self.sequence.saturating_add(records as u64);
+    }
+
+    /// What the kernel needs to go on with them.
+    pub(crate) const fn for_kernel(&self, direction: Direction, cipher: Cipher) -> TrafficKeys {
+        TrafficKeys { direction, cipher, key: *self.key.bytes(), iv: self.iv, sequence: self.sequence }
     }
 
     /// What these keys come from.

@@ -1,5 +1,7 @@
 //! TLS 1.3 after the handshake (RFC 8446, sections 4.6, 5 and 6).
 
+mod kernel;
+
 use crate::agreed::Agreed;
 use crate::alert::{self, BAD_RECORD_MAC, CLOSE_NOTIFY, DECODE_ERROR, ILLEGAL_PARAMETER, INTERNAL_ERROR};
 use crate::alert::{RECORD_OVERFLOW, UNEXPECTED_MESSAGE, USER_CANCELED};
@@ -7,9 +9,12 @@ use crate::chunks::Chunks;
 use crate::keys::{Keys, OVERHEAD};
 use crate::schedule::{Secret, Suite};
 use crate::snapshot::{Role, Snapshot, Traffic};
+use kernel::InKernel;
+use std::collections::VecDeque;
 use tautline_tls::record::{HEADER, MAX_PLAIN};
 use tautline_tls::{Content, Error, Opened, Team};
 use tautline_window::Buf;
+use tautline_window::kernel::{Direction, NEW_KEYS, TrafficKeys, head};
 
 /// Longest body of a protected record (section 5.2).
 const MAX_BODY: usize = MAX_PLAIN + 256;
@@ -65,6 +70,7 @@ pub struct Records {
     owes_update: bool,
     sent_close: bool,
     received_close: bool,
+    kernel: InKernel,
 }
 
 /// What most connections have no use for most of the time.
@@ -76,6 +82,14 @@ struct Rare {
     tickets: Option<Box<dyn Tickets>>,
     /// How many it took.
     taken: u8,
+    /// Keys that the kernel is still to get.
+    for_kernel: VecDeque<TrafficKeys>,
+}
+
+impl Rare {
+    fn is_empty(&self) -> bool {
+        self.partial.is_empty() && self.tickets.is_none() && self.for_kernel.is_empty()
+    }
 }
 
 /// Why a record is refused: the alert that says so, and our words.
@@ -121,6 +135,7 @@ impl Records {
             owes_update: false,
             sent_close: false,
             received_close: false,
+            kernel: InKernel::default(),
         }
     }
 
@@ -146,6 +161,7 @@ impl Records {
             owes_update: snapshot.owes_update,
             sent_close: snapshot.sent_close,
             received_close: snapshot.received_close,
+            kernel: InKernel::default(),
         })
     }
 
@@ -175,6 +191,9 @@ impl Records {
         if self.received_close {
             // Section 6.1: data after a closure alert must be ignored.
             return Ok(Opened { used: wire.len(), content: Content::Closed });
+        }
+        if self.kernel.receives() {
+            return self.open_frame(wire, out);
         }
         let result = match self.open_body(wire) {
             Ok(None) => return Ok(Opened { used: 0, content: Content::Partial }),
@@ -351,7 +370,7 @@ impl Records {
 
     /// Frees what is not needed any more.
     fn tidy(&mut self) {
-        if self.rare.as_ref().is_some_and(|rare| rare.partial.is_empty() && rare.tickets.is_none()) {
+        if self.rare.as_ref().is_some_and(|rare| rare.is_empty()) {
             self.rare = None;
         }
     }
@@ -361,12 +380,18 @@ impl Records {
         if !behind.is_empty() {
             return Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent more under keys that it has just given up"));
         }
-        self.owes_update |= match request {
+        let requested = match request {
             0 => false,
             1 => true,
             _ => return Err(Refusal::new(ILLEGAL_PARAMETER, "it sent a malformed key update")),
         };
-        self.rx.update(self.suite).map_err(|error| Refusal(INTERNAL_ERROR, error))
+        self.check_kernel_follows(requested)?;
+        self.owes_update |= requested;
+        self.rx.update(self.suite).map_err(|error| Refusal(INTERNAL_ERROR, error))?;
+        if self.kernel.receives() {
+            self.tell_kernel(Direction::Receive);
+        }
+        Ok(())
     }
 
     pub(crate) fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
@@ -376,6 +401,7 @@ impl Records {
         if let [single] = *plain
             && (1..=MAX_PLAIN).contains(&single.len())
             && !self.owes_update
+            && !self.kernel.transmits()
             && self.tx.sequence() < REKEY_AFTER
         {
             return self.seal_record(DATA, single, out);
@@ -401,6 +427,9 @@ impl Records {
     /// The first record is the short one: it mostly holds a frame's header and must be gathered, while those behind it
     /// lie each in one chunk and are sealed from where they are.
     fn seal_with_limit(&mut self, plain: &[&[u8]], out: &mut Buf, limit: u64) -> Result<(), Error> {
+        if self.kernel.transmits() {
+            return self.seal_frame(plain, out, limit);
+        }
         let mut left: usize = plain.iter().map(|chunk| chunk.len()).sum();
         let mut chunks = Chunks::new(plain);
         while left > 0 {
@@ -439,12 +468,19 @@ impl Records {
         self.seal_record(HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, 0], out)?;
         self.tx.update(self.suite)?;
         self.owes_update = false;
+        if self.kernel.transmits() {
+            out.put(&head(NEW_KEYS, 0));
+            self.tell_kernel(Direction::Transmit);
+        }
         Ok(())
     }
 
     /// Seals one record.
     #[inline]
     fn seal_record(&mut self, kind: u8, content: &[u8], out: &mut Buf) -> Result<(), Error> {
+        if self.kernel.transmits() {
+            return self.put_frame(kind, &[content], out);
+        }
         let len = content.len() + OVERHEAD;
         self.tx.seal(self.suite, kind, content, &mut out.reserve(len)[..len])?;
         out.commit(len);

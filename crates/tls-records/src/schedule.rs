@@ -145,6 +145,11 @@ impl Key {
         Some(own)
     }
 
+    /// All of its bytes; those behind the suite's count for nothing.
+    pub(crate) const fn bytes(&self) -> &[u8; MAX_KEY] {
+        &self.0
+    }
+
     /// The key as the AEAD wants it, which costs a tenth of a microsecond.
     pub(crate) fn context(&self, suite: Suite) -> Result<LessSafeKey, Error> {
         UnboundKey::new(suite.aead(), &self.0[..suite.key_len()])

@@ -2,6 +2,7 @@ use crate::records::Records;
 use crate::snapshot::Snapshot;
 use tautline_tls::{Error, Facts, Handshake, Opened, Team};
 use tautline_window::Buf;
+use tautline_window::kernel::{Direction, TrafficKeys};
 
 /// A session of a library that gives its keys away.
 pub trait Library: tautline_tls::Session {
@@ -45,11 +46,11 @@ impl<L: Library> Session<L> {
     /// get used go with the snapshot, to be presented to the session made of it.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] before the handshake is complete, after an error, for TLS 1.2, and as long as a library keeps
-    /// its keys; the session stays as it is.
+    /// [`Error::ApiMisuse`] before the handshake is complete, after an error, for TLS 1.2, as long as a library keeps its
+    /// keys, and once the kernel has them; the session stays as it is.
     pub fn export(&mut self) -> Result<Snapshot, Error> {
         match core::mem::replace(&mut self.0, State::Failed) {
-            State::Records(records) => Ok(records.export()),
+            State::Records(records) if !records.is_in_kernel() => Ok(records.export()),
             other => {
                 self.0 = other;
                 Err(Error::ApiMisuse("only an established session of TLS 1.3 can be exported"))
@@ -136,6 +137,25 @@ impl<L: Library> tautline_tls::Session for Session<L> {
             State::Library(library) => library.close(out),
             State::Failed => {}
         }
+    }
+
+    fn kernel_keys(&self, direction: Direction) -> Option<TrafficKeys> {
+        if let State::Records(records) = &self.0 { records.kernel_keys(direction) } else { None }
+    }
+
+    fn kernel_took(&mut self, direction: Direction, rekeys: bool) {
+        if let State::Records(records) = &mut self.0 {
+            records.kernel_took(direction, rekeys);
+        }
+    }
+
+    #[inline]
+    fn next_kernel_keys(&mut self) -> Option<TrafficKeys> {
+        if let State::Records(records) = &mut self.0 { records.next_kernel_keys() } else { None }
+    }
+
+    fn is_kernel_worn_out(&self) -> bool {
+        matches!(&self.0, State::Records(records) if records.is_kernel_worn_out())
     }
 
     fn facts(&self) -> Facts {

@@ -190,7 +190,7 @@ mod tests {
         // SAFETY: as above; the room is aligned as the header.
         let libc::cmsghdr { cmsg_len, cmsg_level, cmsg_type, .. } = unsafe { *header };
         // SAFETY: a computation.
-        assert_eq!(cmsg_len as usize, unsafe { libc::CMSG_LEN(1) } as usize);
+        assert_eq!(cmsg_len, unsafe { libc::CMSG_LEN(1) } as _);
         assert_eq!((cmsg_level, cmsg_type), (libc::SOL_TLS, libc::TLS_SET_RECORD_TYPE));
         // SAFETY: the header lies in `control`, with its byte behind it.
         let data = unsafe { libc::CMSG_DATA(header) };

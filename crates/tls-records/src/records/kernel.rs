@@ -1,0 +1,166 @@
+//! Records that the kernel seals and opens: frames stand in their place (`tautline_window::kernel`). What they mean stays
+//! here: limits, alerts, tickets, key updates.
+
+use super::{INTERNAL_ERROR, Meaning, REKEY_AFTER, Records, Refusal, not_authentic};
+use crate::alert::{BAD_RECORD_MAC, RECORD_OVERFLOW};
+use crate::schedule::Suite;
+use tautline_tls::record::MAX_PLAIN;
+use tautline_tls::{Content, Error, Opened};
+use tautline_window::Buf;
+use tautline_window::kernel::{Cipher, DATA, Direction, HEAD, REFUSED, TrafficKeys, frame, head};
+
+/// What the kernel does: a set.
+#[derive(Clone, Copy, Default)]
+pub(super) struct InKernel(u8);
+
+impl InKernel {
+    const TRANSMIT: u8 = 1;
+    const RECEIVE: u8 = 2;
+    /// Keys can be replaced.
+    const REKEYS: u8 = 4;
+
+    pub(super) const fn transmits(self) -> bool {
+        self.0 & Self::TRANSMIT != 0
+    }
+
+    pub(super) const fn receives(self) -> bool {
+        self.0 & Self::RECEIVE != 0
+    }
+
+    const fn rekeys(self) -> bool {
+        self.0 & Self::REKEYS != 0
+    }
+}
+
+impl Records {
+    /// Whether these records are not all sealed and opened here.
+    pub(crate) const fn is_in_kernel(&self) -> bool {
+        self.kernel.transmits() || self.kernel.receives()
+    }
+
+    /// See [`tautline_tls::Session::kernel_keys`].
+    pub(crate) fn kernel_keys(&self, direction: Direction) -> Option<TrafficKeys> {
+        let may_go = match direction {
+            // Our update would come first, and the kernel may not take another key.
+            Direction::Transmit => !self.sent_close && !self.owes_update,
+            Direction::Receive => !self.received_close,
+        };
+        may_go.then(|| self.traffic_keys(direction))
+    }
+
+    /// See [`tautline_tls::Session::kernel_took`].
+    pub(crate) const fn kernel_took(&mut self, direction: Direction, rekeys: bool) {
+        self.kernel.0 |= match direction {
+            Direction::Transmit => InKernel::TRANSMIT,
+            Direction::Receive => InKernel::RECEIVE,
+        };
+        if rekeys {
+            self.kernel.0 |= InKernel::REKEYS;
+        }
+    }
+
+    /// See [`tautline_tls::Session::next_kernel_keys`].
+    pub(crate) fn next_kernel_keys(&mut self) -> Option<TrafficKeys> {
+        let keys = self.rare.as_mut()?.for_kernel.pop_front()?;
+        self.tidy();
+        Some(keys)
+    }
+
+    /// See [`tautline_tls::Session::is_kernel_worn_out`].
+    pub(crate) const fn is_kernel_worn_out(&self) -> bool {
+        self.kernel.transmits() && !self.kernel.rekeys() && self.tx.sequence() >= REKEY_AFTER
+    }
+
+    /// Keeps keys for the kernel that are new to it.
+    pub(super) fn tell_kernel(&mut self, direction: Direction) {
+        let keys = self.traffic_keys(direction);
+        self.rare.get_or_insert_default().for_kernel.push_back(keys);
+    }
+
+    fn traffic_keys(&self, direction: Direction) -> TrafficKeys {
+        let cipher = match self.suite {
+            Suite::Aes128Gcm => Cipher::Aes128Gcm,
+            Suite::Aes256Gcm => Cipher::Aes256Gcm,
+            Suite::Chacha20Poly1305 => Cipher::Chacha20Poly1305,
+        };
+        match direction {
+            Direction::Transmit => self.tx.for_kernel(direction, cipher),
+            Direction::Receive => self.rx.for_kernel(direction, cipher),
+        }
+    }
+
+    /// A KeyUpdate changes the keys of what is received, and of what is sent where that is requested.
+    pub(super) fn check_kernel_follows(&self, requested: bool) -> Result<(), Refusal> {
+        let concerned = self.kernel.receives() || self.kernel.transmits() && requested;
+        if concerned && !self.kernel.rekeys() {
+            let why = "the peer changes keys, and this kernel's TLS takes no other ones: Linux does from 6.14 on; \
+                before, leave receiving out of the kernel, or all of it";
+            return Err(Refusal(INTERNAL_ERROR, Error::Library(why.to_owned())));
+        }
+        Ok(())
+    }
+
+    /// Opens the frame at the front of `wire`.
+    pub(super) fn open_frame<'b>(&mut self, wire: &'b mut [u8], out: &mut Buf) -> Result<Opened<'b>, Error> {
+        let Some((kind, len)) = frame(wire) else { return Ok(Opened { used: 0, content: Content::Partial }) };
+        let Some(content) = wire[HEAD..].get_mut(..len) else {
+            return Ok(Opened { used: 0, content: Content::Partial });
+        };
+        self.rx.count(len.div_ceil(MAX_PLAIN).max(1));
+        let meaning = match kind {
+            REFUSED => Err(refusal(content)),
+            kind => self.dispatch(kind, content),
+        };
+        let content = match meaning {
+            Ok(Meaning::Data(_)) => {
+                self.quiet = 0;
+                self.give_tickets_up();
+                Content::Data(content)
+            }
+            Ok(Meaning::Control) => Content::Control,
+            Ok(Meaning::Closed) => {
+                self.received_close = true;
+                Content::Closed
+            }
+            Err(refusal) => return Err(self.refuse(refusal, out)),
+        };
+        Ok(Opened { used: HEAD + len, content })
+    }
+
+    /// Has the kernel seal `plain`, with other keys after `limit` records.
+    pub(super) fn seal_frame(&mut self, plain: &[&[u8]], out: &mut Buf, limit: u64) -> Result<(), Error> {
+        if plain.iter().all(|chunk| chunk.is_empty()) {
+            return Ok(());
+        }
+        if self.owes_update || self.kernel.rekeys() && self.tx.sequence() >= limit {
+            self.update_keys(out)?;
+        }
+        self.put_frame(DATA, plain, out)
+    }
+
+    pub(super) fn put_frame(&mut self, kind: u8, content: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
+        let len: usize = content.iter().map(|chunk| chunk.len()).sum();
+        let short = u32::try_from(len).map_err(|_| Error::ApiMisuse("more than 4 GiB are sealed at once"))?;
+        out.reserve(HEAD + len);
+        out.put(&head(kind, short));
+        for chunk in content {
+            out.put(chunk);
+        }
+        self.tx.count(len.div_ceil(MAX_PLAIN));
+        Ok(())
+    }
+}
+
+/// Why the kernel did not open a record, by the alert that tells the peer.
+#[cold]
+fn refusal(content: &[u8]) -> Refusal {
+    match *content {
+        [BAD_RECORD_MAC] => not_authentic(),
+        [RECORD_OVERFLOW] => Refusal::new(RECORD_OVERFLOW, "it sent a record of an impossible length"),
+        [alert, ..] => Refusal::new(alert, "it sent something that is not a protected record"),
+        [] => Refusal::new(INTERNAL_ERROR, "the kernel does not open its records"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
