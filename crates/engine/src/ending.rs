@@ -199,6 +199,9 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             self.let_go(driver, link);
             return;
         }
+        if link.out.kernel.is_active() {
+            self.enter_kernel(driver, &mut link);
+        }
         link.out.tidy(&mut self.shared.pool);
         let pause = link.holds_back(pause_above);
         if pause != link.driver_paused {

@@ -8,6 +8,7 @@
 //! A message that may still be dropped is never encoded: sealed records cannot be taken back, and neither can what a
 //! compressor has seen.
 
+use crate::kernel::{Handover, pass_keys};
 use crate::message::{Delivery, Outgoing, Publication};
 use crate::offload::Seals;
 use crate::queue::{Item, Pushed, Queue};
@@ -110,6 +111,8 @@ pub(crate) struct Outbound {
     drain_owed: bool,
     /// The policy gave up on this peer.
     overrun: bool,
+    /// What of this connection is to go to the kernel, of both directions.
+    pub(crate) kernel: Handover,
     /// Boxed, since it is rare.
     failed: Option<Box<tautline_tls::Error>>,
 }
@@ -133,6 +136,7 @@ impl Outbound {
             finish: Finish::No,
             drain_owed: false,
             overrun: false,
+            kernel: Handover::default(),
             failed: None,
         }
     }
@@ -306,6 +310,11 @@ impl Outbound {
         self.closing
     }
 
+    /// Whether all that was sealed is with the kernel.
+    pub(crate) const fn is_flushed(&self) -> bool {
+        !self.is_in_flight() && self.wire.is_empty()
+    }
+
     pub(crate) const fn is_in_flight(&self) -> bool {
         self.in_flight > 0
     }
@@ -360,6 +369,7 @@ impl Outbound {
         session: &mut S,
         shared: &mut Shared,
     ) {
+        pass_keys(driver, token, session);
         while !self.is_in_flight() && self.failed.is_none() {
             self.fill_cork(shared);
             self.seal_cork(session, shared);
@@ -368,7 +378,7 @@ impl Outbound {
                     session.close(lend(&mut self.wire, &mut shared.pool));
                 }
                 self.finish = Finish::Done;
-                self.send_wire(driver, token, shared);
+                self.send_wire(driver, token, session, shared);
                 driver.shutdown(token);
                 return;
             }
@@ -376,7 +386,7 @@ impl Outbound {
                 self.count_gone();
                 break;
             }
-            self.send_wire(driver, token, shared);
+            self.send_wire(driver, token, session, shared);
         }
     }
 
@@ -466,7 +476,8 @@ impl Outbound {
         pool.give(cork);
     }
 
-    fn send_wire<D: Driver>(&mut self, driver: &mut D, token: Token, shared: &mut Shared) {
+    fn send_wire<D: Driver, S: Session>(&mut self, driver: &mut D, token: Token, session: &mut S, shared: &mut Shared) {
+        pass_keys(driver, token, session);
         let wire = core::mem::take(&mut self.wire);
         if wire.is_empty() {
             shared.pool.give(wire);

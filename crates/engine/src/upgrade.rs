@@ -1,6 +1,7 @@
 //! The opening handshake of both sides, and plain HTTP beside it.
 
 use crate::handler::{Handler, Opening, Reply, Request};
+use crate::kernel::Handover;
 use crate::link::{Answer, Clock, Head, Hello, Link, Phase, Stop, millis};
 use crate::outbound::Outbound;
 use crate::probe::Probe;
@@ -53,6 +54,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             ping_sent: false,
             clock,
         });
+        link.out.kernel = Handover::new(self.shared.config.kernel_tls);
         self.shared.counters.connections += 1;
         self.shared.counters.handshaking += 1;
         self.schedule(&mut link);

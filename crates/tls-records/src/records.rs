@@ -413,7 +413,8 @@ impl Records {
     pub(super) fn seal_with(&mut self, plain: &[&[u8]], out: &mut Buf, team: &dyn Team) -> Result<(), Error> {
         let len: usize = plain.iter().map(|chunk| chunk.len()).sum();
         let count = len.div_ceil(MAX_PLAIN);
-        if self.sent_close || self.owes_update || count < 2 || self.tx.sequence() + count as u64 > REKEY_AFTER {
+        let keys_last = !self.owes_update && self.tx.sequence() + count as u64 <= REKEY_AFTER;
+        if self.sent_close || self.kernel.transmits() || !keys_last || count < 2 {
             return self.seal(plain, out);
         }
         let all = len + count * OVERHEAD;

@@ -291,6 +291,22 @@ fn tickets_arrive_through_the_kernel_too() {
 }
 
 #[test]
+fn no_threads_help_a_kernel() {
+    struct Nobody;
+
+    impl tautline_tls::Team for Nobody {
+        fn share(&self, _: usize, _: &(dyn Fn() + Sync)) {
+            panic!("there is nothing to share");
+        }
+    }
+
+    let mut kernel = Kernel::new(Suite::Aes128Gcm, true);
+    let mut out = Buf::new();
+    kernel.session.seal_with(&[&[0; 100_000]], &mut out, &Nobody).unwrap();
+    assert_eq!(frame(out.filled()), Some((DATA, 100_000)));
+}
+
+#[test]
 fn half_a_frame_waits() {
     let mut server = end(Role::Server, Suite::Aes128Gcm);
     server.kernel_took(Direction::Receive, true);
