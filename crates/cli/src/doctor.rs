@@ -3,6 +3,7 @@ mod probe;
 use crate::failure::Failure;
 use probe::{Kernel, Support};
 use serde_json::json;
+use tautline::layers::io::kernel;
 use tautline::{Capabilities, Io, TlsEngine};
 use tautline_lab::table::Table;
 use tautline_lab::{Machine, cpu};
@@ -91,7 +92,7 @@ fn examine(machine: &Machine, kernel: &Kernel) -> Vec<Finding> {
     findings.extend(placement(machine));
     findings.extend(kernel.drivers.iter().map(|(io, support)| driver(*io, support)));
     findings.extend([
-        feature("kernel TLS", &kernel.ktls, "records in the kernel, sendfile"),
+        ktls(kernel.ktls.as_ref()),
         feature("AF_XDP", &kernel.xdp, "packets past the kernel's TCP"),
         descriptors(kernel.descriptors),
     ]);
@@ -163,6 +164,21 @@ fn placement(machine: &Machine) -> Vec<Finding> {
         findings.push(finding("load", verdict, format!("{load:.1}"), meaning));
     }
     findings
+}
+
+/// What `--ktls` would do.
+fn ktls(support: Result<&kernel::Support, &String>) -> Finding {
+    const WHAT: &str = "kernel TLS";
+    match support {
+        Ok(kernel::Support { rekeys: true }) => {
+            finding(WHAT, Verdict::Good, "available", "--ktls: for cards that encrypt; otherwise not faster")
+        }
+        Ok(_) => {
+            let meaning = "--ktls sends only: a peer may change keys (Linux 6.14)";
+            finding(WHAT, Verdict::Note, "keys cannot be replaced", meaning)
+        }
+        Err(reason) => finding(WHAT, Verdict::Note, "not available", reason.clone()),
+    }
 }
 
 fn feature(what: &'static str, support: &Support, meaning: &str) -> Finding {

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-use tautline::{Io, Spin, Way};
+use tautline::{Io, KernelTls, Spin, Way};
 
 /// How bytes reach the wire.
 #[derive(Clone, Debug, clap::Args)]
@@ -13,6 +13,10 @@ pub(crate) struct DriverArguments {
     /// Seconds without any event after which `spin` sleeps until the next; `inf` never.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = idle)]
     pub(crate) spin_idle: Duration,
+    /// Leave records of established TLS 1.3 connections to the kernel: those that are sent (tx), received (rx), both, or
+    /// auto, which receives where the kernel takes new keys. Where it has no TLS, they stay here, and the log says so.
+    #[arg(long, value_name = "HALVES", default_value_t, num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
+    ktls: KernelTls,
 }
 
 /// A driver by its name.
@@ -31,11 +35,12 @@ impl DriverArguments {
     }
 
     pub(crate) fn way(&self) -> Way {
-        match &self.driver {
+        let way = match &self.driver {
             Choice::Io(io) => Way::new(*io, self.spin()),
             #[cfg(feature = "xdp")]
             Choice::Xdp { interface, spin } => Way::xdp(self.xdp(interface, *spin)),
-        }
+        };
+        way.with_kernel_tls(self.ktls)
     }
 
     #[cfg(feature = "xdp")]

@@ -20,8 +20,6 @@ pub struct Config {
     pub upgrade: Policy,
     /// What leaves the loop (server).
     pub offload: Offload,
-    /// What of established connections' TLS the kernel does.
-    pub kernel_tls: KernelTls,
     /// Deliver large messages in pieces, as they arrive, to [`Handler::on_chunk`](crate::Handler::on_chunk).
     pub streaming: bool,
 }
@@ -96,27 +94,6 @@ impl Default for Offload {
             records: None,
         }
     }
-}
-
-/// Which records of established TLS 1.3 connections the kernel seals and opens (Documentation/networking/tls.rst). Other
-/// versions, other sockets than TCP, and whatever this kernel has no cipher for stay in user space.
-///
-/// A peer may change its keys at any time (RFC 8446, section 4.6.3), and Linux takes others from 6.14 on. Before, that ends
-/// a connection whose received records are the kernel's, or whose sent ones are and the peer asks for a change of these;
-/// and a connection is closed with 1012 when its key has protected 2^23 records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KernelTls {
-    /// None.
-    #[default]
-    Off,
-    /// Those that are sent; those that are received too where the kernel takes other keys.
-    Auto,
-    /// Those that are sent.
-    Transmit,
-    /// Those that are received.
-    Receive,
-    /// All.
-    Both,
 }
 
 /// How long a peer may take for what it owes us.
@@ -198,7 +175,6 @@ impl Config {
             slow_consumer: SlowConsumer::Disconnect(1 << 20),
             upgrade: Policy::default(),
             offload: Offload::default(),
-            kernel_tls: KernelTls::Off,
             streaming: false,
         }
     }

@@ -1,12 +1,11 @@
 //! Leaves the records of established connections to the kernel.
 
-use crate::config::KernelTls;
 use crate::handler::Handler;
 use crate::link::{Link, Phase};
 use crate::probe::Probe;
 use crate::shard::Core;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tautline_io::Driver;
+use tautline_io::{Driver, KernelTls};
 use tautline_tls::{Engine, Session};
 use tautline_window::kernel::Direction;
 use tautline_ws::CloseCode;
@@ -64,11 +63,11 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             return;
         }
         if link.out.kernel.has(Handover::TRANSMIT) && link.out.is_flushed() {
-            self.give(driver, link, Direction::Transmit);
+            give(driver, link, Direction::Transmit);
         }
         // What is carried is the beginning of a record, or held back whole ones, all still protected.
         if link.out.kernel.has(Handover::RECEIVE) && link.carry.is_empty() {
-            self.give(driver, link, Direction::Receive);
+            give(driver, link, Direction::Receive);
         }
         if link.out.kernel.has(Handover::TRANSMITS)
             && matches!(link.phase, Phase::Open)
@@ -80,20 +79,20 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             self.shared.dirty.push(link.token);
         }
     }
+}
 
-    fn give<D: Driver>(&mut self, driver: &mut D, link: &mut Link<E::Session, H::State>, direction: Direction) {
-        let Some(keys) = link.session.kernel_keys(direction) else { return };
-        match driver.give_keys(link.token, keys) {
-            Ok(rekeys) => {
-                link.session.kernel_took(direction, rekeys);
-                link.out.kernel.took(direction, rekeys);
-            }
-            Err(error) => {
-                static TOLD: AtomicBool = AtomicBool::new(false);
-                let level = if TOLD.swap(true, Ordering::Relaxed) { log::Level::Debug } else { log::Level::Warn };
-                log::log!(level, "{}: records stay in user space: {error}", link.info.peer);
-                link.out.kernel.0 &= Handover::TRANSMITS;
-            }
+fn give<D: Driver, S: Session, T>(driver: &mut D, link: &mut Link<S, T>, direction: Direction) {
+    let Some(keys) = link.session.kernel_keys(direction) else { return };
+    match driver.give_keys(link.token, keys) {
+        Ok(rekeys) => {
+            link.session.kernel_took(direction, rekeys);
+            link.out.kernel.took(direction, rekeys);
+        }
+        Err(error) => {
+            static TOLD: AtomicBool = AtomicBool::new(false);
+            let level = if TOLD.swap(true, Ordering::Relaxed) { log::Level::Debug } else { log::Level::Warn };
+            log::log!(level, "{}: records stay in user space: {error}", link.info.peer);
+            link.out.kernel.0 &= Handover::TRANSMITS;
         }
     }
 }
@@ -110,7 +109,7 @@ pub(crate) fn pass_keys<D: Driver, S: Session>(driver: &mut D, token: tautline_i
 #[cfg(test)]
 mod tests {
     use super::Handover;
-    use crate::KernelTls;
+    use tautline_io::KernelTls;
     use tautline_window::kernel::Direction::{Receive, Transmit};
 
     #[test]

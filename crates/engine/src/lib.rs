@@ -40,7 +40,7 @@ mod topic;
 mod upgrade;
 
 pub use closed::{Cause, Closed, ConnectError, Deadline};
-pub use config::{Config, Deadlines, KernelTls, Limits, Offload, Records, SlowConsumer};
+pub use config::{Config, Deadlines, Limits, Offload, Records, SlowConsumer};
 pub use conn::{Conn, ConnId, DialId};
 pub use dial::{Reconnect, Target};
 pub use handler::{Chunk, Handler, Opening, Reply, Request};

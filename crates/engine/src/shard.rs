@@ -19,7 +19,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tautline_io::{Address, Driver, End, ListenOptions, Listener, Received, Sink, Token};
+use tautline_io::{Address, Driver, End, KernelTls, ListenOptions, Listener, Received, Sink, Token};
 use tautline_tls::{Engine, Session};
 use tautline_window::{Buf, Pool};
 use tautline_ws::CloseCode;
@@ -54,6 +54,8 @@ pub(crate) struct Core<E: Engine, H: Handler, P: Probe> {
     pub(crate) handshakes: Option<Handshakes<E::Session>>,
     /// When a ticket that a client offered was last no good.
     pub(crate) tickets_failed: Tick,
+    /// What of TLS the driver's kernel is to do.
+    pub(crate) kernel_tls: KernelTls,
     /// Subscribers, while something is sent to them.
     walk: Vec<Token>,
     accept_paused: bool,
@@ -111,6 +113,7 @@ impl<E: Engine, D: Driver, H: Handler, P: Probe> Shard<E, D, H, P> {
             others: Vec::new(),
             now: 0,
         };
+        let kernel_tls = if E::Session::PASSTHROUGH { KernelTls::Off } else { driver.kernel_tls() };
         let core = Core {
             probe,
             engine,
@@ -128,6 +131,7 @@ impl<E: Engine, D: Driver, H: Handler, P: Probe> Shard<E, D, H, P> {
             drain_end: None,
             handshakes: None,
             tickets_failed: 0,
+            kernel_tls,
             walk: Vec::new(),
             accept_paused: false,
             epoch: Instant::now(),

@@ -54,7 +54,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             ping_sent: false,
             clock,
         });
-        link.out.kernel = Handover::new(self.shared.config.kernel_tls);
+        link.out.kernel = Handover::new(self.kernel_tls);
         self.shared.counters.connections += 1;
         self.shared.counters.handshaking += 1;
         self.schedule(&mut link);

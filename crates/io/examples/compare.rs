@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use tautline_io::echo::Echo;
-use tautline_io::{Address, Compose, Driver, End, Io, ListenOptions, Listener, Received, Sink, Spin, Token};
+use tautline_io::{Address, Compose, Driver, End, Io, KernelTls, ListenOptions, Listener, Received, Sink, Spin, Token};
 use tautline_window::Buf;
 
 /// Counts what [`Echo`] sends back.
@@ -106,7 +106,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut subjects = Vec::new();
     for name in drivers {
         let io: Io = name.parse()?;
-        subjects.push((io, io.choose(&Spin::default(), Connect(connections))?, Vec::new()));
+        subjects.push((io, io.choose(&Spin::default(), KernelTls::Off, Connect(connections))?, Vec::new()));
     }
     let (message, mut reply) = (vec![b'x'; size], vec![0; size]);
     for _ in 0..rounds {

@@ -1,4 +1,4 @@
-use crate::{Driver, Spin, epoll, select};
+use crate::{Driver, KernelTls, Spin, epoll, select};
 use std::fmt;
 use std::io;
 use std::str::FromStr;
@@ -80,15 +80,25 @@ impl Io {
         }
     }
 
-    /// Hands `then` the driver of this name. Where it [`spins`](Self::Spin), it does so as `spin` says.
-    pub fn choose<C: Compose>(self, spin: &Spin, then: C) -> C::Output {
+    /// Whether this driver can leave records to the kernel ([`KernelTls`]).
+    #[must_use]
+    pub fn has_kernel_tls(self) -> bool {
+        self.here() != Self::Uring
+    }
+
+    /// Hands `then` the driver of this name. Where it [`spins`](Self::Spin), it does so as `spin` says; `kernel_tls` are the
+    /// records that it leaves to the kernel, where it [can](Self::has_kernel_tls).
+    pub fn choose<C: Compose>(self, spin: &Spin, kernel_tls: KernelTls, then: C) -> C::Output {
         match self.here() {
             #[cfg(feature = "uring")]
             Self::Uring => then.with(crate::uring::Driver::new),
-            Self::Select => then.with(select::Driver::new),
+            Self::Select => {
+                let config = select::Config { kernel_tls, ..Default::default() };
+                then.with(move || select::Driver::with(config.clone()))
+            }
             _ => {
                 let spin = (self == Self::Spin).then(|| spin.clone());
-                let config = epoll::Config { spin, ..Default::default() };
+                let config = epoll::Config { spin, kernel_tls, ..Default::default() };
                 then.with(move || epoll::Driver::with(config.clone()))
             }
         }
@@ -147,14 +157,14 @@ mod tests {
     #[test]
     fn every_name_opens_a_driver() {
         for io in Io::ALL {
-            let (name, opened) = io.choose(&Spin::default(), Name);
+            let (name, opened) = io.choose(&Spin::default(), KernelTls::Off, Name);
             assert!(opened, "{io}: {name}");
         }
-        assert_eq!(Io::Epoll.choose(&Spin::default(), Name).0, "epoll");
-        assert_eq!(Io::Spin.choose(&Spin::default(), Name).0, "epoll");
-        assert_eq!(Io::Select.choose(&Spin::default(), Name).0, "select");
+        assert_eq!(Io::Epoll.choose(&Spin::default(), KernelTls::Off, Name).0, "epoll");
+        assert_eq!(Io::Spin.choose(&Spin::default(), KernelTls::Off, Name).0, "epoll");
+        assert_eq!(Io::Select.choose(&Spin::default(), KernelTls::Off, Name).0, "select");
         let best = if Io::Uring.probe().is_ok() { "io_uring" } else { "epoll" };
-        assert_eq!(Io::Uring.choose(&Spin::default(), Name).0, best);
-        assert_eq!(Io::Auto.choose(&Spin::default(), Name).0, "epoll");
+        assert_eq!(Io::Uring.choose(&Spin::default(), KernelTls::Off, Name).0, best);
+        assert_eq!(Io::Auto.choose(&Spin::default(), KernelTls::Off, Name).0, "epoll");
     }
 }

@@ -1,4 +1,4 @@
-use crate::{Address, Arrival};
+use crate::{Address, Arrival, KernelTls};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,9 +128,6 @@ pub trait Driver: Sized + 'static {
     /// The driver's name in configuration, logs and results: `epoll`.
     const NAME: &'static str;
 
-    /// Whether it passes records on to a kernel that seals and opens them, see [`give_keys`](Self::give_keys).
-    const KERNEL_TLS: bool = false;
-
     /// Starts to listen. Returns the listener and the address it got (a port of 0 is resolved).
     ///
     /// # Errors
@@ -167,6 +164,11 @@ pub trait Driver: Sized + 'static {
 
     /// Bytes of a pending send that the kernel did not take yet.
     fn unsent(&self, token: Token) -> usize;
+
+    /// What it wants to be [given keys](Self::give_keys) for.
+    fn kernel_tls(&self) -> KernelTls {
+        KernelTls::Off
+    }
 
     /// Has the kernel seal or open TLS records (`linux/tls.h`). With the first keys for sending, what is given to
     /// [`send`](Self::send) is [frames](tautline_window::kernel); with the first for receiving, so is what

@@ -1,6 +1,6 @@
 //! A bare echo over any driver: the limit that every layer above is measured against, and the smallest useful [`Sink`].
 
-use crate::{Address, Compose, Driver, End, Io, ListenOptions, Listener, Received, Sent, Sink, Spin, Token};
+use crate::{Address, Compose, Driver, End, Io, KernelTls, ListenOptions, Listener, Received, Sent, Sink, Spin, Token};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub fn serve(
     ready: impl FnOnce(&Address),
     stop: &AtomicBool,
 ) -> io::Result<()> {
-    io.choose(spin, Serve { address, ready, stop })
+    io.choose(spin, KernelTls::Off, Serve { address, ready, stop })
 }
 
 struct Serve<'a, R> {

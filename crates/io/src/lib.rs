@@ -75,5 +75,6 @@ mod wake;
 pub use address::Address;
 pub use choice::{Compose, Io};
 pub use driver::{Driver, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
+pub use kernel::KernelTls;
 pub use spin::Spin;
 pub use stamp::{Anchor, Arrival, Clock, Scale, Ticker};

@@ -139,17 +139,23 @@ impl Client {
         let Self { tls, way, targets, .. } = self;
         match tls {
             _ if !secure => way.choose(Composed { engine: plain::Engine, targets, work }),
-            ClientTls::Fused(tls) => way.choose(Composed { engine: Fused::client(&tls)?, targets, work }),
-            ClientTls::Rustls(tls) => way.choose(Composed { engine: Rustls::client(&tls)?, targets, work }),
+            ClientTls::Fused(tls) => {
+                let engine = Fused::client(&tls)?;
+                way.settled(engine.name())?.choose(Composed { engine, targets, work })
+            }
+            ClientTls::Rustls(tls) => {
+                let engine = Rustls::client(&tls)?;
+                way.settled(engine.name())?.choose(Composed { engine, targets, work })
+            }
             #[cfg(feature = "libssl")]
             ClientTls::Libssl(flavour, tls) => {
                 let engine = tautline_tls_libssl::Engine::new(flavour, None, Some(&tls))?;
-                way.choose(Composed { engine, targets, work })
+                way.settled(engine.name())?.choose(Composed { engine, targets, work })
             }
             #[cfg(feature = "libssl")]
             ClientTls::FusedLibssl(flavour, tls) => {
                 let engine = tautline_tls_libssl::fused::Engine::new(flavour, None, Some(&tls))?;
-                way.choose(Composed { engine, targets, work })
+                way.settled(engine.name())?.choose(Composed { engine, targets, work })
             }
         }
     }

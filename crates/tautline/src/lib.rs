@@ -56,7 +56,7 @@ pub use tautline_engine::{
     Limits, Offload, Opening, Outgoing, Proxy, ProxyKind, Reconnect, Records, Remote, RemoteError, Reply, Request,
     Shard, SlowConsumer, Target,
 };
-pub use tautline_io::{Address, Io, ListenOptions, Spin};
+pub use tautline_io::{Address, Io, KernelTls, ListenOptions, Spin};
 pub use tautline_tls::{
     Capabilities, Certificate, ClientAuth, ClientConfig, Facts, KeyExchange, Roots, ServerConfig, Sessions,
     TicketKeySource, TicketSecret, Tickets, Versions,

@@ -150,21 +150,21 @@ impl Server {
             Tls::Plain => way.choose(Start { plan, engine: plain::Engine, make, probe }),
             Tls::Fused(config) => {
                 let engine = tautline_tls_rustls::fused::Engine::server(&config)?;
-                way.choose(Start { plan, engine, make, probe })
+                way.settled(engine.name())?.choose(Start { plan, engine, make, probe })
             }
             Tls::Rustls(config) => {
                 let engine = tautline_tls_rustls::Engine::server(&config)?;
-                way.choose(Start { plan, engine, make, probe })
+                way.settled(engine.name())?.choose(Start { plan, engine, make, probe })
             }
             #[cfg(feature = "libssl")]
             Tls::Libssl(flavour, config) => {
                 let engine = tautline_tls_libssl::Engine::new(flavour, Some(&config), None)?;
-                way.choose(Start { plan, engine, make, probe })
+                way.settled(engine.name())?.choose(Start { plan, engine, make, probe })
             }
             #[cfg(feature = "libssl")]
             Tls::FusedLibssl(flavour, config) => {
                 let engine = tautline_tls_libssl::fused::Engine::new(flavour, Some(&config), None)?;
-                way.choose(Start { plan, engine, make, probe })
+                way.settled(engine.name())?.choose(Start { plan, engine, make, probe })
             }
         }
     }

@@ -3,6 +3,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 use tautline::Io;
+use tautline::layers::io::kernel;
 
 /// Whether the kernel offers something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,12 +13,13 @@ pub(super) enum Support {
     No(String),
 }
 
-/// What was found out about the kernel, without changing anything.
+/// What was found out about the kernel, without changing anything that stays.
 #[derive(Clone, Debug)]
 pub(super) struct Kernel {
     /// The drivers, with what opening them says.
     pub(super) drivers: Vec<(Io, Support)>,
-    pub(super) ktls: Support,
+    /// What the kernel's TLS can do, or why there is none.
+    pub(super) ktls: Result<kernel::Support, String>,
     pub(super) xdp: Support,
     pub(super) clocksource: Option<String>,
     /// Descriptors this process may have open: now, and after asking for more.
@@ -34,7 +36,7 @@ impl Kernel {
         let limit = getrlimit(Resource::Nofile);
         Self {
             drivers: drivers(version, line("/proc/sys/kernel/io_uring_disabled").as_deref()),
-            ktls: ktls(line("/proc/sys/net/ipv4/tcp_available_ulp").as_deref()),
+            ktls: kernel::probe().map_err(|_| "module tls is not loaded: modprobe tls".to_owned()),
             xdp: xdp(socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None).err()),
             clocksource: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             descriptors: (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX)),
@@ -72,14 +74,6 @@ fn io_uring(version: (u32, u32), disabled: Option<&str>, error: &str) -> String 
         Some("2") => "disabled: sysctl kernel.io_uring_disabled=0".into(),
         Some("1") => "one group only: sysctl kernel.io_uring_disabled=0".into(),
         _ => error.into(),
-    }
-}
-
-fn ktls(protocols: Option<&str>) -> Support {
-    if protocols.is_some_and(|names| names.split(' ').any(|name| name == "tls")) {
-        Support::Yes
-    } else {
-        Support::No("module tls is not loaded: modprobe tls".into())
     }
 }
 
@@ -125,9 +119,6 @@ mod tests {
 
     #[test]
     fn kernel_words() {
-        assert_eq!(ktls(Some("espintcp mptcp tls")), Support::Yes);
-        assert_ne!(ktls(Some("mptcp")), Support::Yes);
-        assert_ne!(ktls(None), Support::Yes);
         assert_eq!(xdp(None), Support::Yes);
         assert_ne!(xdp(Some(Errno::PERM)), xdp(Some(Errno::AFNOSUPPORT)));
         assert_eq!(ports("32768\t60999"), Some(28_232));

@@ -3,12 +3,14 @@
 //! A driver over readiness uses it where a session gives it [keys](crate::Driver::give_keys). Software kTLS costs about what
 //! sealing in user space does; network cards that do the cryptography themselves are what it is for.
 
+mod choice;
 mod info;
 mod receive;
 mod support;
 mod sys;
 mod transmit;
 
+pub use choice::KernelTls;
 pub use support::{Support, probe};
 
 pub(crate) use info::Info;

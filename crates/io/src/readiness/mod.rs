@@ -16,7 +16,7 @@ use crate::slots::Slots;
 use crate::spin::Spinner;
 use crate::stamp::Arrivals;
 use crate::wake::Wake;
-use crate::{Address, Arrival, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
+use crate::{Address, Arrival, KernelTls, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
 use accept::Listeners;
 use conn::{Conn, FIRST_LISTENER, Phase, Source};
 use rustix::event::epoll::EventFlags;
@@ -45,6 +45,8 @@ pub struct Config {
     pub linger: Duration,
     /// Asks instead of sleeping. Default not.
     pub spin: Option<Spin>,
+    /// Which records are left to the kernel. Default none.
+    pub kernel_tls: KernelTls,
     /// Descriptors that select(2) takes lie below this; the others take any. Default 1024, `FD_SETSIZE`; Linux takes more.
     pub descriptors: usize,
 }
@@ -58,6 +60,7 @@ impl Default for Config {
             accepts_per_turn: 64,
             linger: Duration::from_secs(5),
             spin: None,
+            kernel_tls: KernelTls::Off,
             descriptors: crate::select::FD_SETSIZE,
         }
     }
@@ -185,7 +188,6 @@ impl<P: Poll> Driver<P> {
 
 impl<P: Poll> crate::Driver for Driver<P> {
     const NAME: &'static str = P::NAME;
-    const KERNEL_TLS: bool = true;
 
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
         let socket = socket::listen(address, options)?;
@@ -263,6 +265,10 @@ impl<P: Poll> crate::Driver for Driver<P> {
             return self.orphan(token);
         }
         self.remove(token);
+    }
+
+    fn kernel_tls(&self) -> KernelTls {
+        self.config.kernel_tls
     }
 
     fn give_keys(&mut self, token: Token, keys: TrafficKeys) -> io::Result<bool> {

@@ -123,7 +123,11 @@ impl Server {
     }
 
     fn with_driver<E: Engine, J: Job>(&self, engine: E, job: J) -> Result<J::Output, Error> {
-        self.way.clone().choose(Composed { engine, job })
+        let mut way = self.way.clone();
+        if self.target.is_secure() {
+            way = way.settled(engine.name()).map_err(|error| Error::Usage(error.to_string()))?;
+        }
+        way.choose(Composed { engine, job })
     }
 }
 
