@@ -26,6 +26,8 @@ Suites:
   handshake  full and resumed handshakes with every kind of key; what a storm of them does to others
   stages     where a message's time goes, from the network card to the handler: six stages of a feed
              on every driver, and of the compositions of an earlier report; over veth as root
+  offload    TLS in the loop, all of it on other threads, large messages shared with others: who wins from which size
+  scaling    loops that share nothing beside threads that share a poller, by threads and connections
 
 Examples:
   taut bench
@@ -65,6 +67,8 @@ enum Name {
     Records,
     Handshake,
     Stages,
+    Offload,
+    Scaling,
 }
 
 impl From<Name> for Suite {
@@ -78,6 +82,8 @@ impl From<Name> for Suite {
             Name::Records => Self::Records,
             Name::Handshake => Self::Handshake,
             Name::Stages => Self::Stages,
+            Name::Offload => Self::Offload,
+            Name::Scaling => Self::Scaling,
         }
     }
 }

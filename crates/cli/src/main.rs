@@ -11,6 +11,7 @@ mod driver;
 mod failure;
 mod files;
 mod load;
+mod model;
 mod occupant;
 mod progress;
 mod serve;
@@ -59,6 +60,8 @@ enum Command {
     Doctor(doctor::Arguments),
     #[command(hide = true)]
     TcpEcho(tcp_echo::Arguments),
+    #[command(hide = true)]
+    Model(model::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -84,6 +87,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Cert(arguments) => cert::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::TcpEcho(arguments) => tcp_echo::run(arguments),
+        Command::Model(arguments) => model::run(arguments),
     }
 }
 

@@ -96,14 +96,25 @@ impl Pinned {
     /// # Errors
     /// The thread may not run there.
     pub fn to(cpu: usize) -> Result<Self, Error> {
+        Self::to_any(&[cpu])
+    }
+
+    /// Keeps the calling thread on these CPUs.
+    ///
+    /// # Errors
+    /// The thread may not run on any of them.
+    pub fn to_any(cpus: &[usize]) -> Result<Self, Error> {
         let before = sched_getaffinity(None).map_err(|error| Error::io("read the CPUs this thread may use", error))?;
-        if cpu >= CpuSet::MAX_CPU {
-            return Err(Error::Usage(format!("CPU {cpu} does not exist")));
-        }
         let mut set = CpuSet::new();
-        set.set(cpu);
-        sched_setaffinity(None, &set)
-            .map_err(|error| Error::Usage(format!("cannot run on CPU {cpu}: {error}; allowed are {:?}", allowed())))?;
+        for &cpu in cpus {
+            if cpu >= CpuSet::MAX_CPU {
+                return Err(Error::Usage(format!("CPU {cpu} does not exist")));
+            }
+            set.set(cpu);
+        }
+        sched_setaffinity(None, &set).map_err(|error| {
+            Error::Usage(format!("cannot run on the CPUs {cpus:?}: {error}; allowed are {:?}", allowed()))
+        })?;
         Ok(Self { before })
     }
 }

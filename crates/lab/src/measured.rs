@@ -95,8 +95,13 @@ impl Measured {
     /// Throughput, transfer, latency and server CPU of echoed messages of `size` bytes each way.
     #[must_use]
     pub fn message_metrics(&self, size: usize) -> Vec<(Metric, f64)> {
-        let mut metrics =
-            vec![(Metric::Throughput, self.rate()), (Metric::Transfer, self.rate() * size as f64 * 2.0 / 1e6)];
+        self.answer_metrics(2 * size)
+    }
+
+    /// Throughput, transfer, latency and server CPU of answers of `size` bytes to messages of none.
+    #[must_use]
+    pub fn answer_metrics(&self, size: usize) -> Vec<(Metric, f64)> {
+        let mut metrics = vec![(Metric::Throughput, self.rate()), (Metric::Transfer, self.rate() * size as f64 / 1e6)];
         metrics.extend(self.latencies.metrics());
         metrics.extend(self.server_cpu_each_us().map(|us| (Metric::ServerCpuPerMsg, us)));
         metrics

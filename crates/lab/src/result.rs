@@ -129,6 +129,12 @@ pub enum Metric {
     RatioToSignature,
     /// Server CPU per full handshake over that of a resumed one.
     RatioToResumed,
+    /// A rate or a CPU time over that of a loop that does all of its TLS itself.
+    RatioToInline,
+    /// What so many loops or threads can do over what one can, by CPU time per message.
+    RatioToOneLoop,
+    /// A loop per core's rate over that of threads that share a poller.
+    RatioToSharedLoop,
     /// A latency over the same one without the storm.
     RatioToQuiet,
     /// Server CPU per message over that of plain WebSocket.
@@ -167,6 +173,9 @@ impl Metric {
             Self::CpuPerSignature => "cpu_per_signature",
             Self::RatioToSignature => "ratio_to_signature",
             Self::RatioToResumed => "ratio_to_resumed",
+            Self::RatioToInline => "ratio_to_inline",
+            Self::RatioToOneLoop => "ratio_to_one_loop",
+            Self::RatioToSharedLoop => "ratio_to_shared_loop",
             Self::RatioToQuiet => "ratio_to_quiet",
             Self::RatioToPlain => "ratio_to_plain",
             Self::RatioToLimit => "ratio_to_limit",
@@ -186,6 +195,9 @@ impl Metric {
             Self::RssPerConnection => "B",
             Self::RatioToSignature
             | Self::RatioToResumed
+            | Self::RatioToInline
+            | Self::RatioToOneLoop
+            | Self::RatioToSharedLoop
             | Self::RatioToQuiet
             | Self::RatioToPlain
             | Self::RatioToLimit

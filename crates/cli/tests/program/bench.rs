@@ -3,7 +3,7 @@ use tautline::Io;
 use tautline_lab::cpu::Placement;
 use tautline_lab::suites::{ENGINES, Lab, Outcome, Pace, Suite};
 use tautline_lab::table::WIDTH;
-use tautline_lab::{Metric, Protocol};
+use tautline_lab::{Line, Metric, Protocol};
 
 /// Runs a suite against this build's servers on one driver, as short as can be.
 fn glance(suite: Suite) -> Outcome {
@@ -92,6 +92,47 @@ fn handshakes_are_measured_beside_signatures_and_in_storms() {
         .filter_map(|line| Some((line.case.setup.as_deref()?, line.case.execution.as_deref()?)))
         .collect();
     assert_eq!(setups, [("quiet", "gated"), ("storm", "gated"), ("storm", "inline")]);
+}
+
+#[test]
+fn offloading_is_measured_beside_inline_and_published() {
+    let outcome = glance(Suite::Offload);
+    let throughput = |line: &&Line| line.metric == Metric::Throughput && line.case.direction.is_none();
+    let cases: Vec<_> = outcome
+        .lines
+        .iter()
+        .filter(throughput)
+        .map(|line| (line.case.execution.as_deref().unwrap_or_default(), line.case.size, line.published.is_some()))
+        .collect();
+    // Two loads that the report has for what it measured, and one that it has not.
+    let each = |size, published: [bool; 3]| {
+        ["inline", "always-offload", "gated"].into_iter().zip(published).map(move |(name, has)| (name, Some(size), has))
+    };
+    let published = [true, true, false];
+    let expected: Vec<_> = each(64, published).chain(each(64, published)).chain(each(1 << 20, [false; 3])).collect();
+    assert_eq!(cases, expected);
+    assert!(outcome.text.contains("Crossover: "), "{}", outcome.text);
+    let targets: Vec<_> = outcome.lines.iter().filter(|line| line.target.is_some()).collect();
+    assert!(targets.iter().all(|line| line.metric == Metric::RatioToInline), "{targets:?}");
+}
+
+#[test]
+fn models_are_measured_over_threads() {
+    let outcome = glance(Suite::Scaling);
+    let cases: Vec<_> = outcome
+        .lines
+        .iter()
+        .filter(|line| line.metric == Metric::Transfer)
+        .map(|line| (line.case.model.as_deref().unwrap_or_default(), line.case.threads, line.published.is_some()))
+        .collect();
+    let expected = [
+        ("shared-loop", Some(1), true),
+        ("loop-per-core", Some(1), true),
+        ("shared-loop", Some(2), true),
+        ("loop-per-core", Some(2), true),
+    ];
+    assert_eq!(cases, expected);
+    assert!(outcome.text.contains(" 2 loop-per-core #"), "{}", outcome.text);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! into another ring and calls back, and the loop sends that.
 
 use super::end::{End, Over, Room, answer};
-use super::{Baseline, RECEIVE};
+use super::{Baseline, RECEIVE, Source};
 use crate::cpu;
 use crate::limit::Poll;
 use rustix::event::epoll::EventFlags;
@@ -82,7 +82,7 @@ pub(super) fn serve<E: Engine>(
     listener: TcpListener,
     engine: E,
     baseline: &Baseline,
-    always: Option<Vec<u8>>,
+    always: Option<Source>,
 ) -> io::Result<()> {
     let pool = Pool {
         jobs: Mutex::new(VecDeque::new()),
@@ -90,7 +90,6 @@ pub(super) fn serve<E: Engine>(
         done: Mutex::new(Vec::new()),
         wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
     };
-    let always = always.map(Arc::new);
     std::thread::scope(|scope| {
         for _ in 0..baseline.threads {
             let (pool, always) = (&pool, always.as_ref());
@@ -107,7 +106,7 @@ impl<S: Session> Pool<S> {
         self.waiting.notify_one();
     }
 
-    fn work(&self, always: Option<&Arc<Vec<u8>>>) {
+    fn work(&self, always: Option<&Source>) {
         let (mut room, mut wire, mut out) = (Room::new(), Buf::new(), Buf::new());
         loop {
             let mut jobs = lock(&self.jobs);
@@ -135,7 +134,7 @@ impl<S: Session> Job<S> {
         room: &mut Room,
         wire: &mut Buf,
         out: &mut Buf,
-        always: Option<&Arc<Vec<u8>>>,
+        always: Option<&Source>,
     ) -> Result<Vec<(Kind, Vec<u8>)>, Over> {
         let mut end = lock(&self.tls.end);
         let mut messages = Vec::new();

@@ -1,5 +1,4 @@
-use super::MAX_MESSAGE;
-use std::sync::Arc;
+use super::{MAX_MESSAGE, Source};
 use tautline::layers::tls::{Content, Handshake, Session};
 use tautline::layers::window::{Buf, Pool};
 use tautline::layers::ws::handshake::{HeadLimits, HeadReader, Policy, accept};
@@ -162,10 +161,10 @@ fn messages<S: Session>(
     Ok(())
 }
 
-/// Answers a message with itself, or with what is always answered.
-pub(super) fn answer<'a>(message: &'a Message<'_>, always: Option<&'a Arc<Vec<u8>>>) -> (Kind, &'a [u8]) {
-    match always {
+/// Answers a message with itself, or with what it asks for.
+pub(super) fn answer<'a>(message: &'a Message<'_>, source: Option<&'a Source>) -> (Kind, &'a [u8]) {
+    match source {
         None => (message.kind(), message.data()),
-        Some(payload) => (Kind::Binary, payload),
+        Some(source) => (Kind::Binary, super::answer(source, message)),
     }
 }

@@ -1,8 +1,7 @@
-use super::{Baseline, MAX_MESSAGE};
+use super::{Baseline, MAX_MESSAGE, Source, source};
 use crate::Error;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use tautline::{Config, Conn, Handler, Message, Outgoing, Running, Server};
+use tautline::{Config, Conn, Handler, Message, Outgoing, Running, Server, SlowConsumer};
 
 /// Ports in a row are looked for so often.
 const TRIES: usize = 50;
@@ -12,8 +11,10 @@ pub(super) fn serve(baseline: Baseline, address: SocketAddr, ready: impl FnOnce(
     let mut config = Config::low_latency();
     config.limits.max_message = MAX_MESSAGE;
     config.limits.pool = 2 * MAX_MESSAGE;
+    // Messages are to be answered, not dropped, however many are in flight.
+    config.slow_consumer = SlowConsumer::Disconnect(4 * MAX_MESSAGE);
     config.offload.records = baseline.records.clone();
-    let answer = baseline.answer.map(|size| Arc::new(vec![b'.'; size]));
+    let answer = baseline.is_source.then(source);
     let start = |number: usize, address: SocketAddr| {
         let server = Server::new(baseline.tls.server(baseline.config.clone())).config(config.clone());
         let cpus = baseline.cpus.get(number % baseline.cpus.len().max(1)).copied();
@@ -59,7 +60,7 @@ fn port(running: &Running) -> Option<SocketAddr> {
     }
 }
 
-struct App(Option<Arc<Vec<u8>>>);
+struct App(Option<Source>);
 
 impl Handler for App {
     type State = ();
@@ -67,7 +68,7 @@ impl Handler for App {
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
         match &self.0 {
             None => conn.send(Outgoing::from(&message)),
-            Some(payload) => conn.send(Outgoing::binary(payload)),
+            Some(source) => conn.send(Outgoing::binary(super::answer(source, &message))),
         };
     }
 }

@@ -21,15 +21,29 @@ use crate::limit::listen;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::str::FromStr;
+use std::sync::Arc;
 use tautline::layers::tls::Engine;
 use tautline::layers::tls_rustls::{self, fused};
-use tautline::{Records, ServerConfig, TlsEngine};
+use tautline::{Message, Records, ServerConfig, TlsEngine};
 
 /// Bytes that one receive takes.
 const RECEIVE: usize = 64 << 10;
 
 /// Largest message that a baseline takes.
 const MAX_MESSAGE: usize = 16 << 20;
+
+/// What a source answers with.
+type Source = Arc<Vec<u8>>;
+
+fn source() -> Source {
+    Arc::new(vec![b'.'; MAX_MESSAGE])
+}
+
+/// As many bytes as the message asks for: a number, little-endian.
+fn answer<'a>(source: &'a Source, message: &Message<'_>) -> &'a [u8] {
+    let size = message.data().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    &source[..usize::try_from(size).map_or(MAX_MESSAGE, |size| size.min(MAX_MESSAGE))]
+}
 
 /// How threads and connections come together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +91,8 @@ pub struct Baseline {
     pub model: Model,
     /// Loops, threads at the poller, or threads of the pool.
     pub threads: usize,
-    /// Bytes of the answer to every message; `None` answers with the message itself.
-    pub answer: Option<usize>,
+    /// Answer with as many bytes as a message asks for, instead of with the message itself.
+    pub is_source: bool,
     /// TLS library.
     pub tls: TlsEngine,
     /// Its certificate.
@@ -117,7 +131,7 @@ impl Baseline {
     }
 
     fn run<E: Engine>(&self, listener: TcpListener, engine: E) -> Result<(), Error> {
-        let answer = self.answer.map(|size| vec![b'.'; size]);
+        let answer = self.is_source.then(source);
         let result = match self.model {
             Model::AlwaysOffload => always_offload::serve(listener, engine, self, answer),
             _ => shared_loop::serve(listener, engine, self, answer),

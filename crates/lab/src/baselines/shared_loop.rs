@@ -1,7 +1,7 @@
 //! Threads that share one poller, as those do who run one event loop on many.
 
 use super::end::{End, Over, Room, answer};
-use super::{Baseline, RECEIVE};
+use super::{Baseline, RECEIVE, Source};
 use crate::cpu;
 use crate::limit::Poll;
 use rustix::event::epoll::EventFlags;
@@ -27,7 +27,7 @@ const WAIT: Duration = Duration::from_millis(500);
 struct Common<E: Engine> {
     engine: E,
     listener: OwnedFd,
-    answer: Option<Arc<Vec<u8>>>,
+    answer: Option<Source>,
     connections: RwLock<Vec<Slot<E>>>,
 }
 
@@ -48,13 +48,13 @@ pub(super) fn serve<E: Engine>(
     listener: TcpListener,
     engine: E,
     baseline: &Baseline,
-    answer: Option<Vec<u8>>,
+    answer: Option<Source>,
 ) -> io::Result<()> {
     let poll = Poll::new()?;
     let listener = OwnedFd::from(listener);
     poll.add(&listener, LISTENER, EventFlags::IN | EventFlags::ONESHOT)?;
     let connections = RwLock::new(Vec::new());
-    let common = Common { engine, listener, answer: answer.map(Arc::new), connections };
+    let common = Common { engine, listener, answer, connections };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..baseline.threads)
             .map(|number| {
@@ -125,7 +125,7 @@ fn accept<E: Engine>(poll: &Poll, common: &Common<E>) -> io::Result<()> {
 
 impl<S: Session> Connection<S> {
     /// Sends what waits, or receives once and answers.
-    fn turn(&mut self, room: &mut Room, buffer: &mut [u8], always: Option<&Arc<Vec<u8>>>) -> Result<(), Over> {
+    fn turn(&mut self, room: &mut Room, buffer: &mut [u8], always: Option<&Source>) -> Result<(), Over> {
         if self.out.is_empty() {
             let carried = self.carry.len();
             buffer[..carried].copy_from_slice(&self.carry);

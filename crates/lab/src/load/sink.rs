@@ -20,7 +20,7 @@ const DISCARD: usize = 1 << 20;
 /// How long one wait for events may last.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// Load on a server that answers every message with a large one: as much as it can seal and send.
+/// Load on a server that answers with as many bytes as a message asks for: as much as it can seal and send.
 ///
 /// Each connection asks for the next answer when the last one is here. The first is opened and checked; all that follow are
 /// counted and thrown away in the kernel, neither copied nor opened, so that this side takes little of the machine that
@@ -88,6 +88,8 @@ struct Asks<S> {
     /// Bytes on the wire of an answer, and of the one that is on its way.
     whole: usize,
     left: usize,
+    /// What is asked for.
+    size: u64,
     asked: Instant,
 }
 
@@ -99,8 +101,9 @@ impl<S: Session> Asks<S> {
         let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
         stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(PATIENCE))).map_err(failed)?;
         let session = engine.connect(&address.ip().to_string()).map_err(|error| refused(&error))?;
-        let now = Instant::now();
-        let mut asks = Self { stream, session, encoder: Encoder::new(Role::Client), whole: 0, left: 0, asked: now };
+        let (now, size) = (Instant::now(), sink.size as u64);
+        let mut asks =
+            Self { stream, session, encoder: Encoder::new(Role::Client), whole: 0, left: 0, size, asked: now };
         let (mut wire, mut out) = (Buf::new(), Buf::new());
         loop {
             let step = asks.session.handshake(wire.filled_mut(), &mut out);
@@ -181,7 +184,8 @@ impl<S: Session> Asks<S> {
     /// Asks for the next answer.
     fn ask(&mut self, now: Instant) -> Result<(), Error> {
         let (mut cork, mut out, mut pool) = (Buf::new(), Buf::new(), Pool::new(0));
-        let asked = self.encoder.message(Kind::Binary, b"more", false, || [1, 2, 3, 4], &mut cork, &mut pool);
+        let asked =
+            self.encoder.message(Kind::Binary, &self.size.to_le_bytes(), false, || [1, 2, 3, 4], &mut cork, &mut pool);
         asked.map_err(|error| Error::Failed(format!("encode: {error}")))?;
         let sealed = self.session.seal(&[cork.filled()], &mut out);
         sealed.map_err(|error| Error::Failed(format!("seal: {error}")))?;

@@ -1,5 +1,6 @@
-use super::server::{Key, Kind, Process};
+use super::server::{Key, Kind, Process, Way};
 use super::{ENGINES, Lab, Outcome, Span, Suite};
+use crate::baselines::Model;
 use crate::records::Work;
 use crate::rounds::{Samples, interleave};
 use crate::stats::{Ratio, Summary};
@@ -62,6 +63,10 @@ impl EchoCase {
             peer: self.kind.peer().map(|peer| peer.name().to_owned()),
             size: Some(size as u64),
             ..Case::default()
+        };
+        let case = match self.kind {
+            Kind::Model(way) => model_case(way, case),
+            _ => case,
         };
         match self.kind {
             Kind::Aead => Case { strategy: Some("aead".to_owned()), ..case },
@@ -147,8 +152,19 @@ pub(super) fn measure(
     Ok(())
 }
 
+/// What a model says of itself.
+pub(super) fn model_case(way: Way, case: Case) -> Case {
+    let execution = match (way.model, way.shared_from) {
+        (Model::AlwaysOffload, _) => "always-offload",
+        (_, Some(_)) => "gated",
+        _ => "inline",
+    };
+    let model = (way.model != Model::AlwaysOffload).then(|| way.model.name().to_owned());
+    Case { execution: Some(execution.to_owned()), model, threads: Some(way.threads as u64), ..case }
+}
+
 /// Says which case failed.
-fn in_case(name: &str, error: Error) -> Error {
+pub(super) fn in_case(name: &str, error: Error) -> Error {
     match error {
         Error::WrongReply(what) => Error::WrongReply(format!("{name}: {what}")),
         Error::Failed(what) => Error::Failed(format!("{name}: {what}")),

@@ -12,10 +12,12 @@ mod handshake;
 mod handshake_case;
 mod idle;
 mod limits;
+mod offload;
 mod overview;
 mod peer;
 mod peers;
 mod records;
+mod scaling;
 mod server;
 mod signature;
 mod stages;
@@ -74,6 +76,10 @@ pub enum Suite {
     Handshake,
     /// Where a message's time goes, from the network card to the handler.
     Stages,
+    /// TLS in the loop, on other threads, and both as the size of messages wants it.
+    Offload,
+    /// Loops that share nothing beside threads that share a loop.
+    Scaling,
 }
 
 impl Suite {
@@ -89,6 +95,8 @@ impl Suite {
             Self::Records => "records",
             Self::Handshake => "handshake",
             Self::Stages => "stages",
+            Self::Offload => "offload",
+            Self::Scaling => "scaling",
         }
     }
 
@@ -115,6 +123,8 @@ impl Suite {
             Self::Records => records::run(lab),
             Self::Handshake => handshake::run(lab),
             Self::Stages => stages::run(lab),
+            Self::Offload => offload::run(lab),
+            Self::Scaling => scaling::run(lab),
         }?;
         if lab.placement.is_shared() {
             outcome

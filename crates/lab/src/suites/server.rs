@@ -1,7 +1,8 @@
 use super::Lab;
 use super::certificates::Certificates;
 use super::peer::Peer;
-use crate::cpu::Pinned;
+use crate::baselines::Model;
+use crate::cpu::{Pinned, Placement};
 use crate::{Error, Protocol, load};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
@@ -49,6 +50,18 @@ pub(super) enum Execution {
     Offload,
 }
 
+/// Who serves whom, and who seals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) model: Model,
+    pub(super) engine: &'static str,
+    pub(super) threads: usize,
+    /// Answers with what is asked for, not with what comes.
+    pub(super) is_source: bool,
+    /// From which size on others help to seal.
+    pub(super) shared_from: Option<usize>,
+}
+
 /// A composition to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -66,6 +79,8 @@ pub(super) enum Kind {
     Market(Io),
     /// Another project's server, with TLS or without.
     Peer(Peer, Protocol),
+    /// A server of [`baselines`](crate::baselines), its loops on CPUs of their own and all else where there is room.
+    Model(Way),
     /// No server: the AEAD calls that a message costs at least, in this process.
     Aead,
 }
@@ -76,7 +91,9 @@ impl Kind {
         match self {
             Self::Tcp(_) => Some(Protocol::Tcp),
             Self::Ws(_) => Some(Protocol::Ws),
-            Self::Wss(..) | Self::Shakes(..) | Self::Broadcast(..) | Self::Market(_) => Some(Protocol::Wss),
+            Self::Wss(..) | Self::Shakes(..) | Self::Broadcast(..) | Self::Market(_) | Self::Model(_) => {
+                Some(Protocol::Wss)
+            }
             Self::Peer(_, protocol) => Some(protocol),
             Self::Aead => None,
         }
@@ -86,6 +103,7 @@ impl Kind {
     pub(super) fn engine(self) -> Option<&'static str> {
         match self {
             Self::Wss(engine, ..) | Self::Shakes(engine, ..) => Some(engine),
+            Self::Model(way) => Some(way.engine),
             Self::Broadcast(..) | Self::Market(_) => Some(super::ENGINES[0]),
             Self::Peer(peer, Protocol::Wss) => Some(peer.tls()),
             _ => None,
@@ -101,7 +119,7 @@ impl Kind {
             | Self::Shakes(_, _, driver, _)
             | Self::Broadcast(_, driver)
             | Self::Market(driver) => Some(driver),
-            Self::Peer(..) | Self::Aead => None,
+            Self::Peer(..) | Self::Model(_) | Self::Aead => None,
         }
     }
 
@@ -132,6 +150,10 @@ impl Kind {
             Self::Peer(peer, _) => format!("{protocol} {}", peer.name()),
             Self::Wss(engine, ..) => format!("{protocol} {engine}"),
             Self::Shakes(engine, key, _, execution) => format!("{protocol} {engine} {} {execution:?}", key.name()),
+            Self::Model(Way { model, engine, threads, shared_from, .. }) => {
+                let shared = if shared_from.is_some() { ", shared" } else { "" };
+                format!("{model} {engine} {threads}{shared}")
+            }
             _ => protocol.to_owned(),
         }
     }
@@ -150,6 +172,7 @@ impl Kind {
         let mut arguments: Vec<OsString> = match self {
             Self::Tcp(_) => vec!["tcp-echo".into()],
             Self::Peer(peer, _) => vec![peer.name().into()],
+            Self::Model(_) => vec!["model".into()],
             _ => ["serve", "--shards", "1", "--drain", "1"].map(OsString::from).to_vec(),
         };
         arguments.extend(["--with-parent", "--listen"].map(OsString::from));
@@ -172,6 +195,14 @@ impl Kind {
                 arguments.extend(deflate.then(|| "--deflate".into()));
             }
             Self::Market(_) => arguments.extend(["--app", "market"].map(OsString::from)),
+            Self::Model(way) => {
+                let Way { model, engine, threads, is_source, shared_from } = way;
+                let threads = threads.to_string();
+                arguments.extend(["--model", model.name(), "--tls", engine, "--threads", &threads].map(OsString::from));
+                arguments.extend(is_source.then(|| "--source".into()));
+                let from = shared_from.map(|size| ["--offload-records".into(), size.to_string().into()]);
+                arguments.extend(from.into_iter().flatten());
+            }
             Self::Tcp(_) | Self::Peer(..) | Self::Aead => {}
         }
         if self.protocol() == Some(Protocol::Wss) {
@@ -224,8 +255,16 @@ impl Process {
             }
         };
         command.args(kind.arguments(certificates, at)).stdin(Stdio::null()).stdout(Stdio::piped());
+        let Placement { server, load } = lab.placement;
+        if let Kind::Model(_) = kind {
+            command.args([server, load].map(|cpu| format!("--cpu={cpu}")));
+        }
         // What is started here runs where this thread runs.
-        let pinned = Pinned::to(lab.placement.server)?;
+        let pinned = match kind {
+            // It places its loops itself.
+            Kind::Model(_) => Pinned::to_any(&[server, load]),
+            _ => Pinned::to(server),
+        }?;
         let mut child = command.spawn().map_err(|error| failed(format!("{}: {error}", program.display())))?;
         drop(pinned);
         let line = child.stdout.take().and_then(|out| first_line(out, START));

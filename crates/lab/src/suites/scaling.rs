@@ -1,0 +1,288 @@
+//! Loops that share nothing beside threads that share a poller, over more and more threads.
+
+use super::check::{self, Check};
+use super::echo_case::{in_case, model_case};
+use super::server::{Kind, Process, Way};
+use super::{ENGINES, Lab, Outcome, Pace, Suite};
+use crate::baselines::Model;
+use crate::load::Sink;
+use crate::rounds::{Samples, interleave};
+use crate::stats::{Ratio, Summary};
+use crate::table::{Table, bytes, number, optional};
+use crate::{Case, Error, Line, Metric, Target, published};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// What the rounds may take.
+const BUDGET: Duration = Duration::from_secs(240);
+
+/// Bytes of an answer. The report's messages have 10 MB; a rate of bytes does not depend on that.
+const SIZE: usize = 256 << 10;
+const PUBLISHED_SIZE: u64 = 10_000_000;
+
+const CONNECTIONS: [usize; 4] = [1, 4, 10, 20];
+const THREADS: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+
+/// What one loop's scaling is judged by.
+const MOST: usize = 20;
+
+/// Longest bar of the chart.
+const BAR: usize = 40;
+
+struct Row {
+    way: Way,
+    connections: usize,
+    samples: Samples,
+}
+
+impl Row {
+    fn case(&self) -> Case {
+        let kind = Kind::Model(self.way);
+        let case = Case {
+            protocol: kind.protocol(),
+            tls: kind.engine().map(str::to_owned),
+            size: Some(SIZE as u64),
+            connections: Some(self.connections as u64),
+            direction: Some("write".to_owned()),
+            ..Case::default()
+        };
+        model_case(self.way, case)
+    }
+
+    fn runs(&self, metric: Metric) -> &[f64] {
+        self.samples.get(&metric).map_or(&[], Vec::as_slice)
+    }
+
+    fn median(&self, metric: Metric) -> Option<f64> {
+        Summary::of(self.runs(metric)).map(|summary| summary.median)
+    }
+
+    /// What the report gives for as many threads: of the same engine, or else the best that it has for this model.
+    fn published(&self) -> Option<f64> {
+        let of = |tls: &str| {
+            let case = Case { size: Some(PUBLISHED_SIZE), direction: None, tls: Some(tls.to_owned()), ..self.case() };
+            published::lookup("scaling", &case, Metric::Transfer)
+        };
+        of(self.way.engine).or_else(|| of("boringssl"))
+    }
+
+    fn name(&self) -> String {
+        format!("{}, {} connections", Kind::Model(self.way).name(), self.connections)
+    }
+}
+
+pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
+    let mut rows = rows(lab.pace);
+    measure(lab, &mut rows)?;
+    // Those that the loops are put on.
+    let cpus = if lab.placement.is_shared() { 1 } else { 2 };
+    let mut outcome = Outcome { text: table(&rows, cpus) + &chart(&rows), ..Outcome::default() };
+    for row in &rows {
+        let case = row.case();
+        for (&metric, runs) in &row.samples {
+            let published = (metric == Metric::Transfer).then(|| row.published()).flatten();
+            let line = Line::new(Suite::Scaling.name(), &case, metric, runs);
+            outcome.lines.extend(line.map(|line| Line { published, ..line }));
+        }
+    }
+    let names: Vec<String> = rows.iter().map(Row::name).collect();
+    let summaries = rows.iter().map(|row| Summary::of(row.runs(Metric::Transfer)));
+    outcome.warn_if_noisy(names.iter().map(String::as_str).zip(summaries));
+    check::report(&mut outcome, Suite::Scaling, checks(&rows, cpus));
+    Ok(outcome)
+}
+
+/// The default engine, and OpenSSL and BoringSSL where they are built in, which the report has; rustls else.
+fn engines() -> Vec<&'static str> {
+    let reported: Vec<_> = ENGINES.into_iter().filter(|name| matches!(*name, "openssl" | "boringssl")).collect();
+    let others = if reported.is_empty() { vec!["rustls"] } else { reported };
+    [ENGINES[0]].into_iter().chain(others).collect()
+}
+
+fn rows(pace: Pace) -> Vec<Row> {
+    let (engines, connections, threads): (_, &[usize], &[usize]) = match pace {
+        Pace::Thorough => (engines(), &CONNECTIONS, &THREADS),
+        Pace::Quick => (engines(), &[1, 4, MOST], &[1, 2, 4]),
+        Pace::Glance => (vec![ENGINES[0]], &[MOST], &[1, 2]),
+    };
+    let mut rows = Vec::new();
+    for &engine in &engines {
+        for &connections in connections {
+            for &threads in threads {
+                rows.extend([Model::SharedLoop, Model::LoopPerCore].map(|model| {
+                    let way = Way { model, engine, threads, is_source: true, shared_from: None };
+                    Row { way, connections, samples: Samples::new() }
+                }));
+            }
+        }
+    }
+    rows
+}
+
+fn measure(lab: &mut Lab<'_>, rows: &mut [Row]) -> Result<(), Error> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    for row in rows.iter() {
+        if !kinds.contains(&Kind::Model(row.way)) {
+            kinds.push(Kind::Model(row.way));
+        }
+    }
+    let servers = lab.servers(&kinds)?;
+    let (plan, span) = (lab.plan(BUDGET), lab.span());
+    let names: Vec<String> = rows.iter().map(Row::name).collect();
+    let progress = &mut lab.progress;
+    let samples = interleave(
+        rows,
+        &plan,
+        |step| progress(step.done as f64 / step.total as f64, &names[step.case]),
+        |row, step| {
+            let server = servers.iter().find(|server| server.kind == Kind::Model(row.way));
+            let server = server.ok_or_else(|| Error::Failed(format!("no {} server runs", names[step.case])))?;
+            let sink = Sink {
+                server: server.server()?,
+                addresses: addresses(server, row.way),
+                connections: row.connections,
+                size: SIZE,
+                warmup: span.warmup,
+                duration: span.duration,
+            };
+            let measured = sink.run().map_err(|error| in_case(&names[step.case], error))?;
+            Ok(measured.answer_metrics(SIZE))
+        },
+    )?;
+    for (row, samples) in rows.iter_mut().zip(samples) {
+        row.samples = samples;
+    }
+    Ok(())
+}
+
+/// Loops have ports in a row, threads that share a poller have one.
+fn addresses(server: &Process, way: Way) -> Vec<std::net::SocketAddr> {
+    let ports = if way.model == Model::LoopPerCore { way.threads } else { 1 };
+    let next = |port: usize| {
+        let mut address = server.address;
+        address.set_port(address.port().wrapping_add(u16::try_from(port).unwrap_or_default()));
+        address
+    };
+    (0..ports).map(next).collect()
+}
+
+fn find<'a>(rows: &'a [Row], like: &Row, model: Model, threads: usize) -> Option<&'a Row> {
+    let way = Way { model, threads, ..like.way };
+    rows.iter().find(|row| row.way == way && row.connections == like.connections)
+}
+
+fn over(row: Option<&Row>, other: Option<&Row>, metric: Metric) -> Option<Ratio> {
+    Ratio::paired(row?.runs(metric), other?.runs(metric))
+}
+
+fn table(rows: &[Row], cpus: usize) -> String {
+    let mut table = Table::new(&[
+        "<engine",
+        "conn.",
+        "threads",
+        "shared MB/s",
+        "per core MB/s",
+        "x",
+        "us shared",
+        "us p. core",
+        "publ. shared",
+        "x",
+    ]);
+    for pair in rows.chunks_exact(2) {
+        let [shared, per_core] = pair else { continue };
+        let their = shared.published().zip(per_core.published());
+        table.row([
+            shared.way.engine.to_owned(),
+            shared.connections.to_string(),
+            shared.way.threads.to_string(),
+            optional(shared.median(Metric::Transfer)),
+            optional(per_core.median(Metric::Transfer)),
+            optional(over(Some(per_core), Some(shared), Metric::Transfer).map(|ratio| ratio.summary.median)),
+            optional(shared.median(Metric::ServerCpuPerMsg)),
+            optional(per_core.median(Metric::ServerCpuPerMsg)),
+            optional(shared.published()),
+            optional(their.map(|(shared, per_core)| per_core / shared)),
+        ]);
+    }
+    format!(
+        "Bulk: connections ask for {} again and again and throw it away unread. shared: threads at one\n\
+         poller; per core: loops that share nothing. us: CPU of all threads for each answer. CPUs: {cpus}, one\n\
+         of them with the load. publ.: the report's MB/s, of the same engine or of BoringSSL; x their ratio.\n\n{table}",
+        bytes(SIZE as u64)
+    )
+}
+
+/// Rates over threads, a bar each.
+fn chart(rows: &[Row]) -> String {
+    let most = rows.iter().filter_map(|row| row.median(Metric::Transfer)).fold(0.0, f64::max);
+    let mut text = String::new();
+    let mut last = None;
+    for row in rows {
+        let group = (row.way.engine, row.connections);
+        if last.replace(group) != Some(group) {
+            let _ = writeln!(text, "\n{}, {} connections, MB/s by threads:", group.0, group.1);
+        }
+        let Some(rate) = row.median(Metric::Transfer) else { continue };
+        let len = rate / most * BAR as f64;
+        let bar: String = (0..BAR).map_while(|at| (at as f64 + 0.5 <= len).then_some('#')).collect();
+        let _ = writeln!(text, "{:>2} {:<13} {bar} {}", row.way.threads, row.way.model.name(), number(rate));
+    }
+    text
+}
+
+fn checks(rows: &[Row], cpus: usize) -> Vec<Check> {
+    let mut checks = Vec::new();
+    // The load is on one of the processors, so two loops cannot show what they could do on two. What they cost can be measured
+    // all the same: two processors carry twice what one does, less what a message costs more with two loops than with one.
+    if let Some(two) = rows.iter().find(|row| {
+        let Way { model, engine, threads, .. } = row.way;
+        (model, engine, threads, row.connections) == (Model::LoopPerCore, ENGINES[0], 2, MOST)
+    }) {
+        let one = find(rows, two, Model::LoopPerCore, 1);
+        let gain = over(one, Some(two), Metric::ServerCpuPerMsg).map(|ratio| {
+            let runs: Vec<f64> = ratio.runs.iter().map(|ratio| 2.0 * ratio).collect();
+            let ones = vec![1.0; runs.len()];
+            Ratio::paired(&runs, &ones)
+        });
+        let what = format!("{} connections: what two loops can do over one, by CPU", two.connections);
+        checks.extend(Check::ratio(what, two.case(), (Metric::RatioToOneLoop, gain.flatten()), Target::AtLeast(1.8)));
+    }
+    // With more threads than processors both only take turns.
+    for per_core in rows.iter().filter(|row| row.way.model == Model::LoopPerCore && row.way.threads <= cpus) {
+        let shared = find(rows, per_core, Model::SharedLoop, per_core.way.threads);
+        let Way { engine, threads, .. } = per_core.way;
+        let what = format!("{engine}, {} connections, threads: {threads}; per core over shared", per_core.connections);
+        let ratio = (Metric::RatioToSharedLoop, over(Some(per_core), shared, Metric::Transfer));
+        checks.extend(Check::ratio(what, per_core.case(), ratio, Target::AtLeast(1.0)));
+    }
+    checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_come_in_pairs_and_find_what_was_published() {
+        let mut rows = rows(Pace::Thorough);
+        assert_eq!(rows.len(), 2 * CONNECTIONS.len() * THREADS.len() * engines().len());
+        for pair in rows.chunks_exact(2) {
+            assert_eq!((pair[0].way.model, pair[1].way.model), (Model::SharedLoop, Model::LoopPerCore));
+            assert_eq!(pair[0].connections, pair[1].connections);
+        }
+        let published = |row: &Row| row.published();
+        assert!(rows.iter().filter(|row| row.way.model == Model::SharedLoop).all(|row| published(row).is_some()));
+        let most = rows.iter().find(|row| row.way.model == Model::LoopPerCore && row.connections == MOST).unwrap();
+        assert_eq!(most.published(), Some(493.772));
+        for row in &mut rows {
+            let (threads, shared) = (row.way.threads as f64, row.way.model == Model::SharedLoop);
+            let rate = if shared { 1000.0 } else { 1000.0 * threads };
+            row.samples.insert(Metric::Transfer, vec![rate; 3]);
+            row.samples.insert(Metric::ServerCpuPerMsg, vec![100.0; 3]);
+        }
+        let text = chart(&rows);
+        assert!(text.lines().any(|line| line == format!(" 8 loop-per-core {} 8,000", "#".repeat(BAR))), "{text}");
+        assert!(text.lines().any(|line| line == " 8 shared-loop   ##### 1,000"), "{text}");
+        assert!(!checks(&rows, 2).is_empty());
+    }
+}
