@@ -35,8 +35,9 @@ impl Way {
 
     /// Leaves these records of established connections to the kernel, where it can take them.
     #[must_use]
-    pub const fn with_kernel_tls(self, kernel_tls: KernelTls) -> Self {
-        Self { kernel_tls, ..self }
+    pub fn with_kernel_tls(mut self, kernel_tls: KernelTls) -> Self {
+        self.kernel_tls = kernel_tls;
+        self
     }
 
     /// The same without kernel TLS where the kernel has none, which the log says. To be asked before sessions of `engine`

@@ -35,6 +35,7 @@ pub(super) fn receive(conn: &mut Conn, arrivals: &mut Arrivals, buf: &mut [u8]) 
         // What lies behind the record stays there: only that the peer is gone can still be noticed.
         return if conn.behind.intersects(EventFlags::RDHUP | EventFlags::HUP) { Ok(0) } else { Err(Errno::AGAIN) };
     }
+    arrivals.begin();
     let (len, opened) = kernel::receive(&conn.fd.as_fd(), buf)?;
     if !opened {
         conn.kernel.add(InKernel::REFUSED);

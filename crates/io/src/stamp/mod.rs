@@ -51,10 +51,17 @@ impl Arrivals {
         }
     }
 
+    /// Bytes are received by other means, which do not tell when they arrived.
+    pub(crate) fn begin(&mut self) {
+        if let Some(ticker) = self.asked {
+            (self.began, self.last) = (ticker.now(), None);
+        }
+    }
+
     /// Receives as recv(2) does.
     pub(crate) fn receive(&mut self, socket: impl AsFd, buf: &mut [u8]) -> Result<usize, Errno> {
-        if let Some(ticker) = self.asked {
-            self.began = ticker.now();
+        if self.asked.is_some() {
+            self.begin();
             let (len, arrival) = receive(socket, buf)?;
             self.last = arrival;
             return Ok(len);

@@ -115,7 +115,7 @@ fn cases(lab: &Lab<'_>, veth: Result<(), &str>, skipped: &mut Vec<(String, Strin
         skipped.push(("everything over veth".to_owned(), why.to_owned()));
     }
     for row in rows::all() {
-        let made = row.engine().and_then(|engine| row.wire.way().map(|way| (engine, way)));
+        let made = row.engine().and_then(|engine| row.way().map(|way| (engine, way)));
         let (engine, way) = match made {
             Ok(made) => made,
             Err(why) => {

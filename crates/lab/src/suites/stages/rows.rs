@@ -1,5 +1,4 @@
-use std::fs;
-use tautline::layers::io::{Io, Spin};
+use tautline::layers::io::{Io, KernelTls, Spin, kernel};
 use tautline::{TlsEngine, Way};
 
 /// What the client reads from.
@@ -21,7 +20,7 @@ pub(super) struct Row {
     pub(super) tls: &'static str,
 }
 
-/// The report's compositions, in its order. Its kernel TLS stands behind OpenSSL's handshake.
+/// The report's compositions, in its order. Its kernel TLS stands behind OpenSSL's handshake, and so does ours where it is built in.
 const REPORT: [(Wire, &str); 11] = [
     (Wire::Xdp, "wolfssl"),
     (Wire::Xdp, "libressl"),
@@ -37,9 +36,6 @@ const REPORT: [(Wire, &str); 11] = [
 ];
 
 const KERNEL_TLS: &str = "ktls";
-
-/// Where the kernel says what can be put on a TCP socket.
-const LAYERS: &str = "/proc/sys/net/ipv4/tcp_available_ulp";
 
 /// Every row, whether it can run here or not: our default on each driver, and the report's.
 pub(super) fn all() -> Vec<Row> {
@@ -67,7 +63,7 @@ impl Wire {
 
     /// # Errors
     /// Why it cannot be used here.
-    pub(super) fn way(self) -> Result<Way, String> {
+    fn way(self) -> Result<Way, String> {
         match self {
             Self::Kernel(io) => {
                 io.probe().map_err(|error| error.to_string())?;
@@ -92,15 +88,21 @@ impl Row {
     }
 
     /// # Errors
+    /// Why it cannot be used here.
+    pub(super) fn way(&self) -> Result<Way, String> {
+        let records = if self.tls == KERNEL_TLS { KernelTls::Both } else { KernelTls::Off };
+        self.wire.way().map(|way| way.with_kernel_tls(records))
+    }
+
+    /// # Errors
     /// Why it cannot run here.
     pub(super) fn engine(&self) -> Result<TlsEngine, String> {
-        if self.tls == KERNEL_TLS {
-            let layers = fs::read_to_string(LAYERS).unwrap_or_default();
-            if !layers.split_whitespace().any(|layer| layer == "tls") {
-                return Err(format!("the kernel has no TLS here: `tls` is not in {LAYERS}"));
-            }
+        if self.tls != KERNEL_TLS {
+            return self.tls.parse();
         }
-        self.tls.parse()
+        kernel::probe().map_err(|error| error.to_string())?;
+        // Whose handshake it is behind matters little.
+        "fused+openssl".parse().or_else(|_| "fused".parse())
     }
 }
 
@@ -117,7 +119,7 @@ mod tests {
             if let Err(why) = row.engine() {
                 assert!(!why.is_empty() && row.tls != "fused", "{}: {why}", row.name());
             }
-            if let Err(why) = row.wire.way() {
+            if let Err(why) = row.way() {
                 assert!(!why.is_empty() && row.wire != Wire::Kernel(Io::Epoll), "{}: {why}", row.name());
             }
         }
