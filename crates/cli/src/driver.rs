@@ -17,6 +17,9 @@ pub(crate) struct DriverArguments {
     /// auto, which receives where the kernel takes new keys. Where it has no TLS, they stay here, and the log says so.
     #[arg(long, value_name = "HALVES", default_value_t, num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
     ktls: KernelTls,
+    /// With `uring`: send so many bytes or more without copying them, which needs a network card that can.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
+    zero_copy: Option<u32>,
 }
 
 /// A driver by its name.
@@ -40,7 +43,11 @@ impl DriverArguments {
             #[cfg(feature = "xdp")]
             Choice::Xdp { interface, spin } => Way::xdp(self.xdp(interface, *spin)),
         };
-        way.with_kernel_tls(self.ktls)
+        let way = way.with_kernel_tls(self.ktls);
+        match self.zero_copy {
+            Some(bytes) => way.zero_copy(bytes as usize),
+            None => way,
+        }
     }
 
     #[cfg(feature = "xdp")]

@@ -67,10 +67,15 @@ impl Io {
     /// in the log where another one has to do than was asked for.
     #[must_use]
     pub fn here(self) -> Self {
+        self.where_uring(try_uring)
+    }
+
+    /// The same where trying io_uring gives what `tried` does.
+    fn where_uring(self, tried: impl FnOnce() -> io::Result<()>) -> Self {
         match self {
             Self::Auto | Self::Epoll | Self::Spin => Self::Epoll,
             Self::Select => Self::Select,
-            Self::Uring => match try_uring() {
+            Self::Uring => match tried() {
                 Ok(()) => Self::Uring,
                 Err(error) => {
                     log::warn!("io_uring cannot be used, epoll is: {error}");
@@ -166,5 +171,33 @@ mod tests {
         let best = if Io::Uring.probe().is_ok() { "io_uring" } else { "epoll" };
         assert_eq!(Io::Uring.choose(&Spin::default(), KernelTls::Off, Name).0, best);
         assert_eq!(Io::Auto.choose(&Spin::default(), KernelTls::Off, Name).0, "epoll");
+    }
+
+    /// Keeps what is logged here about io_uring.
+    struct Lines(std::sync::Mutex<Vec<String>>);
+
+    static LINES: Lines = Lines(std::sync::Mutex::new(Vec::new()));
+
+    impl log::Log for Lines {
+        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+            metadata.target().ends_with("choice")
+        }
+        fn log(&self, record: &log::Record<'_>) {
+            if self.enabled(record.metadata()) {
+                self.0.lock().unwrap().push(record.args().to_string());
+            }
+        }
+        fn flush(&self) {}
+    }
+
+    #[test]
+    fn epoll_takes_over_from_a_ring_that_is_too_old_and_says_so_once() {
+        log::set_logger(&LINES).unwrap();
+        log::set_max_level(log::LevelFilter::Warn);
+        let too_old = || Err(io::Error::from(io::ErrorKind::InvalidInput));
+        assert_eq!(Io::Uring.where_uring(too_old), Io::Epoll);
+        let lines = LINES.0.lock().unwrap().clone();
+        assert!(matches!(&lines[..], [line] if line.starts_with("io_uring cannot be used, epoll is: ")), "{lines:?}");
+        assert_eq!(Io::Select.where_uring(|| unreachable!("nobody asked for it")), Io::Select);
     }
 }

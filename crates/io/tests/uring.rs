@@ -5,10 +5,11 @@ mod suite;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use tautline_io::echo::Echo;
 use tautline_io::uring::{Config, Driver};
-use tautline_io::{Driver as _, ListenOptions};
+use tautline_io::{Address, Driver as _, ListenOptions};
 
 /// Ends the whole binary where there is no io_uring: nothing of it could be tested.
 fn with(config: Config) -> Driver {
@@ -61,16 +62,25 @@ mod told {
     driver_suite!(crate::told::make);
 }
 
-/// Large messages on several connections at once, then small ones, and again: the driver changes how it receives, there and
-/// back, and no byte is lost on the way.
-#[test]
-fn messages_change_their_size() {
-    let config = Config { buffers: 2, buffer: 16 << 10, large: 2 << 10, ..Config::default() };
+/// Sending without a copy what tests expect to be pending or do not look at.
+mod uncopied {
+    use crate::{driver_suite, suite};
+    use tautline_io::uring::{Config, Driver};
+
+    fn make() -> Driver {
+        super::with(Config { zero_copy: 100_000, ..Config::default() })
+    }
+
+    driver_suite!(crate::uncopied::make);
+}
+
+/// Echoes messages of these sizes on eight connections at once, 20 of each size, and compares every byte.
+fn echoes<S: Read + Write + 'static>(config: Config, at: &str, sizes: [usize; 5], connect: fn(&Address) -> S) {
     let mut driver = with(config);
-    let at = driver.listen(&"127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap().1.to_string();
+    let (_, at) = driver.listen(&at.parse().unwrap(), &ListenOptions::default()).unwrap();
     let client = std::thread::spawn(move || {
-        let mut peers: Vec<_> = (0..8).map(|_| TcpStream::connect(&at).unwrap()).collect();
-        for (round, size) in [10_000, 10, 20_000, 100, 3_000].into_iter().enumerate() {
+        let mut peers: Vec<S> = (0..8).map(|_| connect(&at)).collect();
+        for (round, size) in sizes.into_iter().enumerate() {
             for number in 0..20_u8 {
                 let message: Vec<u8> = (0..size).map(|at: usize| at.to_le_bytes()[0] ^ number).collect();
                 for peer in &mut peers {
@@ -89,4 +99,32 @@ fn messages_change_their_size() {
         driver.turn(Some(Duration::from_millis(20)), &mut echo).unwrap();
     }
     client.join().unwrap();
+}
+
+fn over_tcp(at: &Address) -> TcpStream {
+    TcpStream::connect(at.to_string()).unwrap()
+}
+
+/// Large messages on several connections at once, then small ones, and again: the driver changes how it receives, there and
+/// back, and no byte is lost on the way.
+#[test]
+fn messages_change_their_size() {
+    let config = Config { buffers: 2, buffer: 16 << 10, large: 2 << 10, ..Config::default() };
+    echoes(config, "127.0.0.1:0", [10_000, 10, 20_000, 100, 3_000], over_tcp);
+}
+
+#[test]
+fn everything_is_sent_without_a_copy() {
+    let config = Config { zero_copy: 1, ..Config::default() };
+    echoes(config, "127.0.0.1:0", [1, 64, 4_096, 65_536, 1], over_tcp);
+}
+
+#[test]
+fn unix_sockets_copy_all_the_same() {
+    let config = Config { zero_copy: 1, ..Config::default() };
+    let at = std::env::temp_dir().join(format!("tautline-uring-copies-{}", std::process::id()));
+    echoes(config, &format!("unix:{}", at.display()), [1, 64, 4_096, 65_536, 1], |at| match at {
+        Address::Unix(path) => UnixStream::connect(path).unwrap(),
+        other => panic!("{other}"),
+    });
 }

@@ -1,6 +1,6 @@
 use crate::{Capabilities, Error};
 use std::io;
-use tautline_io::{Compose, Io, KernelTls, Spin, kernel};
+use tautline_io::{Compose, Io, KernelTls, Spin, kernel, uring};
 
 /// How loops reach the wire: a driver and its settings.
 #[derive(Clone, Debug, Default)]
@@ -8,6 +8,7 @@ pub struct Way {
     pub(crate) io: Io,
     pub(crate) spin: Spin,
     kernel_tls: KernelTls,
+    zero_copy: Option<usize>,
     /// In place of `io`.
     #[cfg(feature = "xdp")]
     pub(crate) xdp: Option<tautline_xdp::Config>,
@@ -21,9 +22,17 @@ impl Way {
             io,
             spin,
             kernel_tls: KernelTls::Off,
+            zero_copy: None,
             #[cfg(feature = "xdp")]
             xdp: None,
         }
+    }
+
+    /// Has [`Io::Uring`] send so many bytes or more from the driver's buffer instead of from a copy; other drivers copy. Pays
+    /// only with a network card that can do it, see `tautline_io::uring::Config::zero_copy`.
+    #[must_use]
+    pub fn zero_copy(self, bytes: usize) -> Self {
+        Self { zero_copy: Some(bytes), ..self }
     }
 
     /// Past the kernel's TCP/IP stack, over the interface of `config`.
@@ -78,7 +87,15 @@ impl Way {
         if let Some(config) = self.xdp {
             return then.with(move || tautline_xdp::Driver::with(config.clone()));
         }
-        self.io.choose(&self.spin, self.kernel_tls, then)
+        let zero_copy = if self.io == Io::Uring { self.zero_copy } else { None };
+        let Some(zero_copy) = zero_copy else { return self.io.choose(&self.spin, self.kernel_tls, then) };
+        match self.io.here() {
+            Io::Uring => {
+                let config = uring::Config { zero_copy, ..uring::Config::default() };
+                then.with(move || uring::Driver::with(config.clone()))
+            }
+            other => other.choose(&self.spin, self.kernel_tls, then),
+        }
     }
 
     /// Most loops that it serves.

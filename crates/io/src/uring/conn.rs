@@ -64,6 +64,8 @@ pub(super) struct Conn {
     pub(super) finished: bool,
     /// Our direction is to be finished once all is sent.
     pub(super) finishing: bool,
+    /// The kernel cannot send from our buffers here: a Unix socket.
+    pub(super) copied: bool,
     /// The turn that delivered bytes last.
     pub(super) turn: u32,
     /// [`Ring::flushes`](super::sys::Ring::flushes) when something was last asked of the socket.
@@ -99,6 +101,7 @@ impl Conn {
             queued: false,
             finished: false,
             finishing: false,
+            copied: false,
             turn: 0,
             flush: 0,
             sending: None,

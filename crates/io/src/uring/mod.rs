@@ -55,6 +55,11 @@ pub struct Config {
     /// the driver receives into one buffer that stays in the cache; as long as so much arrives at once that half of
     /// `buffers` is full. 0 does so with all connections. Default 8 KiB.
     pub large: usize,
+    /// Sends of so many bytes or more are made from the buffer instead of from a copy (`IORING_OP_SEND_ZC`). They are
+    /// [pending](crate::Sent::Pending) until the peer has acknowledged them, so a connection holds one buffer longer and a
+    /// stream of messages joins into larger sends. Pays only with a network card that can do it, and large messages: see
+    /// `docs/drivers.md`. Default never.
+    pub zero_copy: usize,
     /// Requests that fit the kernel's queue; more cost another system call. Default 256.
     pub submissions: u32,
     /// Completions that fit the kernel's queue. Default 2048.
@@ -73,6 +78,7 @@ impl Default for Config {
             buffers: 4,
             buffer: 64 * 1024,
             large: 8 * 1024,
+            zero_copy: usize::MAX,
             submissions: 256,
             completions: 2048,
             linger: Duration::from_secs(5),

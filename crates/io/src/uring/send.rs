@@ -17,6 +17,7 @@ impl Driver {
         };
         if conn.phase == Phase::Open
             && conn.drained()
+            && (buf.len() < self.config.zero_copy || conn.copied)
             && let Err(errno) = socket::send(&conn.fd, &mut buf)
         {
             buf.clear();
@@ -37,7 +38,8 @@ impl Driver {
         if !matches!(conn.phase, Phase::Open | Phase::Orphan) || conn.sending.is_some() || conn.out.is_empty() {
             return;
         }
-        let sending = self.ring.send(&conn.fd, token, mem::take(&mut conn.out));
+        let zero_copy = conn.out.len() >= self.config.zero_copy && !conn.copied;
+        let sending = self.ring.send(&conn.fd, token, mem::take(&mut conn.out), zero_copy);
         conn.flush = self.ring.flushes();
         match sending {
             Ok(number) => conn.sending = Some(number),
@@ -55,6 +57,7 @@ impl Driver {
         match completion.result {
             Ok(sent @ 1..) => buf.take((sent as usize).min(buf.len())),
             Ok(0) => return self.fail_later(token, Errno::PIPE),
+            Err(Errno::OPNOTSUPP) if !conn.copied => conn.copied = true,
             Err(errno) => return self.fail_later(token, errno),
         }
         if !buf.is_empty() || !conn.out.is_empty() {

@@ -24,6 +24,20 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 /// Most attempts to hand the kernel all requests.
 const MOST_ENTERS: usize = 1000;
 
+/// `IORING_SEND_ZC_REPORT_USAGE`: the notification says whether the kernel made a copy all the same.
+const REPORT_USAGE: u16 = 8;
+
+/// `IORING_NOTIF_USAGE_ZC_COPIED`: it did.
+const COPIED: i32 = 1 << 31;
+
+/// A buffer that the kernel sends from.
+struct Sending {
+    token: Token,
+    buf: Buf,
+    /// What was sent, once a first completion said so that another follows, for the buffer.
+    result: Result<u32, Errno>,
+}
+
 /// One io_uring with its provided buffers, and the buffers that are being sent.
 pub(in crate::uring) struct Ring {
     ring: IoUring,
@@ -33,7 +47,9 @@ pub(in crate::uring) struct Ring {
     running: usize,
     /// How often all that was pushed went to the kernel.
     flushes: u32,
-    sends: Vec<Option<(Token, Buf)>>,
+    sends: Vec<Option<Sending>>,
+    /// A send that was to need no copy was copied, and the log says so.
+    copied: bool,
     free: Vec<u32>,
     /// Sockets that requests name which the kernel has not seen yet: the number must not be used again before.
     closing: Vec<OwnedFd>,
@@ -76,6 +92,7 @@ impl Ring {
             running: 0,
             flushes: 0,
             sends: Vec::new(),
+            copied: false,
             free: Vec::new(),
             closing: Vec::new(),
             arrived: VecDeque::new(),
@@ -140,20 +157,26 @@ impl Ring {
         unsafe { self.start(entry, source) }
     }
 
-    /// Sends as much of `buf` as there is room for, at least a byte; its completion brings the buffer back. Returns the number of the send.
-    pub(in crate::uring) fn send(&mut self, fd: impl AsFd, token: Token, buf: Buf) -> io::Result<u32> {
+    /// Sends as much of `buf` as there is room for, at least a byte; its completion brings the buffer back. Returns the
+    /// number of the send. `zero_copy` has the kernel send from the buffer instead of from a copy, where the way allows it: the
+    /// completion then comes when the peer has acknowledged what was sent.
+    pub(in crate::uring) fn send(&mut self, fd: impl AsFd, token: Token, buf: Buf, zero_copy: bool) -> io::Result<u32> {
         let index = self.free.pop().or_else(|| u32::try_from(self.sends.len()).ok().filter(|&index| index < MAX_INDEX));
         let index = index.ok_or(io::ErrorKind::OutOfMemory)?;
-        let len = u32::try_from(buf.len()).unwrap_or(u32::MAX);
+        let (start, len) = (buf.filled().as_ptr(), u32::try_from(buf.len()).unwrap_or(u32::MAX));
         // Completes with what there was room for, so that the user can tell a slow peer from one that stopped to read.
         let flags = SendFlags::NOSIGNAL.bits().cast_signed();
-        let entry = opcode::Send::new(number(fd), buf.filled().as_ptr(), len).flags(flags).build();
+        let entry = if zero_copy {
+            opcode::SendZc::new(number(fd), start, len).flags(flags).zc_flags(REPORT_USAGE).build()
+        } else {
+            opcode::Send::new(number(fd), start, len).flags(flags).build()
+        };
         if index as usize == self.sends.len() {
             self.sends.push(None);
         }
-        self.sends[index as usize] = Some((token, buf));
+        self.sends[index as usize] = Some(Sending { token, buf, result: Ok(0) });
         // SAFETY: the buffer's memory does not move when `sends` grows, and it is neither changed nor freed before the
-        // completion was taken, not even on drop.
+        // last completion was taken, not even on drop.
         let started = unsafe { self.start(entry, Source::Send(index)) };
         if let Err(error) = started {
             self.sends[index as usize] = None;
@@ -165,13 +188,13 @@ impl Ring {
 
     /// Number of bytes of a running send.
     pub(in crate::uring) fn send_len(&self, index: u32) -> usize {
-        self.sends.get(index as usize).map_or(0, |send| send.as_ref().map_or(0, |(_, buf)| buf.len()))
+        self.sends.get(index as usize).map_or(0, |send| send.as_ref().map_or(0, |sending| sending.buf.len()))
     }
 
     /// The connection of a running send has a new name.
     pub(in crate::uring) fn rename_send(&mut self, index: u32, token: Token) {
-        if let Some(Some((owner, _))) = self.sends.get_mut(index as usize) {
-            *owner = token;
+        if let Some(Some(sending)) = self.sends.get_mut(index as usize) {
+            sending.token = token;
         }
     }
 
@@ -219,7 +242,7 @@ impl Ring {
         let entry = self.arrived.pop_front()?;
         let source = Source::of(entry.user_data());
         let more = cqueue::more(entry.flags());
-        let result = result(&entry);
+        let mut result = if cqueue::notif(entry.flags()) { Ok(0) } else { result(&entry) };
         if !more && source != Source::Cancel {
             self.running = self.running.saturating_sub(1);
         }
@@ -229,13 +252,30 @@ impl Ring {
                 // SAFETY: the kernel opened it for this completion, which is taken once.
                 With::Accepted(unsafe { OwnedFd::from_raw_fd(RawFd::try_from(fd).unwrap_or(RawFd::MAX)) })
             }
-            (Source::Send(index), _) if !more => {
-                self.free.push(index);
-                self.sends[index as usize].take().map_or(With::Nothing, |(token, buf)| With::Sent(token, buf))
-            }
+            (Source::Send(index), _) => self.sent(index, &entry, &mut result),
             _ => With::Nothing,
         };
         Some(Completion { source, result, more, with })
+    }
+
+    /// A completion of a send. Without a copy there are two: what was sent, and that the buffer is free.
+    fn sent(&mut self, index: u32, entry: &cqueue::Entry, result: &mut Result<u32, Errno>) -> With {
+        let Some(Some(sending)) = self.sends.get_mut(index as usize) else { return With::Nothing };
+        if cqueue::more(entry.flags()) {
+            sending.result = *result;
+            return With::Nothing;
+        }
+        if cqueue::notif(entry.flags()) {
+            *result = sending.result;
+            if entry.result() & COPIED != 0 && !std::mem::replace(&mut self.copied, true) {
+                log::warn!(
+                    "the kernel copies what it was to send without: the device cannot do it, or the peer is local"
+                );
+            }
+        }
+        self.free.push(index);
+        let sending = self.sends[index as usize].take();
+        sending.map_or(With::Nothing, |sending| With::Sent(sending.token, sending.buf))
     }
 
     /// Takes the next completion too where it goes on with `chunk`, up to `most` bytes in all.
