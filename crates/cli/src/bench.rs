@@ -28,6 +28,7 @@ Suites:
              on every driver, and of the compositions of an earlier report; over veth as root
   offload    TLS in the loop, all of it on other threads, large messages shared with others: who wins from which size
   scaling    loops that share nothing beside threads that share a poller, by threads and connections
+  windows    records and buffers: memory and window BIOs, direct reads, records in place; GET of 16 KiB
 
 Examples:
   taut bench
@@ -69,6 +70,7 @@ enum Name {
     Stages,
     Offload,
     Scaling,
+    Windows,
 }
 
 impl From<Name> for Suite {
@@ -84,6 +86,7 @@ impl From<Name> for Suite {
             Name::Stages => Self::Stages,
             Name::Offload => Self::Offload,
             Name::Scaling => Self::Scaling,
+            Name::Windows => Self::Windows,
         }
     }
 }

@@ -24,6 +24,7 @@ pub mod rounds;
 pub mod stats;
 pub mod suites;
 pub mod table;
+pub mod windows;
 
 pub use error::Error;
 pub use histogram::Latencies;

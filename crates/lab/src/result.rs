@@ -62,7 +62,7 @@ pub struct Case {
     /// How records meet buffers: `memory-bio`, `window-bio`, `direct`, `fused` and others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<String>,
-    /// `read` or `write`.
+    /// `read` or `write`, `seal` or `open`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
     /// Key of the certificate: `rsa2048`, `p256`, `ed25519`.
@@ -147,6 +147,8 @@ pub enum Metric {
     RatioToPeer,
     /// CPU per message over that of another engine on the same work.
     RatioToEngine,
+    /// A rate over that of OpenSSL with memory BIOs on the same work.
+    RatioToMemoryBio,
 }
 
 impl Metric {
@@ -182,6 +184,7 @@ impl Metric {
             Self::RatioToAead => "ratio_to_aead",
             Self::RatioToPeer => "ratio_to_peer",
             Self::RatioToEngine => "ratio_to_engine",
+            Self::RatioToMemoryBio => "ratio_to_memory_bio",
         }
     }
 
@@ -203,7 +206,8 @@ impl Metric {
             | Self::RatioToLimit
             | Self::RatioToAead
             | Self::RatioToPeer
-            | Self::RatioToEngine => "x",
+            | Self::RatioToEngine
+            | Self::RatioToMemoryBio => "x",
             _ => "us",
         }
     }

@@ -136,6 +136,38 @@ fn models_are_measured_over_threads() {
 }
 
 #[test]
+fn every_way_of_records_to_buffers_is_measured() {
+    let outcome = glance(Suite::Windows);
+    let count = |metric, setup: Option<&str>, direction: &str| {
+        let is_it = |line: &&Line| {
+            line.metric == metric
+                && line.target.is_none()
+                && line.case.setup.as_deref() == setup
+                && line.case.direction.as_deref().unwrap_or_default() == direction
+        };
+        outcome.lines.iter().filter(is_it).count()
+    };
+    // rustls buffered and unbuffered, fused; of each other library two ways, and a third where it has BIOs. The AEAD is no
+    // connection.
+    let others = ENGINES.len() - 2;
+    let is_family = |engine: &&&str| ["openssl", "aws-lc", "boringssl", "libressl"].contains(engine);
+    let ways = 3 + 2 * others + ENGINES.iter().filter(is_family).count();
+    for direction in ["seal", "open"] {
+        assert_eq!(count(Metric::CpuPerMsg, None, direction), 6 * (ways + 1));
+    }
+    for direction in ["read", "write"] {
+        assert_eq!(count(Metric::Transfer, None, direction), ways);
+        assert_eq!(count(Metric::Transfer, Some("spill"), direction), others);
+    }
+    assert_eq!(count(Metric::CpuPerMsg, Some("multiplexed"), ""), ways);
+    for setup in ["keep-alive", "close"] {
+        assert_eq!(count(Metric::Throughput, Some(setup), ""), ways);
+    }
+    let (checks, says_how) = (outcome.text.contains("openssl window-bio over"), !outcome.warnings.is_empty());
+    assert!(if ENGINES.contains(&"openssl") { checks } else { says_how && !checks }, "{}", outcome.text);
+}
+
+#[test]
 fn a_server_that_dies_ends_the_run() {
     // Serves nothing, but says that it does: connections are refused.
     let folder = std::env::temp_dir().join(format!("taut-bench-test-{}", std::process::id()));

@@ -21,6 +21,7 @@ mod scaling;
 mod server;
 mod signature;
 mod stages;
+mod windows;
 
 use crate::cpu::{Pinned, Placement};
 use crate::rounds::{Plan, Samples};
@@ -80,6 +81,8 @@ pub enum Suite {
     Offload,
     /// Loops that share nothing beside threads that share a loop.
     Scaling,
+    /// How records meet buffers: memory and window BIOs, and records in place.
+    Windows,
 }
 
 impl Suite {
@@ -97,6 +100,7 @@ impl Suite {
             Self::Stages => "stages",
             Self::Offload => "offload",
             Self::Scaling => "scaling",
+            Self::Windows => "windows",
         }
     }
 
@@ -125,6 +129,7 @@ impl Suite {
             Self::Stages => stages::run(lab),
             Self::Offload => offload::run(lab),
             Self::Scaling => scaling::run(lab),
+            Self::Windows => windows::run(lab),
         }?;
         if lab.placement.is_shared() {
             outcome

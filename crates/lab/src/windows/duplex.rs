@@ -1,0 +1,118 @@
+use super::link::{BUFFER, Link, wait};
+use super::{Maker, Side};
+use crate::Error;
+use crate::cpu::{Pinned, Placement};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// One connection over loopback on which both ends send all the time, 32 KiB at a time, and receive all the time.
+pub struct Duplex<'a> {
+    /// Makes the ends.
+    pub maker: &'a Maker,
+    /// Whether all that libraries write misses their callers' buffers.
+    pub spills: bool,
+    /// CPUs of both ends.
+    pub placement: Placement,
+    /// What is not counted.
+    pub warmup: Duration,
+    /// What is.
+    pub duration: Duration,
+}
+
+/// What moved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moved {
+    /// 10^6 bytes a second that the server received.
+    pub read: f64,
+    /// 10^6 bytes a second that the server sent, and that arrived.
+    pub written: f64,
+    /// Times that either end sealed 32 KiB: two records.
+    pub sealed: u64,
+}
+
+/// What one end saw.
+struct Seen {
+    /// Bytes a second.
+    rate: f64,
+    sealed: u64,
+}
+
+impl Duplex<'_> {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A connection failed, or other bytes came than were sent.
+    pub fn run(&self) -> Result<Moved, Error> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| Error::io("listen", error))?;
+        let address = listener.local_addr().map_err(|error| Error::io("listen", error))?;
+        let [client, server] = [self.maker.end(Side::Client)?, self.maker.end(Side::Server)?];
+        let stream = TcpStream::connect(address).map_err(|error| Error::io("connect", error))?;
+        let (accepted, _) = listener.accept().map_err(|error| Error::io("accept", error))?;
+        let (client, server) = (Link::new(stream, client)?, Link::new(accepted, server)?);
+        thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                let _pinned = Pinned::to(self.placement.server)?;
+                self.pump(server)
+            });
+            let sent = self.pump(client);
+            let server = server.join().map_err(|_| Error::Failed("the server's thread panicked".to_owned()))??;
+            let client = sent?;
+            Ok(Moved { read: server.rate / 1e6, written: client.rate / 1e6, sealed: server.sealed + client.sealed })
+        })
+    }
+
+    fn pump(&self, mut link: Link) -> Result<Seen, Error> {
+        let plain: Vec<u8> = (0..=250).cycle().take(BUFFER).collect();
+        let mut place = vec![0; BUFFER];
+        let (mut received, mut sealed) = (0_u64, 0);
+        let (mut began, mut before) = (Instant::now(), 0);
+        let mut is_warm = false;
+        while !link.is_over {
+            let moved = link.exchange()?;
+            if link.is_open {
+                if sealed == 0 && self.spills {
+                    link.end.spill_all();
+                }
+                if link.out.is_empty() {
+                    link.end.seal(&plain, &mut link.out)?;
+                    sealed += 1;
+                }
+                received += receive(&mut link, &mut place, &plain, received)?;
+            }
+            let elapsed = began.elapsed();
+            if !is_warm && elapsed >= self.warmup {
+                (is_warm, began, before) = (true, Instant::now(), received);
+            } else if is_warm && elapsed >= self.duration {
+                break;
+            } else if !moved && !link.is_over {
+                wait([&link].into_iter(), std::iter::empty())?;
+            }
+        }
+        if !is_warm {
+            return Err(Error::Failed("a connection ended before it was measured".to_owned()));
+        }
+        let elapsed = began.elapsed().as_secs_f64();
+        link.drop_at_once();
+        Ok(Seen { rate: (received - before) as f64 / elapsed.max(1e-9), sealed })
+    }
+}
+
+/// Reads all whole records; gives the bytes they held, whose ends are compared with what was sent.
+fn receive(link: &mut Link, place: &mut [u8], plain: &[u8], before: u64) -> Result<u64, Error> {
+    let Link { end, inbox, out, .. } = link;
+    let mut received = 0;
+    loop {
+        let (used, len) = end.read(inbox.filled_mut(), place, out)?;
+        if used == 0 {
+            return Ok(received);
+        }
+        inbox.take(used);
+        let at = usize::try_from((before + received) % BUFFER as u64).unwrap_or_default();
+        let ends = |bytes: &[u8]| bytes.first().copied().zip(bytes.last().copied());
+        if plain.get(at..at + len).is_none_or(|sent| ends(sent) != ends(&place[..len])) {
+            return Err(Error::WrongReply("other bytes than were sent".to_owned()));
+        }
+        received += len as u64;
+    }
+}
