@@ -11,6 +11,7 @@ mod setup;
 mod stage;
 mod taut;
 mod tidy;
+mod vm;
 mod xdp;
 
 use std::env;
@@ -27,6 +28,7 @@ cargo xtask <task>
   tidy                              rules that no other tool checks: sizes, dependencies, unsafe code, words
   interop                           clients and servers in Python, Go and Node against ours, both ways
   xdp                               the driver over AF_XDP, in network namespaces; as root
+  vm-test                           kernel TLS, in a virtual machine with Debian's kernel
   peers                             the servers that `taut bench peers` measures: they build, and they echo
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
                                     --full adds compressed messages above 8 KiB (hours)
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         ["tidy"] => stage::run(&[stage("tidy", 1, tidy::run)]),
         ["interop"] => stage::run(&[build(), stage("interop", 15, interop::run)]),
         ["xdp"] => stage::run(&[stage("xdp", 10, xdp::test)]),
+        ["vm-test"] => stage::run(&[vm_test()]),
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["conformance", ref options @ ..] => match cases(options) {
             Some(cases) => stage::run(&conformance(&cases)),
@@ -65,6 +68,10 @@ fn main() -> ExitCode {
 
 fn setup() -> Stage {
     stage("setup", 10, setup::packages)
+}
+
+fn vm_test() -> Stage {
+    stage("vm-test", 15, vm::test)
 }
 
 fn build() -> Stage {
@@ -83,6 +90,7 @@ fn test() -> Vec<Stage> {
         stage("deny", 15, cargo::deny),
         stage("miri", 10, cargo::miri),
         stage("xdp", 10, xdp::test),
+        vm_test(),
         build(),
         stage("interop", 15, interop::run),
         stage("peers", 10, peers::run_all),

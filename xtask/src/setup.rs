@@ -33,6 +33,7 @@ const NEEDS: &[Need] = &[
     Need { what: "npm", probe: ("npm", &["--version"]), packages: &["npm"] },
     Need { what: "OpenSSL", probe: ("openssl", &["version"]), packages: &["openssl"] },
     Need { what: "ip (network namespaces)", probe: ("ip", &["-V"]), packages: &["iproute2"] },
+    Need { what: "QEMU (kernel TLS)", probe: ("qemu-system-x86_64", &["--version"]), packages: &["qemu-system-x86"] },
     Need { what: "git", probe: ("git", &["--version"]), packages: &["git"] },
     Need { what: "certificate authorities", probe: ("test", &["-s", CA_BUNDLE]), packages: &["ca-certificates"] },
 ];

@@ -11,6 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::TLS13;
 use rustls::{CipherSuite, ClientConfig, Connection, KeyLog, RootCertStore, ServerConfig};
+use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use tautline_tls::{Certificate, Session};
 
@@ -51,18 +52,36 @@ impl Wild {
     /// If the handshake fails.
     pub fn client<S: Session>(server: &mut End<S>, roots: &str, suite: Option<CipherSuite>) -> Self {
         let secrets = Arc::new(Secrets::default());
-        let mut store = RootCertStore::empty();
-        store.add(CertificateDer::from_pem_slice(roots.as_bytes()).unwrap()).unwrap();
-        let mut config = ClientConfig::builder_with_provider(provider(suite))
-            .with_protocol_versions(&[&TLS13])
-            .unwrap()
-            .with_root_certificates(store)
-            .with_no_client_auth();
-        config.key_log = Arc::<Secrets>::clone(&secrets);
-        config.enable_secret_extraction = true;
+        let config = client_config(roots, suite, &secrets);
         let name = ServerName::try_from("localhost").unwrap();
         let client = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
         Self::shake_hands(Connection::Client(client), server, &secrets)
+    }
+
+    /// Connects over a blocking `stream` to `localhost`, whose certificate `roots` (PEM) vouches for, with this cipher suite (by
+    /// its number) or any. No byte behind the server's Finished is read.
+    ///
+    /// # Panics
+    /// If the handshake fails.
+    pub fn connect(stream: &mut (impl Read + Write), roots: &str, suite: Option<u16>) -> Self {
+        let secrets = Arc::new(Secrets::default());
+        let config = client_config(roots, suite.map(CipherSuite::from), &secrets);
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut own = Connection::Client(rustls::ClientConnection::new(Arc::new(config), name).unwrap());
+        while own.is_handshaking() || own.wants_write() {
+            while own.wants_write() {
+                own.write_tls(stream).unwrap();
+            }
+            if own.is_handshaking() {
+                let record = read_record(stream).unwrap();
+                let mut wire = record.as_slice();
+                while !wire.is_empty() {
+                    own.read_tls(&mut wire).unwrap();
+                    own.process_new_packets().unwrap();
+                }
+            }
+        }
+        Self::take_over(own, &secrets)
     }
 
     /// Accepts `client`, a session that connects and trusts `certificate`.
@@ -106,6 +125,10 @@ impl Wild {
             }
         }
         assert!(peer.open, "both ends are open");
+        Self::take_over(own, secrets)
+    }
+
+    fn take_over(own: Connection, secrets: &Secrets) -> Self {
         let is_client = matches!(own, Connection::Client(_));
         let suite = own.negotiated_cipher_suite().unwrap().suite();
         let sequences = own.dangerous_extract_secrets().unwrap();
@@ -142,6 +165,31 @@ impl Wild {
         }
         contents
     }
+}
+
+fn client_config(roots: &str, suite: Option<CipherSuite>, secrets: &Arc<Secrets>) -> ClientConfig {
+    let mut store = RootCertStore::empty();
+    store.add(CertificateDer::from_pem_slice(roots.as_bytes()).unwrap()).unwrap();
+    let mut config = ClientConfig::builder_with_provider(provider(suite))
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    config.key_log = Arc::<Secrets>::clone(secrets);
+    config.enable_secret_extraction = true;
+    config
+}
+
+/// Reads one record, header included.
+///
+/// # Errors
+/// What reading says; the stream's end is one.
+pub fn read_record(stream: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut record = vec![0; 5];
+    stream.read_exact(&mut record)?;
+    record.resize(5 + usize::from(u16::from_be_bytes([record[3], record[4]])), 0);
+    stream.read_exact(&mut record[5..])?;
+    Ok(record)
 }
 
 impl Half {

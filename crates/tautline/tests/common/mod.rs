@@ -10,7 +10,7 @@ pub(crate) mod server;
 
 pub(crate) use app::{App, Event, Events};
 pub(crate) use peer::Peer;
-pub(crate) use server::{Over, Started, serve, serve_at};
+pub(crate) use server::{Over, Started, serve, serve_at, serve_way};
 
 use std::time::{Duration, Instant};
 

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 use tautline::{
     Address, Certificate, ClientConfig, ClientTls, CloseCode, Config, Counters, Incoming, Io, Roots, Running, Server,
-    ServerConfig, Socket, Target, Tls,
+    ServerConfig, Socket, Spin, Target, Tls, Way,
 };
 use tautline_testkit::certificate::{Authority, Leaf};
 
@@ -62,18 +62,30 @@ pub(crate) fn serve(over: Over, config: Config, app: App) -> Started {
     serve_at("127.0.0.1:0", over, 1, config, app)
 }
 
+/// Starts a server whose loops reach the wire this way.
+pub(crate) fn serve_way(way: Way, config: Config, app: App) -> Started {
+    start("127.0.0.1:0", Over::Fused, way, Server::new(tls(Over::Fused)).config(config), app)
+}
+
 /// Starts a server with so many loops.
 pub(crate) fn serve_at(address: &str, over: Over, shards: usize, config: Config, app: App) -> Started {
-    let tls = match over {
+    let io = if over == Over::Uring { Io::Uring } else { io_under_test() };
+    let way = Way::new(io, Spin::default());
+    start(address, over, way, Server::new(tls(over)).shards(shards).config(config), app)
+}
+
+fn tls(over: Over) -> Tls {
+    match over {
         Over::Plain => Tls::Plain,
         Over::Fused | Over::Uring => Tls::Fused(Box::new(server_config())),
         Over::Rustls => Tls::Rustls(Box::new(server_config())),
-    };
+    }
+}
+
+fn start(address: &str, over: Over, way: Way, server: Server, app: App) -> Started {
     logs::keep();
     let events = app.events.clone();
-    let io = if over == Over::Uring { Io::Uring } else { io_under_test() };
-    let server = Server::new(tls).io(io).listen(address.parse().unwrap()).shards(shards).config(config);
-    let running = server.start(move |_| app.clone()).unwrap();
+    let running = server.way(way).listen(address.parse().unwrap()).start(move |_| app.clone()).unwrap();
     let address = running.addresses()[0].clone();
     Started { running, events, address, over }
 }

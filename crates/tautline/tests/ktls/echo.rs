@@ -1,0 +1,113 @@
+//! Messages of all sizes, both ways, whoever has the kernel do it.
+
+use crate::common::{App, Event, payload, server};
+use crate::{HALVES, config, expected, has_ktls, peer, serve, taken, way};
+use tautline::{Client, ClientTls, CloseCode, Conn, Incoming, Io, KernelTls, Outgoing, Socket};
+
+const SIZES: [usize; 6] = [0, 1, 125, 16_384, 16_385, 1 << 20];
+
+fn echoes(socket: &mut Socket) {
+    for len in SIZES {
+        socket.binary(&payload(len)).unwrap();
+        assert!(socket.receive().unwrap() == Incoming::Binary(payload(len)), "{len}");
+    }
+}
+
+#[test]
+fn a_server_echoes_all_sizes() {
+    for (io, halves) in HALVES.into_iter().flat_map(|halves| [Io::Epoll, Io::Select].map(|io| (io, halves))) {
+        if !has_ktls() {
+            return;
+        }
+        let server = serve(io, halves, App::default());
+        let grown = taken(|| {
+            let mut socket =
+                Socket::connect(server.target(), ClientTls::from(server::client_config()), config()).unwrap();
+            echoes(&mut socket);
+            socket.close(CloseCode::NORMAL, "").unwrap();
+            server.forgets();
+        });
+        assert_eq!(grown, expected(halves), "{io} {halves}");
+        let (conn, _) = server.events.open(0);
+        assert_eq!(server.events.close(conn).code, CloseCode::NORMAL);
+        server.survives();
+    }
+}
+
+#[test]
+fn auto_takes_what_can_be_kept_up() {
+    if has_ktls() {
+        let server = serve(Io::Auto, KernelTls::Auto, App::default());
+        assert_eq!(taken(|| server.serves()), expected(KernelTls::Auto));
+        server.survives();
+    }
+}
+
+/// Sends one message after the other, and leaves when the last has come back.
+fn asker() -> App {
+    let ask = |conn: &mut Conn<'_, u64>| match SIZES.get(usize::try_from(*conn.state()).unwrap()) {
+        Some(&len) => drop(conn.send(Outgoing::binary(&payload(len)))),
+        None => conn.close(CloseCode::NORMAL, "done"),
+    };
+    App::default().on_open(move |_, conn| ask(conn)).on_message(move |_, conn, message| {
+        let len = SIZES[usize::try_from(*conn.state()).unwrap()];
+        assert!(message.data() == payload(len), "{len}");
+        *conn.state() += 1;
+        ask(conn);
+    })
+}
+
+#[test]
+fn a_client_asks_for_all_sizes() {
+    let pairs = HALVES.map(|ours| (KernelTls::Off, ours)).into_iter().chain([(KernelTls::Both, KernelTls::Both)]);
+    for (theirs, ours) in pairs {
+        if !has_ktls() {
+            return;
+        }
+        let server = serve(Io::Epoll, theirs, App::default());
+        let grown = taken(|| {
+            let app = asker();
+            let events = app.events.clone();
+            let client =
+                Client::new(ClientTls::from(server::client_config())).way(way(Io::Epoll, ours)).config(config());
+            client.target(server.target()).start(move |_| app.clone()).unwrap().join().unwrap();
+            let (conn, _) = events.open(0);
+            assert_eq!(events.close(conn).code, CloseCode::NORMAL);
+            server.forgets();
+        });
+        let (theirs, ours) = (expected(theirs), expected(ours));
+        assert_eq!(grown, (theirs.0 + ours.0, theirs.1 + ours.1));
+        assert!(server.events.all().iter().any(|event| matches!(event, Event::Close(..))));
+        server.survives();
+    }
+}
+
+#[test]
+fn every_cipher() {
+    for suite in [0x1301, 0x1302, 0x1303] {
+        if !has_ktls() {
+            return;
+        }
+        let server = serve(Io::Epoll, KernelTls::Both, App::default());
+        let grown = taken(|| {
+            let mut peer = peer::Peer::with_suite(&server, Some(suite));
+            for len in [5, 70_000] {
+                peer.echoes(&payload(len));
+            }
+            peer.close();
+        });
+        assert_eq!(grown, (1, 1), "{suite:x}");
+        server.survives();
+    }
+}
+
+#[test]
+fn padded_and_split_records() {
+    if has_ktls() {
+        let server = serve(Io::Epoll, KernelTls::Both, App::default());
+        let mut peer = peer::Peer::new(&server);
+        peer.say_split(b"a message in records of a byte each, empty ones and padding between them");
+        peer.close();
+        server.survives();
+    }
+}

@@ -1,0 +1,149 @@
+//! How connections end.
+
+use crate::common::{App, eventually, frame, payload};
+use crate::peer::Peer;
+use crate::{HALVES, has_ktls, serve};
+use std::io::Write;
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+use tautline::{Cause, CloseCode, Io, KernelTls, Outgoing};
+use tautline_testkit::wild::kind;
+
+/// What `act` of a peer ends a server's connection with, for each of the halves.
+fn endings(halves: &[KernelTls], act: impl Fn(&mut Peer)) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    for &halves in halves {
+        let server = serve(Io::Epoll, halves, App::default());
+        let mut peer = Peer::new(&server);
+        peer.echoes(b"well");
+        act(&mut peer);
+        let (conn, _) = server.events.open(0);
+        causes.push(server.events.close(conn).cause);
+        drop(peer);
+        server.survives();
+    }
+    causes
+}
+
+#[test]
+fn close_notify_is_an_end() {
+    if has_ktls() {
+        let causes = endings(&HALVES, |peer| {
+            peer.send(kind::ALERT, &[1, 0]);
+            assert_eq!(peer.alert(), [1, 0]);
+        });
+        assert!(causes.iter().all(|cause| matches!(cause, Cause::Finished)), "{causes:?}");
+    }
+}
+
+#[test]
+fn an_end_without_close_notify_is_none() {
+    if has_ktls() {
+        let causes = endings(&HALVES, |peer| peer.stream.shutdown(Shutdown::Write).unwrap());
+        assert!(causes.iter().all(|cause| matches!(cause, Cause::Truncated)), "{causes:?}");
+    }
+}
+
+#[test]
+fn changed_records_are_refused() {
+    if has_ktls() {
+        let causes = endings(&HALVES, |peer| {
+            let mut record = peer.wild.seal(kind::DATA, &frame::masked(frame::TEXT, b"changed"), 0);
+            *record.last_mut().unwrap() ^= 1;
+            peer.stream.write_all(&record).unwrap();
+            assert_eq!(peer.alert(), [2, 20]);
+        });
+        assert!(causes.iter().all(|cause| cause.to_string().contains("does not authenticate")), "{causes:?}");
+    }
+}
+
+#[test]
+fn what_is_no_record_is_refused() {
+    if has_ktls() {
+        let causes = endings(&HALVES, |peer| {
+            peer.stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            let alert = peer.alert();
+            assert!(matches!(alert[..], [2, 10 | 20 | 22]), "{alert:?}");
+        });
+        assert!(causes.iter().all(|cause| matches!(cause, Cause::Tls(_))), "{causes:?}");
+    }
+}
+
+#[test]
+fn fatal_alerts_are_told() {
+    if has_ktls() {
+        let causes = endings(&HALVES, |peer| peer.send(kind::ALERT, &[2, 40]));
+        assert!(causes.iter().all(|cause| cause.to_string().contains("handshake_failure")), "{causes:?}");
+    }
+}
+
+#[test]
+fn messages_of_the_handshake_have_no_place() {
+    if has_ktls() {
+        let causes = endings(&HALVES, |peer| {
+            // A NewSessionTicket, which clients do not send.
+            peer.send(kind::HANDSHAKE, &[4, 0, 0, 1, 0]);
+            assert_eq!(peer.alert(), [2, 10]);
+        });
+        assert!(causes.iter().all(|cause| cause.to_string().contains("no place here")), "{causes:?}");
+    }
+}
+
+/// What the kernel's TLS has not passed on when our direction ends would be lost.
+#[test]
+fn the_last_words_arrive_however_slowly_they_are_read() {
+    for io in [Io::Epoll, Io::Select] {
+        if !has_ktls() {
+            return;
+        }
+        let app = App::default().on_message(|_, conn, _| {
+            for _ in 0..8 {
+                conn.send(Outgoing::binary(&payload(1 << 19)));
+            }
+            conn.close(CloseCode::NORMAL, "that was all");
+        });
+        let server = serve(io, KernelTls::Both, app);
+        let mut peer = Peer::new(&server);
+        peer.send(kind::DATA, &frame::masked(frame::TEXT, b"go"));
+        for _ in 0..8 {
+            std::thread::sleep(Duration::from_millis(30));
+            assert!(peer.frame().payload == payload(1 << 19));
+        }
+        let close = peer.frame();
+        assert_eq!((close.first, &close.payload[2..]), (frame::CLOSE, &b"that was all"[..]));
+        peer.send(kind::DATA, &frame::close(1000, ""));
+        assert_eq!(peer.alert(), [1, 0]);
+        server.forgets();
+        server.stop();
+    }
+}
+
+/// The kernel says that there is something to receive, and has nothing to give before the record is whole.
+#[test]
+fn half_a_record_costs_nothing() {
+    for io in [Io::Epoll, Io::Select] {
+        if !has_ktls() {
+            return;
+        }
+        let server = serve(io, KernelTls::Both, App::default());
+        let mut peer = Peer::new(&server);
+        let record = peer.wild.seal(kind::DATA, &frame::masked(frame::TEXT, b"late"), 0);
+        let (front, rest) = record.split_at(record.len() / 2);
+        peer.stream.write_all(front).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        let (before, began) = (cpu_time(), Instant::now());
+        std::thread::sleep(Duration::from_secs(1));
+        let (busy, time) = (cpu_time() - before, began.elapsed());
+        assert!(busy < time / 4, "{io}: {busy:?} of {time:?}");
+        peer.stream.write_all(rest).unwrap();
+        assert_eq!(peer.frame().payload, b"late");
+        peer.close();
+        eventually("no connection left", || server.counters().connections == 0);
+        server.stop();
+    }
+}
+
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap(), u32::try_from(time.tv_nsec).unwrap())
+}

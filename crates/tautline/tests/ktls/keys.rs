@@ -1,0 +1,65 @@
+//! Key updates of the peer's, where the kernel can follow them and where it cannot.
+
+use crate::common::{App, logs};
+use crate::peer::Peer;
+use crate::{has_ktls, rekeys, serve};
+use tautline::{Cause, Io, KernelTls};
+use tautline_testkit::wild::kind;
+
+/// A KeyUpdate that asks for one of ours, or not.
+fn key_update(peer: &mut Peer, requested: bool) {
+    peer.send(kind::HANDSHAKE, &[24, 0, 0, 1, u8::from(requested)]);
+    peer.wild.tx.update();
+}
+
+#[test]
+fn a_peer_changes_its_keys() {
+    for (halves, requested) in [KernelTls::Transmit, KernelTls::Receive, KernelTls::Both]
+        .into_iter()
+        .flat_map(|half| [(half, false), (half, true)])
+    {
+        if !has_ktls() {
+            return;
+        }
+        let server = serve(Io::Epoll, halves, App::default());
+        let mut peer = Peer::new(&server);
+        peer.echoes(b"under the first keys");
+        // The kernel holds the keys of what is received, or of what is sent and they are to change.
+        let concerned = halves != KernelTls::Transmit || requested;
+        if rekeys() || !concerned {
+            for round in 0..3 {
+                key_update(&mut peer, requested);
+                peer.echoes(format!("under other keys: {round}").as_bytes());
+            }
+            peer.close();
+        } else {
+            key_update(&mut peer, requested);
+            assert_eq!(peer.alert(), [2, 80], "{halves} {requested}");
+            let (conn, _) = server.events.open(0);
+            let cause = server.events.close(conn).cause;
+            assert!(matches!(&cause, Cause::Tls(error) if error.to_string().contains("6.14")), "{cause}");
+            logs::expect(&["Linux does from 6.14 on", "leave receiving out of the kernel"]);
+            drop(peer);
+        }
+        server.survives();
+    }
+}
+
+#[test]
+fn a_peer_floods_with_records_without_data() {
+    if has_ktls() {
+        let server = serve(Io::Epoll, KernelTls::Both, App::default());
+        let mut peer = Peer::new(&server);
+        for _ in 0..4 {
+            peer.send(kind::ALERT, &[1, 90]);
+        }
+        peer.echoes(b"user_canceled is a warning");
+        peer.send(kind::ALERT, &[1, 90]);
+        assert_eq!(peer.alert(), [2, 10]);
+        let (conn, _) = server.events.open(0);
+        let cause = server.events.close(conn).cause;
+        assert!(cause.to_string().contains("keeps canceling"), "{cause}");
+        drop(peer);
+        server.survives();
+    }
+}

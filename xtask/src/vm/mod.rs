@@ -1,0 +1,289 @@
+//! Tests that need another kernel than this one, in a virtual machine: Debian's packaged cloud kernel, emulated by QEMU.
+//!
+//! The machine boots from an initramfs that holds the kernel's modules, busybox, and a test program with the libraries that
+//! it is linked to: the same that `cargo test` runs here. It needs neither privileges nor virtualisation by the processor.
+
+mod image;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::cargo::cargo;
+use crate::process::{self, Deadline, Running, run_logged, show_tail};
+use crate::stage::{Context, Failure, Outcome, is_root};
+use crate::{install, paths};
+use image::Image;
+
+/// What names the newest kernel's package.
+const KERNEL: &str = "linux-image-cloud-amd64";
+
+/// For the script that prepares the machine.
+const BUSYBOX: &str = "busybox-static";
+
+/// Modules that the tests need, with what these need, wherever it stands in the list.
+const MODULES: &[&str] = &[
+    "tls",
+    "aesni-intel",
+    "chacha-x86_64",
+    "chacha20poly1305",
+    "ccm",
+    "cryptd",
+    "crypto_simd",
+    "ctr",
+    "gcm",
+    "gf128mul",
+    "ghash-clmulni-intel",
+    "ghash-generic",
+    "libchacha",
+    "libpoly1305",
+    "poly1305-x86_64",
+    "poly1305_generic",
+    "chacha_generic",
+    "seqiv",
+];
+
+/// The machine's last line, behind which the tests' exit status stands. Without it, the machine died.
+const MARKER: &str = "TAUTLINE-VM-EXIT";
+
+/// A machine that takes longer has hung; one takes less than a minute.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Lines of the console that are shown where something failed.
+const SHOWN: usize = 60;
+
+/// Kernel TLS, which most kernels have as a module and some machines have not at all.
+pub(crate) fn test(context: &Context) -> Outcome {
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        return Err(Failure::Skipped("the machine is one with an x86-64 processor under Linux".to_owned()));
+    }
+    if !process::succeeds("qemu-system-x86_64", &["--version"]) {
+        return Err(Failure::Skipped(
+            "there is no qemu-system-x86_64; `cargo xtask setup` names its package".to_owned(),
+        ));
+    }
+    let folder = paths::own("vm");
+    packages(context, &folder.join("packages"))?;
+    let program = program(context)?;
+    let initramfs = folder.join("initramfs");
+    let kernel = image(&folder.join("packages"), &program, &initramfs)?;
+    boot(context.deadline, &kernel, &initramfs)
+}
+
+/// Unpacks kernel and busybox into `folder`.
+fn packages(context: &Context, folder: &Path) -> Outcome {
+    let here = |folder: &Path| folder.join("boot").is_dir() && folder.join("bin/busybox").is_file();
+    install::once(folder, "2", here, |folder| {
+        let kernel = newest_kernel().or_else(|| {
+            // The lists of packages may be those of an image that is older than its mirror.
+            let mut update = Command::new("apt-get");
+            let updated =
+                is_root() && run_logged(update.arg("update"), &paths::log("vm-apt"), context.deadline).is_ok();
+            updated.then(newest_kernel).flatten()
+        });
+        let Some(kernel) = kernel else {
+            return Err(Failure::Skipped(format!(
+                "apt knows no {KERNEL}: this takes Debian (bookworm or newer) with its package lists (`apt-get update`)"
+            )));
+        };
+        let mut download = Command::new("apt-get");
+        download.args(["-o", "APT::Sandbox::User=root", "download", &kernel, BUSYBOX]).current_dir(folder);
+        let log = paths::log("vm-download");
+        if run_logged(&mut download, &log, context.deadline.within(Duration::from_secs(180))).is_err() {
+            return Err(Failure::Failed(format!(
+                "apt cannot download {kernel} and {BUSYBOX}: is the mirror in /etc/apt/sources.list reachable, and are the \
+                 lists of packages new (`apt-get update`)?"
+            )));
+        }
+        for entry in fs::read_dir(folder)? {
+            let package = entry?.path();
+            if package.extension().is_some_and(|extension| extension == "deb") {
+                let mut unpack = Command::new("dpkg");
+                run_logged(unpack.arg("-x").arg(&package).arg(folder), &log, context.deadline)?;
+                fs::remove_file(package)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The package that [`KERNEL`] stands for.
+fn newest_kernel() -> Option<String> {
+    let listed = process::output(Command::new("apt-cache").args(["depends", KERNEL]))?;
+    let names = listed.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+    names.map(str::to_owned).find(|name| name.starts_with("linux-image-"))
+}
+
+/// Builds the tests and says where they are.
+fn program(context: &Context) -> Result<PathBuf, Failure> {
+    let build = ["test", "--locked", "-p", "tautline", "--test", "ktls", "--no-run", "--message-format=json"];
+    let list = paths::own("vm/build.json");
+    let mut command = cargo(&build);
+    let name = "cargo test --test ktls --no-run";
+    eprintln!("$ {name}");
+    let status = Running::start(command.stdout(fs::File::create(&list)?))?.wait(context.deadline)?;
+    if !status.is_some_and(|status| status.success()) {
+        return Err(Failure::Failed(format!("`{name}` failed")));
+    }
+    let text = fs::read_to_string(&list)?;
+    let artifacts = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let executable = artifacts
+        .filter(|artifact| artifact["target"]["name"] == "ktls")
+        .find_map(|artifact| artifact["executable"].as_str().map(PathBuf::from));
+    executable.ok_or_else(|| Failure::Failed("cargo does not say where the tests are".to_owned()))
+}
+
+/// Makes the initramfs and says where the kernel is.
+fn image(packages: &Path, program: &Path, initramfs: &Path) -> Result<PathBuf, Failure> {
+    let kernel = find(&packages.join("boot"), &|name| name.starts_with("vmlinuz-"));
+    let kernel = kernel.ok_or_else(|| Failure::Failed("the kernel's package has no kernel".to_owned()))?;
+    let mut image = Image::default();
+    for folder in ["proc", "sys", "dev", "tmp", "modules"] {
+        image.folder(folder);
+    }
+    image.file("bin/busybox", &fs::read(packages.join("bin/busybox"))?);
+    for module in MODULES {
+        // Debian's newer releases pack them; insmod unpacks those too.
+        let file = find(&packages.join("lib/modules"), &|name| {
+            name.split(".ko").next() == Some(module) && name.contains(".ko")
+        })
+        .or_else(|| find(&packages.join("usr/lib/modules"), &|name| name.starts_with(&format!("{module}.ko"))));
+        let Some(file) = file else { continue };
+        image.file(&format!("modules/{module}"), &fs::read(file)?);
+    }
+    image.file("test", &fs::read(stripped(program)?)?);
+    for library in libraries(program)? {
+        image.file(library.trim_start_matches('/'), &fs::read(&library)?);
+    }
+    image.file("init", INIT.as_bytes());
+    fs::write(initramfs, image.finish())?;
+    Ok(kernel)
+}
+
+/// A copy of the program without what only debuggers read, which is most of it; the program itself where that cannot be.
+fn stripped(program: &Path) -> Result<PathBuf, Failure> {
+    let copy = paths::own("vm/test");
+    fs::create_dir_all(paths::own("vm"))?;
+    let made = process::output(Command::new("strip").arg("-o").arg(&copy).arg(program)).is_some();
+    Ok(if made { copy } else { program.to_path_buf() })
+}
+
+/// The libraries that a program is linked to, and what loads them.
+fn libraries(program: &Path) -> Result<Vec<String>, Failure> {
+    let listed = process::output(Command::new("ldd").arg(program));
+    let listed = listed.ok_or_else(|| Failure::Failed(format!("`ldd {}` failed", program.display())))?;
+    Ok(paths_in(&listed))
+}
+
+/// The paths in what ldd(1) says: `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`.
+fn paths_in(listed: &str) -> Vec<String> {
+    let words = listed.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
+    words.map(str::to_owned).collect()
+}
+
+/// The first file below `folder` with such a name.
+fn find(folder: &Path, is_it: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
+    let mut entries: Vec<PathBuf> = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    entries.sort();
+    entries.iter().find_map(|path| match path.is_dir() {
+        true => find(path, is_it),
+        false => path.file_name().and_then(|name| name.to_str()).is_some_and(is_it).then(|| path.clone()),
+    })
+}
+
+/// What the machine does. Modules go in in several rounds, until each has those that it needs.
+const INIT: &str = "\
+#!/bin/busybox sh
+/bin/busybox mount -t proc proc /proc
+/bin/busybox mount -t sysfs sys /sys
+/bin/busybox mount -t devtmpfs dev /dev
+/bin/busybox ip link set lo up
+echo Linux $(/bin/busybox uname -r)
+for round in 1 2 3 4 5 6; do
+    for module in /modules/*; do /bin/busybox insmod $module 2>/dev/null; done
+done
+TAUTLINE_KTLS=required RUST_BACKTRACE=1 /test --test-threads 1 </dev/null 2>&1
+echo TAUTLINE-VM-EXIT $?
+/bin/busybox cat /proc/net/tls_stat
+/bin/busybox poweroff -f
+";
+
+/// Boots the machine, waits until it is off, and reads what it said.
+fn boot(deadline: Deadline, kernel: &Path, initramfs: &Path) -> Outcome {
+    let mut command = Command::new("qemu-system-x86_64");
+    command.args([
+        "-accel",
+        "tcg,thread=multi",
+        "-cpu",
+        "max",
+        "-smp",
+        "2",
+        "-m",
+        "1024",
+        "-nodefaults",
+        "-display",
+        "none",
+    ]);
+    command.args(["-serial", "stdio", "-no-reboot", "-append", "console=ttyS0 panic=-1 quiet random.trust_cpu=on"]);
+    command.arg("-kernel").arg(kernel).arg("-initrd").arg(initramfs);
+    let console = paths::log("vm-console");
+    eprintln!("$ qemu-system-x86_64 -kernel {}", kernel.display());
+    let mut machine = Running::start_logged(&mut command, &console)?;
+    let ended = machine.wait(deadline.within(PATIENCE))?.is_some();
+    drop(machine);
+    let said = String::from_utf8_lossy(&fs::read(&console)?).replace('\r', "");
+    let verdict = verdict(&said);
+    if verdict.is_err() || !ended {
+        show_tail(&console, SHOWN);
+    }
+    let passed = verdict?;
+    if !ended {
+        return Err(Failure::Failed(format!("the machine was not off after {} s and was stopped", PATIENCE.as_secs())));
+    }
+    eprintln!("{passed}");
+    Ok(())
+}
+
+/// What the console says of the tests: their own last line where all of them passed.
+fn verdict(said: &str) -> Result<String, Failure> {
+    let status = said.lines().find_map(|line| line.strip_prefix(MARKER)).map(str::trim);
+    let result = said.lines().find(|line| line.starts_with("test result: ok.") && !line.contains(" 0 passed"));
+    match (status, result) {
+        (Some("0"), Some(result)) => {
+            let kernel = said.lines().find(|line| line.starts_with("Linux ")).unwrap_or("an unknown kernel");
+            Ok(format!("under {kernel}: {result}"))
+        }
+        (Some("0"), None) => Err(Failure::Failed("the machine ran no tests".to_owned())),
+        (Some(status), _) => Err(Failure::Failed(format!("the tests in the machine failed ({status})"))),
+        (None, _) => Err(Failure::Failed("the machine stopped before the tests had ended".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tests_that_ran_and_passed_count() {
+        let good = "Linux 6.1\ntest result: ok. 16 passed; 0 failed\nTAUTLINE-VM-EXIT 0\n";
+        assert!(verdict(good).unwrap().starts_with("under Linux 6.1: test result: ok. 16 passed"));
+        for bad in [
+            "",
+            "Kernel panic - not syncing",
+            "test result: ok. 16 passed; 0 failed\n",
+            "TAUTLINE-VM-EXIT 0\n",
+            "test result: ok. 0 passed; 0 failed\nTAUTLINE-VM-EXIT 0\n",
+            "test result: FAILED. 15 passed; 1 failed\nTAUTLINE-VM-EXIT 101\n",
+        ] {
+            assert!(verdict(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn paths_of_libraries() {
+        let listed = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
+                      \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        assert_eq!(paths_in(listed), ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"]);
+    }
+}
