@@ -67,7 +67,7 @@ pub(super) struct Conn {
     /// The kernel cannot send from our buffers here: a Unix socket.
     pub(super) copied: bool,
     /// The turn that delivered bytes last.
-    pub(super) turn: u32,
+    pub(super) turn: u64,
     /// [`Ring::flushes`](super::sys::Ring::flushes) when something was last asked of the socket.
     pub(super) flush: u32,
     /// The send that the kernel works on.

@@ -106,7 +106,7 @@ pub struct Driver {
     /// Headroom and buffer for what the kernel had no buffer for; empty while it is lent, and before it is needed.
     buffer: Vec<u8>,
     /// Number of the turn.
-    turn: u32,
+    turn: u64,
     /// Bytes that this turn received, and the one before.
     volume: (usize, usize),
 }

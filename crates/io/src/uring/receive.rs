@@ -73,13 +73,19 @@ impl Driver {
     }
 
     fn nothing_arrived<S: Sink<Self>>(&mut self, token: Token, result: Result<u32, Errno>, sink: &mut S) {
+        let turn = self.turn;
         let Some(conn) = self.slots.get_mut(token) else { return };
         if conn.phase != Phase::Open {
             return;
         }
         match result {
             Ok(events) if conn.polled => {
-                conn.behind |= events & u32::from(BEHIND.bits()) != 0;
+                let behind = events & u32::from(BEHIND.bits()) != 0;
+                if conn.turn == turn && !conn.hungry && !behind {
+                    // Older than what was received in this turn, like all its completions.
+                    return;
+                }
+                conn.behind |= behind;
                 conn.hungry = true;
                 if !conn.paused {
                     self.receive_told(token, sink);
