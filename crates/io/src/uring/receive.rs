@@ -11,8 +11,17 @@ use std::mem;
 /// that cannot be sent on; the number only guards against one that can still be received on.
 const LAST_RECEIVES: usize = 64;
 
-/// What says that something lies behind the bytes that can be received. Urgent data cuts receives in two.
-const BEHIND: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR).union(PollFlags::PRI);
+/// What is asked for of connections that the kernel only tells of.
+const TOLD: PollFlags = PollFlags::IN.union(PollFlags::RDHUP).union(PollFlags::PRI).union(PollFlags::RDBAND);
+
+/// Whether something lies behind the bytes that can be received, so that a short receive does not mean that all is received.
+///
+/// Urgent data (`PRI`) cuts receives in two. But a completion that stands for a single wake says what could be the reason for
+/// it, `PRI` and `RDBAND` among it; only one for several wakes, as urgent data makes, says what is. `RDBAND` never is.
+fn says_more(events: u32) -> bool {
+    let says = |flags: PollFlags| events & u32::from(flags.bits()) != 0;
+    says(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR) || (says(PollFlags::PRI) && !says(PollFlags::RDBAND))
+}
 
 impl Driver {
     pub(super) fn receive_completed<S: Sink<Self>>(&mut self, completion: Completion, inbox: &mut Inbox, sink: &mut S) {
@@ -80,7 +89,7 @@ impl Driver {
         }
         match result {
             Ok(events) if conn.polled => {
-                let behind = events & u32::from(BEHIND.bits()) != 0;
+                let behind = says_more(events);
                 if conn.turn == turn && !conn.hungry && !behind {
                     // Older than what was received in this turn, like all its completions.
                     return;
@@ -236,7 +245,7 @@ impl Driver {
                 conn.receiving = Multi::Armed;
                 conn.polled = conn.bulk;
                 if conn.bulk {
-                    self.ring.poll(&conn.fd, PollFlags::IN | BEHIND, true, Source::Receive(token))
+                    self.ring.poll(&conn.fd, TOLD, true, Source::Receive(token))
                 } else {
                     self.ring.receive(&conn.fd, token)
                 }
