@@ -27,7 +27,8 @@ cargo xtask <task>
   setup                             install what the other tasks need (packages as root, the rest below target/xtask)
   tidy                              rules that no other tool checks: sizes, dependencies, unsafe code, words
   interop                           clients and servers in Python, Go and Node against ours, both ways
-  xdp                               the driver over AF_XDP, in network namespaces; as root
+  xdp                               the driver over AF_XDP in network namespaces, `taut` and the Autobahn suite
+                                    over it; as root
   vm-test                           kernel TLS, in a virtual machine with Debian's kernel
   peers                             the servers that `taut bench peers` measures: they build, and they echo
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
@@ -53,7 +54,12 @@ fn main() -> ExitCode {
         ]),
         ["tidy"] => stage::run(&[stage("tidy", 1, tidy::run)]),
         ["interop"] => stage::run(&[build(), stage("interop", 15, interop::run)]),
-        ["xdp"] => stage::run(&[stage("xdp", 10, xdp::test)]),
+        ["xdp"] => stage::run(&[
+            stage("xdp", 10, xdp::test),
+            build(),
+            stage("xdp program", 5, xdp::program),
+            stage("autobahn xdp", 10, xdp::autobahn),
+        ]),
         ["vm-test"] => stage::run(&[vm_test()]),
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["conformance", ref options @ ..] => match cases(options) {
@@ -94,6 +100,8 @@ fn test() -> Vec<Stage> {
         build(),
         stage("interop", 15, interop::run),
         stage("peers", 10, peers::run_all),
+        stage("xdp program", 5, xdp::program),
+        stage("autobahn xdp", 10, xdp::autobahn),
         stage("autobahn server", 15, |context| autobahn::server(context, &Cases::Usual)),
         stage("autobahn client", 15, |context| autobahn::client(context, &Cases::Usual)),
     ]

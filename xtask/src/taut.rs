@@ -61,6 +61,9 @@ impl Server {
 pub(crate) fn build(context: &Context) -> Outcome {
     let mut command = cargo::cargo(&["build", "--release", "--locked", "-p", "tautline-cli", "-p", "tautline"]);
     command.args(["--bin", "taut", "--example", "autobahn_client", "--example", "interop_client"]);
+    if cfg!(target_os = "linux") {
+        command.args(["--features", "tautline-cli/xdp"]);
+    }
     run(&mut command, context.deadline)
 }
 

@@ -20,6 +20,10 @@ pub(crate) struct DriverArguments {
     /// With `uring`: send so many bytes or more without copying them, which needs a network card that can.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     zero_copy: Option<u32>,
+    /// For tests: frames in a million that are lost, and as many that are late, each way.
+    #[cfg(feature = "xdp")]
+    #[arg(long, hide = true, default_value_t = 0, value_name = "N")]
+    xdp_harm: u32,
 }
 
 /// A driver by its name.
@@ -52,8 +56,12 @@ impl DriverArguments {
 
     #[cfg(feature = "xdp")]
     fn xdp(&self, interface: &str, spin: bool) -> tautline::layers::xdp::Config {
+        use tautline::layers::xdp::{Config, Faults};
+
         let spin = if spin { self.spin_idle } else { Duration::ZERO };
-        tautline::layers::xdp::Config { spin, ..tautline::layers::xdp::Config::new(interface) }
+        let harm = self.xdp_harm;
+        let faults = (harm > 0).then_some(Faults { lost: harm, late: harm, seed: 1 });
+        Config { spin, faults, ..Config::new(interface) }
     }
 }
 

@@ -121,6 +121,11 @@ impl Conn {
         matches!(self.state(), State::CloseWait | State::Closing | State::LastAck | State::TimeWait)
     }
 
+    /// Whether the peer has all that was sent, and knows that it was the end.
+    pub(crate) fn is_settled(&self) -> bool {
+        matches!(self.state(), State::FinWait2 | State::TimeWait | State::Closed)
+    }
+
     /// Moves what arrived into `buf`, as far as it fits.
     pub(crate) fn take_received(&mut self, buf: &mut [u8]) -> usize {
         let taken = self.tcp.get_mut().recv_slice(buf).unwrap_or(0);

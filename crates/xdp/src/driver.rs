@@ -161,7 +161,7 @@ impl<W: Wire> Driver<W> {
         clipped
     }
 
-    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let mut timeout = self.clip(timeout);
         if self.wire.is_readable() || self.wake.is_set() || timeout == Some(Duration::ZERO) {
             // What another queue of the device holds is seen by the receive that follows.
@@ -240,7 +240,7 @@ impl<W: Wire> Driver<W> {
         }
     }
 
-    /// Does what the kernel does for its sockets at any time: answers peers, and tells the user nothing. For tests.
+    /// Does what the kernel does for its sockets at any time: answers peers, and tells the user nothing. Public for tests.
     #[doc(hidden)]
     pub fn work_in_background(&mut self) {
         self.now = Instant::now();
@@ -407,13 +407,11 @@ impl<W: Wire + 'static> tautline_io::Driver for Driver<W> {
 }
 
 impl<W: Wire> Drop for Driver<W> {
-    /// Resets what is still open: nobody else could answer its peers.
+    /// Sends to its end what was closed in good order, for at most `Config::linger`, and resets what is still open: nobody
+    /// else could answer its peers.
     fn drop(&mut self) {
         self.now = Instant::now();
-        for id in self.conns.tokens() {
-            self.abort(id);
-        }
-        self.wire.flush();
+        self.end();
     }
 }
 

@@ -45,6 +45,41 @@ impl<W: Wire> Driver<W> {
         }
     }
 
+    /// The end of all connections.
+    pub(crate) fn end(&mut self) {
+        self.end_listening();
+        for id in self.conns.tokens() {
+            if self.conns.get(id).is_some_and(|conn| conn.phase != Phase::Orphan) {
+                self.abort(id);
+            }
+        }
+        let end = self.now + self.config.linger;
+        loop {
+            self.work_in_background();
+            self.wake.take();
+            self.failures.clear();
+            for id in self.queue.drain(..) {
+                if let Some(conn) = self.conns.get_mut(id) {
+                    conn.queued = false;
+                }
+            }
+            let left = end.saturating_duration_since(self.now);
+            if !self.has_unsettled() || left.is_zero() || self.wait(Some(left)).is_err() {
+                break;
+            }
+        }
+        for id in self.conns.tokens() {
+            if self.conns.get(id).is_some_and(|conn| !conn.is_settled()) {
+                self.abort(id);
+            }
+        }
+        self.wire.flush();
+    }
+
+    fn has_unsettled(&self) -> bool {
+        self.conns.tokens().into_iter().filter_map(|id| self.conns.get(id)).any(|conn| !conn.is_settled())
+    }
+
     /// Resets a connection and forgets it.
     pub(crate) fn abort(&mut self, id: Token) {
         let Some(conn) = self.conns.get_mut(id) else { return };

@@ -254,6 +254,56 @@ fn generic_mode_with_copies() {
     server.stop();
 }
 
+/// Answers with more than one segment, and closes.
+struct Parting(Vec<u8>);
+
+impl Sink<Driver> for Parting {
+    fn accepted(&mut self, _: &mut Driver, _: Token, _: Listener) {}
+    fn connected(&mut self, _: &mut Driver, _: Token) {}
+    fn received(&mut self, driver: &mut Driver, token: Token, _: Received<'_>) {
+        let mut buf = Buf::new();
+        buf.put(&self.0);
+        let _ = driver.send(token, buf);
+        driver.close(token, false);
+        self.0.clear();
+    }
+    fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
+    fn ended(&mut self, _: &mut Driver, _: Token, _: End) {}
+    fn woken(&mut self, _: &mut Driver) {}
+    fn accept_failed(&mut self, _: &mut Driver, _: io::Error) {}
+}
+
+#[test]
+fn a_dropped_driver_finishes_what_was_closed() {
+    for faults in [None, Some(Faults { lost: 50_000, late: 50_000, seed: 5 })] {
+        let Some(world) = World::new() else { return };
+        world.enter_ours();
+        let mut driver = Driver::with(Config { faults, ..Config::new(INTERFACE) }).unwrap();
+        let at = listen(&mut driver, OURS[0]);
+        world.enter_theirs();
+        let data = pattern(300_000, 9);
+        let (space, expected) = (world.theirs().to_owned(), data.clone());
+        let peer = thread::spawn(move || {
+            world::enter_named(&space);
+            let (mut peer, idle) = (connect(at), connect(at));
+            peer.write_all(b"all").unwrap();
+            let mut reply = Vec::new();
+            peer.read_to_end(&mut reply).unwrap();
+            assert!(reply == expected, "{} bytes", reply.len());
+            // What was not closed is reset.
+            (&idle).read_to_end(&mut reply).unwrap_err();
+        });
+        let mut parting = Parting(data);
+        while !parting.0.is_empty() {
+            driver.turn(Some(Duration::from_millis(20)), &mut parting).unwrap();
+        }
+        let start = Instant::now();
+        drop(driver);
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+        peer.join().unwrap();
+    }
+}
+
 /// Notes when what it receives arrived, and when it has it; asks for stamps with the third.
 #[derive(Default)]
 struct Noting(Vec<(Option<Arrival>, Option<u64>, u64)>);

@@ -49,19 +49,38 @@ pub(crate) fn server(context: &Context, cases: &Cases) -> Outcome {
     let plain = taut::serve_conformance(Scheme::Ws, &certificates)?;
     let secure = taut::serve_conformance(Scheme::Wss, &certificates)?;
     let url = |scheme| if scheme == Scheme::Ws { plain.url() } else { secure.url() };
+    let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
     let deadline = context.deadline;
-    all(&jobs("server", cases), |job| {
-        let folder = job.folder()?;
-        let spec = json!({
-            "outdir": folder, "cases": job.cases, "exclude-cases": [], "exclude-agent-cases": {},
-            "servers": [{ "agent": "tautline", "url": url(job.scheme) }],
-        });
-        let mut fuzzer = start(&suite, "fuzzingclient", &folder, &spec, job)?;
-        if fuzzer.wait(deadline)?.is_none() {
-            return Err(Failure::Failed(format!("{} took too long; see {}", job.name, job.log().display())));
-        }
-        Ok(Report::read(&folder, &job.log()))
-    })
+    all(&jobs("server", cases), |job| fuzz_server(job, &suite, &url(job.scheme), deadline, &here))
+}
+
+/// Groups 1 to 7 against one server, the suite's command changed so that it runs elsewhere.
+pub(crate) fn fuzz_elsewhere(
+    suite: &Suite,
+    (scheme, url): (Scheme, &str),
+    deadline: Deadline,
+    elsewhere: &(impl Fn(&Command) -> Command + Sync),
+) -> Outcome {
+    let cases = (1..=7).map(|group| format!("{group}.*")).collect();
+    let job = Job { name: format!("xdp-{scheme}"), scheme, cases };
+    let there = |command: &mut Command, log: &Path| Running::start_logged(&mut elsewhere(command), log);
+    all(&[job], |job| fuzz_server(job, suite, url, deadline, &there))
+}
+
+/// How the suite's command is started, with the file for what it says.
+type Start<'a> = &'a (dyn Fn(&mut Command, &Path) -> Result<Running, Failure> + Sync);
+
+fn fuzz_server(job: &Job, suite: &Suite, url: &str, deadline: Deadline, start: Start<'_>) -> Result<Report, Failure> {
+    let folder = job.folder()?;
+    let spec = json!({
+        "outdir": folder, "cases": job.cases, "exclude-cases": [], "exclude-agent-cases": {},
+        "servers": [{ "agent": "tautline", "url": url }],
+    });
+    let mut fuzzer = start(&mut command(suite, "fuzzingclient", &folder, &spec)?, &job.log())?;
+    if fuzzer.wait(deadline)?.is_none() {
+        return Err(Failure::Failed(format!("{} took too long; see {}", job.name, job.log().display())));
+    }
+    Ok(Report::read(&folder, &job.log()))
 }
 
 /// The suite as server against our client.
@@ -80,7 +99,7 @@ pub(crate) fn client(context: &Context, cases: &Cases) -> Outcome {
             spec["key"] = json!(certificates.key);
             spec["cert"] = json!(certificates.chain);
         }
-        let mut fuzzer = start(&suite, "fuzzingserver", &folder, &spec, job)?;
+        let mut fuzzer = Running::start_logged(&mut command(&suite, "fuzzingserver", &folder, &spec)?, &job.log())?;
         taut::wait_until_listening(port, &mut fuzzer, Deadline::after(Duration::from_secs(60)))?;
         let log = paths::log(&format!("autobahn-{}-ours", job.name));
         let mut ours = Running::start_logged(&mut our_client(&url, job.scheme, &certificates), &log)?;
@@ -103,10 +122,12 @@ fn our_client(url: &str, scheme: Scheme, certificates: &Certificates) -> Command
     command
 }
 
-fn start(suite: &Suite, mode: &str, folder: &Path, spec: &serde_json::Value, job: &Job) -> Result<Running, Failure> {
+fn command(suite: &Suite, mode: &str, folder: &Path, spec: &serde_json::Value) -> Result<Command, Failure> {
     let file = folder.join("spec.json");
     fs::write(&file, spec.to_string())?;
-    Running::start_logged(suite.command(mode, &file).current_dir(folder), &job.log())
+    let mut command = suite.command(mode, &file);
+    command.current_dir(folder);
+    Ok(command)
 }
 
 fn jobs(side: &str, cases: &Cases) -> Vec<Job> {
