@@ -85,10 +85,15 @@ impl Io {
         }
     }
 
-    /// Whether this driver can leave records to the kernel ([`KernelTls`]).
+    /// Whether this driver can leave these records to the kernel. select(2) cannot leave it those that are received: it would
+    /// not sleep while a peer keeps back the rest of a record, for the kernel says that there is something to receive.
     #[must_use]
-    pub fn has_kernel_tls(self) -> bool {
-        self.here() != Self::Uring
+    pub fn has_kernel_tls(self, halves: KernelTls) -> bool {
+        match self.here() {
+            Self::Uring => halves == KernelTls::Off,
+            Self::Select => !matches!(halves, KernelTls::Receive | KernelTls::Both),
+            _ => true,
+        }
     }
 
     /// Hands `then` the driver of this name. Where it [`spins`](Self::Spin), it does so as `spin` says; `kernel_tls` are the

@@ -17,10 +17,6 @@ pub(crate) struct Chores {
     retries: Vec<(Token, Address)>,
     /// Closed connections that still send, with the time when their peer has had its chance; the earliest first.
     orphans: VecDeque<(Instant, Token)>,
-    /// When to look at `records`.
-    pass_on: Option<Instant>,
-    /// Connections that are to end when the kernel's TLS has passed their records on, which it tells nobody.
-    records: Vec<Token>,
 }
 
 impl Chores {
@@ -30,13 +26,10 @@ impl Chores {
     /// How long a Unix listener with a full queue is left alone.
     const RETRY: Duration = Duration::from_millis(2);
 
-    /// How long the kernel has for passing records on before it is looked at.
-    const PASS_ON: Duration = Duration::from_millis(2);
-
     /// The earliest thing to do.
     pub(crate) fn next(&self) -> Option<Instant> {
         let orphan = self.orphans.front().map(|&(at, _)| at);
-        [self.accept, self.retry, orphan, self.pass_on].into_iter().flatten().min()
+        [self.accept, self.retry, orphan].into_iter().flatten().min()
     }
 
     /// Whether nothing is to be accepted for now.
@@ -72,15 +65,6 @@ impl Chores {
 
     pub(crate) fn due_retries(&mut self, now: Instant) -> Vec<(Token, Address)> {
         if self.retry.take_if(|at| *at <= now).is_some() { std::mem::take(&mut self.retries) } else { Vec::new() }
-    }
-
-    pub(crate) fn pass_on_later(&mut self, token: Token) {
-        self.records.push(token);
-        self.pass_on.get_or_insert_with(|| Instant::now() + Self::PASS_ON);
-    }
-
-    pub(crate) fn due_records(&mut self, now: Instant) -> Vec<Token> {
-        if self.pass_on.take_if(|at| *at <= now).is_some() { std::mem::take(&mut self.records) } else { Vec::new() }
     }
 
     /// `linger` is the same for all, which keeps the queue in order.

@@ -62,9 +62,9 @@ impl Way {
             return Err(Capabilities::refusal(engine, "leave records to the kernel", |can| can.key_export).into());
         }
         if !self.has_kernel_tls() {
-            let why = "only epoll, select and spin can";
+            let why = "epoll and spin can; select too, but only what is sent (tx)";
             let error = io::Error::new(io::ErrorKind::Unsupported, why);
-            return Err(Error::Machine { what: "this driver cannot leave TLS to the kernel", error });
+            return Err(Error::Machine { what: "this driver cannot leave these records to the kernel", error });
         }
         if let Err(error) = kernel::probe() {
             log::warn!("all records stay in user space: {error}");
@@ -78,7 +78,7 @@ impl Way {
         if self.xdp.is_some() {
             return false;
         }
-        self.io.has_kernel_tls()
+        self.io.has_kernel_tls(self.kernel_tls)
     }
 
     /// Hands `then` the driver that was asked for.
@@ -120,7 +120,11 @@ mod tests {
         if Io::Uring.probe().is_ok() {
             let uring = Way::new(Io::Uring, Spin::default()).with_kernel_tls(KernelTls::Transmit);
             let why = uring.settled("fused").unwrap_err().to_string();
-            assert!(why.contains("epoll, select and spin"), "{why}");
+            assert!(why.contains("epoll and spin can"), "{why}");
+        }
+        for (halves, can) in [(KernelTls::Transmit, true), (KernelTls::Auto, true), (KernelTls::Both, false)] {
+            let select = Way::new(Io::Select, Spin::default()).with_kernel_tls(halves);
+            assert_eq!(select.settled("fused").is_ok(), can, "{halves}");
         }
         let expected = if kernel::probe().is_ok() { KernelTls::Auto } else { KernelTls::Off };
         assert_eq!(epoll.settled("fused").unwrap().kernel_tls, expected);

@@ -192,13 +192,15 @@ fn find(folder: &Path, is_it: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
     })
 }
 
-/// What the machine does. Modules go in in several rounds, until each has those that it needs.
+/// What the machine does. Modules go in in several rounds, until each has those that it needs. Little room in its sockets has
+/// the tests wait for more of it.
 const INIT: &str = "\
 #!/bin/busybox sh
 /bin/busybox mount -t proc proc /proc
 /bin/busybox mount -t sysfs sys /sys
 /bin/busybox mount -t devtmpfs dev /dev
 /bin/busybox ip link set lo up
+echo 4096 16384 65536 > /proc/sys/net/ipv4/tcp_wmem
 echo Linux $(/bin/busybox uname -r)
 for round in 1 2 3 4 5 6; do
     for module in /modules/*; do /bin/busybox insmod $module 2>/dev/null; done

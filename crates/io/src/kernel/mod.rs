@@ -2,6 +2,10 @@
 //!
 //! A driver over readiness uses it where a session gives it [keys](crate::Driver::give_keys). Software kTLS costs about what
 //! sealing in user space does; network cards that do the cryptography themselves are what it is for.
+//!
+//! The kernel's TLS takes data that its TCP has no room for yet, and what it still has when our direction ends (shutdown(2),
+//! close(2)) is lost. An alert goes last, though: it is taken only when there is room again, and what was taken before goes
+//! first.
 
 mod choice;
 mod info;
@@ -33,9 +37,6 @@ pub(crate) trait Socket {
 
     /// Takes an error that the socket would report of every call.
     fn clear_error(&self);
-
-    /// Bytes that the kernel's TLS has passed on to its TCP so far, from some number on, as far as they can be known.
-    fn passed_on(&self) -> Option<u64>;
 
     /// The number of the next record that is sealed.
     fn sequence(&self, keys: &Info) -> Option<u64>;

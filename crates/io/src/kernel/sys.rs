@@ -43,9 +43,6 @@ impl Control {
     }
 }
 
-/// Where `tcpi_bytes_acked` lies in `struct tcp_info` (`linux/tcp.h`): behind 8 single bytes, 24 numbers of 4, 2 of 8.
-const BYTES_ACKED: usize = 120;
-
 /// `setsockopt(TCP_ULP, "tls")`.
 pub(super) fn attach(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")
@@ -84,15 +81,6 @@ impl Socket for BorrowedFd<'_> {
         let _ = sockopt::socket_error(self);
     }
 
-    fn passed_on(&self) -> Option<u64> {
-        // An acknowledgement between the two questions would count twice or not at all.
-        (0..8).find_map(|_| {
-            let acked = acked(*self)?;
-            let unacked = unacked(*self)?;
-            (self::acked(*self)? == acked).then_some(acked + unacked)
-        })
-    }
-
     fn sequence(&self, keys: &Info) -> Option<u64> {
         let mut bytes = [0; 64];
         let len = get(*self, libc::SOL_TLS, option(keys), &mut bytes[..keys.bytes().len()]).ok()?;
@@ -119,21 +107,6 @@ const fn option(keys: &Info) -> i32 {
         Direction::Transmit => libc::TLS_TX,
         Direction::Receive => libc::TLS_RX,
     }
-}
-
-/// Bytes that the peer has acknowledged.
-fn acked(fd: BorrowedFd<'_>) -> Option<u64> {
-    let mut info = [0; BYTES_ACKED + 8];
-    let len = get(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).ok()?;
-    info[..len].get(BYTES_ACKED..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
-}
-
-/// Bytes that TCP has and the peer has not acknowledged.
-fn unacked(fd: BorrowedFd<'_>) -> Option<u64> {
-    let mut len: libc::c_int = 0;
-    // SAFETY: the kernel writes one int.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut len) };
-    if result == 0 { u64::try_from(len).ok() } else { None }
 }
 
 fn set(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {

@@ -18,7 +18,6 @@ struct Fake {
     arrives: RefCell<VecDeque<Arrival>>,
     refuses_keys: Cell<bool>,
     cleared: Cell<bool>,
-    passed_on: Cell<u64>,
     sequence: Cell<u64>,
 }
 
@@ -51,10 +50,6 @@ impl Socket for Fake {
 
     fn clear_error(&self) {
         self.cleared.set(true);
-    }
-
-    fn passed_on(&self) -> Option<u64> {
-        Some(self.passed_on.get())
     }
 
     fn sequence(&self, _: &Info) -> Option<u64> {
@@ -156,28 +151,6 @@ fn what_the_kernel_counts_is_believed() {
         }
     }
     assert_eq!(failed, (1 << 20) - 1);
-}
-
-#[test]
-fn all_has_passed_on_when_tcp_has_the_records() {
-    let fake = Fake::default();
-    fake.passed_on.set(1000);
-    let mut transmit = transmitting(&fake, 5);
-    assert!(transmit.is_passed_on(&fake));
-    let mut buf = Buf::new();
-    put(&mut buf, DATA, &vec![0; 16_385]);
-    transmit.send(&fake, &mut buf).unwrap();
-    for (tcp, all) in [(1000, false), (1000 + 16_385 + 43, false), (1000 + 16_385 + 44, true)] {
-        fake.passed_on.set(tcp);
-        assert_eq!(transmit.is_passed_on(&fake), all, "{tcp}");
-    }
-    put(&mut buf, NEW_KEYS, &[]);
-    transmit.give(keys(2, 0));
-    put(&mut buf, DATA, &[0; 100]);
-    transmit.send(&fake, &mut buf).unwrap();
-    assert!(!transmit.is_passed_on(&fake));
-    fake.passed_on.set(1000 + 16_385 + 44 + 122);
-    assert!(transmit.is_passed_on(&fake));
 }
 
 #[test]

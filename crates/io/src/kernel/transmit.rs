@@ -8,9 +8,6 @@ use tautline_window::kernel::{DATA, HEAD, NEW_KEYS, frame};
 /// Longest content of one record.
 const MAX_PLAIN: usize = 16_384;
 
-/// Bytes that a record is longer than its content: header, type and tag.
-const OVERHEAD: u64 = 22;
-
 /// Most records of one key: AES-GCM allows 2^24.5 (RFC 8446, section 5.5). Sessions change keys at half of it, where the
 /// kernel takes others.
 const MOST_RECORDS: u64 = 1 << 24;
@@ -29,10 +26,6 @@ pub(crate) struct Transmit {
     info: Info,
     /// Keys for the frames that say so.
     next: VecDeque<Info>,
-    /// What was given to the kernel under earlier keys, sealed, behind what its TCP had before the first.
-    before: Option<u64>,
-    /// Bytes given to the kernel under this key.
-    plain: u64,
 }
 
 impl Transmit {
@@ -41,10 +34,9 @@ impl Transmit {
     /// # Errors
     /// It does not take them.
     pub(crate) fn begin(info: Info, socket: &impl Socket) -> Result<Self, Errno> {
-        let before = socket.passed_on();
         socket.set(&info)?;
         let records = info.sequence();
-        Ok(Self { left: 0, records, ask_at: records + ASK_EVERY, info, next: VecDeque::new(), before, plain: 0 })
+        Ok(Self { left: 0, records, ask_at: records + ASK_EVERY, info, next: VecDeque::new() })
     }
 
     /// Keeps the next keys for the frame that says so.
@@ -89,11 +81,10 @@ impl Transmit {
             }
             NEW_KEYS => {
                 let info = self.next.pop_front().ok_or(Errno::INVAL)?;
-                self.before = self.sealed(socket);
                 socket.set(&info)?;
                 self.records = info.sequence();
                 self.ask_at = self.records + ASK_EVERY;
-                (self.info, self.plain) = (info, 0);
+                self.info = info;
                 buf.take(HEAD);
             }
             kind => {
@@ -109,29 +100,12 @@ impl Transmit {
     }
 
     fn count(&mut self, sent: usize, socket: &impl Socket) -> Result<(), Errno> {
-        self.plain += sent as u64;
         self.records += sent.div_ceil(MAX_PLAIN) as u64;
         if self.records >= self.ask_at {
             self.records = socket.sequence(&self.info).unwrap_or(self.records);
             self.ask_at = self.records + ASK_EVERY;
         }
         if self.records > MOST_RECORDS { Err(Errno::KEYEXPIRED) } else { Ok(()) }
-    }
-
-    /// Whether all records have passed from the kernel's TLS to its TCP. What has not is lost where our direction ends
-    /// before, by shutdown(2) or close(2).
-    pub(crate) fn is_passed_on(&self, socket: &impl Socket) -> bool {
-        match (self.sealed(socket), socket.passed_on()) {
-            (Some(sealed), Some(passed_on)) => passed_on >= sealed,
-            // There is nothing to wait for that could be seen.
-            _ => true,
-        }
-    }
-
-    /// How many bytes the kernel's TCP will have got when it has all.
-    fn sealed(&self, socket: &impl Socket) -> Option<u64> {
-        let records = socket.sequence(&self.info)?.checked_sub(self.info.sequence())?;
-        Some(self.before? + self.plain + records * OVERHEAD)
     }
 }
 

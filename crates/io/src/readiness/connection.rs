@@ -176,14 +176,14 @@ impl<P: Poll> Driver<P> {
         if !conn.pending.is_empty() {
             return self.poll.rearm(conn.fd.as_fd(), EventFlags::OUT);
         }
-        if conn.phase == Phase::Orphan || conn.finishing {
-            self.pass_on(token);
+        if conn.phase == Phase::Orphan {
+            return self.remove(token);
         }
-        let Some(conn) = self.slots.get_mut(token) else { return };
-        if conn.phase != Phase::Orphan {
-            let buf = mem::take(&mut conn.pending);
-            sink.sent(self, token, buf);
+        if conn.finishing {
+            socket::finish(&conn.fd);
         }
+        let buf = mem::take(&mut conn.pending);
+        sink.sent(self, token, buf);
     }
 
     /// Keeps what of `buf` was not sent yet.
@@ -213,9 +213,6 @@ impl<P: Poll> Driver<P> {
         let Some(conn) = self.slots.get_mut(renamed) else { return };
         if conn.rename(&mut self.poll, renamed).is_err() {
             return self.remove(renamed);
-        }
-        if conn.pending.is_empty() {
-            self.chores.pass_on_later(renamed);
         }
         self.chores.adopt(renamed, self.config.linger);
     }

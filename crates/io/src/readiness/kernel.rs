@@ -1,6 +1,6 @@
 //! Connections whose records the kernel seals or opens.
 
-use super::conn::{Conn, InKernel, Phase};
+use super::conn::{Conn, InKernel};
 use super::{Driver, Poll};
 use crate::Token;
 use crate::kernel::{self, Info, Socket as _, Transmit, attach};
@@ -43,12 +43,6 @@ pub(super) fn receive(conn: &mut Conn, arrivals: &mut Arrivals, buf: &mut [u8]) 
     Ok(len)
 }
 
-/// Whether the kernel's TCP has all that was sent. What only its TLS has would be lost by an end of our direction.
-pub(super) fn is_passed_on(conn: &Conn, token: Token, sealing: &mut Sealing) -> bool {
-    !conn.kernel.has(InKernel::TRANSMIT)
-        || transmit(sealing, token).is_none_or(|transmit| transmit.is_passed_on(&conn.fd.as_fd()))
-}
-
 fn transmit(sealing: &mut Sealing, token: Token) -> Option<&mut Transmit> {
     sealing.get_mut(token.index as usize)?.as_deref_mut()
 }
@@ -80,6 +74,10 @@ impl<P: Poll> Driver<P> {
                     self.fail_later(token, io::Error::new(errno.kind(), why));
                 }
             }
+            Direction::Receive if !P::EDGES => {
+                let why = format!("{} cannot wait for whole records", P::NAME);
+                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+            }
             Direction::Receive => {
                 attach(conn.fd.as_fd())?;
                 conn.fd.as_fd().set(&info)?;
@@ -99,22 +97,6 @@ impl<P: Poll> Driver<P> {
             && let Some(sealing) = self.sealing.get_mut(token.index as usize)
         {
             *sealing = None;
-        }
-    }
-
-    /// Ends our direction of a connection, or all of one that its user has closed, when everything that was sent has reached
-    /// the kernel's TCP.
-    pub(super) fn pass_on(&mut self, token: Token) {
-        let Some(conn) = self.slots.get(token) else { return };
-        if !matches!(conn.phase, Phase::Open | Phase::Orphan) || !conn.pending.is_empty() {
-            return;
-        }
-        if !is_passed_on(conn, token, &mut self.sealing) {
-            self.chores.pass_on_later(token);
-        } else if conn.phase == Phase::Orphan {
-            self.remove(token);
-        } else if conn.finishing {
-            socket::finish(&conn.fd);
         }
     }
 }

@@ -177,9 +177,6 @@ impl<P: Poll> Driver<P> {
         for (token, address) in self.chores.due_retries(now) {
             self.start_connecting(token, address);
         }
-        for token in self.chores.due_records(now) {
-            self.pass_on(token);
-        }
         while let Some(token) = self.chores.due_orphan(now) {
             crate::Driver::close(self, token, true);
         }
@@ -249,7 +246,7 @@ impl<P: Poll> crate::Driver for Driver<P> {
         {
             conn.finishing = true;
             if conn.pending.is_empty() && conn.phase == Phase::Open {
-                self.pass_on(token);
+                socket::finish(&conn.fd);
             }
         }
     }
@@ -258,9 +255,7 @@ impl<P: Poll> crate::Driver for Driver<P> {
         let Some(conn) = self.slots.get_mut(token) else { return };
         if abort {
             connection::reset_on_close(&conn.fd);
-        } else if conn.phase == Phase::Open
-            && (!conn.pending.is_empty() || !kernel::is_passed_on(conn, token, &mut self.sealing))
-        {
+        } else if !conn.pending.is_empty() && conn.phase == Phase::Open {
             conn.phase = Phase::Orphan;
             return self.orphan(token);
         }
@@ -268,7 +263,10 @@ impl<P: Poll> crate::Driver for Driver<P> {
     }
 
     fn kernel_tls(&self) -> KernelTls {
-        self.config.kernel_tls
+        match self.config.kernel_tls {
+            KernelTls::Auto if !P::EDGES => KernelTls::Transmit,
+            kernel_tls => kernel_tls,
+        }
     }
 
     fn give_keys(&mut self, token: Token, keys: TrafficKeys) -> io::Result<bool> {

@@ -5,6 +5,7 @@ use crate::common::peer::UPGRADE;
 use crate::common::{PATIENCE, Started, server};
 use std::io::{self, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 use tautline_testkit::wild::{Wild, kind, read_record};
 
 pub(crate) struct Peer {
@@ -20,20 +21,41 @@ impl Peer {
     }
 
     pub(crate) fn with_suite(server: &Started, suite: Option<u16>) -> Self {
+        let mut peer = Self::secured(server, suite);
+        peer.send(kind::DATA, UPGRADE.as_bytes());
+        assert!(peer.head().starts_with("HTTP/1.1 101 "));
+        peer
+    }
+
+    /// Stops before the first request.
+    pub(crate) fn secured(server: &Started, suite: Option<u16>) -> Self {
         let mut stream = TcpStream::connect(server.tcp()).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let wild = Wild::connect(&mut stream, server::AUTHORITY.certificate(), suite);
-        let mut peer = Self { stream, wild, inbox: Vec::new() };
-        peer.send(kind::DATA, UPGRADE.as_bytes());
-        let head = loop {
-            peer.fill().unwrap();
-            if let Some(end) = peer.inbox.windows(4).position(|four| four == b"\r\n\r\n") {
-                break peer.inbox.drain(..end + 4).collect::<Vec<_>>();
+        Self { stream, wild, inbox: Vec::new() }
+    }
+
+    /// Waits for an HTTP head.
+    pub(crate) fn head(&mut self) -> String {
+        loop {
+            if let Some(end) = self.inbox.windows(4).position(|four| four == b"\r\n\r\n") {
+                return String::from_utf8(self.inbox.drain(..end + 4).collect()).unwrap();
             }
-        };
-        assert!(head.starts_with(b"HTTP/1.1 101 "));
-        peer
+            assert_eq!(self.fill().unwrap(), None, "before a whole head");
+        }
+    }
+
+    /// Takes the data up to the next alert, slowly.
+    pub(crate) fn rest(&mut self) -> (Vec<u8>, Vec<u8>) {
+        loop {
+            if let Some((_, alert)) = self.fill().unwrap() {
+                return (std::mem::take(&mut self.inbox), alert);
+            }
+            if self.inbox.len() % 7 == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
 
     /// Sends one record.
