@@ -32,6 +32,13 @@ impl Chores {
         [self.accept, self.retry, orphan].into_iter().flatten().min()
     }
 
+    /// How much of `timeout` may pass before there is something to do.
+    pub(crate) fn clip(&self, timeout: Option<Duration>) -> Option<Duration> {
+        let Some(chore) = self.next() else { return timeout };
+        let chore = chore.saturating_duration_since(Instant::now());
+        Some(timeout.map_or(chore, |timeout| timeout.min(chore)))
+    }
+
     /// Whether nothing is to be accepted for now.
     pub(crate) const fn accept_rests(&self) -> bool {
         self.paused || self.accept.is_some()

@@ -75,6 +75,7 @@ mod uncopied {
 }
 
 /// Echoes messages of these sizes on eight connections at once, 20 of each size, and compares every byte.
+#[expect(clippy::unwrap_used, reason = "runs inside tests")]
 fn echoes<S: Read + Write + 'static>(config: Config, at: &str, sizes: [usize; 5], connect: fn(&Address) -> S) {
     let mut driver = with(config);
     let (_, at) = driver.listen(&at.parse().unwrap(), &ListenOptions::default()).unwrap();
@@ -101,6 +102,7 @@ fn echoes<S: Read + Write + 'static>(config: Config, at: &str, sizes: [usize; 5]
     client.join().unwrap();
 }
 
+#[expect(clippy::unwrap_used, reason = "runs inside tests")]
 fn over_tcp(at: &Address) -> TcpStream {
     TcpStream::connect(at.to_string()).unwrap()
 }

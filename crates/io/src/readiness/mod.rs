@@ -138,9 +138,7 @@ impl<P: Poll> Driver<P> {
         if !self.failures.is_empty() || !self.queue.is_empty() {
             return Some(Duration::ZERO);
         }
-        let Some(chore) = self.chores.next() else { return timeout };
-        let chore = chore.saturating_duration_since(Instant::now());
-        Some(timeout.map_or(chore, |timeout| timeout.min(chore)))
+        self.chores.clip(timeout)
     }
 
     fn deliver<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
@@ -187,10 +185,7 @@ impl<P: Poll> crate::Driver for Driver<P> {
     const NAME: &'static str = P::NAME;
 
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
-        let socket = socket::listen(address, options)?;
-        if let (Some(spin), Address::Tcp(_)) = (&self.config.spin, address) {
-            Spin::report(&socket.address.to_string(), &spin.socket(&socket.fd));
-        }
+        let socket = self.spinner.listen(address, options)?;
         let address = socket.address.clone();
         Ok((self.start_accepting(socket)?, address))
     }
@@ -204,11 +199,7 @@ impl<P: Poll> crate::Driver for Driver<P> {
     }
 
     fn connect(&mut self, address: &Address) -> io::Result<Token> {
-        let socket = socket::stream(address)?;
-        if let (Some(spin), Address::Tcp(_)) = (&self.config.spin, address) {
-            // Said once, of listening sockets or by the driver: connections are many.
-            drop(spin.socket(&socket));
-        }
+        let socket = self.spinner.stream(address)?;
         self.arrivals.watch(&socket);
         let token = self.slots.insert(Conn::new(socket, Phase::Connecting))?;
         self.start_connecting(token, address.clone());

@@ -1,7 +1,10 @@
 mod sys;
 
-use rustix::fd::AsFd;
+use crate::socket::{self, Listening};
+use crate::{Address, ListenOptions};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+use std::io;
 use std::time::{Duration, Instant};
 
 /// How a driver spins: it asks the kernel again and again instead of sleeping, which saves the time that waking up takes
@@ -72,6 +75,25 @@ pub(crate) struct Spinner {
 }
 
 impl Spinner {
+    /// Makes a listening socket, whose card the kernel polls where the driver spins.
+    pub(crate) fn listen(&self, address: &Address, options: &ListenOptions) -> io::Result<Listening> {
+        let socket = socket::listen(address, options)?;
+        if let (Some(spin), Address::Tcp(_)) = (&self.spin, address) {
+            Spin::report(&socket.address.to_string(), &spin.socket(&socket.fd));
+        }
+        Ok(socket)
+    }
+
+    /// Makes a socket that can be connected to `address`, and whose card the kernel polls where the driver spins.
+    pub(crate) fn stream(&self, address: &Address) -> io::Result<OwnedFd> {
+        let socket = socket::stream(address)?;
+        if let (Some(spin), Address::Tcp(_)) = (&self.spin, address) {
+            // Said once, of listening sockets or by the driver: connections are many.
+            drop(spin.socket(&socket));
+        }
+        Ok(socket)
+    }
+
     pub(crate) const fn new(spin: Option<Spin>) -> Self {
         Self { spin, idle_since: None }
     }

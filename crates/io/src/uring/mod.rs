@@ -162,9 +162,7 @@ impl Driver {
         if !self.failures.is_empty() || !self.queue.is_empty() || self.accepted_wait() {
             return Some(Duration::ZERO);
         }
-        let Some(chore) = self.chores.next() else { return timeout };
-        let chore = chore.saturating_duration_since(Instant::now());
-        Some(timeout.map_or(chore, |timeout| timeout.min(chore)))
+        self.chores.clip(timeout)
     }
 
     /// Hands the kernel what is to be done, and waits.
@@ -267,10 +265,7 @@ impl crate::Driver for Driver {
     const NAME: &'static str = "io_uring";
 
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
-        let socket = socket::listen(address, options)?;
-        if let (Some(spin), Address::Tcp(_)) = (&self.config.spin, address) {
-            Spin::report(&socket.address.to_string(), &spin.socket(&socket.fd));
-        }
+        let socket = self.spinner.listen(address, options)?;
         let address = socket.address.clone();
         Ok((self.start_accepting(socket)?, address))
     }
@@ -284,11 +279,7 @@ impl crate::Driver for Driver {
     }
 
     fn connect(&mut self, address: &Address) -> io::Result<Token> {
-        let socket = socket::stream(address)?;
-        if let (Some(spin), Address::Tcp(_)) = (&self.config.spin, address) {
-            // Said once, of listening sockets or by the driver: connections are many.
-            drop(spin.socket(&socket));
-        }
+        let socket = self.spinner.stream(address)?;
         let token = self.slots.insert(self.conn(socket, Phase::Connecting))?;
         self.start_connecting(token, address.clone());
         Ok(token)
