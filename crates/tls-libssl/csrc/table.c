@@ -64,4 +64,5 @@ const tl_table TL_TABLE = {
     .conn_flush = tl_conn_flush,
     .conn_secrets = tl_conn_secrets,
     .conn_memory = tl_conn_memory,
+    .identity_sign = tl_identity_sign,
 };

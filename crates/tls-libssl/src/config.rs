@@ -1,6 +1,7 @@
 //! From Tautline's configuration to the library's.
 
 use crate::certificate::{Name, State};
+use crate::signers::Signers;
 use crate::sys::{Context, Identity, KeyKind, Library, Options, Refusal, RefusalKind, Verify};
 use crate::tickets::Rotation;
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ pub(crate) fn server(
     tickets: Option<&Rotation>,
     demands: Demands,
     secrets: bool,
-) -> Result<Context, Error> {
+) -> Result<(Context, Signers), Error> {
     let count = config.certificates.len();
     if count == 0 {
         return Err(Error::Config("a server needs a certificate and its key; `taut cert` makes some".to_owned()));
@@ -81,7 +82,8 @@ pub(crate) fn server(
             })?;
         }
     }
-    complete(context, &groups.names)
+    let context = complete(context, &groups.names)?;
+    Ok((context, Signers::new(identities, groups)))
 }
 
 /// What errors and the log call a certificate.
@@ -254,12 +256,12 @@ fn key_log(wanted: bool) -> Option<CString> {
 }
 
 /// Which certificates stand for which names.
-struct Groups {
+pub(crate) struct Groups {
     /// Indices of certificates, the preferred ones first, one of each kind of key. The first group is for clients that name
     /// no host, or none of ours: the first certificate and those for just the same names.
-    members: Vec<Vec<usize>>,
+    pub(crate) members: Vec<Vec<usize>>,
     /// Exact names, and wildcards as `*.example.com`.
-    names: Vec<(CString, u32)>,
+    pub(crate) names: Vec<(CString, u32)>,
 }
 
 impl Groups {

@@ -3,7 +3,7 @@ use crate::sessions::Sessions;
 use crate::sys::{Context, Library};
 use crate::{Flavour, Session, config};
 use std::sync::Arc;
-use tautline_tls::{ClientConfig, Error, ServerConfig};
+use tautline_tls::{ClientConfig, Error, ServerConfig, Signing};
 
 /// One library with one configuration; clones share it, its tickets' keys, and the sessions a client remembers.
 #[derive(Clone)]
@@ -66,6 +66,10 @@ impl tautline_tls::Engine for Engine {
         let serving =
             self.server.as_ref().ok_or(Error::ApiMisuse("accept on an engine without server configuration"))?;
         Session::accept(&serving.context())
+    }
+
+    fn signing(&self, hello: &[u8]) -> Option<Signing> {
+        self.server.as_ref().and_then(|serving| serving.signing(hello))
     }
 
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {

@@ -10,7 +10,7 @@
 //! LibreSSL tells its secrets to nobody.
 
 use crate::{Flavour, session};
-use tautline_tls::{Capabilities, ClientConfig, Error, ServerConfig, registry};
+use tautline_tls::{Capabilities, ClientConfig, Error, ServerConfig, Signing, registry};
 use tautline_tls_records::{Agreed, Keys, Library, Records, Role, Suite};
 use tautline_window::Buf;
 
@@ -57,6 +57,10 @@ impl tautline_tls::Engine for Engine {
 
     fn connect(&self, host: &str) -> Result<Session, Error> {
         self.library.connect(host).map(Session::new)
+    }
+
+    fn signing(&self, hello: &[u8]) -> Option<Signing> {
+        self.library.signing(hello)
     }
 
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {

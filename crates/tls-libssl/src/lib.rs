@@ -58,6 +58,8 @@ mod session;
 #[cfg(any_library)]
 mod sessions;
 #[cfg(any_library)]
+mod signers;
+#[cfg(any_library)]
 mod sys;
 #[cfg(any_library)]
 mod tickets;

@@ -1,9 +1,10 @@
 use crate::config::{self, Demands};
+use crate::signers::Signers;
 use crate::sys::{Context, Library};
 use crate::tickets::Rotation;
 use arc_swap::ArcSwap;
 use std::sync::{Arc, Mutex, PoisonError};
-use tautline_tls::{ClientAuth, Error, ServerConfig, Tickets};
+use tautline_tls::{ClientAuth, Error, ServerConfig, Signing, Tickets};
 
 /// A server's configuration of this moment.
 pub(crate) struct Serving {
@@ -17,6 +18,7 @@ pub(crate) struct Serving {
 /// What a connection that begins now uses.
 struct Current {
     context: Arc<Context>,
+    signers: Signers,
     asked: Tickets,
     tickets: Option<Arc<Rotation>>,
 }
@@ -25,8 +27,8 @@ impl Serving {
     pub(crate) fn new(library: Library, config: &ServerConfig, secrets: bool) -> Result<Self, Error> {
         let asked = wanted(config);
         let tickets = Rotation::new(library, &asked)?.map(Arc::new);
-        let context = Arc::new(config::server(library, config, tickets.as_deref(), Demands::Start, secrets)?);
-        let now = ArcSwap::from_pointee(Current { context, asked, tickets });
+        let (context, signers) = config::server(library, config, tickets.as_deref(), Demands::Start, secrets)?;
+        let now = ArcSwap::from_pointee(Current { context: Arc::new(context), signers, asked, tickets });
         Ok(Self { library, secrets, now, reloading: Mutex::new(()) })
     }
 
@@ -36,6 +38,11 @@ impl Serving {
             tickets.renew();
         }
         Arc::clone(&now.context)
+    }
+
+    /// What a signature for the client whose first bytes these are will cost.
+    pub(crate) fn signing(&self, hello: &[u8]) -> Option<Signing> {
+        self.now.load().signers.signing(hello)
     }
 
     /// Has connections that begin from now on use `config`, or changes nothing.
@@ -48,9 +55,9 @@ impl Serving {
         } else {
             Rotation::new(self.library, &asked)?.map(Arc::new)
         };
-        let context =
-            Arc::new(config::server(self.library, config, tickets.as_deref(), Demands::Reload, self.secrets)?);
-        self.now.store(Arc::new(Current { context, asked, tickets }));
+        let (context, signers) =
+            config::server(self.library, config, tickets.as_deref(), Demands::Reload, self.secrets)?;
+        self.now.store(Arc::new(Current { context: Arc::new(context), signers, asked, tickets }));
         Ok(())
     }
 }

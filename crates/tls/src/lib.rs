@@ -12,6 +12,7 @@ mod capabilities;
 mod config;
 mod engine;
 mod error;
+pub mod hello;
 pub mod plain;
 pub mod record;
 pub mod registry;

@@ -10,6 +10,12 @@ pub(crate) struct Identity {
     pub(super) raw: NonNull<RawIdentity>,
 }
 
+// SAFETY: the libraries bind certificates and keys to no thread, and several may sign with one key at once: connections of
+// many threads do. The shim changes nothing of an identity once it is made.
+unsafe impl Send for Identity {}
+// SAFETY: as above.
+unsafe impl Sync for Identity {}
+
 /// Kinds of keys, the cheapest to sign with first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum KeyKind {
@@ -60,6 +66,12 @@ impl Identity {
 }
 
 impl Identity {
+    /// Signs something; says whether the library did.
+    pub(crate) fn sign(&self) -> bool {
+        // SAFETY: `raw` lives as long as `self`.
+        self.library.table.identity_sign.is_some_and(|sign| unsafe { sign(self.raw.as_ptr()) } != 0)
+    }
+
     /// Whether the chain leads from each certificate to the next.
     pub(crate) fn is_linked(&self) -> bool {
         // SAFETY: `raw` lives as long as `self`.

@@ -1,0 +1,76 @@
+use crate::config::Groups;
+use crate::sys::{Identity, KeyKind};
+use core::time::Duration;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::time::Instant;
+use tautline_tls::Signing;
+use tautline_tls::hello::{Hello, begins};
+use tautline_tls::record::{Front, front};
+
+/// A server's keys, for what signing with them takes.
+pub(crate) struct Signers {
+    identities: Vec<Identity>,
+    /// How long each takes to sign; `None` where the library does not tell.
+    times: Vec<OnceLock<Option<Duration>>>,
+    /// Which of them stand together, as in [`Groups`], and for which names.
+    members: Vec<Vec<usize>>,
+    names: HashMap<Box<[u8]>, u32>,
+}
+
+impl Signers {
+    pub(crate) fn new(identities: Vec<Identity>, groups: Groups) -> Self {
+        let times = identities.iter().map(|_| OnceLock::new()).collect();
+        let names = groups.names.into_iter().map(|(name, group)| (name.into_bytes().into(), group)).collect();
+        Self { identities, times, members: groups.members, names }
+    }
+
+    /// What the signature for the client whose first bytes these are will cost; `None` as long as there is no whole record.
+    pub(crate) fn signing(&self, wire: &[u8]) -> Option<Signing> {
+        let Front::Whole(len) = front(wire) else { return None };
+        let record = &wire[..len];
+        if !begins(record) {
+            return None;
+        }
+        let Some(hello) = Hello::read(record) else {
+            // Cut into several records, which honest clients do not do with less than 16 KiB: as dear as it can get.
+            let time = (0..self.identities.len()).filter_map(|index| self.measured(index)).max()?;
+            return Some(Signing { time, may_resume: false });
+        };
+        let schemes = hello.schemes();
+        let members = self.members.get(self.group(hello.server_name()))?;
+        let verifiable = |index: &&usize| schemes.iter().any(|&scheme| fits(self.identities[**index].kind(), scheme));
+        let index = members.iter().find(verifiable).or_else(|| members.first())?;
+        Some(Signing { time: self.measured(*index)?, may_resume: hello.offers_ticket() })
+    }
+
+    /// The group of certificates that the library chooses for this name.
+    fn group(&self, name: Option<&str>) -> usize {
+        let Some(name) = name else { return 0 };
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        // RFC 6125, section 6.4.3: a wildcard stands for one whole label, the leftmost.
+        let wildcard = || name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+        let known = |name: &str| self.names.get(name.as_bytes()).copied();
+        let group = known(&name).or_else(|| wildcard().and_then(|wildcard| known(&wildcard)));
+        group.and_then(|group| usize::try_from(group).ok()).unwrap_or(0)
+    }
+
+    /// Measured when it is first asked for, which takes three signatures.
+    fn measured(&self, index: usize) -> Option<Duration> {
+        let once = || {
+            let start = Instant::now();
+            self.identities[index].sign().then(|| start.elapsed())
+        };
+        *self.times[index].get_or_init(|| (0..3).filter_map(|_| once()).min())
+    }
+}
+
+/// Whether a key of this kind makes signatures of this scheme (RFC 8446, section 4.2.3).
+const fn fits(kind: KeyKind, scheme: u16) -> bool {
+    match kind {
+        KeyKind::Ecdsa => matches!(scheme, 0x0403 | 0x0503 | 0x0603),
+        KeyKind::Ed25519 => scheme == 0x0807,
+        KeyKind::Rsa => matches!(scheme, 0x0401 | 0x0501 | 0x0601 | 0x0804..=0x0806),
+        KeyKind::Other => false,
+    }
+}

@@ -1,0 +1,162 @@
+//! What is read ahead of a ClientHello (RFC 8446, section 4.1.2).
+
+use crate::record::HEADER;
+
+/// Whether this record begins a ClientHello.
+#[must_use]
+pub const fn begins(record: &[u8]) -> bool {
+    matches!(record, [22, _, _, _, _, 1, ..])
+}
+
+/// What a server can know of a client before its library does.
+///
+/// Hints only: the library parses the message anew, and whatever cannot be read here counts as not there.
+#[derive(Clone, Copy, Debug)]
+pub struct Hello<'a> {
+    suites: &'a [u8],
+    extensions: &'a [u8],
+}
+
+impl<'a> Hello<'a> {
+    /// `None` where the message is not whole in this record.
+    #[must_use]
+    pub fn read(record: &'a [u8]) -> Option<Self> {
+        // Handshake type and length.
+        let message = record.get(HEADER + 4..)?;
+        let &[_, _, _, _, _, _, high, middle, low, ..] = record else { return None };
+        let message = message.get(..usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low))?;
+        // Version and random.
+        let message = begins(record).then(|| message.get(2 + 32..))??;
+        let (_session_id, message) = short_vector(message)?;
+        let (suites, message) = vector(message)?;
+        let (_compression, message) = short_vector(message)?;
+        let (extensions, _) = vector(message).unwrap_or_default();
+        Some(Self { suites, extensions })
+    }
+
+    /// Whether it lists a ChaCha20 suite first.
+    #[must_use]
+    pub fn prefers_chacha(&self) -> bool {
+        let first = self.suites.as_chunks().0.iter().copied().find(|&suite| !is_grease(suite));
+        first.is_some_and(|suite| matches!(u16::from_be_bytes(suite), 0x1303 | 0xcca8 | 0xcca9))
+    }
+
+    fn extension(&self, wanted: u16) -> Option<&'a [u8]> {
+        let mut rest = self.extensions;
+        while let Some((kind, behind)) = rest.split_first_chunk() {
+            let (body, behind) = vector(behind)?;
+            if u16::from_be_bytes(*kind) == wanted {
+                return Some(body);
+            }
+            rest = behind;
+        }
+        None
+    }
+
+    /// server_name (RFC 6066, section 3): a list, of which only a first host name is in use.
+    #[must_use]
+    pub fn server_name(&self) -> Option<&'a str> {
+        let (list, _) = vector(self.extension(0)?)?;
+        let (name, _) = vector(list.strip_prefix(&[0])?)?;
+        core::str::from_utf8(name).ok()
+    }
+
+    /// signature_algorithms (RFC 8446, section 4.2.3), by their numbers.
+    #[must_use]
+    pub fn schemes(&self) -> Vec<u16> {
+        let list = self.extension(13).and_then(vector).unwrap_or_default().0;
+        list.as_chunks().0.iter().map(|scheme| u16::from_be_bytes(*scheme)).collect()
+    }
+
+    /// pre_shared_key (RFC 8446, section 4.2.11), or a session_ticket that is not empty (RFC 5077, section 3.2).
+    #[must_use]
+    pub fn offers_ticket(&self) -> bool {
+        self.extension(41).is_some() || self.extension(35).is_some_and(|ticket| !ticket.is_empty())
+    }
+}
+
+/// Bytes behind a length of two bytes, and what is behind them.
+fn vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
+}
+
+/// Bytes behind a length of one byte, and what is behind them.
+fn short_vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first()?;
+    rest.split_at_checked(usize::from(*len))
+}
+
+/// Reserved values that clients mix in to keep servers tolerant (RFC 8701): `0x0a0a`, `0x1a1a` ... `0xfafa`.
+const fn is_grease([high, low]: [u8; 2]) -> bool {
+    high == low && high & 0x0f == 0x0a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Hello;
+
+    fn vector(body: &[u8]) -> Vec<u8> {
+        [&u16::try_from(body.len()).unwrap().to_be_bytes()[..], body].concat()
+    }
+
+    fn hello(session_id: usize, suites: &[u16], extensions: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut message = vec![3, 3];
+        message.extend([7; 32]);
+        message.push(session_id.try_into().unwrap());
+        message.extend(vec![9; session_id]);
+        message.extend(vector(&suites.iter().flat_map(|suite| suite.to_be_bytes()).collect::<Vec<_>>()));
+        message.extend([1, 0]);
+        let extension = |(kind, body): &(u16, &[u8])| [&kind.to_be_bytes()[..], &vector(body)].concat();
+        message.extend(vector(&extensions.iter().flat_map(extension).collect::<Vec<_>>()));
+        let message = [&[1, 0][..], &vector(&message)].concat();
+        [&[22, 3, 1][..], &vector(&message)].concat()
+    }
+
+    fn prefers_chacha(session_id: usize, suites: &[u16]) -> bool {
+        Hello::read(&hello(session_id, suites, &[])).unwrap().prefers_chacha()
+    }
+
+    #[test]
+    fn reads_the_first_suite_that_is_not_grease() {
+        assert!(prefers_chacha(32, &[0x1303, 0x1301]));
+        assert!(prefers_chacha(0, &[0x5a5a, 0xcca9, 0x1301]));
+        assert!(!prefers_chacha(32, &[0x1301, 0x1303]));
+        assert!(!prefers_chacha(32, &[]));
+        assert!(!prefers_chacha(32, &[0x0a0a]));
+    }
+
+    #[test]
+    fn reads_what_a_signature_goes_by() {
+        let name = vector(&[&[0][..], &vector(b"example.com")].concat());
+        let schemes = vector(&[4, 3, 8, 4]);
+        let extensions: [(u16, &[u8]); 3] = [(0x0a0a, b""), (0, &name), (13, &schemes)];
+        let full = hello(32, &[0x1301], &extensions);
+        let full = Hello::read(&full).unwrap();
+        assert_eq!(full.server_name(), Some("example.com"));
+        assert_eq!(full.schemes(), [0x0403, 0x0804]);
+        assert!(!full.offers_ticket());
+        for (kind, body, offers) in [(41, &b""[..], true), (35, b"ticket", true), (35, b"", false)] {
+            let hello = hello(0, &[0x1301], &[(kind, body)]);
+            assert_eq!(Hello::read(&hello).unwrap().offers_ticket(), offers);
+        }
+    }
+
+    #[test]
+    fn survives_every_truncation_and_every_byte() {
+        let schemes = vector(&[4, 3]);
+        let whole = hello(32, &[0x1303], &[(13, &schemes), (41, b"")]);
+        for len in 0..whole.len() {
+            assert!(Hello::read(&whole[..len]).is_none(), "{len}");
+        }
+        for at in 0..whole.len() {
+            for byte in [0, 1, 0x7f, 0xff] {
+                let mut changed = whole.clone();
+                changed[at] = byte;
+                if let Some(hello) = Hello::read(&changed) {
+                    let _ = (hello.prefers_chacha(), hello.server_name(), hello.schemes(), hello.offers_ticket());
+                }
+            }
+        }
+    }
+}
