@@ -52,7 +52,7 @@ impl Peer {
             if let Some((_, alert)) = self.fill().unwrap() {
                 return (std::mem::take(&mut self.inbox), alert);
             }
-            if self.inbox.len() % 7 == 0 {
+            if self.inbox.len().is_multiple_of(7) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
