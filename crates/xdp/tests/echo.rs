@@ -134,6 +134,25 @@ fn echoes_over_both_families() {
     assert_eq!((echo.accepted, echo.failures), (2, vec![]));
 }
 
+#[test]
+fn one_driver_serves_all_queues() {
+    let Some(world) = World::with_queues(4) else { return };
+    let server = Server::start(&world, Config::new(INTERFACE));
+    world.enter_theirs();
+    // The kernel spreads connections over queues by a hash of their ports.
+    let mut peers: Vec<_> = (0..64).map(|number| connect(server.at[number % 2])).collect();
+    for (number, peer) in (0..).zip(&mut peers) {
+        peer.write_all(&[number; 100]).unwrap();
+        let mut reply = [0; 100];
+        peer.read_exact(&mut reply).unwrap();
+        assert_eq!(reply, [number; 100]);
+    }
+    bulk(peers.remove(0), pattern(1 << 20, 4));
+    drop(peers);
+    let echo = server.stop();
+    assert_eq!((echo.accepted, echo.failures), (64, vec![]));
+}
+
 /// Loses and delays frames in both directions.
 fn faulty(lost: u32, late: u32) -> Config {
     Config { faults: Some(Faults { lost, late, seed: 7 }), ..Config::new(INTERFACE) }

@@ -27,6 +27,11 @@ pub struct World {
 impl World {
     /// Two new namespaces, or none where this process may not make any, which it says loudly.
     pub fn new() -> Option<Self> {
+        Self::with_queues(1)
+    }
+
+    /// Where the interfaces have so many queues in each direction.
+    pub fn with_queues(queues: u32) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if !rustix::process::geteuid().is_root() {
             // Not by eprintln!, which the test harness swallows.
@@ -42,7 +47,10 @@ impl World {
         let (a, b) = (&world.ours, &world.theirs);
         ip(&["netns", "add", a]);
         ip(&["netns", "add", b]);
-        ip(&["link", "add", INTERFACE, "netns", a, "type", "veth", "peer", "name", "kernel0", "netns", b]);
+        let queues = queues.to_string();
+        let of_each = ["numrxqueues", queues.as_str(), "numtxqueues", queues.as_str()];
+        let ours = [&["link", "add", INTERFACE, "netns", a][..], &of_each, &["type", "veth"]].concat();
+        ip(&[&ours[..], &["peer", "name", "kernel0", "netns", b], &of_each].concat());
         for (space, interface, [v4, v6]) in [(a, INTERFACE, OURS), (b, "kernel0", THEIRS)] {
             let in_space = |args: &[&str]| ip(&[&["-n", space], args].concat());
             in_space(&["link", "set", "lo", "up"]);
