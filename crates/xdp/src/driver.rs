@@ -110,7 +110,7 @@ impl Driver<Port> {
 impl<W: Wire> Driver<W> {
     pub(crate) fn over(wire: W, config: Config, facts: Facts, netlink: Netlink) -> io::Result<Self> {
         let now = Instant::now();
-        let stack = Stack::new(&config, &facts, wire.fills_checksums(), now)?;
+        let stack = Stack::new(&config, &facts, now)?;
         Ok(Self {
             wire: Faulty::new(wire, config.faults),
             config,

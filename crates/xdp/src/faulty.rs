@@ -100,10 +100,6 @@ impl<W: Wire> Wire for Faulty<W> {
         self.wire.has_room()
     }
 
-    fn fills_checksums(&self) -> bool {
-        self.wire.fills_checksums()
-    }
-
     fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
         if self.faults.is_none() {
             return self.wire.send(len, fill);

@@ -1,7 +1,7 @@
 //! The device: an interface with our program on it and a socket on each of its receive queues.
 
 use crate::config::{Attach, Config, Copies};
-use crate::frame::{self, Mac};
+use crate::frame::Mac;
 use crate::netlink::{Link, Netlink};
 use crate::program::{self, Endpoints, Frames};
 use crate::sys::{Attached, Frame, Mode, Program, Sizes, SocketMap, Xsk};
@@ -105,8 +105,7 @@ impl Port {
         let zero_copy = made.iter().all(Xsk::is_zero_copy);
         let how = if zero_copy { "without copies" } else { "copying" };
         let mode = if native { "native" } else { "generic" };
-        let sums = if made.iter().all(Xsk::fills_checksums) { "checksums left to the kernel" } else { "own checksums" };
-        log::info!("{name}: XDP {mode}, {how}, {sums}, {} queue(s)", made.len());
+        log::info!("{name}: XDP {mode}, {how}, {} queue(s)", made.len());
         let (void, name) = (vec![0; chunk as usize], name.clone());
         Ok((Self { attached, endpoints, sockets, queues: made, next: 0, void, name, zero_copy, native }, facts))
     }
@@ -291,18 +290,13 @@ impl Wire for Port {
         self.queues.first_mut().is_some_and(Xsk::has_room)
     }
 
-    fn fills_checksums(&self) -> bool {
-        self.queues.first().is_some_and(Xsk::fills_checksums)
-    }
-
     fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
         let frame = self.queues.first_mut().and_then(|queue| Some((queue.allocate()?, queue)));
         if let Some((mut frame, queue)) = frame {
             let bytes = frame.bytes_mut(len);
             if bytes.len() == len {
                 let result = fill(bytes);
-                let sum = if queue.fills_checksums() { frame::begin_checksum(bytes) } else { None };
-                queue.transmit(frame, sum);
+                queue.transmit(frame);
                 return result;
             }
             queue.discard(frame);

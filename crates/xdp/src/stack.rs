@@ -72,20 +72,15 @@ pub(crate) struct Stack {
 const MOST_ADDRESSES: usize = 8;
 
 impl Stack {
-    /// A stack whose TCP checksums somebody else fills in where `are_filled`.
-    pub(crate) fn new(config: &Config, facts: &Facts, are_filled: bool, start: Instant) -> io::Result<Self> {
+    pub(crate) fn new(config: &Config, facts: &Facts, start: Instant) -> io::Result<Self> {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ip;
         capabilities.max_transmission_unit = facts.mtu;
-        // Between two virtual interfaces the kernel leaves checksums out: nothing can be damaged on the way.
-        let is_verified = !facts.is_virtual;
-        capabilities.checksum.ipv4 = if is_verified { Checksum::Both } else { Checksum::Tx };
-        capabilities.checksum.tcp = match (is_verified, are_filled) {
-            (true, true) => Checksum::Rx,
-            (true, false) => Checksum::Both,
-            (false, true) => Checksum::None,
-            (false, false) => Checksum::Tx,
-        };
+        if facts.is_virtual {
+            // Between two virtual interfaces the kernel leaves checksums out: nothing can be damaged on the way.
+            capabilities.checksum.tcp = Checksum::Tx;
+            capabilities.checksum.ipv4 = Checksum::Tx;
+        }
         if facts.addresses.len() > MOST_ADDRESSES {
             log::warn!("{}: only the first {MOST_ADDRESSES} of its addresses are served", facts.name);
         }

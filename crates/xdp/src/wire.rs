@@ -34,11 +34,6 @@ pub trait Wire {
     /// Whether a frame can be sent.
     fn has_room(&mut self) -> bool;
 
-    /// Whether TCP checksums are filled in behind [`send`](Self::send).
-    fn fills_checksums(&self) -> bool {
-        false
-    }
-
     /// Sends a frame of `len` bytes that `fill` writes; where there is no room, it writes into the void.
     fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R;
 

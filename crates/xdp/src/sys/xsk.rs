@@ -20,18 +20,6 @@ const KICKS: u32 = 128;
 /// How many frames before its turn a frame is fetched into the cache: its connection's work takes about as long.
 const AHEAD: u32 = 2;
 
-/// Bytes of `struct xsk_tx_metadata`.
-const METADATA: u32 = 24;
-
-/// `XDP_UMEM_TX_METADATA_LEN`.
-const WITH_METADATA: XdpUmemRegFlags = XdpUmemRegFlags::from_bits_retain(1 << 2);
-
-/// `XDP_TX_METADATA`.
-const HAS_METADATA: XdpDescOptions = XdpDescOptions::from_bits_retain(1 << 1);
-
-/// `XDP_TXMD_FLAGS_CHECKSUM`.
-const CHECKSUM: u64 = 1 << 1;
-
 /// How frames get between the device and our memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -62,8 +50,6 @@ pub(crate) struct Xsk {
     fd: OwnedFd,
     free: Vec<Frame>,
     umem: Rc<Umem>,
-    /// Bytes in front of a frame to send that tell the kernel what to do with it, where it reads them.
-    metadata: u32,
     /// Something was written into the transmit ring that the kernel was not told of.
     unflushed: bool,
 }
@@ -77,20 +63,15 @@ impl Xsk {
     pub(crate) fn new(interface: u32, queue: u32, mode: Mode, sizes: Sizes) -> Result<Self> {
         let fd = net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         let (umem, free) = Umem::new(sizes.chunk, sizes.chunks)?;
-        let mut registration = XdpUmemReg {
+        let registration = XdpUmemReg {
             addr: umem.address(),
             len: umem.len(),
             chunk_size: sizes.chunk,
             headroom: 0,
-            flags: WITH_METADATA,
-            tx_metadata_len: METADATA,
+            flags: XdpUmemRegFlags::empty(),
+            tx_metadata_len: 0,
         };
-        // Without copies it is up to the device whether it does what is asked for. Kernels before 6.11 refuse.
-        let metadata = mode == Mode::Copy && sockopt::set_xdp_umem_reg(&fd, registration).is_ok();
-        if !metadata {
-            (registration.flags, registration.tx_metadata_len) = (XdpUmemRegFlags::empty(), 0);
-            sockopt::set_xdp_umem_reg(&fd, registration)?;
-        }
+        sockopt::set_xdp_umem_reg(&fd, registration)?;
         sockopt::set_xdp_umem_fill_ring_size(&fd, sizes.ring)?;
         sockopt::set_xdp_umem_completion_ring_size(&fd, sizes.ring)?;
         sockopt::set_xdp_rx_ring_size(&fd, sizes.ring)?;
@@ -112,7 +93,6 @@ impl Xsk {
             fd,
             free,
             umem,
-            metadata: registration.tx_metadata_len,
             unflushed: false,
         };
         for _ in 0..(sizes.chunks / 2).min(sizes.ring) {
@@ -196,13 +176,8 @@ impl Xsk {
             self.reap();
         }
         let mut frame = if self.transmit.room() == 0 { None } else { self.free.pop() }?;
-        frame.clear(self.metadata);
+        frame.clear(0);
         Some(frame)
-    }
-
-    /// Whether checksums can be left to the kernel, or to the device where it computes them.
-    pub(crate) const fn fills_checksums(&self) -> bool {
-        self.metadata != 0
     }
 
     /// Whether [`allocate`](Self::allocate) gives one.
@@ -213,20 +188,9 @@ impl Xsk {
         !self.free.is_empty() && self.transmit.room() > 0
     }
 
-    /// Sends a frame with the next [`flush`](Self::flush). The checksum of what begins at `sum_from`, where that is given,
-    /// is added to what lies `sum_at` bytes behind it, if this socket [can](Self::fills_checksums).
-    pub(crate) fn transmit(&mut self, mut frame: Frame, sum: Option<(u16, u16)>) {
-        let mut options = XdpDescOptions::empty();
-        if let Some((from, at)) = sum
-            && self.metadata != 0
-            && let Some(metadata) = frame.before_mut::<{ METADATA as usize }>()
-        {
-            metadata[..8].copy_from_slice(&CHECKSUM.to_ne_bytes());
-            metadata[8..10].copy_from_slice(&from.to_ne_bytes());
-            metadata[10..12].copy_from_slice(&at.to_ne_bytes());
-            options = HAS_METADATA;
-        }
-        let descriptor = XdpDesc { addr: frame.address(), len: frame.len(), options };
+    /// Sends a frame with the next [`flush`](Self::flush).
+    pub(crate) fn transmit(&mut self, frame: Frame) {
+        let descriptor = XdpDesc { addr: frame.address(), len: frame.len(), options: XdpDescOptions::empty() };
         if frame.is_of(&self.umem) && self.transmit.push(descriptor) {
             self.unflushed = true;
         } else {
