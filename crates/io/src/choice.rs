@@ -9,9 +9,9 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Io {
-    /// The default: the one that is never much dearer than another, whatever the load. That is epoll on every kernel so
-    /// far: io_uring costs less for many connections with messages of a few kilobytes at most, and more for larger
-    /// messages and for few connections (`docs/drivers.md` has the figures).
+    /// The default: the one that can do everything, and is never much dearer than another, whatever the load. That is epoll
+    /// on every kernel so far: io_uring costs less for many connections with messages of a few kilobytes at most, and no less
+    /// for larger messages and for few connections (`docs/drivers.md` has the figures).
     #[default]
     Auto,
     /// Readiness by epoll(7), on every Linux.
