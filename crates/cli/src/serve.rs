@@ -42,6 +42,9 @@ pub(crate) struct Arguments {
     /// Messages per second of the application `feed`.
     #[arg(long, value_name = "R", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     feed_rate: u32,
+    /// Bytes of each of its messages, at least.
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
+    feed_size: u32,
     /// Take the time of each message received, from the network card to the application. Told on SIGUSR1 and in the end.
     #[arg(long)]
     stages: bool,
@@ -193,9 +196,9 @@ fn start(server: Server, arguments: &Arguments) -> Result<Running, Failure> {
         App::Broadcast => server.start(|_| app::Broadcast)?,
         App::Feed | App::Market => server.start(|_| app::Feed)?,
     };
-    let (remotes, rate) = (running.remotes().to_vec(), arguments.feed_rate);
+    let (remotes, rate, size) = (running.remotes().to_vec(), arguments.feed_rate, arguments.feed_size as usize);
     match app {
-        App::Feed => drop(std::thread::spawn(move || app::publish(&remotes, rate))),
+        App::Feed => drop(std::thread::spawn(move || app::publish(&remotes, rate, size))),
         App::Market => drop(std::thread::spawn(move || app::publish_market(&remotes))),
         App::Echo | App::Broadcast => {}
     }

@@ -56,15 +56,17 @@ impl Handler for Feed {
     fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {}
 }
 
-/// Publishes `{"sequence":N,"time_ns":T}` `rate` times a second, until the loops have stopped.
-pub(super) fn publish(remotes: &[Remote], rate: u32) {
+/// Publishes `{"sequence":N,"time_ns":T}` `rate` times a second, padded to `size` bytes, until the loops have stopped.
+pub(super) fn publish(remotes: &[Remote], rate: u32, size: usize) {
     let interval = Duration::from_secs(1) / rate;
     let mut due = Instant::now();
     for sequence in 0_u64.. {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         due += interval;
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        let text = format!("{{\"sequence\":{sequence},\"time_ns\":{time}}}");
+        let mut text = format!("{{\"sequence\":{sequence},\"time_ns\":{time}");
+        text.extend(std::iter::repeat_n(' ', size.saturating_sub(text.len() + 1)));
+        text.push('}');
         let results = remotes.iter().map(|remote| remote.publish(TOPIC, Outgoing::text(&text).with_key(0)));
         if results.filter(|result| *result == Err(RemoteError::Stopped)).count() == remotes.len() {
             return;

@@ -207,6 +207,7 @@ fn stages_are_measured_on_every_driver() {
             assert!(outcome.warnings.iter().any(|note| note.contains("it takes root")), "{:?}", outcome.warnings);
             continue;
         }
+        assert_eq!(stages("epoll", &format!("steady over {place}")).len(), 7);
         let setup = format!("market over {place}");
         for driver in ["epoll", "select", "spin"] {
             let all = ["nic", "loop", "read", "tls", "parse", "callback", "total"];

@@ -56,11 +56,12 @@ fn a_browser_sees_what_this_is() {
 #[test]
 fn the_feed_counts() {
     let home = Home::new();
-    let server = home.serve(&["--plain", "--app", "feed", "--feed-rate", "200"]);
+    let server = home.serve(&["--plain", "--app", "feed", "--feed-rate", "200", "--feed-size", "100"]);
     // The input has ended, so it listens until nothing comes any more: never. The server ends it.
     let mut client = home.taut(&["connect", &server.url]).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let out = std::io::BufReader::new(client.stdout.take().unwrap());
     let lines: Vec<String> = std::io::BufRead::lines(out).take(5).map(Result::unwrap).collect();
+    assert!(lines.iter().all(|line| line.len() == 100), "{lines:?}");
     let numbers: Vec<u64> = lines
         .iter()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["sequence"].as_u64().unwrap())

@@ -5,9 +5,6 @@ use tautline_io::Ticker;
 /// Longest time that is told apart, in ticks: minutes. Longer ones count as this.
 const LONGEST: u64 = 1 << 38;
 
-/// Most messages of one read that are told apart.
-const MOST: u64 = 1 << 20;
-
 /// A part of a message's way. [`Nic`](Self::Nic) to [`Callback`](Self::Callback) add up to [`Total`](Self::Total).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
@@ -70,8 +67,8 @@ pub(super) struct Parts {
 pub struct Stages {
     /// In ticks, in the order of [`Stage::ALL`].
     histograms: [Histogram<u64>; 8],
-    per_read: Histogram<u64>,
-    per_record: Histogram<u64>,
+    per_read: Shared,
+    per_record: Shared,
     ticker: Ticker,
     nanos_per_tick: f64,
     /// Largest relative error of that.
@@ -80,6 +77,23 @@ pub struct Stages {
     stamp: f64,
     /// How far the stamps of arrivals may be off, in ticks.
     arrival_error: u64,
+}
+
+/// What messages had in common.
+#[derive(Clone, Copy, Default)]
+struct Shared {
+    /// Reads, or records, that completed a message.
+    count: u64,
+    /// Most messages of one.
+    most: u64,
+}
+
+impl Shared {
+    /// One completed so many messages, this one included.
+    fn record(&mut self, messages: u64) {
+        self.count += u64::from(messages == 1);
+        self.most = self.most.max(messages);
+    }
 }
 
 /// How a stage's times are spread, in microseconds; all 0 where it has none.
@@ -109,9 +123,9 @@ impl Stages {
     pub(super) fn new(ticker: Ticker, stamp: f64) -> Self {
         let scale = ticker.scale();
         Self {
-            histograms: std::array::from_fn(|_| histogram(LONGEST)),
-            per_read: histogram(MOST),
-            per_record: histogram(MOST),
+            histograms: std::array::from_fn(|_| histogram()),
+            per_read: Shared::default(),
+            per_record: Shared::default(),
             ticker,
             nanos_per_tick: scale.nanos_per_tick,
             scale_error: scale.error,
@@ -137,12 +151,11 @@ impl Stages {
         app.saturating_record(parts.app);
     }
 
-    pub(super) fn record_read(&mut self, messages: u64) {
-        self.per_read.saturating_record(messages);
-    }
-
-    pub(super) fn record_record(&mut self, messages: u64) {
-        self.per_record.saturating_record(messages);
+    /// A message was the n-th of its read, and of its record.
+    #[inline]
+    pub(super) fn shares(&mut self, in_read: u64, in_record: u64) {
+        self.per_read.record(in_read);
+        self.per_record.record(in_record);
     }
 
     /// Stamps of arrivals may be off by so many ticks.
@@ -158,11 +171,12 @@ impl Stages {
 
     /// Adds what another shard of this process found.
     pub fn merge(&mut self, other: &Self) {
-        let mine = self.histograms.iter_mut().chain([&mut self.per_read, &mut self.per_record]);
-        let others = other.histograms.iter().chain([&other.per_read, &other.per_record]);
-        for (mine, other) in mine.zip(others) {
+        for (mine, other) in self.histograms.iter_mut().zip(&other.histograms) {
             // All have the same bounds.
             let _ = mine.add(other);
+        }
+        for (mine, other) in [(&mut self.per_read, other.per_read), (&mut self.per_record, other.per_record)] {
+            *mine = Shared { count: mine.count + other.count, most: mine.most.max(other.most) };
         }
         self.arrival_error = self.arrival_error.max(other.arrival_error);
     }
@@ -205,13 +219,13 @@ impl Stages {
     /// Mean and largest number of messages that one read completed.
     #[must_use]
     pub fn per_read(&self) -> (f64, u64) {
-        (self.per_read.mean(), self.per_read.max())
+        self.share(self.per_read)
     }
 
     /// Mean and largest number of messages that one TLS record completed.
     #[must_use]
     pub fn per_record(&self) -> (f64, u64) {
-        (self.per_record.mean(), self.per_record.max())
+        self.share(self.per_record)
     }
 
     /// Which share of the time after the wait TLS takes (0 to 1).
@@ -241,6 +255,10 @@ impl Stages {
             return format!("{scale}; no stamps of arrivals");
         }
         format!("{scale}; arrivals exact to {:.0} ns", self.arrival_error as f64 * self.nanos_per_tick)
+    }
+
+    fn share(&self, shared: Shared) -> (f64, u64) {
+        (self.messages() as f64 / shared.count.max(1) as f64, shared.most)
     }
 
     fn of(&self, stage: Stage) -> &Histogram<u64> {
@@ -281,7 +299,7 @@ impl fmt::Debug for Stages {
     }
 }
 
-fn histogram(most: u64) -> Histogram<u64> {
+fn histogram() -> Histogram<u64> {
     #[expect(clippy::expect_used, reason = "constant bounds and precision, which the constructor accepts")]
-    Histogram::new_with_bounds(1, most, 3).expect("valid bounds")
+    Histogram::new_with_bounds(1, LONGEST, 3).expect("valid bounds")
 }

@@ -20,8 +20,10 @@ pub struct Stamps {
     stages: Box<Stages>,
     /// Messages that are not counted yet.
     warm_up: u64,
-    /// Stamp 1, where there is one.
-    arrival: Option<u64>,
+    /// What the driver told of the read.
+    arrival: Option<Arrival>,
+    /// Stamp 1, once somebody asks for it: telling it by our clock is not to count as anybody's work.
+    arrived: Option<u64>,
     /// Stamp 2.
     woke: u64,
     /// When the driver began to receive, where it knows.
@@ -56,6 +58,7 @@ impl Stamps {
             stages,
             warm_up,
             arrival: None,
+            arrived: None,
             woke: ticker.now(),
             began: None,
             read: 0,
@@ -88,6 +91,9 @@ impl Stamps {
     fn count(&mut self, called: u64) {
         self.in_read += 1;
         self.in_record += 1;
+        if let Some(arrival) = self.arrival.take() {
+            self.arrived = Some(self.ticks_of(arrival, called).min(self.read));
+        }
         if self.warm_up > 0 {
             self.warm_up -= 1;
             return;
@@ -96,13 +102,13 @@ impl Stamps {
         debug_assert!(self.read <= self.mark && self.mark <= called, "stamps run backwards");
         let begin = self.began.unwrap_or(self.read);
         // What arrives while the loop is awake waits for it only from then on.
-        let woke = self.woke.max(self.arrival.unwrap_or(0)).min(begin);
+        let woke = self.woke.max(self.arrived.unwrap_or(0)).min(begin);
         let callback = called.saturating_sub(self.mark);
         let read = self.began.map(|began| self.read.saturating_sub(began));
         let app = called.saturating_sub(woke);
         let known = read.unwrap_or(0) + self.tls + self.parse + callback;
         let parts = Parts {
-            nic: self.arrival.map(|arrival| woke.saturating_sub(arrival)),
+            nic: self.arrived.map(|arrival| woke.saturating_sub(arrival)),
             read,
             tls: self.tls,
             parse: self.parse,
@@ -112,24 +118,15 @@ impl Stamps {
             app,
         };
         self.stages.record(&parts);
+        self.stages.shares(self.in_read, self.in_record);
     }
 
     /// The next bytes belong to messages of their own.
+    #[inline]
     fn begin_read(&mut self, now: u64) {
-        self.end_record();
-        if self.in_read > 0 {
-            self.stages.record_read(self.in_read);
-            self.in_read = 0;
-        }
         (self.read, self.mark, self.stale) = (now, now, false);
         (self.tls, self.parse, self.delivered) = (0, 0, false);
-    }
-
-    fn end_record(&mut self) {
-        if self.in_record > 0 {
-            self.stages.record_record(self.in_record);
-            self.in_record = 0;
-        }
+        (self.in_read, self.in_record, self.arrived) = (0, 0, None);
     }
 
     fn freshen(&mut self) {
@@ -160,8 +157,7 @@ impl Probe for Stamps {
     fn received<D: Driver>(&mut self, driver: &D) {
         let now = self.ticker.now();
         self.begin_read(now);
-        self.began = driver.began();
-        self.arrival = driver.arrival().map(|arrival| self.ticks_of(arrival, now).min(now));
+        (self.began, self.arrival) = (driver.began(), driver.arrival());
     }
 
     fn resumed(&mut self) {
@@ -179,8 +175,7 @@ impl Probe for Stamps {
     fn opened(&mut self) {
         let now = self.ticker.now();
         if self.delivered {
-            self.end_record();
-            (self.tls, self.delivered) = (0, false);
+            (self.tls, self.delivered, self.in_record) = (0, false, 0);
         }
         self.tls += now.saturating_sub(self.mark);
         (self.mark, self.stale) = (now, false);

@@ -62,6 +62,15 @@ pub(super) struct Way {
     pub(super) shared_from: Option<usize>,
 }
 
+/// What a feed sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Feed {
+    /// Market data in bursts.
+    Market,
+    /// Messages of so many bytes, so many a second.
+    Steady { size: u32, rate: u32 },
+}
+
 /// A composition to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -75,8 +84,9 @@ pub(super) enum Kind {
     Shakes(&'static str, Key, Io, Execution),
     /// WebSocket over TLS by the default engine; every message goes to everyone, compressed or not.
     Broadcast(bool, Io),
-    /// WebSocket over TLS by the default engine; made-up market data goes to everyone.
-    Market(Io),
+    /// WebSocket over TLS by the default engine; a feed goes to everyone: made-up market data, or numbered messages of one
+    /// size at a steady rate.
+    Feed(Feed, Io),
     /// Another project's server, with TLS or without.
     Peer(Peer, Protocol),
     /// A server of [`baselines`](crate::baselines), its loops on CPUs of their own and all else where there is room.
@@ -91,7 +101,7 @@ impl Kind {
         match self {
             Self::Tcp(_) => Some(Protocol::Tcp),
             Self::Ws(_) => Some(Protocol::Ws),
-            Self::Wss(..) | Self::Shakes(..) | Self::Broadcast(..) | Self::Market(_) | Self::Model(_) => {
+            Self::Wss(..) | Self::Shakes(..) | Self::Broadcast(..) | Self::Feed(..) | Self::Model(_) => {
                 Some(Protocol::Wss)
             }
             Self::Peer(_, protocol) => Some(protocol),
@@ -104,7 +114,7 @@ impl Kind {
         match self {
             Self::Wss(engine, ..) | Self::Shakes(engine, ..) => Some(engine),
             Self::Model(way) => Some(way.engine),
-            Self::Broadcast(..) | Self::Market(_) => Some(super::ENGINES[0]),
+            Self::Broadcast(..) | Self::Feed(..) => Some(super::ENGINES[0]),
             Self::Peer(peer, Protocol::Wss) => Some(peer.tls()),
             _ => None,
         }
@@ -118,7 +128,7 @@ impl Kind {
             | Self::Wss(_, _, driver)
             | Self::Shakes(_, _, driver, _)
             | Self::Broadcast(_, driver)
-            | Self::Market(driver) => Some(driver),
+            | Self::Feed(_, driver) => Some(driver),
             Self::Peer(..) | Self::Model(_) | Self::Aead => None,
         }
     }
@@ -194,7 +204,12 @@ impl Kind {
                 arguments.extend(["--app", "broadcast"].map(OsString::from));
                 arguments.extend(deflate.then(|| "--deflate".into()));
             }
-            Self::Market(_) => arguments.extend(["--app", "market"].map(OsString::from)),
+            Self::Feed(Feed::Market, _) => arguments.extend(["--app", "market"].map(OsString::from)),
+            Self::Feed(Feed::Steady { size, rate }, _) => {
+                arguments.extend(["--app", "feed", "--feed-size"].map(OsString::from));
+                arguments.push(size.to_string().into());
+                arguments.extend(["--feed-rate".into(), rate.to_string().into()]);
+            }
             Self::Model(way) => {
                 let Way { model, engine, threads, is_source, shared_from } = way;
                 let threads = threads.to_string();

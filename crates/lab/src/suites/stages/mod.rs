@@ -4,7 +4,7 @@ mod report;
 mod rows;
 mod space;
 
-use super::server::{Kind, Process, Site};
+use super::server::{Feed, Kind, Process, Site};
 use super::{ENGINES, Lab, Outcome, Pace};
 use crate::Error;
 use crate::cpu::thread_time;
@@ -20,6 +20,10 @@ use tautline::{Spread, Stage, Stages, TlsEngine, Way};
 
 /// Messages before those that count.
 const WARM_UP: u64 = 100;
+
+/// What targets speak of: messages of 200 bytes, each with a record of its own.
+const STEADY: Feed = Feed::Steady { size: SIZE, rate: 10_000 };
+const SIZE: u32 = 200;
 
 /// Where a feed comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +45,7 @@ impl Place {
 struct StageCase {
     row: Row,
     place: Place,
+    feed: Feed,
     engine: TlsEngine,
     way: Way,
     /// What the rounds found.
@@ -74,19 +79,24 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
         Pace::Glance => (300, 1),
     };
     let certificates = super::Certificates::new(&[super::server::Key::P256])?;
-    let feed = Kind::Market(Io::Epoll);
-    let near = Process::start(lab, feed, &certificates)?;
     let space = Space::new();
-    let site = space.as_ref().ok().map(|space| Site { command: space.command(), address: space::SERVER });
-    let far = site.map(|site| Process::start_at(lab, feed, &certificates, Some(site))).transpose()?;
+    let mut servers = Vec::new();
+    for feed in [Feed::Market, STEADY] {
+        let kind = Kind::Feed(feed, Io::Epoll);
+        servers.push((feed, Place::Loopback, Process::start(lab, kind, &certificates)?));
+        if let Ok(space) = &space {
+            let site = Site { command: space.command(), address: space::SERVER };
+            servers.push((feed, Place::Veth, Process::start_at(lab, kind, &certificates, Some(site))?));
+        }
+    }
     let mut skipped = Vec::new();
     let mut cases = cases(lab, space.as_ref().map(drop).map_err(String::as_str), &mut skipped);
     let count = cases.len();
     for round in 0..rounds {
         for (number, case) in cases.iter_mut().enumerate() {
             (lab.progress)((round * count + number) as f64 / (rounds * count) as f64, &case.row.name());
-            let process = if case.place == Place::Loopback { Some(&near) } else { far.as_ref() };
-            let Some(process) = process.filter(|_| case.failed.is_none()) else { continue };
+            let process = servers.iter().find(|(feed, place, _)| (*feed, *place) == (case.feed, case.place));
+            let Some((.., process)) = process.filter(|_| case.failed.is_none()) else { continue };
             let feed = load::Feed { server: case.server(process)?, warm_up: WARM_UP, messages };
             let listen = || feed.run(&mut |_| {});
             let found = match (&space, case.place) {
@@ -104,7 +114,8 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
     for case in &cases {
         skipped.extend(case.failed.as_ref().map(|error| (case.name(), error.to_string())));
     }
-    let least = Least { call: empty_call()?, aead: Work::aead(200)?.measure(Duration::from_millis(5))? / 2.0 };
+    let least =
+        Least { call: empty_call()?, aead: Work::aead(SIZE as usize)?.measure(Duration::from_millis(5))? / 2.0 };
     Ok(report::report(&cases, &skipped, &least, messages))
 }
 
@@ -130,8 +141,9 @@ fn cases(lab: &Lab<'_>, veth: Result<(), &str>, skipped: &mut Vec<(String, Strin
             };
             // To see whether it works, our default and one of the report's will do.
             let wanted = lab.pace != Pace::Glance || row.mode.is_none() || row.mode == Some(9);
-            if possible && wanted {
-                cases.push(StageCase { row, place, engine, way: way.clone(), found: Vec::new(), failed: None });
+            let feeds: &[Feed] = if row.mode.is_none() { &[Feed::Market, STEADY] } else { &[Feed::Market] };
+            for &feed in feeds.iter().filter(|_| possible && wanted) {
+                cases.push(StageCase { row, place, feed, engine, way: way.clone(), found: Vec::new(), failed: None });
             }
         }
     }
@@ -139,8 +151,16 @@ fn cases(lab: &Lab<'_>, veth: Result<(), &str>, skipped: &mut Vec<(String, Strin
 }
 
 impl StageCase {
+    /// `fused epoll`, or `fused epoll 200 B` where all messages are of that size.
+    fn short_name(&self) -> String {
+        match self.feed {
+            Feed::Market => self.row.name(),
+            Feed::Steady { size, .. } => format!("{} {size} B", self.row.name()),
+        }
+    }
+
     fn name(&self) -> String {
-        format!("{} over {}", self.row.name(), self.place.name())
+        format!("{} over {}", self.short_name(), self.place.name())
     }
 
     fn server(&self, process: &Process) -> Result<Server, Error> {

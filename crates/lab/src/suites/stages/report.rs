@@ -1,4 +1,5 @@
 use super::super::check::{self, Check};
+use super::super::server::Feed;
 use super::super::{ENGINES, Outcome, Suite};
 use super::{Found, Least, Place, StageCase};
 use crate::stats;
@@ -47,12 +48,13 @@ fn introduction(cases: &[StageCase], least: &Least, messages: u64) -> String {
     format!(
         "Stages: made-up market data (80 % trades of 180-220 B, bursts of 1 to 40, about 6,000 msg/s; the\n\
          same in every run) from a server to one client, which is measured: {messages} messages each round.\n\
+         200 B: messages of that size at a steady 10,000 msg/s, each with a record of its own.\n\
          nic: from the kernel's stamp of the last segment to the end of the loop's wait. loop: waiting for\n\
          earlier messages of the same read. read: the receive. tls: opening the record. parse: the frame.\n\
          callback: from there to the handler. total: all of it; with * from the end of the wait, where the\n\
          driver has no stamp. io_uring receives within the wait, and so has no stage of its own for it.\n\
          The time of a message that shares its read, or its record, is its own from where the one before\n\
-         was done; what it waited until then is loop. p.: as published.\n\
+         was done; what it waited until then is loop. 4 to 6: parse and callback. p.: as published.\n\
          Of read, a system call that finds nothing takes {} us; the rest is the kernel's TCP and its copy.\n\
          Of tls, the AEAD alone takes {} us for 200 B (half of a seal and an open on hot memory).\n\
          {}\n\n",
@@ -81,21 +83,8 @@ fn wrap(text: &str) -> String {
 
 /// One row for each composition: means, and what the report has.
 fn overview(cases: &[StageCase]) -> Table {
-    let mut table = Table::new(&[
-        "<mean, us",
-        "<",
-        "nic",
-        "read",
-        "tls",
-        "parse",
-        "call",
-        "total",
-        "sd",
-        "p99",
-        "tls %",
-        "p.tls",
-        "p.total",
-    ]);
+    let titles = ["<mean, us", "<", "nic", "read", "tls", "4 to 6", "total", "p99", "tls %", "p.tls", "p.total"];
+    let mut table = Table::new(&titles);
     for case in cases.iter().filter(|case| !case.found.is_empty()) {
         let mean = |stage: Stage| {
             let is_there = case.found.iter().any(|found| found.spread(stage).count > 0);
@@ -105,15 +94,13 @@ fn overview(cases: &[StageCase]) -> Table {
         let stamped = case.found.iter().all(Found::has_arrivals);
         let star = if stamped { "" } else { "*" };
         table.row([
-            case.row.name(),
+            case.short_name(),
             if case.place == Place::Loopback { "lo" } else { "veth" }.to_owned(),
             optional(mean(Stage::Nic)),
             optional(mean(Stage::Read)),
             optional(mean(Stage::Tls)),
-            optional(mean(Stage::Parse)),
-            optional(mean(Stage::Callback)),
+            optional(mean(Stage::Parse).zip(mean(Stage::Callback)).map(|(parse, callback)| parse + callback)),
             optional(total(|spread| spread.mean)) + star,
-            optional(total(|spread| spread.stddev)),
             optional(total(|spread| spread.p99)),
             optional(stats::median(&case.runs(|found| found.tls_share * 1e2))),
             optional(published_figure(case, Stage::Tls, "mean")),
@@ -185,10 +172,15 @@ fn facts(case: &StageCase, stage: Stage) -> Case {
         direction: Some("read".to_owned()),
         stage: Some(stage.name().to_owned()),
         transport: Some(case.row.wire.transport().to_owned()),
-        setup: Some(case.row.mode.map_or_else(
-            || format!("market over {}", case.place.name()),
-            |mode| format!("market over {}, mode {mode}", case.place.name()),
-        )),
+        size: match case.feed {
+            Feed::Market => None,
+            Feed::Steady { size, .. } => Some(size.into()),
+        },
+        setup: Some(match (case.feed, case.row.mode) {
+            (Feed::Steady { .. }, _) => format!("steady over {}", case.place.name()),
+            (Feed::Market, None) => format!("market over {}", case.place.name()),
+            (Feed::Market, Some(mode)) => format!("market over {}, mode {mode}", case.place.name()),
+        }),
         ..Case::default()
     }
 }
@@ -210,7 +202,7 @@ fn add_lines(outcome: &mut Outcome, case: &StageCase) {
 
 /// What our default is held to.
 fn checks(case: &StageCase) -> Vec<Check> {
-    if case.row.tls != ENGINES[0] || case.row.mode.is_some() || case.found.is_empty() {
+    if case.row.tls != ENGINES[0] || case.feed == Feed::Market || case.found.is_empty() {
         return Vec::new();
     }
     let tls = case.runs(|found| found.spread(Stage::Tls).p50);
@@ -259,6 +251,7 @@ mod tests {
         let case = |row, place, nic| StageCase {
             row,
             place,
+            feed: if row.mode.is_none() { Feed::Steady { size: 200, rate: 10_000 } } else { Feed::Market },
             engine: TlsEngine::default(),
             way: Way::default(),
             found: vec![found(us, nic), found(us * 1.1, nic)],
@@ -313,7 +306,7 @@ mod tests {
     fn without_a_stamp_the_total_begins_with_the_end_of_the_wait_and_says_so() {
         let outcome = report(&cases(4.0), &[], &LEAST, 10_000);
         let row = |name: &str| outcome.text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-        assert!(row("fused uring ").contains('*') && !row("fused epoll ").contains('*'));
+        assert!(row("fused uring 200 B").contains('*') && !row("fused epoll 200 B").contains('*'));
     }
 
     #[test]
@@ -321,6 +314,6 @@ mod tests {
         let outcome = report(&cases(4.5), &[], &LEAST, 10_000);
         let targets: Vec<_> = outcome.lines.iter().filter_map(|line| line.target).collect();
         assert_eq!(targets, [Target::AtMost(0.5), Target::AtMost(0.3)].repeat(5));
-        assert!(outcome.text.contains("fused spin over loopback: tls, p50"), "{}", outcome.text);
+        assert!(outcome.text.contains("fused spin 200 B over loopback: tls, p50"), "{}", outcome.text);
     }
 }
