@@ -370,7 +370,7 @@ fn checks(rows: &[Row]) -> Vec<Check> {
         let what = What::Memory(LARGE, direction);
         let (Some(row), Some(base)) = (find(rows, tls, strategy, what), base(rows, what)) else { return };
         let verb = if direction == Direction::Seal { "seal" } else { "open" };
-        let what = format!("16 KiB {verb}: {} over openssl memory-bio{why}", row.way.name());
+        let what = format!("16 KiB {verb}: {}, x mem{why}", row.way.name());
         let ratio = (Metric::RatioToMemoryBio, row.over(base));
         checks.extend(Check::ratio(what, row.case(), ratio, Target::AtLeast(least)));
     };
