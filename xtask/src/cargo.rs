@@ -56,9 +56,10 @@ pub(crate) fn engines(context: &Context) -> Outcome {
     let together = ["tautline-tls-libssl", "tautline-tls-mbedtls", "tautline"];
     let mut clippy = with(&["clippy", "--all-targets"], &together, &all);
     run(clippy.args(["--", "-D", "warnings"]), context.deadline)?;
-    let tests = ["--test", "configuration", "--test", "conformance", "--test", "fused", "--test", "libraries"];
+    let tests =
+        ["configuration", "conformance", "fused", "growth", "key_log", "libraries"].map(|name| ["--test", name]);
     let mut test = with(&["test", "--no-fail-fast", "--lib"], &together, &all);
-    run(test.args(tests), context.deadline)?;
+    run(test.args(tests.as_flattened()), context.deadline)?;
     run(&mut with(&["test", "--doc"], &each, &engines), context.deadline)
 }
 

@@ -28,7 +28,7 @@ pub trait End: Send {
     fn open(&mut self, wire: &mut [u8], out: &mut Buf, take: &mut dyn FnMut(&[u8])) -> Result<usize, Error>;
 
     /// Opens the record at the front of `wire` for somebody who wants what it held in `place`, at least
-    /// [`RECORD`](super::end::RECORD) bytes. Gives the bytes that are done with, and those that are in `place`.
+    /// 16 KiB. Gives the bytes that are done with, and those that are in `place`.
     ///
     /// # Errors
     /// As [`open`](Self::open).
