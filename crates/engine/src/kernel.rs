@@ -107,23 +107,4 @@ pub(crate) fn pass_keys<D: Driver, S: Session>(driver: &mut D, token: tautline_i
 }
 
 #[cfg(test)]
-mod tests {
-    use super::Handover;
-    use tautline_io::KernelTls;
-    use tautline_window::kernel::Direction::{Receive, Transmit};
-
-    #[test]
-    fn auto_receives_where_keys_can_be_replaced() {
-        for (rekeys, receives) in [(true, true), (false, false)] {
-            let mut handover = Handover::new(KernelTls::Auto);
-            assert!(handover.has(Handover::TRANSMIT) && !handover.has(Handover::RECEIVE));
-            handover.took(Transmit, rekeys);
-            assert_eq!(handover.has(Handover::RECEIVE), receives);
-            assert!(!handover.has(Handover::TRANSMIT) && handover.is_active());
-        }
-        let mut both = Handover::new(KernelTls::Both);
-        both.took(Receive, false);
-        assert!(both.has(Handover::TRANSMIT) && !both.has(Handover::RECEIVE));
-        assert!(!Handover::new(KernelTls::Off).is_active());
-    }
-}
+mod tests;

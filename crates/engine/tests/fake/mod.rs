@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
-use tautline_io::{Address, Arrival, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
+use tautline_io::{Address, Arrival, End, KernelTls, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
 use tautline_window::Buf;
+use tautline_window::kernel::TrafficKeys;
 
 /// What the next turn delivers.
 pub enum Event {
@@ -56,6 +57,11 @@ pub struct State {
     /// What it tells of each read.
     pub arrival: Option<Arrival>,
     pub began: Option<u64>,
+    /// What of TLS its kernel is to do.
+    pub kernel_tls: KernelTls,
+    /// Keys that it was given, and the bytes that its peer had by then; it takes no more than it is told.
+    pub keys: Vec<(TrafficKeys, usize)>,
+    pub most_keys: usize,
 }
 
 impl State {
@@ -186,6 +192,20 @@ impl tautline_io::Driver for Fake {
 
     fn waker(&self) -> Waker {
         Waker::new(|| {})
+    }
+
+    fn kernel_tls(&self) -> KernelTls {
+        self.0.borrow().kernel_tls
+    }
+
+    fn give_keys(&mut self, token: Token, keys: TrafficKeys) -> io::Result<bool> {
+        let mut state = self.0.borrow_mut();
+        if state.keys.len() == state.most_keys {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let had = state.wires[&token.index].received.len();
+        state.keys.push((keys, had));
+        Ok(true)
     }
 
     fn stamp_arrivals(&mut self) -> io::Result<()> {
