@@ -1,6 +1,7 @@
 use crate::{ClientConfig, ClientTls, ServerConfig, Tls};
 use std::fmt;
 use std::str::FromStr;
+use tautline_tls::Capabilities;
 #[cfg(feature = "libssl")]
 use tautline_tls_libssl::Flavour;
 
@@ -93,9 +94,6 @@ fn flavours() -> impl Iterator<Item = Flavour> {
     family
 }
 
-/// Engines that a build may lack.
-const OTHERS: [&str; 5] = ["openssl", "aws-lc", "boringssl", "libressl", "mbedtls"];
-
 impl FromStr for TlsEngine {
     type Err = String;
 
@@ -103,8 +101,8 @@ impl FromStr for TlsEngine {
         Self::all().find(|engine| engine.name() == name).ok_or_else(|| {
             let names: Vec<_> = Self::all().map(Self::name).collect();
             let names = names.join(", ");
-            let feature = name.strip_prefix("fused+").unwrap_or(name);
-            if OTHERS.contains(&feature) {
+            let known = Capabilities::of(name).filter(|one| !one.feature.is_empty());
+            if let Some(Capabilities { feature, .. }) = known {
                 format!(
                     "this build has no {name}, only {names}: build it with the feature `{feature}`, or `engines` for all"
                 )
@@ -117,7 +115,7 @@ impl FromStr for TlsEngine {
 
 #[cfg(test)]
 mod tests {
-    use super::{OTHERS, TlsEngine};
+    use super::{Capabilities, TlsEngine};
 
     #[test]
     fn engines_have_names() {
@@ -125,12 +123,12 @@ mod tests {
             assert_eq!(engine.name().parse(), Ok(engine));
         }
         assert_eq!(TlsEngine::all().next(), Some(TlsEngine::default()));
-        assert!("schannel".parse::<TlsEngine>().unwrap_err().contains("but fused, rustls"));
-        for feature in OTHERS {
-            for name in [feature.to_owned(), format!("fused+{feature}")] {
-                if let Err(why) = name.parse::<TlsEngine>() {
-                    assert!(why.contains(&format!("the feature `{feature}`")), "{why}");
-                }
+        for name in ["schannel", "fused+libressl"] {
+            assert!(name.parse::<TlsEngine>().unwrap_err().contains("but fused, rustls"));
+        }
+        for Capabilities { engine, feature, .. } in Capabilities::ALL {
+            if let Err(why) = engine.parse::<TlsEngine>() {
+                assert!(why.contains(&format!("the feature `{feature}`")), "{why}");
             }
         }
     }
