@@ -3,6 +3,7 @@ use super::{Maker, Side};
 use crate::Error;
 use crate::cpu::{Pinned, Placement};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -50,25 +51,27 @@ impl Duplex<'_> {
         let stream = TcpStream::connect(address).map_err(|error| Error::io("connect", error))?;
         let (accepted, _) = listener.accept().map_err(|error| Error::io("accept", error))?;
         let (client, server) = (Link::new(stream, client)?, Link::new(accepted, server)?);
+        // Either goes on until the other has measured too.
+        let done = AtomicUsize::new(0);
         thread::scope(|scope| {
             let server = scope.spawn(|| {
                 let _pinned = Pinned::to(self.placement.server)?;
-                self.pump(server)
+                self.pump(server, &done)
             });
-            let sent = self.pump(client);
+            let sent = self.pump(client, &done);
             let server = server.join().map_err(|_| Error::Failed("the server's thread panicked".to_owned()))??;
             let client = sent?;
             Ok(Moved { read: server.rate / 1e6, written: client.rate / 1e6, sealed: server.sealed + client.sealed })
         })
     }
 
-    fn pump(&self, mut link: Link) -> Result<Seen, Error> {
+    fn pump(&self, mut link: Link, done: &AtomicUsize) -> Result<Seen, Error> {
         let plain: Vec<u8> = (0..=250).cycle().take(BUFFER).collect();
         let mut place = vec![0; BUFFER];
         let (mut received, mut sealed) = (0_u64, 0);
         let (mut began, mut before) = (Instant::now(), 0);
-        let mut is_warm = false;
-        while !link.is_over {
+        let (mut is_warm, mut rate) = (false, None);
+        while !link.is_over && done.load(Ordering::Relaxed) < 2 {
             let moved = link.exchange()?;
             if link.is_open {
                 if sealed == 0 && self.spills {
@@ -83,18 +86,16 @@ impl Duplex<'_> {
             let elapsed = began.elapsed();
             if !is_warm && elapsed >= self.warmup {
                 (is_warm, began, before) = (true, Instant::now(), received);
-            } else if is_warm && elapsed >= self.duration {
-                break;
+            } else if is_warm && rate.is_none() && elapsed >= self.duration {
+                rate = Some((received - before) as f64 / elapsed.as_secs_f64().max(1e-9));
+                done.fetch_add(1, Ordering::Relaxed);
             } else if !moved && !link.is_over {
                 wait([&link].into_iter(), std::iter::empty())?;
             }
         }
-        if !is_warm {
-            return Err(Error::Failed("a connection ended before it was measured".to_owned()));
-        }
-        let elapsed = began.elapsed().as_secs_f64();
         link.drop_at_once();
-        Ok(Seen { rate: (received - before) as f64 / elapsed.max(1e-9), sealed })
+        let rate = rate.ok_or_else(|| Error::Failed("a connection ended before it was measured".to_owned()))?;
+        Ok(Seen { rate, sealed })
     }
 }
 
