@@ -1,5 +1,5 @@
 //! Replays the corpus of the fuzz targets, so that what fuzzing found once is looked at in every test run.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod fuzz;
 
