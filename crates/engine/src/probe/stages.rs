@@ -134,21 +134,29 @@ impl Stages {
         }
     }
 
-    #[inline]
-    pub(super) fn record(&mut self, parts: &Parts) {
+    /// Counts messages, one histogram after the other: each is a lot of memory that other work has pushed out of the cache.
+    pub(super) fn record(&mut self, messages: &[Parts]) {
         let [nic, waited, read, tls, parse, callback, app, total] = &mut self.histograms;
-        if let Some(ticks) = parts.nic {
+        for (ticks, app) in messages.iter().filter_map(|parts| Some((parts.nic?, parts.app))) {
             nic.saturating_record(ticks);
-            total.saturating_record(ticks + parts.app);
+            total.saturating_record(ticks + app);
         }
-        if let Some(ticks) = parts.read {
+        for ticks in messages.iter().filter_map(|parts| parts.read) {
             read.saturating_record(ticks);
         }
-        waited.saturating_record(parts.waited);
-        tls.saturating_record(parts.tls);
-        parse.saturating_record(parts.parse);
-        callback.saturating_record(parts.callback);
-        app.saturating_record(parts.app);
+        type Part = fn(&Parts) -> u64;
+        let parts: [(_, Part); 5] = [
+            (waited, |parts| parts.waited),
+            (tls, |parts| parts.tls),
+            (parse, |parts| parts.parse),
+            (callback, |parts| parts.callback),
+            (app, |parts| parts.app),
+        ];
+        for (histogram, part) in parts {
+            for parts in messages {
+                histogram.saturating_record(part(parts));
+            }
+        }
     }
 
     /// A message was the n-th of its read, and of its record.

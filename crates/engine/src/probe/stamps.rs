@@ -1,5 +1,5 @@
+use super::Probe;
 use super::stages::{Parts, Stages};
-use super::{Probe, Stage};
 use std::io;
 use tautline_io::{Anchor, Arrival, Clock, Driver, Scale, Ticker};
 
@@ -8,6 +8,9 @@ const READINGS: u32 = 1_000;
 
 /// The kernel's clock and ours are compared again after so many nanoseconds: they may drift apart, and the kernel's may be set.
 const COMPARE: f64 = 10e6;
+
+/// Messages that are counted together.
+const BATCH: usize = 256;
 
 /// Takes the time of every message; [`Probe::stages`] tells it.
 ///
@@ -18,6 +21,8 @@ pub struct Stamps {
     /// The kernel's clock and ours.
     anchor: Option<(Clock, Anchor)>,
     stages: Box<Stages>,
+    /// Messages to be counted in it.
+    pending: Vec<Parts>,
     /// Messages that are not counted yet.
     warm_up: u64,
     /// What the driver told of the read.
@@ -56,6 +61,7 @@ impl Stamps {
             scale,
             anchor: None,
             stages,
+            pending: Vec::with_capacity(BATCH),
             warm_up,
             arrival: None,
             arrived: None,
@@ -117,7 +123,11 @@ impl Stamps {
             waited: app.saturating_sub(known),
             app,
         };
-        self.stages.record(&parts);
+        self.pending.push(parts);
+        if self.pending.len() == BATCH {
+            self.stages.record(&self.pending);
+            self.pending.clear();
+        }
         self.stages.shares(self.in_read, self.in_record);
     }
 
@@ -202,6 +212,7 @@ impl Probe for Stamps {
 
     fn stages(&self) -> Option<Box<Stages>> {
         let mut stages = self.stages.clone();
+        stages.record(&self.pending);
         stages.rescale();
         Some(stages)
     }
@@ -209,7 +220,9 @@ impl Probe for Stamps {
 
 impl std::fmt::Debug for Stamps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stamps").field("messages", &self.stages.spread(Stage::App).count).finish_non_exhaustive()
+        f.debug_struct("Stamps")
+            .field("messages", &(self.stages.messages() + self.pending.len() as u64))
+            .finish_non_exhaustive()
     }
 }
 
