@@ -176,11 +176,14 @@ impl Keys {
 }
 
 impl Ring {
+    /// Whether these are the keys for `now`: a thread may be late with the time that it read before the period began, and
+    /// to take that for a clock set back would bring the next keys early.
     fn covers(&self, now: u64) -> bool {
-        (self.from..self.until).contains(&now)
+        let period = self.until - self.from;
+        (self.from.saturating_sub(period)..self.until).contains(&now)
     }
 
-    /// The keys that come after these. A clock that was set back begins the same keys' period anew.
+    /// The keys that come after these. A clock that was set back by more than a period begins the same keys' period anew.
     fn followed(&self, period: u64, now: u64) -> Result<Self, Unspecified> {
         if now >= self.until + period {
             return own_ring(period, now);

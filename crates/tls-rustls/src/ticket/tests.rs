@@ -1,7 +1,8 @@
 //! Keys over time, on a clock that the tests turn.
 
 use super::*;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const PERIOD: u64 = 3600;
 const START: u64 = 500_000 * PERIOD + 1000;
@@ -51,6 +52,15 @@ fn a_clock_that_is_set_back_keeps_own_keys() {
     assert!(keys.open(START - 10 * PERIOD, &ticket).is_some());
     assert!(keys.open(START - 9 * PERIOD, &ticket).is_some(), "as the previous one");
     assert!(keys.open(START - 8 * PERIOD, &ticket).is_none());
+}
+
+#[test]
+fn who_is_late_brings_no_key_early() {
+    let keys = Keys::own(PERIOD, START).unwrap();
+    let ticket = keys.seal(START, b"session").unwrap();
+    for now in [START + PERIOD, START + PERIOD - 1, START + 2 * PERIOD - 1] {
+        assert!(keys.open(now, &ticket).is_some(), "{}", now - START);
+    }
 }
 
 #[test]
@@ -121,20 +131,21 @@ const DOCUMENTED_SEALED: &[u8; 23] =
 
 #[test]
 fn many_threads_meet_the_end_of_a_period() {
+    const THREADS: usize = 4;
     let keys = Keys::own(2, START).unwrap();
-    let clock = AtomicU64::new(START);
+    let round = Barrier::new(THREADS);
     std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                for step in 0..2_000 {
-                    let sealed = clock.load(Ordering::SeqCst);
-                    let ticket = keys.seal(sealed, b"session").unwrap();
-                    let now = clock.load(Ordering::SeqCst);
-                    let opened = keys.open(now, &ticket).is_some();
-                    // Less than a period later by the clock, though others may have turned it on since.
-                    assert!(opened || clock.load(Ordering::SeqCst) >= sealed + 2, "{step}");
-                    if step % 20 == 0 {
-                        clock.fetch_add(1, Ordering::SeqCst);
+        for thread in 0..THREADS {
+            let (keys, round) = (&keys, &round);
+            scope.spawn(move || {
+                for second in START..START + 500 {
+                    round.wait();
+                    // Half of them read the clock a moment too early, whoever comes first.
+                    for late in [thread & 1, thread >> 1] {
+                        let now = second + late as u64;
+                        let ticket = keys.seal(now, b"session").unwrap();
+                        assert!(keys.open(now, &ticket).is_some(), "{thread} at {second}");
+                        assert!(keys.open(second + 1, &ticket).is_some(), "{thread} after {second}");
                     }
                 }
             });
