@@ -63,7 +63,7 @@ pub struct Offload {
 }
 
 /// Large messages are sealed by several threads at once: the loop, and those of a small pool that have time. Worth it where
-/// processors idle beside a busy loop; smaller messages are as they were.
+/// processors idle beside a busy loop, and asked for less and less often where nobody comes; smaller messages are as they were.
 #[derive(Clone, Debug)]
 pub struct Records {
     /// Bytes from which on a message is shared, or what is sent together.

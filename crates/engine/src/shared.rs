@@ -53,10 +53,12 @@ pub struct Counters {
     pub handshakes_offloaded: u64,
     /// Of those that failed, the ones refused because too many waited.
     pub handshakes_refused: u64,
-    /// Times that the records of a large message, or of several together, were sealed with other threads' help.
+    /// Times that other threads were asked to help with the records of a large message, or of several together.
     pub seals_offloaded: u64,
-    /// Of those, the ones at whose end others were still at work on a record, and had to be waited for.
-    pub seals_waited: u64,
+    /// Of those, the ones that they came to.
+    pub seals_helped: u64,
+    /// Of those, the ones that had to wait for them, because they were not let run.
+    pub seals_late: u64,
     /// Messages received.
     pub messages_in: u64,
     /// Messages that handlers sent, dropped ones included.

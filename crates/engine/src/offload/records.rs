@@ -5,7 +5,7 @@
 //! share of what is left. When all are sealed, it sends them, as if it had been alone: order holds, nothing is copied or
 //! handed over, and whoever comes too late to help finds nothing to do. Smaller messages are not asked about.
 
-use super::sys::Job;
+use super::sys::{Help, Job};
 use crate::config::Records;
 use crate::shared::Counters;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
@@ -14,6 +14,7 @@ use std::io;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tautline_tls::{Error, Session, Team};
 use tautline_window::Buf;
@@ -25,6 +26,9 @@ const LOOKOUT: Duration = Duration::from_micros(200);
 /// Jobs that may wait; who finds the queue full goes on alone.
 const WAITING: usize = 64;
 
+/// Most messages that are sealed alone after help did not come.
+const MOST_ALONE: u32 = 64;
+
 /// Threads that help the shards of one server to seal large messages; clones are the same threads, which end with the last
 /// of them.
 #[derive(Clone)]
@@ -32,6 +36,40 @@ pub struct RecordPool {
     jobs: Sender<Arc<Job>>,
     threads: usize,
     min_message: usize,
+    luck: Arc<Luck>,
+}
+
+/// Whether help comes: where the processors turn out to be busy, it is asked for less and less often, because to be kept
+/// waiting by a thread that is not let run costs more than it ever saves.
+#[derive(Default)]
+struct Luck {
+    misses: AtomicU32,
+    /// Messages that are sealed alone before the next try.
+    alone: AtomicU32,
+}
+
+impl Luck {
+    fn tries(&self) -> bool {
+        let alone = self.alone.load(Ordering::Relaxed);
+        if alone > 0 {
+            // Shards that count at the same time lose a turn, no more.
+            self.alone.store(alone - 1, Ordering::Relaxed);
+        }
+        alone == 0
+    }
+
+    fn learn(&self, help: Help) {
+        if help == Help::Came {
+            self.misses.store(0, Ordering::Relaxed);
+            return;
+        }
+        let misses = self.misses.load(Ordering::Relaxed).saturating_add(1);
+        self.misses.store(misses, Ordering::Relaxed);
+        // Two tries each time: the first may find them asleep, and wake them for the second.
+        if misses.is_multiple_of(2) {
+            self.alone.store(1_u32.checked_shl(misses / 2).unwrap_or(MOST_ALONE).min(MOST_ALONE), Ordering::Relaxed);
+        }
+    }
 }
 
 impl RecordPool {
@@ -51,7 +89,7 @@ impl RecordPool {
             std::thread::Builder::new().name(format!("records-{number}")).spawn(move || work(&queue))?;
         }
         let min_message = if threads == 0 { usize::MAX } else { records.min_message };
-        Ok(Self { jobs, threads, min_message })
+        Ok(Self { jobs, threads, min_message, luck: Arc::default() })
     }
 }
 
@@ -96,11 +134,16 @@ impl Seals<'_> {
     #[inline]
     pub(crate) fn seal<S: Session>(self, session: &mut S, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
         match self.pool {
-            Some(pool) if plain.iter().map(|chunk| chunk.len()).sum::<usize>() >= pool.min_message => {
-                let crew = Crew { pool, waited: Cell::new(false) };
+            Some(pool)
+                if plain.iter().map(|chunk| chunk.len()).sum::<usize>() >= pool.min_message && pool.luck.tries() =>
+            {
+                let crew = Crew { pool, help: Cell::new(Help::None) };
                 let result = session.seal_with(plain, out, &crew);
+                let help = crew.help.get();
                 self.counters.seals_offloaded += 1;
-                self.counters.seals_waited += u64::from(crew.waited.get());
+                self.counters.seals_helped += u64::from(help != Help::None);
+                self.counters.seals_late += u64::from(help == Help::Late);
+                pool.luck.learn(help);
                 result
             }
             _ => session.seal(plain, out),
@@ -111,7 +154,7 @@ impl Seals<'_> {
 /// The pool, for one call.
 struct Crew<'a> {
     pool: &'a RecordPool,
-    waited: Cell<bool>,
+    help: Cell<Help>,
 }
 
 impl Team for Crew<'_> {
@@ -120,7 +163,7 @@ impl Team for Crew<'_> {
         if others == 0 {
             return work();
         }
-        let waited = Job::offer(work, |job| {
+        let help = Job::offer(work, |job| {
             for _ in 0..others {
                 // A full queue: they have enough to do without us.
                 if self.pool.jobs.try_send(job.clone()).is_err() {
@@ -128,21 +171,21 @@ impl Team for Crew<'_> {
                 }
             }
         });
-        self.waited.set(waited);
+        self.help.set(help);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn all_of_the_work_is_done_however_many_help() {
         for threads in [0, 1, 3] {
             let pool = RecordPool::start(&Records { threads: Some(threads), ..Records::default() }).unwrap();
             for round in 0..200 {
-                let crew = Crew { pool: &pool, waited: Cell::new(false) };
+                let crew = Crew { pool: &pool, help: Cell::new(Help::None) };
                 let (next, done, calls) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
                 crew.share(round % 5, &|| {
                     calls.fetch_add(1, Ordering::Relaxed);
@@ -155,5 +198,22 @@ mod tests {
                 assert!((1..=1 + threads.min(round % 5)).contains(&calls), "{calls} calls by {threads} threads");
             }
         }
+    }
+
+    #[test]
+    fn help_that_does_not_come_is_asked_for_less_often() {
+        let luck = Luck::default();
+        let tries = |messages: usize| {
+            let tried = (0..messages).filter(|_| luck.tries().then(|| luck.learn(Help::Late)).is_some());
+            tried.count()
+        };
+        // Two tries, two messages alone, two tries, four alone, and so on.
+        assert_eq!((tries(4), tries(6), tries(10)), (2, 2, 2));
+        tries(10_000);
+        assert_eq!(tries(66 * 10), 20);
+        luck.learn(Help::Came);
+        while !luck.tries() {}
+        luck.learn(Help::Came);
+        assert!((0..100).all(|_| luck.tries()), "once it comes, it is asked for each time");
     }
 }

@@ -4,17 +4,32 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Turns that a processor spins for those who have not left, before it lets others run.
+/// Turns that a processor spins for those who have not left, before it lets others run: some ten microseconds, in which a
+/// record is sealed several times over.
 const SPINS: usize = 256;
 
 /// Set in a job's state once nobody may join any more.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
+/// Set in a job's state once somebody has.
+const JOINED: usize = CLOSED >> 1;
+
+/// What came of an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Help {
+    /// Nobody came.
+    None,
+    /// Others did a share.
+    Came,
+    /// Others took a share and kept everyone waiting with it: they were not let run.
+    Late,
+}
+
 /// Work that is offered to others.
 pub(super) struct Job {
     /// INVARIANT: called only by who has joined, and whoever offers it returns only when nobody can join and all have left.
     work: *const (dyn Fn() + Sync),
-    /// [`CLOSED`], and how many have joined and not left.
+    /// [`CLOSED`], [`JOINED`], and how many have joined and not left.
     state: AtomicUsize,
 }
 
@@ -24,23 +39,20 @@ unsafe impl Send for Job {}
 unsafe impl Sync for Job {}
 
 impl Job {
-    /// Calls `work` here, and lets those join whom `publish` gives the job to. Nobody calls it any more when this returns,
-    /// which it does with whether it had to wait for that.
-    pub(super) fn offer(work: &(dyn Fn() + Sync), publish: impl FnOnce(&Arc<Self>)) -> bool {
+    /// Calls `work` here, and lets those join whom `publish` gives the job to. Nobody calls it any more when this returns.
+    pub(super) fn offer(work: &(dyn Fn() + Sync), publish: impl FnOnce(&Arc<Self>)) -> Help {
         // SAFETY: only the lifetime changes. `Offer` keeps this function, and with it the borrow, until nobody uses it,
         // however it ends.
         let work = unsafe { core::mem::transmute::<&(dyn Fn() + Sync), &'static (dyn Fn() + Sync)>(work) };
         let offer = Offer(Arc::new(Self { work, state: AtomicUsize::new(0) }));
         publish(&offer.0);
         work();
-        let has_to_wait = offer.0.state.fetch_or(CLOSED, Ordering::AcqRel) != 0;
-        drop(offer);
-        has_to_wait
+        offer.close()
     }
 
     /// Calls the work too, unless it is over.
     pub(super) fn join(&self) {
-        let open = |state: usize| (state & CLOSED == 0).then_some(state + 1);
+        let open = |state: usize| (state & CLOSED == 0).then_some((state + 1) | JOINED);
         if self.state.try_update(Ordering::AcqRel, Ordering::Relaxed, open).is_err() {
             return;
         }
@@ -54,13 +66,18 @@ impl Job {
 /// The offerer's end. Closes the job and waits for those who have joined, also where the work panics.
 struct Offer(Arc<Job>);
 
-impl Drop for Offer {
-    fn drop(&mut self) {
+impl Offer {
+    fn close(&self) -> Help {
         let state = &self.0.state;
         state.fetch_or(CLOSED, Ordering::AcqRel);
         let mut turns = 0;
-        // Acquire: what those who leave have written is seen.
-        while state.load(Ordering::Acquire) != CLOSED {
+        loop {
+            // Acquire: what those who leave have written is seen.
+            match state.load(Ordering::Acquire) {
+                CLOSED => return Help::None,
+                state if state == CLOSED | JOINED => return if turns < SPINS { Help::Came } else { Help::Late },
+                _ => {}
+            }
             turns += 1;
             if turns < SPINS {
                 core::hint::spin_loop();
@@ -68,6 +85,12 @@ impl Drop for Offer {
                 std::thread::yield_now();
             }
         }
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -82,7 +105,7 @@ impl Drop for Joined<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Job;
+    use super::{Help, Job};
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -104,8 +127,8 @@ mod tests {
                     *cell += round;
                 }
             };
-            Job::offer(&work, |job| jobs.send(job.clone()).unwrap());
-            assert!((1..=2).contains(&calls.load(Ordering::Relaxed)));
+            let help = Job::offer(&work, |job| jobs.send(job.clone()).unwrap());
+            assert_eq!(calls.load(Ordering::Relaxed), if help == Help::None { 1 } else { 2 });
             assert_eq!(cells, [round; 16]);
         }
         drop(jobs);
