@@ -131,8 +131,6 @@ pub enum Metric {
     RatioToResumed,
     /// A rate or a CPU time over that of a loop that does all of its TLS itself.
     RatioToInline,
-    /// What so many loops or threads can do over what one can, by CPU time per message.
-    RatioToOneLoop,
     /// A loop per core's rate over that of threads that share a poller.
     RatioToSharedLoop,
     /// A latency over the same one without the storm.
@@ -176,7 +174,6 @@ impl Metric {
             Self::RatioToSignature => "ratio_to_signature",
             Self::RatioToResumed => "ratio_to_resumed",
             Self::RatioToInline => "ratio_to_inline",
-            Self::RatioToOneLoop => "ratio_to_one_loop",
             Self::RatioToSharedLoop => "ratio_to_shared_loop",
             Self::RatioToQuiet => "ratio_to_quiet",
             Self::RatioToPlain => "ratio_to_plain",
@@ -199,7 +196,6 @@ impl Metric {
             Self::RatioToSignature
             | Self::RatioToResumed
             | Self::RatioToInline
-            | Self::RatioToOneLoop
             | Self::RatioToSharedLoop
             | Self::RatioToQuiet
             | Self::RatioToPlain
