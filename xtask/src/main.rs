@@ -73,7 +73,7 @@ fn main() -> ExitCode {
 }
 
 fn setup() -> Stage {
-    stage("setup", 10, setup::packages)
+    stage("setup", 10, setup::run)
 }
 
 fn vm_test() -> Stage {

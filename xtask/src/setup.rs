@@ -1,7 +1,8 @@
-//! Debian and Ubuntu packages that the stages need.
+//! What the stages need before they start: room on the disk, and Debian and Ubuntu packages.
 
 use std::process::Command;
 
+use crate::paths;
 use crate::process::{self, succeeds};
 use crate::stage::{self, Context, Failure, Outcome};
 
@@ -41,8 +42,27 @@ const NEEDS: &[Need] = &[
 /// Debian's bundle of public authorities.
 pub(crate) const CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Installs what is missing where it may, else prints the command that does.
-pub(crate) fn packages(context: &Context) -> Outcome {
+/// Bytes that everything together puts below `target`, with some to spare.
+const ROOM: u64 = 8 << 30;
+
+/// Refuses to begin what the disk has no room for: compilers and linkers say so in a hundred ways, and late.
+fn room() -> Outcome {
+    let root = paths::root();
+    let disk = rustix::fs::statvfs(&root).map_err(std::io::Error::from)?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let is_built = paths::target().join("release").exists();
+    if is_built || free >= ROOM {
+        return Ok(());
+    }
+    let (free, needed, root) = (free >> 20, ROOM >> 20, root.display());
+    Err(Failure::Failed(format!(
+        "{free} MB are free on the disk of {root}, where a build and its tests take {needed} MB"
+    )))
+}
+
+/// Looks for room, then installs what is missing where it may, else prints the command that does.
+pub(crate) fn run(context: &Context) -> Outcome {
+    room()?;
     let missing = missing();
     if missing.is_empty() {
         return Ok(());
