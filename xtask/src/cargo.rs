@@ -39,8 +39,9 @@ pub(crate) fn test(context: &Context) -> Outcome {
 /// The TLS libraries that a default build leaves out: each by itself, then all in one program, each against each. LibreSSL,
 /// which no registry carries, is tested where `TAUTLINE_LIBRESSL` names it.
 pub(crate) fn engines(context: &Context) -> Outcome {
-    let mut engines = vec!["tautline-tls-libssl/engines", "tautline-tls-mbedtls/mbedtls"];
-    let mut all = vec!["tautline/engines"];
+    let mut engines =
+        vec!["tautline-tls-libssl/engines", "tautline-tls-mbedtls/mbedtls", "tautline-tls-wolfssl/wolfssl"];
+    let mut all = vec!["tautline/engines", "tautline/wolfssl"];
     if env::var_os("TAUTLINE_LIBRESSL").is_some_and(|prefix| !prefix.is_empty()) {
         engines.push("tautline-tls-libssl/libressl");
         all.push("tautline/libressl");
@@ -52,8 +53,8 @@ pub(crate) fn engines(context: &Context) -> Outcome {
         command.args(["--features", &features.join(","), "--locked"]);
         command
     };
-    let each = ["tautline-tls-libssl", "tautline-tls-mbedtls"];
-    let together = ["tautline-tls-libssl", "tautline-tls-mbedtls", "tautline"];
+    let each = ["tautline-tls-libssl", "tautline-tls-mbedtls", "tautline-tls-wolfssl"];
+    let together = [&each[..], &["tautline"]].concat();
     let mut clippy = with(&["clippy", "--all-targets"], &together, &all);
     run(clippy.args(["--", "-D", "warnings"]), context.deadline)?;
     let tests =

@@ -26,7 +26,7 @@ pub(crate) struct TargetArguments {
     /// Go through this HTTP CONNECT or SOCKS5 proxy, with USER:PASSWORD@ before the host where it asks for them.
     #[arg(long, value_name = "http|socks5://HOST:PORT")]
     proxy: Option<Proxy>,
-    /// TLS engine: fused or rustls; openssl, aws-lc, boringssl, libressl or mbedtls where they are built in.
+    /// TLS engine: fused or rustls; openssl, aws-lc, boringssl, libressl, mbedtls or wolfssl where they are built in.
     #[arg(long, value_name = "ENGINE", default_value_t)]
     tls: TlsEngine,
     #[command(flatten)]

@@ -91,6 +91,8 @@ fn flavours() -> impl Iterator<Item = Flavour> {
     let family = Flavour::ALL.iter().copied();
     #[cfg(feature = "mbedtls")]
     let family = family.chain([tautline_tls_mbedtls::FLAVOUR]);
+    #[cfg(feature = "wolfssl")]
+    let family = family.chain([tautline_tls_wolfssl::FLAVOUR]);
     family
 }
 

@@ -30,6 +30,11 @@ impl Shim {
         self.cc.define(name, value);
     }
 
+    /// Has the sources begin with a header.
+    pub fn include_first(&mut self, header: &str) {
+        self.cc.flag("-include").flag(header);
+    }
+
     /// The shim's objects.
     ///
     /// # Errors

@@ -240,6 +240,13 @@ tl_identity *tl_identity_new(const uint8_t *chain, size_t chain_len, const uint8
     if (identity->key == NULL) {
         goto fail;
     }
+#ifdef TL_WOLFSSL
+    if (EVP_PKEY_id(identity->key) == EVP_PKEY_ED25519) {
+        /* It reads such a key, and does not sign with it. */
+        refuse(refusal, TL_CONFIG_ED25519);
+        goto fail;
+    }
+#endif
     if (X509_check_private_key(identity->leaf, identity->key) != 1) {
         refuse(refusal, TL_CONFIG_MISMATCH);
         goto fail;
@@ -327,7 +334,12 @@ size_t tl_x509_names(X509 *certificate, char *text, size_t cap)
     size_t len = 0;
     GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
     for (size_t i = 0; names != NULL && i < (size_t)sk_GENERAL_NAME_num(names); i++) {
-        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, (int)i);
+        size_t at_name = i;
+#ifdef TL_WOLFSSL
+        /* The last comes first. */
+        at_name = sk_GENERAL_NAME_num(names) - 1 - i;
+#endif
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, (int)at_name);
         if (name->type != GEN_DNS && name->type != GEN_IPADD) {
             continue;
         }
@@ -361,13 +373,21 @@ size_t tl_x509_names(X509 *certificate, char *text, size_t cap)
 
 static void copy_time(const ASN1_TIME *time, char *text, size_t cap)
 {
+#ifdef TL_WOLFSSL
+    size_t len = (size_t)wolfSSL_ASN1_TIME_get_length(time);
+    const uint8_t *data = wolfSSL_ASN1_TIME_get_data(time);
+    int type = time->type;
+#else
     size_t len = (size_t)ASN1_STRING_length((const ASN1_STRING *)time);
+    const uint8_t *data = ASN1_STRING_get0_data((const ASN1_STRING *)time);
+    int type = ASN1_STRING_type((const ASN1_STRING *)time);
+#endif
     if (len + 2 > cap) {
         len = cap - 2;
     }
     /* UTCTime has two digits for the year, GeneralizedTime four (RFC 5280, section 4.1.2.5). */
-    text[0] = ASN1_STRING_type((const ASN1_STRING *)time) == V_ASN1_UTCTIME ? '2' : '4';
-    memcpy(text + 1, ASN1_STRING_get0_data((const ASN1_STRING *)time), len);
+    text[0] = type == V_ASN1_UTCTIME ? '2' : '4';
+    memcpy(text + 1, data, len);
     text[1 + len] = '\0';
 }
 
@@ -435,9 +455,14 @@ static int on_verify(int ok, X509_STORE_CTX *store)
     if (!ok && conn != NULL && conn->refused == NULL) {
         X509 *certificate = X509_STORE_CTX_get_current_cert(store);
         conn->verify = X509_STORE_CTX_get_error(store);
+#ifdef TL_WOLFSSL
+        /* It may be a part of the connection, and go with it. */
+        conn->refused = certificate == NULL ? NULL : X509_dup(certificate);
+#else
         if (certificate != NULL && X509_up_ref(certificate)) {
             conn->refused = certificate;
         }
+#endif
     }
     return ok;
 }
@@ -449,13 +474,28 @@ static int on_session(SSL *ssl, SSL_SESSION *session)
     if (conn == NULL) {
         return 0;
     }
+#ifdef TL_WOLFSSL
+    /* The connection's own, which its next ticket changes. */
+    session = wolfSSL_SESSION_dup(session);
+    if (session == NULL) {
+        return 0;
+    }
+    if (SSL_version(ssl) < TLS1_3_VERSION && conn->sessions_len > 0) {
+        /* The same session before its ticket came. */
+        SSL_SESSION_free(conn->sessions[--conn->sessions_len]);
+    }
+#endif
     if (conn->sessions_len == TL_SESSIONS) {
         SSL_SESSION_free(conn->sessions[0]);
         memmove(conn->sessions, conn->sessions + 1, (TL_SESSIONS - 1) * sizeof(conn->sessions[0]));
         conn->sessions_len--;
     }
     conn->sessions[conn->sessions_len++] = session;
+#ifdef TL_WOLFSSL
+    return 0;
+#else
     return 1;
+#endif
 }
 
 /* The server's order decides. */
@@ -613,6 +653,12 @@ static int configure(SSL_CTX *ctx, const tl_context *context, const tl_options *
     } else {
         SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
         SSL_CTX_sess_set_new_cb(ctx, on_session);
+#ifdef TL_WOLFSSL
+        /* It asks for none in TLS 1.2 unless told to. */
+        if (wolfSSL_CTX_UseSessionTicket(ctx) != WOLFSSL_SUCCESS) {
+            return 0;
+        }
+#endif
     }
     if (options->server) {
         SSL_CTX_set_tlsext_servername_callback(ctx, on_name);
@@ -691,8 +737,9 @@ void tl_context_free(tl_context *context)
     if (context == NULL) {
         return;
     }
-    for (size_t at = 0; at < context->groups_len; at++) {
-        SSL_CTX_free(context->groups[at]);
+    /* The first last: in wolfSSL, the store that the others share is a part of it. */
+    for (size_t at = context->groups_len; at > 0; at--) {
+        SSL_CTX_free(context->groups[at - 1]);
     }
     for (size_t at = 0; at < context->names_len; at++) {
         free((char *)context->names[at].name);
@@ -774,9 +821,14 @@ static int use_identity(SSL_CTX *ctx, const tl_identity *identity)
     return good;
 }
 #else
-/* There is one place for each kind of key. */
+/* There is one place for each kind of key, or for one in all (wolfSSL), which the preferred takes. */
 static int use_identity(SSL_CTX *ctx, const tl_identity *identity)
 {
+#ifdef TL_WOLFSSL
+    if (SSL_CTX_get0_certificate(ctx) != NULL) {
+        return 1;
+    }
+#endif
     return SSL_CTX_use_certificate(ctx, identity->leaf) == 1 && SSL_CTX_use_PrivateKey(ctx, identity->key) == 1
            && SSL_CTX_set1_chain(ctx, identity->chain) == 1;
 }

@@ -80,6 +80,11 @@ struct tl_conn {
     /* For tests. */
     int spill_all;
     int spill_fails;
+#ifdef TL_WOLFSSL
+    /* The start of a handshake message's header, whose end has not come. */
+    size_t header_len;
+    uint8_t header[4];
+#endif
     /* For measuring. */
     BIO *memory_in;
     BIO *memory_out;

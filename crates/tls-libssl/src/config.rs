@@ -51,6 +51,12 @@ pub(crate) fn server(
         return Err(Error::Config(format!("tickets for each handshake: 1 to {most}")));
     }
     let groups = Groups::of(&identities);
+    let name = library.flavour().name();
+    let knows_several = Capabilities::of(name).is_none_or(|one| one.several_keys);
+    if !knows_several && groups.members.iter().any(|members| members.len() > 1) {
+        let what = "show certificates with keys of several kinds for one name";
+        return Err(Capabilities::refusal(name, what, |one| one.several_keys));
+    }
     let (verify, roots) = match &config.client_auth {
         ClientAuth::None => (Verify::Never, None),
         ClientAuth::Required(roots) => (Verify::Required, Some(roots)),

@@ -15,6 +15,8 @@ pub struct Capabilities {
     pub post_quantum: bool,
     /// Ed25519 certificates.
     pub ed25519: bool,
+    /// Certificates with keys of several kinds stand for one name, so that each client is shown one that it understands.
+    pub several_keys: bool,
     /// A TLS 1.3 server resumes sessions.
     pub tickets: bool,
     /// Ticket keys can be shared by hosts ([`Tickets::Fleet`](crate::Tickets::Fleet)).
@@ -33,7 +35,7 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// Every engine, built in or not.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::rustls("fused", "rustls, own records").with_own_records(),
         Self::rustls("rustls", "rustls on AWS-LC"),
         Self::libssl("openssl", "OpenSSL 3"),
@@ -41,6 +43,7 @@ impl Capabilities {
         Self::libssl("boringssl", "BoringSSL"),
         Self { post_quantum: false, tickets: false, key_log: false, ..Self::libssl("libressl", "LibreSSL") },
         Self { post_quantum: false, ed25519: false, ..Self::libssl("mbedtls", "Mbed TLS 3.6") },
+        Self { ed25519: false, several_keys: false, ..Self::libssl("wolfssl", "wolfSSL (GPLv3)") },
         Self::fused("fused+openssl", "OpenSSL 3, own records", "openssl"),
         Self::fused("fused+aws-lc", "AWS-LC, own records", "aws-lc"),
         Self::fused("fused+boringssl", "BoringSSL, own records", "boringssl"),
@@ -53,6 +56,7 @@ impl Capabilities {
             feature: "",
             post_quantum: true,
             ed25519: true,
+            several_keys: true,
             tickets: true,
             shared_tickets: true,
             stapling: true,
@@ -93,7 +97,7 @@ impl Capabilities {
     #[must_use]
     pub fn table() -> String {
         let head = [
-            "engine", "library", "ML-KEM", "Ed25519", "tickets", "shared", "stapling", "key log", "keys out",
+            "engine", "library", "ML-KEM", "Ed25519", "keys", "tickets", "shared", "stapling", "key log", "keys out",
             "in place",
         ];
         let yes = |can: bool| if can { "yes" } else { "no" };
@@ -102,6 +106,7 @@ impl Capabilities {
             let flags = [
                 one.post_quantum,
                 one.ed25519,
+                one.several_keys,
                 one.tickets,
                 one.shared_tickets,
                 one.stapling,
@@ -109,7 +114,7 @@ impl Capabilities {
                 one.key_export,
                 one.in_place,
             ];
-            let mut cells = [one.engine, one.library, "", "", "", "", "", "", "", ""].map(str::to_owned);
+            let mut cells = [one.engine, one.library, "", "", "", "", "", "", "", "", ""].map(str::to_owned);
             for (cell, flag) in cells.iter_mut().skip(2).zip(flags) {
                 yes(flag).clone_into(cell);
             }

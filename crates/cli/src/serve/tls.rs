@@ -15,7 +15,7 @@ pub(super) struct TlsArguments {
     /// No TLS: ws:// instead of wss://.
     #[arg(long, conflicts_with_all = ["cert", "key", "ocsp", "client_ca", "tls", "tickets", "ticket_secret", "ticket_rotate", "no_watch"])]
     pub(super) plain: bool,
-    /// TLS engine: fused or rustls; openssl, aws-lc, boringssl, libressl or mbedtls where they are built in.
+    /// TLS engine: fused or rustls; openssl, aws-lc, boringssl, libressl, mbedtls or wolfssl where they are built in.
     #[arg(long, value_name = "ENGINE", default_value_t)]
     tls: TlsEngine,
     /// Certificate chain, PEM. Several, each with its --key, stand side by side: the client's offers choose.

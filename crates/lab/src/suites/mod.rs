@@ -46,6 +46,8 @@ pub const ENGINES: [&str; ENGINE_COUNT] = [
     "libressl",
     #[cfg(feature = "mbedtls")]
     "mbedtls",
+    #[cfg(feature = "wolfssl")]
+    "wolfssl",
 ];
 
 const ENGINE_COUNT: usize = 2
@@ -53,7 +55,8 @@ const ENGINE_COUNT: usize = 2
     + cfg!(feature = "aws-lc") as usize
     + cfg!(feature = "boringssl") as usize
     + cfg!(feature = "libressl") as usize
-    + cfg!(feature = "mbedtls") as usize;
+    + cfg!(feature = "mbedtls") as usize
+    + cfg!(feature = "wolfssl") as usize;
 
 /// Rows whose rounds spread wider than this make the machine too noisy for fine comparisons.
 const NOISY: f64 = 0.10;

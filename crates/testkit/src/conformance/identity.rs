@@ -5,7 +5,9 @@ use crate::certificate::{Authority, KeyKind, Leaf, Usage, Validity};
 use crate::pair::{Failure, Side, Split};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use tautline_tls::{Certificate, ClientAuth, ClientConfig, Engine, Error, Roots, ServerConfig, Session, Versions};
+use tautline_tls::{
+    Capabilities, Certificate, ClientAuth, ClientConfig, Engine, Error, Roots, ServerConfig, Session, Versions,
+};
 
 /// The DER form of a certificate's end entity.
 fn der(certificate: &Certificate) -> Vec<u8> {
@@ -54,6 +56,8 @@ pub fn names_choose_certificates<E: Engine>(make: impl Make<E>) {
 
 /// RSA, ECDSA and Ed25519 for one name: clients that verify everything get ECDSA, whatever the order of configuration.
 pub fn key_types_stand_side_by_side<E: Engine>(make: impl Make<E>) {
+    let server = make(Some(&server_config()), None).unwrap();
+    let knows_several = Capabilities::of(server.name()).is_none_or(|one| one.several_keys);
     let [p256, rsa, ed25519] =
         [KeyKind::P256, KeyKind::Rsa2048, KeyKind::Ed25519].map(|key| certificate(&["localhost"], key));
     let knows_ed25519 =
@@ -65,6 +69,11 @@ pub fn key_types_stand_side_by_side<E: Engine>(make: impl Make<E>) {
     for versions in [Versions::Tls13, Versions::Tls12] {
         for certificates in [all.clone(), vec![p256.clone(), rsa.clone()]] {
             let server = ServerConfig { certificates, versions, ..server_config() };
+            if !knows_several {
+                let refused = make(Some(&server), None).err();
+                assert!(matches!(&refused, Some(Error::Config(why)) if why.contains("fused")), "{refused:?}");
+                continue;
+            }
             for host in ["localhost", "127.0.0.1"] {
                 let client = ClientConfig { roots: Roots::DangerNone, ..client_config() };
                 let pair = Engines::new(&make, &server, &client).open(host);

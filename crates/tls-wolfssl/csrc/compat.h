@@ -1,0 +1,40 @@
+/* Read before all else: what of OpenSSL's interface wolfSSL lacks, or has under another name. */
+#ifndef TAUTLINE_COMPAT_H
+#define TAUTLINE_COMPAT_H
+
+#define _GNU_SOURCE
+
+#include <wolfssl/wolfcrypt/settings.h>
+
+#include <wolfssl/ssl.h>
+
+#include <openssl/ssl.h>
+
+/* What differs in files that are shared: one certificate for each group, for one. */
+#define TL_WOLFSSL
+
+static inline int tl_set1_chain(SSL_CTX *ctx, STACK_OF(X509) *chain)
+{
+    int good = 1;
+    for (int at = 0; good && at < sk_X509_num(chain); at++) {
+        good = SSL_CTX_add1_chain_cert(ctx, sk_X509_value(chain, at)) == 1;
+    }
+    return good;
+}
+
+#define SSL_CTX_set1_chain(ctx, chain) tl_set1_chain((ctx), (chain))
+#define SSL_SESSION_get_protocol_version(session) tl_version_of(session)
+
+/* Unlike wolfSSL, OpenSSL says 0 where it worked. */
+static inline int tl_set_alpn(SSL_CTX *ctx, const unsigned char *list, unsigned int len)
+{
+    return wolfSSL_CTX_set_alpn_protos(ctx, list, len) == WOLFSSL_SUCCESS ? 0 : 1;
+}
+
+#undef SSL_CTX_set_alpn_protos
+#define SSL_CTX_set_alpn_protos(ctx, list, len) tl_set_alpn((ctx), (list), (len))
+
+/* The version of TLS that a session is of; 0 where it ended. */
+int tl_version_of(const SSL_SESSION *session);
+
+#endif

@@ -1,0 +1,528 @@
+/* One connection over the caller's windows, by wolfSSL's I/O callbacks. */
+#include "shim.h"
+
+#include <wolfssl/error-ssl.h>
+#include <wolfssl/internal.h>
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int window_read(WOLFSSL *ssl, char *to, int cap, void *user)
+{
+    tl_conn *conn = user;
+    (void)ssl;
+    if (conn->in_len == 0) {
+        return WOLFSSL_CBIO_ERR_WANT_READ;
+    }
+    size_t len = conn->in_len < (size_t)cap ? conn->in_len : (size_t)cap;
+    memcpy(to, conn->in, len);
+    conn->in += len;
+    conn->in_len -= len;
+    return (int)len;
+}
+
+static int window_write(WOLFSSL *ssl, char *from, int len, void *user)
+{
+    tl_conn *conn = user;
+    (void)ssl;
+    size_t size = (size_t)len;
+    /* Once something has spilled, all that follows must, to keep the order. */
+    if (conn->spill_len == 0 && !conn->spill_all && size <= conn->out_cap - conn->out_len) {
+        memcpy(conn->out + conn->out_len, from, size);
+        conn->out_len += size;
+        return len;
+    }
+    if (size > conn->spill_cap - conn->spill_len) {
+        size_t cap = conn->spill_cap * 2 > conn->spill_len + size ? conn->spill_cap * 2 : conn->spill_len + size;
+        uint8_t *spill = conn->spill_fails || cap < size ? NULL : realloc(conn->spill, cap);
+        if (spill == NULL) {
+            conn->broken = 1;
+            return WOLFSSL_CBIO_ERR_GENERAL;
+        }
+        conn->spill = spill;
+        conn->spill_cap = cap;
+    }
+    memcpy(conn->spill + conn->spill_len, from, size);
+    conn->spill_len += size;
+    return len;
+}
+
+/* To be called once, before all else. Says whether it worked. */
+int32_t tl_init(void)
+{
+#if defined(__x86_64__)
+    /* What its ciphers are compiled for. */
+    if (!__builtin_cpu_supports("aes") || !__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("sse4.1")) {
+        return 0;
+    }
+#endif
+    return wolfSSL_Init() == WOLFSSL_SUCCESS;
+}
+
+int tl_tls13_message(WOLFSSL *ssl, byte *input, word32 *at, word32 end);
+
+/*
+ * Called instead of DoTls13HandShakeMsg, with what of handshake messages a record holds from `at` to `end`. It does two things
+ * that the library does not: the header of a message may come in pieces, and nothing may stand behind a message in its record
+ * after which keys change (RFC 8446, section 5.1).
+ */
+int tl_tls13_message(WOLFSSL *ssl, byte *input, word32 *at, word32 end)
+{
+    tl_conn *conn = SSL_get_app_data(ssl);
+    word32 len = *at < end ? end - *at : 0;
+    int code;
+    byte type;
+    if (ssl->pendingMsgSz > 0) {
+        type = ssl->pendingMsgType;
+        code = DoTls13HandShakeMsg(ssl, input, at, end);
+    } else if (len > 0 && (conn->header_len > 0 || len < sizeof(conn->header))) {
+        size_t lacks = sizeof(conn->header) - conn->header_len;
+        size_t piece = len < lacks ? len : lacks;
+        memcpy(conn->header + conn->header_len, input + *at, piece);
+        conn->header_len += piece;
+        *at += (word32)piece;
+        if (conn->header_len < sizeof(conn->header)) {
+            return 0;
+        }
+        /* By itself, whereupon the library waits for the rest. */
+        word32 start = 0;
+        conn->header_len = 0;
+        type = conn->header[0];
+        code = DoTls13HandShakeMsg(ssl, conn->header, &start, sizeof(conn->header));
+    } else {
+        type = len > 0 ? input[*at] : 0;
+        if (type == finished && SSL_is_server(ssl) && ssl->session != NULL) {
+            /* It would count on from the ticket that the client showed, and fail when a byte is full. */
+            ssl->session->ticketNonce.len = 0;
+        }
+        code = DoTls13HandShakeMsg(ssl, input, at, end);
+    }
+    int changes_keys = type == server_hello || type == finished || type == key_update;
+    int is_whole = code == 0 && ssl->pendingMsgSz == 0;
+    return is_whole && changes_keys && *at < end && SSL_version(ssl) >= TLS1_3_VERSION ? OUT_OF_ORDER_E : code;
+}
+
+static tl_conn *conn_new(const tl_context *context)
+{
+    ERR_clear_error();
+    tl_conn *conn = calloc(1, sizeof(*conn));
+    if (conn == NULL) {
+        return NULL;
+    }
+    conn->ssl = SSL_new(context->groups[0]);
+    if (conn->ssl == NULL) {
+        tl_conn_free(conn);
+        return NULL;
+    }
+    wolfSSL_SSLSetIORecv(conn->ssl, window_read);
+    wolfSSL_SSLSetIOSend(conn->ssl, window_write);
+    wolfSSL_SetIOReadCtx(conn->ssl, conn);
+    wolfSSL_SetIOWriteCtx(conn->ssl, conn);
+    SSL_set_app_data(conn->ssl, conn);
+    return conn;
+}
+
+tl_conn *tl_conn_accept(const tl_context *context)
+{
+    tl_conn *conn = conn_new(context);
+    if (conn != NULL) {
+        SSL_set_accept_state(conn->ssl);
+    }
+    return conn;
+}
+
+/*
+ * A client's connection to the host `name`, or to the address `ip` (4 or 16 bytes) where there is no name. It offers to
+ * resume `session`, if there is one.
+ */
+tl_conn *tl_conn_connect(const tl_context *context, const char *name, const uint8_t *ip, size_t ip_len,
+                         SSL_SESSION *session)
+{
+    tl_conn *conn = conn_new(context);
+    if (conn == NULL) {
+        return NULL;
+    }
+    SSL_set_connect_state(conn->ssl);
+    int good = 1;
+    if (context->verify > 0) {
+        X509_VERIFY_PARAM *param = SSL_get0_param(conn->ssl);
+        unsigned int flags = X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS;
+#ifdef X509_CHECK_FLAG_NEVER_CHECK_SUBJECT
+        flags |= X509_CHECK_FLAG_NEVER_CHECK_SUBJECT;
+#endif
+        X509_VERIFY_PARAM_set_hostflags(param, flags);
+        good = name != NULL ? X509_VERIFY_PARAM_set1_host(param, name, strlen(name))
+                            : X509_VERIFY_PARAM_set1_ip(param, ip, ip_len);
+    }
+    if (good && name != NULL) {
+        good = (int)SSL_set_tlsext_host_name(conn->ssl, name);
+        size_t len = strlen(name);
+        memcpy(conn->server_name, name, len < sizeof(conn->server_name) ? len + 1 : 0);
+    }
+    if (good && session != NULL) {
+        /* One of its own, since tickets that it receives go there. */
+        SSL_SESSION *own = wolfSSL_SESSION_dup(session);
+        /* One that ended by now is refused, and not offered. */
+        (void)(own != NULL && SSL_set_session(conn->ssl, own));
+        SSL_SESSION_free(own);
+    }
+    if (!good) {
+        tl_conn_free(conn);
+        return NULL;
+    }
+    return conn;
+}
+
+void tl_conn_free(tl_conn *conn)
+{
+    if (conn == NULL) {
+        return;
+    }
+    if (conn->ssl != NULL) {
+        /* Without this, OpenSSL would take a session that did not end by close_notify for a bad one. */
+        SSL_set_shutdown(conn->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+        SSL_free(conn->ssl);
+    }
+    for (size_t at = 0; at < conn->sessions_len; at++) {
+        SSL_SESSION_free(conn->sessions[at]);
+    }
+    X509_free(conn->refused);
+    free(conn->spill);
+    OPENSSL_cleanse(conn->secrets, sizeof(conn->secrets));
+    free(conn);
+}
+
+/* Why the certificate was refused. */
+static int32_t verify_kind(int error)
+{
+    switch (error) {
+    case ASN_AFTER_DATE_E:
+        return TL_VERIFY_EXPIRED;
+    case ASN_BEFORE_DATE_E:
+        return TL_VERIFY_NOT_YET;
+    case ASN_NO_SIGNER_E:
+    case ASN_SELF_SIGNED_E:
+        return TL_VERIFY_ISSUER;
+    case DOMAIN_NAME_MISMATCH:
+    case IPADDR_MISMATCH:
+        return TL_VERIFY_NAME;
+    case EXTKEYUSE_AUTH_E:
+    case KEYUSE_SIGNATURE_E:
+        return TL_VERIFY_PURPOSE;
+    case ASN_SIG_CONFIRM_E:
+        return TL_VERIFY_SIGNATURE;
+    case CRL_CERT_REVOKED:
+        return TL_VERIFY_REVOKED;
+    default:
+        return TL_VERIFY_OTHER;
+    }
+}
+
+/* What an error of the library's means. */
+static int32_t failure_kind(int error)
+{
+    if (verify_kind(error) != TL_VERIFY_OTHER) {
+        return TL_CERTIFICATE;
+    }
+    switch (error) {
+    case FATAL_ERROR:
+        return TL_ALERT;
+    case VERIFY_CERT_ERROR:
+        return TL_CERTIFICATE;
+    case NO_PEER_CERT:
+        return TL_NO_CERTIFICATE;
+    case UNKNOWN_ALPN_PROTOCOL_NAME_E:
+        return TL_NO_ALPN;
+    case VERIFY_MAC_ERROR:
+    case DECRYPT_ERROR:
+    case AES_GCM_AUTH_E:
+    case MAC_CMP_FAILED_E:
+        return TL_BAD_RECORD;
+    case VERSION_ERROR:
+    case UNSUPPORTED_PROTO_VERSION:
+        return TL_VERSION;
+    case MATCH_SUITE_ERROR:
+    case UNSUPPORTED_SUITE:
+        return TL_NO_CIPHER;
+    case MEMORY_ERROR:
+    case MEMORY_E:
+        return TL_LIBRARY;
+    default:
+        return TL_PROTOCOL;
+    }
+}
+
+/* The alert for an error that the library has not told the peer itself. */
+static int alert_for(int32_t failure)
+{
+    switch (failure) {
+    case TL_BAD_RECORD:
+        return bad_record_mac;
+    case TL_CERTIFICATE:
+        return bad_certificate;
+    case TL_VERSION:
+        return wolfssl_alert_protocol_version;
+    case TL_NO_CIPHER:
+        return handshake_failure;
+    case TL_LIBRARY:
+        return internal_error;
+    default:
+        return unexpected_message;
+    }
+}
+
+/* Says what went wrong, and tells the peer where the library has not. */
+static void explain(tl_conn *conn, int error, tl_result *result)
+{
+    WOLFSSL_ALERT_HISTORY alerts;
+    result->status = TL_FAILED;
+    result->failure = conn->broken ? TL_MEMORY : failure_kind(error);
+    const char *text = wolfSSL_ERR_reason_error_string((unsigned long)(long)error);
+    size_t len = text == NULL ? 0 : strnlen(text, TL_REASON - 1);
+    memcpy(result->reason, text, len);
+    result->reason[len] = '\0';
+    if (conn->broken || wolfSSL_get_alert_history(conn->ssl, &alerts) != WOLFSSL_SUCCESS) {
+        return;
+    }
+    if (result->failure == TL_ALERT) {
+        result->alert = alerts.last_rx.code;
+        result->status = result->alert == close_notify ? TL_CLOSED : TL_FAILED;
+    } else if (alerts.last_tx.level != alert_fatal) {
+        (void)SendAlert(conn->ssl, alert_fatal, alert_for(result->failure));
+    }
+    if (result->failure == TL_CERTIFICATE) {
+        result->verify = verify_kind(error);
+    }
+}
+
+/* Clears the error queue and lends the caller's windows to the connection. Says whether it is fit for an operation. */
+static int arm(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap)
+{
+    ERR_clear_error();
+    conn->in = in;
+    conn->in_len = in_len;
+    conn->out = out;
+    conn->out_cap = out_cap;
+    conn->out_len = 0;
+    return !conn->broken;
+}
+
+/* Takes the windows back and says what became of the operation that returned `code`. */
+static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
+{
+    int error = code > 0 ? 0 : wolfSSL_get_error(conn->ssl, code);
+    if (conn->broken) {
+        explain(conn, error, result);
+    } else if (code > 0) {
+        result->status = TL_DONE;
+    } else if (error == WOLFSSL_ERROR_WANT_READ) {
+        result->status = TL_WANT;
+    } else if (error == WOLFSSL_ERROR_ZERO_RETURN) {
+        result->status = TL_CLOSED;
+    } else {
+        explain(conn, error, result);
+    }
+    result->used = in_len - conn->in_len;
+    result->written = conn->out_len;
+    result->spilled = conn->spill_len;
+    conn->in = NULL;
+    conn->in_len = 0;
+    conn->out = NULL;
+    conn->out_cap = 0;
+    conn->out_len = 0;
+}
+
+/* Advances the handshake with one record, or none where there is none yet. */
+void tl_conn_handshake(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap, tl_result *result)
+{
+    result->plain = 0;
+    int code = arm(conn, in, in_len, out, out_cap) ? SSL_do_handshake(conn->ssl) : -1;
+    disarm(conn, in_len, code, result);
+}
+
+/*
+ * Opens one record. `plain` may be the memory where the record lies: the library copies it before it writes there. It must
+ * have room for all that the record can hold.
+ */
+void tl_conn_read(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *plain, size_t plain_cap, uint8_t *out,
+                  size_t out_cap, tl_result *result)
+{
+    size_t total = 0;
+    size_t header_len = conn->header_len;
+    int code = -1;
+    if (arm(conn, in, in_len, out, out_cap)) {
+        do {
+            size_t room = plain_cap - total;
+            code = SSL_read(conn->ssl, plain + total, room > INT_MAX ? INT_MAX : (int)room);
+            total += code > 0 ? (size_t)code : 0;
+        } while (code > 0 && total < plain_cap && SSL_pending(conn->ssl) > 0);
+    }
+    if (code > 0 && header_len > 0) {
+        /* RFC 8446, section 5.1: nothing may come between a message's pieces. */
+        conn->ssl->error = OUT_OF_ORDER_E;
+        code = -1;
+        total = 0;
+    }
+    result->plain = total;
+    disarm(conn, in_len, code, result);
+}
+
+/* Seals `plain`, at least one byte, in as few records as fit. Where the library wants to read first, nothing is sealed. */
+void tl_conn_write(tl_conn *conn, const uint8_t *plain, size_t plain_len, uint8_t *out, size_t out_cap,
+                   tl_result *result)
+{
+    size_t total = 0;
+    int code = -1;
+    if (arm(conn, NULL, 0, out, out_cap)) {
+        do {
+            size_t left = plain_len - total;
+            code = SSL_write(conn->ssl, plain + total, left > (1 << 30) ? 1 << 30 : (int)left);
+            total += code > 0 ? (size_t)code : 0;
+        } while (code > 0 && total < plain_len);
+    }
+    result->plain = total;
+    disarm(conn, 0, code, result);
+}
+
+/* Seals close_notify. */
+void tl_conn_close(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result)
+{
+    result->plain = 0;
+    /* 0 says that ours is sent and the peer's has not come. */
+    int code = arm(conn, NULL, 0, out, out_cap) ? SSL_shutdown(conn->ssl) : -1;
+    disarm(conn, 0, code == 0 ? 1 : code, result);
+}
+
+/* Moves what spilled to `out`, which has room for all of it. */
+void tl_conn_spill(tl_conn *conn, uint8_t *out)
+{
+    memcpy(out, conn->spill, conn->spill_len);
+    free(conn->spill);
+    conn->spill = NULL;
+    conn->spill_len = 0;
+    conn->spill_cap = 0;
+}
+
+/* Has the next write change the keys first (TLS 1.3). */
+int32_t tl_conn_update_keys(tl_conn *conn)
+{
+    ERR_clear_error();
+    /* It is written at once: beside the window, so that it goes with what is written next. */
+    return wolfSSL_update_keys(conn->ssl) == WOLFSSL_SUCCESS;
+}
+
+int tl_version_of(const SSL_SESSION *session)
+{
+    int lives = SSL_SESSION_get_time(session) + SSL_SESSION_get_timeout(session) > (long)time(NULL);
+    return lives ? session->version.major << 8 | session->version.minor : 0;
+}
+
+static void group_name(const SSL *ssl, char *name, size_t cap)
+{
+    const char *text = wolfSSL_get_curve_name((SSL *)ssl);
+    size_t len = text == NULL ? 0 : strnlen(text, cap - 1);
+    /* The library shouts: SECP256R1. */
+    int shouts = len > 4 && memcmp(text, "SECP", 4) == 0;
+    for (size_t at = 0; at < len; at++) {
+        name[at] = shouts && text[at] >= 'A' && text[at] <= 'Z' ? (char)(text[at] + ('a' - 'A')) : text[at];
+    }
+    name[len] = '\0';
+}
+
+/* What the handshake agreed on. Pointers are good until the connection is used again. */
+void tl_conn_facts(const tl_conn *conn, tl_facts *facts)
+{
+    const unsigned char *alpn = NULL;
+    unsigned int alpn_len = 0;
+    const SSL_CIPHER *cipher = SSL_get_current_cipher(conn->ssl);
+    facts->version = SSL_version(conn->ssl);
+    facts->suite = cipher == NULL ? 0 : (int32_t)(SSL_CIPHER_get_id(cipher) & 0xffff);
+    facts->resumed = SSL_session_reused((SSL *)conn->ssl);
+    SSL_get0_alpn_selected(conn->ssl, &alpn, &alpn_len);
+    facts->alpn = alpn;
+    facts->alpn_len = alpn_len;
+    facts->server_name = conn->server_name[0] == '\0' ? NULL : conn->server_name;
+    group_name(conn->ssl, facts->group, sizeof(facts->group));
+}
+
+/* The peer's certificate at `index`, its own first, as DER for `bytes_free`; gives its length, 0 where there is none. */
+size_t tl_conn_peer_certificate(const tl_conn *conn, size_t index, uint8_t **der)
+{
+    X509 *leaf = SSL_get_peer_certificate(conn->ssl);
+    X509 *certificate = index == 0 ? leaf : NULL;
+    if (leaf != NULL && index > 0) {
+        STACK_OF(X509) *chain = SSL_get_peer_cert_chain(conn->ssl);
+        size_t len = chain == NULL ? 0 : (size_t)sk_X509_num(chain);
+        /* A client finds the leaf in the chain too, a server does not. */
+        size_t at = len > 0 && X509_cmp(sk_X509_value(chain, 0), leaf) == 0 ? index : index - 1;
+        certificate = at < len ? sk_X509_value(chain, (int)at) : NULL;
+    }
+    *der = NULL;
+    int len = certificate == NULL ? 0 : i2d_X509(certificate, der);
+    X509_free(leaf);
+    return len > 0 ? (size_t)len : 0;
+}
+
+size_t tl_conn_refused_names(const tl_conn *conn, char *text, size_t cap)
+{
+    return conn->refused == NULL ? 0 : tl_x509_names(conn->refused, text, cap);
+}
+
+int32_t tl_conn_refused_validity(const tl_conn *conn, char *from, char *until, size_t cap)
+{
+    return conn->refused == NULL ? -1 : tl_x509_validity(conn->refused, from, until, cap);
+}
+
+/*
+ * To be called once a client's handshake is complete: the session of a resumed connection of TLS 1.2 may have a new ticket,
+ * of which no callback is told.
+ */
+void tl_conn_keep_session(tl_conn *conn)
+{
+    if (SSL_version(conn->ssl) < TLS1_3_VERSION && SSL_session_reused(conn->ssl) && conn->sessions_len < TL_SESSIONS) {
+        SSL_SESSION *session = wolfSSL_SESSION_dup(SSL_get_session(conn->ssl));
+        if (session != NULL) {
+            conn->sessions[conn->sessions_len++] = session;
+        }
+    }
+}
+
+/* A session to resume, for `session_free`; null where there is none. */
+SSL_SESSION *tl_conn_session(tl_conn *conn)
+{
+    return conn->sessions_len == 0 ? NULL : conn->sessions[--conn->sessions_len];
+}
+
+/* Nothing is held back until the first write. */
+void tl_conn_flush(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result)
+{
+    result->plain = 0;
+    disarm(conn, 0, arm(conn, NULL, 0, out, out_cap) ? 1 : -1, result);
+}
+
+/* Gives the first traffic secrets away, `TL_SECRET` bytes of room each; their length, or 0 where they are not known. */
+size_t tl_conn_secrets(tl_conn *conn, uint8_t *client, uint8_t *server)
+{
+    size_t len = conn->secret_lens[0] == conn->secret_lens[1] ? conn->secret_lens[0] : 0;
+    memcpy(client, conn->secrets[0], len);
+    memcpy(server, conn->secrets[1], len);
+    OPENSSL_cleanse(conn->secrets, sizeof(conn->secrets));
+    conn->secret_lens[0] = conn->secret_lens[1] = 0;
+    return len;
+}
+
+/* There is no BIO to measure. */
+int32_t tl_conn_memory(tl_conn *conn)
+{
+    (void)conn;
+    return 0;
+}
+
+/* For tests: has everything spill, and has spilling fail. */
+void tl_conn_faults(tl_conn *conn, int32_t spill_all, int32_t spill_fails)
+{
+    conn->spill_all = spill_all;
+    conn->spill_fails = spill_fails;
+}
