@@ -69,8 +69,21 @@ pub(crate) fn doc(context: &Context) -> Outcome {
     run(command.env("RUSTDOCFLAGS", "-D warnings"), context.deadline)
 }
 
+/// Fails where a program that nobody asked to be under the GPL would be: only the feature `wolfssl` brings such code in.
+fn no_gpl_unasked() -> Outcome {
+    let tree = ["tree", "-p", "tautline-cli", "--features", "engines,libressl,xdp", "--target", "all"];
+    let mut tree = cargo(&tree);
+    tree.args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}", "--locked"]);
+    let tree = process::output(&mut tree).ok_or_else(|| Failure::Failed("`cargo tree` failed".to_owned()))?;
+    match tree.lines().find(|package| package.starts_with("wolfssl") || package.starts_with("tautline-tls-wolfssl")) {
+        Some(package) => Err(Failure::Failed(format!("{package} is built in without the feature `wolfssl`"))),
+        None => Ok(()),
+    }
+}
+
 /// Licences, bans and sources always; advisories where their database can be had.
 pub(crate) fn deny(context: &Context) -> Outcome {
+    no_gpl_unasked()?;
     let tool = tool(context, "cargo-deny", DENY)?;
     let deny = |arguments: &[&str]| {
         let mut command = Command::new(&tool);

@@ -281,7 +281,7 @@ static void explain(tl_conn *conn, int error, tl_result *result)
     result->failure = conn->broken ? TL_MEMORY : failure_kind(error);
     const char *text = wolfSSL_ERR_reason_error_string((unsigned long)(long)error);
     size_t len = text == NULL ? 0 : strnlen(text, TL_REASON - 1);
-    memcpy(result->reason, text, len);
+    memcpy(result->reason, len == 0 ? "" : text, len);
     result->reason[len] = '\0';
     if (conn->broken || wolfSSL_get_alert_history(conn->ssl, &alerts) != WOLFSSL_SUCCESS) {
         return;
