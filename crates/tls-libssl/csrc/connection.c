@@ -208,6 +208,9 @@ static int32_t failure_kind(unsigned long error)
     }
     switch (ERR_GET_REASON(error)) {
     case SSL_R_CERTIFICATE_VERIFY_FAILED:
+#ifdef LIBRESSL_VERSION_NUMBER
+    case SSL_R_NO_CERTIFICATE_RETURNED: /* its servers of TLS 1.2 */
+#endif
         return TL_CERTIFICATE;
     case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
         return TL_NO_CERTIFICATE;
@@ -242,6 +245,17 @@ static int32_t failure_kind(unsigned long error)
     }
 }
 
+/* Whether an error that has an alert's number means that one came. */
+static int is_alerted(const tl_conn *conn)
+{
+#ifdef LIBRESSL_VERSION_NUMBER
+    return conn->alerted;
+#else
+    (void)conn;
+    return 1;
+#endif
+}
+
 /* Says what went wrong: the first error that the TLS part of the library raised, else the first of all. */
 static void explain(tl_conn *conn, tl_result *result)
 {
@@ -255,7 +269,7 @@ static void explain(tl_conn *conn, tl_result *result)
     result->status = TL_FAILED;
     if (conn->broken) {
         result->failure = TL_MEMORY;
-    } else if (ERR_GET_LIB(chosen) == ERR_LIB_SSL && ERR_GET_REASON(chosen) >= SSL_AD_REASON_OFFSET
+    } else if (is_alerted(conn) && ERR_GET_LIB(chosen) == ERR_LIB_SSL && ERR_GET_REASON(chosen) >= SSL_AD_REASON_OFFSET
                && ERR_GET_REASON(chosen) < SSL_AD_REASON_OFFSET + 256) {
         result->failure = TL_ALERT;
         result->alert = ERR_GET_REASON(chosen) - SSL_AD_REASON_OFFSET;
@@ -416,19 +430,28 @@ int32_t tl_conn_update_keys(tl_conn *conn)
 #endif
 }
 
-static void group_name(const SSL *ssl, char *name, size_t cap)
+static void group_name(const tl_conn *conn, char *name, size_t cap)
 {
+    const SSL *ssl = conn->ssl;
     const char *text = NULL;
 #if TL_BORING_FAMILY
     text = SSL_get_group_name(SSL_get_group_id(ssl));
 #elif defined(LIBRESSL_VERSION_NUMBER)
     EVP_PKEY *key = NULL;
-    if (SSL_get_peer_tmp_key((SSL *)ssl, &key)) {
+    if (SSL_version(ssl) < TLS1_3_VERSION) {
+        /* RFC 8422, section 5.1.1. */
+        text = conn->group == 29 ? SN_X25519
+               : conn->group == 23 ? SN_X9_62_prime256v1
+               : conn->group == 24 ? SN_secp384r1 : NULL;
+    } else if (SSL_get_peer_tmp_key((SSL *)ssl, &key)) {
         text = OBJ_nid2sn(EVP_PKEY_id(key));
         if (EVP_PKEY_id(key) == EVP_PKEY_EC) {
             text = OBJ_nid2sn(EC_GROUP_get_curve_name(EC_KEY_get0_group(EVP_PKEY_get0_EC_KEY(key))));
         }
         EVP_PKEY_free(key);
+    } else {
+        /* The one group of which there is no key to be had. */
+        text = "X25519MLKEM768";
     }
 #elif OPENSSL_VERSION_NUMBER >= 0x30200000L
     text = SSL_get0_group_name((SSL *)ssl);
@@ -455,7 +478,7 @@ void tl_conn_facts(const tl_conn *conn, tl_facts *facts)
     facts->alpn = alpn;
     facts->alpn_len = alpn_len;
     facts->server_name = conn->server_name[0] == '\0' ? NULL : conn->server_name;
-    group_name(conn->ssl, facts->group, sizeof(facts->group));
+    group_name(conn, facts->group, sizeof(facts->group));
 }
 
 /* The peer's certificate at `index`, its own first, as DER for `bytes_free`; gives its length, 0 where there is none. */

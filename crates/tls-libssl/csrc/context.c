@@ -26,6 +26,7 @@ static const char *const GROUPS[] = {
     "X25519:P-256:P-384",
 };
 
+#ifndef LIBRESSL_VERSION_NUMBER
 /* ECDSA before Ed25519 before RSA, so that the cheapest certificate is shown to those who can verify it. */
 static const char *const SIGNATURES[] = {
     "ecdsa_secp256r1_sha256:ecdsa_secp384r1_sha384:ed25519:rsa_pss_rsae_sha256:rsa_pss_rsae_sha384:rsa_pss_rsae_sha512:"
@@ -33,6 +34,7 @@ static const char *const SIGNATURES[] = {
     "ECDSA+SHA256:ECDSA+SHA384:ed25519:RSA-PSS+SHA256:RSA-PSS+SHA384:RSA-PSS+SHA512:RSA+SHA256:RSA+SHA384:RSA+SHA512",
     "ECDSA+SHA256:ECDSA+SHA384:RSA-PSS+SHA256:RSA-PSS+SHA384:RSA-PSS+SHA512:RSA+SHA256:RSA+SHA384:RSA+SHA512",
 };
+#endif
 
 void tl_reason(unsigned long code, char *reason)
 {
@@ -467,6 +469,30 @@ static int on_verify(int ok, X509_STORE_CTX *store)
     return ok;
 }
 
+#ifdef LIBRESSL_VERSION_NUMBER
+/*
+ * Notes what the library does not tell otherwise: whether it was the peer who sent the alert in its queue of errors, and the
+ * group of a handshake of TLS 1.2, from ServerKeyExchange (RFC 8422, section 5.4).
+ */
+static void on_message(int sent, int version, int type, const void *data, size_t len, SSL *ssl, void *user)
+{
+    tl_conn *conn = SSL_get_app_data(ssl);
+    const uint8_t *message = data;
+    (void)version;
+    (void)user;
+    if (conn == NULL) {
+        return;
+    }
+    if (!sent && type == SSL3_RT_ALERT && len == 2) {
+        conn->alerted = 1;
+    }
+    const uint8_t named_curve = 3;
+    if (type == SSL3_RT_HANDSHAKE && len >= 7 && message[0] == SSL3_MT_SERVER_KEY_EXCHANGE && message[4] == named_curve) {
+        conn->group = message[5] << 8 | message[6];
+    }
+}
+#endif
+
 /* A client's sessions are kept for the caller to collect; should there be too many, the oldest goes. */
 static int on_session(SSL *ssl, SSL_SESSION *session)
 {
@@ -591,6 +617,7 @@ static int set_groups(SSL_CTX *ctx, const char *list)
 static int set_any_groups(SSL_CTX *ctx, int classical)
 {
     size_t len = sizeof(GROUPS) / sizeof(GROUPS[0]);
+    /* ML-KEM is for TLS 1.3; LibreSSL would choose it in TLS 1.2 too, and fail. */
     size_t first = classical ? len - 1 : 0;
     return first_known(set_groups, ctx, GROUPS + first, len - first);
 }
@@ -614,7 +641,7 @@ static int configure(SSL_CTX *ctx, const tl_context *context, const tl_options *
     SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_AUTO_RETRY);
     if (!SSL_CTX_set_min_proto_version(ctx, (uint16_t)options->lowest)
         || !SSL_CTX_set_max_proto_version(ctx, (uint16_t)options->highest) || !SSL_CTX_set_cipher_list(ctx, SUITES_12)
-        || !set_any_groups(ctx, options->classical)) {
+        || !set_any_groups(ctx, options->classical || options->highest < TLS1_3_VERSION)) {
         return 0;
     }
 #ifndef LIBRESSL_VERSION_NUMBER
@@ -626,6 +653,9 @@ static int configure(SSL_CTX *ctx, const tl_context *context, const tl_options *
     if (!SSL_CTX_set_ciphersuites(ctx, SUITES_13)) {
         return 0;
     }
+#endif
+#ifdef LIBRESSL_VERSION_NUMBER
+    SSL_CTX_set_msg_callback(ctx, on_message);
 #endif
     if (context->key_log >= 0 || context->secrets) {
         SSL_CTX_set_keylog_callback(ctx, on_secret);

@@ -70,6 +70,9 @@ struct tl_conn {
     size_t spill_cap;
     int broken;   /* spilling failed: what was to be sent is lost, and nothing may follow it */
     int verify;   /* the first error of verification */
+    /* Noted where the library does not tell. */
+    int alerted;  /* an alert came */
+    int group;    /* of the key exchange of TLS 1.2, its number in the registry; 0 where there was none */
     X509 *refused;
     size_t sessions_len;
     SSL_SESSION *sessions[TL_SESSIONS];

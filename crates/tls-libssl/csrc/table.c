@@ -14,7 +14,12 @@ static void session_free(SSL_SESSION *session)
 /* 0 where the session cannot be resumed any more. */
 static int32_t session_version(const SSL_SESSION *session)
 {
+#ifdef LIBRESSL_VERSION_NUMBER
+    /* It says so of none, and gives none away that cannot be. */
+    return SSL_SESSION_get_protocol_version(session);
+#else
     return SSL_SESSION_is_resumable(session) ? SSL_SESSION_get_protocol_version(session) : 0;
+#endif
 }
 
 static void bytes_free(uint8_t *bytes)

@@ -29,6 +29,9 @@ const MAX_HELD: usize = 64 * 1024;
 /// Records that one key protects before the next one takes over, a third of what AES-GCM allows (RFC 8446, section 5.5).
 const REKEY_AFTER: u64 = 1 << 23;
 
+/// Records that one key may protect at all (RFC 8446, section 5.5), where the library cannot change it: LibreSSL.
+const MAX_SEALED: u64 = 23_726_566;
+
 thread_local! {
     /// Where chunks that share a record are gathered, at most one record's worth.
     static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -385,9 +388,15 @@ impl Session {
         }
         let records = plain.len().div_ceil(MAX_PLAIN);
         self.sealed = self.sealed.saturating_add(records as u64);
-        if self.is_tls13 && self.sealed > REKEY_AFTER && self.connection.update_keys() {
-            self.sealed = 0;
-            self.is_rekeyed = true;
+        if self.is_tls13 && self.sealed > REKEY_AFTER {
+            if self.connection.update_keys() {
+                self.sealed = 0;
+                self.is_rekeyed = true;
+            } else if self.sealed > MAX_SEALED {
+                return Err(Error::Library(
+                    "its key has protected all records that it may, and cannot change".to_owned(),
+                ));
+            }
         }
         // Besides, a KeyUpdate may be due.
         let room = plain.len() + (records + 2) * MAX_OVERHEAD;
@@ -490,3 +499,6 @@ fn no_memory() -> Error {
 fn left_over() -> Error {
     Error::Library("the library left a part of a record".to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,7 +41,7 @@ impl Capabilities {
         Self::libssl("openssl", "OpenSSL 3"),
         Self::libssl("aws-lc", "AWS-LC"),
         Self::libssl("boringssl", "BoringSSL"),
-        Self { post_quantum: false, tickets: false, key_log: false, ..Self::libssl("libressl", "LibreSSL") },
+        Self { ed25519: false, tickets: false, key_log: false, ..Self::libssl("libressl", "LibreSSL") },
         Self { post_quantum: false, ed25519: false, ..Self::libssl("mbedtls", "Mbed TLS 3.6") },
         Self { ed25519: false, several_keys: false, ..Self::libssl("wolfssl", "wolfSSL (GPLv3)") },
         Self::fused("fused+openssl", "OpenSSL 3, own records", "openssl"),

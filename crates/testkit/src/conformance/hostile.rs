@@ -27,7 +27,9 @@ pub fn flipped_bits<E: Engine>(make: impl Make<E>) {
                     let heard = pair.last_words(Side::Server);
                     // The header is not all authenticated, and its errors have alerts of their own.
                     let bad_mac = heard == Some(Error::Alert("bad_record_mac".to_owned()));
-                    assert!(bad_mac || (at < 5 && matches!(heard, Some(Error::Alert(_)))), "{at}: {heard:?}");
+                    let may_differ = at < 5 && matches!(heard, Some(Error::Alert(_)));
+                    let is_silent = heard.is_none() && engines.leaves_out();
+                    assert!(bad_mac || may_differ || is_silent, "{at}: {heard:?}");
                     let again = pair.server.deliver(&wire);
                     assert!(matches!(again, Err(Error::ApiMisuse(_))), "a dead session stays dead: {again:?}");
                 }
@@ -152,7 +154,9 @@ pub fn impossible_lengths<E: Engine>(make: impl Make<E>) {
         for header in [[23, 3, 3, 0xff, 0xff], [23, 3, 3, 0x48, 1], [21, 3, 3, 0, 0], [22, 3, 3, 0x80, 0]] {
             let mut pair = engines.open("localhost");
             assert!(matches!(pair.server.deliver(&header), Err(Error::Peer(_))), "{header:?}");
-            assert!(matches!(pair.last_words(Side::Server), Some(Error::Alert(_))), "{header:?}");
+            let heard = pair.last_words(Side::Server);
+            let is_silent = heard.is_none() && engines.leaves_out();
+            assert!(is_silent || matches!(heard, Some(Error::Alert(_))), "{header:?}: {heard:?}");
             let mut pair = engines.pair("localhost");
             pair.client.work().unwrap();
             assert!(matches!(pair.client.deliver(&header), Err(Error::Peer(_))), "{header:?}");
@@ -176,7 +180,9 @@ pub fn repeated_and_dropped_records<E: Engine>(make: impl Make<E>) {
             fault.apply(&mut wire);
             let error = pair.server.deliver(&wire).expect_err("a record is out of order");
             assert!(matches!(error, Error::Peer(_)), "{error:?}");
-            assert_eq!(pair.last_words(Side::Server), Some(Error::Alert("bad_record_mac".to_owned())));
+            let heard = pair.last_words(Side::Server);
+            let is_silent = heard.is_none() && engines.leaves_out();
+            assert!(is_silent || heard == Some(Error::Alert("bad_record_mac".to_owned())), "{heard:?}");
         }
     }
 }

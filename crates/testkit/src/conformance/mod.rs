@@ -1,7 +1,7 @@
 //! What every TLS engine must do, as functions that panic where one does not.
 //!
 //! An engine's tests instantiate all of them with [`tls_conformance!`](crate::tls_conformance), which is given how to
-//! make an engine. None of them knows which library is behind it.
+//! make an engine. None of them knows which library is behind it, but for what `Engines::leaves_out` lists.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -109,6 +109,16 @@ impl<E: Engine> Engines<E> {
         let has_ed25519 = |engine: &E| Capabilities::of(engine.name()).is_none_or(|one| one.ed25519);
         let ed25519 = has_ed25519(&self.server) && has_ed25519(&self.client);
         KeyKind::QUICK.into_iter().filter(move |&key| key != KeyKind::Ed25519 || ed25519)
+    }
+
+    /// Whether the server's library is one that ends a connection without an alert where a record is malformed or does not
+    /// authenticate, and ignores what follows a KeyUpdate in its record: LibreSSL. Nothing of that is ever taken for data.
+    fn leaves_out(&self) -> bool {
+        self.server.name() == "libressl"
+    }
+
+    fn capabilities(&self) -> Option<&'static Capabilities> {
+        Capabilities::of(self.server.name())
     }
 
     fn pair(&self, host: &str) -> Pair<E::Session, E::Session> {
