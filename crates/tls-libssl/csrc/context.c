@@ -731,7 +731,8 @@ tl_context *tl_context_new(const tl_options *options, tl_refusal *refusal)
     }
     context->server = options->server;
     context->verify = options->verify;
-    context->tickets = options->tickets;
+    context->find_key = options->find_key;
+    context->ticket_keys = options->ticket_keys;
     context->secrets = options->secrets;
     context->key_log = -1;
     if (options->key_log != NULL) {

@@ -4,8 +4,6 @@
 #ifndef TAUTLINE_SHIM_H
 #define TAUTLINE_SHIM_H
 
-#include <pthread.h>
-
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
@@ -29,17 +27,6 @@ struct tl_identity {
     EVP_PKEY *key;
 };
 
-typedef struct {
-    uint8_t name[16];
-    uint8_t cipher[32];
-    uint8_t mac[32];
-} tl_ticket_key;
-
-struct tl_tickets {
-    pthread_rwlock_t lock;
-    tl_ticket_key keys[3];
-};
-
 struct tl_context {
     int server;
     int verify;
@@ -51,7 +38,8 @@ struct tl_context {
     tl_name *names;    /* sorted */
     uint8_t *alpn;
     size_t alpn_len;
-    tl_tickets *tickets; /* the caller's, for as long as the context lives */
+    tl_find_key find_key;
+    const void *ticket_keys;
 };
 
 #define TL_SESSIONS 8
@@ -114,10 +102,8 @@ int32_t tl_context_names(tl_context *context, const tl_name *names, size_t len);
 int32_t tl_context_seal(tl_context *context);
 
 /* tickets.c */
-tl_tickets *tl_tickets_new(void);
-void tl_tickets_free(tl_tickets *tickets);
-int32_t tl_tickets_rotate(tl_tickets *tickets);
-/* Has `ctx`, whose context has tickets, use them. */
+int32_t tl_random(uint8_t *bytes, size_t len);
+/* Has `ctx`, whose context has keys for tickets, use them. */
 int32_t tl_tickets_use(SSL_CTX *ctx);
 
 /* connection.c */

@@ -2,7 +2,8 @@
  * What the Rust side of this crate calls: a table of functions over one TLS library. A shim, written for that library, fills
  * it; of all symbols, only the table's name (TL_TABLE) stays visible, so that libraries can stand side by side in one program.
  *
- * Nothing behind it calls back into Rust, and nothing keeps a pointer of the caller's beyond the call that brought it.
+ * Nothing behind it calls back into Rust but for a ticket's key, and nothing keeps a pointer of the caller's beyond the call
+ * that brought it but for the ticket keys.
  * src/sys/table.rs mirrors the types; both say so where one changes, and every shim fills every field.
  */
 #ifndef TAUTLINE_TABLE_H
@@ -64,7 +65,6 @@ enum {
 #define TL_SECRET 48
 
 /* What is behind these is the library's. */
-typedef struct tl_tickets tl_tickets;
 typedef struct tl_identity tl_identity;
 typedef struct tl_context tl_context;
 typedef struct tl_conn tl_conn;
@@ -91,6 +91,25 @@ typedef struct {
     char reason[TL_REASON];
 } tl_refusal;
 
+/* What seals a ticket. */
+typedef struct {
+    uint8_t name[16];
+    uint8_t cipher[32];
+    uint8_t mac[32]; /* where the cipher does not authenticate */
+} tl_ticket_key;
+
+enum {
+    TL_NO_KEY = 0,
+    TL_CURRENT_KEY = 1, /* which seals */
+    TL_OTHER_KEY = 2,   /* which only opens */
+};
+
+/*
+ * Gives the key of this name, or where there is no name, the current one: TL_CURRENT_KEY and the like. Any thread may call it.
+ * Whoever calls it erases `key`.
+ */
+typedef int32_t (*tl_find_key)(const void *keys, const uint8_t *name, tl_ticket_key *key);
+
 typedef struct {
     int32_t server;
     int32_t lowest;  /* 0x0303, 0x0304 */
@@ -102,7 +121,8 @@ typedef struct {
     const uint8_t *alpn; /* each protocol behind its length */
     size_t alpn_len;
     const char *key_log; /* a file's name, or null */
-    tl_tickets *tickets; /* a server's, where it resumes */
+    tl_find_key find_key;    /* a server's, where it resumes */
+    const void *ticket_keys; /* what `find_key` is called with, for as long as the context lives */
     size_t tickets_each; /* for each handshake of TLS 1.3 */
     int32_t secrets; /* connections keep their traffic secrets, for `conn_secrets` */
 } tl_options;
@@ -136,9 +156,7 @@ typedef struct {
     int32_t (*identity_validity)(const tl_identity *identity, char *from, char *until, size_t cap);
     int32_t (*identity_linked)(const tl_identity *identity);
 
-    tl_tickets *(*tickets_new)(void);
-    void (*tickets_free)(tl_tickets *tickets);
-    int32_t (*tickets_rotate)(tl_tickets *tickets);
+    int32_t (*random)(uint8_t *bytes, size_t len);
 
     tl_context *(*context_new)(const tl_options *options, tl_refusal *refusal);
     void (*context_free)(tl_context *context);

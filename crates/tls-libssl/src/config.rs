@@ -2,8 +2,7 @@
 
 use crate::certificate::{Name, State};
 use crate::signers::Signers;
-use crate::sys::{Context, Identity, KeyKind, Library, Options, Refusal, RefusalKind, Verify};
-use crate::tickets::Rotation;
+use crate::sys::{Context, Identity, KeyKind, Library, Options, Refusal, RefusalKind, TicketKeys, Verify};
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt as _;
@@ -25,7 +24,7 @@ pub(crate) enum Demands {
 pub(crate) fn server(
     library: Library,
     config: &ServerConfig,
-    tickets: Option<&Rotation>,
+    tickets: Option<Arc<TicketKeys>>,
     demands: Demands,
     secrets: bool,
 ) -> Result<(Context, Signers), Error> {
@@ -69,7 +68,7 @@ pub(crate) fn server(
             versions: versions(config.versions),
             verify,
             resume: false,
-            tickets: tickets.map(|tickets| (Arc::clone(&tickets.keys), config.tickets_per_handshake)),
+            tickets: tickets.map(|keys| (keys, config.tickets_per_handshake)),
             groups: groups.members.len(),
             classical: false,
             alpn: &protocols(&config.alpn)?,

@@ -62,8 +62,6 @@ mod signers;
 #[cfg(any_library)]
 mod sys;
 #[cfg(any_library)]
-mod tickets;
-
 // Linked for the libcrypto in it, which the table of AWS-LC's libssl needs.
 #[cfg(feature = "aws-lc")]
 use aws_lc_sys as _;

@@ -1,10 +1,10 @@
 use crate::config::{self, Demands};
 use crate::signers::Signers;
-use crate::sys::{Context, Library};
-use crate::tickets::Rotation;
+use crate::sys::{Context, Library, TicketKeys, ticket_keys};
 use arc_swap::ArcSwap;
 use std::sync::{Arc, Mutex, PoisonError};
-use tautline_tls::{ClientAuth, Error, ServerConfig, Signing, Tickets};
+use tautline_tls::{Error, ServerConfig, Signing, Tickets};
+use tautline_tls_tickets::wanted;
 
 /// A server's configuration of this moment.
 pub(crate) struct Serving {
@@ -20,24 +20,20 @@ struct Current {
     context: Arc<Context>,
     signers: Signers,
     asked: Tickets,
-    tickets: Option<Arc<Rotation>>,
+    tickets: Option<Arc<TicketKeys>>,
 }
 
 impl Serving {
     pub(crate) fn new(library: Library, config: &ServerConfig, secrets: bool) -> Result<Self, Error> {
         let asked = wanted(config);
-        let tickets = Rotation::new(library, &asked)?.map(Arc::new);
-        let (context, signers) = config::server(library, config, tickets.as_deref(), Demands::Start, secrets)?;
+        let tickets = ticket_keys(library, &asked)?;
+        let (context, signers) = config::server(library, config, tickets.clone(), Demands::Start, secrets)?;
         let now = ArcSwap::from_pointee(Current { context: Arc::new(context), signers, asked, tickets });
         Ok(Self { library, secrets, now, reloading: Mutex::new(()) })
     }
 
     pub(crate) fn context(&self) -> Arc<Context> {
-        let now = self.now.load();
-        if let Some(tickets) = &now.tickets {
-            tickets.renew();
-        }
-        Arc::clone(&now.context)
+        Arc::clone(&self.now.load().context)
     }
 
     /// What a signature for the client whose first bytes these are will cost.
@@ -50,22 +46,9 @@ impl Serving {
         let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.now.load_full();
         let asked = wanted(config);
-        let tickets = if before.asked == asked {
-            before.tickets.clone()
-        } else {
-            Rotation::new(self.library, &asked)?.map(Arc::new)
-        };
-        let (context, signers) =
-            config::server(self.library, config, tickets.as_deref(), Demands::Reload, self.secrets)?;
+        let tickets = if before.asked == asked { before.tickets.clone() } else { ticket_keys(self.library, &asked)? };
+        let (context, signers) = config::server(self.library, config, tickets.clone(), Demands::Reload, self.secrets)?;
         self.now.store(Arc::new(Current { context: Arc::new(context), signers, asked, tickets }));
         Ok(())
-    }
-}
-
-/// A resumed session does not show a client's certificate again, so a revoked one would live on in tickets.
-fn wanted(config: &ServerConfig) -> Tickets {
-    match config.client_auth {
-        ClientAuth::None => config.tickets.clone(),
-        ClientAuth::Required(_) | ClientAuth::Optional(_) => Tickets::Off,
     }
 }

@@ -230,8 +230,8 @@ static int configure(tl_context *context, const tl_options *options)
     mbedtls_ssl_conf_authmode(conf, MODES[options->verify]);
     if (options->server) {
         mbedtls_ssl_conf_sni(conf, on_name, context);
-        if (options->tickets != NULL) {
-            mbedtls_ssl_conf_session_tickets_cb(conf, tl_ticket_seal, tl_ticket_open, options->tickets);
+        if (options->find_key != NULL) {
+            mbedtls_ssl_conf_session_tickets_cb(conf, tl_ticket_seal, tl_ticket_open, context);
             mbedtls_ssl_conf_new_session_tickets(conf, (uint16_t) options->tickets_each);
         }
     } else {
@@ -256,6 +256,8 @@ tl_context *tl_context_new(const tl_options *options, tl_refusal *refusal)
     context->server = options->server;
     context->verify = options->verify;
     context->resume = options->resume;
+    context->find_key = options->find_key;
+    context->ticket_keys = options->ticket_keys;
     context->key_log = -1;
     if (options->key_log != NULL) {
         context->key_log = open(options->key_log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);

@@ -13,8 +13,6 @@
 #include "mbedtls/x509_crt.h"
 #include "psa/crypto.h"
 
-#include <pthread.h>
-
 #define TL_SESSION mbedtls_ssl_session
 #include "table.h"
 
@@ -31,16 +29,6 @@ struct tl_identity {
 };
 
 typedef struct {
-    uint8_t name[16];
-    uint8_t key[32];
-} tl_ticket_key;
-
-struct tl_tickets {
-    pthread_rwlock_t lock;
-    tl_ticket_key keys[3];
-};
-
-typedef struct {
     tl_identity **members;
     size_t len;
 } tl_group;
@@ -49,6 +37,8 @@ struct tl_context {
     int server;
     int verify;
     int resume;
+    tl_find_key find_key;
+    const void *ticket_keys;
     int key_log; /* a file descriptor, or -1 */
     mbedtls_ssl_config conf;
     mbedtls_x509_crt trusted;
@@ -146,9 +136,8 @@ void tl_on_secret(void *user, mbedtls_ssl_key_export_type type, const unsigned c
                   mbedtls_tls_prf_types prf);
 
 /* tickets.c */
-tl_tickets *tl_tickets_new(void);
-void tl_tickets_free(tl_tickets *tickets);
-int32_t tl_tickets_rotate(tl_tickets *tickets);
+int32_t tl_random(uint8_t *bytes, size_t len);
+/* What seals and opens tickets; `user` is the context. */
 int tl_ticket_seal(void *user, const mbedtls_ssl_session *session, unsigned char *start, const unsigned char *end,
                    size_t *len, uint32_t *lifetime);
 int tl_ticket_open(void *user, mbedtls_ssl_session *session, unsigned char *ticket, size_t len);

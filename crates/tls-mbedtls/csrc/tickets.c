@@ -1,13 +1,10 @@
-/* The keys that seal a server's tickets: AES-256-GCM, three of them. */
+/* How a server's tickets are sealed: AES-256-GCM. */
 #include "shim.h"
 
 #include "mbedtls/gcm.h"
 #include "mbedtls/platform_util.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-enum { CURRENT, NEXT, PREVIOUS };
 
 /* A ticket: the key's name, a nonce, the sealed session, a tag. */
 #define NAME 16
@@ -18,59 +15,10 @@ enum { CURRENT, NEXT, PREVIOUS };
 /* Seconds for which clients may keep a ticket: no key lives for longer than twice as long. */
 #define LIFETIME (12 * 60 * 60)
 
-/* Keys, all random; null where that fails. */
-tl_tickets *tl_tickets_new(void)
+/* Fills `bytes` at random. Says whether it could. */
+int32_t tl_random(uint8_t *bytes, size_t len)
 {
-    tl_tickets *tickets = calloc(1, sizeof(*tickets));
-    if (tickets == NULL || pthread_rwlock_init(&tickets->lock, NULL) != 0) {
-        free(tickets);
-        return NULL;
-    }
-    if (psa_generate_random((uint8_t *) tickets->keys, sizeof(tickets->keys)) != PSA_SUCCESS) {
-        tl_tickets_free(tickets);
-        return NULL;
-    }
-    return tickets;
-}
-
-void tl_tickets_free(tl_tickets *tickets)
-{
-    if (tickets != NULL) {
-        mbedtls_platform_zeroize(tickets->keys, sizeof(tickets->keys));
-        pthread_rwlock_destroy(&tickets->lock);
-        free(tickets);
-    }
-}
-
-/* Has the keys move up: the previous one is erased, a new one follows the next. Says whether there was randomness. */
-int32_t tl_tickets_rotate(tl_tickets *tickets)
-{
-    tl_ticket_key fresh;
-    if (psa_generate_random((uint8_t *) &fresh, sizeof(fresh)) != PSA_SUCCESS) {
-        return 0;
-    }
-    pthread_rwlock_wrlock(&tickets->lock);
-    tickets->keys[PREVIOUS] = tickets->keys[CURRENT];
-    tickets->keys[CURRENT] = tickets->keys[NEXT];
-    tickets->keys[NEXT] = fresh;
-    pthread_rwlock_unlock(&tickets->lock);
-    mbedtls_platform_zeroize(&fresh, sizeof(fresh));
-    return 1;
-}
-
-/* Copies the key of this name, or the current one where there is no name. Says whether there is such a key. */
-static int find_key(tl_tickets *tickets, const uint8_t *name, tl_ticket_key *key)
-{
-    int found = 0;
-    pthread_rwlock_rdlock(&tickets->lock);
-    for (int at = CURRENT; at <= PREVIOUS && !found; at++) {
-        found = name == NULL || memcmp(tickets->keys[at].name, name, NAME) == 0;
-        if (found) {
-            *key = tickets->keys[at];
-        }
-    }
-    pthread_rwlock_unlock(&tickets->lock);
-    return found;
+    return psa_generate_random(bytes, len) == PSA_SUCCESS;
 }
 
 int tl_ticket_seal(void *user, const mbedtls_ssl_session *session, unsigned char *start, const unsigned char *end,
@@ -82,6 +30,8 @@ int tl_ticket_seal(void *user, const mbedtls_ssl_session *session, unsigned char
     if (room < OVERHEAD) {
         return MBEDTLS_ERR_SSL_BUFFER_TOO_SMALL;
     }
+    const tl_context *context = user;
+    tl_ticket_key key;
     unsigned char *nonce = start + NAME;
     unsigned char *sealed = nonce + NONCE;
     size_t sealed_len = 0;
@@ -89,14 +39,16 @@ int tl_ticket_seal(void *user, const mbedtls_ssl_session *session, unsigned char
     if (code != 0) {
         return code;
     }
-    tl_ticket_key key;
+    if (context->find_key(context->ticket_keys, NULL, &key) == TL_NO_KEY) {
+        mbedtls_platform_zeroize(start, room);
+        return MBEDTLS_ERR_SSL_INTERNAL_ERROR;
+    }
     mbedtls_gcm_context gcm;
     mbedtls_gcm_init(&gcm);
-    (void) find_key(user, NULL, &key);
     memcpy(start, key.name, NAME);
     code = psa_generate_random(nonce, NONCE) == PSA_SUCCESS ? 0 : MBEDTLS_ERR_SSL_INTERNAL_ERROR;
     if (code == 0) {
-        code = mbedtls_gcm_setkey(&gcm, MBEDTLS_CIPHER_ID_AES, key.key, 256);
+        code = mbedtls_gcm_setkey(&gcm, MBEDTLS_CIPHER_ID_AES, key.cipher, 256);
     }
     if (code == 0) {
         code = mbedtls_gcm_crypt_and_tag(&gcm, MBEDTLS_GCM_ENCRYPT, sealed_len, nonce, NONCE, start, NAME, sealed, sealed,
@@ -114,8 +66,9 @@ int tl_ticket_seal(void *user, const mbedtls_ssl_session *session, unsigned char
 
 int tl_ticket_open(void *user, mbedtls_ssl_session *session, unsigned char *ticket, size_t len)
 {
+    const tl_context *context = user;
     tl_ticket_key key;
-    if (len < OVERHEAD || !find_key(user, ticket, &key)) {
+    if (len < OVERHEAD || context->find_key(context->ticket_keys, ticket, &key) == TL_NO_KEY) {
         return MBEDTLS_ERR_SSL_INVALID_MAC;
     }
     unsigned char *nonce = ticket + NAME;
@@ -123,7 +76,7 @@ int tl_ticket_open(void *user, mbedtls_ssl_session *session, unsigned char *tick
     size_t sealed_len = len - OVERHEAD;
     mbedtls_gcm_context gcm;
     mbedtls_gcm_init(&gcm);
-    int code = mbedtls_gcm_setkey(&gcm, MBEDTLS_CIPHER_ID_AES, key.key, 256);
+    int code = mbedtls_gcm_setkey(&gcm, MBEDTLS_CIPHER_ID_AES, key.cipher, 256);
     if (code == 0) {
         code = mbedtls_gcm_auth_decrypt(&gcm, sealed_len, nonce, NONCE, ticket, NAME, sealed + sealed_len, TAG, sealed,
                                         sealed);

@@ -5,9 +5,8 @@
 use tautline_testkit::certificate::{Authority, KeyKind, Leaf, Validity};
 use tautline_testkit::pair::{Pair, Split};
 use tautline_tls::{
-    Certificate, ClientConfig, Engine as _, Error, Facts, Roots, ServerConfig, Session as _, TicketSecret,
+    Certificate, ClientAuth, ClientConfig, Engine as _, Error, Facts, Roots, ServerConfig, Session as _,
 };
-use tautline_tls::{ClientAuth, Tickets};
 use tautline_tls_libssl::Engine;
 use tautline_tls_mbedtls::FLAVOUR;
 
@@ -39,11 +38,9 @@ fn what_it_cannot_do_names_an_engine_that_can() {
     let authority = Authority::new("Test").unwrap();
     let certificate = authority.issue(&leaf()).unwrap();
     let ed25519 = authority.issue(&Leaf { key: KeyKind::Ed25519, ..leaf() }).unwrap();
-    let stapled = Certificate { ocsp: vec![1], ..certificate.clone() };
-    let tickets = Tickets::fleet(TicketSecret::new(&[1; 32]).unwrap());
+    let stapled = Certificate { ocsp: vec![1], ..certificate };
     assert!(refusal(&server(ed25519)).contains("use Ed25519 keys (server certificate); take fused or rustls"));
     assert!(refusal(&server(stapled)).contains("staple OCSP responses; take fused or rustls"));
-    assert!(refusal(&ServerConfig { tickets, ..server(certificate) }).contains("take fused or rustls"));
     assert!(FLAVOUR.version().starts_with("Mbed TLS 3.6"));
 }
 

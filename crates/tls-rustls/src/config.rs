@@ -5,7 +5,7 @@ use crate::memory::Memory;
 use crate::provider::provider;
 use crate::resolver::Resolver;
 use crate::staple::Stapled;
-use crate::ticket::Ticketer;
+use crate::ticket::Sealer;
 use crate::{certificate, fused, trust};
 use rustls::SupportedProtocolVersion;
 use rustls::client::Resumption;
@@ -28,7 +28,7 @@ pub(crate) enum Demands {
 pub(crate) fn server(
     config: &ServerConfig,
     secrets: bool,
-    ticketer: Option<Arc<Ticketer>>,
+    ticketer: Option<Arc<Sealer>>,
     demands: Demands,
 ) -> Result<Acceptor, Error> {
     let provider = provider(KeyExchange::All);

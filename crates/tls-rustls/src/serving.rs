@@ -1,9 +1,10 @@
 use crate::config;
 use crate::hello::Acceptor;
-use crate::ticket::Ticketer;
+use crate::ticket::Sealer;
 use arc_swap::{ArcSwap, Guard};
 use std::sync::{Arc, Mutex, PoisonError};
-use tautline_tls::{ClientAuth, Error, ServerConfig, Tickets};
+use tautline_tls::{Error, ServerConfig, Tickets};
+use tautline_tls_tickets::wanted;
 
 /// A server's configuration of this moment. Handshakes read it through one atomic pointer.
 pub(crate) struct Serving {
@@ -17,13 +18,13 @@ pub(crate) struct Serving {
 /// Which tickets are used, and their keys, which outlive a reload.
 struct Ticketing {
     asked: Tickets,
-    ticketer: Option<Arc<Ticketer>>,
+    ticketer: Option<Arc<Sealer>>,
 }
 
 impl Ticketing {
     fn new(config: &ServerConfig) -> Result<Self, Error> {
         let asked = wanted(config);
-        let ticketer = Ticketer::new(&asked)?;
+        let ticketer = Sealer::new(&asked)?.map(Arc::new);
         Ok(Self { asked, ticketer })
     }
 }
@@ -51,14 +52,5 @@ impl Serving {
             *tickets = changed;
         }
         Ok(())
-    }
-}
-
-/// A resumed session does not show a client's certificate again, so a revoked one would live on in tickets. Nor is a ticket
-/// taken that was issued while no certificate was asked for.
-fn wanted(config: &ServerConfig) -> Tickets {
-    match config.client_auth {
-        ClientAuth::None => config.tickets.clone(),
-        ClientAuth::Required(_) | ClientAuth::Optional(_) => Tickets::Off,
     }
 }

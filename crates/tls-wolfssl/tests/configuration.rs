@@ -5,8 +5,7 @@
 use tautline_testkit::certificate::{Authority, KeyKind, Leaf, Validity};
 use tautline_testkit::pair::{Pair, Split};
 use tautline_tls::{
-    Certificate, ClientAuth, ClientConfig, Engine as _, Error, Facts, Roots, ServerConfig, Session as _, TicketSecret,
-    Tickets, Versions,
+    Certificate, ClientAuth, ClientConfig, Engine as _, Error, Facts, Roots, ServerConfig, Session as _, Versions,
 };
 use tautline_tls_libssl::Engine;
 use tautline_tls_wolfssl::FLAVOUR;
@@ -41,12 +40,10 @@ fn what_it_cannot_do_names_an_engine_that_can() {
     let rsa = authority.issue(&Leaf { key: KeyKind::Rsa2048, ..leaf() }).unwrap();
     let ed25519 = authority.issue(&Leaf { key: KeyKind::Ed25519, ..leaf() }).unwrap();
     let stapled = Certificate { ocsp: vec![1], ..certificate.clone() };
-    let tickets = Tickets::fleet(TicketSecret::new(&[1; 32]).unwrap());
-    let both = ServerConfig { certificates: vec![rsa, certificate.clone()], ..ServerConfig::default() };
+    let both = ServerConfig { certificates: vec![rsa, certificate], ..ServerConfig::default() };
     assert!(refusal(&both).contains("keys of several kinds for one name; take fused or rustls or openssl"));
     assert!(refusal(&server(ed25519)).contains("use Ed25519 keys (server certificate); take fused or rustls"));
     assert!(refusal(&server(stapled)).contains("staple OCSP responses; take fused or rustls"));
-    assert!(refusal(&ServerConfig { tickets, ..server(certificate) }).contains("take fused or rustls"));
     assert!(FLAVOUR.version().starts_with("wolfSSL 5."), "{}", FLAVOUR.version());
 }
 

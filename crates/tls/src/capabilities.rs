@@ -19,8 +19,6 @@ pub struct Capabilities {
     pub several_keys: bool,
     /// A TLS 1.3 server resumes sessions.
     pub tickets: bool,
-    /// Ticket keys can be shared by hosts ([`Tickets::Fleet`](crate::Tickets::Fleet)).
-    pub shared_tickets: bool,
     /// OCSP responses are stapled.
     pub stapling: bool,
     /// Secrets can be written for those who look into the traffic.
@@ -58,7 +56,6 @@ impl Capabilities {
             ed25519: true,
             several_keys: true,
             tickets: true,
-            shared_tickets: true,
             stapling: true,
             key_log: true,
             key_export: false,
@@ -68,7 +65,7 @@ impl Capabilities {
     }
 
     const fn libssl(engine: &'static str, library: &'static str) -> Self {
-        Self { feature: engine, shared_tickets: false, stapling: false, ..Self::rustls(engine, library) }
+        Self { feature: engine, stapling: false, ..Self::rustls(engine, library) }
     }
 
     /// The handshakes of the library that this feature builds in, our own records.
@@ -97,8 +94,7 @@ impl Capabilities {
     #[must_use]
     pub fn table() -> String {
         let head = [
-            "engine", "library", "ML-KEM", "Ed25519", "keys", "tickets", "shared", "stapling", "key log", "keys out",
-            "in place",
+            "engine", "library", "ML-KEM", "Ed25519", "keys", "tickets", "stapling", "key log", "keys out", "in place",
         ];
         let yes = |can: bool| if can { "yes" } else { "no" };
         let mut rows = vec![head.map(str::to_owned), head.map(|title| "-".repeat(title.len()))];
@@ -108,13 +104,12 @@ impl Capabilities {
                 one.ed25519,
                 one.several_keys,
                 one.tickets,
-                one.shared_tickets,
                 one.stapling,
                 one.key_log,
                 one.key_export,
                 one.in_place,
             ];
-            let mut cells = [one.engine, one.library, "", "", "", "", "", "", "", "", ""].map(str::to_owned);
+            let mut cells = [one.engine, one.library, "", "", "", "", "", "", "", ""].map(str::to_owned);
             for (cell, flag) in cells.iter_mut().skip(2).zip(flags) {
                 yes(flag).clone_into(cell);
             }

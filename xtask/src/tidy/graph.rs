@@ -9,11 +9,11 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("tls", &["window"], &["testkit"]),
     ("io", &["window"], &["testkit"]),
     ("tls-build", &[], &[]),
-    ("tls-libssl", &["tls", "tls-build", "tls-records", "window"], &["testkit"]),
+    ("tls-libssl", &["tls", "tls-build", "tls-records", "tls-tickets", "window"], &["testkit"]),
     // A library for the table of tls-libssl.
     ("tls-mbedtls", &["tls-build", "tls-libssl"], &["tls", "testkit"]),
     ("tls-wolfssl", &["tls-build", "tls-libssl"], &["tls", "testkit"]),
-    ("tls-rustls", &["tls", "tls-records", "window"], &["testkit"]),
+    ("tls-rustls", &["tls", "tls-records", "tls-tickets", "window"], &["testkit"]),
     ("tls-*", &["tls", "window"], &["testkit"]),
     ("ktls", &["tls", "window"], &["testkit", "tls-rustls"]),
     ("xdp", &["io", "window"], &["testkit"]),

@@ -153,7 +153,7 @@ macro_rules! every_pair {
 
 every_pair! {
     every_key_and_version versions_without_common_ground splits data_behind_finished resumption
-    resumption_is_off_where_told tickets_are_for_one_server names_choose_certificates key_types_stand_side_by_side
+    resumption_is_off_where_told tickets_are_for_one_server fleets_share_their_tickets names_choose_certificates key_types_stand_side_by_side
     client_certificates client_certificates_that_are_refused server_certificates_that_are_refused protocols
     unverified_servers sizes chunks close_both_ways truncation errors_after_close
 }

@@ -2,7 +2,9 @@
 
 use super::{Engines, Make, certificate, client_config, greet, server_config};
 use crate::pair::{Pair, Split};
-use tautline_tls::{Capabilities, ClientConfig, Engine, Error, Facts, ServerConfig, Session, Tickets, Versions};
+use tautline_tls::{
+    Capabilities, ClientConfig, Engine, Error, Facts, ServerConfig, Session, TicketSecret, Tickets, Versions,
+};
 
 /// Every kind of key under every version, with facts that say so on both sides.
 pub fn every_key_and_version<E: Engine>(make: impl Make<E>) {
@@ -170,6 +172,26 @@ pub fn resumption_is_off_where_told<E: Engine>(make: impl Make<E>) {
                 greet(&mut pair);
                 assert!(!pair.client.session.facts().resumed && !pair.server.session.facts().resumed);
             }
+        }
+    }
+}
+
+/// Hosts with one secret resume each other's sessions, and nobody else's.
+pub fn fleets_share_their_tickets<E: Engine>(make: impl Make<E>) {
+    let host = |secret, versions| {
+        let tickets = Tickets::fleet(TicketSecret::new(&[secret; 32]).unwrap());
+        make(Some(&ServerConfig { versions, tickets, ..server_config() }), None).unwrap()
+    };
+    for versions in [Versions::Tls13, Versions::Tls12] {
+        let [one, other, stranger] = [1, 1, 2].map(|secret| host(secret, versions));
+        let client = make(None, Some(&ClientConfig { versions, ..client_config() })).unwrap();
+        let has_tickets = Capabilities::of(one.name()).is_none_or(|one| one.tickets) || versions == Versions::Tls12;
+        for (server, resumes) in [(&one, false), (&other, has_tickets), (&one, has_tickets), (&stranger, false)] {
+            let mut pair = Pair::new(&client, server, "localhost").unwrap();
+            pair.handshake(&mut Split::Whole).unwrap();
+            greet(&mut pair);
+            assert_eq!(pair.client.session.facts().resumed, resumes, "{versions:?}");
+            assert_eq!(pair.server.session.facts().resumed, resumes, "{versions:?}");
         }
     }
 }

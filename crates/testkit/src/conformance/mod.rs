@@ -37,7 +37,7 @@ macro_rules! tls_conformance {
     ($make:expr) => {
         $crate::tls_conformance! { $make =>
             every_key_and_version versions_without_common_ground splits facts_before_the_handshake key_logs_stay_off
-            data_behind_finished resumption resumption_is_off_where_told tickets_are_for_one_server
+            data_behind_finished resumption resumption_is_off_where_told tickets_are_for_one_server fleets_share_their_tickets
             names_choose_certificates key_types_stand_side_by_side client_certificates
             client_certificates_that_are_refused server_certificates_that_are_refused protocols unverified_servers
             bad_configurations misuse sizes chunks full_records close_both_ways truncation errors_after_close

@@ -1,7 +1,7 @@
 use super::identity::Identity;
 use super::library::{Library, Refusal};
 use super::table::{RawContext, RawName, RawOptions, RawRefusal};
-use super::tickets::TicketKeys;
+use super::tickets::{TicketKeys, find_key};
 use core::ptr::NonNull;
 use std::ffi::CString;
 use std::sync::Arc;
@@ -64,7 +64,8 @@ impl Context {
             alpn: options.alpn.as_ptr(),
             alpn_len: options.alpn.len(),
             key_log: options.key_log.as_ref().map_or(core::ptr::null(), |name| name.as_ptr()),
-            tickets: tickets.as_ref().map_or(core::ptr::null_mut(), |keys| keys.raw.as_ptr()),
+            find_key: tickets.is_some().then_some(find_key),
+            ticket_keys: tickets.as_ref().map_or(core::ptr::null(), Arc::as_ptr).cast(),
             tickets_each: options.tickets.as_ref().map_or(0, |(_, each)| usize::from(*each)),
             secrets: options.secrets.into(),
         };

@@ -19,7 +19,7 @@ pub use outside::Outside;
 pub(crate) use session::ResumableSession;
 #[cfg(feature = "outside")]
 pub use table::Table;
-pub(crate) use tickets::TicketKeys;
+pub(crate) use tickets::{TicketKeys, ticket_keys};
 
 /// Text that the shim wrote, up to its end.
 fn text(bytes: &[u8]) -> String {

@@ -1,6 +1,7 @@
 //! The types of `csrc/table.h`.
 
 use core::ffi::{c_char, c_void};
+use tautline_tls_tickets::Material;
 
 /// `tl_identity`
 #[repr(C)]
@@ -11,12 +12,6 @@ pub(super) struct RawIdentity {
 /// `tl_context`
 #[repr(C)]
 pub(super) struct RawContext {
-    _opaque: [u8; 0],
-}
-
-/// `tl_tickets`
-#[repr(C)]
-pub(super) struct RawTickets {
     _opaque: [u8; 0],
 }
 
@@ -68,6 +63,19 @@ impl RawRefusal {
     pub(super) const EMPTY: Self = Self { kind: 0, reason: [0; REASON] };
 }
 
+/// `tl_ticket_key`
+#[repr(C)]
+pub(super) struct RawTicketKey {
+    name: [u8; Material::NAME],
+    key: [u8; Material::KEY],
+}
+
+impl RawTicketKey {
+    pub(super) fn of(material: &Material) -> Self {
+        Self { name: *material.name(), key: *material.key() }
+    }
+}
+
 /// `tl_options`
 #[repr(C)]
 pub(super) struct RawOptions {
@@ -81,7 +89,8 @@ pub(super) struct RawOptions {
     pub(super) alpn: *const u8,
     pub(super) alpn_len: usize,
     pub(super) key_log: *const c_char,
-    pub(super) tickets: *mut RawTickets,
+    pub(super) find_key: Option<unsafe extern "C" fn(*const c_void, *const u8, *mut RawTicketKey) -> i32>,
+    pub(super) ticket_keys: *const c_void,
     pub(super) tickets_each: usize,
     pub(super) secrets: i32,
 }
@@ -122,9 +131,7 @@ pub struct Table {
     pub(super) identity_validity: unsafe extern "C" fn(*const RawIdentity, *mut u8, *mut u8, usize) -> i32,
     pub(super) identity_linked: unsafe extern "C" fn(*const RawIdentity) -> i32,
 
-    pub(super) tickets_new: unsafe extern "C" fn() -> *mut RawTickets,
-    pub(super) tickets_free: unsafe extern "C" fn(*mut RawTickets),
-    pub(super) tickets_rotate: unsafe extern "C" fn(*mut RawTickets) -> i32,
+    pub(super) random: unsafe extern "C" fn(*mut u8, usize) -> i32,
 
     pub(super) context_new: unsafe extern "C" fn(*const RawOptions, *mut RawRefusal) -> *mut RawContext,
     pub(super) context_free: unsafe extern "C" fn(*mut RawContext),

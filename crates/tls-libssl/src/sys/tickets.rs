@@ -1,36 +1,49 @@
 use super::library::Library;
-use super::table::RawTickets;
-use core::ptr::NonNull;
+use super::table::RawTicketKey;
+use core::ffi::c_void;
+use std::sync::Arc;
+use tautline_tls::{Error, Tickets};
+use tautline_tls_tickets::{Material, Ticketer};
 
-/// The previous, the current and the next key for tickets.
-pub(crate) struct TicketKeys {
-    library: Library,
-    pub(super) raw: NonNull<RawTickets>,
+/// What a server seals its tickets with.
+pub(crate) type TicketKeys = Ticketer<Material>;
+
+/// `TL_NO_KEY` and the like
+const NO_KEY: i32 = 0;
+const CURRENT_KEY: i32 = 1;
+const OTHER_KEY: i32 = 2;
+
+/// Keys for the tickets of one library, which has its own made of its randomness; `None` where tickets are off.
+pub(crate) fn ticket_keys(library: Library, tickets: &Tickets) -> Result<Option<Arc<TicketKeys>>, Error> {
+    let random = move |bytes: &mut [u8]| {
+        // SAFETY: the library is started, and fills `bytes`, which outlive the call.
+        unsafe { (library.table.random)(bytes.as_mut_ptr(), bytes.len()) != 0 }
+    };
+    Ok(Ticketer::new(tickets, library.flavour().name(), Box::new(random))?.map(Arc::new))
 }
 
-// SAFETY: all that uses the keys takes the lock beside them.
-unsafe impl Send for TicketKeys {}
-// SAFETY: as above.
-unsafe impl Sync for TicketKeys {}
-
-impl TicketKeys {
-    /// Keys made at random; `None` where there is no randomness or memory.
-    pub(crate) fn new(library: Library) -> Option<Self> {
-        // SAFETY: the call takes nothing.
-        let raw = unsafe { (library.table.tickets_new)() };
-        Some(Self { library, raw: NonNull::new(raw)? })
-    }
-
-    /// Has the keys move up; says whether there was randomness for another.
-    pub(crate) fn rotate(&self) -> bool {
-        // SAFETY: `raw` lives as long as `self`.
-        unsafe { (self.library.table.tickets_rotate)(self.raw.as_ptr()) != 0 }
-    }
-}
-
-impl Drop for TicketKeys {
-    fn drop(&mut self) {
-        // SAFETY: `raw` is ours, and this is its last use: contexts hold the keys that they use.
-        unsafe { (self.library.table.tickets_free)(self.raw.as_ptr()) };
+/// `tl_find_key`: what a library asks for when it seals or opens a ticket.
+///
+/// # Safety
+/// `keys` must be a [`TicketKeys`], `name` null or a name's bytes, and `key` have room for a key.
+pub(super) unsafe extern "C" fn find_key(keys: *const c_void, name: *const u8, key: *mut RawTicketKey) -> i32 {
+    // SAFETY: the caller's; it holds the context, which holds the keys.
+    let keys = unsafe { &*keys.cast::<TicketKeys>() };
+    let Some(current) = keys.current() else { return NO_KEY };
+    // SAFETY: the caller's; these are null or bytes, for as long as this runs.
+    let name = unsafe { name.cast::<[u8; Material::NAME]>().as_ref() };
+    let is_current = name.is_none_or(|name| name == current.name());
+    let give = |material: &Material| {
+        // SAFETY: the caller's; there is room.
+        unsafe { key.write(RawTicketKey::of(material)) };
+    };
+    match name {
+        Some(name) if !is_current => {
+            keys.find(|material| (material.name() == name).then(|| give(material))).map_or(NO_KEY, |()| OTHER_KEY)
+        }
+        _ => {
+            give(&current);
+            CURRENT_KEY
+        }
     }
 }
