@@ -57,8 +57,7 @@ pub(crate) fn engines(context: &Context) -> Outcome {
     let together = [&each[..], &["tautline"]].concat();
     let mut clippy = with(&["clippy", "--all-targets"], &together, &all);
     run(clippy.args(["--", "-D", "warnings"]), context.deadline)?;
-    let tests =
-        ["configuration", "conformance", "fused", "growth", "key_log", "libraries"].map(|name| ["--test", name]);
+    let tests = ["configuration", "conformance", "fused", "growth", "libraries"].map(|name| ["--test", name]);
     let mut test = with(&["test", "--no-fail-fast", "--lib"], &together, &all);
     run(test.args(tests.as_flattened()), context.deadline)?;
     run(&mut with(&["test", "--doc"], &each, &engines), context.deadline)

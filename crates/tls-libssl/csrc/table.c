@@ -37,6 +37,7 @@ const tl_table TL_TABLE = {
     .identity_names = tl_identity_names,
     .identity_validity = tl_identity_validity,
     .identity_linked = tl_identity_linked,
+    .identity_sign = tl_identity_sign,
     .random = tl_random,
     .context_new = tl_context_new,
     .context_free = tl_context_free,
@@ -67,5 +68,4 @@ const tl_table TL_TABLE = {
     .conn_flush = tl_conn_flush,
     .conn_secrets = tl_conn_secrets,
     .conn_memory = tl_conn_memory,
-    .identity_sign = tl_identity_sign,
 };

@@ -155,6 +155,7 @@ typedef struct {
     size_t (*identity_names)(const tl_identity *identity, char *text, size_t cap);
     int32_t (*identity_validity)(const tl_identity *identity, char *from, char *until, size_t cap);
     int32_t (*identity_linked)(const tl_identity *identity);
+    int32_t (*identity_sign)(const tl_identity *identity);
 
     int32_t (*random)(uint8_t *bytes, size_t len);
 
@@ -195,10 +196,9 @@ typedef struct {
     void (*conn_flush)(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result);
     size_t (*conn_secrets)(tl_conn *conn, uint8_t *client, uint8_t *server);
     int32_t (*conn_memory)(tl_conn *conn);
-    int32_t (*identity_sign)(const tl_identity *identity);
 } tl_table;
 
-#define TL_OPTIONAL 4
+#define TL_OPTIONAL 3
 
 extern const tl_table TL_TABLE;
 

@@ -11,7 +11,7 @@ use tautline_tls::record::{Front, front};
 /// A server's keys, for what signing with them takes.
 pub(crate) struct Signers {
     identities: Vec<Identity>,
-    /// How long each takes to sign; `None` where the library does not tell.
+    /// How long each takes to sign; `None` where the library fails to sign.
     times: Vec<OnceLock<Option<Duration>>>,
     /// Which of them stand together, as in [`Groups`], and for which names.
     members: Vec<Vec<usize>>,

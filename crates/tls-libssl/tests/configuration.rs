@@ -2,14 +2,13 @@
 #![cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use tautline_testkit::certificate::{Authority, KeyKind, Leaf, Validity};
+use tautline_testkit::certificate::{Authority, Leaf, Validity};
 use tautline_testkit::pair::{Pair, Split};
 use tautline_tls::{
     Capabilities, Certificate, ClientConfig, Engine as _, Error, Facts, KeyExchange, Roots, ServerConfig, Session as _,
     Tickets, Versions,
 };
-use tautline_tls_libssl::{Engine, Flavour, fused};
-use tautline_window::Buf;
+use tautline_tls_libssl::{Engine, Flavour};
 
 fn leaf() -> Leaf<'static> {
     Leaf { names: &["localhost"], ..Leaf::default() }
@@ -34,47 +33,6 @@ fn shake(client: &Engine, server: &Engine) -> Facts {
 fn resuming(flavour: Flavour, authority: &Authority) -> ClientConfig {
     let versions = if Capabilities::of(flavour.name()).unwrap().tickets { Versions::All } else { Versions::Tls12 };
     ClientConfig { roots: Roots::Pem(authority.certificate().into()), versions, ..ClientConfig::default() }
-}
-
-/// The first bytes of a client that trusts this authority.
-fn hello(client: &Engine, host: &str) -> Vec<u8> {
-    let mut out = Buf::new();
-    let _ = client.connect(host).unwrap().handshake(&mut [], &mut out).unwrap();
-    out.filled().to_vec()
-}
-
-#[test]
-fn what_a_signature_will_cost_is_known_from_the_first_bytes() {
-    let authority = Authority::new("Test").unwrap();
-    let issue = |key, name: &'static str| authority.issue(&Leaf { names: &[name], key, ..Leaf::default() }).unwrap();
-    let certificates = vec![
-        issue(KeyKind::Rsa2048, "localhost"),
-        issue(KeyKind::P256, "cheap.example"),
-        issue(KeyKind::Rsa2048, "*.dear.example"),
-    ];
-    let config = ServerConfig { certificates, ..ServerConfig::default() };
-    for &flavour in Flavour::ALL {
-        let client = resuming(flavour, &authority);
-        let connecting = Engine::new(flavour, None, Some(&client)).unwrap();
-        let accepting = Engine::new(flavour, Some(&config), None).unwrap();
-        let dear = accepting.signing(&hello(&connecting, "localhost")).unwrap();
-        let cheap = accepting.signing(&hello(&connecting, "cheap.example")).unwrap();
-        // LibreSSL's P-256 takes more than half as long as its RSA.
-        let apart = if flavour.name() == "libressl" { 1 } else { 2 };
-        assert!(dear.time > apart * cheap.time && !cheap.time.is_zero(), "{flavour}: {dear:?}, {cheap:?}");
-        let wild = accepting.signing(&hello(&connecting, "a.dear.example")).unwrap();
-        assert!(wild.time > apart * cheap.time, "{flavour}: {wild:?}");
-        assert!(!dear.may_resume);
-        shake(&connecting, &accepting);
-        assert!(accepting.signing(&hello(&connecting, "localhost")).unwrap().may_resume, "{flavour}");
-        let first = hello(&connecting, "localhost");
-        assert_eq!(accepting.signing(&first[..first.len() - 1]), None);
-        assert_eq!(connecting.signing(&first), None);
-        if flavour.fused_name().is_some() {
-            let fused = fused::Engine::new(flavour, Some(&config), None).unwrap();
-            assert!(fused.signing(&first).unwrap().time > 2 * cheap.time, "{flavour}");
-        }
-    }
 }
 
 #[test]

@@ -114,6 +114,7 @@ int32_t tl_identity_kind(const tl_identity *identity);
 size_t tl_identity_names(const tl_identity *identity, char *text, size_t cap);
 int32_t tl_identity_validity(const tl_identity *identity, char *from, char *until, size_t cap);
 int32_t tl_identity_linked(const tl_identity *identity);
+int32_t tl_identity_sign(const tl_identity *identity);
 size_t tl_crt_names(const mbedtls_x509_crt *certificate, char *text, size_t cap);
 int32_t tl_crt_validity(const mbedtls_x509_crt *certificate, char *from, char *until, size_t cap);
 /* Copies the library's words for an error. */

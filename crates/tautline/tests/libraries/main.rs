@@ -1,6 +1,7 @@
 //! Every TLS library of this build in one program.
 #![cfg(feature = "libssl")]
 
+mod key_log;
 mod pairs;
 mod spill;
 

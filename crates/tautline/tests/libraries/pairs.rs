@@ -140,6 +140,10 @@ macro_rules! every_pair {
                         }
                     }
                     if flavour.fused_name().is_some() {
+                        eprintln!("fused+{flavour} accepts, fused connects");
+                        conformance::$test(mixed(fused(flavour), Fused::new));
+                        eprintln!("fused accepts, fused+{flavour} connects");
+                        conformance::$test(mixed(Fused::new, fused(flavour)));
                         eprintln!("fused+{flavour} accepts, rustls connects");
                         conformance::$test(mixed(fused(flavour), Rustls::new));
                         eprintln!("rustls accepts, fused+{flavour} connects");

@@ -1,7 +1,7 @@
 //! What every TLS engine must do, as functions that panic where one does not.
 //!
 //! An engine's tests instantiate all of them with [`tls_conformance!`](crate::tls_conformance), which is given how to
-//! make an engine. None of them knows which library is behind it, but for what `Engines::leaves_out` lists.
+//! make an engine. None of them knows which library is behind it, but for each `Difference`.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,6 +11,7 @@
 
 mod close;
 mod configuration;
+mod differences;
 mod handshake;
 mod hostile;
 mod identity;
@@ -25,9 +26,12 @@ pub use identity::*;
 pub use post_handshake::*;
 pub use records::*;
 
+use differences::Difference;
+
 use crate::certificate::{Authority, KeyKind, Leaf};
 use crate::pair::{End, Failure, Pair, Split};
-use std::sync::LazyLock;
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, Mutex};
 use tautline_tls::{Capabilities, Certificate, ClientConfig, Engine, Error, Roots, ServerConfig, Session, Versions};
 
 /// Instantiates the whole suite as tests, for the engine that the given function makes from its optional configurations:
@@ -37,10 +41,10 @@ macro_rules! tls_conformance {
     ($make:expr) => {
         $crate::tls_conformance! { $make =>
             every_key_and_version versions_without_common_ground splits facts_before_the_handshake key_logs_stay_off
-            data_behind_finished resumption resumption_is_off_where_told tickets_are_for_one_server fleets_share_their_tickets
-            names_choose_certificates key_types_stand_side_by_side client_certificates
-            client_certificates_that_are_refused server_certificates_that_are_refused protocols unverified_servers
-            bad_configurations misuse sizes chunks full_records close_both_ways truncation errors_after_close
+            data_behind_finished resumption resumption_is_off_where_told tickets_are_for_one_server
+            fleets_share_their_tickets names_choose_certificates signatures_are_weighed key_types_stand_side_by_side
+            client_certificates client_certificates_that_are_refused server_certificates_that_are_refused protocols
+            unverified_servers bad_configurations misuse sizes chunks full_records close_both_ways truncation errors_after_close
             flipped_bits flipped_bits_in_handshakes garbage other_protocols impossible_lengths endless_hellos
             repeated_and_dropped_records padding every_suite impossible_inner_plaintexts empty_records key_updates
             key_update_floods bad_key_updates split_handshake_messages unexpected_handshake_messages
@@ -68,8 +72,20 @@ static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::new("Tautlin
 /// For `localhost`, ECDSA P-256.
 static LOCALHOST: LazyLock<Certificate> = LazyLock::new(|| issue(&Leaf { names: &["localhost"], ..Leaf::default() }));
 
+/// A new one each time, but for those with RSA keys, which take long to make: most of a run with many engines would go there.
 fn issue(leaf: &Leaf<'_>) -> Certificate {
-    AUTHORITY.issue(leaf).unwrap()
+    static WITH_RSA: Mutex<BTreeMap<String, Certificate>> = Mutex::new(BTreeMap::new());
+    let new = || AUTHORITY.issue(leaf).unwrap();
+    if leaf.key != KeyKind::Rsa2048 {
+        return new();
+    }
+    let name = format!("{leaf:?}");
+    let known = WITH_RSA.lock().unwrap().get(&name).cloned();
+    // Not made under the lock, for which other tests wait.
+    known.unwrap_or_else(|| {
+        let new = new();
+        WITH_RSA.lock().unwrap().entry(name).or_insert(new).clone()
+    })
 }
 
 /// For `names`, with a key of this kind.
@@ -111,10 +127,9 @@ impl<E: Engine> Engines<E> {
         KeyKind::QUICK.into_iter().filter(move |&key| key != KeyKind::Ed25519 || ed25519)
     }
 
-    /// Whether the server's library is one that ends a connection without an alert where a record is malformed or does not
-    /// authenticate, and ignores what follows a KeyUpdate in its record: LibreSSL. Nothing of that is ever taken for data.
-    fn leaves_out(&self) -> bool {
-        self.server.name() == "libressl"
+    /// Whether the server is known for this.
+    fn differs(&self, what: Difference) -> bool {
+        what.is_known_of(self.server.name())
     }
 
     fn capabilities(&self) -> Option<&'static Capabilities> {

@@ -1,5 +1,6 @@
 //! What a TLS 1.3 peer may and may not protect and send after the handshake, from a peer that stops at nothing.
 
+use super::differences::Difference;
 use super::{Engines, LOCALHOST, Make, client_config, server_config, trusted};
 use crate::pair::End;
 use crate::wild::{Wild, kind};
@@ -23,7 +24,7 @@ fn both_roles<E: Engine>(make: &impl Make<E>, mut test: impl FnMut(&mut End<E::S
 
 /// Runs both roles, each time with one thing to deliver that must be refused, with one of these alerts if any is given.
 fn refused<E: Engine>(make: &impl Make<E>, alerts: &[u8], mut wire: impl FnMut(&mut Wild) -> Vec<u8>) {
-    let leaves_out = Engines::new(make, &server_config(), &client_config()).leaves_out();
+    let ends_silently = Engines::new(make, &server_config(), &client_config()).differs(Difference::EndsWithoutAlert);
     both_roles(make, |end, wild| {
         let wire = wire(wild);
         match end.deliver(&wire) {
@@ -31,7 +32,7 @@ fn refused<E: Engine>(make: &impl Make<E>, alerts: &[u8], mut wire: impl FnMut(&
             other => panic!("{other:?}, with {:?} received, is no refusal", end.received),
         }
         let said = wild.open(&end.take_outbox());
-        let is_silent = said.is_empty() && leaves_out;
+        let is_silent = said.is_empty() && ends_silently;
         if !(alerts.is_empty() || is_silent) {
             let [(kind::ALERT, alert)] = &said[..] else { panic!("{said:?} is not one alert") };
             assert!(alert[0] == 2 && alerts.contains(&alert[1]), "alert {alert:?}, not {alerts:?}");
@@ -191,7 +192,8 @@ pub fn bad_key_updates<E: Engine>(make: impl Make<E>) {
         refused(&make, &[ILLEGAL_PARAMETER, DECODE_ERROR], |wild| wild.seal(kind::HANDSHAKE, message, 0));
     }
     // RFC 8446, section 5.1: keys do not change inside a record.
-    if !Engines::new(&make, &server_config(), &client_config()).leaves_out() {
+    let engines = Engines::new(&make, &server_config(), &client_config());
+    if !engines.differs(Difference::IgnoresBehindKeyUpdate) {
         refused(&make, &[UNEXPECTED_MESSAGE], |wild| wild.seal(kind::HANDSHAKE, &[24, 0, 0, 1, 0, 24, 0, 0, 1, 0], 0));
         refused(&make, &[UNEXPECTED_MESSAGE], |wild| wild.seal(kind::HANDSHAKE, &[24, 0, 0, 1, 0, 24], 0));
     }

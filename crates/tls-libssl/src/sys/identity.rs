@@ -69,7 +69,7 @@ impl Identity {
     /// Signs something; says whether the library did.
     pub(crate) fn sign(&self) -> bool {
         // SAFETY: `raw` lives as long as `self`.
-        self.library.table.identity_sign.is_some_and(|sign| unsafe { sign(self.raw.as_ptr()) } != 0)
+        unsafe { (self.library.table.identity_sign)(self.raw.as_ptr()) != 0 }
     }
 
     /// Whether the chain leads from each certificate to the next.

@@ -130,6 +130,7 @@ pub struct Table {
     pub(super) identity_names: unsafe extern "C" fn(*const RawIdentity, *mut u8, usize) -> usize,
     pub(super) identity_validity: unsafe extern "C" fn(*const RawIdentity, *mut u8, *mut u8, usize) -> i32,
     pub(super) identity_linked: unsafe extern "C" fn(*const RawIdentity) -> i32,
+    pub(super) identity_sign: unsafe extern "C" fn(*const RawIdentity) -> i32,
 
     pub(super) random: unsafe extern "C" fn(*mut u8, usize) -> i32,
 
@@ -168,11 +169,10 @@ pub struct Table {
     pub(super) conn_flush: Option<unsafe extern "C" fn(*mut RawConn, *mut u8, usize, *mut RawResult)>,
     pub(super) conn_secrets: Option<unsafe extern "C" fn(*mut RawConn, *mut u8, *mut u8) -> usize>,
     pub(super) conn_memory: Option<unsafe extern "C" fn(*mut RawConn) -> i32>,
-    pub(super) identity_sign: Option<unsafe extern "C" fn(*const RawIdentity) -> i32>,
 }
 
 /// `TL_OPTIONAL`
-pub(super) const OPTIONAL: usize = 4;
+pub(super) const OPTIONAL: usize = 3;
 
 #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
 unsafe extern "C" {

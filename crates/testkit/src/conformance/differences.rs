@@ -1,0 +1,28 @@
+/// Where one library does otherwise than the others, and may: `docs/engines.md` says why. Nothing of it has an engine take for data
+/// what is none. What is not named here must be as the suite says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Difference {
+    /// A server of TLS 1.2 alone does not read which versions a client offers: it finds no suite in common, or answers what a
+    /// client of TLS 1.3 alone refuses.
+    BlindToVersions,
+    /// Its alert about a certificate may say no more than that something is wrong with it.
+    VagueAlerts,
+    /// It does not show a certificate that is not meant for servers.
+    ShowsFitOnly,
+    /// It ends a connection without an alert where a record is malformed or does not authenticate.
+    EndsWithoutAlert,
+    /// What follows a KeyUpdate in its record is ignored.
+    IgnoresBehindKeyUpdate,
+}
+
+impl Difference {
+    /// Whether this engine is known for it.
+    pub(super) fn is_known_of(self, engine: &str) -> bool {
+        match self {
+            Self::BlindToVersions => matches!(engine, "mbedtls" | "wolfssl"),
+            Self::VagueAlerts => matches!(engine, "mbedtls" | "libressl"),
+            Self::ShowsFitOnly => engine == "mbedtls",
+            Self::EndsWithoutAlert | Self::IgnoresBehindKeyUpdate => engine == "libressl",
+        }
+    }
+}
