@@ -3,12 +3,11 @@ use crate::error::describe;
 use crate::facts::facts;
 use crate::host::Host;
 use crate::sys::{Connection, Context, Failure, Status};
-use core::cell::RefCell;
 use core::net::IpAddr;
 use std::sync::Arc;
 use tautline_tls::record::{self, Front, HEADER, MAX_PLAIN};
 use tautline_tls::{Content, Error, Facts, Handshake, Opened};
-use tautline_tls_records::Secret;
+use tautline_tls_records::{Secret, gather};
 use tautline_window::Buf;
 
 /// Most bytes of a handshake: the longest messages that the libraries take, in records that are not uselessly small.
@@ -31,11 +30,6 @@ const REKEY_AFTER: u64 = 1 << 23;
 
 /// Records that one key may protect at all (RFC 8446, section 5.5), where the library cannot change it: LibreSSL.
 const MAX_SEALED: u64 = 23_726_566;
-
-thread_local! {
-    /// Where chunks that share a record are gathered, at most one record's worth.
-    static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// One connection through a library of the OpenSSL family.
 ///
@@ -350,39 +344,8 @@ impl Session {
         Ok((used, found))
     }
 
-    /// Seals chunks as one stream: whole records straight from chunks where these are long enough, gathered otherwise.
-    fn seal_chunks(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
-        if let [single] = plain {
-            return self.seal_piece(single, out);
-        }
-        GATHERED.with_borrow_mut(|gathered| {
-            gathered.clear();
-            for mut chunk in plain.iter().copied() {
-                while !chunk.is_empty() {
-                    if gathered.is_empty() && chunk.len() >= MAX_PLAIN {
-                        let (direct, rest) = chunk.split_at(chunk.len() - chunk.len() % MAX_PLAIN);
-                        self.seal_piece(direct, out)?;
-                        chunk = rest;
-                        continue;
-                    }
-                    let (fits, rest) = chunk.split_at(chunk.len().min(MAX_PLAIN - gathered.len()));
-                    gathered.extend_from_slice(fits);
-                    chunk = rest;
-                    if gathered.len() == MAX_PLAIN {
-                        self.seal_piece(gathered, out)?;
-                        gathered.clear();
-                    }
-                }
-            }
-            self.seal_piece(gathered, out)
-        })
-    }
-
     /// Seals `plain` as whole records and one for the rest.
     fn seal_piece(&mut self, plain: &[u8], out: &mut Buf) -> Result<(), Error> {
-        if plain.is_empty() {
-            return Ok(());
-        }
         if !self.held.is_empty() {
             return self.hold(plain);
         }
@@ -453,7 +416,7 @@ impl tautline_tls::Session for Session {
         if self.phase != Phase::Open || self.sent_close {
             return Err(Error::ApiMisuse("seal before the handshake is complete or after the close"));
         }
-        let result = self.seal_chunks(plain, out);
+        let result = gather(plain, |piece| self.seal_piece(piece, out));
         self.check(result)
     }
 

@@ -16,6 +16,7 @@ mod agreed;
 mod alert;
 mod chunks;
 mod contexts;
+mod gather;
 mod keys;
 mod records;
 mod schedule;
@@ -24,6 +25,7 @@ mod snapshot;
 
 pub use agreed::Agreed;
 pub use alert::{DECODE_ERROR, ILLEGAL_PARAMETER};
+pub use gather::gather;
 pub use keys::Keys;
 pub use records::{Records, Tickets};
 pub use schedule::{Secret, Suite};

@@ -1,12 +1,12 @@
 use crate::connection::{Connection, Step, Tickets};
-use crate::record::{self, Front, HEADER, MAX_PLAIN};
+use crate::record::{self, Front, HEADER};
 use crate::resolver;
 use crate::serving::Serving;
-use core::cell::RefCell;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, CommonState, ExtractedSecrets, HandshakeKind, ProtocolVersion};
 use std::sync::Arc;
 use tautline_tls::{Content, Error, Facts, Handshake, Opened, registry};
+use tautline_tls_records::gather;
 use tautline_window::Buf;
 
 /// Most bytes of a handshake message that is split over records: the longest message that rustls takes, and the headers
@@ -15,11 +15,6 @@ const MAX_HELD: usize = 128 * 1024;
 
 /// Most records in a row that hold no application data. Each library has limits of its own for some kinds of them.
 const MAX_QUIET: u8 = 64;
-
-thread_local! {
-    /// Where chunks that share a record are gathered, at most one record's worth.
-    static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// One connection through rustls.
 ///
@@ -196,34 +191,6 @@ impl Session {
         };
         Ok(Opened { used, content })
     }
-
-    /// Seals chunks as one stream: whole records straight from chunks where these are long enough, gathered otherwise.
-    fn seal_chunks(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
-        if let [single] = plain {
-            return self.connection.seal(&mut self.held, single, out);
-        }
-        GATHERED.with_borrow_mut(|gathered| {
-            gathered.clear();
-            for mut chunk in plain.iter().copied() {
-                while !chunk.is_empty() {
-                    if gathered.is_empty() && chunk.len() >= MAX_PLAIN {
-                        let (direct, rest) = chunk.split_at(chunk.len() - chunk.len() % MAX_PLAIN);
-                        self.connection.seal(&mut self.held, direct, out)?;
-                        chunk = rest;
-                        continue;
-                    }
-                    let (fits, rest) = chunk.split_at(chunk.len().min(MAX_PLAIN - gathered.len()));
-                    gathered.extend_from_slice(fits);
-                    chunk = rest;
-                    if gathered.len() == MAX_PLAIN {
-                        self.connection.seal(&mut self.held, gathered, out)?;
-                        gathered.clear();
-                    }
-                }
-            }
-            if gathered.is_empty() { Ok(()) } else { self.connection.seal(&mut self.held, gathered, out) }
-        })
-    }
 }
 
 impl tautline_tls::Session for Session {
@@ -260,7 +227,7 @@ impl tautline_tls::Session for Session {
         if self.phase != Phase::Open || self.sent_close {
             return Err(Error::ApiMisuse("seal before the handshake is complete or after the close"));
         }
-        let result = self.seal_chunks(plain, out);
+        let result = gather(plain, |piece| self.connection.seal(&mut self.held, piece, out));
         self.check(result)
     }
 
