@@ -201,6 +201,12 @@ pub trait Driver: Sized + 'static {
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("the driver {} gives no stamps", Self::NAME)))
     }
 
+    /// Whether what is received next is to have an [`arrival`](Self::arrival), once stamps were asked for: a driver that pays
+    /// for each of them leaves out the others.
+    fn stamp_next(&mut self, wanted: bool) {
+        let _ = wanted;
+    }
+
     /// Within [`Sink::received`]: when the last of the bytes that are lent reached this machine. `None` where that is not
     /// known: before [`stamp_arrivals`](Self::stamp_arrivals), for a while after it, and over Unix sockets.
     ///

@@ -2,6 +2,7 @@ use crate::thread::{Parts, Plan, Running};
 use crate::way::Way;
 use crate::{ClientConfig, Config, ConnectError, Error, Handler, Shard, Target};
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use tautline_engine::probe::{Off, Probe, Stamps};
 use tautline_io::{Compose, Driver, Io, Spin};
@@ -93,12 +94,12 @@ impl Client {
     /// # Errors
     /// Nothing runs where any of it fails.
     pub fn start<H: Handler>(self, make: impl Fn(u32) -> H + Send + Sync + 'static) -> Result<Running, Error> {
-        self.launch(make, || Off)
+        self.launch(make, |_| Off)
     }
 
     /// As [`start`](Self::start), with a [probe](tautline_engine::probe) that takes the time of every message received:
-    /// [`Running::stages`] tells it. Costs a tenth of a microsecond
-    /// to half of one for each message; a program that never calls this has no trace of it.
+    /// [`Running::stages`] tells it. Costs a quarter of a microsecond for each read; a program that never calls this has no
+    /// trace of it.
     ///
     /// # Errors
     /// Nothing runs where any of it fails.
@@ -106,13 +107,13 @@ impl Client {
         self,
         make: impl Fn(u32) -> H + Send + Sync + 'static,
     ) -> Result<Running, Error> {
-        self.launch(make, Stamps::default)
+        self.launch(make, Stamps::of_one_in)
     }
 
     fn launch<H: Handler, Q: Probe>(
         self,
         make: impl Fn(u32) -> H + Send + Sync + 'static,
-        probe: fn() -> Q,
+        probe: fn(NonZeroU32) -> Q,
     ) -> Result<Running, Error> {
         let plan = Plan {
             config: Arc::new(self.config.clone()),
@@ -120,6 +121,7 @@ impl Client {
             shards: 1,
             cpus: Vec::new(),
             backlog: 0,
+            every: NonZeroU32::MIN,
             name: "tautline-client",
         };
         self.compose(Start { plan, make, probe })
@@ -205,7 +207,7 @@ impl<E: Engine, W: Work> Compose for Composed<E, W> {
 struct Start<M, Q> {
     plan: Plan,
     make: M,
-    probe: fn() -> Q,
+    probe: fn(NonZeroU32) -> Q,
 }
 
 impl<H: Handler, M: Fn(u32) -> H + Send + Sync + 'static, Q: Probe> Work for Start<M, Q> {

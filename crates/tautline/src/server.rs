@@ -2,7 +2,7 @@ use crate::thread::{Parts, Plan, Running};
 use crate::way::Way;
 use crate::{Address, Certificate, Config, Error, Handler, ServerConfig, Shard};
 use std::io;
-use std::num::NonZero;
+use std::num::{NonZero, NonZeroU32};
 use std::sync::Arc;
 use tautline_engine::probe::{Off, Probe, Stamps};
 use tautline_engine::{HandshakePool, RecordPool};
@@ -58,6 +58,7 @@ impl Server {
             shards: 1,
             cpus: Vec::new(),
             backlog: 4096,
+            every: NonZeroU32::MIN,
             name: "tautline",
         };
         Self { tls, way: Way::default(), plan }
@@ -113,17 +114,23 @@ impl Server {
         self
     }
 
+    /// Has [stages](Self::start_with_stages) taken of the messages of one read in `every`, chosen by chance. Default 1, all.
+    pub fn stages_of_one_read_in(mut self, every: NonZeroU32) -> Self {
+        self.plan.every = every;
+        self
+    }
+
     /// Starts the loops. `make` is called once in each of them, with its number.
     ///
     /// # Errors
     /// Nothing runs where any of it fails.
     pub fn start<H: Handler>(self, make: impl Fn(u32) -> H + Send + Sync + 'static) -> Result<Running, Error> {
-        self.launch(make, || Off)
+        self.launch(make, |_| Off)
     }
 
-    /// As [`start`](Self::start), with a [probe](tautline_engine::probe) that takes the time of every message received:
-    /// [`Running::stages`] tells it. Costs a tenth of a microsecond
-    /// to half of one for each message; a program that never calls this has no trace of it.
+    /// As [`start`](Self::start), with a [probe](tautline_engine::probe) that takes the time of messages received:
+    /// [`Running::stages`] tells it. Costs a quarter of a microsecond for each read, or
+    /// [less](Self::stages_of_one_read_in); a program that never calls this has no trace of it.
     ///
     /// # Errors
     /// Nothing runs where any of it fails.
@@ -131,13 +138,13 @@ impl Server {
         self,
         make: impl Fn(u32) -> H + Send + Sync + 'static,
     ) -> Result<Running, Error> {
-        self.launch(make, Stamps::default)
+        self.launch(make, Stamps::of_one_in)
     }
 
     fn launch<H: Handler, Q: Probe>(
         self,
         make: impl Fn(u32) -> H + Send + Sync + 'static,
-        probe: fn() -> Q,
+        probe: fn(NonZeroU32) -> Q,
     ) -> Result<Running, Error> {
         if self.plan.listen.is_empty() {
             return Err(Error::NothingToListenAt);
@@ -176,7 +183,7 @@ struct Start<E, M, Q> {
     plan: Plan,
     engine: E,
     make: M,
-    probe: fn() -> Q,
+    probe: fn(NonZeroU32) -> Q,
 }
 
 impl<E: Engine, H: Handler, M: Fn(u32) -> H + Send + Sync + 'static, Q: Probe> Compose for Start<E, M, Q> {

@@ -3,6 +3,7 @@
 use crate::{Error, Reloader, ServerConfig};
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -128,6 +129,8 @@ pub(crate) struct Plan {
     pub(crate) shards: usize,
     pub(crate) cpus: Vec<usize>,
     pub(crate) backlog: i32,
+    /// Reads of which a probe watches one.
+    pub(crate) every: NonZeroU32,
     pub(crate) name: &'static str,
 }
 
@@ -141,7 +144,7 @@ pub(crate) struct Parts<E: Engine, D: Driver, H: Handler, O, M, P, Q: Probe> {
     /// Acts on a loop before it runs.
     pub(crate) prepare: P,
     /// Makes what watches its messages.
-    pub(crate) probe: fn() -> Q,
+    pub(crate) probe: fn(NonZeroU32) -> Q,
     pub(crate) work: fn(&mut Shard<E, D, H, Q>) -> io::Result<()>,
 }
 
@@ -260,7 +263,7 @@ impl Plan {
         let driver = (parts.open)().map_err(|error| Error::Machine { what: "cannot open the driver", error })?;
         let handler = (parts.make)(number);
         let (config, engine) = (self.config.clone(), parts.engine.clone());
-        let mut shard = Shard::with_probe(number, config, engine, driver, handler, (parts.probe)())
+        let mut shard = Shard::with_probe(number, config, engine, driver, handler, (parts.probe)(self.every))
             .map_err(|error| Error::Machine { what: "cannot make a loop", error })?;
         let options = ListenOptions { backlog: self.backlog, reuse_port: self.shards > 1, ..ListenOptions::default() };
         let mut addresses = Vec::new();

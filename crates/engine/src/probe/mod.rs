@@ -6,6 +6,7 @@
 
 mod stages;
 mod stamps;
+mod tally;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +33,7 @@ pub trait Probe: 'static {
     fn woke(&mut self);
 
     /// Bytes were read.
-    fn received<D: Driver>(&mut self, driver: &D);
+    fn received<D: Driver>(&mut self, driver: &mut D);
 
     /// Bytes that were kept go on.
     fn resumed(&mut self);
@@ -72,7 +73,7 @@ impl Probe for Off {
     fn woke(&mut self) {}
 
     #[inline(always)]
-    fn received<D: Driver>(&mut self, _: &D) {}
+    fn received<D: Driver>(&mut self, _: &mut D) {}
 
     #[inline(always)]
     fn resumed(&mut self) {}

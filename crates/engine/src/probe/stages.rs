@@ -1,9 +1,7 @@
+use super::tally;
 use hdrhistogram::Histogram;
 use std::fmt;
 use tautline_io::Ticker;
-
-/// Longest time that is told apart, in ticks: minutes. Longer ones count as this.
-const LONGEST: u64 = 1 << 38;
 
 /// A part of a message's way. [`Nic`](Self::Nic) to [`Callback`](Self::Callback) add up to [`Total`](Self::Total).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,17 +47,6 @@ impl Stage {
     }
 }
 
-/// One message's times, in ticks.
-pub(super) struct Parts {
-    pub(super) nic: Option<u64>,
-    pub(super) waited: u64,
-    pub(super) read: Option<u64>,
-    pub(super) tls: u64,
-    pub(super) parse: u64,
-    pub(super) callback: u64,
-    pub(super) app: u64,
-}
-
 /// What a [`Stamps`](super::Stamps) found.
 ///
 /// A message that came in several pieces is told by the read that completed it.
@@ -75,6 +62,8 @@ pub struct Stages {
     scale_error: f64,
     /// What one stamp costs, in ticks.
     stamp: f64,
+    /// Reads of which one was timed.
+    every: u32,
     /// How far the stamps of arrivals may be off, in ticks.
     arrival_error: u64,
 }
@@ -120,43 +109,26 @@ pub struct Spread {
 }
 
 impl Stages {
-    pub(super) fn new(ticker: Ticker, stamp: f64) -> Self {
+    pub(super) fn new(ticker: Ticker, stamp: f64, every: u32) -> Self {
         let scale = ticker.scale();
         Self {
-            histograms: std::array::from_fn(|_| histogram()),
+            histograms: std::array::from_fn(|_| tally::empty()),
             per_read: Shared::default(),
             per_record: Shared::default(),
             ticker,
             nanos_per_tick: scale.nanos_per_tick,
             scale_error: scale.error,
             stamp,
+            every,
             arrival_error: 0,
         }
     }
 
-    /// Counts messages, one histogram after the other: each is a lot of memory that other work has pushed out of the cache.
-    pub(super) fn record(&mut self, messages: &[Parts]) {
-        let [nic, waited, read, tls, parse, callback, app, total] = &mut self.histograms;
-        for (ticks, app) in messages.iter().filter_map(|parts| Some((parts.nic?, parts.app))) {
-            nic.saturating_record(ticks);
-            total.saturating_record(ticks + app);
-        }
-        for ticks in messages.iter().filter_map(|parts| parts.read) {
-            read.saturating_record(ticks);
-        }
-        type Part = fn(&Parts) -> u64;
-        let parts: [(_, Part); 5] = [
-            (waited, |parts| parts.waited),
-            (tls, |parts| parts.tls),
-            (parse, |parts| parts.parse),
-            (callback, |parts| parts.callback),
-            (app, |parts| parts.app),
-        ];
-        for (histogram, part) in parts {
-            for parts in messages {
-                histogram.saturating_record(part(parts));
-            }
-        }
+    /// With the times of all messages.
+    pub(super) fn with(&self, histograms: [Histogram<u64>; 8]) -> Self {
+        let scale = self.ticker.scale();
+        // The longer the clocks were compared, the better the scale.
+        Self { histograms, nanos_per_tick: scale.nanos_per_tick, scale_error: scale.error, ..self.clone() }
     }
 
     /// A message was the n-th of its read, and of its record.
@@ -171,12 +143,6 @@ impl Stages {
         self.arrival_error = self.arrival_error.max(error);
     }
 
-    /// The longer the clocks were compared, the better the scale.
-    pub(super) fn rescale(&mut self) {
-        let scale = self.ticker.scale();
-        (self.nanos_per_tick, self.scale_error) = (scale.nanos_per_tick, scale.error);
-    }
-
     /// Adds what another shard of this process found.
     pub fn merge(&mut self, other: &Self) {
         for (mine, other) in self.histograms.iter_mut().zip(&other.histograms) {
@@ -187,9 +153,10 @@ impl Stages {
             *mine = Shared { count: mine.count + other.count, most: mine.most.max(other.most) };
         }
         self.arrival_error = self.arrival_error.max(other.arrival_error);
+        self.every = self.every.max(other.every);
     }
 
-    /// Messages counted.
+    /// Messages that were timed.
     #[must_use]
     pub fn messages(&self) -> u64 {
         self.of(Stage::App).len()
@@ -297,6 +264,9 @@ impl fmt::Display for Stages {
             "TLS is {:.0} % of app; a read completed {read:.2} messages, at most {most_read}; a record {record:.2}, at most {most_record}",
             self.tls_share() * 1e2
         )?;
+        if self.every > 1 {
+            writeln!(f, "timed: one read in {}", self.every)?;
+        }
         writeln!(f, "clock: {}", self.clock())
     }
 }
@@ -305,9 +275,4 @@ impl fmt::Debug for Stages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stages").field("messages", &self.messages()).finish_non_exhaustive()
     }
-}
-
-fn histogram() -> Histogram<u64> {
-    #[expect(clippy::expect_used, reason = "constant bounds and precision, which the constructor accepts")]
-    Histogram::new_with_bounds(1, LONGEST, 3).expect("valid bounds")
 }

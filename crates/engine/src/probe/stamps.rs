@@ -1,6 +1,8 @@
 use super::Probe;
-use super::stages::{Parts, Stages};
+use super::stages::Stages;
+use super::tally::{Tallies, UNKNOWN};
 use std::io;
+use std::num::NonZeroU32;
 use tautline_io::{Anchor, Arrival, Clock, Driver, Scale, Ticker};
 
 /// How many readings of the clock are timed, to know what one costs.
@@ -9,10 +11,7 @@ const READINGS: u32 = 1_000;
 /// The kernel's clock and ours are compared again after so many nanoseconds: they may drift apart, and the kernel's may be set.
 const COMPARE: f64 = 10e6;
 
-/// Messages that are counted together.
-const BATCH: usize = 256;
-
-/// Takes the time of every message; [`Probe::stages`] tells it.
+/// Takes the time of messages; [`Probe::stages`] tells it.
 ///
 /// All times are ticks of the shard's [`Ticker`].
 pub struct Stamps {
@@ -20,9 +19,17 @@ pub struct Stamps {
     scale: Scale,
     /// The kernel's clock and ours.
     anchor: Option<(Clock, Anchor)>,
+    /// All but the times.
     stages: Box<Stages>,
-    /// Messages to be counted in it.
-    pending: Vec<Parts>,
+    tallies: Tallies,
+    /// One read in so many is timed, whichever it is.
+    every: u32,
+    /// What chooses them.
+    chance: u64,
+    /// This one is.
+    timed: bool,
+    /// The next one is.
+    next: bool,
     /// Messages that are not counted yet.
     warm_up: u64,
     /// What the driver told of the read.
@@ -53,16 +60,26 @@ impl Stamps {
     /// Counts every message but the first `warm_up`. The first one of a process takes 10 ms, to compare clocks.
     #[must_use]
     pub fn after(warm_up: u64) -> Self {
+        Self { warm_up, ..Self::of_one_in(NonZeroU32::MIN) }
+    }
+
+    /// Counts the messages of one read in `every`, chosen by chance, and so costs less.
+    #[must_use]
+    pub fn of_one_in(every: NonZeroU32) -> Self {
         let ticker = Ticker::here();
         let scale = ticker.scale();
-        let stages = Box::new(Stages::new(ticker, stamp_cost(ticker)));
+        let stages = Box::new(Stages::new(ticker, stamp_cost(ticker), every.get()));
         Self {
             ticker,
             scale,
             anchor: None,
             stages,
-            pending: Vec::with_capacity(BATCH),
-            warm_up,
+            tallies: Tallies::new(),
+            every: every.get(),
+            chance: ticker.now() | 1,
+            timed: true,
+            next: true,
+            warm_up: 0,
             arrival: None,
             arrived: None,
             woke: ticker.now(),
@@ -110,24 +127,16 @@ impl Stamps {
         // What arrives while the loop is awake waits for it only from then on.
         let woke = self.woke.max(self.arrived.unwrap_or(0)).min(begin);
         let callback = called.saturating_sub(self.mark);
-        let read = self.began.map(|began| self.read.saturating_sub(began));
+        let read = self.read.saturating_sub(begin);
         let app = called.saturating_sub(woke);
-        let known = read.unwrap_or(0) + self.tls + self.parse + callback;
-        let parts = Parts {
-            nic: self.arrived.map(|arrival| woke.saturating_sub(arrival)),
-            read,
-            tls: self.tls,
-            parse: self.parse,
-            callback,
-            // The rest: it waited for other connections, or for earlier messages of the same read.
-            waited: app.saturating_sub(known),
-            app,
-        };
-        self.pending.push(parts);
-        if self.pending.len() == BATCH {
-            self.stages.record(&self.pending);
-            self.pending.clear();
-        }
+        // The rest: it waited for other connections, or for earlier messages of the same read.
+        let waited = app.saturating_sub(read + self.tls + self.parse + callback);
+        let (nic, total) = self.arrived.map_or((UNKNOWN, UNKNOWN), |arrival| {
+            let nic = woke.saturating_sub(arrival);
+            (nic, nic + app)
+        });
+        let read = if self.began.is_some() { read } else { UNKNOWN };
+        self.tallies.add([nic, waited, read, self.tls, self.parse, callback, app, total]);
         self.stages.shares(self.in_read, self.in_record);
     }
 
@@ -139,6 +148,20 @@ impl Stamps {
         (self.in_read, self.in_record, self.arrived) = (0, 0, None);
     }
 
+    /// Whether a read is to be timed.
+    #[inline]
+    const fn draw(&mut self) -> bool {
+        if self.every == 1 {
+            return true;
+        }
+        // Xorshift (Marsaglia, 2003): far better than it takes.
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        ((self.chance >> 32) * self.every as u64) >> 32 == 0
+    }
+
+    #[inline]
     fn freshen(&mut self) {
         if self.stale {
             self.mark = self.ticker.now();
@@ -164,25 +187,40 @@ impl Probe for Stamps {
     }
 
     #[inline]
-    fn received<D: Driver>(&mut self, driver: &D) {
-        let now = self.ticker.now();
-        self.begin_read(now);
-        (self.began, self.arrival) = (driver.began(), driver.arrival());
+    fn received<D: Driver>(&mut self, driver: &mut D) {
+        self.timed = self.next;
+        if self.timed {
+            let now = self.ticker.now();
+            self.begin_read(now);
+            (self.began, self.arrival) = (driver.began(), driver.arrival());
+        }
+        self.next = self.draw();
+        if self.next != self.timed {
+            driver.stamp_next(self.next);
+        }
     }
 
     fn resumed(&mut self) {
-        let now = self.ticker.now();
-        self.begin_read(now);
-        (self.began, self.arrival) = (None, None);
+        self.timed = self.draw();
+        if self.timed {
+            let now = self.ticker.now();
+            self.begin_read(now);
+            (self.began, self.arrival) = (None, None);
+        }
     }
 
     #[inline]
     fn opening(&mut self) {
-        self.freshen();
+        if self.timed {
+            self.freshen();
+        }
     }
 
     #[inline]
     fn opened(&mut self) {
+        if !self.timed {
+            return;
+        }
         let now = self.ticker.now();
         if self.delivered {
             (self.tls, self.delivered, self.in_record) = (0, false, 0);
@@ -193,11 +231,16 @@ impl Probe for Stamps {
 
     #[inline]
     fn decoding(&mut self) {
-        self.freshen();
+        if self.timed {
+            self.freshen();
+        }
     }
 
     #[inline]
     fn parsed(&mut self) {
+        if !self.timed {
+            return;
+        }
         let now = self.ticker.now();
         self.parse += now.saturating_sub(self.mark);
         (self.mark, self.stale) = (now, false);
@@ -205,24 +248,22 @@ impl Probe for Stamps {
 
     #[inline]
     fn calling(&mut self) {
+        if !self.timed {
+            return;
+        }
         let now = self.ticker.now();
         self.count(now);
         (self.parse, self.delivered, self.stale) = (0, true, true);
     }
 
     fn stages(&self) -> Option<Box<Stages>> {
-        let mut stages = self.stages.clone();
-        stages.record(&self.pending);
-        stages.rescale();
-        Some(stages)
+        Some(Box::new(self.stages.with(self.tallies.histograms())))
     }
 }
 
 impl std::fmt::Debug for Stamps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stamps")
-            .field("messages", &(self.stages.messages() + self.pending.len() as u64))
-            .finish_non_exhaustive()
+        f.debug_struct("Stamps").field("messages", &self.tallies.messages()).finish_non_exhaustive()
     }
 }
 

@@ -4,6 +4,7 @@ use super::{Off, Probe, Stage, Stages, Stamps};
 use crate::fake::{Event, Fake};
 use crate::{Config, Conn, Handler, Shard};
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 use tautline_io::{Arrival, Clock, Driver, Ticker};
@@ -65,7 +66,7 @@ impl Probe for Notes {
     fn woke(&mut self) {
         self.0.push("woke");
     }
-    fn received<D: Driver>(&mut self, _: &D) {
+    fn received<D: Driver>(&mut self, _: &mut D) {
         self.0.push("received");
     }
     fn resumed(&mut self) {
@@ -175,6 +176,23 @@ fn warming_up_is_not_counted_and_shards_add_up() {
     assert_eq!(stages.messages(), 2);
     stages.merge(&shard.stages().unwrap());
     assert_eq!(stages.messages(), 4);
+}
+
+#[test]
+fn of_one_read_in_four_a_quarter_is_timed_with_all_its_messages() {
+    let (kernel, mut shard) = open(Stamps::of_one_in(NonZeroU32::new(4).unwrap()), Duration::ZERO);
+    let mut timed = 0;
+    for _ in 0..4_000 {
+        timed += u64::from(!kernel.0.borrow().silent);
+        read(&kernel, &mut shard, &HELLO.repeat(2));
+    }
+    let stages = shard.stages().unwrap();
+    assert_eq!((stages.messages(), shard.handler().heard), (2 * timed, 8_000));
+    // Seven standard deviations of 27.4 to either side.
+    assert!((808..1_192).contains(&timed), "{timed}");
+    assert_eq!(stages.per_read(), (2.0, 2));
+    let table = stages.to_string();
+    assert!(table.contains("timed: one read in 4\n"), "{table}");
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub struct State {
     /// What it tells of each read.
     pub arrival: Option<Arrival>,
     pub began: Option<u64>,
+    /// Whether it need not tell of the next one.
+    pub silent: bool,
     /// What of TLS its kernel is to do.
     pub kernel_tls: KernelTls,
     /// Keys that it was given, and the bytes that its peer had by then; it takes no more than it is told.
@@ -210,6 +212,10 @@ impl tautline_io::Driver for Fake {
 
     fn stamp_arrivals(&mut self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn stamp_next(&mut self, wanted: bool) {
+        self.0.borrow_mut().silent = !wanted;
     }
 
     fn arrival(&self) -> Option<Arrival> {

@@ -276,6 +276,10 @@ impl<P: Poll> crate::Driver for Driver<P> {
         self.wake.waker()
     }
 
+    fn stamp_next(&mut self, wanted: bool) {
+        self.arrivals.want(wanted);
+    }
+
     fn stamp_arrivals(&mut self) -> io::Result<()> {
         self.arrivals.ask();
         Ok(())

@@ -32,6 +32,8 @@ pub enum Clock {
 #[derive(Default)]
 pub(crate) struct Arrivals {
     asked: Option<Ticker>,
+    /// The next receive is to be stamped.
+    wanted: bool,
     last: Option<Arrival>,
     began: u64,
 }
@@ -39,7 +41,12 @@ pub(crate) struct Arrivals {
 impl Arrivals {
     /// From now on.
     pub(crate) fn ask(&mut self) {
-        self.asked = Some(Ticker::here());
+        (self.asked, self.wanted) = (Some(Ticker::here()), true);
+    }
+
+    /// Whether the next receive is to be stamped.
+    pub(crate) const fn want(&mut self, wanted: bool) {
+        self.wanted = wanted && self.asked.is_some();
     }
 
     /// A connection was made.
@@ -53,14 +60,16 @@ impl Arrivals {
 
     /// Bytes are received by other means, which do not tell when they arrived.
     pub(crate) fn begin(&mut self) {
-        if let Some(ticker) = self.asked {
+        if let Some(ticker) = self.asked
+            && self.wanted
+        {
             (self.began, self.last) = (ticker.now(), None);
         }
     }
 
     /// Receives as recv(2) does.
     pub(crate) fn receive(&mut self, socket: impl AsFd, buf: &mut [u8]) -> Result<usize, Errno> {
-        if self.asked.is_some() {
+        if self.wanted {
             self.begin();
             let (len, arrival) = receive(socket, buf)?;
             self.last = arrival;
@@ -71,12 +80,12 @@ impl Arrivals {
 
     /// Of what was received last.
     pub(crate) const fn last(&self) -> Option<Arrival> {
-        self.last
+        if self.wanted { self.last } else { None }
     }
 
     /// When receiving it began, by [`Ticker`].
     pub(crate) fn began(&self) -> Option<u64> {
-        self.asked.map(|_| self.began)
+        self.wanted.then_some(self.began)
     }
 }
 
@@ -112,6 +121,22 @@ mod tests {
             }
             assert!(Instant::now() < deadline, "no stamp came");
             std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_told() {
+        let (mut sender, receiver) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut arrivals = Arrivals::default();
+        for (ask, want, told) in [(false, true, false), (true, true, true), (true, false, false), (true, true, true)] {
+            if ask {
+                arrivals.ask();
+            }
+            arrivals.want(want);
+            sender.write_all(b"hello").unwrap();
+            assert_eq!(arrivals.receive(&receiver, &mut [0; 16]), Ok(5));
+            assert_eq!(arrivals.began().is_some(), told, "asked {ask}, wanted {want}");
+            assert_eq!(arrivals.last(), None, "Unix sockets have no stamps");
         }
     }
 

@@ -1,0 +1,147 @@
+//! Counts times in as few instructions as can be. Histograms are made of the counts when somebody asks.
+
+use hdrhistogram::Histogram;
+
+/// Times that are told apart exactly have so many bits; of longer ones so many count, which is a thousandth.
+const BITS: u32 = 11;
+
+/// Longest time that is told apart, in ticks: minutes. Longer ones count as this.
+const LONGEST: u64 = (1 << 38) - 1;
+
+/// Slots of one power of two.
+const STEP: usize = 1 << (BITS - 1);
+
+/// How many times were how long.
+struct Tally(Box<[u64]>);
+
+impl Tally {
+    fn new() -> Self {
+        Self(vec![0; slot(LONGEST) + 1].into_boxed_slice())
+    }
+
+    #[inline]
+    fn add(&mut self, ticks: u64) {
+        if let Some(count) = self.0.get_mut(slot(ticks.min(LONGEST))) {
+            *count += 1;
+        }
+    }
+
+    fn histogram(&self) -> Histogram<u64> {
+        let mut histogram = empty();
+        for (slot, &count) in self.0.iter().enumerate().filter(|(_, count)| **count > 0) {
+            histogram.saturating_record_n(shortest(slot), count);
+        }
+        histogram
+    }
+}
+
+/// One message's times in ticks, in the order of [`Stage::ALL`](super::Stage::ALL).
+pub(super) type Times = [u64; 8];
+
+/// A time that is not known.
+pub(super) const UNKNOWN: u64 = u64::MAX;
+
+/// Messages that are counted together.
+const BATCH: usize = 256;
+
+/// The times of messages, by stage.
+pub(super) struct Tallies {
+    stages: [Tally; 8],
+    /// Messages to be counted, one stage after the other: each is a lot of memory that other work has pushed out of the cache.
+    pending: Vec<Times>,
+}
+
+impl Tallies {
+    pub(super) fn new() -> Self {
+        Self { stages: std::array::from_fn(|_| Tally::new()), pending: Vec::with_capacity(BATCH) }
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, times: Times) {
+        self.pending.push(times);
+        if self.pending.len() == BATCH {
+            self.count();
+        }
+    }
+
+    #[cold]
+    fn count(&mut self) {
+        for (stage, tally) in self.stages.iter_mut().enumerate() {
+            for times in self.pending.iter().filter(|times| times[stage] != UNKNOWN) {
+                tally.add(times[stage]);
+            }
+        }
+        self.pending.clear();
+    }
+
+    pub(super) fn histograms(&self) -> [Histogram<u64>; 8] {
+        std::array::from_fn(|stage| {
+            let mut histogram = self.stages[stage].histogram();
+            for times in self.pending.iter().filter(|times| times[stage] != UNKNOWN) {
+                histogram.saturating_record(times[stage]);
+            }
+            histogram
+        })
+    }
+
+    /// Messages counted.
+    pub(super) fn messages(&self) -> u64 {
+        let app = &self.stages[super::Stage::App as usize];
+        app.0.iter().sum::<u64>() + self.pending.len() as u64
+    }
+}
+
+/// A histogram that tells apart what a [`Tally`] does.
+pub(super) fn empty() -> Histogram<u64> {
+    #[expect(clippy::expect_used, reason = "constant bounds and precision, which the constructor accepts")]
+    Histogram::new_with_bounds(1, LONGEST, 3).expect("valid bounds")
+}
+
+/// Where a time is counted: its highest bits, behind all slots of lower powers of two.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "less than 2^BITS after the shift")]
+const fn slot(ticks: u64) -> usize {
+    let shift = (ticks | ((1 << BITS) - 1)).ilog2() + 1 - BITS;
+    shift as usize * STEP + (ticks >> shift) as usize
+}
+
+/// The shortest time that is counted in a slot.
+const fn shortest(slot: usize) -> u64 {
+    let shift = (slot / STEP).saturating_sub(1);
+    ((slot - shift * STEP) as u64) << shift
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST, Tally, shortest, slot};
+
+    #[test]
+    fn slots_are_exact_to_a_thousandth_and_follow_each_other() {
+        let mut last = slot(0);
+        for bits in 0..38 {
+            for offset in [0, 1, 2, 77, 1_000, (1 << bits) - 1] {
+                let ticks = (1_u64 << bits) + (offset % (1 << bits));
+                let begin = shortest(slot(ticks));
+                assert!(begin <= ticks && (ticks - begin) as f64 <= ticks as f64 / 1_000.0, "{ticks} is {begin}");
+                assert_eq!(slot(begin), slot(ticks));
+            }
+            let first = slot(1 << bits);
+            assert!(first > last, "{bits}");
+            last = first;
+        }
+        assert_eq!(slot(2_047) + 1, slot(2_048));
+        assert_eq!(slot((1 << 20) - 1) + 1, slot(1 << 20));
+    }
+
+    #[test]
+    fn a_histogram_has_what_was_counted() {
+        let mut tally = Tally::new();
+        for ticks in [0, 0, 300, 5_000, LONGEST, u64::MAX] {
+            tally.add(ticks);
+        }
+        let histogram = tally.histogram();
+        assert_eq!((histogram.len(), histogram.min(), histogram.count_at(0), histogram.count_at(300)), (6, 0, 2, 1));
+        assert_eq!((histogram.count_at(5_000), histogram.count_at(LONGEST)), (1, 2));
+        assert!(histogram.max() <= LONGEST);
+    }
+}
