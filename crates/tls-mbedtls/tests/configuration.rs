@@ -2,11 +2,8 @@
 #![cfg(feature = "mbedtls")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use tautline_testkit::certificate::{Authority, KeyKind, Leaf, Validity};
-use tautline_testkit::pair::{Pair, Split};
-use tautline_tls::{
-    Certificate, ClientAuth, ClientConfig, Engine as _, Error, Facts, Roots, ServerConfig, Session as _,
-};
+use tautline_testkit::certificate::{Authority, KeyKind, Leaf};
+use tautline_tls::{Certificate, Error, ServerConfig};
 use tautline_tls_libssl::Engine;
 use tautline_tls_mbedtls::FLAVOUR;
 
@@ -16,14 +13,6 @@ fn leaf() -> Leaf<'static> {
 
 fn server(certificate: Certificate) -> ServerConfig {
     ServerConfig { certificates: vec![certificate], ..ServerConfig::default() }
-}
-
-/// What client and server agree on.
-fn shake(client: &Engine, server: &Engine) -> Facts {
-    let mut pair = Pair::new(client, server, "localhost").unwrap();
-    pair.handshake(&mut Split::Whole).unwrap();
-    assert!(pair.client.open && pair.server.open);
-    pair.client.session.facts()
 }
 
 fn refusal(config: &ServerConfig) -> String {
@@ -42,70 +31,4 @@ fn what_it_cannot_do_names_an_engine_that_can() {
     assert!(refusal(&server(ed25519)).contains("use Ed25519 keys (server certificate); take fused or rustls"));
     assert!(refusal(&server(stapled)).contains("staple OCSP responses; take fused or rustls"));
     assert!(FLAVOUR.version().starts_with("Mbed TLS 3.6"));
-}
-
-#[test]
-fn a_reload_changes_certificates_and_keeps_ticket_keys() {
-    let authority = Authority::new("Test").unwrap();
-    let accepting = Engine::new(FLAVOUR, Some(&server(authority.issue(&leaf()).unwrap())), None).unwrap();
-    let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
-    let connecting = Engine::new(FLAVOUR, None, Some(&client)).unwrap();
-    let first = shake(&connecting, &accepting);
-    assert!(!first.resumed);
-    accepting.reload(&server(authority.issue(&leaf()).unwrap())).unwrap();
-    assert!(shake(&connecting, &accepting).resumed, "tickets outlive a reload");
-    let stranger = ClientConfig { no_resumption: true, ..client };
-    let stranger = Engine::new(FLAVOUR, None, Some(&stranger)).unwrap();
-    assert_ne!(shake(&stranger, &accepting).peer_certificates, first.peer_certificates);
-
-    let expired = authority.issue(&Leaf { validity: Validity::Expired, ..leaf() }).unwrap();
-    let mut unlinked = authority.issue(&leaf()).unwrap();
-    unlinked.chain.extend(Authority::new("Other").unwrap().certificate().as_bytes());
-    for (bad, words) in [(expired, "expired on"), (unlinked, "chain is broken")] {
-        let refused = accepting.reload(&server(bad));
-        assert!(matches!(&refused, Err(Error::Config(why)) if why.contains(words)), "{refused:?}");
-    }
-    let mut linked = authority.issue(&leaf()).unwrap();
-    linked.chain.extend(authority.certificate().as_bytes());
-    accepting.reload(&server(linked)).unwrap();
-}
-
-/// The library goes on with bad certificates where it may do without any; the shim does not.
-#[test]
-fn an_optional_certificate_is_verified() {
-    let authority = Authority::new("Test").unwrap();
-    let stranger = Authority::new("Somebody else").unwrap();
-    let client_auth = ClientAuth::Optional(authority.certificate().into());
-    let config = ServerConfig { client_auth, ..server(authority.issue(&leaf()).unwrap()) };
-    let accepting = Engine::new(FLAVOUR, Some(&config), None).unwrap();
-    let client = ClientConfig {
-        roots: Roots::Pem(authority.certificate().into()),
-        certificate: Some(stranger.issue(&leaf()).unwrap()),
-        ..ClientConfig::default()
-    };
-    let connecting = Engine::new(FLAVOUR, None, Some(&client)).unwrap();
-    let mut pair = Pair::new(&connecting, &accepting, "localhost").unwrap();
-    let failure = pair.handshake(&mut Split::Whole).unwrap_err();
-    assert!(matches!(&failure.error, Error::Certificate(_)), "{failure:?}");
-}
-
-/// Connections of one engine on several threads share keys, randomness and tickets.
-#[test]
-fn threads_share_an_engine() {
-    let authority = Authority::new("Test").unwrap();
-    for key in [KeyKind::P256, KeyKind::Rsa2048] {
-        let accepting = Engine::new(FLAVOUR, Some(&server(authority.issue(&Leaf { key, ..leaf() }).unwrap())), None);
-        let accepting = accepting.unwrap();
-        let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
-        let connecting = Engine::new(FLAVOUR, None, Some(&client)).unwrap();
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..40 {
-                        shake(&connecting, &accepting);
-                    }
-                });
-            }
-        });
-    }
 }

@@ -17,6 +17,7 @@ mod hostile;
 mod identity;
 mod post_handshake;
 mod records;
+mod serving;
 
 pub use close::*;
 pub use configuration::*;
@@ -25,6 +26,7 @@ pub use hostile::*;
 pub use identity::*;
 pub use post_handshake::*;
 pub use records::*;
+pub use serving::*;
 
 use differences::Difference;
 
@@ -44,7 +46,8 @@ macro_rules! tls_conformance {
             data_behind_finished resumption resumption_is_off_where_told tickets_are_for_one_server
             fleets_share_their_tickets names_choose_certificates signatures_are_weighed key_types_stand_side_by_side
             client_certificates client_certificates_that_are_refused server_certificates_that_are_refused protocols
-            unverified_servers bad_configurations misuse sizes chunks full_records close_both_ways truncation errors_after_close
+            unverified_servers reloads optional_certificates_are_verified threads_share_an_engine bad_configurations
+            misuse sizes chunks full_records close_both_ways truncation errors_after_close
             flipped_bits flipped_bits_in_handshakes garbage other_protocols impossible_lengths endless_hellos
             repeated_and_dropped_records padding every_suite impossible_inner_plaintexts empty_records key_updates
             key_update_floods bad_key_updates split_handshake_messages unexpected_handshake_messages
