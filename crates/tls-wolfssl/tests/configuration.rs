@@ -1,6 +1,6 @@
 //! What the engine makes of a configuration beyond what the suite tests.
 #![cfg(feature = "wolfssl")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 use tautline_testkit::certificate::{Authority, KeyKind, Leaf};
 use tautline_testkit::pair::{Pair, Split};
