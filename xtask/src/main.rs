@@ -29,7 +29,7 @@ cargo xtask <task>
   interop                           clients and servers in Python, Go and Node against ours, both ways
   xdp                               the driver over AF_XDP in network namespaces, `taut` and the Autobahn suite
                                     over it; as root
-  vm-test                           kernel TLS, in a virtual machine with Debian's kernel
+  vm-test                           kernel TLS, in virtual machines with Debian's kernels
   peers                             the servers that `taut bench peers` measures: they build, and they echo
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
                                     --full adds compressed messages above 8 KiB (hours)

@@ -1,4 +1,5 @@
-//! Tests that need another kernel than this one, in a virtual machine: Debian's packaged cloud kernel, emulated by QEMU.
+//! Tests that need other kernels than this one, in virtual machines: Debian's packaged cloud kernels, emulated by QEMU. One is
+//! of this machine's release, the other a newer one, whose TLS takes new keys.
 //!
 //! The machine boots from an initramfs that holds the kernel's modules, busybox, and a test program with the libraries that
 //! it is linked to: the same that `cargo test` runs here. It needs neither privileges nor virtualisation by the processor.
@@ -19,6 +20,24 @@ use image::Image;
 /// What names the newest kernel's package.
 const KERNEL: &str = "linux-image-cloud-amd64";
 
+/// Where a kernel comes from.
+struct Origin {
+    /// Of its folder.
+    name: &'static str,
+    /// The suite of this machine's mirror, where it is not the machine's own.
+    suite: Option<&'static str>,
+    /// What the tests insist on.
+    wanted: &'static str,
+}
+
+const ORIGINS: [Origin; 2] = [
+    Origin { name: "vm/packages", suite: None, wanted: "required" },
+    Origin { name: "vm/backports", suite: Some("trixie-backports"), wanted: "rekeys" },
+];
+
+/// The keys of Debian's archive.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
 /// For the script that prepares the machine.
 const BUSYBOX: &str = "busybox-static";
 
@@ -26,6 +45,7 @@ const BUSYBOX: &str = "busybox-static";
 const MODULES: &[&str] = &[
     "tls",
     "aesni-intel",
+    "chacha",
     "chacha-x86_64",
     "chacha20poly1305",
     "ccm",
@@ -63,61 +83,137 @@ pub(crate) fn test(context: &Context) -> Outcome {
             "there is no qemu-system-x86_64; `cargo xtask setup` names its package".to_owned(),
         ));
     }
-    let folder = paths::own("vm");
-    packages(context, &folder.join("packages"))?;
     let program = program(context)?;
-    let initramfs = folder.join("initramfs");
-    let kernel = image(&folder.join("packages"), &program, &initramfs)?;
-    boot(context.deadline, &kernel, &initramfs)
-}
-
-/// Unpacks kernel and busybox into `folder`.
-fn packages(context: &Context, folder: &Path) -> Outcome {
-    let here = |folder: &Path| folder.join("boot").is_dir() && folder.join("bin/busybox").is_file();
-    install::once(folder, "2", here, |folder| {
-        let kernel = newest_kernel().or_else(|| {
-            // The lists of packages may be those of an image that is older than its mirror.
-            let mut update = Command::new("apt-get");
-            let updated =
-                is_root() && run_logged(update.arg("update"), &paths::log("vm-apt"), context.deadline).is_ok();
-            updated.then(newest_kernel).flatten()
-        });
-        let Some(kernel) = kernel else {
-            return Err(Failure::Skipped(format!(
-                "apt knows no {KERNEL}: this takes Debian (bookworm or newer) with its package lists (`apt-get update`)"
-            )));
-        };
-        let mut download = Command::new("apt-get");
-        download.args(["-o", "APT::Sandbox::User=root", "download", &kernel, BUSYBOX]).current_dir(folder);
-        let log = paths::log("vm-download");
-        if run_logged(&mut download, &log, context.deadline.within(Duration::from_secs(180))).is_err() {
-            return Err(Failure::Failed(format!(
-                "apt cannot download {kernel} and {BUSYBOX}: is the mirror in /etc/apt/sources.list reachable, and are the \
-                 lists of packages new (`apt-get update`)?"
-            )));
-        }
-        for entry in fs::read_dir(folder)? {
-            let package = entry?.path();
-            if package.extension().is_some_and(|extension| extension == "deb") {
-                let mut unpack = Command::new("dpkg");
-                run_logged(unpack.arg("-x").arg(&package).arg(folder), &log, context.deadline)?;
-                fs::remove_file(package)?;
+    for origin in &ORIGINS {
+        let folder = paths::own(origin.name);
+        match origin.install(context, &folder) {
+            Err(Failure::Skipped(reason)) if origin.suite.is_some() => {
+                context.skip("kernel TLS that takes new keys", &reason);
+                continue;
             }
+            installed => installed?,
         }
-        Ok(())
-    })
+        let initramfs = paths::own("vm/initramfs");
+        let kernel = image(&folder, origin.wanted, &program, &initramfs)?;
+        boot(context.deadline, &kernel, &initramfs)?;
+    }
+    Ok(())
 }
 
-/// The package that [`KERNEL`] stands for.
-fn newest_kernel() -> Option<String> {
-    let listed = process::output(Command::new("apt-cache").args(["depends", KERNEL]))?;
-    let names = listed.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
-    names.map(str::to_owned).find(|name| name.starts_with("linux-image-"))
+impl Origin {
+    /// Unpacks the kernel, and where it is the machine's own busybox, into `folder`.
+    fn install(&self, context: &Context, folder: &Path) -> Outcome {
+        let here = |folder: &Path| kernel_in(folder).is_some();
+        install::once(folder, "3", here, |folder| {
+            let packages = self.packages(context, folder)?;
+            let mut download = self.apt("apt-get", folder);
+            download.arg("download").args(&packages).current_dir(folder);
+            let log = paths::log("vm-download");
+            if run_logged(&mut download, &log, context.deadline.within(Duration::from_secs(180))).is_err() {
+                return Err(Failure::Failed(format!(
+                    "apt cannot download {}: is its mirror reachable, and are the lists of packages new (`apt-get update`)?",
+                    packages.join(", ")
+                )));
+            }
+            for entry in fs::read_dir(folder)? {
+                let package = entry?.path();
+                if package.extension().is_some_and(|extension| extension == "deb") {
+                    let mut unpack = Command::new("dpkg");
+                    run_logged(unpack.arg("-x").arg(&package).arg(folder), &log, context.deadline)?;
+                    fs::remove_file(package)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The packages to unpack.
+    fn packages(&self, context: &Context, folder: &Path) -> Result<Vec<String>, Failure> {
+        if let Some(suite) = self.suite {
+            let mirror = mirror().ok_or_else(|| Failure::Skipped("apt names no mirror of Debian".to_owned()))?;
+            fs::create_dir_all(folder.join("apt/lists/partial"))?;
+            fs::write(folder.join("apt/sources.list"), format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n"))?;
+        }
+        let mut packages = if self.suite.is_some() { None } else { self.newest_kernel(folder) };
+        if packages.is_none() && (self.suite.is_some() || is_root()) {
+            // The lists of packages may be those of an image that is older than its mirror.
+            let mut update = self.apt("apt-get", folder);
+            let deadline = context.deadline.within(Duration::from_secs(120));
+            let updated = run_logged(update.arg("update"), &paths::log("vm-apt"), deadline);
+            packages = updated.ok().and_then(|()| self.newest_kernel(folder));
+        }
+        let mut packages = packages.ok_or_else(|| {
+            Failure::Skipped(format!(
+                "apt knows no {KERNEL}: this takes Debian (bookworm or newer) with its package lists (`apt-get update`), \
+                 and its mirror"
+            ))
+        })?;
+        if self.suite.is_none() {
+            packages.push(BUSYBOX.to_owned());
+        }
+        Ok(packages)
+    }
+
+    /// The package that [`KERNEL`] stands for, and those that it is split into.
+    fn newest_kernel(&self, folder: &Path) -> Option<Vec<String>> {
+        let depends = |package: &str| {
+            let listed = process::output(self.apt("apt-cache", folder).args(["depends", package]))?;
+            let names = listed.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+            Some(names.map(str::to_owned).collect::<Vec<_>>())
+        };
+        let image = depends(KERNEL)?.into_iter().find(|name| name.starts_with("linux-image-"))?;
+        let parts = depends(&image)?;
+        let is_part = |name: &String| ["linux-binary-", "linux-modules-"].iter().any(|part| name.starts_with(part));
+        Some(parts.into_iter().filter(is_part).chain([image]).collect())
+    }
+
+    /// A command of apt's that looks only at this origin, whose lists lie in `folder`.
+    fn apt(&self, program: &str, folder: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.args(["-o", "APT::Sandbox::User=root"]);
+        if self.suite.is_some() {
+            let apt = folder.join("apt");
+            for (option, at) in
+                [("Dir::Etc::sourcelist", "sources.list"), ("Dir::State::lists", "lists"), ("Dir::Cache", "")]
+            {
+                command.arg("-o").arg(format!("{option}={}", apt.join(at).display()));
+            }
+            command.args(["-o", "Dir::Etc::sourceparts=-"]);
+        }
+        command
+    }
+}
+
+/// Where this machine's packages come from, but for those that mend holes.
+fn mirror() -> Option<String> {
+    let mut list = Command::new("apt-get");
+    list.args(["indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"]);
+    let listed = process::output(&mut list)?;
+    let (uri, _) =
+        listed.lines().filter_map(|line| line.split_once(' ')).find(|(_, release)| !release.contains('-'))?;
+    Some(uri.to_owned())
+}
+
+/// The kernel among unpacked packages.
+fn kernel_in(folder: &Path) -> Option<PathBuf> {
+    find(folder, &|name| name == "vmlinuz" || name.starts_with("vmlinuz-"))
 }
 
 /// Builds the tests and says where they are.
 fn program(context: &Context) -> Result<PathBuf, Failure> {
-    let build = ["test", "--locked", "-p", "tautline", "--test", "ktls", "--no-run", "--message-format=json"];
+    let build = [
+        "test",
+        "--locked",
+        "-p",
+        "tautline",
+        "--features",
+        "openssl",
+        "--test",
+        "ktls",
+        "--no-run",
+        "--message-format=json",
+    ];
+    fs::create_dir_all(paths::own("vm"))?;
     let list = paths::own("vm/build.json");
     let mut command = cargo(&build);
     let name = "cargo test --test ktls --no-run";
@@ -135,20 +231,17 @@ fn program(context: &Context) -> Result<PathBuf, Failure> {
 }
 
 /// Makes the initramfs and says where the kernel is.
-fn image(packages: &Path, program: &Path, initramfs: &Path) -> Result<PathBuf, Failure> {
-    let kernel = find(&packages.join("boot"), &|name| name.starts_with("vmlinuz-"));
-    let kernel = kernel.ok_or_else(|| Failure::Failed("the kernel's package has no kernel".to_owned()))?;
+fn image(packages: &Path, wanted: &str, program: &Path, initramfs: &Path) -> Result<PathBuf, Failure> {
+    let kernel = kernel_in(packages).ok_or_else(|| Failure::Failed("the kernel's package has no kernel".to_owned()))?;
     let mut image = Image::default();
     for folder in ["proc", "sys", "dev", "tmp", "modules"] {
         image.folder(folder);
     }
-    image.file("bin/busybox", &fs::read(packages.join("bin/busybox"))?);
+    image.file("bin/busybox", &fs::read(paths::own(ORIGINS[0].name).join("bin/busybox"))?);
     for module in MODULES {
         // Debian's newer releases pack them; insmod unpacks those too.
-        let file = find(&packages.join("lib/modules"), &|name| {
-            name.split(".ko").next() == Some(module) && name.contains(".ko")
-        })
-        .or_else(|| find(&packages.join("usr/lib/modules"), &|name| name.starts_with(&format!("{module}.ko"))));
+        let is_it = |name: &str| name.strip_prefix(module).is_some_and(|rest| rest.starts_with(".ko"));
+        let file = find(packages, &is_it);
         let Some(file) = file else { continue };
         image.file(&format!("modules/{module}"), &fs::read(file)?);
     }
@@ -156,7 +249,7 @@ fn image(packages: &Path, program: &Path, initramfs: &Path) -> Result<PathBuf, F
     for library in libraries(program)? {
         image.file(library.trim_start_matches('/'), &fs::read(&library)?);
     }
-    image.file("init", INIT.as_bytes());
+    image.file("init", INIT.replace("WANTED", wanted).as_bytes());
     fs::write(initramfs, image.finish())?;
     Ok(kernel)
 }
@@ -164,7 +257,6 @@ fn image(packages: &Path, program: &Path, initramfs: &Path) -> Result<PathBuf, F
 /// A copy of the program without what only debuggers read, which is most of it; the program itself where that cannot be.
 fn stripped(program: &Path) -> Result<PathBuf, Failure> {
     let copy = paths::own("vm/test");
-    fs::create_dir_all(paths::own("vm"))?;
     let made = process::output(Command::new("strip").arg("-o").arg(&copy).arg(program)).is_some();
     Ok(if made { copy } else { program.to_path_buf() })
 }
@@ -205,7 +297,7 @@ echo Linux $(/bin/busybox uname -r)
 for round in 1 2 3 4 5 6; do
     for module in /modules/*; do /bin/busybox insmod $module 2>/dev/null; done
 done
-TAUTLINE_KTLS=required RUST_BACKTRACE=1 /test --test-threads 1 </dev/null 2>&1
+TAUTLINE_KTLS=WANTED RUST_BACKTRACE=1 /test --test-threads 1 </dev/null 2>&1
 echo TAUTLINE-VM-EXIT $?
 /bin/busybox cat /proc/net/tls_stat
 /bin/busybox poweroff -f
