@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 use tautline::{
     Address, Certificate, ClientConfig, ClientTls, CloseCode, Config, Counters, Incoming, Io, Roots, Running, Server,
-    ServerConfig, Socket, Spin, Target, Tls, Way,
+    ServerConfig, Socket, Spin, Target, Tls, TlsEngine, Way,
 };
 use tautline_testkit::certificate::{Authority, Leaf};
 
@@ -65,6 +65,11 @@ pub(crate) fn serve(over: Over, config: Config, app: App) -> Started {
 /// Starts a server whose loops reach the wire this way.
 pub(crate) fn serve_way(way: Way, config: Config, app: App) -> Started {
     start("127.0.0.1:0", Over::Fused, way, Server::new(tls(Over::Fused)).config(config), app)
+}
+
+/// Starts a server whose loops reach the wire this way, with another TLS engine.
+pub(crate) fn serve_engine(engine: TlsEngine, way: Way, config: Config, app: App) -> Started {
+    start("127.0.0.1:0", Over::Fused, way, Server::new(engine.server(server_config())).config(config), app)
 }
 
 /// Starts a server with so many loops.

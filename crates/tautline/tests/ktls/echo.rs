@@ -2,6 +2,8 @@
 
 use crate::common::{App, Event, payload, server};
 use crate::{HALVES, config, expected, has_ktls, peer, serve, taken, way};
+#[cfg(feature = "openssl")]
+use tautline::TlsEngine;
 use tautline::{Client, ClientTls, CloseCode, Conn, Incoming, Io, KernelTls, Outgoing, Socket};
 
 const SIZES: [usize; 6] = [0, 1, 125, 16_384, 16_385, 1 << 20];
@@ -80,6 +82,27 @@ fn a_client_asks_for_all_sizes() {
         let (theirs, ours) = (expected(theirs), expected(ours));
         assert_eq!(grown, (theirs.0 + ours.0, theirs.1 + ours.1));
         assert!(server.events.all().iter().any(|event| matches!(event, Event::Close(..))));
+        server.survives();
+    }
+}
+
+#[cfg(feature = "openssl")]
+#[test]
+fn behind_the_handshake_of_openssl() {
+    for halves in HALVES {
+        if !has_ktls() {
+            return;
+        }
+        let engine: TlsEngine = "fused+openssl".parse().unwrap();
+        let server = server::serve_engine(engine, way(Io::Epoll, halves), config(), App::default());
+        let grown = taken(|| {
+            let mut socket =
+                Socket::connect(server.target(), ClientTls::from(server::client_config()), config()).unwrap();
+            echoes(&mut socket);
+            socket.close(CloseCode::NORMAL, "").unwrap();
+            server.forgets();
+        });
+        assert_eq!(grown, expected(halves), "{halves}");
         server.survives();
     }
 }
