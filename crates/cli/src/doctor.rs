@@ -171,7 +171,7 @@ fn ktls(support: Result<&kernel::Support, &String>) -> Finding {
     const WHAT: &str = "kernel TLS";
     match support {
         Ok(kernel::Support { rekeys: true }) => {
-            finding(WHAT, Verdict::Good, "available", "--ktls: for cards that encrypt; otherwise not faster")
+            finding(WHAT, Verdict::Good, "available", "--ktls: for cards that encrypt")
         }
         Ok(_) => {
             let meaning = "--ktls sends only: a peer may change keys (Linux 6.14)";

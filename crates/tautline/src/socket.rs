@@ -20,7 +20,8 @@ pub fn connect(uri: &str) -> Result<Socket, Error> {
 /// A blocking client connection: the same loop, run by whoever waits.
 ///
 /// Pings are answered and deadlines kept only inside its methods; a program that does other things for long should use
-/// [`Client`](crate::Client).
+/// [`Client`](crate::Client). Its driver is always epoll, and its records stay in user space: a [`Way`](crate::Way), and with it
+/// the kernel's TLS, is for that one.
 pub struct Socket {
     loops: Loop,
 }
