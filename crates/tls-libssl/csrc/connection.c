@@ -71,6 +71,9 @@ static long window_ctrl(BIO *bio, int command, long number, void *pointer)
 /* To be called once, before all else. Says whether it worked. */
 int32_t tl_init(void)
 {
+#if !TL_BORING_FAMILY && !defined(LIBRESSL_VERSION_NUMBER)
+    tl_memory_init();
+#endif
 #ifdef OPENSSL_INIT_NO_ATEXIT
     /* Threads may still run when the process exits. */
     if (!OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL)) {
@@ -85,13 +88,13 @@ int32_t tl_init(void)
 
 static tl_conn *conn_new(const tl_context *context)
 {
-    ERR_clear_error();
     tl_conn *conn = calloc(1, sizeof(*conn));
     if (conn == NULL) {
         return NULL;
     }
     conn->ssl = SSL_new(context->groups[0]);
     BIO *bio = BIO_new(window_method);
+    ERR_clear_error();
     if (conn->ssl == NULL || bio == NULL) {
         BIO_free(bio);
         tl_conn_free(conn);
@@ -144,6 +147,7 @@ tl_conn *tl_conn_connect(const tl_context *context, const char *name, const uint
     if (good && session != NULL) {
         good = SSL_set_session(conn->ssl, session);
     }
+    ERR_clear_error();
     if (!good) {
         tl_conn_free(conn);
         return NULL;
@@ -160,6 +164,7 @@ void tl_conn_free(tl_conn *conn)
         /* Without this, OpenSSL would take a session that did not end by close_notify for a bad one. */
         SSL_set_shutdown(conn->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
         SSL_free(conn->ssl);
+        ERR_clear_error();
     }
     for (size_t at = 0; at < conn->sessions_len; at++) {
         SSL_SESSION_free(conn->sessions[at]);
@@ -290,10 +295,9 @@ static void explain(tl_conn *conn, tl_result *result)
     }
 }
 
-/* Clears the error queue and lends the caller's windows to the connection. Says whether it is fit for an operation. */
+/* Lends the caller's windows to the connection. Says whether it is fit for an operation. */
 static int arm(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap)
 {
-    ERR_clear_error();
     conn->in = in;
     conn->in_len = in_len;
     conn->out = out;
@@ -322,7 +326,13 @@ static void collect(tl_conn *conn)
     }
 }
 
-/* Takes the windows back and says what became of the operation that returned `code`. */
+/*
+ * Takes the windows back and says what became of the operation that returned `code`.
+ *
+ * The queue of errors must be empty when an operation begins, or those of another would be taken for its own. Looking at it
+ * takes OpenSSL longer than all else that is done here, so every call leaves it empty, and data that passes, which adds nothing
+ * to it, does not look.
+ */
 static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
 {
     if (conn->memory_out != NULL) {
@@ -333,6 +343,7 @@ static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
     } else if (code > 0) {
         result->status = TL_DONE;
     } else {
+        conn->unsettled = 1;
         switch (SSL_get_error(conn->ssl, code)) {
         case SSL_ERROR_WANT_READ:
             result->status = TL_WANT;
@@ -352,12 +363,18 @@ static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
     conn->out = NULL;
     conn->out_cap = 0;
     conn->out_len = 0;
+    if (conn->unsettled) {
+        ERR_clear_error();
+        /* What was read may have something else follow, as the answer to a KeyUpdate, with the next data. */
+        conn->unsettled = code <= 0;
+    }
 }
 
 /* Advances the handshake with one record, or none where there is none yet. */
 void tl_conn_handshake(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap, tl_result *result)
 {
     result->plain = 0;
+    conn->unsettled = 1;
     int code = arm(conn, in, in_len, out, out_cap) ? SSL_do_handshake(conn->ssl) : -1;
     disarm(conn, in_len, code, result);
 }
@@ -369,16 +386,12 @@ void tl_conn_handshake(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t 
 void tl_conn_read(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *plain, size_t plain_cap, uint8_t *out,
                   size_t out_cap, tl_result *result)
 {
-    size_t total = 0;
     int code = -1;
     if (arm(conn, in, in_len, out, out_cap)) {
-        do {
-            size_t room = plain_cap - total;
-            code = SSL_read(conn->ssl, plain + total, room > INT_MAX ? INT_MAX : (int)room);
-            total += code > 0 ? (size_t)code : 0;
-        } while (code > 0 && total < plain_cap && SSL_pending(conn->ssl) > 0);
+        /* All libraries give all that a record holds at once, where there is room. */
+        code = SSL_read(conn->ssl, plain, plain_cap > INT_MAX ? INT_MAX : (int)plain_cap);
     }
-    result->plain = total;
+    result->plain = code > 0 ? (size_t)code : 0;
     disarm(conn, in_len, code, result);
 }
 
@@ -403,6 +416,7 @@ void tl_conn_write(tl_conn *conn, const uint8_t *plain, size_t plain_len, uint8_
 void tl_conn_close(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result)
 {
     result->plain = 0;
+    conn->unsettled = 1;
     /* 0 says that ours is sent and the peer's has not come. */
     int code = arm(conn, NULL, 0, out, out_cap) ? SSL_shutdown(conn->ssl) : -1;
     disarm(conn, 0, code == 0 ? 1 : code, result);
@@ -425,8 +439,10 @@ int32_t tl_conn_update_keys(tl_conn *conn)
     (void)conn;
     return 0;
 #else
+    int updates = SSL_key_update(conn->ssl, SSL_KEY_UPDATE_NOT_REQUESTED);
     ERR_clear_error();
-    return SSL_key_update(conn->ssl, SSL_KEY_UPDATE_NOT_REQUESTED);
+    conn->unsettled = 1;
+    return updates;
 #endif
 }
 
@@ -479,6 +495,7 @@ void tl_conn_facts(const tl_conn *conn, tl_facts *facts)
     facts->alpn_len = alpn_len;
     facts->server_name = conn->server_name[0] == '\0' ? NULL : conn->server_name;
     group_name(conn, facts->group, sizeof(facts->group));
+    ERR_clear_error();
 }
 
 /* The peer's certificate at `index`, its own first, as DER for `bytes_free`; gives its length, 0 where there is none. */
@@ -500,6 +517,7 @@ size_t tl_conn_peer_certificate(const tl_conn *conn, size_t index, uint8_t **der
     *der = NULL;
     int len = certificate == NULL ? 0 : i2d_X509(certificate, der);
     X509_free(leaf);
+    ERR_clear_error();
     return len > 0 ? (size_t)len : 0;
 }
 
@@ -540,6 +558,7 @@ SSL_SESSION *tl_conn_session(tl_conn *conn)
 void tl_conn_flush(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result)
 {
     result->plain = 0;
+    conn->unsettled = 1;
     int ready = arm(conn, NULL, 0, out, out_cap);
 #if TL_BORING_FAMILY
     /* Nothing written is nothing wrong. */

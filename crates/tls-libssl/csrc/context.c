@@ -253,6 +253,7 @@ tl_identity *tl_identity_new(const uint8_t *chain, size_t chain_len, const uint8
         refuse(refusal, TL_CONFIG_MISMATCH);
         goto fail;
     }
+    ERR_clear_error();
     return identity;
 fail:
     tl_identity_free(identity);
@@ -400,10 +401,9 @@ int32_t tl_x509_validity(X509 *certificate, char *from, char *until, size_t cap)
     const ASN1_TIME *ends = X509_get0_notAfter(certificate);
     copy_time(begins, from, cap);
     copy_time(ends, until, cap);
-    if (X509_cmp_current_time(begins) > 0) {
-        return 1;
-    }
-    return X509_cmp_current_time(ends) < 0 ? 2 : 0;
+    int state = X509_cmp_current_time(begins) > 0 ? 1 : X509_cmp_current_time(ends) < 0 ? 2 : 0;
+    ERR_clear_error();
+    return state;
 }
 
 static tl_context *context_of(const SSL *ssl)
@@ -638,6 +638,10 @@ static int configure(SSL_CTX *ctx, const tl_context *context, const tl_options *
     /* Who lists ChaCha20 first has no AES instructions. */
     SSL_CTX_set_options(ctx, SSL_OP_PRIORITIZE_CHACHA);
 #endif
+#if !TL_BORING_FAMILY && !defined(LIBRESSL_VERSION_NUMBER)
+    /* Of one record, which is all that is ever lent to it: the header and the rest in one go. */
+    SSL_CTX_set_read_ahead(ctx, 1);
+#endif
     SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_AUTO_RETRY);
     if (!SSL_CTX_set_min_proto_version(ctx, (uint16_t)options->lowest)
         || !SSL_CTX_set_max_proto_version(ctx, (uint16_t)options->highest) || !SSL_CTX_set_cipher_list(ctx, SUITES_12)
@@ -757,6 +761,7 @@ tl_context *tl_context_new(const tl_options *options, tl_refusal *refusal)
             goto fail;
         }
     }
+    ERR_clear_error();
     return context;
 fail:
     tl_context_free(context);
@@ -870,6 +875,7 @@ int32_t tl_context_use(tl_context *context, size_t group, const tl_identity *ide
 {
     ERR_clear_error();
     if (group < context->groups_len && use_identity(context->groups[group], identity)) {
+        ERR_clear_error();
         return 1;
     }
     refuse(refusal, TL_CONFIG_LIBRARY);

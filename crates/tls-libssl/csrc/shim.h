@@ -57,6 +57,7 @@ struct tl_conn {
     size_t spill_len;
     size_t spill_cap;
     int broken;   /* spilling failed: what was to be sent is lost, and nothing may follow it */
+    int unsettled; /* something else than data has passed, or will with the next */
     int verify;   /* the first error of verification */
     /* Noted where the library does not tell. */
     int alerted;  /* an alert came */
@@ -105,6 +106,9 @@ int32_t tl_context_seal(tl_context *context);
 int32_t tl_random(uint8_t *bytes, size_t len);
 /* Has `ctx`, whose context has keys for tickets, use them. */
 int32_t tl_tickets_use(SSL_CTX *ctx);
+
+/* memory.c */
+void tl_memory_init(void);
 
 /* connection.c */
 int32_t tl_init(void);

@@ -142,7 +142,10 @@ typedef struct {
     uint32_t group;
 } tl_name;
 
-/* The table; its functions' comments stand at their definitions. */
+/*
+ * The table; its functions' comments stand at their definitions. Where the library has a queue of errors for each thread, every
+ * function leaves it empty.
+ */
 typedef struct {
     size_t size;
     int32_t (*init)(void);

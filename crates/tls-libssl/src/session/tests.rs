@@ -2,14 +2,56 @@ use super::{MAX_SEALED, REKEY_AFTER};
 use crate::{Engine, Flavour};
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{Pair, Split};
-use tautline_tls::{ClientConfig, Error, Roots, ServerConfig};
+use tautline_tls::{Certificate, ClientConfig, Error, Roots, ServerConfig};
+
+/// A server of `localhost`, and a client that trusts it.
+fn configurations() -> (ServerConfig, ClientConfig) {
+    let authority = Authority::new("Test").unwrap();
+    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
+    let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
+    (ServerConfig { certificates: vec![certificate], ..ServerConfig::default() }, client)
+}
+
+#[test]
+fn what_went_wrong_before_is_not_taken_for_what_goes_well() {
+    let (server, client) = configurations();
+    for &flavour in Flavour::ALL {
+        let engine = Engine::new(flavour, Some(&server), Some(&client)).unwrap();
+        let open = || {
+            let mut pair = Pair::new(&engine, &engine, "localhost").unwrap();
+            pair.handshake(&mut Split::Whole).unwrap();
+            pair
+        };
+        let mut good = open();
+        let fail = || {
+            let mut bad = open();
+            bad.client.send(&[b"to be changed"]).unwrap();
+            let mut wire = bad.client.take_outbox();
+            *wire.last_mut().unwrap() ^= 1;
+            assert!(bad.server.deliver(&wire).is_err(), "{flavour}");
+            let cut = &server.certificates[0].chain[..99];
+            let unusable = Certificate::new(cut, server.certificates[0].key.clone());
+            let config = ServerConfig { certificates: vec![unusable], ..ServerConfig::default() };
+            assert!(Engine::new(flavour, Some(&config), None).is_err(), "{flavour}");
+        };
+        for round in 0..4 {
+            fail();
+            good.server.send(&[b"tickets, where there are some, stand before this"]).unwrap();
+            fail();
+            good.settle(&mut Split::Whole).unwrap();
+            // Keys change, and the change is answered, with nothing read: the library asks for more.
+            let _ = good.client.session.connection.update_keys();
+            good.client.send(&[b"new keys"]).unwrap();
+            fail();
+            good.settle(&mut Split::Whole).unwrap();
+            assert_eq!(good.server.received.len(), 8 * (round + 1), "{flavour}");
+        }
+    }
+}
 
 #[test]
 fn no_key_protects_more_records_than_it_may() {
-    let authority = Authority::new("Test").unwrap();
-    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
-    let server = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
-    let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
+    let (server, client) = configurations();
     for &flavour in Flavour::ALL {
         let engine = Engine::new(flavour, Some(&server), Some(&client)).unwrap();
         let mut pair = Pair::new(&engine, &engine, "localhost").unwrap();
