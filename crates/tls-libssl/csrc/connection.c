@@ -453,21 +453,22 @@ static void group_name(const tl_conn *conn, char *name, size_t cap)
 #if TL_BORING_FAMILY
     text = SSL_get_group_name(SSL_get_group_id(ssl));
 #elif defined(LIBRESSL_VERSION_NUMBER)
-    EVP_PKEY *key = NULL;
-    if (SSL_version(ssl) < TLS1_3_VERSION) {
-        /* RFC 8422, section 5.1.1. */
-        text = conn->group == 29 ? SN_X25519
-               : conn->group == 23 ? SN_X9_62_prime256v1
-               : conn->group == 24 ? SN_secp384r1 : NULL;
-    } else if (SSL_get_peer_tmp_key((SSL *)ssl, &key)) {
-        text = OBJ_nid2sn(EVP_PKEY_id(key));
-        if (EVP_PKEY_id(key) == EVP_PKEY_EC) {
-            text = OBJ_nid2sn(EC_GROUP_get_curve_name(EC_KEY_get0_group(EVP_PKEY_get0_EC_KEY(key))));
-        }
-        EVP_PKEY_free(key);
-    } else {
-        /* The one group of which there is no key to be had. */
+    (void)ssl;
+    switch (conn->group) {
+    case 23:
+        text = SN_X9_62_prime256v1;
+        break;
+    case 24:
+        text = SN_secp384r1;
+        break;
+    case 29:
+        text = SN_X25519;
+        break;
+    case 4588:
         text = "X25519MLKEM768";
+        break;
+    default:
+        break;
     }
 #elif OPENSSL_VERSION_NUMBER >= 0x30200000L
     text = SSL_get0_group_name((SSL *)ssl);

@@ -470,14 +470,32 @@ static int on_verify(int ok, X509_STORE_CTX *store)
 }
 
 #ifdef LIBRESSL_VERSION_NUMBER
+/* The group of a ServerHello's key_share (RFC 8446, sections 4.1.3 and 4.2.8); 0 where there is none. */
+static int group_of_hello(const uint8_t *message, size_t len)
+{
+    const size_t session_id = 4 + 2 + 32;
+    size_t at = session_id < len ? session_id + 1 + message[session_id] + 2 + 1 + 2 : len;
+    while (at + 4 <= len) {
+        size_t extension = (size_t)(message[at] << 8 | message[at + 1]);
+        size_t size = (size_t)(message[at + 2] << 8 | message[at + 3]);
+        at += 4;
+        if (extension == 51 && size >= 2 && at + 2 <= len) {
+            return message[at] << 8 | message[at + 1];
+        }
+        at += size;
+    }
+    return 0;
+}
+
 /*
  * Notes what the library does not tell otherwise: whether it was the peer who sent the alert in its queue of errors, and the
- * group of a handshake of TLS 1.2, from ServerKeyExchange (RFC 8422, section 5.4).
+ * group of the key exchange, in TLS 1.2 from ServerKeyExchange (RFC 8422, section 5.4).
  */
 static void on_message(int sent, int version, int type, const void *data, size_t len, SSL *ssl, void *user)
 {
     tl_conn *conn = SSL_get_app_data(ssl);
     const uint8_t *message = data;
+    const uint8_t named_curve = 3;
     (void)version;
     (void)user;
     if (conn == NULL) {
@@ -486,7 +504,9 @@ static void on_message(int sent, int version, int type, const void *data, size_t
     if (!sent && type == SSL3_RT_ALERT && len == 2) {
         conn->alerted = 1;
     }
-    const uint8_t named_curve = 3;
+    if (type == SSL3_RT_HANDSHAKE && len >= 7 && message[0] == SSL3_MT_SERVER_HELLO) {
+        conn->group = group_of_hello(message, len);
+    }
     if (type == SSL3_RT_HANDSHAKE && len >= 7 && message[0] == SSL3_MT_SERVER_KEY_EXCHANGE && message[4] == named_curve) {
         conn->group = message[5] << 8 | message[6];
     }

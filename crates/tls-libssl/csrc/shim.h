@@ -61,7 +61,7 @@ struct tl_conn {
     int verify;   /* the first error of verification */
     /* Noted where the library does not tell. */
     int alerted;  /* an alert came */
-    int group;    /* of the key exchange of TLS 1.2, its number in the registry; 0 where there was none */
+    int group;    /* of the key exchange, its number in the registry; 0 where there was none */
     X509 *refused;
     size_t sessions_len;
     SSL_SESSION *sessions[TL_SESSIONS];

@@ -103,7 +103,7 @@ fn fused(flavour: Flavour) -> impl Fn(Option<&ServerConfig>, Option<&ClientConfi
 /// Whether this server does not understand why this client refuses its certificate: OpenSSL sends that alert of TLS 1.3
 /// unprotected, which others do not accept. They refuse the client then, as they must, with other words.
 fn is_deaf(server: Flavour, client: Flavour) -> bool {
-    client.name() == "openssl" && matches!(server.name(), "aws-lc" | "boringssl" | "mbedtls" | "wolfssl")
+    client.name() == "openssl" && matches!(server.name(), "aws-lc" | "boringssl" | "libressl" | "mbedtls" | "wolfssl")
 }
 
 /// Tests of the suite, each with all pairs. An engine without a configuration for a role has that role refused, so what

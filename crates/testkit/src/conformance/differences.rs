@@ -13,6 +13,8 @@ pub(super) enum Difference {
     EndsWithoutAlert,
     /// What follows a KeyUpdate in its record is ignored.
     IgnoresBehindKeyUpdate,
+    /// It cannot be told which signatures to prefer, as client or server, and so which of several certificates is shown.
+    TakesAnySignature,
 }
 
 impl Difference {
@@ -22,7 +24,7 @@ impl Difference {
             Self::BlindToVersions => matches!(engine, "mbedtls" | "wolfssl"),
             Self::VagueAlerts => matches!(engine, "mbedtls" | "libressl"),
             Self::ShowsFitOnly => engine == "mbedtls",
-            Self::EndsWithoutAlert | Self::IgnoresBehindKeyUpdate => engine == "libressl",
+            Self::EndsWithoutAlert | Self::IgnoresBehindKeyUpdate | Self::TakesAnySignature => engine == "libressl",
         }
     }
 }

@@ -135,8 +135,16 @@ impl<E: Engine> Engines<E> {
         what.is_known_of(self.server.name())
     }
 
-    fn capabilities(&self) -> Option<&'static Capabilities> {
-        Capabilities::of(self.server.name())
+    /// Whether either end is known for this.
+    fn any_differs(&self, what: Difference) -> bool {
+        what.is_known_of(self.server.name()) || what.is_known_of(self.client.name())
+    }
+
+    /// Whether both ends resume sessions of TLS 1.3.
+    fn resume_tls13(&self) -> bool {
+        [self.server.name(), self.client.name()]
+            .iter()
+            .all(|engine| Capabilities::of(engine).is_none_or(|one| one.tickets))
     }
 
     fn pair(&self, host: &str) -> Pair<E::Session, E::Session> {
