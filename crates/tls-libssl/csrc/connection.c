@@ -475,7 +475,10 @@ static void group_name(const tl_conn *conn, char *name, size_t cap)
 #else
     text = SSL_group_to_name((SSL *)ssl, (int)SSL_get_negotiated_group((SSL *)ssl));
 #endif
-    size_t len = text == NULL ? 0 : strnlen(text, cap - 1);
+    size_t len = text == NULL ? 0 : strlen(text);
+    if (len >= cap) {
+        len = cap - 1;
+    }
     if (len > 0) {
         memcpy(name, text, len);
     }
