@@ -19,7 +19,11 @@
 /* Fills `bytes` at random. Says whether it could. */
 int32_t tl_random(uint8_t *bytes, size_t len)
 {
-    return len <= INT_MAX && RAND_bytes(bytes, (int)len) == 1;
+    int filled = len <= INT_MAX && RAND_bytes(bytes, (int)len) == 1;
+    if (!filled) {
+        ERR_clear_error();
+    }
+    return filled;
 }
 
 static int set_mac(MAC_CTX *mac, const tl_ticket_key *key)
