@@ -485,7 +485,11 @@ impl Outbound {
         }
         let len = wire.len();
         shared.counters.bytes_out += len as u64;
-        match driver.send(token, wire) {
+        let sent = match self.finish {
+            Finish::Done => driver.send_last(token, wire),
+            _ => driver.send(token, wire),
+        };
+        match sent {
             Sent::Done(buf) => shared.pool.give(buf),
             Sent::Pending => {
                 self.in_flight = len;

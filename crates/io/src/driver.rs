@@ -149,6 +149,11 @@ pub trait Driver: Sized + 'static {
     /// Sends all filled bytes of `buf`. Errors come as [`Sink::ended`], never within this call.
     fn send(&mut self, token: Token, buf: Buf) -> Sent;
 
+    /// [Sends](Self::send) what is last: [`shutdown`](Self::shutdown) follows at once, so that both may leave in one packet.
+    fn send_last(&mut self, token: Token, buf: Buf) -> Sent {
+        self.send(token, buf)
+    }
+
     /// Stops (`true`) or resumes receiving: the kernel's buffers fill and TCP slows the peer down.
     fn pause_receive(&mut self, token: Token, pause: bool);
 

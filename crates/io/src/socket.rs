@@ -66,12 +66,12 @@ pub(crate) fn connect(fd: impl AsFd, address: &Address) -> Result<(), Errno> {
 }
 
 /// Sends until the kernel's buffer is full. A short write says that it is: more is possible once there is room.
-pub(crate) fn send(fd: impl AsFd, buf: &mut Buf) -> Result<(), Errno> {
+pub(crate) fn send(fd: impl AsFd, buf: &mut Buf, flags: SendFlags) -> Result<(), Errno> {
     if buf.is_empty() {
         return Ok(());
     }
     loop {
-        match net::send(fd.as_fd(), buf.filled(), SendFlags::NOSIGNAL) {
+        match net::send(fd.as_fd(), buf.filled(), SendFlags::NOSIGNAL | flags) {
             Ok(sent) => {
                 buf.take(sent);
                 return Ok(());

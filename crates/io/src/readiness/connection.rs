@@ -4,7 +4,7 @@ use crate::{Address, End, Received, Sent, Sink, Token, socket};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::net::sockopt;
+use rustix::net::{SendFlags, sockopt};
 use std::io;
 use std::mem;
 use std::time::Duration;
@@ -168,7 +168,7 @@ impl<P: Poll> Driver<P> {
             return;
         }
         let mut pending = mem::take(&mut conn.pending);
-        let sent = kernel::send(conn, token, &mut self.sealing, &mut pending);
+        let sent = kernel::send(conn, token, &mut self.sealing, (&mut pending, SendFlags::empty()));
         conn.pending = pending;
         if let Err(error) = sent {
             return self.fail_later(token, error);

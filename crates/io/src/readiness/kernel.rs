@@ -9,6 +9,7 @@ use crate::stamp::Arrivals;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
+use rustix::net::SendFlags;
 use std::io;
 use tautline_window::Buf;
 use tautline_window::kernel::{Direction, TrafficKeys};
@@ -16,14 +17,19 @@ use tautline_window::kernel::{Direction, TrafficKeys};
 /// What the kernel seals, by the connection's index.
 type Sealing = [Option<Box<Transmit>>];
 
-/// Sends until the kernel has no room for more.
-pub(super) fn send(conn: &Conn, token: Token, sealing: &mut Sealing, buf: &mut Buf) -> io::Result<()> {
+/// Sends until the kernel has no room for more. What the kernel seals goes without the flags: it would keep a record open.
+pub(super) fn send(
+    conn: &Conn,
+    token: Token,
+    sealing: &mut Sealing,
+    (buf, flags): (&mut Buf, SendFlags),
+) -> io::Result<()> {
     if conn.kernel.has(InKernel::TRANSMIT)
         && let Some(transmit) = transmit(sealing, token)
     {
         return transmit.send(&conn.fd.as_fd(), buf);
     }
-    Ok(socket::send(&conn.fd, buf)?)
+    Ok(socket::send(&conn.fd, buf, flags)?)
 }
 
 /// Receives as recv(2) does; a frame, where the kernel opens records.

@@ -21,6 +21,7 @@ use accept::Listeners;
 use conn::{Conn, FIRST_LISTENER, Phase, Source};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
+use rustix::net::SendFlags;
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
@@ -179,6 +180,24 @@ impl<P: Poll> Driver<P> {
             crate::Driver::close(self, token, true);
         }
     }
+
+    /// Sends what the kernel takes at once, and keeps the rest.
+    fn send_now(&mut self, token: Token, mut buf: Buf, flags: SendFlags) -> Sent {
+        if let Some(conn) = self.slots.get_mut(token)
+            && conn.phase != Phase::Failed
+        {
+            if conn.phase == Phase::Open && conn.pending.is_empty() {
+                match kernel::send(conn, token, &mut self.sealing, (&mut buf, flags)) {
+                    Ok(()) if buf.is_empty() => return Sent::Done(buf),
+                    Ok(()) => {}
+                    Err(error) => self.fail_later(token, error),
+                }
+            }
+            return self.keep(token, buf);
+        }
+        buf.clear();
+        Sent::Done(buf)
+    }
 }
 
 impl<P: Poll> crate::Driver for Driver<P> {
@@ -206,21 +225,13 @@ impl<P: Poll> crate::Driver for Driver<P> {
         Ok(token)
     }
 
-    fn send(&mut self, token: Token, mut buf: Buf) -> Sent {
-        if let Some(conn) = self.slots.get_mut(token)
-            && conn.phase != Phase::Failed
-        {
-            if conn.phase == Phase::Open && conn.pending.is_empty() {
-                match kernel::send(conn, token, &mut self.sealing, &mut buf) {
-                    Ok(()) if buf.is_empty() => return Sent::Done(buf),
-                    Ok(()) => {}
-                    Err(error) => self.fail_later(token, error),
-                }
-            }
-            return self.keep(token, buf);
-        }
-        buf.clear();
-        Sent::Done(buf)
+    fn send(&mut self, token: Token, buf: Buf) -> Sent {
+        self.send_now(token, buf, SendFlags::empty())
+    }
+
+    fn send_last(&mut self, token: Token, buf: Buf) -> Sent {
+        // tcp(7): it waits for more, and takes what ends the direction for that.
+        self.send_now(token, buf, SendFlags::MORE)
     }
 
     fn pause_receive(&mut self, token: Token, pause: bool) {

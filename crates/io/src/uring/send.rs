@@ -3,7 +3,7 @@ use super::conn::{Conn, Phase};
 use super::sys::{Completion, Source, With};
 use crate::{Sent, Sink, Token, socket};
 use rustix::io::Errno;
-use rustix::net::{self, Shutdown};
+use rustix::net::{self, SendFlags, Shutdown};
 use std::mem;
 use tautline_window::Buf;
 
@@ -18,7 +18,7 @@ impl Driver {
         if conn.phase == Phase::Open
             && conn.drained()
             && (buf.len() < self.config.zero_copy || conn.copied)
-            && let Err(errno) = socket::send(&conn.fd, &mut buf)
+            && let Err(errno) = socket::send(&conn.fd, &mut buf, SendFlags::empty())
         {
             buf.clear();
             self.fail_later(token, errno);
@@ -81,7 +81,8 @@ impl Driver {
         if conn.phase != Phase::Open || conn.drained() {
             return true;
         }
-        conn.sending.is_none() && (socket::send(&conn.fd, &mut conn.out).is_err() || conn.out.is_empty())
+        conn.sending.is_none()
+            && (socket::send(&conn.fd, &mut conn.out, SendFlags::empty()).is_err() || conn.out.is_empty())
     }
 
     /// The user is done with a connection that still has bytes to send.
