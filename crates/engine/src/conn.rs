@@ -96,7 +96,8 @@ impl<T> Conn<'_, T> {
 
     /// Sends a piece of a message whose length is not known yet. `last` ends it; until then other messages to this
     /// connection, published ones too, are [`Delivery::Dropped`]. So is the piece itself where the peer is slow: nothing of
-    /// it was taken, and it can be sent again after [`on_drain`](crate::Handler::on_drain).
+    /// it was taken, and it can be sent again after [`on_drain`](crate::Handler::on_drain). A piece of another kind than the
+    /// message was begun with is dropped too.
     pub fn fragment(&mut self, kind: Kind, payload: &[u8], last: bool) -> Delivery {
         self.out.fragment((kind, payload, last), &mut *self.way, self.shared)
     }

@@ -102,8 +102,8 @@ pub(crate) struct Outbound {
     taken: u64,
     /// So many of the first of them do not wait any more.
     gone: u64,
-    /// A message was begun by a fragment and is not ended.
-    streaming: bool,
+    /// Kind of the message that was begun by a fragment and is not ended.
+    streaming: Option<Kind>,
     close: Option<Box<(CloseCode, String)>>,
     closing: bool,
     finish: Finish,
@@ -130,7 +130,7 @@ impl Outbound {
             stuck: (0, 0),
             taken: 0,
             gone: 0,
-            streaming: false,
+            streaming: None,
             close: None,
             closing: false,
             finish: Finish::No,
@@ -154,7 +154,7 @@ impl Outbound {
             return Delivery::Closed;
         }
         shared.counters.messages_out += 1;
-        if self.streaming {
+        if self.streaming.is_some() {
             shared.counters.messages_dropped += 1;
             return Delivery::Dropped;
         }
@@ -179,7 +179,7 @@ impl Outbound {
             return Delivery::Closed;
         }
         shared.counters.messages_out += 1;
-        if self.streaming {
+        if self.streaming.is_some() {
             shared.counters.messages_dropped += 1;
             return Delivery::Dropped;
         }
@@ -192,7 +192,8 @@ impl Outbound {
     }
 
     /// Sends a piece of a streamed message. Once taken it is never dropped; [`Delivery::Dropped`] means that nothing of
-    /// it was taken because too much waits, and that it may be tried again after `on_drain`.
+    /// it was taken: because too much waits, so that it may be tried again after `on_drain`, or because the message that
+    /// it would belong to is of another kind.
     pub(crate) fn fragment(
         &mut self,
         (kind, payload, last): (Kind, &[u8], bool),
@@ -202,16 +203,20 @@ impl Outbound {
         if self.closing {
             return Delivery::Closed;
         }
+        if self.streaming.is_some_and(|begun| begun != kind) {
+            log::error!("a piece was not sent: all pieces of a message have one kind");
+            return Delivery::Dropped;
+        }
         self.make_way(payload.len(), way, shared);
         if self.is_blocked() {
             if self.queue.bytes() > shared.config.slow_consumer.limit() {
                 return Delivery::Dropped;
             }
-            self.streaming = !last;
+            self.streaming = (!last).then_some(kind);
             return self.enqueue(Item::Fragment { kind, payload: payload.into(), last }, shared);
         }
         self.taken += 1;
-        self.streaming = !last;
+        self.streaming = (!last).then_some(kind);
         self.encode_fragment(kind, payload, last, shared);
         Delivery::Sent
     }

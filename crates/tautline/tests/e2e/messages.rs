@@ -162,6 +162,7 @@ fn fragments_and_pings_interleave() {
                 conn.ping(word.as_bytes()).unwrap();
             }
             assert_eq!(conn.text("not now"), Delivery::Dropped);
+            assert_eq!(conn.fragment(Kind::Binary, b"time", true), Delivery::Dropped);
             assert_eq!(conn.fragment(Kind::Text, b"time", true), Delivery::Sent);
             assert_eq!(conn.text("now"), Delivery::Sent);
             assert!(conn.ping(&[0; 126]).is_err());
