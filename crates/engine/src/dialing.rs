@@ -1,5 +1,9 @@
 //! Outgoing connections: resolving, racing addresses, and coming back after a loss.
 
+mod resolver;
+
+pub(crate) use resolver::Resolver;
+
 use crate::closed::{Cause, ConnectError, Deadline};
 use crate::conn::DialId;
 use crate::dial::{self, ATTEMPT_DELAY, Dial, Race, State, Target};
@@ -7,17 +11,14 @@ use crate::handler::Handler;
 use crate::link::{Link, Phase, millis};
 use crate::probe::Probe;
 use crate::proxy::Tunnel;
-use crate::remote::{Command, RemoteError};
 use crate::shard::{Core, Slot};
+use resolver::Name;
 use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tautline_io::{Address, Driver, End, Token};
 use tautline_tls::{Engine, Session};
-
-/// A resolver whose shard's queue is full tries again so often, a tenth of a second apart.
-const RESOLVED_ATTEMPTS: usize = 100;
 
 impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     pub(crate) fn dial<D: Driver>(&mut self, driver: &mut D, target: Arc<Target>) -> DialId {
@@ -49,19 +50,9 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             self.race(driver, id, vec![address.into()]);
             return;
         }
-        let (host, remote) = (host.to_owned(), self.remote.clone());
-        let spawned = std::thread::Builder::new().name("resolver".into()).spawn(move || {
-            let mut result = dial::resolve(&host, port);
-            for _ in 0..RESOLVED_ATTEMPTS {
-                match remote.command(Command::Resolved { dial: id, result }) {
-                    Err(RemoteError::Full) => {}
-                    _ => return,
-                }
-                std::thread::sleep(Duration::from_millis(100));
-                result = dial::resolve(&host, port);
-            }
-        });
-        if let Err(error) = spawned {
+        let until = Instant::now().checked_add(self.shared.config.deadlines.connect);
+        let name = Name { dial: id, host: host.to_owned(), port, until, remote: self.remote.clone() };
+        if let Err(error) = self.resolver.resolve(name) {
             self.resolved(driver, id, Err(ConnectError::Resolve(format!("no thread to resolve on: {error}"))));
         }
     }

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::conn::{Conn, ConnId, DialId};
 use crate::dial::{Dial, Target};
+use crate::dialing::Resolver;
 use crate::handler::Handler;
 use crate::link::{Link, Phase, millis};
 use crate::message::Publication;
@@ -46,6 +47,7 @@ pub(crate) struct Core<E: Engine, H: Handler, P: Probe> {
     pub(crate) commands: Commands,
     pub(crate) remote: Remote,
     pub(crate) dials: HashMap<DialId, Dial>,
+    pub(crate) resolver: Resolver,
     pub(crate) dial_timers: BinaryHeap<Reverse<(Tick, DialId)>>,
     pub(crate) next_dial: u32,
     /// Set once a drain was asked for.
@@ -126,6 +128,7 @@ impl<E: Engine, D: Driver, H: Handler, P: Probe> Shard<E, D, H, P> {
             commands,
             remote,
             dials: HashMap::new(),
+            resolver: Resolver::default(),
             dial_timers: BinaryHeap::new(),
             next_dial: 0,
             drain_end: None,
