@@ -66,7 +66,8 @@ pub struct Offload {
 /// processors idle beside a busy loop, and asked for less and less often where nobody comes; smaller messages are as they were.
 #[derive(Clone, Debug)]
 pub struct Records {
-    /// Bytes from which on a message is shared, or what is sent together.
+    /// Bytes from which on a message is shared, or what is sent together. 256 KiB unless told: smaller ones are sent sooner on
+    /// some runs of `taut bench offload` and later on others, and cost more processor time in all on each.
     pub min_message: usize,
     /// Threads that help all loops of a server; `None` takes one for each processor but one, at most
     /// [`MOST_THREADS`](Self::MOST_THREADS). After a message they look for the next for 200 us before they sleep.

@@ -4,6 +4,7 @@ use crate::closed::Cause;
 use crate::conn::Conn;
 use crate::handler::{Chunk, Handler};
 use crate::link::{Link, Phase, Stop, millis};
+use crate::offload::Step;
 use crate::outbound::Path;
 use crate::probe::Probe;
 use crate::shard::Core;
@@ -101,9 +102,13 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
                     return Ok(used);
                 }
                 Phase::Tls => {
-                    if self.leaves_loop(link, &wire[used..]) {
-                        self.hand_over(link, &wire[used..])?;
-                        return Ok(wire.len());
+                    match self.next_step(link, &wire[used..]) {
+                        Step::Here => {}
+                        Step::Away => {
+                            self.hand_over(link, &wire[used..])?;
+                            return Ok(wire.len());
+                        }
+                        Step::Waits => return Ok(used),
                     }
                     let out = link.out.wire(&mut self.shared.pool);
                     let (read, handshake) = link.session.handshake(&mut wire[used..], out)?;

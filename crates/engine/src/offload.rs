@@ -5,6 +5,7 @@
 //! on; the session comes back with the server's flight. The queue between them is bounded in length and in time: who would
 //! wait too long is refused at once, while there is still time to try another server.
 
+mod hello;
 mod records;
 mod sys;
 
@@ -19,6 +20,7 @@ use crate::probe::Probe;
 use crate::shard::Core;
 use crate::timer::Tick;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, unbounded};
+use hello::is_whole;
 use std::io;
 use std::num::NonZero;
 use std::sync::Arc;
@@ -30,6 +32,9 @@ use tautline_window::Buf;
 
 /// What begins a record of handshake messages that are not encrypted (RFC 8446, section 5.1).
 const PLAIN_HANDSHAKE: u8 = 22;
+
+/// Sessions that are kept to hold places; more than a loop has away at a time in ordinary days are not worth it.
+const SPARE: usize = 16;
 
 /// Threads that shake hands for the shards of one server; clones are the same threads, which end with the last of them.
 #[derive(Debug)]
@@ -131,12 +136,14 @@ pub(crate) struct Handshakes<S> {
     reply: Sender<Done<S>>,
     done: Receiver<Done<S>>,
     waker: Waker,
+    /// Fresh ones that hold the places of those that are away. They never serve: a reload may have outdated them.
+    spare: Vec<S>,
 }
 
 impl<S: Session> Handshakes<S> {
     pub(crate) fn new(pool: HandshakePool<S>, waker: Waker) -> Self {
         let (reply, done) = unbounded();
-        Self { pool, reply, done, waker }
+        Self { pool, reply, done, waker, spare: Vec::new() }
     }
 
     /// Hands a session over, to go on with `wire`; gives all of it back where too many wait.
@@ -154,40 +161,69 @@ impl<S: Session> Handshakes<S> {
     pub(crate) fn next(&self) -> Option<Done<S>> {
         self.done.try_recv().ok()
     }
+
+    /// Keeps what held a place, for the next that needs one.
+    fn keep(&mut self, place: S) {
+        if self.spare.len() < SPARE {
+            self.spare.push(place);
+        }
+    }
 }
 
 /// For so long after a ticket was no good, tickets do not keep a handshake in the loop: anyone can make one up.
 const DISTRUST: Tick = 1_000;
 
+/// Where a step of a handshake is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// In the loop: it is cheap, or nothing can be done yet.
+    Here,
+    /// In the pool.
+    Away,
+    /// Nowhere, until more has arrived.
+    Waits,
+}
+
+impl Step {
+    /// Expensive, with the message that `wire` begins with: whoever sends it in pieces costs one visit to the pool.
+    fn away(wire: &[u8]) -> Self {
+        if is_whole(wire) { Self::Away } else { Self::Waits }
+    }
+}
+
 impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
-    /// Whether the next step of this handshake is expensive.
-    pub(crate) fn leaves_loop(&self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> bool {
+    /// Where the next step of this handshake is done.
+    pub(crate) fn next_step(&self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> Step {
         if self.handshakes.is_none() || link.info.dial.is_some() {
-            return false;
+            return Step::Here;
         }
         if let Hello::Heavy(offered) = link.hello {
             // What is encrypted is only the client's Finished; a second ClientHello is not.
-            return wire.len() > offered as usize && wire[0] == PLAIN_HANDSHAKE;
+            return match wire.first() {
+                Some(&PLAIN_HANDSHAKE) if wire.len() > offered as usize => Step::away(wire),
+                _ => Step::Here,
+            };
         }
-        let Some(Signing { time, may_resume }) = self.engine.signing(wire) else { return false };
+        let Some(Signing { time, may_resume }) = self.engine.signing(wire) else { return Step::Here };
         if time < self.shared.config.offload.min_signature {
-            return false;
+            return Step::Here;
         }
         let trusted = self.tickets_failed == 0 || self.shared.now >= self.tickets_failed + DISTRUST;
         link.hello = if may_resume && trusted { Hello::Resumes } else { Hello::Heavy(0) };
-        link.hello != Hello::Resumes
+        if link.hello == Hello::Resumes { Step::Here } else { Step::away(wire) }
     }
 
     /// Sends a session away, with the bytes that it goes on with.
     pub(crate) fn hand_over(&mut self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> Result<(), Stop> {
-        let Some(handshakes) = &self.handshakes else { return Ok(()) };
+        let Some(handshakes) = &mut self.handshakes else { return Ok(()) };
+        let place = handshakes.spare.pop().map_or_else(|| self.engine.accept(), Ok)?;
         let pool = &mut self.shared.pool;
         let (mut bytes, out) = (pool.take(), pool.take());
         bytes.put(wire);
         link.phase = Phase::Away;
-        let session = std::mem::replace(&mut link.session, self.engine.accept()?);
+        let session = std::mem::replace(&mut link.session, place);
         if let Err((session, bytes, out)) = handshakes.begin(link.token, session, bytes, out) {
-            link.session = session;
+            handshakes.keep(std::mem::replace(&mut link.session, session));
             pool.give(bytes);
             pool.give(out);
             return Err(self.overloaded());
@@ -204,7 +240,10 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             self.shared.pool.give(out);
             return;
         };
-        link.session = session;
+        let place = std::mem::replace(&mut link.session, session);
+        if let Some(handshakes) = &mut self.handshakes {
+            handshakes.keep(place);
+        }
         if result.is_some() {
             link.phase = Phase::Tls;
         }
