@@ -122,6 +122,7 @@ impl Client {
             cpus: Vec::new(),
             backlog: 0,
             every: NonZeroU32::MIN,
+            beside_others: false,
             name: "tautline-client",
         };
         self.compose(Start { plan, make, probe })

@@ -59,6 +59,7 @@ impl Server {
             cpus: Vec::new(),
             backlog: 4096,
             every: NonZeroU32::MIN,
+            beside_others: false,
             name: "tautline",
         };
         Self { tls, way: Way::default(), plan }
@@ -105,6 +106,14 @@ impl Server {
     pub fn shards(mut self, shards: usize) -> Self {
         let cpus = || std::thread::available_parallelism().map_or(1, NonZero::get);
         self.plan.shards = if shards == 0 { cpus() } else { shards };
+        self
+    }
+
+    /// Lets other servers of the same user listen at its TCP addresses, so that one can take over from another without a
+    /// gap: the kernel spreads newcomers over both until the first [drains](crate::Running::drain). Both must say so, or have
+    /// several loops. Otherwise an address that is in use is an error, because nobody would notice two servers at one.
+    pub fn beside_others(mut self, yes: bool) -> Self {
+        self.plan.beside_others = yes;
         self
     }
 

@@ -131,6 +131,8 @@ pub(crate) struct Plan {
     pub(crate) backlog: i32,
     /// Reads of which a probe watches one.
     pub(crate) every: NonZeroU32,
+    /// Whether other servers may listen at the same addresses.
+    pub(crate) beside_others: bool,
     pub(crate) name: &'static str,
 }
 
@@ -265,10 +267,11 @@ impl Plan {
         let (config, engine) = (self.config.clone(), parts.engine.clone());
         let mut shard = Shard::with_probe(number, config, engine, driver, handler, (parts.probe)(self.every))
             .map_err(|error| Error::Machine { what: "cannot make a loop", error })?;
-        let options = ListenOptions { backlog: self.backlog, reuse_port: self.shards > 1, ..ListenOptions::default() };
+        let reuse_port = self.shards > 1 || self.beside_others;
+        let options = ListenOptions { backlog: self.backlog, reuse_port, ..ListenOptions::default() };
         let mut addresses = Vec::new();
         for address in listen {
-            if number == 0 && options.reuse_port {
+            if number == 0 && options.reuse_port && !self.beside_others {
                 refuse_occupied(address)?;
             }
             // Unix sockets cannot be shared by address: the first loop has them.

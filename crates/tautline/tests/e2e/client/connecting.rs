@@ -181,3 +181,22 @@ fn serving_and_connecting_twice_at_one_port_says_so() {
     }
     server.survives();
 }
+
+#[test]
+fn a_server_takes_over_from_another_where_both_agree() {
+    let beside = |address: tautline::Address, shards| {
+        let server = tautline::Server::new(tautline::Tls::Plain).listen(address).shards(shards).beside_others(true);
+        server.start(|_| App::default()).unwrap()
+    };
+    let first = beside("127.0.0.1:0".parse().unwrap(), 1);
+    let second = beside(first.addresses()[0].clone(), 2);
+    first.drain(tautline::CloseCode::GOING_AWAY, "", Duration::ZERO);
+    first.join().unwrap();
+    // All newcomers are the second's from now on.
+    for _ in 0..4 {
+        let tautline::Address::Tcp(address) = &second.addresses()[0] else { panic!("no TCP address") };
+        TcpStream::connect(address).unwrap();
+    }
+    second.drain(tautline::CloseCode::GOING_AWAY, "", Duration::ZERO);
+    second.join().unwrap();
+}
