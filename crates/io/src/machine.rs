@@ -1,4 +1,8 @@
-//! What a program asks of the machine before it runs drivers: processors and descriptors.
+//! What a program asks of the machine before it runs drivers: processors, priorities and descriptors.
+
+mod sys;
+
+pub use sys::run_when_idle;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
