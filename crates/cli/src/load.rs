@@ -157,7 +157,7 @@ fn handshakes(arguments: &Arguments, server: &Server, case: &Case) -> Result<Rep
     let kinds: &[bool] = if server.target.is_secure() { &[false, true] } else { &[false] };
     for &resumed in kinds {
         let progress = Progress::new();
-        let handshakes = Handshakes { server: server.clone(), at_once, resumed, warmup, duration };
+        let handshakes = Handshakes { server: server.clone(), at_once, resumed, may_refuse: false, warmup, duration };
         let shaken = handshakes.run(&mut watch(&progress))?;
         drop(progress);
         let measured = &shaken.measured;

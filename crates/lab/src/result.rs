@@ -119,6 +119,8 @@ pub enum Metric {
     LatencyMax,
     /// Connections made, upgraded and closed per second.
     Handshakes,
+    /// Connections refused per second.
+    Refused,
     /// CPU time of the server's process per such connection.
     ServerCpuPerHandshake,
     /// What the server's resident memory grew by per connection.
@@ -133,6 +135,8 @@ pub enum Metric {
     RatioToInline,
     /// A loop per core's rate over that of threads that share a poller.
     RatioToSharedLoop,
+    /// The rate of two loops over that of one.
+    RatioToOneLoop,
     /// A latency over the same one without the storm.
     RatioToQuiet,
     /// Server CPU per message over that of plain WebSocket.
@@ -168,6 +172,7 @@ impl Metric {
             Self::LatencyP999 => "latency_p999",
             Self::LatencyMax => "latency_max",
             Self::Handshakes => "handshakes",
+            Self::Refused => "refused",
             Self::ServerCpuPerHandshake => "server_cpu_per_handshake",
             Self::RssPerConnection => "rss_per_connection",
             Self::CpuPerSignature => "cpu_per_signature",
@@ -175,6 +180,7 @@ impl Metric {
             Self::RatioToResumed => "ratio_to_resumed",
             Self::RatioToInline => "ratio_to_inline",
             Self::RatioToSharedLoop => "ratio_to_shared_loop",
+            Self::RatioToOneLoop => "ratio_to_one_loop",
             Self::RatioToQuiet => "ratio_to_quiet",
             Self::RatioToPlain => "ratio_to_plain",
             Self::RatioToLimit => "ratio_to_limit",
@@ -191,12 +197,13 @@ impl Metric {
         match self {
             Self::Throughput => "msg/s",
             Self::Transfer => "MB/s",
-            Self::Handshakes => "1/s",
+            Self::Handshakes | Self::Refused => "1/s",
             Self::RssPerConnection => "B",
             Self::RatioToSignature
             | Self::RatioToResumed
             | Self::RatioToInline
             | Self::RatioToSharedLoop
+            | Self::RatioToOneLoop
             | Self::RatioToQuiet
             | Self::RatioToPlain
             | Self::RatioToLimit

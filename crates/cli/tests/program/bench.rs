@@ -122,7 +122,7 @@ fn models_are_measured_over_threads() {
     let cases: Vec<_> = outcome
         .lines
         .iter()
-        .filter(|line| line.metric == Metric::Transfer)
+        .filter(|line| line.metric == Metric::Transfer && line.case.setup.is_none())
         .map(|line| (line.case.model.as_deref().unwrap_or_default(), line.case.threads, line.published.is_some()))
         .collect();
     let expected = [
@@ -133,6 +133,12 @@ fn models_are_measured_over_threads() {
     ];
     assert_eq!(cases, expected);
     assert!(outcome.text.contains(" 2 loop-per-core #"), "{}", outcome.text);
+    // In pairs too, one and two of each model, where there are two processors.
+    let is_pair = |line: &&Line| line.case.setup.as_deref() == Some("pairs") && line.metric == Metric::Transfer;
+    let pairs = outcome.lines.iter().filter(is_pair).count();
+    let scaled = outcome.lines.iter().filter(|line| line.metric == Metric::RatioToOneLoop).count();
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    assert_eq!((pairs, scaled), if cpus > 1 { (4, 1) } else { (0, 0) }, "{}", outcome.text);
 }
 
 #[test]

@@ -181,7 +181,8 @@ fn handshakes_resume_exactly_where_they_are_to() {
     let peer = Peer::secure(true);
     for resumed in [false, true] {
         let (warmup, duration) = (Duration::from_millis(100), Duration::from_millis(200));
-        let handshakes = Handshakes { server: peer.server.clone(), at_once: 4, resumed, warmup, duration };
+        let handshakes =
+            Handshakes { server: peer.server.clone(), at_once: 4, resumed, may_refuse: false, warmup, duration };
         let shaken = handshakes.run(&mut |_| ()).unwrap();
         assert!(shaken.measured.count > 0);
         assert!(shaken.measured.latencies.count() >= shaken.measured.count);

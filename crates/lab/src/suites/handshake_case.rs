@@ -95,7 +95,8 @@ pub(super) fn measure(
             let server =
                 server.ok_or_else(|| Error::Failed(format!("no {} server runs", case.kind.full_name())))?.server()?;
             let (resumed, warmup, duration) = (case.resumed, span.warmup, span.duration);
-            let shaken = load::Handshakes { server, at_once: AT_ONCE, resumed, warmup, duration }.run(&mut |_| {})?;
+            let shaken = load::Handshakes { server, at_once: AT_ONCE, resumed, may_refuse: false, warmup, duration }
+                .run(&mut |_| {})?;
             let measured = shaken.measured;
             if case.resumed {
                 case.full += measured.count - shaken.resumed.min(measured.count);

@@ -14,6 +14,7 @@ mod idle;
 mod limits;
 mod offload;
 mod overview;
+mod pairs;
 mod peer;
 mod peers;
 mod records;

@@ -3,7 +3,7 @@
 use super::check::{self, Check};
 use super::echo_case::{in_case, model_case};
 use super::server::{Kind, Process, Way};
-use super::{ENGINES, Lab, Outcome, Pace, Suite};
+use super::{ENGINES, Lab, Outcome, Pace, Suite, pairs};
 use crate::baselines::Model;
 use crate::load::Sink;
 use crate::rounds::{Samples, interleave};
@@ -17,7 +17,7 @@ use std::time::Duration;
 const BUDGET: Duration = Duration::from_secs(240);
 
 /// Bytes of an answer. The report's messages have 10 MB; a rate of bytes does not depend on that.
-const SIZE: usize = 256 << 10;
+pub(super) const SIZE: usize = 256 << 10;
 const PUBLISHED_SIZE: u64 = 10_000_000;
 
 const CONNECTIONS: [usize; 4] = [1, 4, 10, 20];
@@ -73,10 +73,13 @@ impl Row {
 
 pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
     let mut rows = rows(lab.pace);
-    measure(lab, &mut rows)?;
+    measure(lab, &mut rows, (0.0, 0.8))?;
     // Those that the loops are put on.
     let cpus = if lab.placement.is_shared() { 1 } else { 2 };
-    let mut outcome = Outcome { text: table(&rows, cpus) + &chart(&rows), ..Outcome::default() };
+    let engines = if lab.pace == Pace::Glance { vec![ENGINES[0]] } else { engines() };
+    let pairs = if cpus == 2 { pairs::measure(lab, &engines, (0.8, 1.0))? } else { Vec::new() };
+    let text = table(&rows, cpus) + &chart(&rows) + &pairs::table(&pairs);
+    let mut outcome = Outcome { text, ..Outcome::default() };
     for row in &rows {
         let case = row.case();
         for (&metric, runs) in &row.samples {
@@ -88,11 +91,11 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
     let names: Vec<String> = rows.iter().map(Row::name).collect();
     let summaries = rows.iter().map(|row| Summary::of(row.runs(Metric::Transfer)));
     outcome.warn_if_noisy(names.iter().map(String::as_str).zip(summaries));
-    // Nor by CPU per answer: what both ends do on one processor is cheap, since it stays in that one's cache.
-    outcome
-        .warnings
-        .push("what two loops can do over one is not judged: the second runs where the load does".to_owned());
-    check::report(&mut outcome, Suite::Scaling, checks(&rows, cpus));
+    pairs::add_lines(&mut outcome, &pairs);
+    if pairs.is_empty() {
+        outcome.warnings.push("there is one processor: what a second loop adds is not measured".to_owned());
+    }
+    check::report(&mut outcome, Suite::Scaling, pairs::checks(&pairs).into_iter().chain(checks(&rows, cpus)));
     Ok(outcome)
 }
 
@@ -123,7 +126,7 @@ fn rows(pace: Pace) -> Vec<Row> {
     rows
 }
 
-fn measure(lab: &mut Lab<'_>, rows: &mut [Row]) -> Result<(), Error> {
+fn measure(lab: &mut Lab<'_>, rows: &mut [Row], (from, to): (f64, f64)) -> Result<(), Error> {
     let mut kinds: Vec<Kind> = Vec::new();
     for row in rows.iter() {
         if !kinds.contains(&Kind::Model(row.way)) {
@@ -137,7 +140,7 @@ fn measure(lab: &mut Lab<'_>, rows: &mut [Row]) -> Result<(), Error> {
     let samples = interleave(
         rows,
         &plan,
-        |step| progress(step.done as f64 / step.total as f64, &names[step.case]),
+        |step| progress(from + (to - from) * step.done as f64 / step.total as f64, &names[step.case]),
         |row, step| {
             let server = servers.iter().find(|server| server.kind == Kind::Model(row.way));
             let server = server.ok_or_else(|| Error::Failed(format!("no {} server runs", names[step.case])))?;
@@ -160,7 +163,7 @@ fn measure(lab: &mut Lab<'_>, rows: &mut [Row]) -> Result<(), Error> {
 }
 
 /// Loops have ports in a row, threads that share a poller have one.
-fn addresses(server: &Process, way: Way) -> Vec<std::net::SocketAddr> {
+pub(super) fn addresses(server: &Process, way: Way) -> Vec<std::net::SocketAddr> {
     let ports = if way.model == Model::LoopPerCore { way.threads } else { 1 };
     let next = |port: usize| {
         let mut address = server.address;
