@@ -358,6 +358,7 @@ static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
     result->used = in_len - conn->in_len;
     result->written = conn->out_len;
     result->spilled = conn->spill_len;
+    result->rekeyed = conn->rekeyed;
     conn->in = NULL;
     conn->in_len = 0;
     conn->out = NULL;

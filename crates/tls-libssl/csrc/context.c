@@ -511,6 +511,20 @@ static void on_message(int sent, int version, int type, const void *data, size_t
         conn->group = message[5] << 8 | message[6];
     }
 }
+#elif !defined(TL_WOLFSSL)
+#define TL_KEY_UPDATE 24
+
+/* Notes that the peer changes its keys: it may do so in one record with tickets (RFC 8446, section 5.1). */
+static void on_message(int sent, int version, int type, const void *data, size_t len, SSL *ssl, void *user)
+{
+    tl_conn *conn = SSL_get_app_data(ssl);
+    (void)version;
+    (void)user;
+    if (conn != NULL && !sent && type == SSL3_RT_HANDSHAKE && len > 0
+        && *(const uint8_t *)data == TL_KEY_UPDATE) {
+        conn->rekeyed = 1;
+    }
+}
 #endif
 
 /* A client's sessions are kept for the caller to collect; should there be too many, the oldest goes. */
@@ -680,6 +694,10 @@ static int configure(SSL_CTX *ctx, const tl_context *context, const tl_options *
 #endif
 #ifdef LIBRESSL_VERSION_NUMBER
     SSL_CTX_set_msg_callback(ctx, on_message);
+#elif !defined(TL_WOLFSSL)
+    if (context->secrets) {
+        SSL_CTX_set_msg_callback(ctx, on_message);
+    }
 #endif
     if (context->key_log >= 0 || context->secrets) {
         SSL_CTX_set_keylog_callback(ctx, on_secret);

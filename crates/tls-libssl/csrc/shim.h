@@ -62,6 +62,7 @@ struct tl_conn {
     /* Noted where the library does not tell. */
     int alerted;  /* an alert came */
     int group;    /* of the key exchange, its number in the registry; 0 where there was none */
+    int rekeyed;  /* a KeyUpdate came */
     X509 *refused;
     size_t sessions_len;
     SSL_SESSION *sessions[TL_SESSIONS];

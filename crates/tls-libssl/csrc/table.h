@@ -83,6 +83,7 @@ typedef struct {
     size_t written; /* bytes that lie in the output window */
     size_t spilled; /* bytes behind them, for `conn_spill` */
     size_t plain;   /* bytes of application data */
+    int32_t rekeyed; /* whether the peer has changed its keys so far; looked for where `secrets` are wanted */
     char reason[TL_REASON];
 } tl_result;
 

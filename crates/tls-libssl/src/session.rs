@@ -277,15 +277,12 @@ impl Session {
         Error::Peer(what.to_owned())
     }
 
-    /// Keeps what a client can resume later; says whether there was anything.
-    fn collect_sessions(&mut self) -> bool {
-        let Some(sessions) = self.client.as_ref().and_then(|client| client.sessions.as_ref()) else { return false };
-        let mut found = false;
+    /// Keeps what a client can resume later.
+    fn collect_sessions(&mut self) {
+        let Some(sessions) = self.client.as_ref().and_then(|client| client.sessions.as_ref()) else { return };
         while let Some(session) = self.connection.session() {
             sessions.put(&self.host, session);
-            found = true;
         }
-        found
     }
 
     /// Opens the record at the front of `wire`; what it held is then at the front of `plain`, or there where it lay.
@@ -315,6 +312,7 @@ impl Session {
             None => self.connection.read(&mut wire[..used], out),
         };
         self.opened += 1;
+        self.is_rekeyed |= outcome.rekeyed;
         let found = match outcome.status {
             Status::Failed(failure) => return Err(self.failed(&failure)),
             Status::Done | Status::Want if outcome.used != used => return Err(left_over()),
@@ -328,7 +326,7 @@ impl Session {
                     return Err(self.refuse(&UNEXPECTED, what, out));
                 }
                 self.quiet += 1;
-                self.is_rekeyed |= !self.collect_sessions();
+                self.collect_sessions();
                 Found::Control
             }
             Status::Want | Status::Done => {

@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{End, Pair, Split};
+use tautline_testkit::wild::{Wild, kind};
 use tautline_tls::{Certificate, ClientConfig, Engine as _, Roots, ServerConfig, Session as _, Versions};
 use tautline_tls_libssl::fused::{Engine, Session};
 use tautline_tls_libssl::{Engine as Library, Flavour};
@@ -182,6 +183,33 @@ fn records_stay_with_the_library_where_keys_change_too_early_and_in_tls_1_2() {
         assert_eq!(pair.client.received, b"old");
         assert!(pair.client.session.export().is_err(), "{flavour}");
         assert_eq!(pair.client.session.facts().version, "TLSv1.2");
+    }
+}
+
+#[test]
+fn a_ticket_and_new_keys_may_come_in_one_record() {
+    let fixture = Fixture::new();
+    for flavour in flavours() {
+        let mut client = End::new(fixture.engine(flavour).connect("localhost").unwrap());
+        let mut wild = Wild::server(&mut client, &fixture.certificate, None);
+        let ticket = [&[4, 0, 0, 46, 0, 0, 14, 16, 1, 2, 3, 4, 1, 1, 0, 32][..], &[1; 32], &[0, 0]].concat();
+        let key_update = [24, 0, 0, 1, 0];
+        client.deliver(&wild.seal(kind::HANDSHAKE, &[&ticket[..], &key_update].concat(), 0)).unwrap();
+        wild.tx.update();
+        for round in 0..3 {
+            client.deliver(&wild.seal(kind::DATA, &[round; 9], 0)).unwrap();
+            client.send(&[&[round]]).unwrap();
+            assert_eq!(wild.open(&client.take_outbox()), [(kind::DATA, vec![round])], "{flavour}");
+        }
+        assert_eq!(client.received, [[0; 9], [1; 9], [2; 9]].concat(), "{flavour}");
+        assert!(client.session.export().is_err(), "{flavour}: its first keys are not in use any more");
+
+        // What is neither data nor changes keys does not keep the library.
+        let mut client = End::new(fixture.engine(flavour).connect("localhost").unwrap());
+        let mut wild = Wild::server(&mut client, &fixture.certificate, None);
+        client.deliver(&wild.seal(kind::DATA, &[], 5)).unwrap();
+        client.deliver(&wild.seal(kind::DATA, b"data", 0)).unwrap();
+        assert!(client.session.export().is_ok(), "{flavour}");
     }
 }
 

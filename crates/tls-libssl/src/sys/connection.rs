@@ -30,6 +30,8 @@ pub(crate) struct Outcome {
     pub(crate) used: usize,
     /// Bytes of application data.
     pub(crate) plain: usize,
+    /// The peer has changed its keys; known of connections that keep their secrets.
+    pub(crate) rekeyed: bool,
 }
 
 /// The constants `TL_DONE` and so on.
@@ -187,7 +189,7 @@ impl Connection {
                 reason: text(&result.reason),
             }),
         };
-        Outcome { status, used: result.used, plain: result.plain }
+        Outcome { status, used: result.used, plain: result.plain, rekeyed: result.rekeyed != 0 }
     }
 
     /// Whether TLS 1.3 was agreed on.

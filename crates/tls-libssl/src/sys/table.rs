@@ -35,6 +35,7 @@ pub(super) struct RawResult {
     pub(super) written: usize,
     pub(super) spilled: usize,
     pub(super) plain: usize,
+    pub(super) rekeyed: i32,
     pub(super) reason: [u8; REASON],
 }
 
@@ -48,6 +49,7 @@ impl RawResult {
         written: 0,
         spilled: 0,
         plain: 0,
+        rekeyed: 0,
         reason: [0; REASON],
     };
 }
