@@ -1,5 +1,5 @@
 use super::Driver;
-use super::conn::{Conn, Phase};
+use super::conn::{Conn, Multi, Phase};
 use super::sys::{Completion, Source, With};
 use crate::{Sent, Sink, Token, socket};
 use rustix::io::Errno;
@@ -85,8 +85,17 @@ impl Driver {
             && (socket::send(&conn.fd, &mut conn.out, SendFlags::empty()).is_err() || conn.out.is_empty())
     }
 
-    /// The user is done with a connection that still has bytes to send.
+    /// The user is done with a connection that still has bytes to send. What else the kernel does for it is cancelled now:
+    /// requests keep the name that they were made under, and no new one would find them.
     pub(super) fn orphan(&mut self, token: Token) {
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        let (receiving, watching) = (mem::replace(&mut conn.receiving, Multi::Idle), mem::take(&mut conn.watching));
+        if receiving == Multi::Armed {
+            self.ring.cancel(Source::Receive(token));
+        }
+        if watching {
+            self.ring.cancel(Source::Watch(token));
+        }
         let renamed = self.slots.rename(token);
         let Some(conn) = self.slots.get_mut(renamed) else { return };
         conn.phase = Phase::Orphan;
@@ -108,7 +117,6 @@ impl Driver {
     /// Cancels everything that the kernel does for a connection. Until it has, it keeps the socket: the peer is told
     /// at once all the same.
     pub(super) fn cancel_requests(&mut self, token: Token, conn: &Conn) {
-        use super::conn::Multi;
         let requests = [
             (conn.receiving == Multi::Armed).then_some(Source::Receive(token)),
             conn.watching.then_some(Source::Watch(token)),

@@ -51,7 +51,7 @@ macro_rules! driver_suite {
             unix {
                 echoes names_peers replaces_a_stale_file keeps_a_live_socket keeps_a_stale_file_when_told
                 keeps_other_files removes_its_file leaves_a_successors_file missing_file full_queue long_path
-                paused_end_waits reset_by_unread_bytes peer_shuts_both_ways_while_pending
+                paused_end_waits closing_with_output_leaves_no_socket reset_by_unread_bytes peer_shuts_both_ways_while_pending
             }
         }
     };

@@ -237,3 +237,46 @@ pub fn peer_shuts_both_ways_while_pending<D: Driver>(make: fn() -> D) {
         assert_idle(&mut driver, &mut script);
     }
 }
+
+/// Number of sockets that the kernel has at `path`, also those that no descriptor names any more.
+fn sockets_at(path: &Path) -> usize {
+    let all = fs::read_to_string("/proc/net/unix").unwrap();
+    all.lines().filter(|line| line.ends_with(path.to_str().unwrap())).count()
+}
+
+/// Whatever the driver had the kernel do for a connection that is closed while it still sends ends with it: the kernel
+/// keeps a socket as long as a request names it.
+pub fn closing_with_output_leaves_no_socket<D: Driver>(make: fn() -> D) {
+    let place = Place::new();
+    let mut driver = make();
+    let mut script = watch();
+    listen_at(&mut driver, &place.socket()).unwrap();
+    assert_eq!(sockets_at(&place.socket()), 1, "the listener");
+    for case in ["open", "paused", "finished", "open and in time", "paused and in time"] {
+        let (mut peer, token) = unix_pair(&mut driver, &mut script, &place.socket());
+        peer.write_all(b"first").unwrap();
+        run(&mut driver, &mut script, |script| script.bytes_of(token) == b"first");
+        if case.starts_with("paused") {
+            driver.pause_receive(token, true);
+            peer.write_all(b"second").unwrap();
+            idle(&mut driver, &mut script, Duration::from_millis(40));
+        } else if case == "finished" {
+            peer.shutdown(std::net::Shutdown::Write).unwrap();
+            run(&mut driver, &mut script, |script| script.has(&Event::Finished(token)));
+            idle(&mut driver, &mut script, Duration::from_millis(40));
+        }
+        send_until_pending(&mut driver, token);
+        if !case.ends_with("in time") {
+            idle(&mut driver, &mut script, Duration::from_millis(40));
+        }
+        driver.close(token, false);
+        let reader = thread::spawn(move || io::copy(&mut peer, &mut io::sink()).is_ok());
+        run(&mut driver, &mut script, |_| reader.is_finished());
+        reader.join().unwrap();
+        let start = Instant::now();
+        while sockets_at(&place.socket()) > 1 {
+            assert!(start.elapsed() < PATIENCE, "{case}: the socket is still there");
+            idle(&mut driver, &mut script, Duration::from_millis(20));
+        }
+    }
+}
