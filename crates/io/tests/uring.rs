@@ -9,7 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use tautline_io::echo::Echo;
 use tautline_io::uring::{Config, Driver};
-use tautline_io::{Address, Driver as _, ListenOptions};
+use tautline_io::{Address, Driver as _, End, ListenOptions, Listener, Received, Sink, Token};
+use tautline_window::Buf;
 
 /// Ends the whole binary where there is no io_uring: nothing of it could be tested.
 fn with(config: Config) -> Driver {
@@ -129,4 +130,31 @@ fn unix_sockets_copy_all_the_same() {
         Address::Unix(path) => UnixStream::connect(path).unwrap(),
         other => panic!("{other}"),
     });
+}
+
+/// The inbox is lent for a turn: it comes back also from one that a panic ends.
+#[test]
+#[expect(clippy::unwrap_used, reason = "a test")]
+fn a_panicking_sink_costs_nothing_but_its_turn() {
+    struct Panic;
+    impl Sink<Driver> for Panic {
+        fn accepted(&mut self, _: &mut Driver, _: Token, _: Listener) {}
+        fn connected(&mut self, _: &mut Driver, _: Token) {}
+        fn received(&mut self, _: &mut Driver, _: Token, _: Received<'_>) {}
+        fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
+        fn ended(&mut self, _: &mut Driver, _: Token, _: End) {}
+        fn woken(&mut self, _: &mut Driver) {
+            std::panic::resume_unwind(Box::new("quietly"));
+        }
+        fn accept_failed(&mut self, _: &mut Driver, _: std::io::Error) {}
+    }
+    let mut driver = with(Config::default());
+    driver.waker().wake();
+    let turn = std::panic::AssertUnwindSafe(|| driver.turn(Some(Duration::from_secs(20)), &mut Panic));
+    assert!(std::panic::catch_unwind(turn).is_err());
+    let mut script = suite::watch();
+    let at = suite::listen(&mut driver);
+    let (mut peer, token) = suite::pair(&mut driver, &mut script, at);
+    peer.write_all(b"still there").unwrap();
+    suite::run(&mut driver, &mut script, |script| script.bytes_of(token) == b"still there");
 }

@@ -35,6 +35,7 @@ use rustix::net::{self, sockopt};
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
+use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 use sys::{Inbox, MAX_INDEX, Ring, Sizes, Source};
 use tautline_window::Buf;
@@ -166,10 +167,8 @@ impl Driver {
     }
 
     /// Hands the kernel what is to be done, and waits.
-    fn enter(&mut self, timeout: Option<Duration>, inbox: Option<&mut Inbox>) -> io::Result<()> {
-        if let Some(inbox) = inbox {
-            self.ring.rewind(inbox);
-        }
+    fn enter(&mut self, timeout: Option<Duration>, inbox: &mut Inbox) -> io::Result<()> {
+        self.ring.rewind(inbox);
         if !self.waking {
             self.ring.poll(self.wake.fd(), PollFlags::IN, true, Source::Wake)?;
             self.waking = true;
@@ -337,15 +336,22 @@ impl crate::Driver for Driver {
     }
 
     fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {
-        let Some(mut loan) = self.ring.borrow_inbox() else {
+        let Some(mut inbox) = self.ring.lend_inbox() else {
             return Err(io::Error::other("a turn was asked for within a turn"));
         };
-        self.enter(timeout, loan.get())?;
-        self.turn = self.turn.wrapping_add(1);
-        self.volume = (0, self.volume.0);
-        sink.woke(self);
-        if let Some(inbox) = loan.get() {
-            self.deliver(inbox, sink);
+        // A sink that panics costs its turn; without the inbox there would be no other.
+        let told = panic::catch_unwind(AssertUnwindSafe(|| {
+            self.enter(timeout, &mut inbox)?;
+            self.turn = self.turn.wrapping_add(1);
+            self.volume = (0, self.volume.0);
+            sink.woke(self);
+            self.deliver(&mut inbox, sink);
+            io::Result::Ok(())
+        }));
+        self.ring.return_inbox(inbox);
+        match told {
+            Ok(told) => told?,
+            Err(panic) => panic::resume_unwind(panic),
         }
         if self.chores.next().is_some() {
             self.do_chores();

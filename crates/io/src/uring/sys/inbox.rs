@@ -5,7 +5,6 @@ use std::alloc::{self, Layout};
 use std::collections::VecDeque;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes that arrived in an [`Inbox`].
 #[derive(Debug)]
@@ -189,23 +188,5 @@ impl Inbox {
         // SAFETY: aligned, within the entries, and only this thread and the kernel use it.
         let tail = unsafe { core::sync::atomic::AtomicU16::from_ptr(tail.cast_mut()) };
         tail.store(self.tail, core::sync::atomic::Ordering::Release);
-    }
-}
-
-/// The inbox of a driver that is in a turn. Goes back where it came from, also where the sink panics.
-pub(in crate::uring) struct Loan {
-    pub(super) inbox: Option<Inbox>,
-    pub(super) shelf: Arc<Mutex<Option<Inbox>>>,
-}
-
-impl Loan {
-    pub(in crate::uring) const fn get(&mut self) -> Option<&mut Inbox> {
-        self.inbox.as_mut()
-    }
-}
-
-impl Drop for Loan {
-    fn drop(&mut self) {
-        *self.shelf.lock().unwrap_or_else(PoisonError::into_inner) = self.inbox.take();
     }
 }

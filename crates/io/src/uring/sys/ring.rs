@@ -1,5 +1,5 @@
 use super::gate::Gate;
-use super::inbox::{Chunk, Inbox, Loan};
+use super::inbox::{Chunk, Inbox};
 use super::source::{Completion, MAX_INDEX, Source, With};
 use super::{GROUP, Sizes};
 use crate::Token;
@@ -11,7 +11,6 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tautline_window::Buf;
 
@@ -55,7 +54,8 @@ pub(in crate::uring) struct Ring {
     closing: Vec<OwnedFd>,
     /// Completions that were not looked at yet.
     arrived: VecDeque<cqueue::Entry>,
-    shelf: Arc<Mutex<Option<Inbox>>>,
+    /// Lent to the driver for each turn.
+    inbox: Option<Inbox>,
 }
 
 impl Ring {
@@ -96,7 +96,7 @@ impl Ring {
             free: Vec::new(),
             closing: Vec::new(),
             arrived: VecDeque::new(),
-            shelf: Arc::new(Mutex::new(Some(inbox))),
+            inbox: Some(inbox),
         })
     }
 
@@ -108,10 +108,13 @@ impl Ring {
     }
 
     /// The inbox, for one turn. `None` where a turn has it already.
-    pub(in crate::uring) fn borrow_inbox(&self) -> Option<Loan> {
-        let shelf = Arc::clone(&self.shelf);
-        let inbox = shelf.lock().unwrap_or_else(PoisonError::into_inner).take();
-        inbox.map(|inbox| Loan { inbox: Some(inbox), shelf })
+    pub(in crate::uring) const fn lend_inbox(&mut self) -> Option<Inbox> {
+        self.inbox.take()
+    }
+
+    /// The turn is over.
+    pub(in crate::uring) fn return_inbox(&mut self, inbox: Inbox) {
+        self.inbox = Some(inbox);
     }
 
     /// Before the kernel is entered: where all that arrived was looked at, what arrives next lies where that lay.
@@ -386,12 +389,11 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         self.gate.close(descriptor(&self.ring));
-        let inbox = self.shelf.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut inbox) = inbox
+        if let Some(mut inbox) = self.inbox.take()
             && self.quiesce(&mut inbox)
             && self.ring.submitter().unregister_buf_ring(GROUP).is_ok()
         {
-            // SAFETY: the kernel forgot it, no request is left, and nothing is lent as it was on the shelf.
+            // SAFETY: the kernel forgot it, no request is left, and nothing of it is lent as it was here.
             unsafe { inbox.free() };
             return;
         }
