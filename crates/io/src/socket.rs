@@ -18,6 +18,10 @@ use tautline_window::Buf;
 /// Flags of every socket that a driver makes or accepts.
 pub(crate) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
+/// Most receives that follow a failed send. The kernel holds a bounded rest, as nothing more arrives on a connection
+/// that cannot be sent on; the number only guards against one that can still be received on.
+pub(crate) const LAST_RECEIVES: usize = 64;
+
 /// A listening socket; dropping it closes it and removes its file.
 #[derive(Debug)]
 pub(crate) struct Listening {

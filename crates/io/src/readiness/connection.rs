@@ -1,5 +1,6 @@
 use super::conn::{BEHIND, InKernel, Phase};
 use super::{Driver, Poll, kernel};
+use crate::socket::LAST_RECEIVES;
 use crate::{Address, End, Received, Sent, Sink, Token, socket};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
@@ -9,10 +10,6 @@ use std::io;
 use std::mem;
 use std::time::Duration;
 use tautline_window::Buf;
-
-/// Most receives that follow a failed send. The kernel holds a bounded rest, as nothing more arrives on a connection
-/// that cannot be sent on; the number only guards against one that can still be received on.
-const LAST_RECEIVES: usize = 64;
 
 /// Makes close(2) discard what is unsent and reset a TCP connection.
 pub(super) fn reset_on_close(fd: impl AsFd) {

@@ -1,15 +1,12 @@
 use super::Driver;
 use super::conn::{Backlog, Conn, Ending, Multi, Phase};
 use super::sys::{Completion, Inbox, Source, With};
+use crate::socket::LAST_RECEIVES;
 use crate::{End, Received, Sink, Token};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, sockopt};
 use std::mem;
-
-/// Most receives that follow a failed send. The kernel holds a bounded rest, as nothing more arrives on a connection
-/// that cannot be sent on; the number only guards against one that can still be received on.
-const LAST_RECEIVES: usize = 64;
 
 /// What is asked for of connections that the kernel only tells of.
 const TOLD: PollFlags = PollFlags::IN.union(PollFlags::RDHUP).union(PollFlags::PRI).union(PollFlags::RDBAND);
