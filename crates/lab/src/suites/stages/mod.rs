@@ -15,7 +15,7 @@ use space::Space;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
-use tautline::layers::io::Io;
+use tautline::layers::io::{Io, kernel};
 use tautline::{Spread, Stage, Stages, TlsEngine, Way};
 
 /// Messages before those that count.
@@ -90,7 +90,11 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
         }
     }
     let mut skipped = Vec::new();
-    let mut cases = cases(lab, space.as_ref().map(drop).map_err(String::as_str), &mut skipped);
+    let has = Here {
+        veth: space.as_ref().map(drop).map_err(Clone::clone),
+        kernel_tls: kernel::probe().map(drop).map_err(|error| error.to_string()),
+    };
+    let mut cases = cases(lab.pace, &has, &mut skipped);
     let count = cases.len();
     for round in 0..rounds {
         for (number, case) in cases.iter_mut().enumerate() {
@@ -105,11 +109,15 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
             };
             match found {
                 Ok(stages) => case.found.push(Found::of(&stages)),
-                // An interface may not bear XDP; all else works everywhere.
-                Err(error) if case.row.wire == Wire::Xdp => case.failed = Some(error),
-                Err(error) => return Err(error),
+                // One composition of many: the others are told.
+                Err(error) => case.failed = Some(error),
             }
         }
+    }
+    if cases.iter().all(|case| case.found.is_empty())
+        && let Some(error) = cases.iter_mut().find_map(|case| case.failed.take())
+    {
+        return Err(error);
     }
     for case in &cases {
         skipped.extend(case.failed.as_ref().map(|error| (case.name(), error.to_string())));
@@ -119,14 +127,21 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
     Ok(report::report(&cases, &skipped, &least, messages))
 }
 
+/// What this machine has, or why not.
+struct Here {
+    veth: Result<(), String>,
+    kernel_tls: Result<(), String>,
+}
+
 /// What runs here; why the others do not goes to `skipped`.
-fn cases(lab: &Lab<'_>, veth: Result<(), &str>, skipped: &mut Vec<(String, String)>) -> Vec<StageCase> {
+fn cases(pace: Pace, has: &Here, skipped: &mut Vec<(String, String)>) -> Vec<StageCase> {
     let mut cases = Vec::new();
-    if let Err(why) = veth {
-        skipped.push(("everything over veth".to_owned(), why.to_owned()));
+    if let Err(why) = &has.veth {
+        skipped.push(("everything over veth".to_owned(), why.clone()));
     }
     for row in rows::all() {
-        let made = row.engine().and_then(|engine| row.way().map(|way| (engine, way)));
+        let kernel_tls = has.kernel_tls.as_ref().copied().map_err(String::as_str);
+        let made = row.engine(kernel_tls).and_then(|engine| row.way().map(|way| (engine, way)));
         let (engine, way) = match made {
             Ok(made) => made,
             Err(why) => {
@@ -137,10 +152,10 @@ fn cases(lab: &Lab<'_>, veth: Result<(), &str>, skipped: &mut Vec<(String, Strin
         for place in [Place::Loopback, Place::Veth] {
             let possible = match place {
                 Place::Loopback => row.wire != Wire::Xdp,
-                Place::Veth => veth.is_ok(),
+                Place::Veth => has.veth.is_ok(),
             };
             // To see whether it works, our default and one of the report's will do.
-            let wanted = lab.pace != Pace::Glance || row.mode.is_none() || row.mode == Some(9);
+            let wanted = pace != Pace::Glance || row.mode.is_none() || row.mode == Some(9);
             let feeds: &[Feed] = if row.mode.is_none() { &[Feed::Market, STEADY] } else { &[Feed::Market] };
             for &feed in feeds.iter().filter(|_| possible && wanted) {
                 cases.push(StageCase { row, place, feed, engine, way: way.clone(), found: Vec::new(), failed: None });
@@ -215,4 +230,25 @@ fn empty_call() -> Result<f64, Error> {
         let _ = stream.read(&mut [0; 64]);
     }
     Ok(thread_time().saturating_sub(began).as_secs_f64() * 1e6 / f64::from(CALLS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_with_tls_adds_the_rows_that_its_drivers_can_serve() {
+        let none = || Err("none here".to_owned());
+        for kernel_tls in [Ok(()), none()] {
+            let mut skipped = Vec::new();
+            let is_there = kernel_tls.is_ok();
+            let cases = cases(Pace::Quick, &Here { veth: none(), kernel_tls }, &mut skipped);
+            let modes: Vec<_> = cases.iter().filter_map(|case| case.row.mode).collect();
+            assert_eq!(modes.contains(&4), is_there, "{modes:?}");
+            assert!(!modes.contains(&5), "select would not sleep");
+            let why = skipped.iter().find(|(row, _)| row.starts_with("5. ktls select")).map(|(_, why)| why.as_str());
+            let expected = if is_there { "select cannot leave received records to the kernel" } else { "none here" };
+            assert_eq!(why, Some(expected));
+        }
+    }
 }

@@ -1,4 +1,4 @@
-use tautline::layers::io::{Io, KernelTls, Spin, kernel};
+use tautline::layers::io::{Io, KernelTls, Spin};
 use tautline::{TlsEngine, Way};
 
 /// What the client reads from.
@@ -90,17 +90,27 @@ impl Row {
     /// # Errors
     /// Why it cannot be used here.
     pub(super) fn way(&self) -> Result<Way, String> {
-        let records = if self.tls == KERNEL_TLS { KernelTls::Both } else { KernelTls::Off };
-        self.wire.way().map(|way| way.with_kernel_tls(records))
+        if self.tls != KERNEL_TLS {
+            return self.wire.way();
+        }
+        match self.wire {
+            Wire::Kernel(io) if io.has_kernel_tls(KernelTls::Both) => {
+                self.wire.way().map(|way| way.with_kernel_tls(KernelTls::Both))
+            }
+            // What is measured is what a client receives.
+            wire => Err(format!("{} cannot leave received records to the kernel", wire.name())),
+        }
     }
 
+    /// By `kernel_tls`, what the kernel said when it was asked for its TLS.
+    ///
     /// # Errors
     /// Why it cannot run here.
-    pub(super) fn engine(&self) -> Result<TlsEngine, String> {
+    pub(super) fn engine(&self, kernel_tls: Result<(), &str>) -> Result<TlsEngine, String> {
         if self.tls != KERNEL_TLS {
             return self.tls.parse();
         }
-        kernel::probe().map_err(|error| error.to_string())?;
+        kernel_tls?;
         // Whose handshake it is behind matters little.
         "fused+openssl".parse().or_else(|_| "fused".parse())
     }
@@ -116,11 +126,24 @@ mod tests {
         assert_eq!(rows.len(), 16);
         assert_eq!(rows.iter().filter_map(|row| row.mode).collect::<Vec<_>>(), (1..=11).collect::<Vec<u8>>());
         for row in rows {
-            if let Err(why) = row.engine() {
+            if let Err(why) = row.engine(Err("this kernel has no TLS")) {
                 assert!(!why.is_empty() && row.tls != "fused", "{}: {why}", row.name());
             }
             if let Err(why) = row.way() {
                 assert!(!why.is_empty() && row.wire != Wire::Kernel(Io::Epoll), "{}: {why}", row.name());
+            }
+        }
+    }
+
+    #[test]
+    fn a_kernel_with_tls_makes_no_row_of_what_its_driver_refuses() {
+        for row in all().iter().filter(|row| row.tls == KERNEL_TLS) {
+            assert_eq!(row.engine(Err("none here")), Err("none here".to_owned()));
+            let engine = row.engine(Ok(())).unwrap();
+            match row.way() {
+                // The kernel of this machine may have none after all; nothing else may speak against it.
+                Ok(way) => assert!(way.settled(engine.name()).is_ok(), "{}", row.name()),
+                Err(why) => assert_eq!((row.mode, why.contains("select")), (Some(5), true), "{why}"),
             }
         }
     }
