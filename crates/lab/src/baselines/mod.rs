@@ -126,11 +126,18 @@ impl Baseline {
                 let engine = tautline::layers::tls_libssl::Engine::new(flavour, Some(&self.config), None);
                 self.run(listener, engine.map_err(failed)?)
             }
-            _ => self.run(listener, fused::Engine::server(&self.config).map_err(failed)?),
+            #[cfg(feature = "libssl")]
+            TlsEngine::FusedLibssl(flavour) => {
+                let engine = tautline::layers::tls_libssl::fused::Engine::new(flavour, Some(&self.config), None);
+                self.run(listener, engine.map_err(failed)?)
+            }
+            TlsEngine::Fused => self.run(listener, fused::Engine::server(&self.config).map_err(failed)?),
+            other => Err(Error::Usage(format!("{} is not served by {other}", self.model))),
         }
     }
 
     fn run<E: Engine>(&self, listener: TcpListener, engine: E) -> Result<(), Error> {
+        debug_assert_eq!(engine.name(), self.tls.name(), "what is measured is not what results say");
         let answer = self.is_source.then(source);
         let result = match self.model {
             Model::AlwaysOffload => always_offload::serve(listener, engine, self, answer),

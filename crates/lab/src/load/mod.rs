@@ -115,7 +115,8 @@ impl Server {
                     let engine = tautline::layers::tls_libssl::fused::Engine::new(flavour, None, Some(tls));
                     self.with_driver(engine.map_err(failed)?, job)
                 }
-                _ => self.with_driver(fused::Engine::client(tls).map_err(failed)?, job),
+                TlsEngine::Fused => self.with_driver(fused::Engine::client(tls).map_err(failed)?, job),
+                other => Err(Error::Usage(format!("no load is made by {other}"))),
             }
         } else {
             self.with_driver(plain::Engine, job)
