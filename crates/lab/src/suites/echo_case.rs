@@ -107,7 +107,7 @@ impl EchoCase {
 
 /// The limit, plain WebSocket, and TLS by every engine, each on every driver.
 pub(super) fn kinds(drivers: &[Io]) -> Vec<Kind> {
-    let wss = ENGINES.into_iter().flat_map(|engine| drivers.iter().map(move |&io| Kind::Wss(engine, Key::P256, io)));
+    let wss = ENGINES.iter().flat_map(|&engine| drivers.iter().map(move |&io| Kind::Wss(engine, Key::P256, io)));
     let tcp = drivers.iter().map(|&driver| Kind::Tcp(driver));
     tcp.chain(drivers.iter().map(|&driver| Kind::Ws(driver))).chain(wss).collect()
 }

@@ -45,7 +45,7 @@ impl IdleCase {
 /// A server keeps memory that it once needed, so each round has servers of its own.
 pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
     let mut kinds: Vec<Kind> = lab.drivers.iter().map(|&driver| Kind::Ws(driver)).collect();
-    for engine in ENGINES {
+    for &engine in ENGINES.iter() {
         kinds.extend(lab.drivers.iter().map(|&driver| Kind::Wss(engine, Key::P256, driver)));
     }
     let mut cases: Vec<IdleCase> = Vec::new();

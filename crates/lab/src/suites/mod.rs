@@ -30,34 +30,13 @@ use crate::stats::Summary;
 use crate::{Case, Error, Line};
 use certificates::Certificates;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
+use tautline::TlsEngine;
 use tautline::layers::io::Io;
 
-/// TLS engines of this build, the default first.
-pub const ENGINES: [&str; ENGINE_COUNT] = [
-    "fused",
-    "rustls",
-    #[cfg(feature = "openssl")]
-    "openssl",
-    #[cfg(feature = "aws-lc")]
-    "aws-lc",
-    #[cfg(feature = "boringssl")]
-    "boringssl",
-    #[cfg(feature = "libressl")]
-    "libressl",
-    #[cfg(feature = "mbedtls")]
-    "mbedtls",
-    #[cfg(feature = "wolfssl")]
-    "wolfssl",
-];
-
-const ENGINE_COUNT: usize = 2
-    + cfg!(feature = "openssl") as usize
-    + cfg!(feature = "aws-lc") as usize
-    + cfg!(feature = "boringssl") as usize
-    + cfg!(feature = "libressl") as usize
-    + cfg!(feature = "mbedtls") as usize
-    + cfg!(feature = "wolfssl") as usize;
+/// TLS engines of this build by their names, the default first.
+pub static ENGINES: LazyLock<Vec<&'static str>> = LazyLock::new(|| TlsEngine::all().map(TlsEngine::name).collect());
 
 /// Rows whose rounds spread wider than this make the machine too noisy for fine comparisons.
 const NOISY: f64 = 0.10;

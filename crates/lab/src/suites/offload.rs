@@ -62,7 +62,7 @@ impl Bulk {
     }
 }
 
-const fn way(model: Model, threads: usize) -> Way {
+fn way(model: Model, threads: usize) -> Way {
     Way { model, engine: ENGINES[0], threads, is_source: false, shared_from: None }
 }
 

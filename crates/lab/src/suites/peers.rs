@@ -35,11 +35,13 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
     Ok(outcome)
 }
 
-/// Limit, ws and wss on every driver, rustls on the first; the peers over wss, and with time also over ws.
+/// Limit, ws and wss on every driver, engines other than the default on the first; the peers over wss, and with time also
+/// over ws.
 pub(super) fn kinds(pace: Pace, drivers: &[Io]) -> Vec<Kind> {
     let is_whole = pace == Pace::Thorough;
     let mut kinds: Vec<Kind> = echo_case::kinds(drivers);
-    kinds.retain(|kind| !kind.is_wss_by(ENGINES[1]) || kind.driver() == drivers.first().copied());
+    let is_other = |kind: &Kind| matches!(kind, Kind::Wss(engine, ..) if *engine != ENGINES[0]);
+    kinds.retain(|kind| !is_other(kind) || kind.driver() == drivers.first().copied());
     kinds.retain(|kind| is_whole || !matches!(kind, Kind::Ws(_)));
     kinds.extend(PEERS.map(|peer| Kind::Peer(peer, Protocol::Wss)));
     if is_whole {

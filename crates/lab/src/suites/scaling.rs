@@ -101,7 +101,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
 
 /// The default engine, and OpenSSL and BoringSSL where they are built in, which the report has; rustls else.
 fn engines() -> Vec<&'static str> {
-    let reported: Vec<_> = ENGINES.into_iter().filter(|name| matches!(*name, "openssl" | "boringssl")).collect();
+    let reported: Vec<_> = ENGINES.iter().copied().filter(|name| matches!(*name, "openssl" | "boringssl")).collect();
     let others = if reported.is_empty() { vec!["rustls"] } else { reported };
     [ENGINES[0]].into_iter().chain(others).collect()
 }

@@ -7,7 +7,9 @@ use crate::table::WIDTH;
 const DRIVERS: [Io; 2] = [Io::Epoll, Io::Uring];
 
 /// Compositions for each shape.
-const COUNT: usize = 2 * (ENGINES.len() + 2);
+fn count() -> usize {
+    2 * (ENGINES.len() + 2)
+}
 
 /// Samples of an ordinary machine: tcp costs 2 us, ws 3, wss more; the second driver is a little cheaper.
 fn fill(cases: &mut [EchoCase]) {
@@ -38,7 +40,7 @@ fn measured() -> Vec<EchoCase> {
 #[test]
 fn ratios_are_to_the_same_load_and_the_cheapest_limit() {
     let cases = measured();
-    assert_eq!(cases.len(), 2 * COUNT);
+    assert_eq!(cases.len(), 2 * count());
     let find = |kind| cases.iter().find(|case| case.kind == kind && case.shape.size == 16_384).unwrap();
     let wss = find(Kind::Wss("fused", Key::P256, Io::Epoll));
     let (limit, plain) = (limit_of(&cases, wss).unwrap(), plain_of(&cases, wss).unwrap());
@@ -53,10 +55,10 @@ fn ratios_are_to_the_same_load_and_the_cheapest_limit() {
 fn lines_have_every_metric_and_both_ratios() {
     let mut outcome = Outcome::default();
     add_lines(&mut outcome, Suite::Limits, &measured());
-    let count = |metric| outcome.lines.iter().filter(|line| line.metric == metric).count();
-    assert_eq!(count(Metric::ServerCpuPerMsg), 2 * COUNT);
-    assert_eq!(count(Metric::RatioToLimit), 2 * (COUNT - 2));
-    assert_eq!(count(Metric::RatioToPlain), 2 * (COUNT - 4));
+    let lines = |metric| outcome.lines.iter().filter(|line| line.metric == metric).count();
+    assert_eq!(lines(Metric::ServerCpuPerMsg), 2 * count());
+    assert_eq!(lines(Metric::RatioToLimit), 2 * (count() - 2));
+    assert_eq!(lines(Metric::RatioToPlain), 2 * (count() - 4));
     assert!(outcome.lines.iter().all(|line| line.runs.len() == 3 && line.suite == "limits"));
     for driver in ["epoll", "uring"] {
         assert!(outcome.lines.iter().any(|line| line.case.driver.as_deref() == Some(driver)), "{driver}");
