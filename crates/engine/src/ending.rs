@@ -2,7 +2,7 @@
 
 use crate::closed::{Cause, Closed, ConnectError, Deadline};
 use crate::handler::Handler;
-use crate::link::{Due, Hello, Link, Phase, Stop, millis};
+use crate::link::{Due, Link, Phase, Stop, millis};
 use crate::probe::Probe;
 use crate::shard::{Core, Slot};
 use http::StatusCode;
@@ -39,10 +39,6 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             return;
         }
         if link.is_handshaking() {
-            if matches!(link.phase, Phase::Tls) && link.hello == Hello::Resumes {
-                // Whoever made a ticket up need not finish, nor show that it was no good.
-                self.tickets_failed = self.shared.now;
-            }
             log::info!("{}: handshake failed: {cause}", link.info.peer);
             if link.info.dial.is_some() {
                 let told = matches!(cause, Cause::Tls(_));

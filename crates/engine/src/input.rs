@@ -110,8 +110,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
                         }
                         Step::Waits => return Ok(used),
                     }
-                    let out = link.out.wire(&mut self.shared.pool);
-                    let (read, handshake) = link.session.handshake(&mut wire[used..], out)?;
+                    let (read, handshake) = self.shake(link, &mut wire[used..])?;
                     used += read;
                     if handshake == Handshake::Pending {
                         return Ok(used);

@@ -64,6 +64,8 @@ pub(crate) enum Hello {
     Resumes,
     /// It is expensive; so many bytes did not suffice last time.
     Heavy(u32),
+    /// It was answered, so nothing is left to sign.
+    Answered,
 }
 
 /// One connection.

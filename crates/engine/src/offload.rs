@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tautline_io::{Driver, Token, Waker};
-use tautline_tls::{Engine, Error, Handshake, Session, Signing};
+use tautline_tls::{Answer, Engine, Error, Handshake, Session, Signing};
 use tautline_window::Buf;
 
 /// What begins a record of handshake messages that are not encrypted (RFC 8446, section 5.1).
@@ -191,10 +191,22 @@ impl Step {
     }
 }
 
+impl<S, T> Link<S, T> {
+    /// Takes note of what was answered to the client, if anything.
+    fn note(&mut self, answer: Option<Answer>) {
+        match answer {
+            Some(Answer::Full | Answer::Resumed) => self.hello = Hello::Answered,
+            // The second ClientHello is judged anew.
+            Some(Answer::Retry) => self.hello = Hello::Plain,
+            None => {}
+        }
+    }
+}
+
 impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     /// Where the next step of this handshake is done.
     pub(crate) fn next_step(&self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> Step {
-        if self.handshakes.is_none() || link.info.dial.is_some() {
+        if self.handshakes.is_none() || link.info.dial.is_some() || link.hello == Hello::Answered {
             return Step::Here;
         }
         if let Hello::Heavy(offered) = link.hello {
@@ -208,9 +220,29 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         if time < self.shared.config.offload.min_signature {
             return Step::Here;
         }
-        let trusted = self.tickets_failed == 0 || self.shared.now >= self.tickets_failed + DISTRUST;
-        link.hello = if may_resume && trusted { Hello::Resumes } else { Hello::Heavy(0) };
+        link.hello = if may_resume && self.shared.now >= self.distrust_end { Hello::Resumes } else { Hello::Heavy(0) };
         if link.hello == Hello::Resumes { Step::Here } else { Step::away(wire) }
+    }
+
+    /// Does the next step in the loop.
+    pub(crate) fn shake(
+        &mut self,
+        link: &mut Link<E::Session, H::State>,
+        wire: &mut [u8],
+    ) -> Result<(usize, Handshake), Stop> {
+        let out = link.out.wire(&mut self.shared.pool);
+        let start = out.len();
+        let result = link.session.handshake(wire, out);
+        if self.handshakes.is_some() && link.info.dial.is_none() && link.hello != Hello::Answered {
+            let answer = Answer::read(&out.filled()[start..]);
+            // Whoever made a ticket up need not go on, so this is the time to notice: it costs one signature, not one for
+            // each of those who come together.
+            if link.hello == Hello::Resumes && (answer == Some(Answer::Full) || result.is_err()) {
+                self.distrust_end = self.shared.now + DISTRUST;
+            }
+            link.note(answer);
+        }
+        Ok(result?)
     }
 
     /// Sends a session away, with the bytes that it goes on with.
@@ -248,13 +280,16 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             link.phase = Phase::Tls;
         }
         link.out.wire(&mut self.shared.pool).put(out.filled());
+        link.note(Answer::read(out.filled()));
         let went_on = match result {
             None => Err(self.overloaded()),
             Some(Err(error)) => Err(error.into()),
             Some(Ok((used, step))) => {
                 wire.take(used);
                 if !wire.is_empty() {
-                    link.hello = Hello::Heavy(u32::try_from(wire.len()).unwrap_or(u32::MAX));
+                    if link.hello != Hello::Answered {
+                        link.hello = Hello::Heavy(u32::try_from(wire.len()).unwrap_or(u32::MAX));
+                    }
                     wire.put(link.carry.filled());
                     std::mem::swap(&mut wire, &mut link.carry);
                     link.held = true;

@@ -54,8 +54,8 @@ pub(crate) struct Core<E: Engine, H: Handler, P: Probe> {
     pub(crate) drain_end: Option<Tick>,
     /// Where expensive handshakes go.
     pub(crate) handshakes: Option<Handshakes<E::Session>>,
-    /// When a ticket that a client offered was last no good.
-    pub(crate) tickets_failed: Tick,
+    /// Until when tickets keep no handshake in the loop.
+    pub(crate) distrust_end: Tick,
     /// What of TLS the driver's kernel is to do.
     pub(crate) kernel_tls: KernelTls,
     /// Subscribers, while something is sent to them.
@@ -133,7 +133,7 @@ impl<E: Engine, D: Driver, H: Handler, P: Probe> Shard<E, D, H, P> {
             next_dial: 0,
             drain_end: None,
             handshakes: None,
-            tickets_failed: 0,
+            distrust_end: 0,
             kernel_tls,
             walk: Vec::new(),
             accept_paused: false,

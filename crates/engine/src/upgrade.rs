@@ -75,9 +75,6 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     /// TLS stands, or there is none: HTTP begins.
     pub(crate) fn secured(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
         let Some(dial) = link.info.dial else {
-            if link.hello == Hello::Resumes && !link.session.facts().resumed {
-                self.tickets_failed = self.shared.now;
-            }
             link.phase = Phase::Request(self.empty_head());
             return Ok(());
         };

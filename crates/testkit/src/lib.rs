@@ -7,6 +7,7 @@
 pub mod certificate;
 pub mod conformance;
 mod fault;
+pub mod hello;
 pub mod pair;
 mod random;
 pub mod wild;

@@ -76,13 +76,13 @@ impl<'a> Hello<'a> {
 }
 
 /// Bytes behind a length of two bytes, and what is behind them.
-fn vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
 }
 
 /// Bytes behind a length of one byte, and what is behind them.
-fn short_vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn short_vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first()?;
     rest.split_at_checked(usize::from(*len))
 }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alert;
+mod answer;
 mod capabilities;
 mod config;
 mod engine;
@@ -20,6 +21,7 @@ mod sessions;
 mod team;
 mod tickets;
 
+pub use answer::Answer;
 pub use capabilities::Capabilities;
 pub use config::{Certificate, ClientAuth, ClientConfig, KeyExchange, Roots, ServerConfig, Versions};
 pub use engine::{Content, Engine, Facts, Handshake, Opened, Session, Signing};

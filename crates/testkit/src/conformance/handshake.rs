@@ -2,9 +2,10 @@
 
 use super::differences::Difference;
 use super::{Engines, Make, certificate, client_config, greet, server_config};
+use crate::hello::without_key_shares;
 use crate::pair::{Pair, Side, Split};
 use tautline_tls::{
-    Capabilities, ClientConfig, Engine, Error, Facts, ServerConfig, Session, TicketSecret, Tickets, Versions,
+    Answer, Capabilities, ClientConfig, Engine, Error, Facts, ServerConfig, Session, TicketSecret, Tickets, Versions,
 };
 
 /// Every kind of key under every version, with facts that say so on both sides.
@@ -207,4 +208,29 @@ pub fn tickets_are_for_one_server<E: Engine>(make: impl Make<E>) {
         greet(&mut pair);
         assert!(!pair.client.session.facts().resumed && !pair.server.session.facts().resumed);
     }
+}
+
+/// What a server's flight says of itself is true: of full handshakes, of resumed ones, and where it wants another ClientHello.
+pub fn answers_tell_what_was_done<E: Engine>(make: impl Make<E>) {
+    let begin = |engines: &Engines<E>| {
+        let mut pair = engines.pair("localhost");
+        pair.client.work().unwrap();
+        let hello = pair.client.take_outbox();
+        (pair, hello)
+    };
+    for versions in [Versions::Tls13, Versions::Tls12] {
+        let engines = Engines::with_versions(&make, versions);
+        for _ in 0..2 {
+            let (mut pair, hello) = begin(&engines);
+            pair.server.deliver(&hello).unwrap();
+            let answer = Answer::read(pair.server.outbox.filled());
+            pair.settle(&mut Split::Whole).unwrap();
+            greet(&mut pair);
+            let resumed = pair.server.session.facts().resumed;
+            assert_eq!(answer, Some(if resumed { Answer::Resumed } else { Answer::Full }), "{versions:?}");
+        }
+    }
+    let (mut pair, hello) = begin(&Engines::with_versions(&make, Versions::Tls13));
+    pair.server.deliver(&without_key_shares(&hello)).unwrap();
+    assert_eq!(Answer::read(pair.server.outbox.filled()), Some(Answer::Retry));
 }
