@@ -488,8 +488,9 @@ static int group_of_hello(const uint8_t *message, size_t len)
 }
 
 /*
- * Notes what the library does not tell otherwise: whether it was the peer who sent the alert in its queue of errors, and the
- * group of the key exchange, in TLS 1.2 from ServerKeyExchange (RFC 8422, section 5.4).
+ * Notes what the library does not tell otherwise: whether it was the peer who sent the alert in its queue of errors, the
+ * group of the key exchange, in TLS 1.2 from ServerKeyExchange (RFC 8422, section 5.4), and, before a ticket is opened, for
+ * which name it must be.
  */
 static void on_message(int sent, int version, int type, const void *data, size_t len, SSL *ssl, void *user)
 {
@@ -503,6 +504,9 @@ static void on_message(int sent, int version, int type, const void *data, size_t
     }
     if (!sent && type == SSL3_RT_ALERT && len == 2) {
         conn->alerted = 1;
+    }
+    if (!sent && type == SSL3_RT_HANDSHAKE && len > 0 && message[0] == SSL3_MT_CLIENT_HELLO) {
+        tl_name_of_hello(message, len, conn->server_name);
     }
     if (type == SSL3_RT_HANDSHAKE && len >= 7 && message[0] == SSL3_MT_SERVER_HELLO) {
         conn->group = group_of_hello(message, len);
@@ -578,17 +582,21 @@ static int on_alpn(SSL *ssl, const unsigned char **chosen, unsigned char *chosen
     return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-static int compare_names(const void *a, const void *b)
+#if !TL_BORING_FAMILY && !defined(LIBRESSL_VERSION_NUMBER) && !defined(TL_WOLFSSL)
+/* Notes which name is asked for: tickets are bound to it, and opened before `on_name` is called. */
+static int on_hello(SSL *ssl, int *alert, void *user)
 {
-    return strcmp(((const tl_name *)a)->name, ((const tl_name *)b)->name);
+    tl_conn *conn = SSL_get_app_data(ssl);
+    const unsigned char *extension = NULL;
+    size_t len = 0;
+    (void)alert;
+    (void)user;
+    if (conn != NULL && SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &extension, &len)) {
+        tl_name_of_extension(extension, len, conn->server_name);
+    }
+    return SSL_CLIENT_HELLO_SUCCESS;
 }
-
-static const tl_name *find_name(const tl_context *context, const char *name)
-{
-    tl_name key = {name, 0};
-    return context->names_len == 0 ? NULL
-                                   : bsearch(&key, context->names, context->names_len, sizeof(key), compare_names);
-}
+#endif
 
 /* Chooses the certificates for the name that the client asks for: exact names, then wildcards, then the first. */
 static int on_name(SSL *ssl, int *alert, void *user)
@@ -600,29 +608,10 @@ static int on_name(SSL *ssl, int *alert, void *user)
     if (asked == NULL || conn == NULL) {
         return SSL_TLSEXT_ERR_NOACK;
     }
-    size_t len = strlen(asked);
-    if (len + 1 > sizeof(conn->server_name)) {
+    if (!tl_name_copy(conn->server_name, (const uint8_t *)asked, strlen(asked))) {
         return SSL_TLSEXT_ERR_NOACK;
     }
-    memcpy(conn->server_name, asked, len + 1);
-    /* One byte more at the front, for the wildcard. */
-    char name[sizeof(conn->server_name) + 1];
-    for (size_t at = 0; at <= len; at++) {
-        char c = asked[at];
-        name[at + 1] = c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
-    }
-    if (len > 0 && name[len] == '.') {
-        name[len] = '\0';
-    }
-    const tl_name *found = find_name(context, name + 1);
-    if (found == NULL) {
-        /* RFC 6125, section 6.4.3: a wildcard stands for one whole label, the leftmost. */
-        char *dot = strchr(name + 1, '.');
-        if (dot != NULL && dot > name + 1) {
-            dot[-1] = '*';
-            found = find_name(context, dot - 1);
-        }
-    }
+    const tl_name *found = tl_names_find(context->names, context->names_len, conn->server_name);
     if (found == NULL) {
         return SSL_TLSEXT_ERR_NOACK;
     }
@@ -719,6 +708,9 @@ static int configure(SSL_CTX *ctx, const tl_context *context, const tl_options *
         if (!tl_tickets_use(ctx)) {
             return 0;
         }
+#if !TL_BORING_FAMILY && !defined(LIBRESSL_VERSION_NUMBER) && !defined(TL_WOLFSSL)
+        SSL_CTX_set_client_hello_cb(ctx, on_hello, NULL);
+#endif
 #ifndef LIBRESSL_VERSION_NUMBER
         SSL_CTX_set_num_tickets(ctx, options->tickets_each);
 #endif
@@ -815,14 +807,11 @@ void tl_context_free(tl_context *context)
     for (size_t at = context->groups_len; at > 0; at--) {
         SSL_CTX_free(context->groups[at - 1]);
     }
-    for (size_t at = 0; at < context->names_len; at++) {
-        free((char *)context->names[at].name);
-    }
     if (context->key_log >= 0) {
         close(context->key_log);
     }
     free(context->groups);
-    free(context->names);
+    tl_names_free(context->names, context->names_len);
     free(context->alpn);
     free(context);
 }
@@ -923,21 +912,9 @@ int32_t tl_context_use(tl_context *context, size_t group, const tl_identity *ide
 /* Which group serves which names. */
 int32_t tl_context_names(tl_context *context, const tl_name *names, size_t len)
 {
-    context->names = calloc(len == 0 ? 1 : len, sizeof(*context->names));
-    if (context->names == NULL) {
-        return 0;
-    }
-    for (size_t at = 0; at < len; at++) {
-        char *name = names[at].group < context->groups_len ? strdup(names[at].name) : NULL;
-        if (name == NULL) {
-            return 0;
-        }
-        context->names[at].name = name;
-        context->names[at].group = names[at].group;
-        context->names_len++;
-    }
-    qsort(context->names, len, sizeof(*context->names), compare_names);
-    return 1;
+    context->names = tl_names_new(names, len, context->groups_len);
+    context->names_len = context->names == NULL ? 0 : len;
+    return context->names != NULL;
 }
 
 /* To be called once all is added: has every group trust what the first one does. */

@@ -19,6 +19,7 @@
 #endif
 
 #define TL_SESSION SSL_SESSION
+#include "names.h"
 #include "table.h"
 
 struct tl_identity {
@@ -66,7 +67,7 @@ struct tl_conn {
     X509 *refused;
     size_t sessions_len;
     SSL_SESSION *sessions[TL_SESSIONS];
-    char server_name[256];
+    char server_name[TL_NAME];
     /* The first traffic secrets, the client's and the server's, where they are wanted. */
     size_t secret_lens[2];
     uint8_t secrets[2][TL_SECRET];

@@ -1,4 +1,7 @@
-/* How a server's tickets are sealed (RFC 5077, section 4): AES-256-CBC and HMAC-SHA-256. */
+/*
+ * How a server's tickets are sealed (RFC 5077, section 4): AES-256-CBC and HMAC-SHA-256. The key of the MAC is made for the
+ * name that the client asks for, so that a ticket is good for that name alone: not all libraries look at it.
+ */
 #define _GNU_SOURCE
 #include "shim.h"
 
@@ -26,24 +29,34 @@ int32_t tl_random(uint8_t *bytes, size_t len)
     return filled;
 }
 
-static int set_mac(MAC_CTX *mac, const tl_ticket_key *key)
+static int set_mac(MAC_CTX *mac, const tl_ticket_key *key, const tl_conn *conn)
 {
+    char name[TL_NAME];
+    uint8_t bound[32];
+    unsigned int bound_len = 0;
+    size_t name_len = tl_name_small(name, conn->server_name);
+    if (HMAC(EVP_sha256(), key->mac, sizeof(key->mac), (const uint8_t *)name, name_len, bound, &bound_len) == NULL) {
+        return 0;
+    }
 #if !TL_BORING_FAMILY && !defined(LIBRESSL_VERSION_NUMBER)
     OSSL_PARAM params[] = {
-        OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_KEY, (void *)key->mac, sizeof(key->mac)),
+        OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_KEY, bound, bound_len),
         OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char *)"SHA256", 0),
         OSSL_PARAM_construct_end(),
     };
-    return EVP_MAC_CTX_set_params(mac, params);
+    int set = EVP_MAC_CTX_set_params(mac, params);
 #else
-    return HMAC_Init_ex(mac, key->mac, sizeof(key->mac), EVP_sha256(), NULL);
+    int set = HMAC_Init_ex(mac, bound, (int)bound_len, EVP_sha256(), NULL);
 #endif
+    OPENSSL_cleanse(bound, sizeof(bound));
+    return set;
 }
 
 /* 0: no key of ours; 1: go on; 2: go on and issue a new ticket. */
 static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher, MAC_CTX *mac, int seals)
 {
     const tl_context *context = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+    const tl_conn *conn = SSL_get_app_data(ssl);
     tl_ticket_key key;
     int32_t which = context->find_key(context->ticket_keys, seals ? NULL : name, &key);
     int result = seals ? -1 : 0;
@@ -53,10 +66,10 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
     if (seals) {
         memcpy(name, key.name, sizeof(key.name));
         if (RAND_bytes(iv, 16) == 1 && EVP_EncryptInit_ex(cipher, EVP_aes_256_cbc(), NULL, key.cipher, iv)
-            && set_mac(mac, &key)) {
+            && set_mac(mac, &key, conn)) {
             result = 1;
         }
-    } else if (EVP_DecryptInit_ex(cipher, EVP_aes_256_cbc(), NULL, key.cipher, iv) && set_mac(mac, &key)) {
+    } else if (EVP_DecryptInit_ex(cipher, EVP_aes_256_cbc(), NULL, key.cipher, iv) && set_mac(mac, &key, conn)) {
         /* Clients use a ticket of TLS 1.3 once. */
         result = which == TL_CURRENT_KEY && SSL_version(ssl) < TLS1_3_VERSION ? 1 : 2;
     }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Thread_local const tl_conn *tl_current;
+
 static int window_read(void *user, unsigned char *to, size_t cap)
 {
     tl_conn *conn = user;
@@ -145,6 +147,7 @@ static int arm(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, si
     conn->out = out;
     conn->out_cap = out_cap;
     conn->out_len = 0;
+    tl_current = conn;
     return !conn->broken;
 }
 
@@ -212,6 +215,7 @@ static void disarm(tl_conn *conn, size_t in_len, size_t before, int code, tl_res
     conn->out = NULL;
     conn->out_cap = 0;
     conn->out_len = 0;
+    tl_current = NULL;
 }
 
 /* Notes what the library forgets once the handshake is complete. */

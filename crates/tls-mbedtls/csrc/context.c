@@ -131,46 +131,15 @@ void tl_on_secret(void *user, mbedtls_ssl_key_export_type type, const unsigned c
     mbedtls_platform_zeroize(line, sizeof(line));
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(((const tl_name *) a)->name, ((const tl_name *) b)->name);
-}
-
-static const tl_name *find_name(const tl_context *context, const char *name)
-{
-    tl_name key = {name, 0};
-    return context->names_len == 0 ? NULL
-                                   : bsearch(&key, context->names, context->names_len, sizeof(key), compare_names);
-}
-
 /* Chooses the certificates for the name that the client asks for: exact names, then wildcards, then the first. */
 static int on_name(void *user, mbedtls_ssl_context *ssl, const unsigned char *asked, size_t len)
 {
     const tl_context *context = user;
     tl_conn *conn = mbedtls_ssl_get_user_data_p(ssl);
-    if (len + 1 > sizeof(conn->server_name) || memchr(asked, 0, len) != NULL) {
+    if (!tl_name_copy(conn->server_name, asked, len)) {
         return 0;
     }
-    memcpy(conn->server_name, asked, len);
-    conn->server_name[len] = '\0';
-    /* One byte more at the front, for the wildcard. */
-    char name[sizeof(conn->server_name) + 1];
-    for (size_t at = 0; at <= len; at++) {
-        char c = conn->server_name[at];
-        name[at + 1] = c >= 'A' && c <= 'Z' ? (char) (c + ('a' - 'A')) : c;
-    }
-    if (len > 0 && name[len] == '.') {
-        name[len] = '\0';
-    }
-    const tl_name *found = find_name(context, name + 1);
-    if (found == NULL) {
-        /* RFC 6125, section 6.4.3: a wildcard stands for one whole label, the leftmost. */
-        char *dot = strchr(name + 1, '.');
-        if (dot != NULL && dot > name + 1) {
-            dot[-1] = '*';
-            found = find_name(context, dot - 1);
-        }
-    }
+    const tl_name *found = tl_names_find(context->names, context->names_len, conn->server_name);
     if (found == NULL || found->group == 0) {
         return 0;
     }
@@ -292,14 +261,11 @@ void tl_context_free(tl_context *context)
         }
         free(context->groups[at].members);
     }
-    for (size_t at = 0; at < context->names_len; at++) {
-        free((char *) context->names[at].name);
-    }
     if (context->key_log >= 0) {
         close(context->key_log);
     }
     free(context->groups);
-    free(context->names);
+    tl_names_free(context->names, context->names_len);
     free(context->alpn);
     free(context->alpn_list);
     free(context);
@@ -350,21 +316,9 @@ int32_t tl_context_use(tl_context *context, size_t group, const tl_identity *ide
 /* Which group serves which names. */
 int32_t tl_context_names(tl_context *context, const tl_name *names, size_t len)
 {
-    context->names = calloc(len == 0 ? 1 : len, sizeof(*context->names));
-    if (context->names == NULL) {
-        return 0;
-    }
-    for (size_t at = 0; at < len; at++) {
-        char *name = names[at].group < context->groups_len ? strdup(names[at].name) : NULL;
-        if (name == NULL) {
-            return 0;
-        }
-        context->names[at].name = name;
-        context->names[at].group = names[at].group;
-        context->names_len++;
-    }
-    qsort(context->names, len, sizeof(*context->names), compare_names);
-    return 1;
+    context->names = tl_names_new(names, len, context->groups_len);
+    context->names_len = context->names == NULL ? 0 : len;
+    return context->names != NULL;
 }
 
 /* To be called once all is added. */

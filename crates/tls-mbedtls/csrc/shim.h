@@ -14,6 +14,7 @@
 #include "psa/crypto.h"
 
 #define TL_SESSION mbedtls_ssl_session
+#include "names.h"
 #include "table.h"
 
 /* The randomness of PSA, which all threads share. */
@@ -99,7 +100,7 @@ struct tl_conn {
     size_t ip_len;
     size_t sessions_len;
     mbedtls_ssl_session *sessions[TL_SESSIONS];
-    char server_name[256];
+    char server_name[TL_NAME];
     /* For tests. */
     int spill_all;
     int spill_fails;
@@ -144,6 +145,8 @@ int tl_ticket_seal(void *user, const mbedtls_ssl_session *session, unsigned char
 int tl_ticket_open(void *user, mbedtls_ssl_session *session, unsigned char *ticket, size_t len);
 
 /* connection.c */
+/* The connection that this thread is at work on: callbacks for tickets are not told. */
+extern _Thread_local const tl_conn *tl_current;
 tl_conn *tl_conn_accept(const tl_context *context);
 tl_conn *tl_conn_connect(const tl_context *context, const char *name, const uint8_t *ip, size_t ip_len,
                          mbedtls_ssl_session *session);

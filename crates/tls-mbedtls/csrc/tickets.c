@@ -1,4 +1,4 @@
-/* How a server's tickets are sealed: AES-256-GCM. */
+/* How a server's tickets are sealed: AES-256-GCM, with the name that the client asks for, for which alone a ticket is good. */
 #include "shim.h"
 
 #include "mbedtls/gcm.h"
@@ -14,6 +14,20 @@
 
 /* Seconds for which clients may keep a ticket: no key lives for longer than twice as long. */
 #define LIFETIME (12 * 60 * 60)
+
+/* What is authenticated beside a session: the key's name, and that of the server. */
+typedef struct {
+    unsigned char text[NAME + TL_NAME];
+    size_t len;
+} binding;
+
+static binding bind(const unsigned char *key, const char *server)
+{
+    binding to;
+    memcpy(to.text, key, NAME);
+    to.len = NAME + tl_name_small((char *) to.text + NAME, server);
+    return to;
+}
 
 /* Fills `bytes` at random. Says whether it could. */
 int32_t tl_random(uint8_t *bytes, size_t len)
@@ -51,8 +65,9 @@ int tl_ticket_seal(void *user, const mbedtls_ssl_session *session, unsigned char
         code = mbedtls_gcm_setkey(&gcm, MBEDTLS_CIPHER_ID_AES, key.cipher, 256);
     }
     if (code == 0) {
-        code = mbedtls_gcm_crypt_and_tag(&gcm, MBEDTLS_GCM_ENCRYPT, sealed_len, nonce, NONCE, start, NAME, sealed, sealed,
-                                         TAG, sealed + sealed_len);
+        binding to = bind(start, tl_current->server_name);
+        code = mbedtls_gcm_crypt_and_tag(&gcm, MBEDTLS_GCM_ENCRYPT, sealed_len, nonce, NONCE, to.text, to.len, sealed,
+                                         sealed, TAG, sealed + sealed_len);
     }
     mbedtls_gcm_free(&gcm);
     mbedtls_platform_zeroize(&key, sizeof(key));
@@ -78,7 +93,15 @@ int tl_ticket_open(void *user, mbedtls_ssl_session *session, unsigned char *tick
     mbedtls_gcm_init(&gcm);
     int code = mbedtls_gcm_setkey(&gcm, MBEDTLS_CIPHER_ID_AES, key.cipher, 256);
     if (code == 0) {
-        code = mbedtls_gcm_auth_decrypt(&gcm, sealed_len, nonce, NONCE, ticket, NAME, sealed + sealed_len, TAG, sealed,
+        /* The library may come to the ticket before it comes to the name. It has checked the message's length. */
+        const unsigned char *hello = tl_current->ssl.in_msg;
+        size_t hello_len = 4 + ((size_t) hello[1] << 16 | (size_t) hello[2] << 8 | hello[3]);
+        char asked[TL_NAME] = "";
+        if (hello_len <= MBEDTLS_SSL_IN_CONTENT_LEN) {
+            tl_name_of_hello(hello, hello_len, asked);
+        }
+        binding to = bind(ticket, asked);
+        code = mbedtls_gcm_auth_decrypt(&gcm, sealed_len, nonce, NONCE, to.text, to.len, sealed + sealed_len, TAG, sealed,
                                         sealed);
     }
     mbedtls_gcm_free(&gcm);

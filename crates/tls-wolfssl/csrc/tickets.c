@@ -22,9 +22,8 @@ static int on_ticket(WOLFSSL *ssl, unsigned char *name, unsigned char *iv, unsig
 {
     const tl_context *context = user;
     tl_ticket_key key;
-    int32_t which = context->find_key(context->ticket_keys, seals ? NULL : name, &key);
     int result = seals ? WOLFSSL_TICKET_RET_FATAL : WOLFSSL_TICKET_RET_REJECT;
-    if (which == TL_NO_KEY) {
+    if (context->find_key(context->ticket_keys, seals ? NULL : name, &key) == TL_NO_KEY) {
         return result;
     }
     Aes aes;
@@ -46,8 +45,11 @@ static int on_ticket(WOLFSSL *ssl, unsigned char *name, unsigned char *iv, unsig
     OPENSSL_cleanse(&key, sizeof(key));
     if (code == 0) {
         *out_len = len;
-        /* A server of TLS 1.3 sends new tickets at any rate, and takes no word of it here. */
-        int keeps = seals || which == TL_CURRENT_KEY || wolfSSL_version(ssl) >= TLS1_3_VERSION;
+        /*
+         * A server of TLS 1.3 sends new tickets at any rate, and takes no word of it here. In TLS 1.2 the library has yet to
+         * see whether the ticket is for the name that is asked for, and would send no other where it is not.
+         */
+        int keeps = seals || wolfSSL_version(ssl) >= TLS1_3_VERSION;
         result = keeps ? WOLFSSL_TICKET_RET_OK : WOLFSSL_TICKET_RET_CREATE;
     }
     return result;

@@ -197,19 +197,6 @@ pub fn fleets_share_their_tickets<E: Engine>(make: impl Make<E>) {
     }
 }
 
-/// A ticket that another server made, or that is for another name, leads to a full handshake.
-pub fn tickets_are_for_one_server<E: Engine>(make: impl Make<E>) {
-    for versions in [Versions::Tls13, Versions::Tls12] {
-        let engines = Engines::with_versions(&make, versions);
-        greet(&mut engines.open("localhost"));
-        let server = make(Some(&ServerConfig { versions, ..server_config() }), None).unwrap();
-        let mut pair = Pair::new(&engines.client, &server, "localhost").unwrap();
-        pair.handshake(&mut Split::Whole).unwrap();
-        greet(&mut pair);
-        assert!(!pair.client.session.facts().resumed && !pair.server.session.facts().resumed);
-    }
-}
-
 /// What a server's flight says of itself is true: of full handshakes, of resumed ones, and where it wants another ClientHello.
 pub fn answers_tell_what_was_done<E: Engine>(make: impl Make<E>) {
     let begin = |engines: &Engines<E>| {

@@ -18,6 +18,7 @@ mod identity;
 mod post_handshake;
 mod records;
 mod serving;
+mod tickets;
 
 pub use close::*;
 pub use configuration::*;
@@ -27,6 +28,7 @@ pub use identity::*;
 pub use post_handshake::*;
 pub use records::*;
 pub use serving::*;
+pub use tickets::*;
 
 use differences::Difference;
 
