@@ -3,6 +3,7 @@
 
 mod key_log;
 mod pairs;
+mod sockets;
 mod spill;
 
 use tautline::TlsEngine;
