@@ -16,9 +16,13 @@ mod xdp;
 
 use std::env;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use autobahn::Cases;
 use stage::{Context, Outcome, Stage};
+
+/// What everything that CI runs may take together, on two cores.
+const LONGEST: Duration = Duration::from_secs(60 * 60);
 
 const USAGE: &str = "\
 cargo xtask <task>
@@ -45,7 +49,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["test"] => stage::run(&test()),
+        ["test"] => stage::run_within(LONGEST, &test()),
         ["setup"] => stage::run(&[
             setup(),
             stage("cargo-deny", 15, |context| cargo::tool(context, "cargo-deny", cargo::DENY).map(drop)),

@@ -61,6 +61,11 @@ impl Context {
 
 /// Runs every stage, whatever the others did, and ends with a summary whose last line counts them.
 pub(crate) fn run(stages: &[Stage]) -> ExitCode {
+    run_within(Duration::MAX, stages)
+}
+
+/// The same, and a failure where all of it takes longer than `most`.
+pub(crate) fn run_within(most: Duration, stages: &[Stage]) -> ExitCode {
     let strict = everything_must_run();
     let mut rows = Vec::new();
     let mut parts = Vec::new();
@@ -86,10 +91,10 @@ pub(crate) fn run(stages: &[Stage]) -> ExitCode {
         rows.push((stage.name, start.elapsed(), outcome));
         parts.extend(skipped);
     }
-    summarise(&rows, &parts)
+    summarise(most, &rows, &parts)
 }
 
-fn summarise(rows: &[(&str, Duration, Outcome)], parts: &[(String, String)]) -> ExitCode {
+fn summarise(most: Duration, rows: &[(&str, Duration, Outcome)], parts: &[(String, String)]) -> ExitCode {
     println!("\n=== summary");
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for (name, time, outcome) in rows {
@@ -108,9 +113,18 @@ fn summarise(rows: &[(&str, Duration, Outcome)], parts: &[(String, String)]) -> 
     for (part, reason) in parts {
         println!("SKIPPED {part}: {reason}");
     }
+    let total: Duration = rows.iter().map(|(_, time, _)| *time).sum();
+    let is_slow = total > most;
+    if is_slow {
+        println!("TOO SLOW: all of it may take {:.0} min; the slowest stages are above", minutes(most));
+    }
     let left_out = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
-    println!("{passed} passed, {failed} failed{left_out}");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!("{passed} passed, {failed} failed{left_out} in {:.1} min", minutes(total));
+    if failed == 0 && !is_slow { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn minutes(time: Duration) -> f64 {
+    time.as_secs_f64() / 60.0
 }
 
 /// Where CI runs as root, it can install whatever is missing: a skip there hides something.
@@ -146,7 +160,15 @@ mod tests {
     fn a_failure_anywhere_fails_the_run() {
         let wrong = Err(Failure::Failed("because".to_owned()));
         let rows = [("a", Duration::ZERO, Ok(())), ("b", Duration::ZERO, wrong)];
-        assert_eq!(format!("{:?}", summarise(&rows, &[])), format!("{:?}", ExitCode::FAILURE));
-        assert_eq!(format!("{:?}", summarise(&rows[..1], &[])), format!("{:?}", ExitCode::SUCCESS));
+        assert_eq!(summarise(Duration::MAX, &rows, &[]), ExitCode::FAILURE);
+        assert_eq!(summarise(Duration::MAX, &rows[..1], &[]), ExitCode::SUCCESS);
+    }
+
+    #[test]
+    fn a_run_that_takes_too_long_fails() {
+        let hour = Duration::from_secs(3600);
+        let rows = [("a", hour / 2, Ok(())), ("b", hour / 2, Ok(()))];
+        assert_eq!(summarise(hour, &rows, &[]), ExitCode::SUCCESS);
+        assert_eq!(summarise(hour - Duration::from_secs(1), &rows, &[]), ExitCode::FAILURE);
     }
 }
