@@ -36,15 +36,16 @@ pub(crate) fn test(context: &Context) -> Outcome {
     run(&mut cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]), context.deadline)
 }
 
-/// The TLS libraries that a default build leaves out: each by itself, then all in one program, each against each. LibreSSL,
-/// which no registry carries, is tested where `TAUTLINE_LIBRESSL` names it.
+/// The TLS libraries that a default build leaves out: each by itself, then all in one program, each against each, and that
+/// program's own tests and suites. LibreSSL, which no registry carries, is tested where `TAUTLINE_LIBRESSL` names it; OpenSSL
+/// once more as the system has it.
 pub(crate) fn engines(context: &Context) -> Outcome {
     let mut engines =
         vec!["tautline-tls-libssl/engines", "tautline-tls-mbedtls/mbedtls", "tautline-tls-wolfssl/wolfssl"];
-    let mut all = vec!["tautline/engines", "tautline/wolfssl"];
+    let mut all = vec!["tautline/engines", "tautline/wolfssl", "tautline-cli/engines", "tautline-cli/wolfssl"];
     if env::var_os("TAUTLINE_LIBRESSL").is_some_and(|prefix| !prefix.is_empty()) {
         engines.push("tautline-tls-libssl/libressl");
-        all.push("tautline/libressl");
+        all.extend(["tautline/libressl", "tautline-cli/libressl"]);
     }
     all.extend(&engines);
     let with = |command: &[&str], packages: &[&str], features: &[&str]| {
@@ -54,13 +55,17 @@ pub(crate) fn engines(context: &Context) -> Outcome {
         command
     };
     let each = ["tautline-tls-libssl", "tautline-tls-mbedtls", "tautline-tls-wolfssl"];
-    let together = [&each[..], &["tautline"]].concat();
+    let together = [&each[..], &["tautline", "tautline-lab", "tautline-cli"]].concat();
     let mut clippy = with(&["clippy", "--all-targets"], &together, &all);
     run(clippy.args(["--", "-D", "warnings"]), context.deadline)?;
-    let tests = ["configuration", "conformance", "fused", "growth", "libraries"].map(|name| ["--test", name]);
-    let mut test = with(&["test", "--no-fail-fast", "--lib"], &together, &all);
+    let tests =
+        ["configuration", "conformance", "fused", "growth", "libraries", "program"].map(|name| ["--test", name]);
+    let mut test = with(&["test", "--no-fail-fast", "--lib", "--bins"], &together, &all);
     run(test.args(tests.as_flattened()), context.deadline)?;
-    run(&mut with(&["test", "--doc"], &each, &engines), context.deadline)
+    run(&mut with(&["test", "--doc"], &each, &engines), context.deadline)?;
+    let tests = ["test", "--lib", "--test", "conformance"];
+    let mut of_the_system = with(&tests, &["tautline-tls-libssl"], &["tautline-tls-libssl/openssl"]);
+    run(of_the_system.env("TAUTLINE_OPENSSL", "/usr"), context.deadline)
 }
 
 pub(crate) fn doc(context: &Context) -> Outcome {

@@ -33,6 +33,11 @@ const NEEDS: &[Need] = &[
     Need { what: "Node", probe: ("node", &["--version"]), packages: &["nodejs"] },
     Need { what: "npm", probe: ("npm", &["--version"]), packages: &["npm"] },
     Need { what: "OpenSSL", probe: ("openssl", &["version"]), packages: &["openssl"] },
+    Need {
+        what: "OpenSSL's static libraries (TLS engines)",
+        probe: ("sh", &["-c", "test -n \"$(find /usr/lib /usr/lib64 -maxdepth 2 -name libssl.a 2>&-)\""]),
+        packages: &["libssl-dev"],
+    },
     Need { what: "ip (network namespaces)", probe: ("ip", &["-V"]), packages: &["iproute2"] },
     Need { what: "QEMU (kernel TLS)", probe: ("qemu-system-x86_64", &["--version"]), packages: &["qemu-system-x86"] },
     Need { what: "git", probe: ("git", &["--version"]), packages: &["git"] },
