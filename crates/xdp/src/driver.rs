@@ -9,7 +9,7 @@ use crate::port::{Facts, Port};
 use crate::slab::Slab;
 use crate::stack::Stack;
 use crate::wake::Wake;
-use crate::wire::Wire;
+use crate::wire::{CHECK, Wire};
 use rustix::fd::AsFd;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -33,6 +33,8 @@ pub struct Driver<W: Wire = Port> {
     pub(crate) wake: Wake,
     /// The time of this turn.
     pub(crate) now: Instant,
+    /// When the device was last known to be there.
+    checked: Instant,
     /// All connections, also those that the user does not know yet or any more.
     pub(crate) conns: Slab<Conn>,
     /// Those that the user knows.
@@ -119,6 +121,7 @@ impl<W: Wire> Driver<W> {
             stack,
             wake: Wake::new()?,
             now,
+            checked: now,
             conns: Slab::new(),
             tokens: Slab::new(),
             pairs: HashMap::default(),
@@ -183,6 +186,7 @@ impl<W: Wire> Driver<W> {
                     break;
                 }
                 self.wire.settle();
+                self.check(start + spun)?;
             }
             if timeout == Some(Duration::ZERO) {
                 return Ok(());
@@ -199,6 +203,15 @@ impl<W: Wire> Driver<W> {
             return self.wire.wait(self.wake.as_fd(), left);
         }
         Ok(())
+    }
+
+    /// Looks, now and then, whether the device is still there.
+    fn check(&mut self, now: Instant) -> io::Result<()> {
+        if now.saturating_duration_since(self.checked) < CHECK {
+            return Ok(());
+        }
+        self.checked = now;
+        self.wire.check()
     }
 
     fn deliver<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
@@ -393,6 +406,7 @@ impl<W: Wire + 'static> tautline_io::Driver for Driver<W> {
         }
         self.wait(timeout)?;
         self.now = Instant::now();
+        self.check(self.now)?;
         sink.woke(self);
         self.in_turn = true;
         let mut buffer = mem::take(&mut self.buffer);

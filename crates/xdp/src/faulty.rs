@@ -132,6 +132,10 @@ impl<W: Wire> Wire for Faulty<W> {
         self.wire.wait(wake, timeout)
     }
 
+    fn check(&self) -> io::Result<()> {
+        self.wire.check()
+    }
+
     fn claim(&mut self, local: SocketAddr, ours: bool) -> io::Result<()> {
         self.wire.claim(local, ours)
     }

@@ -5,10 +5,11 @@ use crate::frame::Mac;
 use crate::netlink::{Link, Netlink};
 use crate::program::{self, Endpoints, Frames};
 use crate::sys::{Attached, Frame, Mode, Program, Sizes, SocketMap, Xsk};
-use crate::wire::Wire;
+use crate::wire::{CHECK, Wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
+use std::array;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -22,9 +23,6 @@ const MOST_QUEUES: u32 = 64;
 
 /// Bytes of a chunk that the kernel keeps in front of a frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: u32 = 256;
-
-/// Longest single wait; the caller waits again.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long the kernel may take to release a queue.
 const RELEASE: Duration = Duration::from_millis(500);
@@ -108,6 +106,16 @@ impl Port {
         log::info!("{name}: XDP {mode}, {how}, {} queue(s)", made.len());
         let (void, name) = (vec![0; chunk as usize], name.clone());
         Ok((Self { attached, endpoints, sockets, queues: made, next: 0, void, name, zero_copy, native }, facts))
+    }
+
+    /// What ends the driver: connections, and the program that finds their frames, went with the interface.
+    fn gone(&self, errno: Errno) -> io::Error {
+        let name = &self.name;
+        explained(
+            errno,
+            format!("{name}: the interface is gone, or was set down: {errno}"),
+            &format!("`ip link set {name} up`, and start again"),
+        )
     }
 
     /// Frames that the kernel could not give us: too long, no frame free to receive into, or the ring full.
@@ -318,24 +326,34 @@ impl Wire for Port {
     }
 
     fn wait(&mut self, wake: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
-        let mut fds = Vec::with_capacity(1 + self.queues.len());
-        fds.push(PollFd::from_borrowed_fd(wake, PollFlags::IN));
+        let mut fds: [_; 1 + MOST_QUEUES as usize] = array::from_fn(|_| PollFd::from_borrowed_fd(wake, PollFlags::IN));
         let unsent = self.queues.first().is_some_and(|queue| !queue.is_flushed());
-        for (number, queue) in self.queues.iter().enumerate() {
+        for (number, (fd, queue)) in fds[1..].iter_mut().zip(&self.queues).enumerate() {
             let out = if number == 0 && unsent { PollFlags::OUT } else { PollFlags::empty() };
-            fds.push(PollFd::from_borrowed_fd(queue.as_fd(), PollFlags::IN | out));
+            *fd = PollFd::from_borrowed_fd(queue.as_fd(), PollFlags::IN | out);
         }
-        let timeout = timeout.map(|timeout| {
-            let timeout = timeout.min(LONGEST);
-            Timespec { tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(0), tv_nsec: timeout.subsec_nanos().into() }
-        });
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
+        let fds = &mut fds[..=self.queues.len()];
+        let mut left = timeout;
+        loop {
+            // The kernel wakes nobody when it takes the interface away.
+            let slice = left.map_or(CHECK, |left| left.min(CHECK));
+            let at_most =
+                Timespec { tv_sec: slice.as_secs().try_into().unwrap_or(0), tv_nsec: slice.subsec_nanos().into() };
+            match poll(fds, Some(&at_most)) {
+                Ok(0) if slice == CHECK => self.check()?,
+                Ok(0) | Err(Errno::INTR) => return Ok(()),
+                Ok(_) => break,
+                Err(errno) => return Err(errno.into()),
+            }
+            left = left.map(|left| left - slice);
         }
-        // A queue whose interface is gone reports an error for ever: sleeping on it would spin.
-        let broken = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::NVAL);
-        if fds.iter().any(broken) { Err(Errno::NODEV.into()) } else { Ok(()) }
+        // Where one of them reports an error for ever, sleeping on it would spin.
+        let broken = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
+        if fds.iter().any(broken) { Err(self.gone(Errno::NODEV)) } else { Ok(()) }
+    }
+
+    fn check(&self) -> io::Result<()> {
+        self.queues.iter().try_for_each(Xsk::check).map_err(|errno| self.gone(errno))
     }
 
     fn claim(&mut self, local: SocketAddr, ours: bool) -> io::Result<()> {

@@ -61,6 +61,9 @@ impl Wire for Memory {
     fn wait(&mut self, _: BorrowedFd<'_>, _: Option<Duration>) -> io::Result<()> {
         Ok(())
     }
+    fn check(&self) -> io::Result<()> {
+        Ok(())
+    }
     fn claim(&mut self, _: SocketAddr, _: bool) -> io::Result<()> {
         Ok(())
     }

@@ -5,6 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+/// How often it is [checked](Wire::check) that the device is still there.
+pub(crate) const CHECK: Duration = Duration::from_secs(1);
+
 /// Frames in and out.
 pub trait Wire {
     /// A frame on loan.
@@ -48,6 +51,12 @@ pub trait Wire {
     /// # Errors
     /// The device is useless from now on.
     fn wait(&mut self, wake: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// Asks whether the device is still there: nothing else tells.
+    ///
+    /// # Errors
+    /// It is not, and will not come back.
+    fn check(&self) -> io::Result<()>;
 
     /// Takes the frames for a local endpoint away from the kernel (`true`), or leaves them to it.
     ///

@@ -494,6 +494,44 @@ fn errors_say_what_to_do() {
 }
 
 #[test]
+fn loss_of_the_interface_ends_the_driver() {
+    let (delete, down) = (["link", "delete", INTERFACE].as_slice(), ["link", "set", INTERFACE, "down"].as_slice());
+    let (sleep, spin) = (Duration::ZERO, Duration::MAX);
+    for (lost, spin, busy) in [(delete, sleep, false), (delete, spin, true), (down, sleep, true), (down, spin, false)] {
+        let Some(world) = World::new() else { return };
+        world.enter_ours();
+        let mut driver = Driver::with(Config { spin, ..Config::new(INTERFACE) }).unwrap();
+        let at = listen(&mut driver, OURS[0]);
+        world.enter_theirs();
+        let mut echo = Echo::default();
+        let mut peer = None;
+        if busy {
+            let space = world.theirs().to_owned();
+            let dialer = thread::spawn(move || {
+                world::enter_named(&space);
+                connect(at)
+            });
+            while !dialer.is_finished() {
+                driver.turn(Some(Duration::from_millis(1)), &mut echo).unwrap();
+            }
+            peer = Some(dialer.join().unwrap());
+        }
+        world.ip(lost);
+        let start = Instant::now();
+        let timeout = Duration::from_millis(if busy { 20 } else { 3000 });
+        let error = loop {
+            assert!(start.elapsed() < Duration::from_secs(5), "{lost:?} {spin:?} {busy}: not noticed");
+            if let Err(error) = driver.turn(Some(timeout), &mut echo) {
+                break error;
+            }
+        };
+        assert!(error.to_string().contains("ip link set"), "{error}");
+        drop((driver, peer));
+        assert!(start.elapsed() < Duration::from_secs(5), "{lost:?} {spin:?} {busy}: {:?}", start.elapsed());
+    }
+}
+
+#[test]
 fn a_killed_process_leaves_nothing_behind() {
     const CHILD: &str = "TAUTLINE_XDP_CHILD";
     if std::env::var_os(CHILD).is_some() {

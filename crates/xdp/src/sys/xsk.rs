@@ -217,7 +217,7 @@ impl Xsk {
             }
             match net::send(&self.fd, &[], SendFlags::DONTWAIT) {
                 Ok(_) | Err(Errno::AGAIN) => {}
-                // The device is down or its queue is full: TCP repeats, and the next flush tries again.
+                // Its queue is full: TCP repeats, and the next flush tries again. Or it is gone, which `check` tells.
                 Err(_) => break,
             }
             self.reap();
@@ -230,6 +230,17 @@ impl Xsk {
     /// Whether the kernel has taken everything.
     pub(crate) fn is_flushed(&self) -> bool {
         self.transmit.unconsumed() == 0
+    }
+
+    /// Whether the interface is still there.
+    ///
+    /// # Errors
+    /// `ENXIO` where it is not, `ENETDOWN` where it was set down.
+    pub(crate) fn check(&self) -> Result<()> {
+        match net::recv(&self.fd, &mut [0_u8; 0], RecvFlags::DONTWAIT) {
+            Err(errno @ (Errno::NXIO | Errno::NODEV | Errno::NETDOWN)) => Err(errno),
+            _ => Ok(()),
+        }
     }
 
     fn reap(&mut self) {
