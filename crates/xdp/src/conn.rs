@@ -1,7 +1,7 @@
 use crate::frame::{Ethernet, Pair, Segment};
 use crate::stack::Tcp;
 use rustix::fd::OwnedFd;
-use smoltcp::socket::tcp::{RecvError, State};
+use smoltcp::socket::tcp::State;
 use std::net::IpAddr;
 use std::time::Instant;
 use tautline_io::Token;
@@ -56,10 +56,14 @@ pub(crate) struct Conn {
     pub(crate) dirty: bool,
     /// What found no room in the send buffer.
     pub(crate) pending: Buf,
+    /// The peer finished its direction, and all before that is here.
+    ended: bool,
+    /// What the stack was about to forget, before what it still has.
+    kept: Buf,
     /// The peer's first sequence number, where it is known.
     first: Option<u32>,
-    /// Bytes that were handed out.
-    delivered: u32,
+    /// Bytes that were taken from the stack.
+    taken: u32,
     /// The earliest entry in the list of timers.
     pub(crate) timer: Option<Instant>,
     /// When what waits for the receiver reached this machine, the last of it, if frames are stamped.
@@ -87,8 +91,10 @@ impl Conn {
             queued: false,
             dirty: false,
             pending: Buf::new(),
+            ended: false,
+            kept: Buf::new(),
             first: None,
-            delivered: 0,
+            taken: 0,
             timer: None,
             arrival: None,
             deadline: None,
@@ -100,25 +106,26 @@ impl Conn {
         self.tcp.get().state()
     }
 
-    /// Notes the peer's first sequence number.
-    pub(crate) const fn note(&mut self, segment: &Segment) {
-        if self.first.is_none() && segment.is_syn() {
+    /// Whether the peer's first sequence number is still to come.
+    pub(crate) fn is_opening(&self) -> bool {
+        matches!(self.state(), State::Listen | State::SynSent)
+    }
+
+    /// Notes what the stack took. `opened` is whether it [was opening](Self::is_opening) before.
+    pub(crate) fn note(&mut self, segment: &Segment, opened: bool) {
+        if opened && !matches!(self.state(), State::Listen | State::SynSent | State::Closed) {
             self.first = Some(segment.sequence);
         }
+        self.ended |= matches!(self.state(), State::CloseWait | State::Closing | State::LastAck | State::TimeWait);
     }
 
     /// Whether a reset is the peer's own: it knows exactly which byte comes next (RFC 5961 section 3.2).
     pub(crate) fn is_exact(&self, segment: &Segment) -> bool {
         let Some(first) = self.first else { return false };
         let waiting = u32::try_from(self.tcp.get().recv_queue()).unwrap_or(0);
-        let end = u32::from(self.peer_finished());
-        let next = first.wrapping_add(1).wrapping_add(self.delivered).wrapping_add(waiting).wrapping_add(end);
+        let end = u32::from(self.ended);
+        let next = first.wrapping_add(1).wrapping_add(self.taken).wrapping_add(waiting).wrapping_add(end);
         segment.sequence == next
-    }
-
-    /// Whether the peer has finished its direction, everything before that being here.
-    pub(crate) fn peer_finished(&self) -> bool {
-        matches!(self.state(), State::CloseWait | State::Closing | State::LastAck | State::TimeWait)
     }
 
     /// Whether the peer has all that was sent, and knows that it was the end.
@@ -128,14 +135,31 @@ impl Conn {
 
     /// Moves what arrived into `buf`, as far as it fits.
     pub(crate) fn take_received(&mut self, buf: &mut [u8]) -> usize {
+        let kept = self.kept.len().min(buf.len());
+        if kept > 0 {
+            buf[..kept].copy_from_slice(&self.kept.filled()[..kept]);
+            self.kept.take(kept);
+            return kept;
+        }
         let taken = self.tcp.get_mut().recv_slice(buf).unwrap_or(0);
-        self.delivered = self.delivered.wrapping_add(u32::try_from(taken).unwrap_or(0));
+        self.taken = self.taken.wrapping_add(u32::try_from(taken).unwrap_or(0));
         taken
     }
 
+    /// Saves what was not delivered from the end of `TIME-WAIT`, when the stack clears its buffers.
+    pub(crate) fn keep(&mut self) {
+        let len = self.tcp.get().recv_queue();
+        if self.state() == State::TimeWait && len > 0 {
+            let mut bytes = vec![0; len];
+            // Only once: nothing follows the peer's end, so that nothing is kept yet.
+            let taken = self.take_received(&mut bytes);
+            self.kept.put(&bytes[..taken]);
+        }
+    }
+
     /// Whether nothing more will arrive because the peer said so, also where the connection is over by now.
-    pub(crate) fn is_at_end(&mut self) -> bool {
-        self.peer_finished() || self.tcp.get_mut().peek(1) == Err(RecvError::Finished)
+    pub(crate) const fn is_at_end(&self) -> bool {
+        self.ended
     }
 
     /// Moves `buf` into the send buffer, as far as it fits.

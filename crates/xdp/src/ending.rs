@@ -2,6 +2,7 @@
 
 use crate::conn::Phase;
 use crate::driver::Driver;
+use crate::stack::Tcp;
 use crate::wire::Wire;
 use smoltcp::socket::tcp::State;
 use std::io;
@@ -90,10 +91,27 @@ impl<W: Wire> Driver<W> {
         self.remove(id);
     }
 
+    /// A connection that only waits for its last segments to die out makes way for another one of the same pair. Whoever
+    /// still knows it can read what was not delivered yet.
+    pub(crate) fn retire(&mut self, id: Token) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if conn.token.is_none() {
+            return self.remove(id);
+        }
+        conn.keep();
+        conn.tcp = Tcp::over();
+        self.pairs.remove(&conn.pair);
+    }
+
     /// Forgets a connection.
     pub(crate) fn remove(&mut self, id: Token) {
         let Some(conn) = self.conns.remove(id) else { return };
-        self.pairs.remove(&conn.pair);
+        if self.pairs.get(&conn.pair) == Some(&id) {
+            self.pairs.remove(&conn.pair);
+        }
+        if matches!(conn.phase, Phase::HalfOpen(_)) {
+            self.listening.half_open_count -= 1;
+        }
         if let Some(token) = conn.token {
             self.tokens.remove(token);
         }

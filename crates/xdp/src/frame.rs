@@ -116,10 +116,6 @@ impl Segment {
         self.flags & (SYN | ACK | RST | FIN) == ACK && self.is_empty
     }
 
-    pub(crate) const fn is_syn(&self) -> bool {
-        self.flags & SYN != 0
-    }
-
     pub(crate) const fn is_reset(&self) -> bool {
         self.flags & RST != 0
     }
@@ -181,7 +177,7 @@ pub(crate) mod tests {
             let frame = frame(pair, 77, SYN);
             let segment = Segment::read(&frame, OURS).unwrap();
             assert_eq!((segment.pair, segment.sequence), (pair, 77));
-            assert!(segment.opens() && segment.is_syn() && !segment.is_reset());
+            assert!(segment.opens() && !segment.is_reset());
             assert_eq!(segment.back, Ethernet::new(THEIRS, OURS, pair.local.ip()));
             assert!(Segment::read(&frame, THEIRS).is_none(), "a frame for somebody else");
             for cut in 0..frame.len() {

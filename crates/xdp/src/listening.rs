@@ -27,6 +27,8 @@ pub(crate) struct Listening {
     at: HashMap<SocketAddr, u32>,
     /// Connections whose handshake is not complete, the oldest first; some may be complete or gone.
     half_open: VecDeque<Token>,
+    /// How many of those are neither.
+    pub(crate) half_open_count: usize,
     /// Connections to accept, the oldest first; some may be gone.
     ready: VecDeque<Token>,
     pub(crate) paused: bool,
@@ -44,6 +46,13 @@ pub(crate) enum Admission {
     /// Too many connections: the peer tries again.
     Full,
     As(Token),
+}
+
+#[cfg(test)]
+impl Listening {
+    pub(crate) fn half_open_len(&self) -> usize {
+        self.half_open.len()
+    }
 }
 
 impl<W: Wire> Driver<W> {
@@ -113,21 +122,27 @@ impl<W: Wire> Driver<W> {
         let id = self.conns.insert(conn);
         self.pairs.insert(segment.pair, id);
         self.listening.half_open.push_back(id);
+        self.listening.half_open_count += 1;
         Admission::As(id)
     }
 
     /// A flood of first segments costs no more than the limit: the oldest that did not complete gives way.
     fn make_room_for_half_open(&mut self) {
-        let is_half_open =
-            |driver: &Self, id| driver.conns.get(id).is_some_and(|conn| matches!(conn.phase, Phase::HalfOpen(_)));
+        let most = self.config.half_open as usize;
+        let conns = &self.conns;
+        let is_half_open = |&id: &Token| conns.get(id).is_some_and(|conn| matches!(conn.phase, Phase::HalfOpen(_)));
+        if self.listening.half_open.len() >= 2 * most {
+            // Most of them are complete or gone; each is looked at once or twice.
+            self.listening.half_open.retain(is_half_open);
+        }
         while let Some(&oldest) = self.listening.half_open.front() {
-            let real = is_half_open(self, oldest);
-            if real && self.listening.half_open.len() < self.config.half_open as usize {
+            let real = is_half_open(&oldest);
+            if real && self.listening.half_open_count < most {
                 return;
             }
             self.listening.half_open.pop_front();
             if real {
-                self.remove(oldest);
+                return self.remove(oldest);
             }
         }
     }
@@ -142,6 +157,7 @@ impl<W: Wire> Driver<W> {
             (Phase::HalfOpen(listener), _) => {
                 conn.phase = Phase::Waiting(listener);
                 conn.deadline = None;
+                self.listening.half_open_count -= 1;
                 self.listening.ready.push_back(id);
             }
             _ => {}

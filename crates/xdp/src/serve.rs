@@ -51,7 +51,7 @@ impl<W: Wire> Driver<W> {
             && self.conns.get(known).is_some_and(|conn| conn.state() == State::TimeWait)
         {
             // The peer uses the port again: what the old connection could still hear is over.
-            self.remove(known);
+            self.retire(known);
             id = None;
         }
         if id.is_none() && segment.opens() {
@@ -66,7 +66,6 @@ impl<W: Wire> Driver<W> {
             return self.stack.ingress(&mut self.wire, self.now, packet, segment.back, None);
         };
         let Some(conn) = self.conns.get_mut(id) else { return };
-        conn.note(segment);
         if segment.is_reset() && conn.state() != State::SynSent {
             if !conn.is_exact(segment) {
                 // A peer that means it repeats it exactly when asked; anybody else learns nothing.
@@ -79,12 +78,14 @@ impl<W: Wire> Driver<W> {
         let tcp = conn.tcp.get();
         let before = (tcp.recv_queue(), tcp.send_queue());
         let connecting = tcp.state() == State::SynSent;
+        let opening = conn.is_opening();
         if conn.stuck && segment.is_bare_acknowledgement() {
             conn.stuck = false;
             self.stack.insist(&mut self.wire, self.now, packet, segment.back, &mut conn.tcp);
         } else {
             self.stack.ingress(&mut self.wire, self.now, packet, segment.back, Some(&mut conn.tcp));
         }
+        conn.note(segment, opening);
         let tcp = conn.tcp.get();
         if before.0 != tcp.recv_queue() {
             conn.arrival = arrival;
@@ -251,6 +252,7 @@ impl<W: Wire> Driver<W> {
         if matches!(conn.phase, Phase::Resolving { .. }) {
             return self.schedule(id, None);
         }
+        conn.keep();
         // One segment holds that much, whatever the peer's limit (RFC 9293 section 3.7.1).
         let most = if conn.tcp.get().send_queue() <= SMALL { 1 } else { BURST };
         let sent = self.stack.egress(&mut self.wire, self.now, conn.header, &mut conn.tcp, most);

@@ -1,10 +1,10 @@
 //! The stack over frames in memory: peers that play foul, without privileges.
 
 use crate::Config;
-use crate::conn::Phase;
+use crate::conn::{Conn, Phase};
 use crate::driver::Driver;
-use crate::frame::tests::{OURS, frame};
-use crate::frame::{ETHERNET, Pair};
+use crate::frame::tests::{OURS, THEIRS, frame};
+use crate::frame::{ETHERNET, Ethernet, Pair};
 use crate::netlink::Netlink;
 use crate::port::Facts;
 use crate::wire::Wire;
@@ -15,6 +15,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tautline_io::{Address, Driver as _, End, ListenOptions, Listener, Received, Sink, Token};
 use tautline_window::Buf;
+
+mod ending;
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;
@@ -72,17 +74,27 @@ impl Wire for Memory {
 #[derive(Default)]
 struct Log {
     accepted: Vec<Token>,
+    connected: Vec<Token>,
     received: usize,
     ended: Vec<bool>,
+    /// Sends nothing back.
+    mute: bool,
+    /// Leaves open what ended.
+    keeps: bool,
 }
 
 impl<W: Wire + 'static> Sink<Driver<W>> for Log {
     fn accepted(&mut self, _: &mut Driver<W>, token: Token, _: Listener) {
         self.accepted.push(token);
     }
-    fn connected(&mut self, _: &mut Driver<W>, _: Token) {}
+    fn connected(&mut self, _: &mut Driver<W>, token: Token) {
+        self.connected.push(token);
+    }
     fn received(&mut self, driver: &mut Driver<W>, token: Token, data: Received<'_>) {
         self.received += data.len();
+        if self.mute {
+            return;
+        }
         let mut buf = Buf::new();
         buf.put(data.bytes());
         let _ = driver.send(token, buf);
@@ -90,7 +102,9 @@ impl<W: Wire + 'static> Sink<Driver<W>> for Log {
     fn sent(&mut self, _: &mut Driver<W>, _: Token, _: Buf) {}
     fn ended(&mut self, driver: &mut Driver<W>, token: Token, end: End) {
         self.ended.push(matches!(end, End::Failed(_)));
-        driver.close(token, false);
+        if !self.keeps {
+            driver.close(token, false);
+        }
     }
     fn woken(&mut self, _: &mut Driver<W>) {}
     fn accept_failed(&mut self, _: &mut Driver<W>, _: io::Error) {}
@@ -153,6 +167,22 @@ impl Bench {
     }
 }
 
+impl Bench {
+    /// A connection of ours that waits for the peer's answer: what dialing makes once it knows the way.
+    fn dial(&mut self, number: u32) -> (Token, Pair) {
+        let pair = self.pair(number);
+        let tcp = self.driver.stack.active(pair.local, pair.remote).unwrap();
+        self.driver.claim(pair.local).unwrap();
+        let header = Ethernet::new(THEIRS, OURS, pair.remote.ip());
+        let id = self.driver.conns.insert(Conn::new(tcp, pair, header, Phase::Connecting));
+        let token = self.driver.tokens.insert(id);
+        self.driver.conns.get_mut(id).unwrap().token = Some(token);
+        self.driver.pairs.insert(pair, id);
+        self.driver.enqueue(id);
+        (token, pair)
+    }
+}
+
 fn acknowledging(mut frame: Vec<u8>, number: u32) -> Vec<u8> {
     frame[ETHERNET + 28..ETHERNET + 32].copy_from_slice(&number.to_be_bytes());
     frame
@@ -195,6 +225,28 @@ fn a_flood_of_first_segments_is_bounded() {
 }
 
 #[test]
+fn completed_handshakes_evict_nobody() {
+    let retransmit = Duration::from_secs(1);
+    let mut bench = Bench::new(Config { half_open: 4, connections: 2000, retransmit, ..Config::new("memory") });
+    let slow = bench.pair(900_000);
+    let [(.., sequence, _)] = bench.give(frame(slow, 1000, SYN))[..] else { panic!("no answer") };
+    for number in 0..1000 {
+        bench.open(number);
+        assert!(bench.driver.listening.half_open_len() <= 8, "the list grows");
+    }
+    bench.give(acknowledging(frame(slow, 1001, ACK), sequence.wrapping_add(1)));
+    assert_eq!(bench.log.accepted.len(), 1001, "the slow one was not given the time it has");
+    // Of those that do not complete, the oldest gives way.
+    for number in 1000..1004 {
+        bench.give(frame(bench.pair(number), 1000, SYN));
+    }
+    let oldest = bench.pair(1000);
+    assert!(bench.driver.pairs.contains_key(&oldest));
+    bench.give(frame(bench.pair(1004), 1000, SYN));
+    assert!(!bench.driver.pairs.contains_key(&oldest) && bench.driver.pairs.contains_key(&bench.pair(1001)));
+}
+
+#[test]
 fn connections_are_bounded() {
     let mut bench = Bench::new(Config { connections: 10, ..Config::new("memory") });
     for number in 0..10 {
@@ -231,6 +283,8 @@ fn only_the_exact_reset_counts() {
         asked |= answers.iter().any(|&(flags, _, number)| flags & ACK != 0 && number == 1001);
     }
     assert!(asked, "a peer that means it is to say so exactly");
+    let flood = (0..1000).flat_map(|number| bench.give(frame(pair, 2000 + number, RST))).count();
+    assert!(flood < 100, "{flood} answers to resets that are not exact (RFC 5961 section 7)");
     bench.give(acknowledging(with_data(frame(pair, 1001, ACK), b"data"), ours));
     bench.give(frame(pair, 1001, RST));
     assert!(bench.log.ended.is_empty(), "it knows less than was received");
