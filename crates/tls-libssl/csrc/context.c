@@ -708,6 +708,10 @@ static int configure(SSL_CTX *ctx, const tl_context *context, const tl_options *
         if (!tl_tickets_use(ctx)) {
             return 0;
         }
+        SSL_CTX_set_timeout(ctx, options->tickets_last);
+#if TL_BORING_FAMILY
+        SSL_CTX_set_session_psk_dhe_timeout(ctx, options->tickets_last);
+#endif
 #if !TL_BORING_FAMILY && !defined(LIBRESSL_VERSION_NUMBER) && !defined(TL_WOLFSSL)
         SSL_CTX_set_client_hello_cb(ctx, on_hello, NULL);
 #endif

@@ -125,6 +125,7 @@ typedef struct {
     tl_find_key find_key;    /* a server's, where it resumes */
     const void *ticket_keys; /* what `find_key` is called with, for as long as the context lives */
     size_t tickets_each; /* for each handshake of TLS 1.3 */
+    uint32_t tickets_last; /* seconds for which a ticket can be opened at least, which it is announced with */
     int32_t secrets; /* connections keep their traffic secrets, for `conn_secrets` */
 } tl_options;
 

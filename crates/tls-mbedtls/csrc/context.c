@@ -227,6 +227,7 @@ tl_context *tl_context_new(const tl_options *options, tl_refusal *refusal)
     context->resume = options->resume;
     context->find_key = options->find_key;
     context->ticket_keys = options->ticket_keys;
+    context->tickets_last = options->tickets_last;
     context->key_log = -1;
     if (options->key_log != NULL) {
         context->key_log = open(options->key_log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);

@@ -40,6 +40,7 @@ struct tl_context {
     int resume;
     tl_find_key find_key;
     const void *ticket_keys;
+    uint32_t tickets_last;
     int key_log; /* a file descriptor, or -1 */
     mbedtls_ssl_config conf;
     mbedtls_x509_crt trusted;

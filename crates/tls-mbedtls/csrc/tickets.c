@@ -12,9 +12,6 @@
 #define TAG 16
 #define OVERHEAD (NAME + NONCE + TAG)
 
-/* Seconds for which clients may keep a ticket: no key lives for longer than twice as long. */
-#define LIFETIME (12 * 60 * 60)
-
 /* What is authenticated beside a session: the key's name, and that of the server. */
 typedef struct {
     unsigned char text[NAME + TL_NAME];
@@ -38,13 +35,13 @@ int32_t tl_random(uint8_t *bytes, size_t len)
 int tl_ticket_seal(void *user, const mbedtls_ssl_session *session, unsigned char *start, const unsigned char *end,
                    size_t *len, uint32_t *lifetime)
 {
+    const tl_context *context = user;
     size_t room = (size_t) (end - start);
     *len = 0;
-    *lifetime = LIFETIME;
+    *lifetime = context->tickets_last;
     if (room < OVERHEAD) {
         return MBEDTLS_ERR_SSL_BUFFER_TOO_SMALL;
     }
-    const tl_context *context = user;
     tl_ticket_key key;
     unsigned char *nonce = start + NAME;
     unsigned char *sealed = nonce + NONCE;

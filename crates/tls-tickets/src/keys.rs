@@ -57,6 +57,10 @@ impl<K: Key> Keys<K> {
         [&ring.current, &ring.next].into_iter().chain(&ring.others).find_map(|key| look(key))
     }
 
+    pub(crate) fn period(&self) -> u32 {
+        u32::try_from(self.period).unwrap_or(u32::MAX)
+    }
+
     /// Seconds for which a ticket sealed now can be opened.
     pub(crate) fn lifetime(&self, now: u64) -> u32 {
         let left = (self.ring.load().until + self.period).saturating_sub(now);

@@ -63,6 +63,12 @@ impl<K: Key> Ticketer<K> {
         self.keys.find(now(), look)
     }
 
+    /// Seconds for which every ticket can be opened, whenever it was sealed: how long a key is the current one.
+    #[must_use]
+    pub fn period(&self) -> u32 {
+        self.keys.period()
+    }
+
     /// Seconds for which a ticket sealed now can be opened.
     #[must_use]
     pub fn lifetime(&self) -> u32 {

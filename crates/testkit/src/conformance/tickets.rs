@@ -1,8 +1,11 @@
-//! Whom a ticket is for.
+//! Whom a ticket is for, and for how long.
 
 use super::{Engines, Make, certificate, client_config, server_config, trusted};
 use crate::certificate::KeyKind;
 use crate::pair::{End, Pair, Split};
+use crate::record_ranges;
+use crate::wild::{Wild, kind};
+use core::time::Duration;
 use rustls::client::{ClientSessionMemoryCache, ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -10,7 +13,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, NamedGroup, RootCertStore};
 use std::io::Write;
 use std::sync::Arc;
-use tautline_tls::{Engine, ServerConfig, Session, Versions};
+use tautline_tls::{Capabilities, Engine, ServerConfig, Session, Tickets, Versions};
 
 /// A ticket that another server made, or that is for another name, leads to a full handshake.
 pub fn tickets_are_for_one_server<E: Engine>(make: impl Make<E>) {
@@ -41,6 +44,67 @@ pub fn tickets_are_for_one_server<E: Engine>(make: impl Make<E>) {
             assert_eq!(visit(&client, &ends.server, name), resumes, "{versions:?}, {name}");
         }
     }
+}
+
+/// Tickets are announced with a lifetime that their keys have, and with no less than they have for certain.
+pub fn tickets_tell_how_long_they_last<E: Engine>(make: impl Make<E>) {
+    for (seconds, versions) in [(100, Versions::Tls13), (43_200, Versions::Tls13), (100, Versions::Tls12)] {
+        let tickets = Tickets::Own { rotate: Duration::from_secs(seconds) };
+        let server = ServerConfig { versions, tickets, ..server_config() };
+        let ends = Engines::new(&make, &server, &super::ClientConfig { versions, ..client_config() });
+        let messages = match versions {
+            Versions::Tls12 => flight_of_tickets(&ends),
+            _ => tickets_of_tls13(&ends.server),
+        };
+        let has_tickets =
+            versions == Versions::Tls12 || Capabilities::of(ends.server.name()).is_none_or(|one| one.tickets);
+        assert_eq!(messages.is_empty(), !has_tickets, "{versions:?}");
+        for message in messages {
+            let lifetime = u64::from(u32::from_be_bytes(message[4..8].try_into().unwrap()));
+            assert!((seconds..=2 * seconds).contains(&lifetime), "{lifetime} s of {seconds}, {versions:?}");
+        }
+    }
+}
+
+const NEW_SESSION_TICKET: u8 = 4;
+
+/// The tickets that a server of TLS 1.3 sends, as handshake messages.
+fn tickets_of_tls13<E: Engine>(server: &E) -> Vec<Vec<u8>> {
+    let mut server = End::new(server.accept().unwrap());
+    let mut wild = Wild::client(&mut server, &String::from_utf8(trusted()).unwrap(), None);
+    server.send(&[b"tickets stand before this"]).unwrap();
+    let said = wild.open(&server.take_outbox());
+    let handshake: Vec<u8> =
+        said.into_iter().filter(|said| said.0 == kind::HANDSHAKE).flat_map(|said| said.1).collect();
+    tickets_among(&handshake)
+}
+
+/// The same of TLS 1.2, where a ticket goes before the server's Finished, unprotected.
+fn flight_of_tickets<E: Engine>(ends: &Engines<E>) -> Vec<Vec<u8>> {
+    let mut pair = ends.pair("localhost");
+    pair.client.work().unwrap();
+    let (mut wire, mut answer) = (pair.client.take_outbox(), Vec::new());
+    for _ in 0..2 {
+        pair.server.deliver(&wire).unwrap();
+        answer = pair.server.take_outbox();
+        pair.client.deliver(&answer).unwrap();
+        wire = pair.client.take_outbox();
+    }
+    let records = record_ranges(&answer);
+    let unprotected = records.into_iter().take_while(|record| answer[record.start] == kind::HANDSHAKE);
+    tickets_among(&unprotected.flat_map(|record| answer[record.start + 5..record.end].to_vec()).collect::<Vec<_>>())
+}
+
+/// The tickets among these handshake messages.
+fn tickets_among(mut handshake: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    while let [kind, high, middle, low, ..] = *handshake {
+        let len = 4 + u32::from_be_bytes([0, high, middle, low]) as usize;
+        let (message, rest) = handshake.split_at(len);
+        handshake = rest;
+        found.extend((kind == NEW_SESSION_TICKET).then(|| message.to_vec()));
+    }
+    found
 }
 
 /// Shakes hands with `server`, has a little said, and tells whether a session was resumed.

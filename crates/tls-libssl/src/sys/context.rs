@@ -67,6 +67,7 @@ impl Context {
             find_key: tickets.is_some().then_some(find_key),
             ticket_keys: tickets.as_ref().map_or(core::ptr::null(), Arc::as_ptr).cast(),
             tickets_each: options.tickets.as_ref().map_or(0, |(_, each)| usize::from(*each)),
+            tickets_last: tickets.as_ref().map_or(0, |keys| keys.period()),
             secrets: options.secrets.into(),
         };
         let mut refusal = RawRefusal::EMPTY;

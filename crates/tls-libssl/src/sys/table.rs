@@ -94,6 +94,7 @@ pub(super) struct RawOptions {
     pub(super) find_key: Option<unsafe extern "C" fn(*const c_void, *const u8, *mut RawTicketKey) -> i32>,
     pub(super) ticket_keys: *const c_void,
     pub(super) tickets_each: usize,
+    pub(super) tickets_last: u32,
     pub(super) secrets: i32,
 }
 
