@@ -134,7 +134,6 @@ fn unix_sockets_copy_all_the_same() {
 
 /// The inbox is lent for a turn: it comes back also from one that a panic ends.
 #[test]
-#[expect(clippy::unwrap_used, reason = "a test")]
 fn a_panicking_sink_costs_nothing_but_its_turn() {
     struct Panic;
     impl Sink<Driver> for Panic {
