@@ -10,6 +10,7 @@ mod fault;
 pub mod hello;
 pub mod pair;
 mod random;
+pub mod rustls_peer;
 pub mod wild;
 
 pub use fault::{Fault, record_ranges};

@@ -2,126 +2,49 @@
 #![cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl"))]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{CipherSuite, Connection};
-use std::io::{Read, Write};
-use std::sync::Arc;
-use tautline_testkit::certificate::{Authority, Leaf};
-use tautline_testkit::pair::{End, Pair, Split};
+use tautline_testkit::pair::{End, Pair, Side, Split};
+use tautline_testkit::rustls_peer::{Fixture, SUITES, converse, settle};
 use tautline_testkit::wild::{Wild, kind};
-use tautline_tls::{Certificate, ClientConfig, Engine as _, Roots, ServerConfig, Session as _, Versions};
+use tautline_tls::{ClientConfig, Engine as _, Session as _, Versions};
 use tautline_tls_libssl::fused::{Engine, Session};
 use tautline_tls_libssl::{Engine as Library, Flavour};
 
-struct Fixture {
-    roots: String,
-    certificate: Certificate,
-}
-
-impl Fixture {
-    fn new() -> Self {
-        let authority = Authority::new("Test").unwrap();
-        let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
-        Self { roots: authority.certificate().into(), certificate }
-    }
-
-    fn server(&self, versions: Versions) -> ServerConfig {
-        ServerConfig { certificates: vec![self.certificate.clone()], versions, ..ServerConfig::default() }
-    }
-
-    fn client(&self) -> ClientConfig {
-        ClientConfig { roots: Roots::Pem(self.roots.clone().into()), ..ClientConfig::default() }
-    }
-
-    fn engine(&self, flavour: Flavour) -> Engine {
-        Engine::new(flavour, Some(&self.server(Versions::All)), Some(&self.client())).unwrap()
-    }
-
-    /// rustls with one suite.
-    fn peer(&self, is_client: bool, suite: CipherSuite) -> Connection {
-        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
-        provider.cipher_suites.retain(|known| known.suite() == suite);
-        let (provider, versions) = (Arc::new(provider), &[&rustls::version::TLS13]);
-        if is_client {
-            let mut roots = rustls::RootCertStore::empty();
-            roots.add(CertificateDer::from_pem_slice(self.roots.as_bytes()).unwrap()).unwrap();
-            let config =
-                rustls::ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
-            let config = config.with_root_certificates(roots).with_no_client_auth();
-            let name = ServerName::try_from("localhost").unwrap();
-            rustls::ClientConnection::new(Arc::new(config), name).unwrap().into()
-        } else {
-            let chain = CertificateDer::pem_slice_iter(&self.certificate.chain).map(Result::unwrap).collect();
-            let key = PrivateKeyDer::from_pem_slice(&self.certificate.key).unwrap();
-            let config =
-                rustls::ServerConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
-            let config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
-            rustls::ServerConnection::new(Arc::new(config)).unwrap().into()
-        }
-    }
+fn engine(fixture: &Fixture, flavour: Flavour) -> Engine {
+    let (server, client) = (fixture.server(Versions::All), fixture.client(Versions::All));
+    Engine::new(flavour, Some(&server), Some(&client)).unwrap()
 }
 
 fn flavours() -> impl Iterator<Item = Flavour> {
     Flavour::ALL.iter().copied().filter(|flavour| flavour.fused_name().is_some())
 }
 
-/// Carries bytes both ways until none are left.
-fn settle(end: &mut End<Session>, peer: &mut Connection) {
-    loop {
-        let mut wire = Vec::new();
-        while peer.wants_write() {
-            peer.write_tls(&mut wire).unwrap();
-        }
-        let ours = end.take_outbox();
-        if wire.is_empty() && ours.is_empty() {
-            return;
-        }
-        end.deliver(&wire).unwrap();
-        let mut ours = &ours[..];
-        while !ours.is_empty() {
-            peer.read_tls(&mut ours).unwrap();
-            peer.process_new_packets().unwrap();
-        }
-    }
-}
-
 /// Says something both ways, and checks that it arrives.
-fn converse(end: &mut End<Session>, peer: &mut Connection) {
-    end.received.clear();
-    peer.writer().write_all(b"question").unwrap();
-    end.send(&[b"ans", b"wer"]).unwrap();
-    settle(end, peer);
-    assert_eq!(end.received, b"question");
-    let mut heard = [0; 6];
-    peer.reader().read_exact(&mut heard).unwrap();
-    assert_eq!(&heard, b"answer");
+fn chat(end: &mut End<Session>, peer: &mut Connection) {
+    converse(end, peer, b"question", &[b"ans", b"wer"], usize::MAX);
 }
 
 /// Both ends of a connection of ours to rustls.
 fn connected(fixture: &Fixture, flavour: Flavour, is_client: bool, suite: CipherSuite) -> (End<Session>, Connection) {
-    let engine = fixture.engine(flavour);
+    let engine = engine(fixture, flavour);
     let session = if is_client { engine.connect("localhost") } else { engine.accept() }.unwrap();
-    let (mut end, mut peer) = (End::new(session), fixture.peer(!is_client, suite));
+    let (mut end, mut peer) =
+        (End::new(session), fixture.rustls(if is_client { Side::Server } else { Side::Client }, suite));
     end.deliver(&[]).unwrap();
-    settle(&mut end, &mut peer);
+    settle(&mut end, &mut peer, usize::MAX);
     assert!(!peer.is_handshaking());
     (end, peer)
 }
 
 #[test]
 fn keys_are_taken_over_with_every_suite() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::default();
     for flavour in flavours() {
-        for suite in [
-            CipherSuite::TLS13_AES_128_GCM_SHA256,
-            CipherSuite::TLS13_AES_256_GCM_SHA384,
-            CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
-        ] {
+        for suite in SUITES {
             for is_client in [false, true] {
                 let (mut end, mut peer) = connected(&fixture, flavour, is_client, suite);
                 for _ in 0..3 {
-                    converse(&mut end, &mut peer);
+                    chat(&mut end, &mut peer);
                     peer.refresh_traffic_keys().unwrap();
                 }
                 let facts = end.session.facts();
@@ -138,9 +61,9 @@ fn keys_are_taken_over_with_every_suite() {
 
 #[test]
 fn a_server_takes_over_at_once_and_a_client_when_its_tickets_have_come() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::default();
     for flavour in flavours() {
-        let engine = fixture.engine(flavour);
+        let engine = engine(&fixture, flavour);
         let mut pair = Pair::new(&engine, &engine, "localhost").unwrap();
         pair.handshake(&mut Split::Whole).unwrap();
         assert!(pair.client.session.export().is_err(), "{flavour}: tickets come before the first data");
@@ -157,7 +80,7 @@ fn a_server_takes_over_at_once_and_a_client_when_its_tickets_have_come() {
         again.handshake(&mut Split::Whole).unwrap();
         assert!(again.client.session.facts().resumed, "{flavour}");
         // One that wants no tickets waits for none.
-        let config = ClientConfig { no_resumption: true, ..fixture.client() };
+        let config = ClientConfig { no_resumption: true, ..fixture.client(Versions::All) };
         let mut pair = Pair::new(&Engine::new(flavour, None, Some(&config)).unwrap(), &engine, "localhost").unwrap();
         pair.handshake(&mut Split::Whole).unwrap();
         assert!(pair.client.session.export().is_ok(), "{flavour}");
@@ -166,17 +89,17 @@ fn a_server_takes_over_at_once_and_a_client_when_its_tickets_have_come() {
 
 #[test]
 fn records_stay_with_the_library_where_keys_change_too_early_and_in_tls_1_2() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::default();
     for flavour in flavours() {
         let (mut end, mut peer) = connected(&fixture, flavour, true, CipherSuite::TLS13_AES_128_GCM_SHA256);
         peer.refresh_traffic_keys().unwrap();
         for _ in 0..2 {
-            converse(&mut end, &mut peer);
+            chat(&mut end, &mut peer);
         }
         assert!(end.session.export().is_err(), "{flavour}");
 
         let old = Library::new(flavour, Some(&fixture.server(Versions::Tls12)), None).unwrap();
-        let mut pair = Pair::new(&fixture.engine(flavour), &old, "localhost").unwrap();
+        let mut pair = Pair::new(&engine(&fixture, flavour), &old, "localhost").unwrap();
         pair.handshake(&mut Split::Whole).unwrap();
         pair.server.send(&[b"old"]).unwrap();
         pair.settle(&mut Split::Whole).unwrap();
@@ -188,9 +111,9 @@ fn records_stay_with_the_library_where_keys_change_too_early_and_in_tls_1_2() {
 
 #[test]
 fn a_ticket_and_new_keys_may_come_in_one_record() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::default();
     for flavour in flavours() {
-        let mut client = End::new(fixture.engine(flavour).connect("localhost").unwrap());
+        let mut client = End::new(engine(&fixture, flavour).connect("localhost").unwrap());
         let mut wild = Wild::server(&mut client, &fixture.certificate, None);
         let ticket = [&[4, 0, 0, 46, 0, 0, 14, 16, 1, 2, 3, 4, 1, 1, 0, 32][..], &[1; 32], &[0, 0]].concat();
         let key_update = [24, 0, 0, 1, 0];
@@ -205,7 +128,7 @@ fn a_ticket_and_new_keys_may_come_in_one_record() {
         assert!(client.session.export().is_err(), "{flavour}: its first keys are not in use any more");
 
         // What is neither data nor changes keys does not keep the library.
-        let mut client = End::new(fixture.engine(flavour).connect("localhost").unwrap());
+        let mut client = End::new(engine(&fixture, flavour).connect("localhost").unwrap());
         let mut wild = Wild::server(&mut client, &fixture.certificate, None);
         client.deliver(&wild.seal(kind::DATA, &[], 5)).unwrap();
         client.deliver(&wild.seal(kind::DATA, b"data", 0)).unwrap();
@@ -215,12 +138,12 @@ fn a_ticket_and_new_keys_may_come_in_one_record() {
 
 #[test]
 fn a_reload_takes_effect() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::default();
     for flavour in flavours() {
-        let engine = fixture.engine(flavour);
-        let other = Fixture::new();
+        let engine = engine(&fixture, flavour);
+        let other = Fixture::default();
         engine.reload(&other.server(Versions::All)).unwrap();
-        let client = Library::new(flavour, None, Some(&other.client())).unwrap();
+        let client = Library::new(flavour, None, Some(&other.client(Versions::All))).unwrap();
         let mut pair = Pair::new(&client, &engine, "localhost").unwrap();
         pair.handshake(&mut Split::Whole).unwrap();
         pair.server.send(&[b"new"]).unwrap();
