@@ -88,47 +88,26 @@ impl Keys {
 
     /// Opens a record's body, which lies behind its header, in place; gives the length of content, type and padding.
     /// `None` where it does not authenticate, of which nothing is left then.
-    pub(crate) fn open(&mut self, suite: Suite, body: &mut [u8]) -> Option<usize> {
+    ///
+    /// # Errors
+    /// What our own side is at fault for: no context could be made, or the numbers are used up.
+    #[inline]
+    pub(crate) fn open(&mut self, suite: Suite, body: &mut [u8]) -> Result<Option<usize>, Error> {
         // RFC 8446, section 5.2: the header is authenticated, with the version that every protected record has.
-        let header = header(body.len())?;
-        let nonce = self.next_nonce()?;
+        let header = header(body.len()).ok_or(TOO_LONG)?;
+        let nonce = self.next_nonce().ok_or(USED_UP)?;
         let open =
             |context: &LessSafeKey| context.open_in_place(nonce, Aad::from(header), body).ok().map(|inner| inner.len());
-        self.claim.with(|| self.key.context(suite), open).ok()?
+        self.claim.with(|| self.key.context(suite), open)
     }
 
-    /// Seals `plain` as a record of type `kind` into `record`, which is [`OVERHEAD`] longer.
-    pub(crate) fn seal(&mut self, suite: Suite, kind: u8, plain: &[u8], record: &mut [u8]) -> Result<(), Error> {
-        // Sealing with the content type apart from the content costs AES-GCM nothing, but ChaCha20 more than a copy.
-        if suite == Suite::Chacha20Poly1305 {
-            record[HEADER..HEADER + plain.len()].copy_from_slice(plain);
-            return self.seal_in_place(suite, kind, record);
-        }
-        let (front, body) = record.split_at_mut(HEADER);
-        let header = header(body.len()).ok_or(TOO_LONG)?;
-        front.copy_from_slice(&header);
+    /// Seals `plain` as a record of type `kind` into `wire`, which is [`OVERHEAD`] longer; without `plain`, what lies in
+    /// `wire` between the room for the header and that for type and tag.
+    #[inline]
+    pub(crate) fn seal(&mut self, suite: Suite, kind: u8, plain: Option<&[u8]>, wire: &mut [u8]) -> Result<(), Error> {
         let nonce = self.next_nonce().ok_or(USED_UP)?;
-        let (content, type_and_tag) = body.split_at_mut(plain.len());
-        let seal = |context: &LessSafeKey| {
-            context.seal_out_of_place_scatter(nonce, Aad::from(header), plain, content, &[kind], type_and_tag)
-        };
-        self.claim.with(|| self.key.context(suite), seal)?.map_err(|_| REFUSED)
-    }
-
-    /// Seals what lies in `record` between the room for the header and that for type and tag.
-    pub(crate) fn seal_in_place(&mut self, suite: Suite, kind: u8, record: &mut [u8]) -> Result<(), Error> {
-        let (front, body) = record.split_at_mut(HEADER);
-        let header = header(body.len()).ok_or(TOO_LONG)?;
-        front.copy_from_slice(&header);
-        let nonce = self.next_nonce().ok_or(USED_UP)?;
-        let (inner, tag) = body.split_at_mut(body.len() - TAG);
-        if let Some(last) = inner.last_mut() {
-            *last = kind;
-        }
-        let seal = |context: &LessSafeKey| context.seal_in_place_separate_tag(nonce, Aad::from(header), inner);
-        let sealed = self.claim.with(|| self.key.context(suite), seal)?.map_err(|_| REFUSED)?;
-        tag.copy_from_slice(sealed.as_ref());
-        Ok(())
+        let seal = |context: &LessSafeKey| Record { plain, wire, nonce }.seal(suite, kind, context);
+        self.claim.with(|| self.key.context(suite), seal)?.ok_or(REFUSED)
     }
 
     /// The next record's; it never wraps.
@@ -147,6 +126,43 @@ fn nonce(mut iv: [u8; IV], sequence: u64) -> Nonce {
         *byte ^= number;
     }
     Nonce::assume_unique_for_key(iv)
+}
+
+/// A record to be sealed.
+struct Record<'a> {
+    /// Its content; `None` where that lies in its place already.
+    plain: Option<&'a [u8]>,
+    wire: &'a mut [u8],
+    nonce: Nonce,
+}
+
+impl Record<'_> {
+    /// `None` where the AEAD refuses.
+    #[inline]
+    fn seal(self, suite: Suite, kind: u8, context: &LessSafeKey) -> Option<()> {
+        let (front, body) = self.wire.split_at_mut_checked(HEADER)?;
+        let header = header(body.len())?;
+        front.copy_from_slice(&header);
+        let aad = Aad::from(header);
+        match self.plain {
+            // Sealing with the content type apart from the content costs AES-GCM nothing, but ChaCha20 more than a copy.
+            Some(plain) if suite != Suite::Chacha20Poly1305 => {
+                let (content, type_and_tag) = body.split_at_mut_checked(plain.len())?;
+                context.seal_out_of_place_scatter(self.nonce, aad, plain, content, &[kind], type_and_tag).ok()
+            }
+            plain => {
+                let (inner, tag) = body.split_at_mut_checked(body.len().checked_sub(TAG)?)?;
+                let (last, content) = inner.split_last_mut()?;
+                if let Some(plain) = plain {
+                    content.copy_from_slice(plain);
+                }
+                *last = kind;
+                let sealed = context.seal_in_place_separate_tag(self.nonce, aad, inner).ok()?;
+                tag.copy_from_slice(sealed.as_ref());
+                Some(())
+            }
+        }
+    }
 }
 
 impl Drop for Keys {

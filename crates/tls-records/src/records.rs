@@ -19,7 +19,10 @@ use tautline_window::kernel::{Direction, NEW_KEYS, TrafficKeys, head};
 /// Longest body of a protected record (section 5.2).
 const MAX_BODY: usize = MAX_PLAIN + 256;
 
-/// Records that one key protects before the next one takes over, a third of what AES-GCM allows (section 5.5).
+/// Records that one key protects before the next one takes over, a third of what AES-GCM allows (section 5.5). A peer whose
+/// key has protected as many is asked for another one: the limit is that of who seals, but few libraries count.
+///
+/// Integrity has a limit too, of records that do not authenticate, which needs no counter: the first one is the last.
 const REKEY_AFTER: u64 = 1 << 23;
 
 /// Longest handshake message that is put together from several records; only a ticket is ever that long.
@@ -66,8 +69,10 @@ pub struct Records {
     role: Role,
     quiet: u8,
     canceled: u8,
-    /// The peer asked for new keys of ours; they are due before the next data (section 4.6.3).
+    /// New keys of ours are due before the next data, as the peer asked for them (section 4.6.3), or
     owes_update: bool,
+    /// because that is how to ask for new ones of the peer's.
+    asks_update: bool,
     sent_close: bool,
     received_close: bool,
     kernel: InKernel,
@@ -133,6 +138,7 @@ impl Records {
             quiet: 0,
             canceled: 0,
             owes_update: false,
+            asks_update: false,
             sent_close: false,
             received_close: false,
             kernel: InKernel::default(),
@@ -158,7 +164,8 @@ impl Records {
             role: snapshot.role,
             quiet: snapshot.quiet,
             canceled: snapshot.canceled,
-            owes_update: snapshot.owes_update,
+            owes_update: snapshot.owes_update || snapshot.asks_update,
+            asks_update: snapshot.asks_update,
             sent_close: snapshot.sent_close,
             received_close: snapshot.received_close,
             kernel: InKernel::default(),
@@ -176,6 +183,7 @@ impl Records {
             quiet: self.quiet,
             canceled: self.canceled,
             owes_update: self.owes_update,
+            asks_update: self.asks_update,
             sent_close: self.sent_close,
             received_close: self.received_close,
             group: self.agreed.group(),
@@ -202,6 +210,7 @@ impl Records {
                 if let [.., _, DATA] = wire[HEADER..HEADER + inner]
                     && inner <= MAX_PLAIN + 1
                     && self.rare.is_none()
+                    && self.rx.sequence() != REKEY_AFTER
                 {
                     self.quiet = 0;
                     return Ok(Opened { used, content: Content::Data(&mut wire[HEADER..HEADER + inner - 1]) });
@@ -249,13 +258,17 @@ impl Records {
         }
         let Some(body) = wire.get_mut(HEADER..HEADER + len) else { return Ok(None) };
         match self.rx.open(self.suite, body) {
-            Some(inner) => Ok(Some((HEADER + len, inner))),
-            None => Err(not_authentic()),
+            Ok(Some(inner)) => Ok(Some((HEADER + len, inner))),
+            Ok(None) => Err(not_authentic()),
+            Err(error) => Err(Refusal(INTERNAL_ERROR, error)),
         }
     }
 
     /// What the inside of a record means: content, type and padding.
     fn interpret(&mut self, inner: &[u8]) -> Result<Meaning, Refusal> {
+        if self.rx.sequence() == REKEY_AFTER && !self.kernel.transmits() {
+            (self.owes_update, self.asks_update) = (true, true);
+        }
         if inner.len() > MAX_PLAIN + 1 {
             return Err(Refusal::new(RECORD_OVERFLOW, "it sent a record with too much in it"));
         }
@@ -439,13 +452,11 @@ impl Records {
             }
             let len = (left - 1) % MAX_PLAIN + 1;
             let record = &mut out.reserve(len + OVERHEAD)[..len + OVERHEAD];
-            match chunks.take(len) {
-                Some(slice) => self.tx.seal(self.suite, DATA, slice, record)?,
-                None => {
-                    chunks.gather(&mut record[HEADER..HEADER + len]);
-                    self.tx.seal_in_place(self.suite, DATA, record)?;
-                }
+            let slice = chunks.take(len);
+            if slice.is_none() {
+                chunks.gather(&mut record[HEADER..HEADER + len]);
             }
+            self.tx.seal(self.suite, DATA, slice, record)?;
             out.commit(len + OVERHEAD);
             left -= len;
         }
@@ -464,11 +475,22 @@ impl Records {
         Ok(())
     }
 
+    /// See [`Session::update_keys`](crate::Session::update_keys).
+    pub(crate) fn update_keys_now(&mut self, ask: bool, out: &mut Buf) -> Result<(), Error> {
+        if self.sent_close || self.is_in_kernel() {
+            return Err(Error::ApiMisuse(
+                "keys are changed before the close, and not by hand where the kernel has them",
+            ));
+        }
+        self.asks_update |= ask;
+        self.update_keys(out)
+    }
+
     /// Says that our keys change, and changes them.
     fn update_keys(&mut self, out: &mut Buf) -> Result<(), Error> {
-        self.seal_record(HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, 0], out)?;
+        self.seal_record(HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, self.asks_update.into()], out)?;
         self.tx.update(self.suite)?;
-        self.owes_update = false;
+        (self.owes_update, self.asks_update) = (false, false);
         if self.kernel.transmits() {
             out.put(&head(NEW_KEYS, 0));
             self.tell_kernel(Direction::Transmit);
@@ -483,7 +505,7 @@ impl Records {
             return self.put_frame(kind, &[content], out);
         }
         let len = content.len() + OVERHEAD;
-        self.tx.seal(self.suite, kind, content, &mut out.reserve(len)[..len])?;
+        self.tx.seal(self.suite, kind, Some(content), &mut out.reserve(len)[..len])?;
         out.commit(len);
         Ok(())
     }

@@ -66,6 +66,20 @@ impl<L: Library> Session<L> {
         Ok(Self(State::Records(Records::import(snapshot)?)))
     }
 
+    /// Appends a KeyUpdate to `out` and seals with new keys from then on (RFC 8446, section 4.6.3); `ask` asks the peer to do
+    /// the same. What happens by itself needs no call: new keys long before those in use are worn out, and where the peer
+    /// asks for them.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] where the session does not seal by itself: before the handshake is complete, after the close or
+    /// an error, for TLS 1.2, as long as a library keeps its keys, and once the kernel has them.
+    pub fn update_keys(&mut self, ask: bool, out: &mut Buf) -> Result<(), Error> {
+        match &mut self.0 {
+            State::Records(records) => records.update_keys_now(ask, out),
+            _ => Err(Error::ApiMisuse("only an established session of TLS 1.3 can change its keys")),
+        }
+    }
+
     /// Takes the keys over, where the library gives them away.
     fn take_over(&mut self, out: &mut Buf) -> Result<(), Error> {
         if let State::Library(library) = &mut self.0

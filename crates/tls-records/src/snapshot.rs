@@ -36,6 +36,8 @@ pub struct Snapshot {
     pub canceled: u8,
     /// The peer asked for new keys, which are due before the next record (RFC 8446, section 4.6.3).
     pub owes_update: bool,
+    /// The peer is to be asked for new keys of its own with the next record.
+    pub asks_update: bool,
     /// close_notify was sent.
     pub sent_close: bool,
     /// close_notify was received.
@@ -66,13 +68,14 @@ impl Snapshot {
     ///
     /// Integers are big-endian. Version (1), role (1: 0 server, 1 client), suite (2), group (2), records without data (1),
     /// cancellations (1), flags (1: owes an update 1, sent close 2, received close 4, resumed 8, has ALPN 16, has a name
-    /// 32), then for what is received and for what is sent the sequence number (8) and the secret, then the partial
+    /// 32, asks for an update 64), then for what is received and for what is sent the sequence number (8) and the secret, then the partial
     /// message, ALPN, server name, the number of certificates (4) and these. What has a length of its own has it (4) in
     /// front.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let Facts { alpn, server_name, resumed, peer_certificates, .. } = &self.facts;
-        let flags =
-            [self.owes_update, self.sent_close, self.received_close, *resumed, alpn.is_some(), server_name.is_some()];
+        let (alpn_set, name_set) = (alpn.is_some(), server_name.is_some());
+        let (sent, received) = (self.sent_close, self.received_close);
+        let flags = [self.owes_update, sent, received, *resumed, alpn_set, name_set, self.asks_update];
         let flags = flags.iter().enumerate().fold(0, |all, (bit, &set)| all | u8::from(set) << bit);
         out.extend([VERSION, u8::from(self.role == Role::Client)]);
         out.extend((self.suite as u16).to_be_bytes());
@@ -140,6 +143,7 @@ impl Snapshot {
             quiet,
             canceled,
             owes_update: flag(0),
+            asks_update: flag(6),
             sent_close: flag(1),
             received_close: flag(2),
             group,

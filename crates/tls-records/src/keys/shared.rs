@@ -3,10 +3,10 @@
 //! A record's nonce is its number, so records need not wait for each other: the numbers of all of them are reserved first,
 //! and whoever has time seals the next one into its place on the wire.
 
-use super::{IV, Keys, OVERHEAD, REFUSED, TAG, USED_UP, header, nonce};
+use super::{IV, Keys, OVERHEAD, REFUSED, Record, USED_UP, nonce};
 use crate::chunks::Chunks;
 use crate::schedule::Suite;
-use aws_lc_rs::aead::{Aad, LessSafeKey};
+use aws_lc_rs::aead::LessSafeKey;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tautline_tls::record::{HEADER, MAX_PLAIN};
@@ -31,12 +31,12 @@ impl Keys {
         // Whatever becomes of these records, no number is used twice.
         self.sequence = sequence.checked_add(count).ok_or(USED_UP)?;
         let Self { claim, key, iv, .. } = self;
-        let rest = Mutex::new(Rest { chunks: Chunks::new(plain), len, wire, sequence });
+        let rest = Mutex::new(Rest { chunks: Chunks::new(plain), len, wire, iv: *iv, sequence });
         let sealed = AtomicU64::new(0);
         let work = |context: &LessSafeKey| {
             // A panic on another thread leaves a record unsealed, which the count shows.
             while let Some(record) = { rest.lock().unwrap_or_else(PoisonError::into_inner).next() } {
-                if record.seal(suite, kind, *iv, context).is_none() {
+                if record.seal(suite, kind, context).is_none() {
                     return;
                 }
                 sealed.fetch_add(1, Ordering::Relaxed);
@@ -53,6 +53,7 @@ struct Rest<'a> {
     chunks: Chunks<'a>,
     len: usize,
     wire: &'a mut [u8],
+    iv: [u8; IV],
     sequence: u64,
 }
 
@@ -64,46 +65,10 @@ impl<'a> Rest<'a> {
         if plain.is_none() {
             self.chunks.gather(&mut wire[HEADER..HEADER + len]);
         }
-        let record = Record { plain, wire, sequence: self.sequence };
+        let record = Record { plain, wire, nonce: nonce(self.iv, self.sequence) };
         self.len -= len;
         self.wire = behind;
         self.sequence += 1;
         Some(record)
-    }
-}
-
-/// A record that one thread seals.
-struct Record<'a> {
-    /// Its content; `None` where that lies in its place already.
-    plain: Option<&'a [u8]>,
-    wire: &'a mut [u8],
-    sequence: u64,
-}
-
-impl Record<'_> {
-    /// `None` where the AEAD refuses.
-    fn seal(self, suite: Suite, kind: u8, iv: [u8; IV], context: &LessSafeKey) -> Option<()> {
-        let (front, body) = self.wire.split_at_mut_checked(HEADER)?;
-        let header = header(body.len())?;
-        front.copy_from_slice(&header);
-        let (nonce, aad) = (nonce(iv, self.sequence), Aad::from(header));
-        match self.plain {
-            // As in `Keys::seal`: ChaCha20 in place.
-            Some(plain) if suite != Suite::Chacha20Poly1305 => {
-                let (content, type_and_tag) = body.split_at_mut_checked(plain.len())?;
-                context.seal_out_of_place_scatter(nonce, aad, plain, content, &[kind], type_and_tag).ok()
-            }
-            plain => {
-                let (inner, tag) = body.split_at_mut_checked(body.len().checked_sub(TAG)?)?;
-                let (last, content) = inner.split_last_mut()?;
-                if let Some(plain) = plain {
-                    content.copy_from_slice(plain);
-                }
-                *last = kind;
-                let sealed = context.seal_in_place_separate_tag(nonce, aad, inner).ok()?;
-                tag.copy_from_slice(sealed.as_ref());
-                Some(())
-            }
-        }
     }
 }

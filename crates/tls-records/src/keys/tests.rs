@@ -3,7 +3,10 @@ use crate::schedule::{Key, Secret, Suite};
 use rustls::crypto::aws_lc_rs::cipher_suite::{TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256};
 use rustls::crypto::cipher::{AeadKey, InboundOpaqueMessage, Iv, OutboundChunks, OutboundPlainMessage};
 use rustls::{ContentType, ProtocolVersion, SupportedCipherSuite};
+use std::cell::RefCell;
+use std::sync::mpsc::{Sender, channel};
 use tautline_testkit::Random;
+use tautline_tls::Error;
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u32> = hex.chars().filter_map(|digit| digit.to_digit(16)).collect();
@@ -45,12 +48,12 @@ fn protects_the_records_of_rfc_8448() {
         let suite = Suite::Aes128Gcm;
         let keys = || keys_of(&bytes(key), &bytes(iv), sequence);
         let mut sealed = vec![0; content.len() + OVERHEAD];
-        keys().seal(suite, kind, content, &mut sealed).unwrap();
+        keys().seal(suite, kind, Some(content), &mut sealed).unwrap();
         assert_eq!(sealed, expected);
         sealed[5..5 + content.len()].copy_from_slice(content);
-        keys().seal_in_place(suite, kind, &mut sealed).unwrap();
+        keys().seal(suite, kind, None, &mut sealed).unwrap();
         assert_eq!(sealed, expected, "in place");
-        let len = keys().open(suite, &mut sealed[5..]).unwrap();
+        let len = keys().open(suite, &mut sealed[5..]).unwrap().unwrap();
         assert_eq!(sealed[5..5 + len], [content, &[kind]].concat());
     }
 }
@@ -78,7 +81,7 @@ fn agrees_with_rustls() {
             };
             let theirs = encrypter.encrypt(message, sequence).unwrap().encode();
             let mut sealed = vec![0xa5; plain.len() + OVERHEAD];
-            ours(sequence).seal(suite, 23, &plain, &mut sealed).unwrap();
+            ours(sequence).seal(suite, 23, Some(&plain), &mut sealed).unwrap();
             assert!(sealed == theirs, "{} bytes", plain.len());
 
             if round % 2 == 1 {
@@ -88,7 +91,7 @@ fn agrees_with_rustls() {
             let mut copy = sealed[5..].to_vec();
             let message = InboundOpaqueMessage::new(ContentType::ApplicationData, ProtocolVersion::TLSv1_2, &mut copy);
             let theirs = decrypter.decrypt(message, sequence).ok().map(|message| message.payload.to_vec());
-            let ours = ours(sequence).open(suite, &mut sealed[5..]).map(|len| sealed[5..5 + len - 1].to_vec());
+            let ours = ours(sequence).open(suite, &mut sealed[5..]).unwrap().map(|len| sealed[5..5 + len - 1].to_vec());
             assert!(ours == theirs, "round {round}");
             assert_eq!(ours.is_some(), round % 2 == 0);
             // aws-lc seals TLS records in order only, from 0.
@@ -100,6 +103,34 @@ fn agrees_with_rustls() {
 #[test]
 fn sequence_numbers_never_wrap() {
     let mut keys = keys_of(&[1; 16], &[2; 12], u64::MAX);
-    assert!(keys.seal(Suite::Aes128Gcm, 23, b"one too many", &mut [0; 12 + OVERHEAD]).is_err());
-    assert!(keys.open(Suite::Aes128Gcm, &mut [0; 30]).is_none());
+    assert!(keys.seal(Suite::Aes128Gcm, 23, Some(b"one too many"), &mut [0; 12 + OVERHEAD]).is_err());
+    assert!(matches!(keys.open(Suite::Aes128Gcm, &mut [0; 30]), Err(Error::ApiMisuse(_))));
+}
+
+thread_local! {
+    static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+}
+
+/// Opens a record when it is dropped, and tells what came of it.
+struct Late(Keys, Sender<Result<Option<usize>, Error>>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let _ = self.1.send(self.0.open(Suite::Aes128Gcm, &mut [0; 30]));
+    }
+}
+
+/// That is our fault or the library's, and not a peer that changes records.
+#[test]
+fn a_context_that_cannot_be_made_is_no_forgery() {
+    let mut keys = keys_of(&[1; 16], &[2; 12], 0);
+    let late = std::thread::spawn(move || {
+        let (tell, told) = channel();
+        // What a thread has is dropped in the opposite order: its contexts before this.
+        LATE.set(Some(Late(keys_of(&[1; 16], &[2; 12], 0), tell)));
+        assert!(matches!(keys.open(Suite::Aes128Gcm, &mut [0; 30]), Ok(None)));
+        told
+    });
+    let told = late.join().unwrap();
+    assert!(matches!(told.recv(), Ok(Err(Error::ApiMisuse(_)))));
 }

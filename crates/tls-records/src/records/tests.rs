@@ -84,6 +84,42 @@ fn an_update_that_is_due_goes_before_the_close() {
     assert_eq!(open_all(&mut client, out.filled_mut()).unwrap(), (Vec::new(), 1, true));
 }
 
+/// The limit is the peer's to keep, but many libraries leave it to their users.
+#[test]
+fn a_peer_whose_key_is_worn_out_is_asked_for_another_once() {
+    let [mut server, mut client] = connected();
+    for keys in [&mut server.rx, &mut client.tx] {
+        keys.count(usize::try_from(super::REKEY_AFTER).unwrap() - 1);
+    }
+    let mut out = Buf::new();
+    client.seal_record(super::DATA, b"the last one", &mut out).unwrap();
+    client.seal_record(super::DATA, b"and more", &mut out).unwrap();
+    assert_eq!(open_all(&mut server, out.filled_mut()).unwrap().0, b"the last oneand more");
+    // The question outlives a move.
+    let mut server = Records::import(&server.export()).unwrap();
+    let mut out = Buf::new();
+    server.seal(&[b"answer"], &mut out).unwrap();
+    server.seal(&[b"answer"], &mut out).unwrap();
+    assert_eq!(open_all(&mut client, out.filled_mut()).unwrap(), (b"answeranswer".to_vec(), 1, false));
+    assert!(client.owes_update && !client.asks_update);
+    let mut out = Buf::new();
+    client.seal(&[b"under new keys"], &mut out).unwrap();
+    assert_eq!(open_all(&mut server, out.filled_mut()).unwrap(), (b"under new keys".to_vec(), 1, false));
+    assert_eq!(server.rx.sequence(), 1);
+}
+
+#[test]
+fn keys_are_changed_by_hand_until_the_close() {
+    let [mut server, mut client] = connected();
+    let mut out = Buf::new();
+    server.update_keys_now(true, &mut out).unwrap();
+    server.update_keys_now(false, &mut out).unwrap();
+    assert_eq!(open_all(&mut client, out.filled_mut()).unwrap(), (Vec::new(), 2, false));
+    assert!(client.owes_update);
+    server.close(&mut out).unwrap();
+    assert!(matches!(server.update_keys_now(false, &mut out), Err(Error::ApiMisuse(_))));
+}
+
 #[test]
 fn what_does_not_authenticate_is_wiped() {
     let [mut server, mut client] = connected();

@@ -64,7 +64,7 @@ impl Kernel {
             }
             for content in content.chunks(16_384) {
                 let mut record = vec![0; content.len() + OVERHEAD];
-                self.tx.seal(self.suite, kind, content, &mut record).unwrap();
+                self.tx.seal(self.suite, kind, Some(content), &mut record).unwrap();
                 wire.extend(record);
             }
         }
@@ -80,11 +80,11 @@ impl Kernel {
             wire = behind;
             let mut body = record[HEADER..].to_vec();
             let mut frame = match self.rx.open(self.suite, &mut body) {
-                Some(inner) => {
+                Ok(Some(inner)) => {
                     let (kind, content) = body[..inner].split_last().unwrap();
                     [&head(*kind, u32::try_from(content.len()).unwrap())[..], content].concat()
                 }
-                None => [&head(REFUSED, 1)[..], &[20]].concat(),
+                _ => [&head(REFUSED, 1)[..], &[20]].concat(),
             };
             let opened = self.session.open(&mut frame, out)?;
             match opened.content {
