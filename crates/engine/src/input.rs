@@ -102,20 +102,21 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
                     return Ok(used);
                 }
                 Phase::Tls => {
-                    match self.next_step(link, &wire[used..]) {
-                        Step::Here => {}
+                    let len = match self.next_step(link, &wire[used..]) {
+                        Step::Here(len) => len,
                         Step::Away => {
                             self.hand_over(link, &wire[used..])?;
                             return Ok(wire.len());
                         }
                         Step::Waits => return Ok(used),
-                    }
-                    let (read, handshake) = self.shake(link, &mut wire[used..])?;
+                    };
+                    let (read, handshake) = self.shake(link, &mut wire[used..used + len])?;
                     used += read;
-                    if handshake == Handshake::Pending {
+                    if handshake == Handshake::Complete {
+                        self.secured(link)?;
+                    } else if read < len || used == wire.len() {
                         return Ok(used);
                     }
-                    self.secured(link)?;
                 }
                 Phase::Linger => return Ok(wire.len()),
                 _ => {

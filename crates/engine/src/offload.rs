@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tautline_io::{Driver, Token, Waker};
+use tautline_tls::record::{Front, front};
 use tautline_tls::{Answer, Engine, Error, Handshake, Session, Signing};
 use tautline_window::Buf;
 
@@ -176,8 +177,8 @@ const DISTRUST: Tick = 1_000;
 /// Where a step of a handshake is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// In the loop: it is cheap, or nothing can be done yet.
-    Here,
+    /// In the loop, with so many bytes: it is cheap, or nothing can be done yet.
+    Here(usize),
     /// In the pool.
     Away,
     /// Nowhere, until more has arrived.
@@ -207,21 +208,25 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     /// Where the next step of this handshake is done.
     pub(crate) fn next_step(&self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> Step {
         if self.handshakes.is_none() || link.info.dial.is_some() || link.hello == Hello::Answered {
-            return Step::Here;
+            return Step::Here(wire.len());
         }
+        // One record and no more: the next may be the one that makes the server sign.
+        let here = Step::Here(if let Front::Whole(len) = front(wire) { len } else { wire.len() });
         if let Hello::Heavy(offered) = link.hello {
-            // What is encrypted is only the client's Finished; a second ClientHello is not.
-            return match wire.first() {
-                Some(&PLAIN_HANDSHAKE) if wire.len() > offered as usize => Step::away(wire),
-                _ => Step::Here,
-            };
+            // Alerts and the like; all that is encrypted comes after the answer.
+            let is_hello = wire.first() == Some(&PLAIN_HANDSHAKE);
+            return if is_hello && wire.len() > offered as usize { Step::away(wire) } else { here };
         }
-        let Some(Signing { time, may_resume }) = self.engine.signing(wire) else { return Step::Here };
+        let Some(Signing { time, may_resume }) = self.engine.signing(wire) else { return here };
         if time < self.shared.config.offload.min_signature {
-            return Step::Here;
+            return here;
         }
-        link.hello = if may_resume && self.shared.now >= self.distrust_end { Hello::Resumes } else { Hello::Heavy(0) };
-        if link.hello == Hello::Resumes { Step::Here } else { Step::away(wire) }
+        if may_resume && self.shared.now >= self.distrust_end {
+            link.hello = Hello::Resumes;
+            return here;
+        }
+        link.hello = Hello::Heavy(0);
+        Step::away(wire)
     }
 
     /// Does the next step in the loop.
@@ -286,10 +291,10 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             Some(Err(error)) => Err(error.into()),
             Some(Ok((used, step))) => {
                 wire.take(used);
+                if let Hello::Heavy(offered) = &mut link.hello {
+                    *offered = u32::try_from(wire.len()).unwrap_or(u32::MAX);
+                }
                 if !wire.is_empty() {
-                    if link.hello != Hello::Answered {
-                        link.hello = Hello::Heavy(u32::try_from(wire.len()).unwrap_or(u32::MAX));
-                    }
                     wire.put(link.carry.filled());
                     std::mem::swap(&mut wire, &mut link.carry);
                     link.held = true;

@@ -76,6 +76,19 @@ impl Peer {
         }
     }
 
+    /// Takes what of the server's flight it takes to have something to say, and returns that, which is not sent. In TLS 1.2
+    /// the server has the last word.
+    pub(crate) fn answer(&mut self) -> Vec<u8> {
+        let mut out = Buf::new();
+        while out.is_empty() {
+            assert!(self.read_wire().unwrap() > 0, "the server hung up in the handshake");
+            let session = self.session.as_mut().unwrap();
+            let (used, _) = session.handshake(&mut self.carry, &mut out).unwrap();
+            self.carry.drain(..used);
+        }
+        out.filled().to_vec()
+    }
+
     /// Shakes hands.
     pub(crate) fn secure(mut self) -> Self {
         let hello = self.hello(&server::client_config());

@@ -2,10 +2,12 @@
 
 use crate::common::server::{client_config, config};
 use crate::common::{App, Over, Peer, Started, eventually, serve};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::time::Duration;
-use tautline::Config;
+use tautline::layers::tls::Answer;
 use tautline::layers::tls_rustls::Engine;
+use tautline::{ClientConfig, Config, Versions};
+use tautline_testkit::hello::without_key_shares;
 
 fn offloading() -> Config {
     let mut config = config();
@@ -155,6 +157,63 @@ fn a_hello_may_come_in_pieces() {
         peer.close();
     }
     assert!(server.counters().handshakes_offloaded >= 2);
+    server.survives();
+}
+
+#[test]
+fn a_handshake_of_tls_1_2_leaves_the_loop_once() {
+    let server = start(offloading());
+    let config = ClientConfig { versions: Versions::Tls12, no_resumption: true, ..client_config() };
+    let mut done = 0;
+    let mut shake = |cut| {
+        let mut peer = server.attack();
+        let hello = peer.hello(&config);
+        peer.send_wire(&hello);
+        // ClientKeyExchange, change_cipher_spec, and Finished, which is encrypted, and a handshake record all the same.
+        let flight = peer.answer();
+        let (front, behind) = flight.split_at(flight.len().min(cut));
+        peer.send_wire(front);
+        std::thread::sleep(Duration::from_millis(2));
+        peer.send_wire(behind);
+        assert!(peer.flight().unwrap().is_empty());
+        let mut peer = peer.upgrade();
+        peer.echoes("well");
+        peer.close();
+        done += 1;
+        assert_eq!(server.counters().handshakes_offloaded, done, "cut at {cut}");
+        flight.len()
+    };
+    let len = shake(usize::MAX);
+    for cut in 1..len {
+        shake(cut);
+    }
+    server.survives();
+}
+
+#[test]
+fn what_comes_before_a_hello_does_not_keep_it_in_the_loop() {
+    let server = start(offloading());
+    // A warning (user_canceled), which is taken no notice of.
+    let mut peer = server.attack();
+    let hello = peer.hello(&client_config());
+    peer.send_wire(&[&[21, 3, 1, 0, 2, 1, 90][..], &hello].concat());
+    peer.answer();
+    drop(peer);
+    assert_eq!(server.counters().handshakes_offloaded, 1);
+    // The change_cipher_spec that follows a HelloRetryRequest.
+    let mut peer = server.attack();
+    let hello = peer.hello(&client_config());
+    peer.send_wire(&without_key_shares(&hello));
+    let mut socket = &peer.socket;
+    let answer = || {
+        let mut bytes = [0; 64 << 10];
+        let len = (&peer.socket).read(&mut bytes).unwrap();
+        Answer::read(&bytes[..len])
+    };
+    assert_eq!((answer(), server.counters().handshakes_offloaded), (Some(Answer::Retry), 2));
+    socket.write_all(&[&[20, 3, 3, 0, 1, 1][..], &hello].concat()).unwrap();
+    assert_eq!((answer(), server.counters().handshakes_offloaded), (Some(Answer::Full), 3));
+    drop(peer);
     server.survives();
 }
 
