@@ -205,11 +205,42 @@ static int32_t verify_kind(long error)
     }
 }
 
+/*
+ * Whether the library failed by itself: a key that does not sign, no randomness, no memory. Those of its parts that read what
+ * the peer sent (ASN.1, X.509, points of curves) are not among them.
+ */
+static int is_own(unsigned long error)
+{
+    switch (ERR_GET_REASON(error)) {
+    case ERR_R_MALLOC_FAILURE:
+    case ERR_R_INTERNAL_ERROR:
+    case ERR_R_SHOULD_NOT_HAVE_BEEN_CALLED:
+    case ERR_R_PASSED_NULL_PARAMETER:
+    case ERR_R_EVP_LIB:
+    case ERR_R_RSA_LIB:
+    case ERR_R_CRYPTO_LIB:
+    case ERR_R_RAND_LIB:
+    case ERR_R_BUF_LIB:
+    case ERR_R_BIO_LIB:
+    case ERR_R_SSL_LIB:
+#ifdef LIBRESSL_VERSION_NUMBER
+    /* The alert that it sends then; one that comes is told apart before. */
+    case SSL_AD_REASON_OFFSET + SSL_AD_INTERNAL_ERROR:
+#endif
+        return 1;
+    default:
+        return ERR_GET_LIB(error) == ERR_LIB_RSA || ERR_GET_LIB(error) == ERR_LIB_RAND;
+    }
+}
+
 /* What a reason of the library's own means. */
 static int32_t failure_kind(unsigned long error)
 {
+    if (is_own(error)) {
+        return TL_LIBRARY;
+    }
     if (ERR_GET_LIB(error) != ERR_LIB_SSL) {
-        return ERR_GET_REASON(error) == ERR_R_MALLOC_FAILURE ? TL_LIBRARY : TL_PROTOCOL;
+        return TL_PROTOCOL;
     }
     switch (ERR_GET_REASON(error)) {
     case SSL_R_CERTIFICATE_VERIFY_FAILED:
@@ -242,9 +273,6 @@ static int32_t failure_kind(unsigned long error)
     case SSL_R_NO_SHARED_GROUP:
 #endif
         return TL_NO_CIPHER;
-    case ERR_R_MALLOC_FAILURE:
-    case ERR_R_INTERNAL_ERROR:
-        return TL_LIBRARY;
     default:
         return TL_PROTOCOL;
     }
@@ -264,6 +292,7 @@ static int is_alerted(const tl_conn *conn)
 /* Says what went wrong: the first error that the TLS part of the library raised, else the first of all. */
 static void explain(tl_conn *conn, tl_result *result)
 {
+    unsigned long first = ERR_peek_error();
     unsigned long chosen = 0;
     unsigned long error;
     while ((error = ERR_get_error()) != 0) {
@@ -285,7 +314,8 @@ static void explain(tl_conn *conn, tl_result *result)
     } else {
         result->failure = chosen == 0 ? TL_PROTOCOL : failure_kind(chosen);
     }
-    tl_reason(chosen, result->reason);
+    /* Of its own failures, what came first says most: the rest is which part was called by which. */
+    tl_reason(result->failure == TL_LIBRARY ? first : chosen, result->reason);
     if (result->failure == TL_CERTIFICATE) {
         result->verify = verify_kind(conn->verify);
         const char *text = X509_verify_cert_error_string(conn->verify);
