@@ -29,6 +29,10 @@ impl Agreed {
         Self { suite, group, resumed: facts.resumed, names: names.boxed() }
     }
 
+    pub(crate) const fn is_resumed(&self) -> bool {
+        self.resumed
+    }
+
     pub(crate) const fn group(&self) -> u16 {
         self.group
     }

@@ -27,7 +27,7 @@ pub use agreed::Agreed;
 pub use alert::{DECODE_ERROR, ILLEGAL_PARAMETER};
 pub use gather::gather;
 pub use keys::Keys;
-pub use records::{Records, Tickets};
+pub use records::{Records, TICKETS, TICKETS_RESUMED, Tickets};
 pub use schedule::{Secret, Suite};
 pub use session::{Library, Session};
 pub use snapshot::{Role, Snapshot, Traffic};

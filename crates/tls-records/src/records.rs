@@ -28,9 +28,12 @@ const REKEY_AFTER: u64 = 1 << 23;
 /// Longest handshake message that is put together from several records; only a ticket is ever that long.
 const MAX_MESSAGE: usize = 1 << 16;
 
-/// Most tickets that a client takes. What a library needs for it is worth a kilobyte and the server's certificates, and
-/// servers send one or two, right after the handshake.
-const MAX_TICKETS: u8 = 2;
+/// Tickets that a client takes of a connection which was not resumed. What a library needs for it is worth a kilobyte and the
+/// server's certificates, and servers send one or two, right after the handshake.
+pub const TICKETS: u8 = 2;
+
+/// Tickets that a client takes of a resumed connection, which used one up.
+pub const TICKETS_RESUMED: u8 = 1;
 
 /// Records after which a client waits for no more of them.
 const TICKETS_WITHIN: u64 = 16;
@@ -361,7 +364,7 @@ impl Records {
         let Some(tickets) = &mut rare.tickets else { return Ok(()) };
         tickets.take(&message[4..]).map_err(|(alert, error)| Refusal(alert, error))?;
         rare.taken += 1;
-        if rare.taken == MAX_TICKETS {
+        if rare.taken == if self.agreed.is_resumed() { TICKETS_RESUMED } else { TICKETS } {
             rare.tickets = None;
         }
         Ok(())

@@ -1,18 +1,19 @@
 //! From Tautline's configuration to rustls'.
 
 use crate::hello::Acceptor;
-use crate::memory::Memory;
+use crate::memory::{self, Memory};
 use crate::provider::provider;
 use crate::resolver::Resolver;
 use crate::staple::Stapled;
 use crate::ticket::Sealer;
 use crate::{certificate, fused, trust};
 use rustls::SupportedProtocolVersion;
-use rustls::client::Resumption;
+use rustls::client::{Resumption, TicketRequest};
 use rustls::server::NoServerSessionStorage;
 use rustls::version::{TLS12, TLS13};
 use std::sync::Arc;
 use tautline_tls::{ClientConfig, Error, KeyExchange, ServerConfig, Versions};
+use tautline_tls_records::{TICKETS, TICKETS_RESUMED};
 use webpki::KeyUsage;
 
 /// How much is asked of certificates.
@@ -93,7 +94,14 @@ pub(crate) fn client(config: &ClientConfig, secrets: bool) -> Result<rustls::Cli
         .with_client_cert_resolver(memory.own);
     rustls.alpn_protocols.clone_from(&config.alpn);
     rustls.enable_secret_extraction = secrets;
-    rustls.resumption = if config.no_resumption { Resumption::disabled() } else { Resumption::store(memory.sessions) };
+    if config.no_resumption {
+        rustls.resumption = Resumption::disabled();
+    } else {
+        rustls.resumption = Resumption::store(memory.sessions);
+        // RFC 9149: as many as are taken, since each costs the server a few microseconds.
+        let new_session_count = if secrets { TICKETS } else { memory::TICKETS };
+        rustls.send_ticket_request = Some(TicketRequest { new_session_count, resumption_count: TICKETS_RESUMED });
+    }
     if config.key_log {
         rustls.key_log = Arc::new(rustls::KeyLogFile::new());
     }

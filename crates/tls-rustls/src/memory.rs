@@ -12,8 +12,11 @@ use std::sync::Arc;
 use tautline_tls::{Certificate, ClientConfig, Error, Roots};
 use webpki::KeyUsage;
 
-/// Sessions that a client remembers: for 128 hosts, eight each.
-const SESSIONS: usize = 1024;
+/// Sessions that a client remembers of a host, which rustls sets.
+pub(crate) const TICKETS: u8 = 8;
+
+/// Sessions that a client remembers, of 128 hosts.
+const SESSIONS: usize = 128 * TICKETS as usize;
 
 /// Sessions, with those who vouched for them: rustls resumes one only under the very verifier and own certificate that it
 /// began with, so that no session is trusted by the judgement of another.
