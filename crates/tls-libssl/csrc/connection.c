@@ -567,13 +567,14 @@ int32_t tl_conn_refused_validity(const tl_conn *conn, char *from, char *until, s
 }
 
 /*
- * To be called once a client's handshake is complete: the session of a resumed connection of TLS 1.2 may have a new ticket,
- * of which OpenSSL tells no callback.
+ * To be called once a client's handshake is complete: the session of a resumed connection of TLS 1.2 is kept once more. It
+ * may have a new ticket, of which OpenSSL tells no callback.
  */
 void tl_conn_keep_session(tl_conn *conn)
 {
     if (SSL_version(conn->ssl) < TLS1_3_VERSION && SSL_session_reused(conn->ssl) && conn->sessions_len < TL_SESSIONS) {
-        SSL_SESSION *session = SSL_get1_session(conn->ssl);
+        SSL_SESSION *session = tl_session_copy(SSL_get_session(conn->ssl));
+        ERR_clear_error();
         if (session != NULL) {
             conn->sessions[conn->sessions_len++] = session;
         }

@@ -538,12 +538,12 @@ static int on_session(SSL *ssl, SSL_SESSION *session)
     if (conn == NULL) {
         return 0;
     }
-#ifdef TL_WOLFSSL
-    /* The connection's own, which its next ticket changes. */
-    session = wolfSSL_SESSION_dup(session);
+    session = tl_session_copy(session);
     if (session == NULL) {
+        ERR_clear_error();
         return 0;
     }
+#ifdef TL_WOLFSSL
     if (SSL_version(ssl) < TLS1_3_VERSION && conn->sessions_len > 0) {
         /* The same session before its ticket came. */
         SSL_SESSION_free(conn->sessions[--conn->sessions_len]);
@@ -555,11 +555,7 @@ static int on_session(SSL *ssl, SSL_SESSION *session)
         conn->sessions_len--;
     }
     conn->sessions[conn->sessions_len++] = session;
-#ifdef TL_WOLFSSL
     return 0;
-#else
-    return 1;
-#endif
 }
 
 /* The server's order decides. */

@@ -112,6 +112,18 @@ int32_t tl_tickets_use(SSL_CTX *ctx);
 /* memory.c */
 void tl_memory_init(void);
 
+/* A copy for whoever is to resume the session, since a connection changes its own: it marks one that failed, for example. */
+static inline SSL_SESSION *tl_session_copy(SSL_SESSION *session)
+{
+#if TL_BORING_FAMILY
+    /* These do not change any more. */
+    SSL_SESSION_up_ref(session);
+    return session;
+#else
+    return SSL_SESSION_dup(session);
+#endif
+}
+
 /* connection.c */
 int32_t tl_init(void);
 tl_conn *tl_conn_accept(const tl_context *context);

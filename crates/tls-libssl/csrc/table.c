@@ -11,17 +11,6 @@ static void session_free(SSL_SESSION *session)
     SSL_SESSION_free(session);
 }
 
-/* 0 where the session cannot be resumed any more. */
-static int32_t session_version(const SSL_SESSION *session)
-{
-#ifdef LIBRESSL_VERSION_NUMBER
-    /* It says so of none, and gives none away that cannot be. */
-    return SSL_SESSION_get_protocol_version(session);
-#else
-    return SSL_SESSION_is_resumable(session) ? SSL_SESSION_get_protocol_version(session) : 0;
-#endif
-}
-
 static void bytes_free(uint8_t *bytes)
 {
     OPENSSL_free(bytes);
@@ -63,7 +52,6 @@ const tl_table TL_TABLE = {
     .conn_session = tl_conn_session,
     .conn_faults = tl_conn_faults,
     .session_free = session_free,
-    .session_version = session_version,
     .bytes_free = bytes_free,
     .conn_flush = tl_conn_flush,
     .conn_secrets = tl_conn_secrets,

@@ -194,7 +194,6 @@ typedef struct {
     void (*conn_faults)(tl_conn *conn, int32_t spill_all, int32_t spill_fails);
 
     void (*session_free)(tl_session *session);
-    int32_t (*session_version)(const tl_session *session);
     void (*bytes_free)(uint8_t *bytes);
 
     /* From here on they may be null: TL_OPTIONAL of them. */

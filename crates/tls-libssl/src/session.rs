@@ -101,15 +101,10 @@ impl Session {
         let session = client.sessions.as_ref().and_then(|sessions| sessions.take(host));
         let context = Arc::clone(&client.context);
         let connection = match &parsed {
-            Host::Name(name) => Connection::connect(context, Some(name), &[], session.as_ref()),
-            Host::Address(IpAddr::V4(ip)) => Connection::connect(context, None, &ip.octets(), session.as_ref()),
-            Host::Address(IpAddr::V6(ip)) => Connection::connect(context, None, &ip.octets(), session.as_ref()),
+            Host::Name(name) => Connection::connect(context, Some(name), &[], session),
+            Host::Address(IpAddr::V4(ip)) => Connection::connect(context, None, &ip.octets(), session),
+            Host::Address(IpAddr::V6(ip)) => Connection::connect(context, None, &ip.octets(), session),
         };
-        if let (Some(sessions), Some(session)) = (&client.sessions, session)
-            && !session.is_for_one_use()
-        {
-            sessions.put(host, session);
-        }
         let connection = connection.ok_or_else(no_memory)?;
         Ok(Self::new(connection, Arc::clone(&client.context), Some(Arc::clone(client)), host))
     }

@@ -52,7 +52,7 @@ impl Sessions {
     pub(crate) fn take(&self, host: &str) -> Option<ResumableSession> {
         let mut hosts = self.lock();
         let sessions = hosts.by_name.get_mut(host)?;
-        core::iter::from_fn(|| sessions.pop_back()).find(ResumableSession::is_usable)
+        sessions.pop_back()
     }
 
     /// Keeps `session`; the oldest gives way where there are too many.

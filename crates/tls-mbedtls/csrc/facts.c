@@ -162,8 +162,3 @@ void tl_session_free(mbedtls_ssl_session *session)
         free(session);
     }
 }
-
-int32_t tl_session_version(const mbedtls_ssl_session *session)
-{
-    return (int32_t) session->tls_version;
-}

@@ -173,7 +173,6 @@ int32_t tl_conn_refused_validity(const tl_conn *conn, char *from, char *until, s
 void tl_conn_keep_session(tl_conn *conn);
 mbedtls_ssl_session *tl_conn_session(tl_conn *conn);
 void tl_session_free(mbedtls_ssl_session *session);
-int32_t tl_session_version(const mbedtls_ssl_session *session);
 /* Says what the failure `code` of an operation means. */
 void tl_explain(const tl_conn *conn, int code, tl_result *result);
 

@@ -57,6 +57,5 @@ const tl_table TL_TABLE = {
     .conn_session = tl_conn_session,
     .conn_faults = tl_conn_faults,
     .session_free = tl_session_free,
-    .session_version = tl_session_version,
     .bytes_free = bytes_free,
 };

@@ -23,7 +23,6 @@ static inline int tl_set1_chain(SSL_CTX *ctx, STACK_OF(X509) *chain)
 }
 
 #define SSL_CTX_set1_chain(ctx, chain) tl_set1_chain((ctx), (chain))
-#define SSL_SESSION_get_protocol_version(session) tl_version_of(session)
 
 /* Unlike wolfSSL, OpenSSL says 0 where it worked. */
 static inline int tl_set_alpn(SSL_CTX *ctx, const unsigned char *list, unsigned int len)
@@ -33,8 +32,5 @@ static inline int tl_set_alpn(SSL_CTX *ctx, const unsigned char *list, unsigned 
 
 #undef SSL_CTX_set_alpn_protos
 #define SSL_CTX_set_alpn_protos(ctx, list, len) tl_set_alpn((ctx), (list), (len))
-
-/* The version of TLS that a session is of; 0 where it ended. */
-int tl_version_of(const SSL_SESSION *session);
 
 #endif

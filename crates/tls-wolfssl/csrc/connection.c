@@ -7,7 +7,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static int window_read(WOLFSSL *ssl, char *to, int cap, void *user)
 {
@@ -412,13 +411,6 @@ int32_t tl_conn_update_keys(tl_conn *conn)
     /* It is written at once: beside the window, so that it goes with what is written next. */
     return wolfSSL_update_keys(conn->ssl) == WOLFSSL_SUCCESS;
 }
-
-int tl_version_of(const SSL_SESSION *session)
-{
-    int lives = SSL_SESSION_get_time(session) + SSL_SESSION_get_timeout(session) > (long)time(NULL);
-    return lives ? session->version.major << 8 | session->version.minor : 0;
-}
-
 static void group_name(const SSL *ssl, char *name, size_t cap)
 {
     const char *text = wolfSSL_get_curve_name((SSL *)ssl);

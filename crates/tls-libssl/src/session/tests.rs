@@ -1,10 +1,10 @@
-use super::{MAX_SEALED, REKEY_AFTER};
+use super::{MAX_SEALED, REKEY_AFTER, Session};
 use crate::{Engine, Flavour};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use tautline_testkit::certificate::{Authority, KeyKind, Leaf};
 use tautline_testkit::pair::{Pair, Split};
-use tautline_tls::{Certificate, ClientConfig, Error, Roots, ServerConfig, Versions};
+use tautline_tls::{Certificate, ClientConfig, Error, Roots, ServerConfig, Session as _, Versions};
 
 /// A server of `localhost`, and a client that trusts it.
 fn configurations() -> (ServerConfig, ClientConfig) {
@@ -96,6 +96,31 @@ fn a_key_that_does_not_sign_is_not_the_peers_fault() {
             let Ok(engine) = engine else { continue };
             let failure = Pair::new(&engine, &engine, "localhost").unwrap().handshake(&mut Split::Whole).unwrap_err();
             assert!(matches!(failure.error, Error::Library(_)), "{flavour}, {versions:?}: {failure:?}");
+        }
+    }
+}
+
+#[test]
+fn a_session_is_offered_by_one_connection_at_a_time() {
+    let (server, client) = configurations();
+    for &flavour in Flavour::ALL {
+        for versions in [Versions::Tls13, Versions::Tls12] {
+            let server = ServerConfig { tickets_per_handshake: 1, ..server.clone() };
+            let engine =
+                Engine::new(flavour, Some(&server), Some(&ClientConfig { versions, ..client.clone() })).unwrap();
+            let talk = |mut pair: Pair<Session, Session>| {
+                pair.handshake(&mut Split::Whole).unwrap();
+                pair.server.send(&[b"tickets, where there are some, stand before this"]).unwrap();
+                pair.settle(&mut Split::Whole).unwrap();
+                pair.client.session.facts().resumed
+            };
+            let begin = || Pair::new(&engine, &engine, "localhost").unwrap();
+            assert!(!talk(begin()), "{flavour}");
+            let [one, other] = [begin(), begin()];
+            let resumes = versions == Versions::Tls12 || flavour.name() != "libressl";
+            assert_eq!([talk(one), talk(other)], [resumes, false], "{flavour}, {versions:?}");
+            // Of TLS 1.2, those that were resumed can be resumed once more.
+            assert_eq!([talk(begin()), talk(begin())], [resumes; 2], "{flavour}, {versions:?}");
         }
     }
 }

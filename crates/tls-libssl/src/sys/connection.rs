@@ -80,14 +80,14 @@ impl Connection {
         context: Arc<Context>,
         name: Option<&CStr>,
         ip: &[u8],
-        session: Option<&ResumableSession>,
+        session: Option<ResumableSession>,
     ) -> Option<Self> {
         let name = name.map_or(core::ptr::null(), CStr::as_ptr);
-        let session = session.map_or(core::ptr::null_mut(), |session| session.raw.as_ptr());
+        let offered = session.as_ref().map_or(core::ptr::null_mut(), |session| session.raw.as_ptr());
         // SAFETY: the context lives as long as the connection will; the call copies name and address, and takes a reference
-        // of its own to the session, which is of the same library.
+        // of its own to the session, or a copy, which is of the same library; ours goes when this returns.
         let raw =
-            unsafe { (context.library.table.conn_connect)(context.raw.as_ptr(), name, ip.as_ptr(), ip.len(), session) };
+            unsafe { (context.library.table.conn_connect)(context.raw.as_ptr(), name, ip.as_ptr(), ip.len(), offered) };
         Some(Self { raw: NonNull::new(raw)?, context })
     }
 
@@ -114,8 +114,8 @@ impl Connection {
     pub(crate) fn read(&mut self, record: &mut [u8], out: &mut Buf) -> Outcome {
         let (at, len) = (record.as_mut_ptr(), record.len());
         self.run(out, 0, |table, raw, window, window_len, result| {
-            // SAFETY: `raw` is a connection of this table; record and window outlive the call, which disarms both. It copies
-            // the record before it writes there, and writes no more than `len` bytes.
+            // SAFETY: `raw` is a connection of this table; record and window outlive the call, which disarms both. It opens
+            // the record there, or copies it before it writes there, and writes no more than `len` bytes.
             unsafe { (table.conn_read)(raw, at.cast_const(), len, at, len, window, window_len, result) };
         })
     }

@@ -165,7 +165,6 @@ pub struct Table {
     pub(super) conn_faults: unsafe extern "C" fn(*mut RawConn, i32, i32),
 
     pub(super) session_free: unsafe extern "C" fn(*mut c_void),
-    pub(super) session_version: unsafe extern "C" fn(*const c_void) -> i32,
     pub(super) bytes_free: unsafe extern "C" fn(*mut u8),
 
     // What a library need not have: `OPTIONAL` of them.
