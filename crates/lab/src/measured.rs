@@ -107,12 +107,18 @@ impl Measured {
         metrics
     }
 
-    /// Rate, latency and server CPU of handshakes.
+    /// Rate, latency and CPU of handshakes, of each end and of both.
     #[must_use]
     pub fn handshake_metrics(&self) -> Vec<(Metric, f64)> {
         let mut metrics = vec![(Metric::Handshakes, self.rate())];
         metrics.extend(self.latencies.metrics());
-        metrics.extend(self.server_cpu_each_us().map(|us| (Metric::ServerCpuPerHandshake, us)));
+        if self.count > 0 {
+            let client = self.own_cpu.as_secs_f64() * 1e6 / self.count as f64;
+            metrics.push((Metric::ClientCpuPerHandshake, client));
+            if let Some(server) = self.server_cpu_each_us() {
+                metrics.extend([(Metric::ServerCpuPerHandshake, server), (Metric::CpuPerHandshake, server + client)]);
+            }
+        }
         metrics
     }
 
@@ -150,7 +156,10 @@ mod tests {
             metrics,
             [(Metric::Throughput, 50_000.0), (Metric::Transfer, 100.0), (Metric::ServerCpuPerMsg, 4.0)]
         );
-        assert_eq!(measured(500, None).handshake_metrics(), [(Metric::Handshakes, 50_000.0)]);
+        let client = [(Metric::Handshakes, 50_000.0), (Metric::ClientCpuPerHandshake, 10.0)];
+        assert_eq!(measured(500, None).handshake_metrics(), client);
+        let server = [(Metric::ServerCpuPerHandshake, 4.0), (Metric::CpuPerHandshake, 14.0)];
+        assert_eq!(measured(500, Some(200)).handshake_metrics(), [client, server].concat());
     }
 
     #[test]

@@ -123,6 +123,10 @@ pub enum Metric {
     Refused,
     /// CPU time of the server's process per such connection.
     ServerCpuPerHandshake,
+    /// CPU time of the client's thread per such connection.
+    ClientCpuPerHandshake,
+    /// Of both.
+    CpuPerHandshake,
     /// What the server's resident memory grew by per connection.
     RssPerConnection,
     /// CPU time of one signature with the certificate's key.
@@ -174,6 +178,8 @@ impl Metric {
             Self::Handshakes => "handshakes",
             Self::Refused => "refused",
             Self::ServerCpuPerHandshake => "server_cpu_per_handshake",
+            Self::ClientCpuPerHandshake => "client_cpu_per_handshake",
+            Self::CpuPerHandshake => "cpu_per_handshake",
             Self::RssPerConnection => "rss_per_connection",
             Self::CpuPerSignature => "cpu_per_signature",
             Self::RatioToSignature => "ratio_to_signature",

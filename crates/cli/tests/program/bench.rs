@@ -82,9 +82,14 @@ fn handshakes_are_measured_beside_signatures_and_in_storms() {
     let outcome = glance(Suite::Handshake);
     let count = |metric| outcome.lines.iter().filter(|line| line.metric == metric).count();
     assert_eq!(count(Metric::CpuPerSignature), 4);
-    // Without TLS; by the default engine with four kinds of key, two groups, resumed with two, inline with two; by the others
-    // with two kinds of key, resumed too. And three storms.
-    assert_eq!(count(Metric::Handshakes), 1 + 8 + 4 + 2 + 4 * (ENGINES.len() - 1) + 3);
+    // Without TLS; by the default engine with four kinds of key and two groups, inline with one group, resumed with every kind,
+    // and with RSA-2048 inline and with the other group too; by the others with two kinds of key, with one resumed too, where
+    // they do that. And three storms.
+    let forgetful = ENGINES.iter().filter(|engine| **engine == "libressl").count();
+    let connections = 1 + 8 + 4 + 4 + 2 + 3 * (ENGINES.len() - 1) - forgetful;
+    assert_eq!(count(Metric::Handshakes), connections + 3);
+    // A busy machine may make no connection in so short a round.
+    assert!((1..=connections).contains(&count(Metric::ClientCpuPerHandshake)));
     let setups: Vec<_> = outcome
         .lines
         .iter()

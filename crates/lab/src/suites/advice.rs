@@ -36,7 +36,8 @@ fn cheapest(
             if other.shape != case.shape || names.0 == names.1 || !is_alike(case.kind, other.kind) {
                 continue;
             }
-            let ratio = other.cpu_over(case)?;
+            // A round in which a server did not run at all has no ratio; the others still do.
+            let Some(ratio) = other.cpu_over(case) else { continue };
             let gain = ratio.summary.median.max(1.0 / ratio.summary.median);
             if ratio.is_undecided() {
                 continue;

@@ -1,20 +1,20 @@
 //! What connections cost, and what a storm of them does to those that stand.
 
-use super::check::{self, Check};
+mod report;
+
 use super::server::{Execution, Key, Kind, Process};
 use super::signature::Signer;
-use super::{ENGINES, Lab, Outcome, Pace, Suite};
+use super::{ENGINES, Lab, Outcome, Pace};
 use crate::load::{Echo, Handshakes, Storm};
 use crate::rounds::{Plan, Samples, interleave};
-use crate::stats::{Ratio, Summary};
-use crate::table::{Table, number, optional};
-use crate::{Case, Error, Metric, Target, published};
+use crate::stats::Summary;
+use crate::{Case, Error, Metric};
 use std::time::Duration;
-use tautline::KeyExchange;
 use tautline::layers::io::Io;
+use tautline::{Capabilities, KeyExchange};
 
 /// What the rounds of the first and of the second part may take.
-const BUDGETS: [Duration; 2] = [Duration::from_secs(150), Duration::from_secs(60)];
+const BUDGETS: [Duration; 2] = [Duration::from_secs(300), Duration::from_secs(60)];
 
 /// Rounds of storms for one of connections: a stall of the whole machine, which a p99 shows at once, spoils one of many.
 const STORM_ROUNDS: usize = 5;
@@ -26,6 +26,8 @@ const AT_ONCE: usize = 8;
 const RATE: f64 = 10_000.0;
 
 const ESTABLISHED: usize = 100;
+
+const KEYS: [Key; 4] = [Key::Rsa2048, Key::Rsa4096, Key::P256, Key::Ed25519];
 
 /// What one row measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +104,7 @@ const fn execution(kind: Kind) -> Option<&'static str> {
 
 pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
     let driver = lab.drivers[0];
-    let mut connects = connects(driver);
+    let mut connects = connects(driver, lab.pace);
     let mut storms = storms(driver);
     let mut kinds: Vec<Kind> = Vec::new();
     for row in connects.iter().chain(&storms) {
@@ -118,42 +120,48 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
     let plan = lab.plan(BUDGETS[1]);
     let rounds = if lab.pace == Pace::Glance { 1 } else { STORM_ROUNDS * plan.rounds };
     measure(lab, &servers, &mut storms, &Plan { rounds, ..plan }, (0.7, 1.0))?;
-    let mut outcome = Outcome { text: connect_table(&connects) + &storm_table(&storms), ..Outcome::default() };
-    for row in connects.iter().chain(&storms) {
-        outcome.add_samples(Suite::Handshake, &row.case(), &row.samples);
-    }
-    check::report(&mut outcome, Suite::Handshake, checks(&connects, &storms));
-    Ok(outcome)
+    Ok(report::report(&connects, &storms))
 }
 
-/// Every kind of key by the default engine, those that servers have by the others.
-fn connects(driver: Io) -> Vec<Row> {
-    use Execution::{Inline, Offload};
-    use KeyExchange::{All, Classical};
-    let row = |engine, key, execution, resumed, group| {
-        Row::new(What::Connect { kind: Kind::Shakes(engine, key, driver, execution), resumed, group })
-    };
-    let plain = What::Connect { kind: Kind::Ws(driver), resumed: false, group: All };
-    let keys = [Key::Rsa2048, Key::Rsa4096, Key::P256, Key::Ed25519];
+/// Everything: kinds of key, groups, where it is done, full and resumed, by every engine as far as it can. Where time is short,
+/// that by the default engine which differs most, and of the others what servers do most.
+fn connects(driver: Io, pace: Pace) -> Vec<Row> {
+    let plain = What::Connect { kind: Kind::Ws(driver), resumed: false, group: KeyExchange::All };
     let mut rows = vec![Row::new(plain)];
-    rows.extend(keys.map(|key| Row::new(What::Sign(key))));
-    for key in keys {
-        rows.push(row(ENGINES[0], key, Offload, false, All));
-        rows.push(row(ENGINES[0], key, Offload, false, Classical));
-        if matches!(key, Key::Rsa2048 | Key::Rsa4096) {
-            rows.push(row(ENGINES[0], key, Inline, false, Classical));
-        }
-        if matches!(key, Key::Rsa2048 | Key::P256) {
-            rows.push(row(ENGINES[0], key, Offload, true, All));
-            rows.push(row(ENGINES[0], key, Offload, true, Classical));
-        }
-    }
-    for engine in &ENGINES[1..] {
-        for key in [Key::Rsa2048, Key::P256] {
-            rows.extend([false, true].map(|resumed| row(engine, key, Offload, resumed, Classical)));
+    rows.extend(KEYS.map(|key| Row::new(What::Sign(key))));
+    for &engine in ENGINES.iter() {
+        let can = Capabilities::of(engine);
+        for key in KEYS.into_iter().filter(|key| *key != Key::Ed25519 || can.is_some_and(|can| can.ed25519)) {
+            for group in [KeyExchange::Classical, KeyExchange::All] {
+                if group == KeyExchange::All && !can.is_some_and(|can| can.post_quantum) {
+                    continue;
+                }
+                for execution in [Execution::Inline, Execution::Offload] {
+                    let kind = Kind::Shakes(engine, key, driver, execution);
+                    for resumed in [false, true] {
+                        if resumed && !can.is_some_and(|can| can.tickets) {
+                            continue;
+                        }
+                        if pace == Pace::Thorough || is_telling((kind, resumed, group)) {
+                            rows.push(Row::new(What::Connect { kind, resumed, group }));
+                        }
+                    }
+                }
+            }
         }
     }
     rows
+}
+
+/// Whether these connections are measured where time is short.
+fn is_telling((kind, resumed, group): (Kind, bool, KeyExchange)) -> bool {
+    let Kind::Shakes(engine, key, _, execution) = kind else { return true };
+    let (is_classical, is_inline) = (group == KeyExchange::Classical, execution == Execution::Inline);
+    match (engine == ENGINES[0], resumed) {
+        (true, false) => is_classical || !is_inline,
+        (true, true) => (is_classical && !is_inline) || (key == Key::Rsa2048 && is_classical == is_inline),
+        (false, _) => is_classical && is_inline && (key == Key::Rsa2048 || (key == Key::P256 && !resumed)),
+    }
 }
 
 fn storms(driver: Io) -> Vec<Row> {
@@ -184,6 +192,10 @@ fn measure(
             What::Connect { kind, resumed, group } => {
                 let mut server = server(kind)?;
                 server.tls.key_exchange = group;
+                if let Some(engine) = kind.engine() {
+                    // What a client costs is told by the same library.
+                    server.engine = engine.parse().map_err(Error::Usage)?;
+                }
                 let (warmup, duration) = (span.warmup, span.duration);
                 let shaken = Handshakes { server, at_once: AT_ONCE, resumed, may_refuse: true, warmup, duration }
                     .run(&mut |_| {})?;
@@ -233,143 +245,4 @@ fn measure(
         row.samples = samples;
     }
     Ok(())
-}
-
-fn signature(rows: &[Row], key: Key) -> Option<&Row> {
-    rows.iter().find(|row| row.what == What::Sign(key))
-}
-
-fn connect_table(rows: &[Row]) -> String {
-    let mut table = Table::new(&[
-        "<",
-        "<key",
-        "<group",
-        "<handshake",
-        "<signs",
-        "1/s",
-        "p50 us",
-        "p99 us",
-        "server us",
-        "x signature",
-    ]);
-    for row in rows {
-        let What::Connect { kind, resumed, group } = row.what else { continue };
-        let signature = signature(rows, kind.key()).filter(|_| kind.engine().is_some() && !resumed);
-        let over = signature.and_then(|signature| {
-            Some(row.median(Metric::ServerCpuPerHandshake)? / signature.median(Metric::CpuPerSignature)?)
-        });
-        let secure = |text: &str| if kind.engine().is_some() { text.to_owned() } else { "-".to_owned() };
-        table.row([
-            kind.engine().unwrap_or("ws, no TLS").to_owned(),
-            secure(kind.key().name()),
-            secure(if group == KeyExchange::All { "hybrid" } else { "x25519" }),
-            secure(if resumed { "resumed" } else { "full" }),
-            secure(execution(kind).unwrap_or("-")),
-            optional(row.median(Metric::Handshakes)),
-            optional(row.median(Metric::LatencyP50)),
-            optional(row.median(Metric::LatencyP99)),
-            optional(row.median(Metric::ServerCpuPerHandshake)),
-            optional(over),
-        ]);
-    }
-    let mut text = format!(
-        "Connections: connect, TLS, upgrade, close, {AT_ONCE} at a time. server: CPU of the whole process for each; x\n\
-         signature: over that of the signature alone; gated: expensive signatures beside the loop; hybrid:\n\
-         X25519MLKEM768.\n\n{table}\n"
-    );
-    for row in rows {
-        if let (What::Connect { kind, .. }, Some(refused)) =
-            (row.what, row.median(Metric::Refused).filter(|rate| *rate > 0.0))
-        {
-            text += &format!("{} refused {} more connections a second\n", kind.full_name(), number(refused));
-        }
-        if let (What::Sign(key), Some(us)) = (row.what, row.median(Metric::CpuPerSignature)) {
-            text +=
-                &format!("{} signature alone: {} us, {} a second and CPU\n", key.name(), number(us), number(1e6 / us));
-        }
-    }
-    for (text_of, resumed) in [("full=yes tickets=no", false), ("full=no tickets=yes", true)] {
-        let wanted = format!("Go 1.8 RSA-2048 both sides one core {text_of}");
-        let figure = published::figures().iter().find(|figure| figure.suite == "handshake" && figure.text == wanted);
-        let ours = find(rows, Key::Rsa2048, Execution::Offload, resumed, KeyExchange::Classical);
-        if let (Some(figure), Some(ours)) = (figure, ours.and_then(|row| row.median(Metric::ServerCpuPerHandshake))) {
-            text += &format!(
-                "published, {text_of}: {} us, both sides in memory; ours: {} us, server and socket\n",
-                number(figure.value / 1e3),
-                number(ours)
-            );
-        }
-    }
-    text
-}
-
-fn storm_table(rows: &[Row]) -> String {
-    let mut table = Table::new(&["<", "<signs", "p50 us", "p99 us", "p99.9 us", "msg/s", "handshakes/s", "refused/s"]);
-    for row in rows {
-        let What::Storm { kind, newcomers } = row.what else { continue };
-        table.row([
-            if newcomers == 0 { "quiet" } else { "storm" }.to_owned(),
-            execution(kind).unwrap_or("-").to_owned(),
-            optional(row.median(Metric::LatencyP50)),
-            optional(row.median(Metric::LatencyP99)),
-            optional(row.median(Metric::LatencyP999)),
-            optional(row.median(Metric::Throughput)),
-            optional(row.median(Metric::Handshakes)),
-            optional(row.median(Metric::Refused)),
-        ]);
-    }
-    format!(
-        "\nA storm: {ESTABLISHED} connections send {} messages of 64 B a second while {AT_ONCE} others at a time shake\n\
-         hands in full with RSA-2048, over and over; their client runs while that of the messages sleeps.\n\
-         Latency from when a message was due. refused: newcomers that the server had no time for.\n\n{table}",
-        number(RATE)
-    )
-}
-
-fn find(rows: &[Row], key: Key, execution: Execution, resumed: bool, group: KeyExchange) -> Option<&Row> {
-    rows.iter().find(|row| {
-        matches!(row.what, What::Connect { kind: Kind::Shakes(engine, of, _, how), resumed: is, group: by }
-            if engine == ENGINES[0] && of == key && how == execution && is == resumed && by == group)
-    })
-}
-
-fn checks(connects: &[Row], storms: &[Row]) -> Vec<Check> {
-    use Metric::{CpuPerSignature, LatencyP99, RatioToQuiet, RatioToResumed, RatioToSignature, ServerCpuPerHandshake};
-    let find = |execution, resumed| find(connects, Key::Rsa2048, execution, resumed, KeyExchange::Classical);
-    let ratio = |over: Option<&Row>, under: Option<&Row>, (of, to)| Ratio::paired(over?.runs(of), under?.runs(to));
-    let (full, inline) = (find(Execution::Offload, false), find(Execution::Inline, false));
-    let case = |row: Option<&Row>| row.map(Row::case).unwrap_or_default();
-    // Without newcomers there was no storm.
-    let storm = storms.get(1).filter(|row| row.median(Metric::Handshakes).is_some_and(|rate| rate > 0.0));
-    let cpu = ServerCpuPerHandshake;
-    let signature = signature(connects, Key::Rsa2048);
-    [
-        Check::ratio(
-            "RSA-2048: full over resumed".to_owned(),
-            case(full),
-            (RatioToResumed, ratio(full, find(Execution::Offload, true), (cpu, cpu))),
-            Target::AtLeast(4.0),
-        ),
-        Check::ratio(
-            "RSA-2048: full inline over the signature".to_owned(),
-            case(inline),
-            (RatioToSignature, ratio(inline, signature, (cpu, CpuPerSignature))),
-            Target::AtMost(1.35),
-        ),
-        Check::ratio(
-            "RSA-2048: full beside the loop over the signature".to_owned(),
-            case(full),
-            (RatioToSignature, ratio(full, signature, (cpu, CpuPerSignature))),
-            Target::AtMost(1.35),
-        ),
-        Check::ratio(
-            "storm, beside the loop: p99 over quiet".to_owned(),
-            case(storms.get(1)),
-            (RatioToQuiet, ratio(storm, storms.first(), (LatencyP99, LatencyP99))),
-            Target::AtMost(2.0),
-        ),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
 }

@@ -3,7 +3,7 @@ use super::{ENGINES, Lab, Outcome, Suite};
 use crate::rounds::{Samples, interleave};
 use crate::stats::Summary;
 use crate::table::{Table, number, optional};
-use crate::{Case, Error, Metric, load, published};
+use crate::{Case, Error, Line, Metric, load, published};
 use std::time::Duration;
 use tautline::layers::io::Io;
 
@@ -15,15 +15,13 @@ pub(super) struct HandshakeCase {
     kind: Kind,
     resumed: bool,
     samples: Samples,
-    /// CPU time of server and load together for each, in us, by round: what earlier reports give.
-    both_sides: Vec<f64>,
     /// Handshakes that did not resume although they were to.
     full: u64,
 }
 
 impl HandshakeCase {
     const fn new(kind: Kind, resumed: bool) -> Self {
-        Self { kind, resumed, samples: Samples::new(), both_sides: Vec::new(), full: 0 }
+        Self { kind, resumed, samples: Samples::new(), full: 0 }
     }
 
     fn case(&self) -> Case {
@@ -50,16 +48,23 @@ impl HandshakeCase {
         Summary::of(self.samples.get(&Metric::ServerCpuPerHandshake)?)
     }
 
-    /// Server and client together, as a report on Go's TLS measured them.
     fn published(&self) -> Option<f64> {
-        let text = match self.name() {
-            ("rsa2048", "full") => "Go 1.8 RSA-2048 both sides one core full=yes tickets=no",
-            ("rsa2048", "resumed") => "Go 1.8 RSA-2048 both sides one core full=no tickets=yes",
-            _ => return None,
-        };
-        let is_it = |figure: &&published::Figure| figure.suite == "handshake" && figure.text == text;
-        published::figures().iter().find(is_it).map(|figure| figure.value / 1e3)
+        match self.kind {
+            Kind::Wss(_, key, _) => published(key, self.resumed),
+            _ => None,
+        }
     }
+}
+
+/// CPU time of server and client together in us, as a report on Go's TLS measured it.
+pub(super) fn published(key: Key, resumed: bool) -> Option<f64> {
+    let text = match (key, resumed) {
+        (Key::Rsa2048, false) => "Go 1.8 RSA-2048 both sides one core full=yes tickets=no",
+        (Key::Rsa2048, true) => "Go 1.8 RSA-2048 both sides one core full=no tickets=yes",
+        _ => return None,
+    };
+    let is_it = |figure: &&published::Figure| figure.suite == "handshake" && figure.text == text;
+    published::figures().iter().find(is_it).map(|figure| figure.value / 1e3)
 }
 
 /// Full and resumed handshakes with both kinds of key, by the default engine; the same without TLS.
@@ -101,8 +106,6 @@ pub(super) fn measure(
             if case.resumed {
                 case.full += measured.count - shaken.resumed.min(measured.count);
             }
-            let own = measured.own_cpu.as_secs_f64() * 1e6 / measured.count.max(1) as f64;
-            case.both_sides.extend(measured.server_cpu_each_us().map(|server| server + own));
             Ok(measured.handshake_metrics())
         },
     )?;
@@ -127,7 +130,11 @@ pub(super) fn report(outcome: &mut Outcome, suite: Suite, cases: &[HandshakeCase
     ]);
     for case in cases {
         let facts = case.case();
-        outcome.add_samples(suite, &facts, &case.samples);
+        for (&metric, runs) in &case.samples {
+            let published = case.published().filter(|_| metric == Metric::CpuPerHandshake);
+            let line = Line::new(suite.name(), &facts, metric, runs);
+            outcome.lines.extend(line.map(|line| Line { published, ..line }));
+        }
         let (key, kind) = case.name();
         let Some(summary) = case.summary() else { continue };
         if case.full > 0 {
@@ -135,7 +142,7 @@ pub(super) fn report(outcome: &mut Outcome, suite: Suite, cases: &[HandshakeCase
         }
         let median =
             |metric| case.samples.get(&metric).and_then(|runs| Summary::of(runs)).map(|summary| summary.median);
-        let both = Summary::of(&case.both_sides).map(|summary| summary.median);
+        let both = median(Metric::CpuPerHandshake);
         let published = case.published();
         let compared = both.zip(published).map(|(ours, theirs)| ours / theirs);
         table.row([
