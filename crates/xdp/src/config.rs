@@ -40,6 +40,10 @@ pub struct Config {
     /// How long a turn looks for frames before it sleeps; `Duration::MAX` never sleeps, and needs a processor of its own.
     /// Default 0.
     pub spin: Duration,
+    /// Most bytes of an IP packet, where a path takes less than the interface: segments of both directions fit that. From 576
+    /// (IPv4) or 1280 (IPv6) bytes to the interface's MTU, which is the default. No router can tell: what they say goes to the
+    /// kernel, which knows of none of these connections.
+    pub mtu: Option<u16>,
     /// `SO_BUSY_POLL`: the kernel polls the device within our system calls, instead of in interrupts. Default off.
     pub busy_poll: Option<Duration>,
     /// Most connections at once, those not accepted yet or still closing included; later ones are not answered.
@@ -81,6 +85,7 @@ impl Config {
             copies: Copies::default(),
             frames: 8192,
             spin: Duration::ZERO,
+            mtu: None,
             busy_poll: None,
             connections: 16_384,
             half_open: 1024,

@@ -76,6 +76,9 @@ pub(crate) struct Stack {
     congestion_control: bool,
 }
 
+/// What every host takes (RFC 791 section 3.1).
+const LEAST_MTU: usize = 576;
+
 /// Most addresses of an interface that smoltcp, as it is compiled, takes.
 const MOST_ADDRESSES: usize = 8;
 
@@ -83,7 +86,8 @@ impl Stack {
     pub(crate) fn new(config: &Config, facts: &Facts, start: Instant) -> io::Result<Self> {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ip;
-        capabilities.max_transmission_unit = facts.mtu;
+        let mtu = config.mtu.map_or(facts.mtu, |mtu| usize::from(mtu).max(LEAST_MTU));
+        capabilities.max_transmission_unit = mtu.min(facts.mtu);
         if facts.is_virtual {
             // Between two virtual interfaces the kernel leaves checksums out: nothing can be damaged on the way.
             capabilities.checksum.tcp = Checksum::Tx;

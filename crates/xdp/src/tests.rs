@@ -259,6 +259,33 @@ fn connections_are_bounded() {
     bench.open(11);
 }
 
+/// With data offset 6: a peer that takes segments of 1460 bytes.
+fn opening(pair: Pair) -> Vec<u8> {
+    let mut frame = with_data(frame(pair, 1000, SYN), &[2, 4, 0x05, 0xb4]);
+    frame[ETHERNET + 32] = 0x60;
+    frame
+}
+
+#[test]
+fn packets_fit_a_path_that_takes_less_than_the_interface() {
+    for (mtu, most) in [(None, 1500), (Some(1400), 1400), (Some(9000), 1500), (Some(1), 576)] {
+        let mut bench = Bench::new(Config { mtu, ..Config::new("memory") });
+        bench.driver.wire.wire.inbound.push_back(opening(bench.pair(1)));
+        bench.driver.turn(Some(Duration::ZERO), &mut bench.log).unwrap();
+        let answer = bench.driver.wire.wire.outbound.pop().unwrap();
+        let offered = u16::try_from(most - 40).unwrap().to_be_bytes();
+        assert_eq!(answer[ETHERNET + 40..ETHERNET + 44], [2, 4, offered[0], offered[1]], "{mtu:?}");
+        let next = u32::from_be_bytes(*answer[ETHERNET + 24..].first_chunk().unwrap()).wrapping_add(1);
+        bench.give(acknowledging(frame(bench.pair(1), 1001, ACK), next));
+        let token = bench.log.accepted[0];
+        let mut buf = Buf::new();
+        buf.put(&[7; 10_000]);
+        let _ = bench.driver.send(token, buf);
+        let longest = bench.driver.wire.wire.outbound.iter().map(Vec::len).max();
+        assert_eq!(longest, Some(ETHERNET + most), "{mtu:?}");
+    }
+}
+
 #[test]
 fn sequence_numbers_are_not_to_be_guessed() {
     let mut bench = Bench::new(Config::new("memory"));

@@ -6,9 +6,9 @@ mod world;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tautline_io::{Address, Arrival, Clock, Driver as _, End, ListenOptions, Listener, Received, Sent, Sink, Token};
@@ -254,6 +254,41 @@ fn the_kernel_keeps_all_else() {
     let refused = SocketAddr::new(server.at[0].ip(), 1);
     assert_eq!(TcpStream::connect(refused).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     server.stop();
+}
+
+/// What is logged as a warning, in all tests of this binary.
+struct Warnings(Mutex<Vec<String>>);
+
+static WARNINGS: Warnings = Warnings(Mutex::new(Vec::new()));
+
+impl log::Log for Warnings {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::Level::Warn
+    }
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            self.0.lock().unwrap().push(record.args().to_string());
+        }
+    }
+    fn flush(&self) {}
+}
+
+#[test]
+fn busy_polling_is_accepted_and_echoes() {
+    let Some(world) = World::new() else { return };
+    log::set_logger(&WARNINGS).unwrap();
+    log::set_max_level(log::LevelFilter::Warn);
+    let busy_poll = Some(Duration::from_micros(20));
+    let server = Server::start(&world, Config { busy_poll, ..Config::new(INTERFACE) });
+    world.enter_theirs();
+    bulk(connect(server.at[0]), pattern(300_000, 5));
+    assert_eq!(server.stop().failures, Vec::<String>::new());
+    let refused = |line: &String| line.contains("does not busy-poll");
+    assert!(!WARNINGS.0.lock().unwrap().iter().any(refused), "{:?}", WARNINGS.0.lock().unwrap());
+    // More than the kernel takes is refused, and told.
+    let busy_poll = Some(Duration::from_secs(1 << 40));
+    drop(Server::start(&world, Config { busy_poll, ..Config::new(INTERFACE) }).stop());
+    assert!(WARNINGS.0.lock().unwrap().iter().any(refused));
 }
 
 #[test]
