@@ -194,6 +194,7 @@ fn driver(io: Io, support: &Support) -> Finding {
         Io::Uring => ("driver uring", "a few percent less for many small messages"),
         Io::Select => ("driver select", "for comparison: descriptors below 1024 only"),
         Io::Spin => ("driver spin", "never sleeps: low latency for a whole CPU"),
+        Io::UringSpin => ("driver uring-spin", "never sleeps either"),
         _ => ("driver epoll", "what `auto` takes: good at everything"),
     };
     match support {

@@ -6,20 +6,29 @@ use tautline::{Io, KernelTls, Spin, Way};
 /// How bytes reach the wire.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DriverArguments {
-    /// How bytes reach the wire: auto, epoll, uring, select, or spin, which asks the kernel without pause instead of
-    /// sleeping; xdp:INTERFACE goes past the kernel's TCP/IP stack, and xdp-spin:INTERFACE does not sleep either.
+    /// How bytes reach the wire: auto, epoll, uring, select, or spin and uring-spin, which are epoll and io_uring that ask
+    /// the kernel without pause instead of sleeping; xdp:INTERFACE goes past the kernel's TCP/IP stack, and
+    /// xdp-spin:INTERFACE does not sleep either.
     #[arg(long, value_name = "DRIVER", default_value_t = Choice::Io(Io::Auto))]
     pub(crate) driver: Choice,
-    /// Seconds without any event after which `spin` sleeps until the next; `inf` never.
+    /// Seconds without any event after which those that spin sleep until the next; `inf` never.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = idle)]
     pub(crate) spin_idle: Duration,
     /// Leave records of established TLS 1.3 connections to the kernel: those that are sent (tx), received (rx), both, or
     /// auto, which receives where the kernel takes new keys. Where it has no TLS, they stay here, and the log says so.
     #[arg(long, value_name = "HALVES", default_value_t, num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
     ktls: KernelTls,
-    /// With `uring`: send so many bytes or more without copying them, which needs a network card that can.
+    /// With io_uring: send so many bytes or more without copying them, which needs a network card that can.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     zero_copy: Option<u32>,
+    /// With `xdp`: most bytes of an IP packet, where a path takes fewer than the interface.
+    #[cfg(feature = "xdp")]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
+    xdp_mtu: Option<u16>,
+    /// With `xdp`: the kernel polls the network card for so long within system calls, instead of in interrupts.
+    #[cfg(feature = "xdp")]
+    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    xdp_busy_poll: Option<u32>,
     /// For tests: frames in a million that are lost, and as many that are late, each way.
     #[cfg(feature = "xdp")]
     #[arg(long, hide = true, default_value_t = 0, value_name = "N")]
@@ -61,7 +70,8 @@ impl DriverArguments {
         let spin = if spin { self.spin_idle } else { Duration::ZERO };
         let harm = self.xdp_harm;
         let faults = (harm > 0).then_some(Faults { lost: harm, late: harm, seed: 1 });
-        Config { spin, faults, ..Config::new(interface) }
+        let busy_poll = self.xdp_busy_poll.map(|micros| Duration::from_micros(micros.into()));
+        Config { spin, mtu: self.xdp_mtu, busy_poll, faults, ..Config::new(interface) }
     }
 }
 
@@ -106,7 +116,7 @@ mod tests {
 
     #[test]
     fn drivers_have_names() {
-        for name in ["auto", "epoll", "spin"] {
+        for name in ["auto", "epoll", "spin", "uring-spin"] {
             assert_eq!(name.parse::<Choice>().unwrap().to_string(), name);
         }
         assert!("xdp".parse::<Choice>().unwrap_err().contains("is no driver"));

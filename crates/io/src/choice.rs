@@ -3,7 +3,7 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-/// Which driver, by name: `auto`, `epoll`, `uring`, `select`, `spin`.
+/// Which driver, by name: `auto`, `epoll`, `uring`, `select`, `spin`, `uring-spin`.
 ///
 /// [`choose`](Self::choose) turns the name into a type, once; behind it everything is static.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -24,6 +24,8 @@ pub enum Io {
     /// epoll that asks again and again instead of sleeping, as [`Spin`] says: each time it asks, the kernel can poll the
     /// network card, which io_uring does only before it sleeps.
     Spin,
+    /// io_uring that does so; where the kernel has none or refuses it, [`Spin`](Self::Spin), and a warning in the log.
+    UringSpin,
 }
 
 /// What is done with the driver that was chosen.
@@ -37,7 +39,7 @@ pub trait Compose {
 
 impl Io {
     /// All names, the default first.
-    pub const ALL: [Self; 5] = [Self::Auto, Self::Epoll, Self::Uring, Self::Select, Self::Spin];
+    pub const ALL: [Self; 6] = [Self::Auto, Self::Epoll, Self::Uring, Self::Select, Self::Spin, Self::UringSpin];
 
     /// The name that [`FromStr`] reads.
     #[must_use]
@@ -48,6 +50,7 @@ impl Io {
             Self::Uring => "uring",
             Self::Select => "select",
             Self::Spin => "spin",
+            Self::UringSpin => "uring-spin",
         }
     }
 
@@ -57,7 +60,7 @@ impl Io {
     /// Why it does not: the kernel is too old, or forbids it.
     pub fn probe(self) -> io::Result<()> {
         match self {
-            Self::Uring => try_uring(),
+            Self::Uring | Self::UringSpin => try_uring(),
             Self::Select => select::Driver::new().map(drop),
             Self::Auto | Self::Epoll | Self::Spin => epoll::Driver::new().map(drop),
         }
@@ -75,7 +78,7 @@ impl Io {
         match self {
             Self::Auto | Self::Epoll | Self::Spin => Self::Epoll,
             Self::Select => Self::Select,
-            Self::Uring => match tried() {
+            Self::Uring | Self::UringSpin => match tried() {
                 Ok(()) => Self::Uring,
                 Err(error) => {
                     log::warn!("io_uring cannot be used, epoll is: {error}");
@@ -96,18 +99,27 @@ impl Io {
         }
     }
 
-    /// Hands `then` the driver of this name. Where it [`spins`](Self::Spin), it does so as `spin` says; `kernel_tls` are the
+    /// Whether it asks again and again instead of sleeping.
+    #[must_use]
+    pub const fn spins(self) -> bool {
+        matches!(self, Self::Spin | Self::UringSpin)
+    }
+
+    /// Hands `then` the driver of this name. Where it [spins](Self::spins), it does so as `spin` says; `kernel_tls` are the
     /// records that it leaves to the kernel, where it [can](Self::has_kernel_tls).
     pub fn choose<C: Compose>(self, spin: &Spin, kernel_tls: KernelTls, then: C) -> C::Output {
+        let spin = self.spins().then(|| spin.clone());
         match self.here() {
             #[cfg(feature = "uring")]
-            Self::Uring => then.with(crate::uring::Driver::new),
+            Self::Uring => {
+                let config = crate::uring::Config { spin, ..Default::default() };
+                then.with(move || crate::uring::Driver::with(config.clone()))
+            }
             Self::Select => {
                 let config = select::Config { kernel_tls, ..Default::default() };
                 then.with(move || select::Driver::with(config.clone()))
             }
             _ => {
-                let spin = (self == Self::Spin).then(|| spin.clone());
                 let config = epoll::Config { spin, kernel_tls, ..Default::default() };
                 then.with(move || epoll::Driver::with(config.clone()))
             }
@@ -145,6 +157,7 @@ fn try_uring() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logged;
 
     struct Name;
 
@@ -161,7 +174,7 @@ mod tests {
         for io in Io::ALL {
             assert_eq!(io.to_string().parse(), Ok(io));
         }
-        assert!("kqueue".parse::<Io>().unwrap_err().contains("auto, epoll, uring, select, spin"));
+        assert!("kqueue".parse::<Io>().unwrap_err().contains("auto, epoll, uring, select, spin, uring-spin"));
     }
 
     #[test]
@@ -175,33 +188,16 @@ mod tests {
         assert_eq!(Io::Select.choose(&Spin::default(), KernelTls::Off, Name).0, "select");
         let best = if Io::Uring.probe().is_ok() { "io_uring" } else { "epoll" };
         assert_eq!(Io::Uring.choose(&Spin::default(), KernelTls::Off, Name).0, best);
+        assert_eq!(Io::UringSpin.choose(&Spin::default(), KernelTls::Off, Name).0, best);
         assert_eq!(Io::Auto.choose(&Spin::default(), KernelTls::Off, Name).0, "epoll");
-    }
-
-    /// Keeps what is logged here about io_uring.
-    struct Lines(std::sync::Mutex<Vec<String>>);
-
-    static LINES: Lines = Lines(std::sync::Mutex::new(Vec::new()));
-
-    impl log::Log for Lines {
-        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-            metadata.target().ends_with("choice")
-        }
-        fn log(&self, record: &log::Record<'_>) {
-            if self.enabled(record.metadata()) {
-                self.0.lock().unwrap().push(record.args().to_string());
-            }
-        }
-        fn flush(&self) {}
     }
 
     #[test]
     fn epoll_takes_over_from_a_ring_that_is_too_old_and_says_so_once() {
-        log::set_logger(&LINES).unwrap();
-        log::set_max_level(log::LevelFilter::Warn);
+        let _ = logged::lines();
         let too_old = || Err(io::Error::other("made up for this test"));
         assert_eq!(Io::Uring.where_uring(too_old), Io::Epoll);
-        let lines = LINES.0.lock().unwrap().clone();
+        let lines = logged::lines();
         let count =
             lines.iter().filter(|line| *line == "io_uring cannot be used, epoll is: made up for this test").count();
         assert_eq!(count, 1, "{lines:?}");

@@ -61,6 +61,8 @@ mod driver;
 pub mod echo;
 pub mod epoll;
 pub mod kernel;
+#[cfg(test)]
+mod logged;
 pub mod machine;
 pub mod readiness;
 pub mod select;

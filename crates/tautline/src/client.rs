@@ -64,7 +64,7 @@ impl Client {
         self
     }
 
-    /// How it spins, where it does ([`Io::Spin`]).
+    /// How it spins, where it does ([`Io::spins`]).
     pub fn spin(mut self, spin: Spin) -> Self {
         self.way.spin = spin;
         self

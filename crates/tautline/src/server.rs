@@ -77,7 +77,7 @@ impl Server {
         self
     }
 
-    /// How they spin, where they do ([`Io::Spin`]).
+    /// How they spin, where they do ([`Io::spins`]).
     pub fn spin(mut self, spin: Spin) -> Self {
         self.way.spin = spin;
         self

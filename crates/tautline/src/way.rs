@@ -15,7 +15,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// Over the kernel's sockets, by the driver of this name; `spin` is for [`Io::Spin`].
+    /// Over the kernel's sockets, by the driver of this name; `spin` is for those that [spin](Io::spins).
     #[must_use]
     pub fn new(io: Io, spin: Spin) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl Way {
         }
     }
 
-    /// Has [`Io::Uring`] send so many bytes or more from the driver's buffer instead of from a copy; other drivers copy. Pays
+    /// Has [`Io::Uring`] and [`Io::UringSpin`] send so many bytes or more from the driver's buffer instead of from a copy; other drivers copy. Pays
     /// only with a network card that can do it, see `tautline_io::uring::Config::zero_copy`.
     #[must_use]
     pub fn zero_copy(self, bytes: usize) -> Self {
@@ -87,11 +87,12 @@ impl Way {
         if let Some(config) = self.xdp {
             return then.with(move || tautline_xdp::Driver::with(config.clone()));
         }
-        let zero_copy = if self.io == Io::Uring { self.zero_copy } else { None };
+        let zero_copy = if matches!(self.io, Io::Uring | Io::UringSpin) { self.zero_copy } else { None };
         let Some(zero_copy) = zero_copy else { return self.io.choose(&self.spin, self.kernel_tls, then) };
         match self.io.here() {
             Io::Uring => {
-                let config = uring::Config { zero_copy, ..uring::Config::default() };
+                let spin = self.io.spins().then_some(self.spin);
+                let config = uring::Config { zero_copy, spin, ..uring::Config::default() };
                 then.with(move || uring::Driver::with(config.clone()))
             }
             other => other.choose(&self.spin, self.kernel_tls, then),

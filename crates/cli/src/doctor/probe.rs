@@ -58,10 +58,12 @@ fn version(release: &str) -> (u32, u32) {
 
 /// Opens each driver, which changes nothing.
 fn drivers(version: (u32, u32), disabled: Option<&str>) -> Vec<(Io, Support)> {
-    let drivers = [Io::Epoll, Io::Uring, Io::Select, Io::Spin].into_iter();
+    let drivers = [Io::Epoll, Io::Uring, Io::Select, Io::Spin, Io::UringSpin].into_iter();
     let probed = drivers.map(|io| match io.probe() {
         Ok(()) => (io, Support::Yes),
-        Err(error) if io == Io::Uring => (io, Support::No(io_uring(version, disabled, &error.to_string()))),
+        Err(error) if matches!(io, Io::Uring | Io::UringSpin) => {
+            (io, Support::No(io_uring(version, disabled, &error.to_string())))
+        }
         Err(error) => (io, Support::No(error.to_string())),
     });
     probed.collect()

@@ -5,6 +5,7 @@ use crate::{Address, ListenOptions};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::io;
+use std::mem;
 use std::time::{Duration, Instant};
 
 /// How a driver spins: it asks the kernel again and again instead of sleeping, which saves the time that waking up takes
@@ -72,6 +73,8 @@ pub(crate) struct Spinner {
     spin: Option<Spin>,
     /// Since when nothing happened.
     idle_since: Option<Instant>,
+    /// The log says what the kernel accepted for connections of ours.
+    reported: bool,
 }
 
 impl Spinner {
@@ -85,17 +88,20 @@ impl Spinner {
     }
 
     /// Makes a socket that can be connected to `address`, and whose card the kernel polls where the driver spins.
-    pub(crate) fn stream(&self, address: &Address) -> io::Result<OwnedFd> {
+    pub(crate) fn stream(&mut self, address: &Address) -> io::Result<OwnedFd> {
         let socket = socket::stream(address)?;
         if let (Some(spin), Address::Tcp(_)) = (&self.spin, address) {
-            // Said once, of listening sockets or by the driver: connections are many.
-            drop(spin.socket(&socket));
+            let answers = spin.socket(&socket);
+            // Of the first: connections are many, and the kernel says the same of all.
+            if !mem::replace(&mut self.reported, true) {
+                Spin::report(&format!("the connection to {address}"), &answers);
+            }
         }
         Ok(socket)
     }
 
     pub(crate) const fn new(spin: Option<Spin>) -> Self {
-        Self { spin, idle_since: None }
+        Self { spin, idle_since: None, reported: false }
     }
 
     /// Calls `ask` with how long it may sleep, until it says that something is ready or `timeout` has passed. Returns what
@@ -133,6 +139,7 @@ impl Spinner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logged;
     use std::convert::Infallible;
 
     const IDLE: Duration = Duration::from_millis(20);
@@ -158,6 +165,19 @@ mod tests {
                 "{name}: {answer:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_accepted_for_the_first_connection_is_logged() {
+        let _ = logged::lines();
+        let mut spinner = spinner(IDLE);
+        let to = |port: u16| Address::Tcp(([192, 0, 2, 77], port).into());
+        for port in 1..4 {
+            spinner.stream(&to(port)).unwrap();
+        }
+        let mut lines = logged::lines();
+        lines.retain(|line| line.contains("the connection to 192.0.2.77"));
+        assert!(matches!(&lines[..], [line] if line.contains("SO_BUSY_POLL ")), "{lines:?}");
     }
 
     #[test]

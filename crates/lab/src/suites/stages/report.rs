@@ -313,7 +313,7 @@ mod tests {
     fn our_default_is_held_to_its_targets() {
         let outcome = report(&cases(4.5), &[], &LEAST, 10_000);
         let targets: Vec<_> = outcome.lines.iter().filter_map(|line| line.target).collect();
-        assert_eq!(targets, [Target::AtMost(0.5), Target::AtMost(0.3)].repeat(5));
+        assert_eq!(targets, [Target::AtMost(0.5), Target::AtMost(0.3)].repeat(7));
         assert!(outcome.text.contains("fused spin 200 B over loopback: tls, p50"), "{}", outcome.text);
     }
 }

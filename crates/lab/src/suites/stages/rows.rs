@@ -6,8 +6,8 @@ use tautline::{TlsEngine, Way};
 pub(super) enum Wire {
     /// The kernel's sockets.
     Kernel(Io),
-    /// AF_XDP and a TCP/IP stack of ours, without sleeping.
-    Xdp,
+    /// AF_XDP and a TCP/IP stack of ours, without sleeping or not.
+    Xdp { spin: bool },
 }
 
 /// A composition to measure.
@@ -22,9 +22,9 @@ pub(super) struct Row {
 
 /// The report's compositions, in its order. Its kernel TLS stands behind OpenSSL's handshake, and so does ours where it is built in.
 const REPORT: [(Wire, &str); 11] = [
-    (Wire::Xdp, "wolfssl"),
-    (Wire::Xdp, "libressl"),
-    (Wire::Xdp, "openssl"),
+    (Wire::Xdp { spin: true }, "wolfssl"),
+    (Wire::Xdp { spin: true }, "libressl"),
+    (Wire::Xdp { spin: true }, "openssl"),
     (Wire::Kernel(Io::Epoll), KERNEL_TLS),
     (Wire::Kernel(Io::Select), KERNEL_TLS),
     (Wire::Kernel(Io::Select), "libressl"),
@@ -39,8 +39,9 @@ const KERNEL_TLS: &str = "ktls";
 
 /// Every row, whether it can run here or not: our default on each driver, and the report's.
 pub(super) fn all() -> Vec<Row> {
-    let drivers = [Io::Epoll, Io::Uring, Io::Select, Io::Spin].map(Wire::Kernel);
-    let ours = drivers.into_iter().chain([Wire::Xdp]).map(|wire| Row { mode: None, wire, tls: super::ENGINES[0] });
+    let drivers = [Io::Epoll, Io::Uring, Io::Select, Io::Spin, Io::UringSpin].map(Wire::Kernel);
+    let xdp = [false, true].map(|spin| Wire::Xdp { spin });
+    let ours = drivers.into_iter().chain(xdp).map(|wire| Row { mode: None, wire, tls: super::ENGINES[0] });
     let theirs = (1..).zip(REPORT).map(|(mode, (wire, tls))| Row { mode: Some(mode), wire, tls });
     ours.chain(theirs).collect()
 }
@@ -49,7 +50,8 @@ impl Wire {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Kernel(io) => io.name(),
-            Self::Xdp => "xdp-spin",
+            Self::Xdp { spin: false } => "xdp",
+            Self::Xdp { spin: true } => "xdp-spin",
         }
     }
 
@@ -57,7 +59,7 @@ impl Wire {
     pub(super) const fn transport(self) -> &'static str {
         match self {
             Self::Kernel(_) => "kernel",
-            Self::Xdp => "xdp",
+            Self::Xdp { .. } => "xdp",
         }
     }
 
@@ -70,12 +72,13 @@ impl Wire {
                 Ok(Way::new(io, Spin::default()))
             }
             #[cfg(feature = "xdp")]
-            Self::Xdp => {
+            Self::Xdp { spin } => {
+                let spin = if spin { Spin::default().idle } else { std::time::Duration::ZERO };
                 let config = tautline::layers::xdp::Config::new(super::space::INTERFACE);
-                Ok(Way::xdp(tautline::layers::xdp::Config { spin: std::time::Duration::from_secs(1), ..config }))
+                Ok(Way::xdp(tautline::layers::xdp::Config { spin, ..config }))
             }
             #[cfg(not(feature = "xdp"))]
-            Self::Xdp => Err("this build has no AF_XDP: build it with the feature `xdp`".to_owned()),
+            Self::Xdp { .. } => Err("this build has no AF_XDP: build it with the feature `xdp`".to_owned()),
         }
     }
 }
@@ -123,7 +126,7 @@ mod tests {
     #[test]
     fn every_row_of_the_report_is_there_and_says_why_it_cannot_run() {
         let rows = all();
-        assert_eq!(rows.len(), 16);
+        assert_eq!(rows.len(), 18);
         assert_eq!(rows.iter().filter_map(|row| row.mode).collect::<Vec<_>>(), (1..=11).collect::<Vec<u8>>());
         for row in rows {
             if let Err(why) = row.engine(Err("this kernel has no TLS")) {
