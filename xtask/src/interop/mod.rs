@@ -50,6 +50,11 @@ pub(crate) fn run(context: &Context) -> Outcome {
                 }
             }
         }
+        if let Some(mut tls) = peer.tls()
+            && run_logged(&mut tls, &paths::log(&format!("interop-{}-tls", peer.name())), context.deadline).is_err()
+        {
+            failed.push(format!("{} tls", peer.name()));
+        }
     }
     if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join(", "))) }
 }

@@ -5,12 +5,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::cargo::cargo;
 use crate::process::{Deadline, run_logged, succeeds};
 use crate::stage::{Failure, Outcome};
 use crate::{install, paths, process};
 
 /// Every peer.
 pub(super) const PEERS: &[Peer] = &[Peer::Python, Peer::Go, Peer::Node];
+
+/// What is built of Go's folder. The last is a peer of TLS alone.
+const GO: [&str; 3] = ["client", "server", "tls"];
 
 /// Another implementation of WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,15 @@ impl Peer {
         }
     }
 
+    /// The tests of its TLS below WebSocket, where it has a program for that; it must be installed.
+    pub(super) fn tls(self) -> Option<Command> {
+        (self == Self::Go).then(|| {
+            let mut test = cargo(&["test", "--locked", "-p", "tautline-tls-rustls", "--test", "peers", "go::"]);
+            test.env("TAUTLINE_GO_TLS", self.folder().join("tls"));
+            test
+        })
+    }
+
     fn source(self) -> PathBuf {
         paths::root().join("tests/interop").join(self.name())
     }
@@ -95,7 +108,7 @@ impl Peer {
     fn recipe(self) -> Result<String, Failure> {
         let files: &[&str] = match self {
             Self::Python => &["requirements.txt"],
-            Self::Go => &["go.mod", "go.sum", "client/main.go", "server/main.go"],
+            Self::Go => &["go.mod", "go.sum", "client/main.go", "server/main.go", "tls/main.go"],
             Self::Node => &["package.json", "package-lock.json"],
         };
         let texts: Result<Vec<String>, _> =
@@ -109,7 +122,7 @@ impl Peer {
             Self::Python => {
                 process::output(Command::new(folder.join("bin/python")).args(["-c", "import websockets"])).is_some()
             }
-            Self::Go => folder.join("client").exists() && folder.join("server").exists(),
+            Self::Go => GO.iter().all(|program| folder.join(program).exists()),
             Self::Node => succeeds("node", &["-e", &format!("require({:?})", folder.join("node_modules/ws"))]),
         }
     }
@@ -125,10 +138,10 @@ fn python(source: &Path, folder: &Path, deadline: Deadline) -> Outcome {
 /// Modules and the build cache stay below the folder too. Go makes modules read-only unless told otherwise, and would fetch
 /// another version of itself.
 fn go(source: &Path, folder: &Path, deadline: Deadline) -> Outcome {
-    for role in ["client", "server"] {
+    for program in GO {
         let mut build = Command::new("go");
-        build.args(["build", "-mod=readonly", "-modcacherw", "-trimpath", "-o"]).arg(folder.join(role));
-        build.arg(format!("./{role}")).current_dir(source);
+        build.args(["build", "-mod=readonly", "-modcacherw", "-trimpath", "-o"]).arg(folder.join(program));
+        build.arg(format!("./{program}")).current_dir(source);
         build.env("GOPATH", folder.join("path")).env("GOCACHE", folder.join("cache"));
         build.env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0").env_remove("GOMODCACHE");
         run_logged(&mut build, &paths::log("interop-go-install"), deadline)?;
