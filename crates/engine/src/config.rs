@@ -51,7 +51,8 @@ pub struct Limits {
 pub struct Offload {
     /// Threads for all shards of a server together: 0 does every handshake in its loop, `None` takes one for each two CPUs.
     pub threads: Option<usize>,
-    /// Signatures that take at least so long leave the loop. What a key takes is measured when it is loaded.
+    /// Signatures that take at least so long leave the loop. What a key takes is measured when it is loaded, at the start
+    /// and at a reload, once for all keys of an algorithm and a length.
     pub min_signature: Duration,
     /// Handshakes that may wait. Further connections are reset at once.
     pub max_waiting: usize,

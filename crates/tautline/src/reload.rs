@@ -1,8 +1,10 @@
 use crate::{Error, ServerConfig, ServerFiles};
+use log::Level;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tautline_tls::Engine;
+use std::sync::Arc;
+use tautline_engine::Offload;
+use tautline_tls::{Engine, KeyCost};
 
 /// Gives a running server another TLS configuration, from any thread; clones act on the same server.
 ///
@@ -33,8 +35,14 @@ pub struct Reloads {
 }
 
 impl Reloader {
-    pub(crate) fn new<E: Engine>(engine: E) -> Self {
-        Self { apply: Arc::new(move |config| engine.reload(config)), counts: Arc::default() }
+    pub(crate) fn new<E: Engine>(engine: E, offload: Offload) -> Self {
+        tell_costs(&engine, &offload);
+        let apply = move |config: &ServerConfig| {
+            engine.reload(config)?;
+            tell_costs(&engine, &offload);
+            Ok(())
+        };
+        Self { apply: Arc::new(apply), counts: Arc::default() }
     }
 
     /// Has connections that begin from now on use `config`. Ticket keys stay where [`ServerConfig::tickets`] is what it was, so
@@ -82,6 +90,18 @@ impl Reloader {
             }
         }
         result
+    }
+}
+
+/// Logs what keys take to sign, and what is made of it.
+fn tell_costs<E: Engine>(engine: &E, offload: &Offload) {
+    for KeyCost { kind, certificates, time } in engine.key_costs() {
+        let leaves = offload.threads != Some(0) && time >= offload.min_signature;
+        let (level, place) = if leaves { (Level::Info, "leave") } else { (Level::Debug, "stay in") };
+        log::log!(
+            level,
+            "{kind}: a signature takes {time:?}, so full handshakes {place} the loop ({certificates} keys)"
+        );
     }
 }
 

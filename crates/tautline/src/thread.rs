@@ -171,7 +171,7 @@ impl Plan {
         P: Fn(&mut Shard<E, D, H, Q>) + Send + Sync + 'static,
         Q: Probe,
     {
-        let reloader = Reloader::new(parts.engine.clone());
+        let reloader = Reloader::new(parts.engine.clone(), self.config.offload.clone());
         let parts = Arc::new(parts);
         let plan = Arc::new(self);
         let mut running = Running {

@@ -311,6 +311,12 @@ int32_t tl_identity_linked(const tl_identity *identity)
     return linked;
 }
 
+/* How long the key is. */
+int32_t tl_identity_bits(const tl_identity *identity)
+{
+    return EVP_PKEY_bits(identity->key);
+}
+
 /* Signs something with the key, for the time that this takes; says whether it worked. */
 int32_t tl_identity_sign(const tl_identity *identity)
 {

@@ -89,6 +89,7 @@ tl_identity *tl_identity_new(const uint8_t *chain, size_t chain_len, const uint8
                              tl_refusal *refusal);
 void tl_identity_free(tl_identity *identity);
 int32_t tl_identity_kind(const tl_identity *identity);
+int32_t tl_identity_bits(const tl_identity *identity);
 size_t tl_identity_names(const tl_identity *identity, char *text, size_t cap);
 int32_t tl_identity_validity(const tl_identity *identity, char *from, char *until, size_t cap);
 int32_t tl_identity_linked(const tl_identity *identity);

@@ -23,6 +23,7 @@ const tl_table TL_TABLE = {
     .identity_new = tl_identity_new,
     .identity_free = tl_identity_free,
     .identity_kind = tl_identity_kind,
+    .identity_bits = tl_identity_bits,
     .identity_names = tl_identity_names,
     .identity_validity = tl_identity_validity,
     .identity_linked = tl_identity_linked,

@@ -157,6 +157,7 @@ typedef struct {
                                  tl_refusal *refusal);
     void (*identity_free)(tl_identity *identity);
     int32_t (*identity_kind)(const tl_identity *identity);
+    int32_t (*identity_bits)(const tl_identity *identity);
     size_t (*identity_names)(const tl_identity *identity, char *text, size_t cap);
     int32_t (*identity_validity)(const tl_identity *identity, char *from, char *until, size_t cap);
     int32_t (*identity_linked)(const tl_identity *identity);

@@ -3,7 +3,7 @@ use crate::sessions::Sessions;
 use crate::sys::{Context, Library};
 use crate::{Flavour, Session, config};
 use std::sync::Arc;
-use tautline_tls::{ClientConfig, Error, ServerConfig, Signing};
+use tautline_tls::{ClientConfig, Error, KeyCost, ServerConfig, Signing};
 
 /// One library with one configuration; clones share it, its tickets' keys, and the sessions a client remembers.
 #[derive(Clone)]
@@ -70,6 +70,10 @@ impl tautline_tls::Engine for Engine {
 
     fn signing(&self, hello: &[u8]) -> Option<Signing> {
         self.server.as_ref().and_then(|serving| serving.signing(hello))
+    }
+
+    fn key_costs(&self) -> Vec<KeyCost> {
+        self.server.as_ref().map_or_else(Vec::new, |serving| serving.key_costs())
     }
 
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {

@@ -10,7 +10,7 @@
 //! LibreSSL tells its secrets to nobody.
 
 use crate::{Flavour, session};
-use tautline_tls::{Capabilities, ClientConfig, Error, ServerConfig, Signing, registry};
+use tautline_tls::{Capabilities, ClientConfig, Error, KeyCost, ServerConfig, Signing, registry};
 use tautline_tls_records::{Agreed, Keys, Library, Records, Role, Suite};
 use tautline_window::Buf;
 
@@ -61,6 +61,10 @@ impl tautline_tls::Engine for Engine {
 
     fn signing(&self, hello: &[u8]) -> Option<Signing> {
         self.library.signing(hello)
+    }
+
+    fn key_costs(&self) -> Vec<KeyCost> {
+        self.library.key_costs()
     }
 
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {

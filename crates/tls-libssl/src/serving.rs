@@ -3,7 +3,7 @@ use crate::signers::Signers;
 use crate::sys::{Context, Library, TicketKeys, ticket_keys};
 use arc_swap::ArcSwap;
 use std::sync::{Arc, Mutex, PoisonError};
-use tautline_tls::{Error, ServerConfig, Signing, Tickets};
+use tautline_tls::{Error, KeyCost, ServerConfig, Signing, Tickets};
 use tautline_tls_tickets::wanted;
 
 /// A server's configuration of this moment.
@@ -39,6 +39,11 @@ impl Serving {
     /// What a signature for the client whose first bytes these are will cost.
     pub(crate) fn signing(&self, hello: &[u8]) -> Option<Signing> {
         self.now.load().signers.signing(hello)
+    }
+
+    /// What keys take to sign.
+    pub(crate) fn key_costs(&self) -> Vec<KeyCost> {
+        self.now.load().signers.key_costs()
     }
 
     /// Has connections that begin from now on use `config`, or changes nothing.

@@ -2,27 +2,44 @@ use crate::config::Groups;
 use crate::sys::{Identity, KeyKind};
 use core::time::Duration;
 use std::collections::HashMap;
-use std::sync::OnceLock;
 use std::time::Instant;
-use tautline_tls::Signing;
 use tautline_tls::hello::{Hello, begins};
 use tautline_tls::record::{Front, front};
+use tautline_tls::{KeyCost, Signing};
 
 /// A server's keys, for what signing with them takes.
 pub(crate) struct Signers {
     identities: Vec<Identity>,
-    /// How long each takes to sign; `None` where the library fails to sign.
-    times: Vec<OnceLock<Option<Duration>>>,
+    kinds: Vec<Kind>,
+    /// The kind of each key.
+    kind_of: Vec<usize>,
     /// Which of them stand together, as in [`Groups`], and for which names.
     members: Vec<Vec<usize>>,
     names: HashMap<Box<[u8]>, u32>,
 }
 
+/// Keys that take the same time.
+struct Kind {
+    name: String,
+    /// `None` where the library fails to sign.
+    time: Option<Duration>,
+    certificates: usize,
+}
+
 impl Signers {
     pub(crate) fn new(identities: Vec<Identity>, groups: Groups) -> Self {
-        let times = identities.iter().map(|_| OnceLock::new()).collect();
+        let (mut kinds, mut known) = (Vec::new(), HashMap::new());
+        let mut kind_of = Vec::with_capacity(identities.len());
+        for identity in &identities {
+            let kind = *known.entry((identity.kind(), identity.bits())).or_insert_with(|| {
+                kinds.push(Kind { name: name(identity), time: measure(identity), certificates: 0 });
+                kinds.len() - 1
+            });
+            kinds[kind].certificates += 1;
+            kind_of.push(kind);
+        }
         let names = groups.names.into_iter().map(|(name, group)| (name.into_bytes().into(), group)).collect();
-        Self { identities, times, members: groups.members, names }
+        Self { identities, kinds, kind_of, members: groups.members, names }
     }
 
     /// What the signature for the client whose first bytes these are will cost; `None` as long as there is no whole record.
@@ -34,14 +51,14 @@ impl Signers {
         }
         let Some(hello) = Hello::read(record) else {
             // Cut into several records, which honest clients do not do with less than 16 KiB: as dear as it can get.
-            let time = (0..self.identities.len()).filter_map(|index| self.measured(index)).max()?;
+            let time = self.kinds.iter().filter_map(|kind| kind.time).max()?;
             return Some(Signing { time, may_resume: false });
         };
         let schemes = hello.schemes();
         let members = self.members.get(self.group(hello.server_name()))?;
         let verifiable = |index: &&usize| schemes.iter().any(|&scheme| fits(self.identities[**index].kind(), scheme));
         let index = members.iter().find(verifiable).or_else(|| members.first())?;
-        Some(Signing { time: self.measured(*index)?, may_resume: hello.offers_ticket() })
+        Some(Signing { time: self.time(*index)?, may_resume: hello.offers_ticket() })
     }
 
     /// The group of certificates that the library chooses for this name.
@@ -55,13 +72,35 @@ impl Signers {
         group.and_then(|group| usize::try_from(group).ok()).unwrap_or(0)
     }
 
-    /// Measured when it is first asked for, which takes three signatures.
-    fn measured(&self, index: usize) -> Option<Duration> {
-        let once = || {
-            let start = Instant::now();
-            self.identities[index].sign().then(|| start.elapsed())
-        };
-        *self.times[index].get_or_init(|| (0..3).filter_map(|_| once()).min())
+    /// `None` where the library fails to sign.
+    fn time(&self, index: usize) -> Option<Duration> {
+        self.kinds[self.kind_of[index]].time
+    }
+
+    pub(crate) fn key_costs(&self) -> Vec<KeyCost> {
+        let cost =
+            |kind: &Kind| Some(KeyCost { kind: kind.name.clone(), certificates: kind.certificates, time: kind.time? });
+        self.kinds.iter().filter_map(cost).collect()
+    }
+}
+
+/// Measures once for each kind of keys: what a signature costs goes by the algorithm and the length of the key, and to measure
+/// every one of a thousand RSA keys would take seconds.
+fn measure(identity: &Identity) -> Option<Duration> {
+    let once = || {
+        let start = Instant::now();
+        identity.sign().then(|| start.elapsed())
+    };
+    (0..3).filter_map(|_| once()).min()
+}
+
+fn name(identity: &Identity) -> String {
+    let bits = identity.bits();
+    match identity.kind() {
+        KeyKind::Ecdsa => format!("ECDSA-{bits}"),
+        KeyKind::Ed25519 => "Ed25519".to_owned(),
+        KeyKind::Rsa => format!("RSA-{bits}"),
+        KeyKind::Other => format!("other-{bits}"),
     }
 }
 

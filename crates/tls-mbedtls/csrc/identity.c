@@ -207,6 +207,12 @@ int32_t tl_identity_linked(const tl_identity *identity)
     return 1;
 }
 
+/* How long the key is. */
+int32_t tl_identity_bits(const tl_identity *identity)
+{
+    return (int32_t)mbedtls_pk_get_bitlen(&identity->key);
+}
+
 /* Signs something with the key, for the time that this takes; says whether it worked. */
 int32_t tl_identity_sign(const tl_identity *identity)
 {

@@ -2,7 +2,7 @@ use crate::serving::Serving;
 use crate::{Session, config};
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
-use tautline_tls::{ClientConfig, Error, ServerConfig, Signing};
+use tautline_tls::{ClientConfig, Error, KeyCost, ServerConfig, Signing};
 
 /// rustls with one configuration; clones share it, its tickets' keys, and the sessions a client remembers.
 #[derive(Clone)]
@@ -62,6 +62,10 @@ impl tautline_tls::Engine for Engine {
 
     fn signing(&self, hello: &[u8]) -> Option<Signing> {
         self.server.as_ref().and_then(|serving| serving.acceptor().signing(hello))
+    }
+
+    fn key_costs(&self) -> Vec<KeyCost> {
+        self.server.as_ref().map_or_else(Vec::new, |serving| serving.acceptor().key_costs())
     }
 
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {

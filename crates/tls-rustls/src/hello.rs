@@ -2,8 +2,8 @@ use crate::record::{Front, front};
 use crate::resolver::Resolver;
 use rustls::{ServerConfig, SignatureScheme};
 use std::sync::Arc;
-use tautline_tls::Signing;
 use tautline_tls::hello::{Hello, begins};
+use tautline_tls::{KeyCost, Signing};
 
 /// A server's two configurations, alike but for who decides the cipher suite.
 ///
@@ -34,6 +34,11 @@ impl Acceptor {
         }
     }
 
+    /// What keys take to sign.
+    pub(crate) fn key_costs(&self) -> Vec<KeyCost> {
+        self.resolver.costs().kinds().to_vec()
+    }
+
     /// What the signature for the client whose first bytes these are will cost; `None` as long as there is no whole record.
     pub(crate) fn signing(&self, wire: &[u8]) -> Option<Signing> {
         let Front::Whole(len) = front(wire) else { return None };
@@ -47,7 +52,7 @@ impl Acceptor {
                 (self.resolver.signing_time(hello.server_name(), &schemes), hello.offers_ticket())
             }
             // Cut into several records, which honest clients do not do with less than 16 KiB: as dear as it can get.
-            None => (self.resolver.longest_signing_time(), false),
+            None => (self.resolver.costs().longest(), false),
         };
         Some(Signing { time, may_resume })
     }

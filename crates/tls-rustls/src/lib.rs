@@ -24,6 +24,7 @@
 mod certificate;
 mod config;
 mod connection;
+mod cost;
 mod engine;
 mod error;
 pub mod fused;

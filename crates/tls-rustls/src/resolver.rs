@@ -1,12 +1,13 @@
 use crate::certificate;
+use crate::cost::Costs;
 use crate::staple::Stapled;
 use core::cell::RefCell;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{SignatureAlgorithm, SignatureScheme};
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 thread_local! {
     /// The name in the ClientHello that this thread resolved last.
@@ -28,18 +29,8 @@ pub(crate) struct Resolver {
     names: HashMap<String, Vec<usize>>,
     /// For clients that name no host, or none of ours: the first certificate and those for just the same names.
     fallback: Vec<usize>,
-    /// How long each key takes to sign.
-    times: Vec<OnceLock<Duration>>,
+    costs: Costs,
 }
-
-/// Every scheme that a key could want to be measured with.
-const ALL_SCHEMES: &[SignatureScheme] = &[
-    SignatureScheme::RSA_PSS_SHA256,
-    SignatureScheme::ECDSA_NISTP256_SHA256,
-    SignatureScheme::ECDSA_NISTP384_SHA384,
-    SignatureScheme::ECDSA_NISTP521_SHA512,
-    SignatureScheme::ED25519,
-];
 
 impl Resolver {
     pub(crate) fn new(keys: Vec<Stapled>) -> Self {
@@ -54,33 +45,18 @@ impl Resolver {
         }
         let fallback =
             by_preference.into_iter().filter(|&index| index == 0 || own_names[index] == own_names[0]).collect();
-        let times = keys.iter().map(|_| OnceLock::new()).collect();
-        Self { keys, names, fallback, times }
+        let costs = Costs::measure(keys.iter().map(|key| &*key.key().key));
+        Self { keys, names, fallback, costs }
     }
 
     /// How long the signature takes that [`resolve`](Self::resolve) would have made for this name and these schemes.
     pub(crate) fn signing_time(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Duration {
-        self.choose(name, schemes).map_or(Duration::ZERO, |index| self.measured(index))
+        self.choose(name, schemes).map_or(Duration::ZERO, |index| self.costs.time(index))
     }
 
-    /// The same for the slowest key.
-    pub(crate) fn longest_signing_time(&self) -> Duration {
-        (0..self.keys.len()).map(|index| self.measured(index)).max().unwrap_or_default()
-    }
-
-    /// Measured when it is first asked for, which takes three signatures.
-    fn measured(&self, index: usize) -> Duration {
-        *self.times[index].get_or_init(|| {
-            let key = &self.keys[index].key().key;
-            let Some(signer) = key.choose_scheme(ALL_SCHEMES) else { return Duration::ZERO };
-            let once = || {
-                let start = Instant::now();
-                // A failure is for the handshake to report.
-                let _ = signer.sign(&[0; 64]);
-                start.elapsed()
-            };
-            (0..3).map(|_| once()).min().unwrap_or_default()
-        })
+    /// How long the signatures of all keys take.
+    pub(crate) const fn costs(&self) -> &Costs {
+        &self.costs
     }
 
     fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<usize> {

@@ -32,6 +32,11 @@ pub trait Engine: Clone + Send + Sync + 'static {
         None
     }
 
+    /// What a server's keys take to sign, a line for each kind of them; empty where the engine does not know.
+    fn key_costs(&self) -> Vec<KeyCost> {
+        Vec::new()
+    }
+
     /// Has every connection that begins from now on use `config`, in all clones. Those that stand go on as they are. Ticket
     /// keys stay where [`ServerConfig::tickets`] is equal to what it was.
     ///
@@ -130,10 +135,21 @@ pub trait Session: Send + 'static {
 /// What one handshake asks of a server's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signing {
-    /// How long the key that fits takes to sign, as measured on this machine.
+    /// How long the key that fits takes to sign, as measured on this machine when the configuration was loaded.
     pub time: Duration,
     /// The client has a ticket: where it is a good one, nothing is signed.
     pub may_resume: bool,
+}
+
+/// What a server's keys of one kind take to sign.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyCost {
+    /// Algorithm and bits, as `RSA-2048`.
+    pub kind: String,
+    /// Certificates with such keys.
+    pub certificates: usize,
+    /// The shortest of three signatures with one of them.
+    pub time: Duration,
 }
 
 /// Whether a handshake needs more from the peer.

@@ -24,7 +24,7 @@ mod tickets;
 pub use answer::Answer;
 pub use capabilities::Capabilities;
 pub use config::{Certificate, ClientAuth, ClientConfig, KeyExchange, Roots, ServerConfig, Versions};
-pub use engine::{Content, Engine, Facts, Handshake, Opened, Session, Signing};
+pub use engine::{Content, Engine, Facts, Handshake, KeyCost, Opened, Session, Signing};
 pub use error::Error;
 pub use sessions::Sessions;
 pub use team::Team;

@@ -81,6 +81,23 @@ pub fn signatures_are_weighed<E: Engine>(make: impl Make<E>) {
     assert!(engines.server.signing(&hello("localhost")).unwrap().may_resume);
 }
 
+/// What keys take to sign is measured when they are loaded, once for each kind.
+pub fn keys_are_measured_when_loaded<E: Engine>(make: impl Make<E>) {
+    let names = ["a.example", "b.example", "c.example"];
+    let kinds = [KeyKind::Rsa2048, KeyKind::P256, KeyKind::Rsa2048];
+    let certificates = names.into_iter().zip(kinds).map(|(name, kind)| certificate(&[name], kind)).collect();
+    let server = make(Some(&ServerConfig { certificates, ..server_config() }), None).unwrap();
+    let told = |server: &E| -> Vec<_> {
+        let costs = server.key_costs();
+        assert!(costs.iter().all(|cost| !cost.time.is_zero()), "{costs:?}");
+        costs.into_iter().map(|cost| (cost.kind, cost.certificates)).collect()
+    };
+    assert_eq!(told(&server), [("RSA-2048".to_owned(), 2), ("ECDSA-256".to_owned(), 1)]);
+    server.reload(&server_config()).unwrap();
+    assert_eq!(told(&server), [("ECDSA-256".to_owned(), 1)]);
+    assert_eq!(make(None, Some(&client_config())).unwrap().key_costs(), []);
+}
+
 /// RSA, ECDSA and Ed25519 for one name: clients that verify everything get ECDSA, whatever the order of configuration, where
 /// both ends say what they prefer.
 pub fn key_types_stand_side_by_side<E: Engine>(make: impl Make<E>) {

@@ -17,7 +17,7 @@ unsafe impl Send for Identity {}
 unsafe impl Sync for Identity {}
 
 /// Kinds of keys, the cheapest to sign with first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum KeyKind {
     Ecdsa,
     Ed25519,
@@ -44,6 +44,12 @@ impl Identity {
             2 => KeyKind::Rsa,
             _ => KeyKind::Other,
         }
+    }
+
+    /// How long the key is.
+    pub(crate) fn bits(&self) -> i32 {
+        // SAFETY: `raw` lives as long as `self`.
+        unsafe { (self.library.table.identity_bits)(self.raw.as_ptr()) }
     }
 
     /// What the certificate is valid for.

@@ -130,6 +130,7 @@ pub struct Table {
         unsafe extern "C" fn(*const u8, usize, *const u8, usize, *mut RawRefusal) -> *mut RawIdentity,
     pub(super) identity_free: unsafe extern "C" fn(*mut RawIdentity),
     pub(super) identity_kind: unsafe extern "C" fn(*const RawIdentity) -> i32,
+    pub(super) identity_bits: unsafe extern "C" fn(*const RawIdentity) -> i32,
     pub(super) identity_names: unsafe extern "C" fn(*const RawIdentity, *mut u8, usize) -> usize,
     pub(super) identity_validity: unsafe extern "C" fn(*const RawIdentity, *mut u8, *mut u8, usize) -> i32,
     pub(super) identity_linked: unsafe extern "C" fn(*const RawIdentity) -> i32,

@@ -1,5 +1,5 @@
 use super::{Handshaking, Role, Session};
-use tautline_tls::{ClientConfig, Error, ServerConfig, Signing};
+use tautline_tls::{ClientConfig, Error, KeyCost, ServerConfig, Signing};
 
 /// rustls with one configuration, records our own; clones share it, its tickets' keys, and the sessions a client
 /// remembers.
@@ -49,6 +49,10 @@ impl tautline_tls::Engine for Engine {
 
     fn signing(&self, hello: &[u8]) -> Option<Signing> {
         tautline_tls::Engine::signing(&self.0, hello)
+    }
+
+    fn key_costs(&self) -> Vec<KeyCost> {
+        tautline_tls::Engine::key_costs(&self.0)
     }
 
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {

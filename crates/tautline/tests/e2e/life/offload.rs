@@ -1,7 +1,7 @@
 //! Handshakes on threads beside the loops. Every signature counts as expensive here.
 
 use crate::common::server::{client_config, config};
-use crate::common::{App, Over, Peer, Started, eventually, serve};
+use crate::common::{App, Over, Peer, Started, eventually, logs, serve};
 use std::io::{Read, Write};
 use std::time::Duration;
 use tautline::layers::tls::Answer;
@@ -131,6 +131,7 @@ fn without_threads_or_below_the_threshold_nothing_leaves() {
         assert_eq!(server.counters().handshakes_offloaded, 0);
         server.survives();
     }
+    logs::expect(&["INFO ECDSA-256: a signature takes ", "so full handshakes leave the loop"]);
 }
 
 #[test]
