@@ -2,7 +2,7 @@ use crate::{Error, ServerConfig, ServerFiles};
 use log::Level;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tautline_engine::Offload;
 use tautline_tls::{Engine, KeyCost};
 
@@ -14,6 +14,9 @@ use tautline_tls::{Engine, KeyCost};
 pub struct Reloader {
     apply: Arc<Apply>,
     counts: Arc<Counts>,
+    /// Held from before files are read until what they held is in use: what was read later must not give way to what was
+    /// read before.
+    turn: Arc<Mutex<()>>,
 }
 
 /// An engine's `reload`, whichever engine it is.
@@ -42,7 +45,7 @@ impl Reloader {
             tell_costs(&engine, &offload);
             Ok(())
         };
-        Self { apply: Arc::new(apply), counts: Arc::default() }
+        Self { apply: Arc::new(apply), counts: Arc::default(), turn: Arc::default() }
     }
 
     /// Has connections that begin from now on use `config`. Ticket keys stay where [`ServerConfig::tickets`] is what it was, so
@@ -55,6 +58,7 @@ impl Reloader {
     /// [`Error::Tls`] where the configuration cannot be used, or the server speaks no TLS. Everything stays as it was then. It
     /// is logged too.
     pub fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
+        let _one_at_a_time = self.turn();
         self.told((self.apply)(config).map_err(Error::Tls))
     }
 
@@ -74,7 +78,12 @@ impl Reloader {
     }
 
     pub(crate) fn try_files(&self, files: &ServerFiles) -> Result<(), Error> {
+        let _one_at_a_time = self.turn();
         Ok((self.apply)(&files.load()?)?)
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Logs and counts what came of it.

@@ -1,4 +1,9 @@
 use super::*;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::io::Write;
+use tautline_engine::Offload;
+use tautline_testkit::certificate::{Authority, KeyKind, Leaf};
+use tautline_tls::Engine;
 use tautline_tls_rustls::fused;
 
 struct Folder(PathBuf);
@@ -24,9 +29,12 @@ impl Drop for Folder {
     }
 }
 
+fn authority() -> Authority {
+    Authority::new("Test").unwrap()
+}
+
 fn issued() -> Certificate {
-    use tautline_testkit::certificate::{Authority, Leaf};
-    Authority::new("Test").unwrap().issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap()
+    authority().issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap()
 }
 
 fn refused(files: &ServerFiles, words: &[&str]) {
@@ -69,6 +77,42 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
         &with(swapped),
         &["the certificate", "key.pem", "it is not PEM, for nothing in it says \"BEGIN CERTIFICATE\""],
     );
+}
+
+#[test]
+fn what_was_read_later_is_used_longer() {
+    let folder = Folder::new("order");
+    let files = |name: &str, kind, pipe| {
+        let certificate = authority().issue(&Leaf { names: &["localhost"], key: kind, ..Leaf::default() }).unwrap();
+        let chain = folder.write(&format!("{name}.pem"), certificate.chain);
+        let key = folder.0.join(format!("{name}.key"));
+        if pipe {
+            mknodat(CWD, &key, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        } else {
+            fs::write(&key, &certificate.key).unwrap();
+        }
+        let files = ServerFiles::new(ServerConfig::default());
+        (files.certificate(CertificateFiles { chain, key: key.clone(), ocsp: None }), key, certificate.key)
+    };
+    let (old, pipe, key) = files("old", KeyKind::P384, true);
+    let (new, ..) = files("new", KeyKind::P256, false);
+    let engine = fused::Engine::server(&new.load().unwrap()).unwrap();
+    let reloader = Reloader::new(engine.clone(), Offload::default());
+    let reload = |files: ServerFiles| {
+        let reloader = reloader.clone();
+        std::thread::spawn(move || reloader.reload_files(&files).unwrap())
+    };
+    let slow = reload(old);
+    // Opens once it is read from: the slow one is in the middle of its files when the other begins.
+    let mut pipe = fs::OpenOptions::new().write(true).open(pipe).unwrap();
+    let fast = reload(new);
+    std::thread::sleep(Duration::from_millis(50));
+    pipe.write_all(&key).unwrap();
+    drop(pipe);
+    slow.join().unwrap();
+    fast.join().unwrap();
+    assert_eq!(reloader.reloads().done, 2);
+    assert_eq!(engine.key_costs()[0].kind, "ECDSA-256");
 }
 
 #[test]
