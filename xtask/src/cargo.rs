@@ -1,8 +1,9 @@
 //! Stages that are cargo's own work, and the cargo tools they need.
 
-use std::env;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
+use std::{env, fs, io};
 
 use crate::process::{self, run, run_logged, succeeds};
 use crate::stage::{Context, Failure, Outcome};
@@ -33,7 +34,24 @@ pub(crate) fn clippy(context: &Context) -> Outcome {
 }
 
 pub(crate) fn test(context: &Context) -> Outcome {
-    run(&mut cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]), context.deadline)
+    // Tests that cannot run here say so in this file.
+    let told = paths::log("skipped-tests");
+    if let Err(error) = fs::remove_file(&told)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error.into());
+    }
+    let mut test = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+    run(test.env("TAUTLINE_SKIPPED", &told), context.deadline)?;
+    for (part, reason) in skipped(&fs::read_to_string(&told).unwrap_or_default()) {
+        context.skip(part, reason);
+    }
+    Ok(())
+}
+
+/// What tests said that they could not do, and why, each once.
+fn skipped(told: &str) -> BTreeSet<(&str, &str)> {
+    told.lines().filter_map(|line| line.split_once(": ")).collect()
 }
 
 /// The TLS libraries that a default build leaves out: each by itself, then all in one program, each against each, and that
@@ -166,7 +184,7 @@ pub(crate) fn fuzz(context: &Context, seconds: u64) -> Outcome {
     for target in list.lines() {
         // The corpus in git is read, not written: what is found goes to one of our own.
         let corpus = paths::own("corpus").join(target);
-        std::fs::create_dir_all(&corpus)?;
+        fs::create_dir_all(&corpus)?;
         let committed = paths::root().join("fuzz/corpus").join(target);
         // -O leaves the assertions to the profile in fuzz/Cargo.toml, which knows what to except.
         let mut command = fuzz(&["run", "-O", target]);
@@ -197,7 +215,7 @@ pub(crate) fn tool(context: &Context, name: &str, version: &str) -> Result<PathB
             let mut command = cargo(&["install", "--locked", "--debug", "--version", version, name, "--root"]);
             command.arg(folder).arg("--target-dir").arg(folder.join("build"));
             run_logged(&mut command, &paths::log(&format!("{name}-install")), context.deadline)?;
-            std::fs::remove_dir_all(folder.join("build"))?;
+            fs::remove_dir_all(folder.join("build"))?;
             Ok(())
         },
     )?;
@@ -209,4 +227,17 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     command.args(arguments).current_dir(paths::root());
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tests_skip_is_told_once() {
+        let told = "all of the io_uring driver: Linux 6.12 is needed: this is 6.1\nIPv6: none\nIPv6: none\n";
+        let expected = [("IPv6", "none"), ("all of the io_uring driver", "Linux 6.12 is needed: this is 6.1")];
+        assert_eq!(skipped(told).into_iter().collect::<Vec<_>>(), expected);
+        assert!(skipped("").is_empty());
+    }
 }

@@ -6,22 +6,39 @@ mod suite;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::sync::LazyLock;
 use std::time::Duration;
 use tautline_io::echo::Echo;
 use tautline_io::uring::{Config, Driver};
-use tautline_io::{Address, Driver as _, End, ListenOptions, Listener, Received, Sink, Token};
+use tautline_io::{Address, Driver as _, End, Io, ListenOptions, Listener, Received, Sink, Token};
 use tautline_window::Buf;
 
-/// Ends the whole binary where there is no io_uring: nothing of it could be tested.
-fn with(config: Config) -> Driver {
-    Driver::with(config).unwrap_or_else(|error| {
-        // Not by eprintln!, which the test harness swallows.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: all of the io_uring driver: {error}");
-        std::process::exit(0);
-    })
+/// Whether there is an io_uring. Asked once: where there is one, a driver that cannot be opened is a failure.
+fn is_there() -> bool {
+    static PROBED: LazyLock<bool> = LazyLock::new(|| {
+        let probed = Io::Uring.probe();
+        probed.inspect_err(|error| suite::skip("all of the io_uring driver", &error.to_string())).is_ok()
+    });
+    *PROBED
 }
 
-driver_suite!(|| crate::with(tautline_io::uring::Config::default()));
+#[expect(clippy::unwrap_used, reason = "runs inside tests")]
+fn with(config: Config) -> Driver {
+    Driver::with(config).unwrap()
+}
+
+/// Ends a test at once where there is no io_uring.
+macro_rules! where_it_is {
+    ($file:ident $test:ident { #[test] fn $name:ident() $code:block }) => {
+        #[test]
+        fn $name() {
+            if crate::is_there() $code
+        }
+    };
+}
+use where_it_is;
+
+driver_suite!(|| crate::with(tautline_io::uring::Config::default()), crate::where_it_is);
 
 /// With so little room that queues overflow and buffers are missing all the time.
 mod cramped {
@@ -33,7 +50,7 @@ mod cramped {
         super::with(small)
     }
 
-    driver_suite!(crate::cramped::make);
+    driver_suite!(crate::cramped::make, crate::where_it_is);
 }
 
 /// Spinning, with a time so short that it sleeps now and then.
@@ -48,7 +65,7 @@ mod spinning {
         super::with(Config { spin: Some(spin), ..Config::default() })
     }
 
-    driver_suite!(crate::spinning::make);
+    driver_suite!(crate::spinning::make, crate::where_it_is);
 }
 
 /// Told of what arrives, and receiving by itself, from the start.
@@ -60,7 +77,7 @@ mod told {
         super::with(Config { large: 0, ..Config::default() })
     }
 
-    driver_suite!(crate::told::make);
+    driver_suite!(crate::told::make, crate::where_it_is);
 }
 
 /// Sending without a copy what tests expect to be pending or do not look at.
@@ -72,7 +89,7 @@ mod uncopied {
         super::with(Config { zero_copy: 100_000, ..Config::default() })
     }
 
-    driver_suite!(crate::uncopied::make);
+    driver_suite!(crate::uncopied::make, crate::where_it_is);
 }
 
 /// Echoes messages of these sizes on eight connections at once, 20 of each size, and compares every byte.
@@ -112,18 +129,27 @@ fn over_tcp(at: &Address) -> TcpStream {
 /// back, and no byte is lost on the way.
 #[test]
 fn messages_change_their_size() {
+    if !is_there() {
+        return;
+    }
     let config = Config { buffers: 2, buffer: 16 << 10, large: 2 << 10, ..Config::default() };
     echoes(config, "127.0.0.1:0", [10_000, 10, 20_000, 100, 3_000], over_tcp);
 }
 
 #[test]
 fn everything_is_sent_without_a_copy() {
+    if !is_there() {
+        return;
+    }
     let config = Config { zero_copy: 1, ..Config::default() };
     echoes(config, "127.0.0.1:0", [1, 64, 4_096, 65_536, 1], over_tcp);
 }
 
 #[test]
 fn unix_sockets_copy_all_the_same() {
+    if !is_there() {
+        return;
+    }
     let config = Config { zero_copy: 1, ..Config::default() };
     let at = std::env::temp_dir().join(format!("tautline-uring-copies-{}", std::process::id()));
     echoes(config, &format!("unix:{}", at.display()), [1, 64, 4_096, 65_536, 1], |at| match at {
@@ -135,6 +161,9 @@ fn unix_sockets_copy_all_the_same() {
 /// The inbox is lent for a turn: it comes back also from one that a panic ends.
 #[test]
 fn a_panicking_sink_costs_nothing_but_its_turn() {
+    if !is_there() {
+        return;
+    }
     struct Panic;
     impl Sink<Driver> for Panic {
         fn accepted(&mut self, _: &mut Driver, _: Token, _: Listener) {}

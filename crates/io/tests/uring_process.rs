@@ -7,15 +7,13 @@ mod suite;
 #[path = "suite/process.rs"]
 mod process;
 
-use std::io::Write;
+use tautline_io::Io;
 use tautline_io::uring::Driver;
 
 #[test]
 fn the_process_is_stopped_and_runs_out_of_descriptors() {
-    if let Err(error) = Driver::new() {
-        // Not by eprintln!, which the test harness swallows.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: all of the io_uring driver: {error}");
-        return;
+    if let Err(error) = Io::Uring.probe() {
+        return suite::skip("all of the io_uring driver", &error.to_string());
     }
     let make = || Driver::new().unwrap();
     process::stopped_and_continued(make);

@@ -149,9 +149,9 @@ pub fn refused_connect<D: Driver>(make: fn() -> D) {
 pub fn closing_while_connecting<D: Driver>(make: fn() -> D) {
     let mut driver = make();
     let mut script = watch();
-    let at = listen(&mut driver);
+    let (_listener, to) = outside();
     for abort in [false, true] {
-        let token = driver.connect(&Address::Tcp(at)).unwrap();
+        let token = driver.connect(&to).unwrap();
         let _ = send(&mut driver, token, b"never mind");
         driver.close(token, abort);
         assert_eq!(driver.peer(token), None);
@@ -163,15 +163,25 @@ pub fn closing_while_connecting<D: Driver>(make: fn() -> D) {
 pub fn finishing_while_connecting<D: Driver>(make: fn() -> D) {
     let mut driver = make();
     let mut script = watch();
-    let at = listen(&mut driver);
-    let silent = driver.connect(&Address::Tcp(at)).unwrap();
+    let (listener, to) = outside();
+    let peers = thread::spawn(move || {
+        let mut all = Vec::new();
+        for _ in 0..2 {
+            let (mut peer, _) = listener.accept().unwrap();
+            let mut bytes = Vec::new();
+            peer.read_to_end(&mut bytes).unwrap();
+            all.push(bytes);
+        }
+        all
+    });
+    let silent = driver.connect(&to).unwrap();
     driver.shutdown(silent);
-    let speaking = driver.connect(&Address::Tcp(at)).unwrap();
+    let speaking = driver.connect(&to).unwrap();
     assert!(matches!(send(&mut driver, speaking, b"hi"), Sent::Pending));
     driver.shutdown(speaking);
     let finished = |script: &Script<_>| script.events.iter().filter(|e| matches!(e, Event::Finished(_))).count();
     run(&mut driver, &mut script, |script| finished(script) == 2);
-    let all: Vec<_> = script.arrivals().iter().map(|&token| script.bytes_of(token)).collect();
+    let all = peers.join().unwrap();
     assert!(all.contains(&b"hi".to_vec()) && all.contains(&Vec::new()), "{all:?}");
 }
 
@@ -213,13 +223,15 @@ pub fn closes_inside_each_callback<D: Driver>(make: fn() -> D) {
             }
         });
         let at = listen(&mut driver);
-        // Its early send makes the outgoing connection's `sent` and the accepted one's `received`.
-        let out = driver.connect(&Address::Tcp(at)).unwrap();
+        let (_listener, to) = outside();
+        // An early send makes a `sent`.
+        let out = driver.connect(&to).unwrap();
         let _ = send(&mut driver, out, b"hello");
+        let mut peer = Some(TcpStream::connect(at).unwrap());
+        peer.as_ref().unwrap().write_all(b"hello").unwrap();
         if kind >= 4 {
             idle(&mut driver, &mut script, Duration::from_millis(10));
-            let peer = TcpStream::connect(at).unwrap();
-            if kind == 5 {
+            if let (5, Some(peer)) = (kind, peer.take()) {
                 reset(peer);
             }
         }

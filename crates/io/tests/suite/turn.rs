@@ -89,7 +89,8 @@ pub fn each_turn_tells_that_its_wait_is_over<D: Driver>(make: fn() -> D) {
     while sink.events < 40 {
         assert!(start.elapsed() < PATIENCE);
         peers.push(TcpStream::connect(at).unwrap());
-        driver.connect(&nowhere).unwrap();
+        // Where there are no Unix sockets, connections and wakes are enough.
+        let _ = driver.connect(&nowhere);
         driver.waker().wake();
         sink.awake = false;
         driver.turn(Some(Duration::from_millis(20)), &mut sink).unwrap();
@@ -274,8 +275,7 @@ pub fn slots_reused_in_one_batch<D: Driver>(make: fn() -> D) {
         peer.write_all(b"ready").unwrap();
     }
     // A listener whose backlog accepts the connections that take over the slots, and never speaks.
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = Address::Tcp(silent.local_addr().unwrap());
+    let (_silent, to) = outside();
     let mut done = false;
     let mut script = Script::new(move |driver: &mut D, event: &Event| {
         if let Event::Received(..) = event
@@ -328,8 +328,14 @@ pub fn never_sleeps_on_known_work<D: Driver>(make: fn() -> D) {
         driver.turn(Some(PATIENCE), &mut script).unwrap();
         assert!(start.elapsed() < PATIENCE / 2, "slept although there was more to receive");
     }
+}
+
+pub fn never_sleeps_on_known_failures<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
     let nowhere = Address::Unix("/nonexistent/taut.sock".into());
     let failed = driver.connect(&nowhere).unwrap();
+    let start = Instant::now();
     driver.turn(Some(PATIENCE), &mut script).unwrap();
     assert!(script.has(&Event::Failed(failed, io::ErrorKind::NotFound)));
     assert!(start.elapsed() < PATIENCE / 2, "slept although a failure was known");
