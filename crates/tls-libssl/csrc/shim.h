@@ -78,6 +78,8 @@ struct tl_conn {
     /* The start of a handshake message's header, whose end has not come. */
     size_t header_len;
     uint8_t header[4];
+    /* Kept where the library forgets its ticket. */
+    SSL_SESSION *offered;
 #endif
     /* For measuring. */
     BIO *memory_in;

@@ -162,10 +162,11 @@ tl_conn *tl_conn_connect(const tl_context *context, const char *name, const uint
     }
     if (good && session != NULL) {
         /* One of its own, since tickets that it receives go there. */
-        SSL_SESSION *own = wolfSSL_SESSION_dup(session);
+        SSL_SESSION *own = tl_session_copy(session);
         /* One that ended by now is refused, and not offered. */
         (void)(own != NULL && SSL_set_session(conn->ssl, own));
         SSL_SESSION_free(own);
+        conn->offered = tl_session_copy(session);
     }
     if (!good) {
         tl_conn_free(conn);
@@ -187,6 +188,7 @@ void tl_conn_free(tl_conn *conn)
     for (size_t at = 0; at < conn->sessions_len; at++) {
         SSL_SESSION_free(conn->sessions[at]);
     }
+    SSL_SESSION_free(conn->offered);
     X509_free(conn->refused);
     free(conn->spill);
     OPENSSL_cleanse(conn->secrets, sizeof(conn->secrets));
@@ -468,13 +470,17 @@ int32_t tl_conn_refused_validity(const tl_conn *conn, char *from, char *until, s
 }
 
 /*
- * To be called once a client's handshake is complete: the session of a resumed connection of TLS 1.2 may have a new ticket,
- * of which no callback is told.
+ * To be called once a client's handshake is complete: the session of a resumed connection of TLS 1.2 is kept once more. It
+ * may have a new ticket, of which no callback is told; where it has none, it is forgotten with the one that was offered.
  */
 void tl_conn_keep_session(tl_conn *conn)
 {
     if (SSL_version(conn->ssl) < TLS1_3_VERSION && SSL_session_reused(conn->ssl) && conn->sessions_len < TL_SESSIONS) {
-        SSL_SESSION *session = wolfSSL_SESSION_dup(SSL_get_session(conn->ssl));
+        SSL_SESSION *session = tl_session_copy(SSL_get_session(conn->ssl));
+        if (session == NULL) {
+            session = conn->offered;
+            conn->offered = NULL;
+        }
         if (session != NULL) {
             conn->sessions[conn->sessions_len++] = session;
         }
