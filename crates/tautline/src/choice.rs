@@ -105,9 +105,9 @@ impl FromStr for TlsEngine {
             let names = names.join(", ");
             let known = Capabilities::of(name).filter(|one| !one.feature.is_empty());
             if let Some(Capabilities { feature, .. }) = known {
-                format!(
-                    "this build has no {name}, only {names}: build it with the feature `{feature}`, or `engines` for all"
-                )
+                // The feature `engines` leaves out what is under another licence, or in no registry.
+                let all = if ["wolfssl", "libressl"].contains(feature) { "" } else { ", or `engines` for most" };
+                format!("this build has no {name}, only {names}: build it with the feature `{feature}`{all}")
             } else {
                 format!("there is no TLS engine {name:?}, but {names}")
             }
@@ -131,6 +131,9 @@ mod tests {
         for Capabilities { engine, feature, .. } in Capabilities::ALL {
             if let Err(why) = engine.parse::<TlsEngine>() {
                 assert!(why.contains(&format!("the feature `{feature}`")), "{why}");
+                let manifest = include_str!("../Cargo.toml");
+                let engines = manifest.lines().find(|line| line.starts_with("engines = ")).unwrap();
+                assert_eq!(why.contains("`engines`"), engines.contains(&format!("\"{feature}\"")), "{why}");
             }
         }
     }
