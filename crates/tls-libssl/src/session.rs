@@ -136,6 +136,13 @@ impl Session {
         self.connection.inject(spill_all, spill_fails);
     }
 
+    /// For tests: has the key that it seals with be worn out, so that it changes before the next record where the library
+    /// can do that.
+    #[doc(hidden)]
+    pub fn wear_out(&mut self) {
+        self.sealed = REKEY_AFTER;
+    }
+
     /// For measuring, before the first operation: has the library work on BIOs with memory of their own, as most programs do.
     ///
     /// # Errors

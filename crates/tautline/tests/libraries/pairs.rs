@@ -1,11 +1,15 @@
 //! Every engine that is built in against every other, both ways: what of the suite concerns two ends.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::libraries;
-use tautline::layers::tls::{self, ClientConfig, Content, Error, Facts, Handshake, Opened, ServerConfig};
+use tautline::TlsEngine;
+use tautline::layers::tls::{self, ClientConfig, Content, Error, Facts, Handshake, Opened, Roots, ServerConfig};
 use tautline::layers::tls_libssl::{Engine, Flavour, fused};
 use tautline::layers::tls_rustls::{Engine as Rustls, fused::Engine as Fused};
 use tautline::layers::window::Buf;
+use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::conformance;
+use tautline_testkit::pair::{End, Pair, Split};
 
 /// One engine to accept with, another to connect with.
 #[derive(Clone)]
@@ -100,54 +104,42 @@ fn fused(flavour: Flavour) -> impl Fn(Option<&ServerConfig>, Option<&ClientConfi
     move |server, client| fused::Engine::new(flavour, server, client)
 }
 
-/// Whether this server does not understand why this client refuses its certificate: OpenSSL sends that alert of TLS 1.3
-/// unprotected, which others do not accept. They refuse the client then, as they must, with other words.
-fn is_deaf(server: Flavour, client: Flavour) -> bool {
-    client.name() == "openssl" && matches!(server.name(), "aws-lc" | "boringssl" | "libressl" | "mbedtls" | "wolfssl")
+/// Does `$then` with how this engine is made, by the name `$make`.
+macro_rules! made {
+    ($engine:expr, $make:ident => $then:expr) => {
+        match $engine {
+            TlsEngine::Fused => {
+                let $make = Fused::new;
+                $then
+            }
+            TlsEngine::Rustls => {
+                let $make = Rustls::new;
+                $then
+            }
+            TlsEngine::Libssl(flavour) => {
+                let $make = libssl(flavour);
+                $then
+            }
+            TlsEngine::FusedLibssl(flavour) => {
+                let $make = fused(flavour);
+                $then
+            }
+            other => panic!("{other} is not tested with the others"),
+        }
+    };
 }
 
 /// Tests of the suite, each with all pairs. An engine without a configuration for a role has that role refused, so what
-/// needs both roles of one engine stays in `conformance.rs`.
+/// needs both roles of one engine stays with its own tests, and so does what it does with itself.
 macro_rules! every_pair {
     ($($test:ident)+) => {
         $(
             #[test]
             fn $test() {
-                for flavour in libraries() {
-                    eprintln!("{flavour} accepts, fused connects");
-                    conformance::$test(mixed(libssl(flavour), Fused::new));
-                    eprintln!("fused accepts, {flavour} connects");
-                    conformance::$test(mixed(Fused::new, libssl(flavour)));
-                    eprintln!("{flavour} accepts, rustls connects");
-                    conformance::$test(mixed(libssl(flavour), Rustls::new));
-                    eprintln!("rustls accepts, {flavour} connects");
-                    conformance::$test(mixed(Rustls::new, libssl(flavour)));
-                    for other in libraries() {
-                        let is_deaf = |server, client| {
-                            stringify!($test) == "server_certificates_that_are_refused" && is_deaf(server, client)
-                        };
-                        if flavour != other && !is_deaf(flavour, other) {
-                            eprintln!("{flavour} accepts, {other} connects");
-                            conformance::$test(mixed(libssl(flavour), libssl(other)));
-                        }
-                        if flavour.fused_name().is_some() && !is_deaf(flavour, other) {
-                            eprintln!("fused+{flavour} accepts, {other} connects");
-                            conformance::$test(mixed(fused(flavour), libssl(other)));
-                        }
-                        if flavour.fused_name().is_some() && !is_deaf(other, flavour) {
-                            eprintln!("{other} accepts, fused+{flavour} connects");
-                            conformance::$test(mixed(libssl(other), fused(flavour)));
-                        }
-                    }
-                    if flavour.fused_name().is_some() {
-                        eprintln!("fused+{flavour} accepts, fused connects");
-                        conformance::$test(mixed(fused(flavour), Fused::new));
-                        eprintln!("fused accepts, fused+{flavour} connects");
-                        conformance::$test(mixed(Fused::new, fused(flavour)));
-                        eprintln!("fused+{flavour} accepts, rustls connects");
-                        conformance::$test(mixed(fused(flavour), Rustls::new));
-                        eprintln!("rustls accepts, fused+{flavour} connects");
-                        conformance::$test(mixed(Rustls::new, fused(flavour)));
+                for server in TlsEngine::all() {
+                    for client in TlsEngine::all().filter(|client| *client != server) {
+                        eprintln!("{server} accepts, {client} connects");
+                        made!(server, accepts => made!(client, connects => conformance::$test(mixed(accepts, connects))));
                     }
                 }
             }
@@ -159,5 +151,59 @@ every_pair! {
     every_key_and_version versions_without_common_ground splits data_behind_finished resumption
     resumption_is_off_where_told tickets_are_for_one_server fleets_share_their_tickets names_choose_certificates key_types_stand_side_by_side
     client_certificates client_certificates_that_are_refused server_certificates_that_are_refused protocols
-    unverified_servers sizes chunks close_both_ways truncation errors_after_close
+    unverified_servers sizes chunks full_records close_both_ways truncation errors_after_close
+}
+
+/// Sends a little from `from` to `to`; how many records it took: two with a key update.
+fn say<A: tls::Session, B: tls::Session>(from: &mut End<A>, to: &mut End<B>) -> usize {
+    from.send(&[b"a word"]).unwrap();
+    let wire = from.take_outbox();
+    to.received.clear();
+    to.deliver(&wire).unwrap();
+    assert_eq!(to.received, b"a word");
+    let (mut at, mut records) = (0, 0);
+    while at < wire.len() {
+        at += 5 + usize::from(u16::from_be_bytes([wire[at + 3], wire[at + 4]]));
+        records += 1;
+    }
+    records
+}
+
+/// A library whose key is worn out changes it in front of its next record, and every other engine reads on.
+#[test]
+fn changes_of_keys() {
+    let authority = Authority::new("Test").unwrap();
+    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
+    let server = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
+    let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
+    for flavour in libraries() {
+        // LibreSSL cannot be asked to change its keys, and wolfSSL has the peer change its own too.
+        let changed = if flavour.name() == "libressl" { 1 } else { 2 };
+        let answer = if flavour.name() == "wolfssl" { 2 } else { 1 };
+        for other in TlsEngine::all().filter(|other| *other != TlsEngine::Libssl(flavour)) {
+            made!(other, make => {
+                eprintln!("{flavour} connects to {other}");
+                let (connects, accepts) = (libssl(flavour)(None, Some(&client)).unwrap(), make(Some(&server), None).unwrap());
+                let mut pair = Pair::new(&connects, &accepts, "localhost").unwrap();
+                pair.handshake(&mut Split::Whole).unwrap();
+                say(&mut pair.server, &mut pair.client);
+                for _ in 0..3 {
+                    assert_eq!(say(&mut pair.client, &mut pair.server), 1);
+                    pair.client.session.wear_out();
+                    assert_eq!(say(&mut pair.client, &mut pair.server), changed);
+                    assert_eq!(say(&mut pair.server, &mut pair.client), answer);
+                }
+                eprintln!("{flavour} accepts {other}");
+                let (connects, accepts) = (make(None, Some(&client)).unwrap(), libssl(flavour)(Some(&server), None).unwrap());
+                let mut pair = Pair::new(&connects, &accepts, "localhost").unwrap();
+                pair.handshake(&mut Split::Whole).unwrap();
+                say(&mut pair.server, &mut pair.client);
+                for _ in 0..3 {
+                    pair.server.session.wear_out();
+                    assert_eq!(say(&mut pair.server, &mut pair.client), changed);
+                    assert_eq!(say(&mut pair.client, &mut pair.server), answer);
+                }
+            });
+        }
+    }
 }

@@ -15,6 +15,10 @@ pub(super) enum Difference {
     IgnoresBehindKeyUpdate,
     /// It cannot be told which signatures to prefer, as client or server, and so which of several certificates is shown.
     TakesAnySignature,
+    /// As a client of TLS 1.3 it says unprotected what is wrong with a server's certificate.
+    AlertsInTheClear,
+    /// As a server of TLS 1.3 it ends at such an alert as at any other record that is not protected.
+    DeafInTheClear,
 }
 
 impl Difference {
@@ -24,6 +28,11 @@ impl Difference {
             Self::BlindToVersions => matches!(engine, "mbedtls" | "wolfssl"),
             Self::VagueAlerts => matches!(engine, "mbedtls" | "libressl"),
             Self::ShowsFitOnly => engine == "mbedtls",
+            Self::AlertsInTheClear => matches!(engine, "openssl" | "fused+openssl"),
+            Self::DeafInTheClear => matches!(
+                engine,
+                "aws-lc" | "boringssl" | "libressl" | "mbedtls" | "wolfssl" | "fused+aws-lc" | "fused+boringssl"
+            ),
             Self::EndsWithoutAlert | Self::IgnoresBehindKeyUpdate | Self::TakesAnySignature => engine == "libressl",
         }
     }
