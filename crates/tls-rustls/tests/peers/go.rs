@@ -33,7 +33,7 @@ fn talk<S: Rekey>(peer: &mut Program, mut connect: impl FnMut() -> Wire<S>) {
     assert!(wire.end.session.facts().resumed);
     wire.send(&[b"again\n"]);
     wire.hears("resumed again\n");
-    wire.is_closed();
+    wire.leaves();
     assert_eq!(peer.says("ended: "), "close_notify");
 
     let mut wire = connect();
@@ -58,7 +58,7 @@ fn with<E: Engine<Session: Rekey>>(go: &PathBuf, fixture: &Fixture, engine: &E) 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = Command::new(go);
     client.arg("client").arg(listener.local_addr().unwrap().to_string()).arg(file("roots.pem")).arg("4");
-    let mut client = Program::start(&mut client);
+    let mut client = Program::start(&client);
     talk(&mut client, || Wire::new(engine.accept().unwrap(), listener.accept().unwrap().0));
 }
 

@@ -84,7 +84,7 @@ fn server(fixture: &Fixture, version: &str, further: &[&str]) -> (Program, u16) 
     let mut command = Command::new("openssl");
     command.args(["s_server", "-accept", "127.0.0.1:0", "-cert"]).arg(fixture.folder.join("chain.pem"));
     command.arg("-key").arg(fixture.folder.join("key.pem")).arg(version).args(further);
-    let mut server = Program::start(&mut command);
+    let mut server = Program::start(&command);
     let port = server.says("ACCEPT ").rsplit(':').next().unwrap().parse().unwrap();
     (server, port)
 }
@@ -128,7 +128,7 @@ fn is_told_by_s_server<E: Engine>(fixture: &Fixture, engine: &E, version: &str) 
     server.tell("from the server");
     wire.hears("from the server");
     // It answers a close with one.
-    wire.is_closed();
+    wire.leaves();
     server.says("DONE");
     let mut wire = connect(engine, port);
     server.tell("changed on its way");

@@ -114,7 +114,7 @@ impl<S: Session> Wire<S> {
     }
 
     /// We close, then the peer does, and the stream ends.
-    pub(crate) fn is_closed(mut self) {
+    pub(crate) fn leaves(mut self) {
         self.end.close();
         self.until("the answer to close_notify", |end| end.closed);
         self.ends();
@@ -175,7 +175,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// Starts it; what it has to complain of is among what it says.
-    pub(crate) fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &Command) -> Self {
         // One stream of both, by way of a shell, which passes its arguments on as they are.
         let mut shell = Command::new("sh");
         shell.args(["-c", "exec \"$@\" 2>&1", "sh"]).arg(command.get_program()).args(command.get_args());
