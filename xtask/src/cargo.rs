@@ -7,7 +7,7 @@ use std::{env, fs, io};
 
 use crate::process::{self, run, run_logged, succeeds};
 use crate::stage::{Context, Failure, Outcome};
-use crate::{install, paths, peers};
+use crate::{install, paths, peers, taut};
 
 /// The version of cargo-deny that is installed where there is none.
 pub(crate) const DENY: &str = "0.20.2";
@@ -52,6 +52,15 @@ pub(crate) fn test(context: &Context) -> Outcome {
 /// What tests said that they could not do, and why, each once.
 fn skipped(told: &str) -> BTreeSet<(&str, &str)> {
     told.lines().filter_map(|line| line.split_once(": ")).collect()
+}
+
+/// What runs over epoll in the ordinary tests, over io_uring: hostile peers among it.
+pub(crate) fn uring(context: &Context) -> Outcome {
+    if let Some(reason) = taut::lacks_uring()? {
+        return Err(Failure::Skipped(reason));
+    }
+    let mut tests = cargo(&["test", "--locked", "--no-fail-fast", "-p", "tautline", "--test", "e2e"]);
+    run(tests.args(["--test", "allocations"]).env("TAUTLINE_TEST_IO", "uring"), context.deadline)
 }
 
 /// The TLS libraries that a default build leaves out: each by itself, then all in one program, each against each, and that

@@ -31,6 +31,7 @@ cargo xtask <task>
   setup                             install what the other tasks need (packages as root, the rest below target/xtask)
   tidy                              rules that no other tool checks: sizes, dependencies, unsafe code, words
   interop                           clients and servers in Python, Go and Node against ours, both ways
+  uring                             servers, clients and hostile peers over io_uring, and some of the Autobahn suite
   xdp                               the driver over AF_XDP in network namespaces, `taut` and the Autobahn suite
                                     over it; as root
   vm-test                           kernel TLS, in virtual machines with Debian's kernels
@@ -58,6 +59,9 @@ fn main() -> ExitCode {
         ]),
         ["tidy"] => stage::run(&[stage("tidy", 1, tidy::run)]),
         ["interop"] => stage::run(&[build(), stage("interop", 15, interop::run)]),
+        ["uring"] => {
+            stage::run(&[build(), stage("uring", 10, cargo::uring), stage("autobahn uring", 5, autobahn::uring)])
+        }
         ["xdp"] => stage::run(&[
             stage("xdp", 10, xdp::test),
             build(),
@@ -102,12 +106,14 @@ fn test() -> Vec<Stage> {
         stage("xdp", 10, xdp::test),
         vm_test(),
         build(),
+        stage("uring", 10, cargo::uring),
         stage("interop", 15, interop::run),
         stage("peers", 10, peers::run_all),
         stage("xdp program", 5, xdp::program),
         stage("autobahn xdp", 10, xdp::autobahn),
         stage("autobahn server", 15, |context| autobahn::server(context, &Cases::Usual)),
         stage("autobahn client", 15, |context| autobahn::client(context, &Cases::Usual)),
+        stage("autobahn uring", 5, autobahn::uring),
     ]
 }
 

@@ -10,6 +10,8 @@ use crate::process::Deadline;
 /// Skips that may happen where everything else must run, each with its reason.
 const MAY_BE_SKIPPED: &[(&str, &str)] = &[
     ("deny: advisories", "the advisory database is fetched from a git host, which a closed network does not reach"),
+    ("uring", "needs Linux 6.12, and a machine that permits io_uring"),
+    ("autobahn uring", "needs Linux 6.12, and a machine that permits io_uring"),
     ("miri", "needs a nightly toolchain and the component server"),
 ];
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::process::{Deadline, Running, run, run_logged, show_tail};
 use crate::stage::{Context, Failure, Outcome};
-use crate::{cargo, paths};
+use crate::{cargo, paths, process};
 
 /// How messages travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,8 +123,18 @@ pub(crate) fn serve(
 }
 
 /// A server for the conformance suite: compression offered, messages of 16 MiB allowed.
-pub(crate) fn serve_conformance(scheme: Scheme, certificates: &Certificates) -> Result<Server, Failure> {
-    serve(&format!("autobahn-serve-{scheme}"), scheme, certificates, &["--deflate", "--max-message", "16777216"])
+pub(crate) fn serve_conformance(scheme: Scheme, certificates: &Certificates, driver: &str) -> Result<Server, Failure> {
+    let further = ["--deflate", "--max-message", "16777216", "--driver", driver];
+    serve(&format!("autobahn-serve-{scheme}-{driver}"), scheme, certificates, &further)
+}
+
+/// Why io_uring cannot be tried here, if so, in the program's own words.
+pub(crate) fn lacks_uring() -> Result<Option<String>, Failure> {
+    let told = process::output(Command::new(program()).arg("doctor"));
+    let told = told.ok_or_else(|| Failure::Failed("`taut doctor` failed".to_owned()))?;
+    let line = told.lines().find(|line| line.contains("driver uring "));
+    let line = line.ok_or_else(|| Failure::Failed("`taut doctor` says nothing of io_uring".to_owned()))?;
+    Ok((!line.contains("works")).then(|| line.trim().to_owned()))
 }
 
 /// A port of the loopback interface that nobody listens on.

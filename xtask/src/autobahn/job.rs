@@ -46,12 +46,26 @@ impl Job {
 pub(crate) fn server(context: &Context, cases: &Cases) -> Outcome {
     let suite = install(context)?;
     let certificates = taut::certificates(context)?;
-    let plain = taut::serve_conformance(Scheme::Ws, &certificates)?;
-    let secure = taut::serve_conformance(Scheme::Wss, &certificates)?;
+    let plain = taut::serve_conformance(Scheme::Ws, &certificates, "auto")?;
+    let secure = taut::serve_conformance(Scheme::Wss, &certificates, "auto")?;
     let url = |scheme| if scheme == Scheme::Ws { plain.url() } else { secure.url() };
     let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
     let deadline = context.deadline;
     all(&jobs("server", cases), |job| fuzz_server(job, &suite, &url(job.scheme), deadline, &here))
+}
+
+/// What a driver could spoil against `taut serve` over io_uring: messages of all sizes, pieces of them, and closes.
+pub(crate) fn uring(context: &Context) -> Outcome {
+    if let Some(reason) = taut::lacks_uring()? {
+        return Err(Failure::Skipped(reason));
+    }
+    let suite = install(context)?;
+    let server = taut::serve_conformance(Scheme::Wss, &taut::certificates(context)?, "uring")?;
+    let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
+    let cases = ["1.*", "2.*", "5.*", "7.*", "9.1.*", "9.2.*", "10.*"].map(str::to_owned).into();
+    let job = Job { name: "uring-wss".to_owned(), scheme: Scheme::Wss, cases };
+    let (url, deadline) = (server.url(), context.deadline);
+    all(&[job], |job| fuzz_server(job, &suite, &url, deadline, &here))
 }
 
 /// Groups 1 to 7 against one server, the suite's command changed so that it runs elsewhere.

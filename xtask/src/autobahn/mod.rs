@@ -5,7 +5,7 @@ mod job;
 mod report;
 
 pub(crate) use install::install;
-pub(crate) use job::{client, fuzz_elsewhere, server};
+pub(crate) use job::{client, fuzz_elsewhere, server, uring};
 
 /// Which cases run.
 #[derive(Clone, Debug)]
