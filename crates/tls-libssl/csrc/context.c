@@ -295,20 +295,35 @@ int32_t tl_identity_validity(const tl_identity *identity, char *from, char *unti
     return tl_x509_validity(identity->leaf, from, until, cap);
 }
 
-/* Whether the chain leads from each certificate to the next. */
+/*
+ * Whether any other certificate of the chain issued the first, where there are others: which of them comes when is for the peer
+ * to sort out.
+ */
 int32_t tl_identity_linked(const tl_identity *identity)
 {
-    X509 *certificate = identity->leaf;
-    int linked = 1;
-    for (size_t at = 0; linked && at < (size_t)sk_X509_num(identity->chain); at++) {
+    size_t len = (size_t)sk_X509_num(identity->chain);
+    int linked = len == 0;
+    for (size_t at = 0; !linked && at < len; at++) {
         X509 *issuer = sk_X509_value(identity->chain, (int)at);
         EVP_PKEY *key = X509_get_pubkey(issuer);
-        linked = key != NULL && X509_check_issued(issuer, certificate) == X509_V_OK && X509_verify(certificate, key) == 1;
+        linked = key != NULL && X509_check_issued(issuer, identity->leaf) == X509_V_OK
+                 && X509_verify(identity->leaf, key) == 1;
         EVP_PKEY_free(key);
-        certificate = issuer;
     }
     ERR_clear_error();
     return linked;
+}
+
+/* Whether the certificate may be used by a server, or by a client (RFC 5280, section 4.2.1.12). */
+int32_t tl_identity_fits(const tl_identity *identity, int32_t server)
+{
+    uint32_t uses = X509_get_extended_key_usage(identity->leaf);
+    ERR_clear_error();
+#ifdef TL_WOLFSSL
+    /* Nothing is said to be allowed where nothing is said. */
+    uses = uses == 0 ? UINT32_MAX : uses;
+#endif
+    return (uses & (XKU_ANYEKU | (server ? XKU_SSL_SERVER : XKU_SSL_CLIENT))) != 0;
 }
 
 /* How long the key is. */

@@ -95,6 +95,7 @@ int32_t tl_identity_bits(const tl_identity *identity);
 size_t tl_identity_names(const tl_identity *identity, char *text, size_t cap);
 int32_t tl_identity_validity(const tl_identity *identity, char *from, char *until, size_t cap);
 int32_t tl_identity_linked(const tl_identity *identity);
+int32_t tl_identity_fits(const tl_identity *identity, int32_t server);
 int32_t tl_identity_sign(const tl_identity *identity);
 size_t tl_x509_names(X509 *certificate, char *text, size_t cap);
 int32_t tl_x509_validity(X509 *certificate, char *from, char *until, size_t cap);

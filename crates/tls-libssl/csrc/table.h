@@ -161,6 +161,7 @@ typedef struct {
     size_t (*identity_names)(const tl_identity *identity, char *text, size_t cap);
     int32_t (*identity_validity)(const tl_identity *identity, char *from, char *until, size_t cap);
     int32_t (*identity_linked)(const tl_identity *identity);
+    int32_t (*identity_fits)(const tl_identity *identity, int32_t server);
     int32_t (*identity_sign)(const tl_identity *identity);
 
     int32_t (*random)(uint8_t *bytes, size_t len);

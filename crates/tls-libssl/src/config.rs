@@ -35,7 +35,7 @@ pub(crate) fn server(
     let mut identities = Vec::with_capacity(count);
     for (index, certificate) in config.certificates.iter().enumerate() {
         let what = what(certificate, index, count);
-        let identity = load(library, certificate, &what)?;
+        let identity = load(library, certificate, &what, true)?;
         if !certificate.ocsp.is_empty() {
             let name = library.flavour().name();
             return Err(Capabilities::refusal(name, "staple OCSP responses", |one| one.stapling));
@@ -107,7 +107,7 @@ fn check(identity: &Identity, what: &str) -> Result<(), Error> {
         State::Expired => format!("it expired on {}", validity.until),
         State::NotYet => format!("it is not valid before {}", validity.from),
         State::Valid if !identity.is_linked() => {
-            "its chain is broken: each certificate must be followed by its issuer's".to_owned()
+            "it was not issued by any other certificate in its chain: put its issuer's there".to_owned()
         }
         State::Valid => return Ok(()),
     };
@@ -116,7 +116,7 @@ fn check(identity: &Identity, what: &str) -> Result<(), Error> {
 
 /// A client's configuration; `secrets` says whether connections keep their traffic secrets.
 pub(crate) fn client(library: Library, config: &ClientConfig, secrets: bool) -> Result<Context, Error> {
-    let own = config.certificate.as_ref().map(|own| load(library, own, "client certificate")).transpose()?;
+    let own = config.certificate.as_ref().map(|own| load(library, own, "client certificate", false)).transpose()?;
     let mut context = new_context(
         library,
         &Options {
@@ -157,7 +157,7 @@ fn complete(mut context: Context, names: &[(CString, u32)]) -> Result<Context, E
 }
 
 /// Parses `certificate` and checks that its key belongs to it. `what` names it in errors and in the log.
-fn load(library: Library, certificate: &Certificate, what: &str) -> Result<Identity, Error> {
+fn load(library: Library, certificate: &Certificate, what: &str, is_server: bool) -> Result<Identity, Error> {
     let identity = Identity::new(library, &certificate.chain, &certificate.key).map_err(|refusal| {
         let reason = &refusal.reason;
         match refusal.kind {
@@ -175,7 +175,7 @@ fn load(library: Library, certificate: &Certificate, what: &str) -> Result<Ident
             _ => bad_certificate(library, &refusal, what),
         }
     })?;
-    warn_if_unusable(&identity, what);
+    warn_if_unusable(&identity, what, is_server);
     Ok(identity)
 }
 
@@ -194,11 +194,12 @@ fn bad_certificate(library: Library, refusal: &Refusal, what: &str) -> Error {
     }
 }
 
-/// Logs what every peer will refuse. Not an error: the clock may be wrong, and a peer may not check.
-fn warn_if_unusable(identity: &Identity, what: &str) {
+/// Logs what peers will refuse. Not an error: the clock may be wrong, and a peer may not check.
+fn warn_if_unusable(identity: &Identity, what: &str, is_server: bool) {
     let validity = identity.validity();
     match validity.state {
-        State::Valid => {}
+        State::Valid if identity.fits(is_server) => {}
+        State::Valid => log::warn!("{what} is meant for another use (extended key usage): peers will refuse it"),
         State::Expired => log::warn!("{what} expired on {}: peers will refuse it; renew it", validity.until),
         State::NotYet => {
             log::warn!("{what} is not valid before {}: peers will refuse it until then", validity.from);

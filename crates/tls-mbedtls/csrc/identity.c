@@ -194,17 +194,24 @@ static int is_issuer(const mbedtls_x509_crt *issuer, const mbedtls_x509_crt *cer
                                     mbedtls_md_get_size(md), certificate->sig.p, certificate->sig.len) == 0;
 }
 
-/* Whether the chain leads from each certificate to the next. */
+/*
+ * Whether any other certificate of the chain issued the first, where there are others: which of them comes when is for the peer
+ * to sort out.
+ */
 int32_t tl_identity_linked(const tl_identity *identity)
 {
-    const mbedtls_x509_crt *certificate = &identity->chain;
-    while (certificate->next != NULL) {
-        if (!is_issuer(certificate->next, certificate)) {
-            return 0;
-        }
-        certificate = certificate->next;
+    int linked = identity->chain.next == NULL;
+    for (const mbedtls_x509_crt *issuer = identity->chain.next; !linked && issuer != NULL; issuer = issuer->next) {
+        linked = is_issuer(issuer, &identity->chain);
     }
-    return 1;
+    return linked;
+}
+
+/* Whether the certificate may be used by a server, or by a client (RFC 5280, section 4.2.1.12). */
+int32_t tl_identity_fits(const tl_identity *identity, int32_t server)
+{
+    const char *use = server ? MBEDTLS_OID_SERVER_AUTH : MBEDTLS_OID_CLIENT_AUTH;
+    return mbedtls_x509_crt_check_extended_key_usage(&identity->chain, use, strlen(use)) == 0;
 }
 
 /* How long the key is. */

@@ -7,6 +7,7 @@
 #include "ssl_tls13_keys.h"
 
 #include "mbedtls/error.h"
+#include "mbedtls/oid.h"
 #include "mbedtls/pk.h"
 #include "mbedtls/psa_util.h"
 #include "mbedtls/ssl.h"
@@ -117,6 +118,7 @@ int32_t tl_identity_bits(const tl_identity *identity);
 size_t tl_identity_names(const tl_identity *identity, char *text, size_t cap);
 int32_t tl_identity_validity(const tl_identity *identity, char *from, char *until, size_t cap);
 int32_t tl_identity_linked(const tl_identity *identity);
+int32_t tl_identity_fits(const tl_identity *identity, int32_t server);
 int32_t tl_identity_sign(const tl_identity *identity);
 size_t tl_crt_names(const mbedtls_x509_crt *certificate, char *text, size_t cap);
 int32_t tl_crt_validity(const mbedtls_x509_crt *certificate, char *from, char *until, size_t cap);

@@ -32,6 +32,7 @@ const tl_table TL_TABLE = {
     .identity_names = tl_identity_names,
     .identity_validity = tl_identity_validity,
     .identity_linked = tl_identity_linked,
+    .identity_fits = tl_identity_fits,
     .identity_sign = tl_identity_sign,
     .random = tl_random,
     .context_new = tl_context_new,

@@ -1,7 +1,8 @@
 //! Configurations that cannot work, and calls at the wrong time.
 
-use super::{Engines, LOCALHOST, Make, certificate, client_config, server_config};
-use crate::certificate::KeyKind;
+use super::{Engines, LOCALHOST, Make, certificate, client_config, issue, server_config};
+use crate::certificate::{KeyKind, Leaf, Usage, Validity};
+use std::cell::RefCell;
 use tautline_tls::{Certificate, ClientAuth, ClientConfig, Content, Engine, Error, Roots, ServerConfig, Session};
 use tautline_window::Buf;
 
@@ -35,6 +36,53 @@ fn expect<E>(made: Result<E, Error>, words: &str) {
         Err(other) => panic!("{other:?} is not a configuration error"),
         Ok(_) => panic!("the engine takes a configuration with bad {words:?}"),
     }
+}
+
+/// Certificates that peers will refuse are reported when they are configured, not by the first user.
+pub fn unusable_certificates_are_reported<E: Engine>(make: impl Make<E>) {
+    let leaf = Leaf { names: &["localhost"], ..Leaf::default() };
+    for (certificate, words) in [
+        (issue(&leaf), ""),
+        (issue(&Leaf { usage: Usage::Both, ..leaf }), ""),
+        (issue(&Leaf { validity: Validity::Expired, ..leaf }), "expired on 20"),
+        (issue(&Leaf { validity: Validity::NotYet, ..leaf }), "not valid before 20"),
+        (issue(&Leaf { usage: Usage::Client, ..leaf }), "another use"),
+    ] {
+        let config = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
+        let said = warnings(|| drop(make(Some(&config), None).unwrap()));
+        match words {
+            "" => assert!(said.is_empty(), "{said:?}"),
+            words => assert!(said.len() == 1 && said[0].contains(words), "{said:?} should say {words:?}"),
+        }
+        assert!(said.iter().all(|line| line.starts_with("server certificate ")), "{said:?}");
+    }
+    let config = |usage| ClientConfig { certificate: Some(issue(&Leaf { usage, ..leaf })), ..client_config() };
+    let said = warnings(|| drop(make(None, Some(&config(Usage::Server))).unwrap()));
+    assert!(said.len() == 1 && said[0].starts_with("client certificate is meant for another use"), "{said:?}");
+    assert!(warnings(|| drop(make(None, Some(&config(Usage::Client))).unwrap())).is_empty());
+}
+
+/// What is logged on this thread while `action` runs, warnings and worse.
+fn warnings(action: impl FnOnce()) -> Vec<String> {
+    thread_local!(static SAID: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) });
+    struct Collector;
+    impl log::Log for Collector {
+        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+            metadata.level() <= log::Level::Warn
+        }
+        fn log(&self, record: &log::Record<'_>) {
+            if self.enabled(record.metadata()) {
+                SAID.with_borrow_mut(|said| said.push(record.args().to_string()));
+            }
+        }
+        fn flush(&self) {}
+    }
+    // Other tests of this process may have set it.
+    let _ = log::set_logger(&Collector);
+    log::set_max_level(log::LevelFilter::Warn);
+    SAID.take();
+    action();
+    SAID.take()
 }
 
 /// Calls that make no sense are errors, not panics.

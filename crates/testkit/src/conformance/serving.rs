@@ -47,6 +47,11 @@ pub fn reloads<E: Engine>(make: impl Make<E>) {
         assert!(matches!(&refused, Err(Error::Config(why)) if why.contains(words)), "{refused:?}");
     }
     assert!(agree(&client, &server).resumed, "what is refused changes nothing");
+    // Whichever place the issuer has: most peers sort it out.
+    let mut shuffled = fresh();
+    shuffled.chain.extend(Authority::new("Other").unwrap().certificate().as_bytes());
+    shuffled.chain.extend(trusted());
+    server.reload(&serving(shuffled)).unwrap();
     let mut linked = fresh();
     linked.chain.extend(trusted());
     // Other ticket keys: what they did not seal they do not open.

@@ -78,7 +78,13 @@ impl Identity {
         unsafe { (self.library.table.identity_sign)(self.raw.as_ptr()) != 0 }
     }
 
-    /// Whether the chain leads from each certificate to the next.
+    /// Whether the certificate may be used by a server, or by a client.
+    pub(crate) fn fits(&self, is_server: bool) -> bool {
+        // SAFETY: `raw` lives as long as `self`.
+        unsafe { (self.library.table.identity_fits)(self.raw.as_ptr(), is_server.into()) != 0 }
+    }
+
+    /// Whether any other certificate of the chain issued the first, where there are others.
     pub(crate) fn is_linked(&self) -> bool {
         // SAFETY: `raw` lives as long as `self`.
         unsafe { (self.library.table.identity_linked)(self.raw.as_ptr()) != 0 }

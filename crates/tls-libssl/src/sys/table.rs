@@ -134,6 +134,7 @@ pub struct Table {
     pub(super) identity_names: unsafe extern "C" fn(*const RawIdentity, *mut u8, usize) -> usize,
     pub(super) identity_validity: unsafe extern "C" fn(*const RawIdentity, *mut u8, *mut u8, usize) -> i32,
     pub(super) identity_linked: unsafe extern "C" fn(*const RawIdentity) -> i32,
+    pub(super) identity_fits: unsafe extern "C" fn(*const RawIdentity, i32) -> i32,
     pub(super) identity_sign: unsafe extern "C" fn(*const RawIdentity) -> i32,
 
     pub(super) random: unsafe extern "C" fn(*mut u8, usize) -> i32,
