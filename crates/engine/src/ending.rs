@@ -223,7 +223,10 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         self.leave_handshake(&link);
         self.shared.counters.connections -= 1;
         // Who got no answer to its ClientHello learns of it by the reset.
-        let abort = link.out.is_in_flight() || matches!(link.phase, Phase::Away);
+        let abort = link.out.is_in_flight() || matches!(link.phase, Phase::Away(_));
+        if let Phase::Away(Some(number)) = link.phase {
+            self.give_up(number);
+        }
         driver.close(link.token, abort);
         link.out.release(&mut self.shared.pool);
         link.decoder.recycle(&mut self.shared.pool);

@@ -97,7 +97,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
                     }
                     self.secure(link)?;
                 }
-                Phase::Away => {
+                Phase::Away(_) => {
                     link.held = true;
                     return Ok(used);
                 }

@@ -27,8 +27,9 @@ pub(crate) enum Phase {
     Proxy(Box<proxy::Tunnel>),
     /// TLS handshake.
     Tls,
-    /// The session is with the [pool](crate::HandshakePool); another one keeps its place.
-    Away,
+    /// The session is with the [pool](crate::HandshakePool), which knows it by this number; another one keeps its place. No
+    /// number: it was not let in.
+    Away(Option<u64>),
     /// A server reads an HTTP request.
     Request(Box<Head>),
     /// A client reads the HTTP response.
@@ -175,7 +176,7 @@ impl<S, T> Link<S, T> {
                             && self.out.is_blocked()
                             && self.out.buffered() > pause_above)
             }
-            Phase::Away => !self.carry.is_empty(),
+            Phase::Away(_) => !self.carry.is_empty(),
             _ => false,
         }
     }
@@ -222,7 +223,7 @@ impl<S, T> Link<S, T> {
     }
 
     pub(crate) const fn is_handshaking(&self) -> bool {
-        matches!(self.phase, Phase::Proxy(_) | Phase::Tls | Phase::Away | Phase::Request(_) | Phase::Answer(_))
+        matches!(self.phase, Phase::Proxy(_) | Phase::Tls | Phase::Away(_) | Phase::Request(_) | Phase::Answer(_))
     }
 }
 

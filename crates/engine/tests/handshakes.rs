@@ -1,0 +1,190 @@
+//! Handshakes on threads of their own, with sessions that take as long as a test says, or panic.
+#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
+
+mod fake;
+
+use fake::{Event, Fake};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+use tautline_engine::{Config, Conn, Counters, Handler, HandshakePool, Shard};
+use tautline_tls::{Content, Error, Facts, Handshake, Opened, Session, Signing};
+use tautline_window::Buf;
+use tautline_ws::Message;
+
+/// A handshake that waits until the gate is open.
+const WAIT: u8 = b'w';
+/// A handshake that panics.
+const PANIC: u8 = b'!';
+
+/// What sessions share with the test.
+#[derive(Default)]
+struct Gate {
+    /// Who has begun, in this order.
+    begun: Mutex<(Vec<u8>, bool)>,
+    news: Condvar,
+}
+
+#[derive(Clone, Default)]
+struct Engine(Arc<Gate>);
+
+struct Scripted(Arc<Gate>);
+
+impl tautline_tls::Engine for Engine {
+    type Session = Scripted;
+
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+
+    fn accept(&self) -> Result<Scripted, Error> {
+        Ok(Scripted(self.0.clone()))
+    }
+
+    fn connect(&self, _host: &str) -> Result<Scripted, Error> {
+        Ok(Scripted(self.0.clone()))
+    }
+
+    fn signing(&self, _hello: &[u8]) -> Option<Signing> {
+        Some(Signing { time: Duration::from_secs(1), may_resume: false })
+    }
+}
+
+impl Session for Scripted {
+    fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
+        let what = wire[9];
+        let mut begun = self.0.begun.lock().unwrap();
+        begun.0.push(what);
+        self.0.news.notify_all();
+        if what == WAIT {
+            begun = self.0.news.wait_while(begun, |begun| !begun.1).unwrap();
+        }
+        drop(begun);
+        assert_ne!(what, PANIC, "as it was told");
+        out.put(&[what]);
+        Ok((wire.len(), Handshake::Complete))
+    }
+
+    fn open<'b>(&mut self, wire: &'b mut [u8], _: &'b mut Buf, _: &mut Buf) -> Result<Opened<'b>, Error> {
+        Ok(Opened { used: wire.len(), content: Content::Control })
+    }
+
+    fn seal(&mut self, _plain: &[&[u8]], _out: &mut Buf) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn close(&mut self, _out: &mut Buf) {}
+
+    fn facts(&self) -> Facts {
+        Facts::default()
+    }
+}
+
+struct App;
+
+impl Handler for App {
+    type State = ();
+
+    fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {}
+}
+
+/// A shard and its pool of one thread.
+struct Bench {
+    shard: Shard<Engine, Fake, App>,
+    kernel: Fake,
+    gate: Arc<Gate>,
+}
+
+impl Bench {
+    fn new(max_waiting: usize) -> Self {
+        let mut config = Config::default();
+        config.offload.threads = Some(1);
+        config.offload.max_waiting = max_waiting;
+        let pool = HandshakePool::start(&config.offload).unwrap();
+        let (kernel, engine) = (Fake::default(), Engine::default());
+        kernel.0.borrow_mut().room = usize::MAX;
+        let gate = engine.0.clone();
+        let mut shard = Shard::new(0, Arc::new(config), engine, kernel.clone(), App).unwrap();
+        shard.set_handshake_pool(pool);
+        Self { shard, kernel, gate }
+    }
+
+    /// A client comes with a ClientHello in which this stands.
+    fn client(&mut self, index: u32, what: u8) {
+        self.kernel.push(Event::Accept);
+        self.kernel.push(Event::Bytes(index, vec![22, 3, 1, 0, 5, 1, 0, 0, 1, what]));
+        self.turn();
+    }
+
+    fn turn(&mut self) -> Counters {
+        self.shard.turn(Some(Duration::ZERO)).unwrap();
+        self.shard.counters()
+    }
+
+    fn until(&mut self, what: &str, done: impl Fn(&mut Self) -> bool) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !done(self) {
+            assert!(Instant::now() < end, "in vain: {what}");
+            self.turn();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn begun(&self) -> Vec<u8> {
+        self.gate.begun.lock().unwrap().0.clone()
+    }
+
+    fn open_the_gate(&self) {
+        self.gate.begun.lock().unwrap().1 = true;
+        self.gate.news.notify_all();
+    }
+}
+
+#[test]
+fn who_has_left_is_not_signed_for_and_frees_its_place() {
+    let mut bench = Bench::new(2);
+    bench.client(0, WAIT);
+    bench.until("the thread is busy", |bench| bench.begun() == [WAIT]);
+    bench.client(1, b'a');
+    bench.client(2, b'b');
+    bench.client(3, b'c');
+    assert_eq!(bench.kernel.with(3, |wire| wire.closed), Some(true), "no place");
+    // In the queue, and under way.
+    bench.kernel.push(Event::Failed(1));
+    bench.kernel.push(Event::Failed(0));
+    bench.turn();
+    bench.client(4, b'd');
+    assert_eq!(bench.kernel.with(4, |wire| wire.closed), None, "a place");
+    bench.client(5, b'e');
+    assert_eq!(bench.kernel.with(5, |wire| wire.closed), Some(true), "no place any more");
+    bench.open_the_gate();
+    bench.until("all are served", |bench| bench.turn().handshakes_offloaded == 3);
+    assert_eq!(bench.begun(), [WAIT, b'b', b'd']);
+    assert_eq!((bench.kernel.received(2), bench.kernel.received(4)), (vec![b'b'], vec![b'd']));
+    let counters = bench.turn();
+    assert_eq!((counters.handshakes_refused, counters.connections, counters.handshaking), (2, 2, 2));
+}
+
+#[test]
+fn a_panic_ends_one_handshake_and_no_thread() {
+    let mut bench = Bench::new(10);
+    for index in 0..3 {
+        bench.client(index, PANIC);
+    }
+    bench.client(3, b'a');
+    bench.until("all are through", |bench| bench.turn().handshakes_offloaded == 4);
+    // A fatal internal_error.
+    let alert = [21, 3, 3, 0, 2, 2, 80];
+    assert_eq!((bench.kernel.received(0), bench.kernel.received(3)), (alert.to_vec(), vec![b'a']));
+    assert_eq!(bench.turn().handshakes_failed, 3);
+}
+
+#[test]
+fn a_place_in_the_queue_is_none_that_a_thread_has_time_for() {
+    let mut bench = Bench::new(0);
+    bench.until("the thread is there", |bench| {
+        let index = u32::try_from(bench.kernel.0.borrow().wires.len()).unwrap();
+        bench.client(index, b'a');
+        bench.kernel.with(index, |wire| wire.closed).is_none()
+    });
+    bench.until("it is served", |bench| bench.turn().handshakes_offloaded == 1);
+}
