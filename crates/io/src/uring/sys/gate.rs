@@ -47,7 +47,7 @@ impl Gate {
         self.number.filter(|(thread, _)| *thread == thread::current().id()).map(|(_, number)| number)
     }
 
-    /// `io_uring_enter(2)`: hands the kernel `submit` requests and waits for a completion at most `timeout`, for ever
+    /// `io_uring_enter(2)`: hands the kernel `submit` requests and waits for `least` completions at most `timeout`, for ever
     /// where it is `None`.
     ///
     /// # Safety
@@ -56,6 +56,7 @@ impl Gate {
         &self,
         ring: BorrowedFd<'_>,
         submit: u32,
+        least: u32,
         timeout: Option<Duration>,
     ) -> Result<u32, Errno> {
         // Completes what has become ready, without which nothing is under `DEFER_TASKRUN`.
@@ -68,7 +69,7 @@ impl Gate {
         }
         match timeout {
             // SAFETY: promised by the caller; without an argument.
-            None => unsafe { io_uring_enter(by, submit, 1, flags) },
+            None => unsafe { io_uring_enter(by, submit, least, flags) },
             // SAFETY: promised by the caller; without an argument.
             Some(Duration::ZERO) => unsafe { io_uring_enter(by, submit, 0, flags) },
             Some(timeout) => {
@@ -77,7 +78,7 @@ impl Gate {
                 let ts = io_uring_ptr::new((&raw const timeout).cast_mut().cast());
                 let arg = io_uring_getevents_arg { ts, ..Default::default() };
                 // SAFETY: promised by the caller; the argument and what it points to live until it returns.
-                unsafe { io_uring_enter_arg(by, submit, 1, flags | IoringEnterFlags::EXT_ARG, Some(&arg)) }
+                unsafe { io_uring_enter_arg(by, submit, least, flags | IoringEnterFlags::EXT_ARG, Some(&arg)) }
             }
         }
     }

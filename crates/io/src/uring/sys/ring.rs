@@ -222,21 +222,21 @@ impl Ring {
     /// Submits, and waits for a completion at most `timeout`, for ever where it is `None`.
     pub(in crate::uring) fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.enable()?;
-        self.enter_once(timeout)?;
+        self.enter_once(1, timeout)?;
         // The kernel left some where it could not report completions, for which there is room now, or where memory is short.
         for _ in 0..MOST_ENTERS {
             if self.nothing_to_submit() {
                 return Ok(());
             }
-            self.enter_once(Some(Duration::ZERO))?;
+            self.enter_once(0, Some(Duration::ZERO))?;
         }
         Err(io::Error::new(io::ErrorKind::OutOfMemory, "io_uring takes no more requests"))
     }
 
-    fn enter_once(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+    fn enter_once(&mut self, least: u32, timeout: Option<Duration>) -> io::Result<()> {
         let submit = u32::try_from(self.ring.submission().len()).unwrap_or(u32::MAX);
         // SAFETY: what the requests name outlives them, as promised to `push`.
-        let result = unsafe { self.gate.enter(descriptor(&self.ring), submit, timeout) };
+        let result = unsafe { self.gate.enter(descriptor(&self.ring), submit, least, timeout) };
         self.entered(result)
     }
 
@@ -356,7 +356,7 @@ impl Ring {
             return Ok(());
         }
         self.enable()?;
-        self.enter_once(Some(Duration::ZERO))?;
+        self.enter_once(0, Some(Duration::ZERO))?;
         // SAFETY: promised by the caller.
         unsafe { self.ring.submission().push(entry) }.map_err(|_| io::Error::from(Errno::BUSY))
     }
@@ -370,14 +370,17 @@ impl Ring {
         let start = Instant::now();
         let mut known = 0;
         while self.running > 0 && start.elapsed() < LAST_WAIT {
-            if known != self.running {
-                known = self.running;
-                // SAFETY: it names no memory.
-                if unsafe { self.push(&entry) }.is_err() {
-                    return false;
-                }
+            // One finds all that can be canceled now. Another goes after the rest, once nothing more comes of it: it looks at
+            // all of them again.
+            let stuck = known == self.running || known == 0;
+            known = self.running;
+            // SAFETY: it names no memory.
+            if stuck && unsafe { self.push(&entry) }.is_err() {
+                return false;
             }
-            if self.enter(Some(Duration::from_millis(1))).is_err() {
+            // The kernel reports no more than 20 at a time to those who do not wait for more.
+            let all = u32::try_from(self.running).unwrap_or(u32::MAX);
+            if self.enter_once(all, Some(Duration::from_millis(1))).is_err() {
                 return false;
             }
             while self.next(inbox).is_some() {}
