@@ -151,9 +151,9 @@ impl Stack {
         let mut socket = tcp::Socket::new(buffer(self.receive_buffer), buffer(self.send_buffer));
         socket.set_nagle_enabled(false);
         socket.set_ack_delay(None);
-        if self.congestion_control {
-            socket.set_congestion_control(tcp::CongestionControl::Reno);
-        }
+        // Said either way: by itself it takes what it is compiled with.
+        let control = if self.congestion_control { tcp::CongestionControl::Reno } else { tcp::CongestionControl::None };
+        socket.set_congestion_control(control);
         let mut set = SocketSet::new(Vec::with_capacity(1));
         let handle = set.add(socket);
         Ok(Tcp { set, handle })

@@ -34,7 +34,7 @@ pub(crate) enum Mode {
 pub(crate) struct Sizes {
     /// Bytes of a chunk: 2048 or 4096.
     pub(crate) chunk: u32,
-    /// Number of chunks, half of which wait to be received into.
+    /// Number of chunks. Half of them, or as many as a ring takes if that is less, wait to be received into.
     pub(crate) chunks: u32,
     /// Entries of each ring, a power of two.
     pub(crate) ring: u32,
@@ -61,8 +61,9 @@ impl Xsk {
     /// `EPERM` without `CAP_NET_RAW`, `ENOBUFS` where the memory exceeds `RLIMIT_MEMLOCK`, `EBUSY` where another socket
     /// has the queue, `EOPNOTSUPP` where the device's driver cannot do without copies.
     pub(crate) fn new(interface: u32, queue: u32, mode: Mode, sizes: Sizes) -> Result<Self> {
-        let fd = net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+        // Made first, and so unmapped last also where something below fails.
         let (umem, free) = Umem::new(sizes.chunk, sizes.chunks)?;
+        let fd = net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         let registration = XdpUmemReg {
             addr: umem.address(),
             len: umem.len(),
