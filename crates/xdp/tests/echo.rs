@@ -528,6 +528,54 @@ fn errors_say_what_to_do() {
     assert!(fails(INTERFACE).contains("mtu"), "{}", fails(INTERFACE));
 }
 
+/// What opening the driver says in a process that has only these capabilities, and may lock so many bytes of memory.
+fn opened_with(world: &World, capabilities: &str, memlock: &str) -> String {
+    let inheritable = format!("--inh-caps=-all{capabilities}");
+    let child = Command::new("ip")
+        // Root by name, so that it can read this program wherever it stands.
+        .args(["netns", "exec", world.ours(), "prlimit", &format!("--memlock={memlock}"), "setpriv"])
+        .args([&inheritable, &format!("--ambient-caps=-all{capabilities}")])
+        .args([&format!("--bounding-set=-all{capabilities}"), "--no-new-privs"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "errors_say_which_privilege_is_missing", "--nocapture"])
+        .env(UNPRIVILEGED, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&child.stdout).into_owned();
+    let told = text.lines().find_map(|line| line.split_once("opened: ")).map(|(_, told)| told.to_owned());
+    told.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&child.stderr)))
+}
+
+const UNPRIVILEGED: &str = "TAUTLINE_XDP_UNPRIVILEGED";
+
+#[test]
+fn errors_say_which_privilege_is_missing() {
+    if std::env::var_os(UNPRIVILEGED).is_some() {
+        // Frames of 2 MiB.
+        let opened = Driver::with(Config { frames: 1024, ..Config::new(INTERFACE) });
+        println!("opened: {}", opened.map_or_else(|error| error.to_string(), |_| "well".to_owned()));
+        return;
+    }
+    let Some(world) = World::new() else { return };
+    const ALL: &str = ",+net_admin,+net_raw,+bpf";
+    const ENOUGH: &str = "4194304";
+    for (capabilities, memlock, expected) in [
+        ("", ENOUGH, "cannot make a BPF map: Operation not permitted (os error 1); it takes root, or CAP_BPF"),
+        (",+bpf", ENOUGH, "CAP_NET_ADMIN"),
+        (
+            ",+bpf,+net_admin",
+            ENOUGH,
+            "no AF_XDP socket on queue 0: Operation not permitted (os error 1); it takes root or CAP_NET_RAW",
+        ),
+        (ALL, "65536", "exceed the limit on locked memory: raise `ulimit -l`, or CAP_IPC_LOCK"),
+        (ALL, ENOUGH, "well"),
+        (",+net_admin,+net_raw,+bpf,+ipc_lock", "65536", "well"),
+    ] {
+        let told = opened_with(&world, capabilities, memlock);
+        assert!(told.contains(expected), "{capabilities:?}, {memlock} locked: {told}");
+    }
+}
+
 #[test]
 fn loss_of_the_interface_ends_the_driver() {
     let (delete, down) = (["link", "delete", INTERFACE].as_slice(), ["link", "set", INTERFACE, "down"].as_slice());
