@@ -242,13 +242,6 @@ tl_identity *tl_identity_new(const uint8_t *chain, size_t chain_len, const uint8
     if (identity->key == NULL) {
         goto fail;
     }
-#ifdef TL_WOLFSSL
-    if (EVP_PKEY_id(identity->key) == EVP_PKEY_ED25519) {
-        /* It reads such a key, and does not sign with it. */
-        refuse(refusal, TL_CONFIG_ED25519);
-        goto fail;
-    }
-#endif
     if (X509_check_private_key(identity->leaf, identity->key) != 1) {
         refuse(refusal, TL_CONFIG_MISMATCH);
         goto fail;

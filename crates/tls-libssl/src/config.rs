@@ -49,10 +49,12 @@ pub(crate) fn server(
     if tickets.is_some() && !(1..=most).contains(&config.tickets_per_handshake) {
         return Err(Error::Config(format!("tickets for each handshake: 1 to {most}")));
     }
-    let groups = Groups::of(&identities);
     let name = library.flavour().name();
-    let knows_several = Capabilities::of(name).is_none_or(|one| one.several_keys);
-    if !knows_several && groups.members.iter().any(|members| members.len() > 1) {
+    if tickets.is_some() && config.versions == Versions::Tls13 && !can(library, |one| one.tickets) {
+        log::warn!("{name} issues no tickets of TLS 1.3, so every handshake is a full one");
+    }
+    let groups = Groups::of(&identities);
+    if !can(library, |one| one.several_keys) && groups.members.iter().any(|members| members.len() > 1) {
         let what = "show certificates with keys of several kinds for one name";
         return Err(Capabilities::refusal(name, what, |one| one.several_keys));
     }
@@ -175,8 +177,21 @@ fn load(library: Library, certificate: &Certificate, what: &str, is_server: bool
             _ => bad_certificate(library, &refusal, what),
         }
     })?;
+    if identity.kind() == KeyKind::Ed25519 && !can(library, |one| one.ed25519) {
+        return Err(no_ed25519(library, what));
+    }
     warn_if_unusable(&identity, what, is_server);
     Ok(identity)
+}
+
+/// Whether this library is known for something.
+fn can(library: Library, what: impl Fn(&Capabilities) -> bool) -> bool {
+    Capabilities::of(library.flavour().name()).is_none_or(what)
+}
+
+fn no_ed25519(library: Library, what: &str) -> Error {
+    let what = format!("use Ed25519 keys ({what})");
+    Capabilities::refusal(library.flavour().name(), &what, |one| one.ed25519)
 }
 
 fn bad_certificate(library: Library, refusal: &Refusal, what: &str) -> Error {
@@ -186,10 +201,7 @@ fn bad_certificate(library: Library, refusal: &Refusal, what: &str) -> Error {
             Error::Config(format!("{what}: no certificate found: expected PEM with BEGIN CERTIFICATE"))
         }
         RefusalKind::BadCertificate => Error::Config(format!("{what}: not valid PEM: {reason}")),
-        RefusalKind::Ed25519 => {
-            let what = format!("use Ed25519 keys ({what})");
-            Capabilities::refusal(library.flavour().name(), &what, |one| one.ed25519)
-        }
+        RefusalKind::Ed25519 => no_ed25519(library, what),
         _ => Error::Library(format!("{what}: {reason}")),
     }
 }
@@ -250,7 +262,7 @@ fn protocols(names: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
 /// Refuses what this library has no way to do.
 fn key_log_of(library: Library, wanted: bool) -> Result<Option<CString>, Error> {
     let name = library.flavour().name();
-    if wanted && !Capabilities::of(name).is_some_and(|one| one.key_log) {
+    if wanted && !can(library, |one| one.key_log) {
         return Err(Capabilities::refusal(name, "write a key log", |one| one.key_log));
     }
     Ok(key_log(wanted))

@@ -3,7 +3,9 @@
 use super::{Engines, LOCALHOST, Make, certificate, client_config, issue, server_config};
 use crate::certificate::{KeyKind, Leaf, Usage, Validity};
 use std::cell::RefCell;
-use tautline_tls::{Certificate, ClientAuth, ClientConfig, Content, Engine, Error, Roots, ServerConfig, Session};
+use tautline_tls::{
+    Capabilities, Certificate, ClientAuth, ClientConfig, Content, Engine, Error, Roots, ServerConfig, Session, Versions,
+};
 use tautline_window::Buf;
 
 /// Each is refused when the engine is made, with words that say which part is wrong.
@@ -56,10 +58,33 @@ pub fn unusable_certificates_are_reported<E: Engine>(make: impl Make<E>) {
         }
         assert!(said.iter().all(|line| line.starts_with("server certificate ")), "{said:?}");
     }
+    // Tickets are on by default, so that they are of no use is no error.
+    let config = ServerConfig { versions: Versions::Tls13, ..server_config() };
+    let said = warnings(|| drop(make(Some(&config), None).unwrap()));
+    let has_tickets = Capabilities::of(make(Some(&config), None).unwrap().name()).is_none_or(|one| one.tickets);
+    assert!(if has_tickets { said.is_empty() } else { said[0].contains("no tickets of TLS 1.3") }, "{said:?}");
     let config = |usage| ClientConfig { certificate: Some(issue(&Leaf { usage, ..leaf })), ..client_config() };
     let said = warnings(|| drop(make(None, Some(&config(Usage::Server))).unwrap()));
     assert!(said.len() == 1 && said[0].starts_with("client certificate is meant for another use"), "{said:?}");
     assert!(warnings(|| drop(make(None, Some(&config(Usage::Client))).unwrap())).is_empty());
+}
+
+/// A key of a kind that an engine cannot use is refused with the name of one that can.
+pub fn keys_that_cannot_be_used<E: Engine>(make: impl Make<E>) {
+    let ed25519 = || certificate(&["localhost"], KeyKind::Ed25519);
+    let server = ServerConfig { certificates: vec![ed25519()], ..server_config() };
+    let client = ClientConfig { certificate: Some(ed25519()), ..client_config() };
+    let name = make(None, Some(&client_config())).unwrap().name();
+    let knows_it = Capabilities::of(name).is_none_or(|one| one.ed25519);
+    for (made, what) in
+        [(make(Some(&server), None), "server certificate"), (make(None, Some(&client)), "client certificate")]
+    {
+        if knows_it {
+            assert!(made.is_ok(), "{name}");
+        } else {
+            expect(made, &format!("{name} cannot use Ed25519 keys ({what}); take fused or rustls"));
+        }
+    }
 }
 
 /// What is logged on this thread while `action` runs, warnings and worse.
