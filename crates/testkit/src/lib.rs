@@ -8,6 +8,7 @@ pub mod certificate;
 pub mod conformance;
 mod fault;
 pub mod hello;
+pub mod old;
 pub mod pair;
 mod random;
 pub mod rustls_peer;

@@ -19,6 +19,7 @@ mod post_handshake;
 mod records;
 mod serving;
 mod tickets;
+mod tls12;
 
 pub use close::*;
 pub use configuration::*;
@@ -29,6 +30,7 @@ pub use post_handshake::*;
 pub use records::*;
 pub use serving::*;
 pub use tickets::*;
+pub use tls12::*;
 
 use differences::Difference;
 
@@ -54,7 +56,7 @@ macro_rules! tls_conformance {
             flipped_bits flipped_bits_in_handshakes garbage other_protocols impossible_lengths endless_hellos
             repeated_and_dropped_records padding every_suite impossible_inner_plaintexts empty_records key_updates
             key_update_floods bad_key_updates split_handshake_messages unexpected_handshake_messages
-            ticket_floods alerts unprotected_records
+            ticket_floods alerts unprotected_records old_empty_records old_alerts renegotiation
         }
     };
     ($make:expr => $($test:ident)+) => {
