@@ -1,9 +1,11 @@
 mod app;
+mod offload;
 mod tls;
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use crate::stages;
 use app::Watched;
+use offload::OffloadArguments;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io::Write;
@@ -11,15 +13,15 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 use tautline::layers::io::machine;
-use tautline::{Address, CloseCode, Config, DeflateConfig, Origins, Records, Remote, Running, Server};
+use tautline::{Address, CloseCode, Config, DeflateConfig, Origins, Remote, Running, Server};
 use tls::TlsArguments;
 
 /// Serve WebSockets.
 ///
 /// Prints one line `listening on wss://ADDRESS` for each address once it accepts connections. Without --cert it makes a
 /// development certificate for localhost, which `taut connect` and `taut load` of the same user trust. SIGINT or SIGTERM
-/// drains: connections are closed in good order; a second one stops at once. SIGHUP reloads certificates, as a change of their
-/// files does.
+/// drains: connections are closed in good order; a second one stops at once. What was done so far is told then, and on SIGUSR1.
+/// SIGHUP reloads certificates, as a change of their files does.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -77,14 +79,8 @@ struct LoopArguments {
     /// Longest message in bytes; a longer one is refused with 1009.
     #[arg(long, value_name = "BYTES")]
     max_message: Option<usize>,
-    /// Threads for handshakes with an expensive signature (RSA); 0 leaves them in their loop. Without it, one for each two
-    /// CPUs.
-    #[arg(long, value_name = "N")]
-    handshake_threads: Option<usize>,
-    /// Have messages of at least so many bytes sealed by several threads at once, where processors idle beside a busy loop;
-    /// `auto` is a size that is worth it, `off` leaves all of them in their loop. With fused only.
-    #[arg(long, value_name = "BYTES", default_value = "off", value_parser = large)]
-    offload_records: Large,
+    #[command(flatten)]
+    offload: OffloadArguments,
     /// Connections for each loop; more wait.
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
@@ -100,21 +96,6 @@ struct LoopArguments {
     /// Seconds that connections get to close when the server is told to stop.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     drain: u64,
-}
-
-/// Which messages are sealed by several threads.
-#[derive(Clone, Copy, Debug)]
-enum Large {
-    None,
-    From(usize),
-}
-
-fn large(text: &str) -> Result<Large, String> {
-    match text {
-        "off" => Ok(Large::None),
-        "auto" => Ok(Large::From(Records::default().min_message)),
-        _ => text.parse().map(Large::From).map_err(|_| "neither a number of bytes, nor auto or off".to_owned()),
-    }
 }
 
 /// What the server does with messages.
@@ -148,7 +129,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     machine::raise_nofile_limit()
         .map_err(|error| Failure::failed(format!("cannot raise the limit of open files: {error}")))?;
     // Signals are kept from the start, so that none that comes while the loops start is lost.
-    let signals = Signals::new([SIGINT, SIGTERM])
+    let signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     let (tls, files) = arguments.tls.load()?;
     if files.is_some() {
@@ -167,8 +148,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if let Some(every) = arguments.stages {
         server = server.stages_of_one_read_in(every);
-        let added = signals.add_signal(SIGUSR1);
-        added.map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     }
     let running = start(server, arguments)?;
     let reloader = running.reloader();
@@ -235,11 +214,7 @@ impl Arguments {
             }
             config.limits.max_connections = count;
         }
-        config.offload.threads = loops.handshake_threads;
-        config.offload.records = match loops.offload_records {
-            Large::None => None,
-            Large::From(min_message) => Some(Records { min_message, ..Records::default() }),
-        };
+        loops.offload.apply(&mut config)?;
         config.upgrade.deflate = loops.deflate.then(DeflateConfig::default);
         config.upgrade.subprotocols.clone_from(&loops.subprotocol);
         if loops.origin.iter().any(|origin| origin == "any") {
@@ -269,7 +244,7 @@ fn announce(running: &Running, plain: bool) {
     }
 }
 
-/// SIGHUP loads certificates anew; the first other signal drains the server, the second stops it at once.
+/// SIGHUP loads certificates anew, SIGUSR1 has told what was done so far; the first other signal drains the server, the second stops it at once.
 fn obey_signals(
     mut signals: Signals,
     remotes: Vec<Remote>,
@@ -285,6 +260,7 @@ fn obey_signals(
                 continue;
             }
             if signal == SIGUSR1 {
+                offload::tell_counters(&remotes);
                 stages::tell(&remotes);
                 continue;
             }
@@ -293,6 +269,7 @@ fn obey_signals(
             }
             draining = true;
             if !quiet {
+                offload::tell_counters(&remotes);
                 eprintln!("closing connections; once more to stop at once");
             }
             for remote in &remotes {

@@ -49,7 +49,7 @@ pub struct Counters {
     pub opened: u64,
     /// Opening handshakes that failed, in TLS, HTTP or by deadline.
     pub handshakes_failed: u64,
-    /// Handshakes done beside the loop.
+    /// Steps of handshakes done beside the loop: one for each, two where the client is asked for another ClientHello.
     pub handshakes_offloaded: u64,
     /// Of those that failed, the ones refused because too many waited.
     pub handshakes_refused: u64,
@@ -69,6 +69,47 @@ pub struct Counters {
     pub bytes_in: u64,
     /// Bytes given to the driver.
     pub bytes_out: u64,
+}
+
+impl Counters {
+    /// Adds what another shard did.
+    pub const fn merge(&mut self, other: &Self) {
+        // Named one by one, so that none is forgotten.
+        let Self {
+            accepted,
+            connections,
+            handshaking,
+            open,
+            opened,
+            handshakes_failed,
+            handshakes_offloaded,
+            handshakes_refused,
+            seals_offloaded,
+            seals_helped,
+            seals_late,
+            messages_in,
+            messages_out,
+            messages_dropped,
+            bytes_in,
+            bytes_out,
+        } = self;
+        *accepted += other.accepted;
+        *connections += other.connections;
+        *handshaking += other.handshaking;
+        *open += other.open;
+        *opened += other.opened;
+        *handshakes_failed += other.handshakes_failed;
+        *handshakes_offloaded += other.handshakes_offloaded;
+        *handshakes_refused += other.handshakes_refused;
+        *seals_offloaded += other.seals_offloaded;
+        *seals_helped += other.seals_helped;
+        *seals_late += other.seals_late;
+        *messages_in += other.messages_in;
+        *messages_out += other.messages_out;
+        *messages_dropped += other.messages_dropped;
+        *bytes_in += other.bytes_in;
+        *bytes_out += other.bytes_out;
+    }
 }
 
 /// Mask keys and nonces: ChaCha12 seeded from the system, because a key that the peer can predict defeats masking

@@ -144,21 +144,7 @@ impl Started {
     pub(crate) fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         for remote in self.running.remotes() {
-            let counters = remote.counters().unwrap();
-            sum.accepted += counters.accepted;
-            sum.connections += counters.connections;
-            sum.handshaking += counters.handshaking;
-            sum.open += counters.open;
-            sum.opened += counters.opened;
-            sum.handshakes_failed += counters.handshakes_failed;
-            sum.handshakes_offloaded += counters.handshakes_offloaded;
-            sum.seals_offloaded += counters.seals_offloaded;
-            sum.handshakes_refused += counters.handshakes_refused;
-            sum.messages_in += counters.messages_in;
-            sum.messages_out += counters.messages_out;
-            sum.messages_dropped += counters.messages_dropped;
-            sum.bytes_in += counters.bytes_in;
-            sum.bytes_out += counters.bytes_out;
+            sum.merge(&remote.counters().unwrap());
         }
         sum
     }
