@@ -1,8 +1,7 @@
 use crate::Error;
 use core::fmt::Write as _;
 
-/// What an engine can do. All of them have TLS 1.2 and 1.3 with AES-GCM and ChaCha20-Poly1305, RSA and ECDSA, SNI, ALPN, client
-/// certificates, reload and resumption.
+/// What an engine can do. All of them have RSA and ECDSA certificates, SNI, reload and resumption in TLS 1.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Its name in configuration, logs and results.
@@ -11,14 +10,22 @@ pub struct Capabilities {
     pub library: &'static str,
     /// The feature that builds it in; empty where it always is.
     pub feature: &'static str,
+    /// Versions of TLS, oldest first.
+    pub versions: &'static [&'static str],
+    /// AEADs, those of AES with GCM.
+    pub suites: &'static [&'static str],
+    /// Application protocols are agreed upon (ALPN).
+    pub alpn: bool,
+    /// Servers ask for certificates, and clients have them.
+    pub client_certificates: bool,
     /// Key exchange with ML-KEM.
     pub post_quantum: bool,
     /// Ed25519 certificates.
     pub ed25519: bool,
     /// Certificates with keys of several kinds stand for one name, so that each client is shown one that it understands.
     pub several_keys: bool,
-    /// A TLS 1.3 server resumes sessions.
-    pub tickets: bool,
+    /// A server resumes sessions of TLS 1.3 too.
+    pub resumes_tls13: bool,
     /// OCSP responses are stapled.
     pub stapling: bool,
     /// Secrets can be written for those who look into the traffic.
@@ -39,7 +46,7 @@ impl Capabilities {
         Self::libssl("openssl", "OpenSSL 3"),
         Self::libssl("aws-lc", "AWS-LC"),
         Self::libssl("boringssl", "BoringSSL"),
-        Self { ed25519: false, tickets: false, key_log: false, ..Self::libssl("libressl", "LibreSSL") },
+        Self { ed25519: false, resumes_tls13: false, key_log: false, ..Self::libssl("libressl", "LibreSSL") },
         Self { post_quantum: false, ed25519: false, ..Self::libssl("mbedtls", "Mbed TLS 3.6") },
         Self { ed25519: false, several_keys: false, ..Self::libssl("wolfssl", "wolfSSL (GPLv3)") },
         Self::fused("fused+openssl", "OpenSSL 3, own records", "openssl"),
@@ -52,10 +59,14 @@ impl Capabilities {
             engine,
             library,
             feature: "",
+            versions: &["1.2", "1.3"],
+            suites: &["AES-128", "AES-256", "ChaCha20"],
+            alpn: true,
+            client_certificates: true,
             post_quantum: true,
             ed25519: true,
             several_keys: true,
-            tickets: true,
+            resumes_tls13: true,
             stapling: true,
             key_log: true,
             key_export: false,
@@ -90,46 +101,52 @@ impl Capabilities {
         Error::Config(format!("{engine} cannot {what}; take {}, or leave it out", able.join(" or ")))
     }
 
-    /// All of this as a table in Markdown, a line for each engine.
+    /// All of this as two tables in Markdown, a line for each engine: what it agrees upon with a peer, and what else it does.
     #[must_use]
     pub fn table() -> String {
-        let head = [
-            "engine", "library", "ML-KEM", "Ed25519", "keys", "tickets", "stapling", "key log", "keys out", "in place",
-        ];
-        let yes = |can: bool| if can { "yes" } else { "no" };
-        let mut rows = vec![head.map(str::to_owned), head.map(|title| "-".repeat(title.len()))];
-        rows.extend(Self::ALL.iter().map(|one| {
+        let yes = |can: bool| if can { "yes" } else { "no" }.to_owned();
+        let titles = ["engine", "library", "TLS", "suites", "ALPN", "mTLS", "resumes"];
+        let agreed = Self::ALL.map(|one| {
+            let resumed = if one.resumes_tls13 { one.versions } else { &["1.2"] };
+            let [engine, library] = [one.engine, one.library].map(str::to_owned);
+            let [versions, suites, resumed] = [one.versions, one.suites, resumed].map(|names| names.join(" "));
+            [engine, library, versions, suites, yes(one.alpn), yes(one.client_certificates), resumed]
+        });
+        let text = markdown(titles, &agreed);
+        let titles = ["engine", "ML-KEM", "Ed25519", "keys", "stapling", "key log", "keys out", "in place", "shared"];
+        let further = Self::ALL.map(|one| {
             let flags = [
                 one.post_quantum,
                 one.ed25519,
                 one.several_keys,
-                one.tickets,
                 one.stapling,
                 one.key_log,
                 one.key_export,
                 one.in_place,
+                one.shares_records,
             ];
-            let mut cells = [one.engine, one.library, "", "", "", "", "", "", "", ""].map(str::to_owned);
-            for (cell, flag) in cells.iter_mut().skip(2).zip(flags) {
-                yes(flag).clone_into(cell);
-            }
-            cells
-        }));
-        let widths: Vec<usize> =
-            (0..head.len()).map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or_default()).collect();
-        let mut text = String::new();
-        for (number, row) in rows.iter().enumerate() {
-            for (cell, &width) in row.iter().zip(&widths) {
-                let _ = if number == 1 {
-                    write!(text, "| {} ", "-".repeat(width))
-                } else {
-                    write!(text, "| {cell:width$} ")
-                };
-            }
-            text.push_str("|\n");
-        }
-        text
+            let [mlkem, ed25519, keys, stapling, log, out, place, shared] = flags.map(yes);
+            [one.engine.to_owned(), mlkem, ed25519, keys, stapling, log, out, place, shared]
+        });
+        text + "\n" + &markdown(titles, &further)
     }
+}
+
+fn markdown<const N: usize>(titles: [&str; N], rows: &[[String; N]]) -> String {
+    let titles = titles.map(str::to_owned);
+    let width = |at: usize| rows.iter().chain([&titles]).map(|row| row[at].len()).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut text = String::new();
+    let mut line = |cells: &[String]| {
+        for (cell, &width) in cells.iter().zip(&widths) {
+            let _ = write!(text, "| {cell:width$} ");
+        }
+        text.push_str("|\n");
+    };
+    line(&titles);
+    line(&widths.iter().map(|&width| "-".repeat(width)).collect::<Vec<_>>());
+    rows.iter().for_each(|row| line(row));
+    text
 }
 
 #[cfg(test)]
@@ -145,11 +162,26 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_square() {
-        let table = Capabilities::table();
-        let mut lens = table.lines().map(str::len);
-        let first = lens.next().unwrap();
-        assert!(lens.all(|len| len == first));
-        assert_eq!(table.lines().count(), 2 + Capabilities::ALL.len());
+    fn the_tables_are_square_and_have_everything() {
+        let text = Capabilities::table();
+        let tables: Vec<&str> = text.split("\n\n").collect();
+        for table in &tables {
+            let mut lens = table.lines().map(str::len);
+            let first = lens.next().unwrap();
+            assert!(lens.all(|len| len == first), "{table}");
+            assert_eq!(table.lines().count(), 2 + Capabilities::ALL.len());
+        }
+        let line = |table: &str, engine: &str| {
+            let start = format!("| {engine} ");
+            let line = table.lines().find(|line| line.starts_with(&start)).unwrap();
+            line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join("/")
+        };
+        assert_eq!(line(tables[0], "libressl"), "libressl/LibreSSL/1.2 1.3/AES-128 AES-256 ChaCha20/yes/yes/1.2");
+        assert_eq!(
+            line(tables[0], "fused"),
+            "fused/rustls, own records/1.2 1.3/AES-128 AES-256 ChaCha20/yes/yes/1.2 1.3"
+        );
+        assert_eq!(line(tables[1], "fused"), "fused/yes/yes/yes/yes/yes/yes/yes/yes");
+        assert_eq!(line(tables[1], "wolfssl"), "wolfssl/yes/no/no/no/yes/no/no/no");
     }
 }

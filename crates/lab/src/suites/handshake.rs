@@ -139,7 +139,7 @@ fn connects(driver: Io, pace: Pace) -> Vec<Row> {
                 for execution in [Execution::Inline, Execution::Offload] {
                     let kind = Kind::Shakes(engine, key, driver, execution);
                     for resumed in [false, true] {
-                        if resumed && !can.is_some_and(|can| can.tickets) {
+                        if resumed && !can.is_some_and(|can| can.resumes_tls13) {
                             continue;
                         }
                         if pace == Pace::Thorough || is_telling((kind, resumed, group)) {

@@ -61,7 +61,7 @@ pub fn signatures_are_weighed<E: Engine>(make: impl Make<E>) {
     let rsa = certificate(&["localhost", "*.dear.example"], KeyKind::Rsa2048);
     let certificates = vec![rsa, certificate(&["cheap.example"], KeyKind::P256)];
     let has_tickets =
-        Capabilities::of(make(Some(&server_config()), None).unwrap().name()).is_none_or(|one| one.tickets);
+        Capabilities::of(make(Some(&server_config()), None).unwrap().name()).is_none_or(|one| one.resumes_tls13);
     let versions = if has_tickets { Versions::All } else { Versions::Tls12 };
     let client = ClientConfig { versions, ..client_config() };
     let engines = Engines::new(&make, &ServerConfig { certificates, ..server_config() }, &client);

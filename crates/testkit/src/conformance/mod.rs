@@ -149,7 +149,7 @@ impl<E: Engine> Engines<E> {
     fn resume_tls13(&self) -> bool {
         [self.server.name(), self.client.name()]
             .iter()
-            .all(|engine| Capabilities::of(engine).is_none_or(|one| one.tickets))
+            .all(|engine| Capabilities::of(engine).is_none_or(|one| one.resumes_tls13))
     }
 
     fn pair(&self, host: &str) -> Pair<E::Session, E::Session> {

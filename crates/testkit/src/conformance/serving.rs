@@ -25,7 +25,7 @@ fn serving(certificate: Certificate) -> ServerConfig {
 pub fn reloads<E: Engine>(make: impl Make<E>) {
     let fresh = || certificate(&["localhost"], KeyKind::P256);
     let server = make(Some(&serving(fresh())), None).unwrap();
-    let has_tickets = Capabilities::of(server.name()).is_none_or(|one| one.tickets);
+    let has_tickets = Capabilities::of(server.name()).is_none_or(|one| one.resumes_tls13);
     let versions = if has_tickets { Versions::All } else { Versions::Tls12 };
     let config = ClientConfig { versions, ..client_config() };
     let client = make(None, Some(&config)).unwrap();

@@ -67,7 +67,7 @@ pub fn tickets_tell_how_long_they_last<E: Engine>(make: impl Make<E>) {
 
 /// Whether the server issues tickets of TLS 1.3.
 fn has_tickets<E: Engine>(server: &E) -> bool {
-    Capabilities::of(server.name()).is_none_or(|one| one.tickets)
+    Capabilities::of(server.name()).is_none_or(|one| one.resumes_tls13)
 }
 
 const NEW_SESSION_TICKET: u8 = 4;
