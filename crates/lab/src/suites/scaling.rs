@@ -66,6 +66,11 @@ impl Row {
         of(self.way.engine).or_else(|| of("boringssl"))
     }
 
+    /// The median rate over that.
+    fn over_published(&self) -> Option<f64> {
+        Some(self.median(Metric::Transfer)? / self.published()?)
+    }
+
     fn name(&self) -> String {
         format!("{}, {} connections", Kind::Model(self.way).name(), self.connections)
     }
@@ -187,13 +192,14 @@ fn table(rows: &[Row], cpus: usize) -> String {
         "<engine",
         "conn.",
         "threads",
-        "shared MB/s",
-        "per core MB/s",
+        "s. MB/s",
+        "p.c. MB/s",
         "x",
-        "us shared",
-        "us p. core",
-        "publ. shared",
-        "x",
+        "us s.",
+        "us p.c.",
+        "s. x p.",
+        "p.c. x p.",
+        "publ. x",
     ]);
     for pair in rows.chunks_exact(2) {
         let [shared, per_core] = pair else { continue };
@@ -207,14 +213,16 @@ fn table(rows: &[Row], cpus: usize) -> String {
             optional(over(Some(per_core), Some(shared), Metric::Transfer).map(|ratio| ratio.summary.median)),
             optional(shared.median(Metric::ServerCpuPerMsg)),
             optional(per_core.median(Metric::ServerCpuPerMsg)),
-            optional(shared.published()),
+            optional(shared.over_published()),
+            optional(per_core.over_published()),
             optional(their.map(|(shared, per_core)| per_core / shared)),
         ]);
     }
     format!(
         "Bulk: connections ask for {} again and again and throw it away unread. shared: threads at one\n\
-         poller; per core: loops that share nothing. us: CPU of all threads for each answer. CPUs: {cpus}, one\n\
-         of them with the load. publ.: the report's MB/s, of the same engine or of BoringSSL; x their ratio.\n\n{table}",
+         poller (s.); per core: loops that share nothing (p.c.). us: CPU of all threads for each answer.\n\
+         CPUs: {cpus}, one of them with the load. x p.: MB/s over the report's, of the same engine or of\n\
+         BoringSSL; publ. x: the report's per core over its shared.\n\n{table}",
         bytes(SIZE as u64)
     )
 }
@@ -253,6 +261,7 @@ fn checks(rows: &[Row], cpus: usize) -> Vec<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::WIDTH;
 
     #[test]
     fn rows_come_in_pairs_and_find_what_was_published() {
@@ -276,5 +285,12 @@ mod tests {
         assert!(text.lines().any(|line| line == format!(" 8 loop-per-core {} 8,000", "#".repeat(BAR))), "{text}");
         assert!(text.lines().any(|line| line == " 8 shared-loop   ##### 1,000"), "{text}");
         assert!(!checks(&rows, 2).is_empty());
+        let text = table(&rows, 2);
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH) && !text.contains('…'), "{text}");
+        let line = text.lines().find(|line| line.split_whitespace().take(3).eq(["fused", "20", "1"])).unwrap();
+        // Ours over theirs, which have 493.772 per core.
+        let shared = rows.iter().find(|row| row.connections == MOST).and_then(Row::over_published).unwrap();
+        let expected = [number(shared), number(1000.0 / 493.772)];
+        assert!(line.split_whitespace().any(|cell| cell == expected[0]) && line.contains(&expected[1]), "{line}");
     }
 }
