@@ -1,13 +1,17 @@
+use super::check::{self, Check};
 use super::server::{Key, Kind};
 use super::{ENGINES, Lab, Outcome, Pace, Suite};
 use crate::rounds::{Plan, Samples, interleave};
 use crate::stats::Summary;
 use crate::table::{Table, number, optional};
-use crate::{Case, Error, Line, Metric, load};
+use crate::{Case, Error, Line, Metric, Target, load};
 use std::time::Duration;
 
-/// What the rounds may take, and with little time.
-const BUDGETS: [Duration; 2] = [Duration::from_secs(240), Duration::from_secs(40)];
+/// What the rounds may take beyond the least of them, with little time.
+const BUDGET: Duration = Duration::from_secs(40);
+
+/// What a connection by our default engine may take, in bytes, with as many of them.
+const TARGET: (usize, f64) = (10_000, 1024.0);
 
 /// Connections that a server holds.
 const fn connections(pace: Pace) -> &'static [usize] {
@@ -58,12 +62,12 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
             opening: Vec::new(),
         }));
     }
-    let (rounds, budget) = match lab.pace {
-        Pace::Thorough => (3, BUDGETS[0]),
-        Pace::Quick => (2, BUDGETS[1]),
-        Pace::Glance => (1, BUDGETS[1]),
+    let (rounds, least_rounds) = match lab.pace {
+        Pace::Thorough => (5, 5),
+        Pace::Quick => (2, 1),
+        Pace::Glance => (1, 1),
     };
-    let plan = Plan { rounds, least_rounds: 1, budget: Some(budget) };
+    let plan = Plan { rounds, least_rounds, budget: Some(BUDGET) };
     let names: Vec<String> =
         cases.iter().map(|case| format!("{}, {} connections", case.kind.full_name(), case.connections)).collect();
     let samples = interleave(
@@ -111,5 +115,48 @@ fn report(cases: &[IdleCase]) -> Outcome {
         "Idle: what open connections add to the server's resident memory, and after one echo of 64 B on each.\n\
          The kernel's sockets are not in it.\n\n{table}"
     );
+    check::report(&mut outcome, Suite::Idle, checks(cases));
     outcome
+}
+
+/// Our default engine on whichever driver takes least.
+fn checks(cases: &[IdleCase]) -> Option<Check> {
+    let (connections, most) = TARGET;
+    let runs = |case: &IdleCase| case.samples.get(&Metric::RssPerConnection).cloned().unwrap_or_default();
+    let judged = cases.iter().filter(|case| case.kind.is_wss_by(ENGINES[0]) && case.connections == connections);
+    let known = judged.filter_map(|case| Some((Summary::of(&runs(case))?.median, case)));
+    let (_, best) = known.min_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    let what = format!("{} connections: {}, B each", number(connections as f64), best.kind.full_name());
+    Some(Check::of(what, best.case(None), (Metric::RssPerConnection, &runs(best)), Target::AtMost(most)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tautline::layers::io::Io;
+
+    #[test]
+    fn the_default_engine_is_judged_where_it_holds_enough_connections() {
+        let case = |kind, connections, bytes: f64| IdleCase {
+            kind,
+            connections,
+            samples: [(Metric::RssPerConnection, vec![bytes; 5])].into(),
+            echoed: vec![bytes; 5],
+            opening: vec![1.0; 5],
+        };
+        let wss = |engine, driver| Kind::Wss(engine, Key::P256, driver);
+        let cases = [
+            case(Kind::Ws(Io::Epoll), 10_000, 600.0),
+            case(wss("fused", Io::Epoll), 2_000, 900.0),
+            case(wss("fused", Io::Epoll), 10_000, 1050.0),
+            case(wss("fused", Io::Uring), 10_000, 950.0),
+            case(wss("rustls", Io::Epoll), 10_000, 9000.0),
+        ];
+        let outcome = report(&cases);
+        let judged: Vec<_> = outcome.lines.iter().filter(|line| line.target.is_some()).collect();
+        assert_eq!(judged.len(), 1);
+        assert_eq!((judged[0].value, judged[0].target), (950.0, Some(Target::AtMost(1024.0))));
+        assert!(outcome.text.contains("10,000 connections: wss fused uring, B each"), "{}", outcome.text);
+        assert!(report(&cases[..2]).lines.iter().all(|line| line.target.is_none()));
+    }
 }
