@@ -1,6 +1,6 @@
 use super::echo_case::{self, EchoCase, Shape, add_lines, limit_of, plain_of, rate};
 use super::server::{Kind, Process};
-use super::{Lab, Outcome, Pace, Suite};
+use super::{ENGINES, Lab, Outcome, Pace, Suite};
 use crate::table::{Table, bytes, optional};
 use crate::{Error, Metric, published};
 use std::time::Duration;
@@ -9,9 +9,10 @@ use tautline::layers::io::Io;
 /// What the echo rounds may take, and those of broadcasts after them.
 const BUDGETS: [Duration; 2] = [Duration::from_secs(900), Duration::from_secs(120)];
 
-/// Sizes of messages that are sent one at a time, and of those that are sent sixteen at a time.
 const SIZES: [usize; 5] = [64, 1024, 4096, 16_384, 65_536];
-const PIPELINED: [usize; 3] = [64, 1024, 4096];
+
+/// Bytes in flight, over all connections: what a load holds, and a server at most again.
+const MOST: usize = 128 << 20;
 
 /// Broadcasts: sizes, each with and without compression where it is worth it.
 const BROADCASTS: [(usize, bool); 3] = [(64, false), (1024, false), (1024, true)];
@@ -31,7 +32,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
     echo_case::measure(lab, &servers, &mut cases, BUDGETS[0], (0.0, 0.9))?;
     drop(servers);
     let mut broadcasts = broadcasts(lab.pace, &lab.drivers);
-    let servers = broadcast_servers(lab)?;
+    let servers = broadcast_servers(lab, &broadcasts)?;
     echo_case::measure(lab, &servers, &mut broadcasts, BUDGETS[1], (0.9, 1.0))?;
     let mut outcome = Outcome { text: table(&cases) + &broadcast_table(&broadcasts), ..Outcome::default() };
     add_lines(&mut outcome, Suite::Echo, &cases);
@@ -39,8 +40,8 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
     Ok(outcome)
 }
 
-/// Every size over one, a hundred and five hundred connections, small ones also with sixteen in flight; a choice of these
-/// for a first look.
+/// Every size over one, a hundred and five hundred connections, also with sixteen in flight but for the largest on most
+/// connections; a choice of these for a first look.
 fn shapes(pace: Pace) -> Vec<Shape> {
     let shape = |size, connections, pipeline| Shape { size, connections, pipeline };
     if pace != Pace::Thorough {
@@ -54,23 +55,35 @@ fn shapes(pace: Pace) -> Vec<Shape> {
     }
     let over = |connections| {
         let single = SIZES.map(|size| shape(size, connections, 1));
-        single.into_iter().chain(PIPELINED.map(|size| shape(size, connections, 16)))
+        let many = SIZES.map(|size| shape(size, connections, 16));
+        let fits = |shape: &Shape| shape.size * shape.connections * shape.pipeline <= MOST;
+        single.into_iter().chain(many.into_iter().filter(fits))
     };
     [100, 1, 500].into_iter().flat_map(over).collect()
 }
 
+/// By the default engine on every driver; with time also by the others, on the first.
 pub(super) fn broadcasts(pace: Pace, drivers: &[Io]) -> Vec<EchoCase> {
     let connections = subscribers(pace);
-    let case = |(size, deflate), driver| {
-        EchoCase::new(Kind::Broadcast(deflate, driver), Shape { size, connections, pipeline: 1 })
+    let others = if pace == Pace::Thorough { &ENGINES[1..] } else { &[] };
+    let ours = drivers.iter().map(|&driver| (ENGINES[0], driver));
+    let theirs = others.iter().filter_map(|&engine| Some((engine, *drivers.first()?)));
+    let servers: Vec<_> = ours.chain(theirs).collect();
+    let case = |(size, deflate), &(engine, driver): &(&'static str, Io)| {
+        EchoCase::new(Kind::Broadcast(engine, deflate, driver), Shape { size, connections, pipeline: 1 })
     };
     let broadcasts = BROADCASTS.into_iter().skip(usize::from(pace == Pace::Quick));
-    broadcasts.flat_map(|broadcast| drivers.iter().map(move |&driver| case(broadcast, driver))).collect()
+    broadcasts.flat_map(|broadcast| servers.iter().map(move |server| case(broadcast, server))).collect()
 }
 
-fn broadcast_servers(lab: &Lab<'_>) -> Result<Vec<Process>, Error> {
-    let of = |deflate| lab.drivers.iter().map(move |&driver| Kind::Broadcast(deflate, driver));
-    lab.servers(&of(false).chain(of(true)).collect::<Vec<_>>())
+fn broadcast_servers(lab: &Lab<'_>, cases: &[EchoCase]) -> Result<Vec<Process>, Error> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    for case in cases {
+        if !kinds.contains(&case.kind) {
+            kinds.push(case.kind);
+        }
+    }
+    lab.servers(&kinds)
 }
 
 pub(super) fn table(cases: &[EchoCase]) -> String {
@@ -105,10 +118,10 @@ pub(super) fn broadcast_table(cases: &[EchoCase]) -> String {
     let mut table = Table::new(&["<size", "<", "<driver", "deliveries/s ", "p50 us", "p99 us", "us/delivery", "± %"]);
     for case in cases {
         let cpu = case.summary(Metric::ServerCpuPerMsg);
-        let compression = if matches!(case.kind, Kind::Broadcast(true, _)) { ", deflate" } else { "" };
+        let compression = if matches!(case.kind, Kind::Broadcast(_, true, _)) { ", deflate" } else { "" };
         table.row([
             bytes(case.shape.size as u64),
-            format!("{}{compression}", case.kind.name()),
+            format!("{}{compression}", case.kind.engine().unwrap_or_default()),
             case.kind.driver_name().to_owned(),
             rate(case),
             optional(case.median(Metric::LatencyP50)),

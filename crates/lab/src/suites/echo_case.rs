@@ -70,7 +70,7 @@ impl EchoCase {
         };
         match self.kind {
             Kind::Aead => Case { strategy: Some("aead".to_owned()), ..case },
-            Kind::Broadcast(deflate, _) => Case {
+            Kind::Broadcast(_, deflate, _) => Case {
                 subscribers: Some(connections as u64),
                 pipeline: Some(pipeline as u64),
                 setup: deflate.then(|| "permessage-deflate".to_owned()),
@@ -181,7 +181,7 @@ fn once(server: &Process, shape: Shape, span: Span) -> Result<Measured, Error> {
             let (address, server_pid) = (server.address, Some(server.pid()));
             limit::Load { address, connections, size, pipeline, warmup, duration, server_pid }.run()
         }
-        Kind::Broadcast(deflate, _) => {
+        Kind::Broadcast(_, deflate, _) => {
             let mut server = server.server()?;
             server.target.deflate = deflate.then(DeflateConfig::default);
             load::Broadcast { server, subscribers: connections, size, pipeline, warmup, duration }.run(&mut |_| {})

@@ -82,8 +82,8 @@ pub(super) enum Kind {
     Wss(&'static str, Key, Io),
     /// The same, to shake hands with.
     Shakes(&'static str, Key, Io, Execution),
-    /// WebSocket over TLS by the default engine; every message goes to everyone, compressed or not.
-    Broadcast(bool, Io),
+    /// WebSocket over TLS by an engine; every message goes to everyone, compressed or not.
+    Broadcast(&'static str, bool, Io),
     /// WebSocket over TLS by the default engine; a feed goes to everyone: made-up market data, or numbered messages of one
     /// size at a steady rate.
     Feed(Feed, Io),
@@ -112,9 +112,9 @@ impl Kind {
     /// TLS engine, of ours and of the peers'.
     pub(super) fn engine(self) -> Option<&'static str> {
         match self {
-            Self::Wss(engine, ..) | Self::Shakes(engine, ..) => Some(engine),
+            Self::Wss(engine, ..) | Self::Shakes(engine, ..) | Self::Broadcast(engine, ..) => Some(engine),
             Self::Model(way) => Some(way.engine),
-            Self::Broadcast(..) | Self::Feed(..) => Some(super::ENGINES[0]),
+            Self::Feed(..) => Some(super::ENGINES[0]),
             Self::Peer(peer, Protocol::Wss) => Some(peer.tls()),
             _ => None,
         }
@@ -127,7 +127,7 @@ impl Kind {
             | Self::Ws(driver)
             | Self::Wss(_, _, driver)
             | Self::Shakes(_, _, driver, _)
-            | Self::Broadcast(_, driver)
+            | Self::Broadcast(_, _, driver)
             | Self::Feed(_, driver) => Some(driver),
             Self::Peer(..) | Self::Model(_) | Self::Aead => None,
         }
@@ -200,8 +200,8 @@ impl Kind {
                     arguments.extend(["--handshake-threads", "0"].map(OsString::from));
                 }
             }
-            Self::Broadcast(deflate, _) => {
-                arguments.extend(["--app", "broadcast"].map(OsString::from));
+            Self::Broadcast(engine, deflate, _) => {
+                arguments.extend(["--app", "broadcast", "--tls", engine].map(OsString::from));
                 arguments.extend(deflate.then(|| "--deflate".into()));
             }
             Self::Feed(Feed::Market, _) => arguments.extend(["--app", "market"].map(OsString::from)),
