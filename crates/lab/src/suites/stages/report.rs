@@ -55,6 +55,7 @@ fn introduction(cases: &[StageCase], least: &Least, messages: u64) -> String {
          driver has no stamp. io_uring receives within the wait, and so has no stage of its own for it.\n\
          The time of a message that shares its read, or its record, is its own from where the one before\n\
          was done; what it waited until then is loop. 4 to 6: parse and callback. p.: as published.\n\
+         ktls: the kernel opens records within the receive, so read has what tls is elsewhere; compare both.\n\
          Of read, a system call that finds nothing takes {} us; the rest is the kernel's TCP and its copy.\n\
          Of tls, the AEAD alone takes {} us for 200 B (half of a seal and an open on hot memory).\n\
          {}\n\n",
