@@ -50,7 +50,7 @@ pub(crate) fn server(
         return Err(Error::Config(format!("tickets for each handshake: 1 to {most}")));
     }
     let name = library.flavour().name();
-    if tickets.is_some() && config.versions == Versions::Tls13 && !can(library, |one| one.tickets) {
+    if tickets.is_some() && config.versions == Versions::Tls13 && !can(library, |one| one.resumes_tls13) {
         log::warn!("{name} issues no tickets of TLS 1.3, so every handshake is a full one");
     }
     let groups = Groups::of(&identities);

@@ -61,7 +61,7 @@ pub fn unusable_certificates_are_reported<E: Engine>(make: impl Make<E>) {
     // Tickets are on by default, so that they are of no use is no error.
     let config = ServerConfig { versions: Versions::Tls13, ..server_config() };
     let said = warnings(|| drop(make(Some(&config), None).unwrap()));
-    let has_tickets = Capabilities::of(make(Some(&config), None).unwrap().name()).is_none_or(|one| one.tickets);
+    let has_tickets = Capabilities::of(make(Some(&config), None).unwrap().name()).is_none_or(|one| one.resumes_tls13);
     assert!(if has_tickets { said.is_empty() } else { said[0].contains("no tickets of TLS 1.3") }, "{said:?}");
     let config = |usage| ClientConfig { certificate: Some(issue(&Leaf { usage, ..leaf })), ..client_config() };
     let said = warnings(|| drop(make(None, Some(&config(Usage::Server))).unwrap()));
