@@ -11,10 +11,12 @@ pub(crate) struct Chores {
     paused: bool,
     /// Accepting failed, the sink was told, and nothing was accepted since.
     failing: bool,
-    /// When to repeat `retries`.
+    /// When to repeat `retries` and `sends`.
     retry: Option<Instant>,
     /// Connections to Unix listeners whose queue was full: the kernel tells nobody when there is room again.
     retries: Vec<(Token, Address)>,
+    /// Connections to send on for which the kernel had no memory, which it tells nobody either.
+    sends: Vec<Token>,
     /// Closed connections that still send, with the time when their peer has had its chance; the earliest first.
     orphans: VecDeque<(Instant, Token)>,
 }
@@ -23,7 +25,7 @@ impl Chores {
     /// How long accepting rests after it failed for want of descriptors or memory.
     const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-    /// How long a Unix listener with a full queue is left alone.
+    /// How long a Unix listener with a full queue, and a kernel without memory, are left alone.
     const RETRY: Duration = Duration::from_millis(2);
 
     /// The earliest thing to do.
@@ -70,8 +72,17 @@ impl Chores {
         self.retry.get_or_insert_with(|| Instant::now() + Self::RETRY);
     }
 
-    pub(crate) fn due_retries(&mut self, now: Instant) -> Vec<(Token, Address)> {
-        if self.retry.take_if(|at| *at <= now).is_some() { std::mem::take(&mut self.retries) } else { Vec::new() }
+    pub(crate) fn send_later(&mut self, token: Token) {
+        self.sends.push(token);
+        self.retry.get_or_insert_with(|| Instant::now() + Self::RETRY);
+    }
+
+    /// Connections to try again, and those to send on again.
+    pub(crate) fn due_retries(&mut self, now: Instant) -> (Vec<(Token, Address)>, Vec<Token>) {
+        if self.retry.take_if(|at| *at <= now).is_none() {
+            return Default::default();
+        }
+        (std::mem::take(&mut self.retries), std::mem::take(&mut self.sends))
     }
 
     /// `linger` is the same for all, which keeps the queue in order.

@@ -66,6 +66,8 @@ mod logged;
 pub mod machine;
 pub mod readiness;
 pub mod select;
+#[cfg(test)]
+mod shortage;
 mod slots;
 mod socket;
 mod spin;

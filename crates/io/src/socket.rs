@@ -1,7 +1,7 @@
 //! Sockets of the kernel's stack, as every driver over it makes them: close-on-exec and non-blocking.
 
 use crate::{Address, ListenOptions};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     self, AddressFamily, SendFlags, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt,
@@ -75,7 +75,7 @@ pub(crate) fn send(fd: impl AsFd, buf: &mut Buf, flags: SendFlags) -> Result<(),
         return Ok(());
     }
     loop {
-        match net::send(fd.as_fd(), buf.filled(), SendFlags::NOSIGNAL | flags) {
+        match send_once(fd.as_fd(), buf.filled(), SendFlags::NOSIGNAL | flags) {
             Ok(sent) => {
                 buf.take(sent);
                 return Ok(());
@@ -85,6 +85,24 @@ pub(crate) fn send(fd: impl AsFd, buf: &mut Buf, flags: SendFlags) -> Result<(),
             Err(errno) => return Err(errno),
         }
     }
+}
+
+fn send_once(fd: BorrowedFd<'_>, bytes: &[u8], flags: SendFlags) -> Result<usize, Errno> {
+    #[cfg(test)]
+    crate::shortage::strike()?;
+    net::send(fd, bytes, flags)
+}
+
+/// Takes the next connection of a listening socket.
+pub(crate) fn accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
+    #[cfg(test)]
+    crate::shortage::strike()?;
+    net::accept_with(fd, FLAGS)
+}
+
+/// Whether the kernel had no memory for a call, and may have some in a moment: it does not tell when.
+pub(crate) const fn is_shortage(errno: Errno) -> bool {
+    matches!(errno, Errno::NOBUFS | Errno::NOMEM)
 }
 
 /// Finishes our direction.

@@ -5,7 +5,6 @@ use crate::{Listener, Sink, Token};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::net;
 use std::io;
 
 /// The listening sockets of one driver.
@@ -65,7 +64,7 @@ impl<P: Poll> Driver<P> {
             if self.chores.accept_rests() {
                 return;
             }
-            let token = match net::accept_with(&socket.fd, socket::FLAGS) {
+            let token = match socket::accept(&socket.fd) {
                 Ok(fd) => {
                     self.arrivals.watch(&fd);
                     self.insert(Conn::new(fd, Phase::Open))

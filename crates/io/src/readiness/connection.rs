@@ -168,7 +168,7 @@ impl<P: Poll> Driver<P> {
         let sent = kernel::send(conn, token, &mut self.sealing, (&mut pending, SendFlags::empty()));
         conn.pending = pending;
         if let Err(error) = sent {
-            return self.fail_later(token, error);
+            return self.cannot_send(token, error);
         }
         if !conn.pending.is_empty() {
             return self.poll.rearm(conn.fd.as_fd(), EventFlags::OUT);
@@ -181,6 +181,25 @@ impl<P: Poll> Driver<P> {
         }
         let buf = mem::take(&mut conn.pending);
         sink.sent(self, token, buf);
+    }
+
+    /// A send failed: for good, or because the kernel has no memory for now.
+    pub(super) fn cannot_send(&mut self, token: Token, error: io::Error) {
+        if Errno::from_io_error(&error).is_some_and(socket::is_shortage) {
+            self.chores.send_later(token);
+        } else {
+            self.fail_later(token, error);
+        }
+    }
+
+    /// Has it told once more that there is room to send, where something is pending.
+    pub(super) fn tell_of_room(&mut self, token: Token) {
+        if let Some(conn) = self.slots.get(token)
+            && !conn.pending.is_empty()
+            && let Err(error) = conn.rename(&mut self.poll, token)
+        {
+            self.fail_later(token, error);
+        }
     }
 
     /// Keeps what of `buf` was not sent yet.

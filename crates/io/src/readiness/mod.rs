@@ -173,8 +173,12 @@ impl<P: Poll> Driver<P> {
         if self.chores.due_accept(now) {
             self.watch_listeners();
         }
-        for (token, address) in self.chores.due_retries(now) {
+        let (connects, sends) = self.chores.due_retries(now);
+        for (token, address) in connects {
             self.start_connecting(token, address);
+        }
+        for token in sends {
+            self.tell_of_room(token);
         }
         while let Some(token) = self.chores.due_orphan(now) {
             crate::Driver::close(self, token, true);
@@ -190,7 +194,7 @@ impl<P: Poll> Driver<P> {
                 match kernel::send(conn, token, &mut self.sealing, (&mut buf, flags)) {
                     Ok(()) if buf.is_empty() => return Sent::Done(buf),
                     Ok(()) => {}
-                    Err(error) => self.fail_later(token, error),
+                    Err(error) => self.cannot_send(token, error),
                 }
             }
             return self.keep(token, buf);

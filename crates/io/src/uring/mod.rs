@@ -213,8 +213,12 @@ impl Driver {
         if self.chores.due_accept(now) {
             self.apply_pause();
         }
-        for (token, address) in self.chores.due_retries(now) {
+        let (connects, sends) = self.chores.due_retries(now);
+        for (token, address) in connects {
             self.start_connecting(token, address);
+        }
+        for token in sends {
+            self.go_on_sending(token);
         }
         while let Some(token) = self.chores.due_orphan(now) {
             crate::Driver::close(self, token, true);

@@ -19,6 +19,7 @@ impl Driver {
             && conn.drained()
             && (buf.len() < self.config.zero_copy || conn.copied)
             && let Err(errno) = socket::send(&conn.fd, &mut buf, SendFlags::empty())
+            && !socket::is_shortage(errno)
         {
             buf.clear();
             self.fail_later(token, errno);
@@ -38,6 +39,11 @@ impl Driver {
         if !matches!(conn.phase, Phase::Open | Phase::Orphan) || conn.sending.is_some() || conn.out.is_empty() {
             return;
         }
+        #[cfg(test)]
+        if crate::shortage::strike().is_err() {
+            let buf = mem::take(&mut conn.out);
+            return self.try_later(token, buf);
+        }
         let zero_copy = conn.out.len() >= self.config.zero_copy && !conn.copied;
         let sending = self.ring.send(&conn.fd, token, mem::take(&mut conn.out), zero_copy);
         conn.flush = self.ring.flushes();
@@ -45,6 +51,15 @@ impl Driver {
             Ok(number) => conn.sending = Some(number),
             Err(error) => self.fail_later(token, Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         }
+    }
+
+    /// The kernel had no memory for a send.
+    fn try_later(&mut self, token: Token, buf: Buf) {
+        let Some(conn) = self.slots.get_mut(token) else { return };
+        let rest = mem::take(&mut conn.out);
+        keep(conn, buf);
+        keep(conn, rest);
+        self.chores.send_later(token);
     }
 
     pub(super) fn send_completed<S: Sink<Self>>(&mut self, completion: Completion, sink: &mut S) {
@@ -58,6 +73,7 @@ impl Driver {
             Ok(sent @ 1..) => buf.take((sent as usize).min(buf.len())),
             Ok(0) => return self.fail_later(token, Errno::PIPE),
             Err(Errno::OPNOTSUPP) if !conn.copied => conn.copied = true,
+            Err(errno) if socket::is_shortage(errno) => return self.try_later(token, buf),
             Err(errno) => return self.fail_later(token, errno),
         }
         if !buf.is_empty() || !conn.out.is_empty() {
@@ -81,8 +97,13 @@ impl Driver {
         if conn.phase != Phase::Open || conn.drained() {
             return true;
         }
-        conn.sending.is_none()
-            && (socket::send(&conn.fd, &mut conn.out, SendFlags::empty()).is_err() || conn.out.is_empty())
+        if conn.sending.is_some() {
+            return false;
+        }
+        match socket::send(&conn.fd, &mut conn.out, SendFlags::empty()) {
+            Err(errno) if !socket::is_shortage(errno) => true,
+            _ => conn.out.is_empty(),
+        }
     }
 
     /// The user is done with a connection that still has bytes to send. What else the kernel does for it is cancelled now:
