@@ -72,7 +72,6 @@ struct tl_conn {
     size_t secret_lens[2];
     uint8_t secrets[2][TL_SECRET];
     /* For tests. */
-    int spill_all;
     int spill_fails;
 #ifdef TL_WOLFSSL
     /* The start of a handshake message's header, whose end has not come. */
@@ -149,7 +148,7 @@ size_t tl_conn_refused_names(const tl_conn *conn, char *text, size_t cap);
 int32_t tl_conn_refused_validity(const tl_conn *conn, char *from, char *until, size_t cap);
 void tl_conn_keep_session(tl_conn *conn);
 SSL_SESSION *tl_conn_session(tl_conn *conn);
-void tl_conn_faults(tl_conn *conn, int32_t spill_all, int32_t spill_fails);
+void tl_conn_faults(tl_conn *conn, int32_t spill_fails);
 void tl_conn_flush(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result);
 size_t tl_conn_secrets(tl_conn *conn, uint8_t *client, uint8_t *server);
 int32_t tl_conn_memory(tl_conn *conn);

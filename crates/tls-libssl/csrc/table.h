@@ -193,7 +193,7 @@ typedef struct {
     int32_t (*conn_refused_validity)(const tl_conn *conn, char *from, char *until, size_t cap);
     void (*conn_keep_session)(tl_conn *conn);
     tl_session *(*conn_session)(tl_conn *conn);
-    void (*conn_faults)(tl_conn *conn, int32_t spill_all, int32_t spill_fails);
+    void (*conn_faults)(tl_conn *conn, int32_t spill_fails);
 
     void (*session_free)(tl_session *session);
     void (*bytes_free)(uint8_t *bytes);

@@ -133,7 +133,13 @@ impl Session {
     /// for want of memory.
     #[doc(hidden)]
     pub fn inject(&mut self, spill_all: bool, spill_fails: bool) {
-        self.connection.inject(spill_all, spill_fails);
+        self.connection.inject(if spill_all { 0 } else { usize::MAX }, spill_fails);
+    }
+
+    /// For tests: has the library find so many bytes of room at most in the caller's buffer.
+    #[doc(hidden)]
+    pub fn limit_window(&mut self, bytes: usize) {
+        self.connection.inject(bytes, false);
     }
 
     /// For tests: has the key that it seals with be worn out, so that it changes before the next record where the library

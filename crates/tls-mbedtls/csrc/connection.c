@@ -25,7 +25,7 @@ static int window_write(void *user, const unsigned char *from, size_t size)
 {
     tl_conn *conn = user;
     /* Once something has spilled, all that follows must, to keep the order. */
-    if (conn->spill_len == 0 && !conn->spill_all && size <= conn->out_cap - conn->out_len) {
+    if (conn->spill_len == 0 && size <= conn->out_cap - conn->out_len) {
         memcpy(conn->out + conn->out_len, from, size);
         conn->out_len += size;
         return (int) size;
@@ -455,9 +455,8 @@ int32_t tl_conn_update_keys(tl_conn *conn)
     return conn->update;
 }
 
-/* For tests: has everything spill, and has spilling fail. */
-void tl_conn_faults(tl_conn *conn, int32_t spill_all, int32_t spill_fails)
+/* For tests: has spilling fail. */
+void tl_conn_faults(tl_conn *conn, int32_t spill_fails)
 {
-    conn->spill_all = spill_all;
     conn->spill_fails = spill_fails;
 }

@@ -104,7 +104,6 @@ struct tl_conn {
     mbedtls_ssl_session *sessions[TL_SESSIONS];
     char server_name[TL_NAME];
     /* For tests. */
-    int spill_all;
     int spill_fails;
 };
 
@@ -164,7 +163,7 @@ void tl_conn_write(tl_conn *conn, const uint8_t *plain, size_t plain_len, uint8_
 void tl_conn_close(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result);
 void tl_conn_spill(tl_conn *conn, uint8_t *out);
 int32_t tl_conn_update_keys(tl_conn *conn);
-void tl_conn_faults(tl_conn *conn, int32_t spill_all, int32_t spill_fails);
+void tl_conn_faults(tl_conn *conn, int32_t spill_fails);
 /* Keeps the session that a client was given, where it is to be kept. */
 void tl_keep_session(tl_conn *conn);
 

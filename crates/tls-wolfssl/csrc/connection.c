@@ -28,7 +28,7 @@ static int window_write(WOLFSSL *ssl, char *from, int len, void *user)
     (void)ssl;
     size_t size = (size_t)len;
     /* Once something has spilled, all that follows must, to keep the order. */
-    if (conn->spill_len == 0 && !conn->spill_all && size <= conn->out_cap - conn->out_len) {
+    if (conn->spill_len == 0 && size <= conn->out_cap - conn->out_len) {
         memcpy(conn->out + conn->out_len, from, size);
         conn->out_len += size;
         return len;
@@ -518,9 +518,8 @@ int32_t tl_conn_memory(tl_conn *conn)
     return 0;
 }
 
-/* For tests: has everything spill, and has spilling fail. */
-void tl_conn_faults(tl_conn *conn, int32_t spill_all, int32_t spill_fails)
+/* For tests: has spilling fail. */
+void tl_conn_faults(tl_conn *conn, int32_t spill_fails)
 {
-    conn->spill_all = spill_all;
     conn->spill_fails = spill_fails;
 }

@@ -68,6 +68,34 @@ fn nothing_that_spills_is_lost() {
     converse(500_000);
 }
 
+/// In a window too small for all of it, what fits is there and the rest follows, in order.
+#[test]
+fn windows_may_be_tiny() {
+    let data = Random::new(3).bytes(40_000);
+    for flavour in libraries() {
+        for versions in [Versions::Tls13, Versions::Tls12] {
+            let engine = engine(flavour, versions);
+            for window in [0, 1, 4, 5, 21, 22, 100, 1_000, 16_405, 16_406, 20_000] {
+                let mut pair = Pair::new(&engine, &engine, "localhost").unwrap();
+                pair.client.session.limit_window(window);
+                pair.server.session.limit_window(window);
+                pair.handshake(&mut Split::Whole).unwrap();
+                for len in [1, 80, 16_400, data.len()] {
+                    send(&mut pair.client, &mut pair.server, &data[..len], 3);
+                    send(&mut pair.server, &mut pair.client, &data[..len], 3);
+                    pair.client.session.wear_out();
+                    send(&mut pair.client, &mut pair.server, &data[..len], 2);
+                    pair.server.session.wear_out();
+                    send(&mut pair.server, &mut pair.client, &data[..len], 2);
+                }
+                pair.client.close();
+                pair.settle(&mut Split::Whole).unwrap();
+                assert!(pair.server.closed, "{flavour}, {versions:?}, {window} bytes");
+            }
+        }
+    }
+}
+
 #[test]
 fn without_memory_the_session_ends() {
     for flavour in libraries() {

@@ -18,6 +18,8 @@ pub(crate) struct Connection {
     raw: NonNull<RawConn>,
     /// Callbacks look into it, so it must live as long.
     context: Arc<Context>,
+    /// Most bytes of a window that are lent, for tests.
+    window: usize,
 }
 
 // SAFETY: the libraries bind a connection to no thread, and `self` is not `Sync`, so that one at a time uses it.
@@ -72,7 +74,7 @@ impl Connection {
     pub(crate) fn accept(context: Arc<Context>) -> Option<Self> {
         // SAFETY: the context lives as long as the connection will.
         let raw = unsafe { (context.library.table.conn_accept)(context.raw.as_ptr()) };
-        Some(Self { raw: NonNull::new(raw)?, context })
+        Some(Self { raw: NonNull::new(raw)?, context, window: usize::MAX })
     }
 
     /// A client's connection to `name`, or to `ip` where there is none; `None` where memory is short.
@@ -88,7 +90,7 @@ impl Connection {
         // of its own to the session, or a copy, which is of the same library; ours goes when this returns.
         let raw =
             unsafe { (context.library.table.conn_connect)(context.raw.as_ptr(), name, ip.as_ptr(), ip.len(), offered) };
-        Some(Self { raw: NonNull::new(raw)?, context })
+        Some(Self { raw: NonNull::new(raw)?, context, window: usize::MAX })
     }
 
     /// Advances the handshake with one record, or with none. What must be sent is appended to `out`.
@@ -170,7 +172,8 @@ impl Connection {
         let mut result = RawResult::EMPTY;
         let table = self.context.library.table;
         let window = out.reserve(room);
-        operation(table, self.raw.as_ptr(), window.as_mut_ptr(), window.len(), &raw mut result);
+        let len = window.len().min(self.window);
+        operation(table, self.raw.as_ptr(), window.as_mut_ptr(), len, &raw mut result);
         out.commit(result.written);
         if result.spilled > 0 {
             let rest = out.reserve(result.spilled);
@@ -296,12 +299,11 @@ impl Connection {
         self.context.library.table.conn_memory.is_some_and(|memory| unsafe { memory(self.raw.as_ptr()) } != 0)
     }
 
-    /// For tests: has everything that is written spill, and has spilling fail.
-    pub(crate) fn inject(&mut self, spill_all: bool, spill_fails: bool) {
+    /// For tests: lends windows of so many bytes at most, so that the rest spills, and has spilling fail.
+    pub(crate) fn inject(&mut self, window: usize, spill_fails: bool) {
+        self.window = window;
         // SAFETY: `raw` lives as long as `self`.
-        unsafe {
-            (self.context.library.table.conn_faults)(self.raw.as_ptr(), spill_all.into(), spill_fails.into());
-        }
+        unsafe { (self.context.library.table.conn_faults)(self.raw.as_ptr(), spill_fails.into()) };
     }
 }
 

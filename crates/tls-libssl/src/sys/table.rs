@@ -164,7 +164,7 @@ pub struct Table {
     pub(super) conn_refused_validity: unsafe extern "C" fn(*const RawConn, *mut u8, *mut u8, usize) -> i32,
     pub(super) conn_keep_session: unsafe extern "C" fn(*mut RawConn),
     pub(super) conn_session: unsafe extern "C" fn(*mut RawConn) -> *mut c_void,
-    pub(super) conn_faults: unsafe extern "C" fn(*mut RawConn, i32, i32),
+    pub(super) conn_faults: unsafe extern "C" fn(*mut RawConn, i32),
 
     pub(super) session_free: unsafe extern "C" fn(*mut c_void),
     pub(super) bytes_free: unsafe extern "C" fn(*mut u8),
