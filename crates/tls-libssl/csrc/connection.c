@@ -19,14 +19,11 @@ static int window_read(BIO *bio, char *to, int cap)
     if (to == NULL || cap <= 0) {
         return 0;
     }
-    if (conn->in_len == 0) {
+    if (conn->windows.in_len == 0) {
         BIO_set_retry_read(bio);
         return -1;
     }
-    size_t len = conn->in_len < (size_t)cap ? conn->in_len : (size_t)cap;
-    memcpy(to, conn->in, len);
-    conn->in += len;
-    conn->in_len -= len;
+    size_t len = tl_windows_read(&conn->windows, to, (size_t)cap);
     return (int)len;
 }
 
@@ -37,26 +34,7 @@ static int window_write(BIO *bio, const char *from, int len)
     if (from == NULL || len <= 0) {
         return 0;
     }
-    size_t size = (size_t)len;
-    /* Once something has spilled, all that follows must, to keep the order. */
-    if (conn->spill_len == 0 && size <= conn->out_cap - conn->out_len) {
-        memcpy(conn->out + conn->out_len, from, size);
-        conn->out_len += size;
-        return len;
-    }
-    if (size > conn->spill_cap - conn->spill_len) {
-        size_t cap = conn->spill_cap * 2 > conn->spill_len + size ? conn->spill_cap * 2 : conn->spill_len + size;
-        uint8_t *spill = conn->spill_fails || cap < size ? NULL : realloc(conn->spill, cap);
-        if (spill == NULL) {
-            conn->broken = 1;
-            return -1;
-        }
-        conn->spill = spill;
-        conn->spill_cap = cap;
-    }
-    memcpy(conn->spill + conn->spill_len, from, size);
-    conn->spill_len += size;
-    return len;
+    return tl_windows_write(&conn->windows, from, (size_t)len) ? len : -1;
 }
 
 static long window_ctrl(BIO *bio, int command, long number, void *pointer)
@@ -170,7 +148,7 @@ void tl_conn_free(tl_conn *conn)
         SSL_SESSION_free(conn->sessions[at]);
     }
     X509_free(conn->refused);
-    free(conn->spill);
+    free(conn->windows.spill);
     OPENSSL_cleanse(conn->secrets, sizeof(conn->secrets));
     free(conn);
 }
@@ -301,7 +279,7 @@ static void explain(tl_conn *conn, tl_result *result)
         }
     }
     result->status = TL_FAILED;
-    if (conn->broken) {
+    if (conn->windows.broken) {
         result->failure = TL_MEMORY;
     } else if (is_alerted(conn) && ERR_GET_LIB(chosen) == ERR_LIB_SSL && ERR_GET_REASON(chosen) >= SSL_AD_REASON_OFFSET
                && ERR_GET_REASON(chosen) < SSL_AD_REASON_OFFSET + 256) {
@@ -328,31 +306,27 @@ static void explain(tl_conn *conn, tl_result *result)
 /* Lends the caller's windows to the connection. Says whether it is fit for an operation. */
 static int arm(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap)
 {
-    conn->in = in;
-    conn->in_len = in_len;
-    conn->out = out;
-    conn->out_cap = out_cap;
-    conn->out_len = 0;
+    int fit = tl_windows_arm(&conn->windows, in, in_len, out, out_cap);
     if (conn->memory_in != NULL && in_len > 0) {
-        conn->in_len = 0;
-        return !conn->broken && BIO_write(conn->memory_in, in, (int)in_len) == (int)in_len;
+        conn->windows.in_len = 0;
+        return fit && BIO_write(conn->memory_in, in, (int)in_len) == (int)in_len;
     }
-    return !conn->broken;
+    return fit;
 }
 
 /* Moves what a BIO with memory of its own holds to where the window would have had it. */
 static void collect(tl_conn *conn)
 {
     size_t len = BIO_pending(conn->memory_out);
-    uint8_t *to = conn->out;
-    if (len > conn->out_cap) {
-        to = conn->spill = malloc(len);
-        conn->spill_cap = len;
-        conn->broken = to == NULL;
+    uint8_t *to = conn->windows.out;
+    if (len > conn->windows.out_cap) {
+        to = conn->windows.spill = malloc(len);
+        conn->windows.spill_cap = len;
+        conn->windows.broken = to == NULL;
     }
     if (len > 0 && to != NULL) {
         BIO_read(conn->memory_out, to, (int)len);
-        *(to == conn->out ? &conn->out_len : &conn->spill_len) = len;
+        *(to == conn->windows.out ? &conn->windows.out_len : &conn->windows.spill_len) = len;
     }
 }
 
@@ -368,7 +342,7 @@ static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
     if (conn->memory_out != NULL) {
         collect(conn);
     }
-    if (conn->broken) {
+    if (conn->windows.broken) {
         explain(conn, result);
     } else if (code > 0) {
         result->status = TL_DONE;
@@ -385,15 +359,8 @@ static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
             explain(conn, result);
         }
     }
-    result->used = in_len - conn->in_len;
-    result->written = conn->out_len;
-    result->spilled = conn->spill_len;
+    tl_windows_disarm(&conn->windows, in_len, result);
     result->rekeyed = conn->rekeyed;
-    conn->in = NULL;
-    conn->in_len = 0;
-    conn->out = NULL;
-    conn->out_cap = 0;
-    conn->out_len = 0;
     if (conn->unsettled) {
         ERR_clear_error();
         /* What was read may have something else follow, as the answer to a KeyUpdate, with the next data. */
@@ -456,11 +423,7 @@ void tl_conn_close(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *resul
 /* Moves what spilled to `out`, which has room for all of it. */
 void tl_conn_spill(tl_conn *conn, uint8_t *out)
 {
-    memcpy(out, conn->spill, conn->spill_len);
-    free(conn->spill);
-    conn->spill = NULL;
-    conn->spill_len = 0;
-    conn->spill_cap = 0;
+    tl_windows_spill(&conn->windows, out);
 }
 
 /* Has the next write change the keys first (TLS 1.3). */
@@ -640,5 +603,5 @@ int32_t tl_conn_memory(tl_conn *conn)
 /* For tests: has spilling fail. */
 void tl_conn_faults(tl_conn *conn, int32_t spill_fails)
 {
-    conn->spill_fails = spill_fails;
+    conn->windows.spill_fails = spill_fails;
 }

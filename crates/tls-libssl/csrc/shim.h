@@ -21,6 +21,7 @@
 #define TL_SESSION SSL_SESSION
 #include "names.h"
 #include "table.h"
+#include "windows.h"
 
 struct tl_identity {
     X509 *leaf;
@@ -47,17 +48,7 @@ struct tl_context {
 
 struct tl_conn {
     SSL *ssl;
-    /* Armed for one operation. */
-    const uint8_t *in;
-    size_t in_len;
-    uint8_t *out;
-    size_t out_cap;
-    size_t out_len;
-    /* What did not fit the window. */
-    uint8_t *spill;
-    size_t spill_len;
-    size_t spill_cap;
-    int broken;   /* spilling failed: what was to be sent is lost, and nothing may follow it */
+    tl_windows windows;
     int unsettled; /* something else than data has passed, or will with the next */
     int verify;   /* the first error of verification */
     /* Noted where the library does not tell. */
@@ -71,8 +62,6 @@ struct tl_conn {
     /* The first traffic secrets, the client's and the server's, where they are wanted. */
     size_t secret_lens[2];
     uint8_t secrets[2][TL_SECRET];
-    /* For tests. */
-    int spill_fails;
 #ifdef TL_WOLFSSL
     /* The start of a handshake message's header, whose end has not come. */
     size_t header_len;

@@ -11,38 +11,17 @@ _Thread_local const tl_conn *tl_current;
 static int window_read(void *user, unsigned char *to, size_t cap)
 {
     tl_conn *conn = user;
-    if (conn->in_len == 0) {
+    if (conn->windows.in_len == 0) {
         return MBEDTLS_ERR_SSL_WANT_READ;
     }
-    size_t len = conn->in_len < cap ? conn->in_len : cap;
-    memcpy(to, conn->in, len);
-    conn->in += len;
-    conn->in_len -= len;
+    size_t len = tl_windows_read(&conn->windows, to, cap);
     return (int) len;
 }
 
 static int window_write(void *user, const unsigned char *from, size_t size)
 {
     tl_conn *conn = user;
-    /* Once something has spilled, all that follows must, to keep the order. */
-    if (conn->spill_len == 0 && size <= conn->out_cap - conn->out_len) {
-        memcpy(conn->out + conn->out_len, from, size);
-        conn->out_len += size;
-        return (int) size;
-    }
-    if (size > conn->spill_cap - conn->spill_len) {
-        size_t cap = conn->spill_cap * 2 > conn->spill_len + size ? conn->spill_cap * 2 : conn->spill_len + size;
-        uint8_t *spill = conn->spill_fails || cap < size ? NULL : realloc(conn->spill, cap);
-        if (spill == NULL) {
-            conn->broken = 1;
-            return MBEDTLS_ERR_SSL_ALLOC_FAILED;
-        }
-        conn->spill = spill;
-        conn->spill_cap = cap;
-    }
-    memcpy(conn->spill + conn->spill_len, from, size);
-    conn->spill_len += size;
-    return (int) size;
+    return tl_windows_write(&conn->windows, from, size) ? (int) size : MBEDTLS_ERR_SSL_ALLOC_FAILED;
 }
 
 static tl_conn *conn_new(const tl_context *context)
@@ -113,7 +92,7 @@ void tl_conn_free(tl_conn *conn)
     }
     free(conn->message);
     free(conn->refused);
-    free(conn->spill);
+    free(conn->windows.spill);
     free(conn);
 }
 
@@ -142,18 +121,13 @@ void tl_keep_session(tl_conn *conn)
 /* Lends the caller's windows to the connection. Says whether it is fit for an operation. */
 static int arm(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap)
 {
-    conn->in = in;
-    conn->in_len = in_len;
-    conn->out = out;
-    conn->out_cap = out_cap;
-    conn->out_len = 0;
     tl_current = conn;
-    return !conn->broken;
+    return tl_windows_arm(&conn->windows, in, in_len, out, out_cap);
 }
 
 static size_t sent(const tl_conn *conn)
 {
-    return conn->out_len + conn->spill_len;
+    return conn->windows.out_len + conn->windows.spill_len;
 }
 
 /* The alert for an error that the library has not told the peer itself. */
@@ -194,7 +168,7 @@ static void disarm(tl_conn *conn, size_t in_len, size_t before, int code, tl_res
         code = MBEDTLS_ERR_SSL_INVALID_RECORD;
     }
     int is_alert = code == MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE || code == MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY;
-    if (conn->broken) {
+    if (conn->windows.broken) {
         result->status = TL_FAILED;
         result->failure = TL_MEMORY;
     } else if (code >= 0) {
@@ -207,14 +181,7 @@ static void disarm(tl_conn *conn, size_t in_len, size_t before, int code, tl_res
         }
         tl_explain(conn, code, result);
     }
-    result->used = in_len - conn->in_len;
-    result->written = conn->out_len;
-    result->spilled = conn->spill_len;
-    conn->in = NULL;
-    conn->in_len = 0;
-    conn->out = NULL;
-    conn->out_cap = 0;
-    conn->out_len = 0;
+    tl_windows_disarm(&conn->windows, in_len, result);
     tl_current = NULL;
 }
 
@@ -390,7 +357,7 @@ void tl_conn_read(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *plai
     int code = -1;
     if (arm(conn, in, in_len, out, out_cap)) {
         if (conn->ssl.tls_version == MBEDTLS_SSL_VERSION_TLS1_3) {
-            conn->in_len = 0;
+            conn->windows.in_len = 0;
             code = plain == in ? tl_record_open(conn, plain, in_len, &total)
                                : read_aside(conn, in, in_len, plain, plain_cap, &total);
         } else {
@@ -441,11 +408,7 @@ void tl_conn_close(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *resul
 /* Moves what spilled to `out`, which has room for all of it. */
 void tl_conn_spill(tl_conn *conn, uint8_t *out)
 {
-    memcpy(out, conn->spill, conn->spill_len);
-    free(conn->spill);
-    conn->spill = NULL;
-    conn->spill_len = 0;
-    conn->spill_cap = 0;
+    tl_windows_spill(&conn->windows, out);
 }
 
 /* Has the next write change the keys first (TLS 1.3). */
@@ -458,5 +421,5 @@ int32_t tl_conn_update_keys(tl_conn *conn)
 /* For tests: has spilling fail. */
 void tl_conn_faults(tl_conn *conn, int32_t spill_fails)
 {
-    conn->spill_fails = spill_fails;
+    conn->windows.spill_fails = spill_fails;
 }

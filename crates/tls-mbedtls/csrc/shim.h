@@ -17,6 +17,7 @@
 #define TL_SESSION mbedtls_ssl_session
 #include "names.h"
 #include "table.h"
+#include "windows.h"
 
 /* The randomness of PSA, which all threads share. */
 #define TL_RANDOM mbedtls_psa_get_random, MBEDTLS_PSA_RANDOM_STATE
@@ -76,17 +77,7 @@ typedef struct {
 struct tl_conn {
     mbedtls_ssl_context ssl;
     const tl_context *context;
-    /* Armed for one operation. */
-    const uint8_t *in;
-    size_t in_len;
-    uint8_t *out;
-    size_t out_cap;
-    size_t out_len;
-    /* What did not fit the window. */
-    uint8_t *spill;
-    size_t spill_len;
-    size_t spill_cap;
-    int broken; /* spilling failed: what was to be sent is lost, and nothing may follow it */
+    tl_windows windows;
     /* TLS 1.3 after the handshake: a handshake message that is not all there, and whether our keys are to change. */
     uint8_t *message;
     size_t message_len;
@@ -103,8 +94,6 @@ struct tl_conn {
     size_t sessions_len;
     mbedtls_ssl_session *sessions[TL_SESSIONS];
     char server_name[TL_NAME];
-    /* For tests. */
-    int spill_fails;
 };
 
 /* identity.c */

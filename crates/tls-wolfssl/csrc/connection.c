@@ -12,13 +12,10 @@ static int window_read(WOLFSSL *ssl, char *to, int cap, void *user)
 {
     tl_conn *conn = user;
     (void)ssl;
-    if (conn->in_len == 0) {
+    if (conn->windows.in_len == 0) {
         return WOLFSSL_CBIO_ERR_WANT_READ;
     }
-    size_t len = conn->in_len < (size_t)cap ? conn->in_len : (size_t)cap;
-    memcpy(to, conn->in, len);
-    conn->in += len;
-    conn->in_len -= len;
+    size_t len = tl_windows_read(&conn->windows, to, (size_t)cap);
     return (int)len;
 }
 
@@ -26,26 +23,7 @@ static int window_write(WOLFSSL *ssl, char *from, int len, void *user)
 {
     tl_conn *conn = user;
     (void)ssl;
-    size_t size = (size_t)len;
-    /* Once something has spilled, all that follows must, to keep the order. */
-    if (conn->spill_len == 0 && size <= conn->out_cap - conn->out_len) {
-        memcpy(conn->out + conn->out_len, from, size);
-        conn->out_len += size;
-        return len;
-    }
-    if (size > conn->spill_cap - conn->spill_len) {
-        size_t cap = conn->spill_cap * 2 > conn->spill_len + size ? conn->spill_cap * 2 : conn->spill_len + size;
-        uint8_t *spill = conn->spill_fails || cap < size ? NULL : realloc(conn->spill, cap);
-        if (spill == NULL) {
-            conn->broken = 1;
-            return WOLFSSL_CBIO_ERR_GENERAL;
-        }
-        conn->spill = spill;
-        conn->spill_cap = cap;
-    }
-    memcpy(conn->spill + conn->spill_len, from, size);
-    conn->spill_len += size;
-    return len;
+    return tl_windows_write(&conn->windows, from, (size_t)len) ? len : WOLFSSL_CBIO_ERR_GENERAL;
 }
 
 /* To be called once, before all else. Says whether it worked. */
@@ -190,8 +168,7 @@ void tl_conn_free(tl_conn *conn)
     }
     SSL_SESSION_free(conn->offered);
     X509_free(conn->refused);
-    free(conn->spill);
-    OPENSSL_cleanse(conn->secrets, sizeof(conn->secrets));
+    free(conn->windows.spill);
     free(conn);
 }
 
@@ -279,12 +256,12 @@ static void explain(tl_conn *conn, int error, tl_result *result)
 {
     WOLFSSL_ALERT_HISTORY alerts;
     result->status = TL_FAILED;
-    result->failure = conn->broken ? TL_MEMORY : failure_kind(error);
+    result->failure = conn->windows.broken ? TL_MEMORY : failure_kind(error);
     const char *text = wolfSSL_ERR_reason_error_string((unsigned long)(long)error);
     size_t len = text == NULL ? 0 : strnlen(text, TL_REASON - 1);
     memcpy(result->reason, len == 0 ? "" : text, len);
     result->reason[len] = '\0';
-    if (conn->broken || wolfSSL_get_alert_history(conn->ssl, &alerts) != WOLFSSL_SUCCESS) {
+    if (conn->windows.broken || wolfSSL_get_alert_history(conn->ssl, &alerts) != WOLFSSL_SUCCESS) {
         return;
     }
     if (result->failure == TL_ALERT) {
@@ -302,19 +279,14 @@ static void explain(tl_conn *conn, int error, tl_result *result)
 static int arm(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap)
 {
     ERR_clear_error();
-    conn->in = in;
-    conn->in_len = in_len;
-    conn->out = out;
-    conn->out_cap = out_cap;
-    conn->out_len = 0;
-    return !conn->broken;
+    return tl_windows_arm(&conn->windows, in, in_len, out, out_cap);
 }
 
 /* Takes the windows back and says what became of the operation that returned `code`. */
 static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
 {
     int error = code > 0 ? 0 : wolfSSL_get_error(conn->ssl, code);
-    if (conn->broken) {
+    if (conn->windows.broken) {
         explain(conn, error, result);
     } else if (code > 0) {
         result->status = TL_DONE;
@@ -325,14 +297,7 @@ static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
     } else {
         explain(conn, error, result);
     }
-    result->used = in_len - conn->in_len;
-    result->written = conn->out_len;
-    result->spilled = conn->spill_len;
-    conn->in = NULL;
-    conn->in_len = 0;
-    conn->out = NULL;
-    conn->out_cap = 0;
-    conn->out_len = 0;
+    tl_windows_disarm(&conn->windows, in_len, result);
 }
 
 /* Advances the handshake with one record, or none where there is none yet. */
@@ -399,11 +364,7 @@ void tl_conn_close(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *resul
 /* Moves what spilled to `out`, which has room for all of it. */
 void tl_conn_spill(tl_conn *conn, uint8_t *out)
 {
-    memcpy(out, conn->spill, conn->spill_len);
-    free(conn->spill);
-    conn->spill = NULL;
-    conn->spill_len = 0;
-    conn->spill_cap = 0;
+    tl_windows_spill(&conn->windows, out);
 }
 
 /* Has the next write change the keys first (TLS 1.3). */
@@ -493,33 +454,8 @@ SSL_SESSION *tl_conn_session(tl_conn *conn)
     return conn->sessions_len == 0 ? NULL : conn->sessions[--conn->sessions_len];
 }
 
-/* Nothing is held back until the first write. */
-void tl_conn_flush(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result)
-{
-    result->plain = 0;
-    disarm(conn, 0, arm(conn, NULL, 0, out, out_cap) ? 1 : -1, result);
-}
-
-/* Gives the first traffic secrets away, `TL_SECRET` bytes of room each; their length, or 0 where they are not known. */
-size_t tl_conn_secrets(tl_conn *conn, uint8_t *client, uint8_t *server)
-{
-    size_t len = conn->secret_lens[0] == conn->secret_lens[1] ? conn->secret_lens[0] : 0;
-    memcpy(client, conn->secrets[0], len);
-    memcpy(server, conn->secrets[1], len);
-    OPENSSL_cleanse(conn->secrets, sizeof(conn->secrets));
-    conn->secret_lens[0] = conn->secret_lens[1] = 0;
-    return len;
-}
-
-/* There is no BIO to measure. */
-int32_t tl_conn_memory(tl_conn *conn)
-{
-    (void)conn;
-    return 0;
-}
-
 /* For tests: has spilling fail. */
 void tl_conn_faults(tl_conn *conn, int32_t spill_fails)
 {
-    conn->spill_fails = spill_fails;
+    conn->windows.spill_fails = spill_fails;
 }
