@@ -1,7 +1,9 @@
 mod header;
 mod payload;
+mod state;
 
 use self::payload::Found;
+pub use self::state::{DecoderState, FrameState, MessageState};
 use crate::deflate::Inflater;
 use crate::mask::mask;
 use crate::utf8::Utf8;
@@ -185,21 +187,6 @@ impl Decoder {
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Idle | Phase::Header) && self.head_len == 0 && self.message.is_none()
-    }
-
-    /// Whether a new decoder, made as this one was, can go on in its place: in another process, say.
-    ///
-    /// # Errors
-    /// [`Error::ApiMisuse`], which says why not: something has begun and not ended, or earlier messages are needed to inflate
-    /// the next one.
-    pub fn check_movable(&self) -> Result<(), Error> {
-        if !self.is_idle() {
-            return Err(Error::ApiMisuse("a decoder can be replaced between two messages only"));
-        }
-        if self.inflater.as_ref().is_some_and(|inflater| inflater.memory() > 0) {
-            return Err(Error::ApiMisuse("a connection whose peer compresses with context takeover cannot be moved"));
-        }
-        Ok(())
     }
 
     #[inline(never)]

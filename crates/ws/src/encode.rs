@@ -38,25 +38,63 @@ pub struct Fragment<'a> {
 pub struct Encoder {
     deflater: Option<Box<Deflater>>,
     role: Role,
-    state: State,
+    state: EncoderState,
 }
 
-/// What may be sent.
+/// What an [`Encoder`] may send next: all that it has of a connection beyond what it was made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub enum EncoderState {
     /// Any frame that begins a message.
     Idle,
     /// Fragments of this message.
-    Fragments { kind: Kind, compressed: bool, started: bool },
+    Fragments {
+        /// Text or binary.
+        kind: Kind,
+        /// It is compressed.
+        compressed: bool,
+        /// A frame of it was sent.
+        started: bool,
+    },
     /// Nothing: a close frame was sent.
     Closed,
+}
+
+impl EncoderState {
+    /// It as a byte: 0, 1, or for fragments 2, and then text 4, compressed 8, started 16.
+    #[must_use]
+    pub fn encode(self) -> u8 {
+        match self {
+            Self::Idle => 0,
+            Self::Closed => 1,
+            Self::Fragments { kind, compressed, started } => {
+                2 | u8::from(kind == Kind::Text) << 2 | u8::from(compressed) << 3 | u8::from(started) << 4
+            }
+        }
+    }
+
+    /// Reads what [`encode`](Self::encode) made.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] for anything else.
+    pub const fn decode(byte: u8) -> Result<Self, Error> {
+        Ok(match byte {
+            0 => Self::Idle,
+            1 => Self::Closed,
+            _ if byte & !0x1c == 2 => Self::Fragments {
+                kind: if byte & 4 == 0 { Kind::Binary } else { Kind::Text },
+                compressed: byte & 8 != 0,
+                started: byte & 16 != 0,
+            },
+            _ => return Err(Error::ApiMisuse("this is no state of an encoder")),
+        })
+    }
 }
 
 impl Encoder {
     /// An encoder for what `role` sends.
     #[must_use]
     pub const fn new(role: Role) -> Self {
-        Self { deflater: None, role, state: State::Idle }
+        Self { deflater: None, role, state: EncoderState::Idle }
     }
 
     /// Can compress messages.
@@ -117,10 +155,10 @@ impl Encoder {
     ) -> Result<(), Error> {
         let Fragment { kind, payload, last, compress } = fragment;
         let (compressed, started) = match self.state {
-            State::Idle => (compress && self.deflater.is_some(), false),
-            State::Fragments { kind: begun, compressed, started } if begun == kind => (compressed, started),
-            State::Fragments { .. } => return Err(Error::ApiMisuse("all fragments of a message have one kind")),
-            State::Closed => return Err(AFTER_CLOSE),
+            EncoderState::Idle => (compress && self.deflater.is_some(), false),
+            EncoderState::Fragments { kind: begun, compressed, started } if begun == kind => (compressed, started),
+            EncoderState::Fragments { .. } => return Err(Error::ApiMisuse("all fragments of a message have one kind")),
+            EncoderState::Closed => return Err(AFTER_CLOSE),
         };
         let opcode = if started { Opcode::Continuation } else { kind.into() };
         let flags = Flags { fin: last, rsv1: compressed && !started };
@@ -141,7 +179,11 @@ impl Encoder {
                 true
             }
         };
-        self.state = if last { State::Idle } else { State::Fragments { kind, compressed, started: started || sent } };
+        self.state = if last {
+            EncoderState::Idle
+        } else {
+            EncoderState::Fragments { kind, compressed, started: started || sent }
+        };
         Ok(())
     }
 
@@ -199,7 +241,7 @@ impl Encoder {
         key: impl FnMut() -> [u8; 4],
         out: &mut Buf,
     ) -> Result<(), Error> {
-        if self.state == State::Closed {
+        if self.state == EncoderState::Closed {
             return Ok(());
         }
         match close {
@@ -209,23 +251,55 @@ impl Encoder {
             }
             Some(_) => return Err(Error::ApiMisuse("this close code must not be sent; send one that is_sendable")),
         }
-        self.state = State::Closed;
+        self.state = EncoderState::Closed;
         Ok(())
     }
 
     /// Whether a close frame was sent.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        matches!(self.state, EncoderState::Closed)
     }
 
-    /// Whether a new encoder, made as this one was, can go on in its place: in another process, say. A compressor's window
-    /// need not move: without it the messages that follow merely compress less well at first.
+    /// All there is to this end of the connection, for an encoder made as this one was to go on with; this one sends nothing
+    /// any more.
+    ///
+    /// A compressor's window does not move: without it, what follows merely compresses less well at first. What the compressor has and
+    /// did not yield of a message in fragments is appended to `out`, as one more of them.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] inside a fragmented message and after [`close`](Self::close).
-    pub const fn check_movable(&self) -> Result<(), Error> {
-        self.check_idle()
+    /// [`Error::Compressor`].
+    pub fn export(
+        &mut self,
+        key: impl FnMut() -> [u8; 4],
+        out: &mut Buf,
+        pool: &mut Pool,
+    ) -> Result<EncoderState, Error> {
+        if let EncoderState::Fragments { kind, compressed: true, started } = self.state
+            && let Some(deflater) = &mut self.deflater
+        {
+            let mut piece = pool.take();
+            let flushed = deflater.flush(&mut piece);
+            if !piece.is_empty() {
+                let opcode = if started { Opcode::Continuation } else { kind.into() };
+                put_frame(self.role, Flags { fin: false, rsv1: !started }, opcode, piece.filled(), key, out);
+                self.state = EncoderState::Fragments { kind, compressed: true, started: true };
+            }
+            pool.give(piece);
+            flushed?;
+        }
+        Ok(core::mem::replace(&mut self.state, EncoderState::Closed))
+    }
+
+    /// Goes on where another encoder [stopped](Self::export); this one is new, and made as that one was.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] where a message is compressed and this encoder cannot.
+    pub fn import(self, state: EncoderState) -> Result<Self, Error> {
+        if matches!(state, EncoderState::Fragments { compressed: true, .. }) && self.deflater.is_none() {
+            return Err(Error::ApiMisuse("the message in progress is compressed, and this encoder has no compressor"));
+        }
+        Ok(Self { state, ..self })
     }
 
     /// The compressor, to look at its memory or to let it go.
@@ -236,9 +310,11 @@ impl Encoder {
     #[inline]
     const fn check_idle(&self) -> Result<(), Error> {
         match self.state {
-            State::Idle => Ok(()),
-            State::Fragments { .. } => Err(Error::ApiMisuse("finish the fragmented message before the next one")),
-            State::Closed => Err(AFTER_CLOSE),
+            EncoderState::Idle => Ok(()),
+            EncoderState::Fragments { .. } => {
+                Err(Error::ApiMisuse("finish the fragmented message before the next one"))
+            }
+            EncoderState::Closed => Err(AFTER_CLOSE),
         }
     }
 
@@ -249,7 +325,7 @@ impl Encoder {
         key: impl FnMut() -> [u8; 4],
         out: &mut Buf,
     ) -> Result<(), Error> {
-        if self.state == State::Closed {
+        if self.state == EncoderState::Closed {
             return Err(AFTER_CLOSE);
         }
         //= https://www.rfc-editor.org/rfc/rfc6455#section-5.5

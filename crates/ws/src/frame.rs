@@ -34,7 +34,7 @@ impl Opcode {
         self as u8 & 0x8 != 0
     }
 
-    const fn parse(nibble: u8) -> Result<Self, Error> {
+    pub(crate) const fn parse(nibble: u8) -> Result<Self, Error> {
         Ok(match nibble {
             0x0 => Self::Continuation,
             0x1 => Self::Text,

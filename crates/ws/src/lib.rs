@@ -32,6 +32,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod bytes;
 mod close;
 mod decode;
 pub mod deflate;
@@ -47,8 +48,8 @@ mod prepared;
 mod utf8;
 
 pub use close::{Close, CloseCode};
-pub use decode::{Decoded, Decoder};
-pub use encode::{Encoder, Fragment};
+pub use decode::{Decoded, Decoder, DecoderState, FrameState, MessageState};
+pub use encode::{Encoder, EncoderState, Fragment};
 pub use error::Error;
 pub use frame::{Header, Kind, Opcode};
 pub use message::{Event, Message};

@@ -42,6 +42,16 @@ impl Utf8 {
         if self.len == 0 { Ok(()) } else { Err(Error::InvalidUtf8) }
     }
 
+    /// The beginning of a character that is cut.
+    pub(crate) fn cut(&self) -> &[u8] {
+        &self.carry[..self.len.into()]
+    }
+
+    /// Whether, with `piece` behind what came, exactly `piece` is cut, or nothing came and nothing is needed.
+    pub(crate) fn is_cut(&mut self, piece: &[u8]) -> bool {
+        piece.is_empty() || (self.push(piece).is_ok() && self.cut() == piece)
+    }
+
     /// One more byte of a character that is cut.
     fn extend(&mut self, byte: u8) -> Result<(), Error> {
         let len = usize::from(self.len);

@@ -37,3 +37,8 @@ fn client_handshake() {
 fn inflate() {
     replay("inflate", fuzz::inflate::run);
 }
+
+#[test]
+fn state() {
+    replay("ws_state", fuzz::state::run);
+}

@@ -89,6 +89,15 @@ impl Deflater {
         Ok(())
     }
 
+    /// Appends what a message in progress still has in here, up to a whole byte, and lets the memory go.
+    pub(crate) fn flush(&mut self, out: &mut Buf) -> Result<(), Error> {
+        if self.begun {
+            self.advance(&[], FlushCompress::Sync, out)?;
+        }
+        self.stream = None;
+        Ok(())
+    }
+
     /// Lets the memory go, unless a message is in progress. Always permitted: a sender need not use its window, the
     /// messages that follow merely compress less well at first. For connections that fell idle.
     pub fn release(&mut self) {

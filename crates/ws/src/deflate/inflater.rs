@@ -14,15 +14,15 @@ const STEP: usize = 64 * 1024;
 ///
 /// Holds no memory before the first compressed message, nor between messages where the peer compresses each by itself.
 pub struct Inflater {
-    stream: Option<Decompress>,
+    pub(super) stream: Option<Decompress>,
     forget: bool,
     max_ratio: u32,
     /// Compressed bytes of the message in progress.
-    consumed: u64,
+    pub(super) consumed: u64,
     /// Inflated bytes of the message in progress.
     produced: usize,
     /// The last block seen was final (BFINAL), so that what follows is a new DEFLATE stream.
-    ended: bool,
+    pub(super) ended: bool,
 }
 
 impl Inflater {
@@ -62,6 +62,11 @@ impl Inflater {
             self.produced = 0;
         }
         result
+    }
+
+    /// Whether the peer compresses each message by itself.
+    pub(super) const fn forgets(&self) -> bool {
+        self.forget
     }
 
     /// Bytes of memory held, approximately.

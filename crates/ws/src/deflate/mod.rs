@@ -15,6 +15,7 @@ mod deflater;
 mod inflater;
 mod params;
 mod press;
+mod window;
 
 pub use config::DeflateConfig;
 pub use deflater::Deflater;

@@ -4,3 +4,4 @@ pub(crate) mod client_handshake;
 pub(crate) mod frame_decode;
 pub(crate) mod inflate;
 pub(crate) mod server_handshake;
+pub(crate) mod state;

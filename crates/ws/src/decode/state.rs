@@ -1,0 +1,264 @@
+//! A decoder as plain data, so that another one goes on with the connection: in another process, say.
+
+use super::{Decoder, Phase, Progress};
+use crate::bytes::{put, take, take_array, take_u64};
+use crate::utf8::Utf8;
+use crate::{Error, Header, Kind, Opcode, Role};
+use tautline_window::Pool;
+
+/// All that a [`Decoder`] has of a connection beyond what it was made with: see [`Decoder::export`].
+///
+/// [`encode`](Self::encode) and [`decode`](Self::decode) turn it to bytes and back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DecoderState {
+    /// The beginning of a header that is not whole, 13 bytes at most.
+    pub header: Vec<u8>,
+    /// The frame whose payload is arriving.
+    pub frame: Option<FrameState>,
+    /// The message that has begun and not ended.
+    pub message: Option<MessageState>,
+    /// Messages that begin from now on are handed out in chunks.
+    pub streaming: bool,
+    /// A close frame was received.
+    pub closed: bool,
+    /// The last bytes, 32 KiB at most, that the peer's compressor may refer to. Empty without context takeover.
+    pub window: Vec<u8>,
+}
+
+/// A frame whose payload is arriving.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameState {
+    /// What it is.
+    pub opcode: Opcode,
+    /// Its message ends with it.
+    pub fin: bool,
+    /// The masking key, turned so that it fits the next byte; zeros where frames are not masked.
+    pub key: [u8; 4],
+    /// Bytes of the payload that are still to come.
+    pub remaining: u64,
+    /// A control frame's payload so far, unmasked; empty for others.
+    pub control: Vec<u8>,
+}
+
+/// A message that has begun and not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageState {
+    /// Text or binary.
+    pub kind: Kind,
+    /// It comes compressed, and nothing of it has come.
+    pub compressed: bool,
+    /// It is handed out in chunks.
+    pub streaming: bool,
+    /// No chunk of it was handed out.
+    pub first: bool,
+    /// Bytes of it so far, where it is not compressed.
+    pub total: usize,
+    /// Its bytes so far, unless it is handed out in chunks.
+    pub data: Vec<u8>,
+    /// The beginning of a character that is cut, of a text that is handed out in chunks; else empty.
+    pub character: Vec<u8>,
+}
+
+const VERSION: u8 = 1;
+const FOREIGN: Error = Error::ApiMisuse("this is no state of a decoder, or one of another version");
+const IMPOSSIBLE: Error = Error::ApiMisuse("no decoder made like this one can be in that state");
+
+impl Decoder {
+    /// All there is to this end of the connection, for a decoder made as this one was to go on with. This one is of no use
+    /// afterwards. Bytes that [`decode`](Self::decode) did not use are the caller's to take along.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] where a compressed message is half inflated, for what an inflater knows within one cannot be
+    /// told: the decoder stays as it is, go on until [`is_idle`](Self::is_idle). [`Error::InvalidDeflate`] where the peer
+    /// ended a compressed message within a block, and the error of before, after one.
+    pub fn export(&mut self, pool: &mut Pool) -> Result<DecoderState, Error> {
+        if let Phase::Failed(error) = &self.phase {
+            return Err(**error);
+        }
+        self.recycle(pool);
+        let window = self.inflater.as_mut().map_or(Ok(Vec::new()), |inflater| inflater.export())?;
+        let in_control = matches!(self.phase, Phase::Payload) && self.opcode.is_control();
+        let held = self.assembly.filled();
+        let (data, control) = held.split_at(if in_control { self.keep } else { held.len() });
+        let state = DecoderState {
+            header: self.head[..self.head_len.into()].to_vec(),
+            frame: matches!(self.phase, Phase::Payload).then(|| FrameState {
+                opcode: self.opcode,
+                fin: self.fin || in_control,
+                key: self.key,
+                remaining: self.remaining,
+                control: control.to_vec(),
+            }),
+            message: self.message.map(|message| MessageState {
+                kind: message.kind,
+                compressed: message.compressed,
+                streaming: message.streaming,
+                first: message.first,
+                total: self.total,
+                data: data.to_vec(),
+                character: if message.streaming { self.utf8.cut().to_vec() } else { Vec::new() },
+            }),
+            streaming: self.streaming,
+            closed: matches!(self.phase, Phase::Closed),
+            window,
+        };
+        self.fail(Error::ApiMisuse("the decoder was exported"), pool);
+        Ok(state)
+    }
+
+    /// Goes on where another decoder [stopped](Self::export); this one is new, and made as that one was.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] for a state that no such decoder can be in.
+    pub fn import(mut self, state: &DecoderState) -> Result<Self, Error> {
+        let DecoderState { header, frame, message, streaming, closed, window } = state;
+        let begun = !header.is_empty() || frame.is_some() || message.is_some();
+        if (*closed && begun) || (!header.is_empty() && frame.is_some()) {
+            return Err(IMPOSSIBLE);
+        }
+        self.phase = if *closed { Phase::Closed } else { Phase::Header };
+        self.streaming = *streaming;
+        if !window.is_empty() {
+            self.inflater.as_mut().ok_or(IMPOSSIBLE)?.import(window)?;
+        }
+        self.import_header(header)?;
+        if let Some(message) = message {
+            self.import_message(message)?;
+        }
+        if let Some(frame) = frame {
+            self.import_frame(frame)?;
+        }
+        self.settle();
+        Ok(self)
+    }
+
+    fn import_header(&mut self, header: &[u8]) -> Result<(), Error> {
+        let needed = header.get(1).map_or(2, |&second| Header::len_of(second));
+        if header.len() >= needed || Header::parse(header) != Ok(None) {
+            return if header.is_empty() { Ok(()) } else { Err(IMPOSSIBLE) };
+        }
+        self.head[..header.len()].copy_from_slice(header);
+        // At most 13.
+        self.head_len = header.len().to_le_bytes()[0];
+        Ok(())
+    }
+
+    /// Text is validated again: it is handed out without another look.
+    fn import_message(&mut self, message: &MessageState) -> Result<(), Error> {
+        let MessageState { kind, compressed, streaming, first, total, ref data, ref character } = *message;
+        let is_possible = if compressed {
+            self.inflater.is_some() && first && total == 0 && data.is_empty() && character.is_empty()
+        } else if streaming {
+            data.is_empty() && character.len() <= total && first == (total == 0)
+        } else {
+            first && total == data.len() && character.is_empty()
+        };
+        if !is_possible || total > self.max_message || (kind == Kind::Binary && !character.is_empty()) {
+            return Err(IMPOSSIBLE);
+        }
+        self.utf8 = Utf8::new();
+        if kind == Kind::Text && (self.utf8.push(data).is_err() || !self.utf8.is_cut(character)) {
+            return Err(IMPOSSIBLE);
+        }
+        self.assembly.put(data);
+        self.total = total;
+        self.message = Some(Progress { kind, compressed, streaming, first });
+        Ok(())
+    }
+
+    fn import_frame(&mut self, frame: &FrameState) -> Result<(), Error> {
+        let FrameState { opcode, fin, key, remaining, ref control } = *frame;
+        let is_possible = if opcode.is_control() {
+            fin && remaining.saturating_add(control.len() as u64) <= 125
+        } else {
+            let compressed = self.message.map(|message| message.compressed);
+            let room = self.max_message.saturating_sub(self.total) as u64;
+            control.is_empty() && compressed.is_some_and(|compressed| compressed || remaining <= room)
+        };
+        if !is_possible || (self.role == Role::Client && key != [0; 4]) {
+            return Err(IMPOSSIBLE);
+        }
+        self.keep = self.assembly.len();
+        self.assembly.put(control);
+        (self.opcode, self.fin, self.key, self.remaining) = (opcode, fin, key, remaining);
+        self.phase = Phase::Payload;
+        Ok(())
+    }
+}
+
+impl DecoderState {
+    /// Appends it as bytes. The format is this library's own and has a version: one that is not known is refused.
+    ///
+    /// Integers are big-endian. Version (1), flags (1: streaming 1, closed 2, has a frame 4, has a message 8); the header's
+    /// beginning and the window; of a frame the opcode (1), whether it is the last (1), key (4), what remains (8) and the
+    /// control payload; of a message flags (1: text 1, compressed 2, streaming 4, first 8), total (8), data and cut
+    /// character. What has a length of its own has it (4) in front.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let flags = [self.streaming, self.closed, self.frame.is_some(), self.message.is_some()];
+        out.extend([VERSION, bits(flags)]);
+        put(&self.header, out);
+        put(&self.window, out);
+        if let Some(FrameState { opcode, fin, key, remaining, control }) = &self.frame {
+            out.extend([*opcode as u8, u8::from(*fin)]);
+            out.extend(key);
+            out.extend(remaining.to_be_bytes());
+            put(control, out);
+        }
+        if let Some(MessageState { kind, compressed, streaming, first, total, data, character }) = &self.message {
+            out.push(bits([*kind == Kind::Text, *compressed, *streaming, *first]));
+            out.extend((*total as u64).to_be_bytes());
+            put(data, out);
+            put(character, out);
+        }
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote, all of it.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] where `bytes` are something else.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let mut rest = bytes;
+        match Self::read(&mut rest) {
+            Some(state) if rest.is_empty() => Ok(state),
+            _ => Err(FOREIGN),
+        }
+    }
+
+    fn read(rest: &mut &[u8]) -> Option<Self> {
+        let [VERSION, flags @ 0..=15] = *take_array(rest)? else { return None };
+        let flag = |flags: u8, bit: u8| flags >> bit & 1 == 1;
+        let (header, window) = (take(rest)?.to_vec(), take(rest)?.to_vec());
+        let mut frame = || {
+            let [opcode, fin @ 0..=1] = *take_array(rest)? else { return None };
+            Some(FrameState {
+                opcode: Opcode::parse(opcode).ok()?,
+                fin: fin == 1,
+                key: *take_array(rest)?,
+                remaining: take_u64(rest)?,
+                control: take(rest)?.to_vec(),
+            })
+        };
+        let frame = if flag(flags, 2) { Some(frame()?) } else { None };
+        let mut message = || {
+            let [flags @ 0..=15] = *take_array(rest)? else { return None };
+            Some(MessageState {
+                kind: if flag(flags, 0) { Kind::Text } else { Kind::Binary },
+                compressed: flag(flags, 1),
+                streaming: flag(flags, 2),
+                first: flag(flags, 3),
+                total: usize::try_from(take_u64(rest)?).ok()?,
+                data: take(rest)?.to_vec(),
+                character: take(rest)?.to_vec(),
+            })
+        };
+        let message = if flag(flags, 3) { Some(message()?) } else { None };
+        Some(Self { header, frame, message, streaming: flag(flags, 0), closed: flag(flags, 1), window })
+    }
+}
+
+fn bits(flags: [bool; 4]) -> u8 {
+    flags.iter().enumerate().fold(0, |all, (bit, &set)| all | u8::from(set) << bit)
+}
+
+#[cfg(test)]
+mod tests;
