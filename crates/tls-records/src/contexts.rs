@@ -3,7 +3,8 @@
 //! A context is 0.6 KiB that can be made of a key in a tenth of a microsecond. Kept for every connection, idle ones would
 //! pay for it in memory, and busy ones, where they are many, in cache misses that cost more than making it anew. So a
 //! connection keeps its keys alone, and a thread keeps the contexts of those that it hears of often: a key that comes up
-//! again soon gets a place, of one that was not used for longest (a clock decides). All others use a context once.
+//! again soon gets a place, of one that was not used for longest (a clock decides). All others use a context once,
+//! which the library allocates for it, in C.
 //!
 //! A context belongs to one key for ever: each key has a number that is never given to another, and the number is asked
 //! for whenever a context is used.
