@@ -191,7 +191,7 @@ impl<E: Engine, D: Driver, H: Handler, P: Probe> Shard<E, D, H, P> {
     /// What happened so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.core.shared.counters
+        self.core.shared.counters()
     }
 
     /// Calls `act` with an open connection and the application; `None` where it is not open (any more). What it sends
@@ -403,7 +403,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             }
             Command::Drain { code, reason, deadline } => self.drain(driver, code, &reason, deadline),
             // Whoever asked may have given up waiting.
-            Command::Count(reply) => drop(reply.try_send(self.shared.counters)),
+            Command::Count(reply) => drop(reply.try_send(self.shared.counters())),
             Command::Stages(reply) => drop(reply.try_send(self.probe.stages())),
             Command::Resolved { dial, result } => self.resolved(driver, dial, result),
         }

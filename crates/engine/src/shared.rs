@@ -34,6 +34,13 @@ pub(crate) struct Shared {
     pub(crate) now: Tick,
 }
 
+impl Shared {
+    /// What the shard did so far.
+    pub(crate) const fn counters(&self) -> Counters {
+        Counters { publications_compressed: self.press.runs(), ..self.counters }
+    }
+}
+
 /// What a shard did since it began. All counts only grow, but for the `open` ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
@@ -65,6 +72,8 @@ pub struct Counters {
     pub messages_out: u64,
     /// Messages that the slow-consumer policy dropped.
     pub messages_dropped: u64,
+    /// Compressions of published messages: one for each size of window, however many subscribers have it.
+    pub publications_compressed: u64,
     /// Bytes received from the wire.
     pub bytes_in: u64,
     /// Bytes given to the driver.
@@ -90,6 +99,7 @@ impl Counters {
             messages_in,
             messages_out,
             messages_dropped,
+            publications_compressed,
             bytes_in,
             bytes_out,
         } = self;
@@ -107,6 +117,7 @@ impl Counters {
         *messages_in += other.messages_in;
         *messages_out += other.messages_out;
         *messages_dropped += other.messages_dropped;
+        *publications_compressed += other.publications_compressed;
         *bytes_in += other.bytes_in;
         *bytes_out += other.bytes_out;
     }

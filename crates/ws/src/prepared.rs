@@ -39,11 +39,11 @@ impl Prepared {
     /// # Errors
     /// [`Error::Compressor`].
     pub fn compressed(&self, window_bits: u8, press: &mut Press, pool: &mut Pool) -> Result<&[u8], Error> {
-        let Some((place, deflater)) = press.compressor(window_bits) else { return Ok(self.frame()) };
+        let Some(place) = Press::place(window_bits) else { return Ok(self.frame()) };
         let cell = &self.0.compressed[place];
         if cell.get().is_none() {
             let mut deflated = pool.take();
-            let result = deflater.deflate(self.payload(), true, &mut deflated);
+            let result = press.press(window_bits, self.payload(), &mut deflated);
             if result.is_ok() {
                 let frame = (deflated.len() < self.payload().len()).then(|| {
                     let mut frame = Buf::new();

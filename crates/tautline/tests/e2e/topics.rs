@@ -164,7 +164,8 @@ fn a_published_message_is_compressed_for_those_who_can_read_it() {
     let mut config = config();
     config.upgrade.deflate = Some(takeover);
     let server = start(Over::Fused, 1, config.clone());
-    let mut sockets: Vec<Socket> = [None, Some(DeflateConfig::default()), Some(takeover), Some(narrow)]
+    let wishes = [None, Some(DeflateConfig::default()), Some(takeover), Some(narrow), Some(takeover), Some(narrow)];
+    let mut sockets: Vec<Socket> = wishes
         .into_iter()
         .map(|deflate| {
             let mut target = server.target();
@@ -179,13 +180,16 @@ fn a_published_message_is_compressed_for_those_who_can_read_it() {
     let words = "published to all of them, compressed once for each window; ".repeat(600);
     for round in 0..3 {
         let news = format!("{round} {words}");
-        let sent = server.counters().bytes_out;
+        let before = server.counters();
         server.running.publish("feed", Outgoing::text(&news)).unwrap();
         for socket in &mut sockets {
             assert_eq!(socket.receive().unwrap(), Incoming::Text(news.clone()), "{round}");
         }
-        let sent = usize::try_from(server.counters().bytes_out - sent).unwrap();
-        assert!((news.len()..news.len() + 3 * 2_000).contains(&sent), "{sent}");
+        let after = server.counters();
+        let sent = usize::try_from(after.bytes_out - before.bytes_out).unwrap();
+        assert!((news.len()..news.len() + 5 * 2_000).contains(&sent), "{sent}");
+        let runs = after.publications_compressed - before.publications_compressed;
+        assert_eq!(runs, 2, "once for each window, not for each of five who can read it");
         // A window that is kept goes on behind it.
         for socket in &mut sockets {
             for _ in 0..2 {

@@ -1,5 +1,7 @@
 use super::Deflater;
+use crate::Error;
 use core::fmt;
+use tautline_window::Buf;
 
 /// Compresses messages for many connections at once; one for each thread that sends them.
 ///
@@ -9,6 +11,7 @@ use core::fmt;
 pub struct Press {
     level: u32,
     by_window: [Option<Deflater>; Self::WINDOWS],
+    runs: u64,
 }
 
 impl Press {
@@ -20,14 +23,25 @@ impl Press {
     /// With effort `level`, 0 to 9 (more counts as 9).
     #[must_use]
     pub fn new(level: u32) -> Self {
-        Self { level: level.min(9), by_window: Default::default() }
+        Self { level: level.min(9), by_window: Default::default(), runs: 0 }
     }
 
-    /// The compressor for `window_bits`, and the place of its results; `None` where zlib has none for it.
-    pub(crate) fn compressor(&mut self, window_bits: u8) -> Option<(usize, &mut Deflater)> {
-        let place = usize::from(window_bits.checked_sub(Self::MIN_WINDOW)?);
-        let slot = self.by_window.get_mut(place)?;
-        Some((place, slot.get_or_insert_with(|| Deflater::for_many(window_bits, self.level))))
+    /// How many messages it compressed, each counted once for each size of window.
+    #[must_use]
+    pub const fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    /// The place of results for `window_bits`; `None` where zlib has no such window.
+    pub(crate) fn place(window_bits: u8) -> Option<usize> {
+        window_bits.checked_sub(Self::MIN_WINDOW).map(usize::from).filter(|&place| place < Self::WINDOWS)
+    }
+
+    /// Compresses a whole message for `window_bits`.
+    pub(crate) fn press(&mut self, window_bits: u8, payload: &[u8], out: &mut Buf) -> Result<(), Error> {
+        let slot = Self::place(window_bits).and_then(|place| self.by_window.get_mut(place)).ok_or(Error::Compressor)?;
+        self.runs += 1;
+        slot.get_or_insert_with(|| Deflater::for_many(window_bits, self.level)).deflate(payload, true, out)
     }
 }
 
