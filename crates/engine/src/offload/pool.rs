@@ -14,6 +14,11 @@ use tautline_window::Buf;
 /// Sessions that are kept to hold places; more than a loop has away at a time in ordinary days are not worth it.
 const SPARE: usize = 16;
 
+/// How much nicer than loops the threads are (sched(7)): by a thirtieth of the weight, which is enough to go on with beside
+/// loops that never sleep. With a tenth (10) a loop that woke up was made to wait for the end of a handshake three times
+/// as often, which one in a hundred messages felt.
+const NICE: i32 = 15;
+
 /// What a peer is told whose handshake made us panic: internal_error (RFC 8446, section 6.2). Nothing is encrypted before
 /// the server's answer.
 const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
@@ -157,8 +162,7 @@ impl<S: Session> HandshakePool<S> {
 }
 
 fn work<S: Session>(queue: &Queue<S>) {
-    // Ten steps down are a tenth of the weight: enough to go on with, too little to be felt (sched(7)).
-    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 10) {
+    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE) {
         log::debug!("handshakes run at the priority of loops: {error}");
     }
     while let Some(job) = queue.take() {
