@@ -86,6 +86,31 @@ fn a_client_asks_for_all_sizes() {
     }
 }
 
+/// Tickets follow the handshake: the kernel opens the records that they come in, and is given the resumed session too.
+#[test]
+fn tickets_that_the_kernel_opened_resume_sessions() {
+    for halves in HALVES {
+        if !has_ktls() {
+            return;
+        }
+        let server = serve(Io::Epoll, KernelTls::Off, App::default());
+        let tls = ClientTls::from(server::client_config());
+        let grown = taken(|| {
+            for number in 0..3 {
+                let app = asker();
+                let events = app.events.clone();
+                let client = Client::new(tls.clone()).way(way(Io::Epoll, halves)).config(config());
+                client.target(server.target()).start(move |_| app.clone()).unwrap().join().unwrap();
+                assert_eq!(events.open(0).1.tls.resumed, number > 0, "{halves} {number}");
+                server.forgets();
+            }
+        });
+        let (ours, theirs) = expected(halves);
+        assert_eq!(grown, (3 * ours, 3 * theirs), "{halves}");
+        server.survives();
+    }
+}
+
 #[cfg(feature = "openssl")]
 #[test]
 fn behind_the_handshake_of_openssl() {
