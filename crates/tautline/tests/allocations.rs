@@ -2,59 +2,32 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
 mod common;
+#[path = "../../testkit/counting/sys.rs"]
+mod counting;
 
 use common::frame::{BINARY, Frame, PING, PONG, TEXT, masked};
 use common::server::config;
 use common::{App, Over, Peer, payload, serve};
-use std::alloc::{GlobalAlloc, Layout, System};
+use counting::allocations;
 use std::cell::Cell;
 use tautline::Outgoing;
 
-/// Counts the allocations of threads that ask for it.
-struct Counting;
-
 thread_local! {
-    static COUNT: Cell<Option<u32>> = const { Cell::new(None) };
+    /// How many the loop had made when it was told to count.
+    static BEFORE: Cell<u64> = const { Cell::new(0) };
 }
-
-fn count() {
-    COUNT.set(COUNT.get().map(|count| count + 1));
-}
-
-// SAFETY: everything is the system allocator's, to which all calls pass unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// An echo that counts, from one command to the other, what its loop allocates.
 fn counting() -> App {
     App::default().on_message(|events, conn, message| match message.text() {
         Some("count") => {
             conn.text("counting");
-            COUNT.set(Some(0));
+            BEFORE.set(allocations());
             // One that is ours, to see that it counts.
             drop(std::hint::black_box(Box::new(7)));
         }
         Some("tell") => {
-            let count = COUNT.take().unwrap();
+            let count = allocations() - BEFORE.get();
             events.note(count.to_string());
             conn.text("told");
         }
@@ -94,7 +67,7 @@ fn round(peer: &mut Peer) {
 const MOST: usize = 10;
 
 /// What a round of counting comes to in the end.
-fn allocations(over: Over) -> u32 {
+fn counted(over: Over) -> u32 {
     let server = serve(over, config(), counting());
     let (mut one, mut other) = (server.peer(), server.peer());
     for _ in 0..3 {
@@ -102,7 +75,7 @@ fn allocations(over: Over) -> u32 {
         round(&mut other);
     }
     let mut count = 0;
-    for counted in 0..MOST {
+    for number in 0..MOST {
         one.send(&masked(TEXT, b"count"));
         assert_eq!(one.frame().text(), "counting");
         for _ in 0..5 {
@@ -111,7 +84,7 @@ fn allocations(over: Over) -> u32 {
         }
         one.send(&masked(TEXT, b"tell"));
         assert_eq!(one.frame().text(), "told");
-        count = server.events.noted(counted).parse().unwrap();
+        count = server.events.noted(number).parse().unwrap();
         if count == 1 {
             break;
         }
@@ -123,7 +96,7 @@ fn allocations(over: Over) -> u32 {
 
 #[test]
 fn a_warm_server_allocates_nothing() {
-    assert_eq!(allocations(Over::Plain), 1);
+    assert_eq!(counted(Over::Plain), 1);
     // What libraries allocate in their record layers is theirs; the fused engine has a record layer of its own.
-    assert_eq!(allocations(Over::Fused), 1);
+    assert_eq!(counted(Over::Fused), 1);
 }

@@ -1,37 +1,12 @@
 //! Messages cost no allocation once the buffers are warm.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
+#[path = "../../testkit/counting/sys.rs"]
+mod counting;
+
+use counting::allocations;
 use tautline_window::{Buf, Pool};
 use tautline_ws::deflate::{DeflateParams, Deflater, Inflater};
 use tautline_ws::{Decoder, Encoder, Error, Event, Kind, Role};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: everything is the system allocator's, to which all calls pass unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Sends a message from a client to a server, in pieces of `step` bytes, and answers it.
 fn echo(ends: &mut Ends, payload: &[u8], step: usize) -> Result<(), Error> {
@@ -100,9 +75,9 @@ fn a_message_costs_no_allocation_when_warm() {
         };
         run();
         run();
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = allocations();
         run();
-        let after = ALLOCATIONS.load(Ordering::Relaxed);
+        let after = allocations();
         assert!(before > 0);
         assert_eq!(after - before, 0, "allocations where compress is {compress}");
     }

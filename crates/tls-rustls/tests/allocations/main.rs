@@ -3,8 +3,12 @@
 //! each record has one made, which is one allocation in C.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../../testkit/counting/sys.rs"]
+mod counting;
+#[cfg(target_env = "gnu")]
 mod sys;
 
+use counting::allocations;
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{Pair, Split};
 use tautline_tls::{ClientConfig, Content, Roots, ServerConfig, Session};
@@ -49,7 +53,7 @@ fn records_need_no_allocation() {
         carry(&mut client, &mut server, &[&payload[..1]], &mut wire);
         carry(&mut server, &mut client, &[&payload[..1]], &mut wire);
     }
-    let before = sys::allocations();
+    let before = allocations();
     #[cfg(target_env = "gnu")]
     let before_c = sys::of_c();
     for len in [1, 64, 1000, 16_384, 100_000] {
@@ -58,7 +62,7 @@ fn records_need_no_allocation() {
             assert_eq!(carry(&mut server, &mut client, &[&payload[..len]], &mut wire), len);
         }
     }
-    assert_eq!(sys::allocations() - before, 0, "allocations in 200 messages");
+    assert_eq!(allocations() - before, 0, "allocations in 200 messages");
     #[cfg(target_env = "gnu")]
     assert_eq!(sys::of_c() - before_c, 0, "allocations of C in 200 messages");
 }
@@ -81,8 +85,8 @@ fn a_record_whose_context_is_not_at_hand_costs_one_allocation_of_c() {
         }
     };
     (0..4).for_each(|_| round());
-    let (before, before_c) = (sys::allocations(), sys::of_c());
+    let (before, before_c) = (allocations(), sys::of_c());
     round();
-    assert_eq!(sys::allocations() - before, 0);
+    assert_eq!(allocations() - before, 0);
     assert_eq!(sys::of_c() - before_c, 2 * 1024, "one to seal and one to open");
 }
