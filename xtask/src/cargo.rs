@@ -74,6 +74,10 @@ pub(crate) fn engines(context: &Context) -> Outcome {
         engines.push("tautline-tls-libssl/libressl");
         all.extend(["tautline/libressl", "tautline-cli/libressl"]);
     }
+    if cfg!(target_os = "linux") {
+        // Suites over AF_XDP.
+        all.push("tautline-cli/xdp");
+    }
     all.extend(&engines);
     let with = |command: &[&str], packages: &[&str], features: &[&str]| {
         let mut command = cargo(command);

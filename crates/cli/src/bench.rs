@@ -29,6 +29,7 @@ Suites:
   offload    TLS in the loop, all of it on other threads, large messages shared with others: who wins from which size
   scaling    loops that share nothing beside threads that share a poller, by threads and connections
   windows    records and buffers: memory and window BIOs, direct reads, records in place; GET of 16 KiB
+  wire       AF_XDP beside the kernel's TCP over veth; as root, built with the feature xdp
 
 Examples:
   taut bench
@@ -71,6 +72,7 @@ enum Name {
     Offload,
     Scaling,
     Windows,
+    Wire,
 }
 
 impl From<Name> for Suite {
@@ -87,6 +89,7 @@ impl From<Name> for Suite {
             Name::Offload => Self::Offload,
             Name::Scaling => Self::Scaling,
             Name::Windows => Self::Windows,
+            Name::Wire => Self::Wire,
         }
     }
 }

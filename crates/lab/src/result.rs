@@ -141,6 +141,8 @@ pub enum Metric {
     RatioToSharedLoop,
     /// The rate of two loops over that of one.
     RatioToOneLoop,
+    /// Server CPU or a latency over that of the same by the kernel's TCP.
+    RatioToKernel,
     /// A latency over the same one without the storm.
     RatioToQuiet,
     /// Server CPU per message over that of plain WebSocket.
@@ -187,6 +189,7 @@ impl Metric {
             Self::RatioToInline => "ratio_to_inline",
             Self::RatioToSharedLoop => "ratio_to_shared_loop",
             Self::RatioToOneLoop => "ratio_to_one_loop",
+            Self::RatioToKernel => "ratio_to_kernel",
             Self::RatioToQuiet => "ratio_to_quiet",
             Self::RatioToPlain => "ratio_to_plain",
             Self::RatioToLimit => "ratio_to_limit",
@@ -210,6 +213,7 @@ impl Metric {
             | Self::RatioToInline
             | Self::RatioToSharedLoop
             | Self::RatioToOneLoop
+            | Self::RatioToKernel
             | Self::RatioToQuiet
             | Self::RatioToPlain
             | Self::RatioToLimit

@@ -179,6 +179,21 @@ fn every_way_of_records_to_buffers_is_measured() {
 }
 
 #[test]
+#[cfg(feature = "xdp")]
+fn both_stacks_are_measured_over_one_wire() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let outcome = glance(Suite::Wire);
+    let lines = outcome.lines.iter().filter(|line| line.metric == Metric::LatencyP50 && line.target.is_none());
+    let found: Vec<_> =
+        lines.map(|line| (line.case.driver.as_deref().unwrap(), line.case.connections.unwrap())).collect();
+    let busy = [("epoll", 100), ("xdp", 100)];
+    let spinning = [("spin", 1), ("xdp-spin", 1)];
+    assert_eq!(found, [busy, busy, spinning, spinning].concat());
+}
+
+#[test]
 fn a_server_that_dies_ends_the_run() {
     // Serves nothing, but says that it does: connections are refused.
     let folder = std::env::temp_dir().join(format!("taut-bench-test-{}", std::process::id()));

@@ -21,8 +21,10 @@ mod records;
 mod scaling;
 mod server;
 mod signature;
+mod space;
 mod stages;
 mod windows;
+mod wire;
 
 use crate::cpu::{Pinned, Placement};
 use crate::rounds::{Plan, Samples};
@@ -66,6 +68,8 @@ pub enum Suite {
     Scaling,
     /// How records meet buffers: memory and window BIOs, and records in place.
     Windows,
+    /// AF_XDP beside the kernel's TCP, between two network namespaces.
+    Wire,
 }
 
 impl Suite {
@@ -84,6 +88,7 @@ impl Suite {
             Self::Offload => "offload",
             Self::Scaling => "scaling",
             Self::Windows => "windows",
+            Self::Wire => "wire",
         }
     }
 
@@ -113,6 +118,7 @@ impl Suite {
             Self::Offload => offload::run(lab),
             Self::Scaling => scaling::run(lab),
             Self::Windows => windows::run(lab),
+            Self::Wire => wire::run(lab),
         }?;
         if lab.placement.is_shared() {
             outcome

@@ -87,6 +87,8 @@ pub(super) enum Kind {
     /// WebSocket over TLS by the default engine; a feed goes to everyone: made-up market data, or numbered messages of one
     /// size at a steady rate.
     Feed(Feed, Io),
+    /// WebSocket over TLS by the default engine, on what `--driver` calls so.
+    Wire(&'static str),
     /// Another project's server, with TLS or without.
     Peer(Peer, Protocol),
     /// A server of [`baselines`](crate::baselines), its loops on CPUs of their own and all else where there is room.
@@ -101,9 +103,12 @@ impl Kind {
         match self {
             Self::Tcp(_) => Some(Protocol::Tcp),
             Self::Ws(_) => Some(Protocol::Ws),
-            Self::Wss(..) | Self::Shakes(..) | Self::Broadcast(..) | Self::Feed(..) | Self::Model(_) => {
-                Some(Protocol::Wss)
-            }
+            Self::Wss(..)
+            | Self::Shakes(..)
+            | Self::Broadcast(..)
+            | Self::Feed(..)
+            | Self::Wire(_)
+            | Self::Model(_) => Some(Protocol::Wss),
             Self::Peer(_, protocol) => Some(protocol),
             Self::Aead => None,
         }
@@ -114,7 +119,7 @@ impl Kind {
         match self {
             Self::Wss(engine, ..) | Self::Shakes(engine, ..) | Self::Broadcast(engine, ..) => Some(engine),
             Self::Model(way) => Some(way.engine),
-            Self::Feed(..) => Some(super::ENGINES[0]),
+            Self::Feed(..) | Self::Wire(_) => Some(super::ENGINES[0]),
             Self::Peer(peer, Protocol::Wss) => Some(peer.tls()),
             _ => None,
         }
@@ -129,7 +134,7 @@ impl Kind {
             | Self::Shakes(_, _, driver, _)
             | Self::Broadcast(_, _, driver)
             | Self::Feed(_, driver) => Some(driver),
-            Self::Peer(..) | Self::Model(_) | Self::Aead => None,
+            Self::Peer(..) | Self::Wire(_) | Self::Model(_) | Self::Aead => None,
         }
     }
 
@@ -158,6 +163,7 @@ impl Kind {
         let protocol = self.protocol().map_or("aead", Protocol::name);
         match self {
             Self::Peer(peer, _) => format!("{protocol} {}", peer.name()),
+            Self::Wire(driver) => format!("{protocol} {driver}"),
             Self::Wss(engine, ..) => format!("{protocol} {engine}"),
             Self::Shakes(engine, key, _, execution) => format!("{protocol} {engine} {} {execution:?}", key.name()),
             Self::Model(Way { model, engine, threads, shared_from, .. }) => {
@@ -200,6 +206,7 @@ impl Kind {
                     arguments.extend(["--handshake-threads", "0"].map(OsString::from));
                 }
             }
+            Self::Wire(driver) => arguments.extend(["--driver", driver].map(OsString::from)),
             Self::Broadcast(engine, deflate, _) => {
                 arguments.extend(["--app", "broadcast", "--tls", engine].map(OsString::from));
                 arguments.extend(deflate.then(|| "--deflate".into()));

@@ -74,7 +74,7 @@ impl Wire {
             #[cfg(feature = "xdp")]
             Self::Xdp { spin } => {
                 let spin = if spin { Spin::default().idle } else { std::time::Duration::ZERO };
-                let config = tautline::layers::xdp::Config::new(super::space::INTERFACE);
+                let config = tautline::layers::xdp::Config::new(super::super::space::INTERFACE);
                 Ok(Way::xdp(tautline::layers::xdp::Config { spin, ..config }))
             }
             #[cfg(not(feature = "xdp"))]

@@ -4,9 +4,13 @@ use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The client's interface.
 pub(super) const INTERFACE: &str = "feed0";
+
+/// The server's.
+pub(super) const SERVER_INTERFACE: &str = "feed1";
 
 /// The server's address; nobody else knows of it.
 pub(super) const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
@@ -26,13 +30,27 @@ impl Space {
         if !rustix::process::geteuid().is_root() {
             return Err("it takes root to make network namespaces; run it with sudo".to_owned());
         }
-        let name = format!("taut-{}", std::process::id());
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let name = format!("taut-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let space = Self { server: format!("{name}-server"), client: format!("{name}-client") };
         let (server, client) = (space.server.as_str(), space.client.as_str());
         ip(&["netns", "add", server])?;
         ip(&["netns", "add", client])?;
-        ip(&["link", "add", INTERFACE, "netns", client, "type", "veth", "peer", "name", "feed1", "netns", server])?;
-        for (space, interface, address) in [(client, INTERFACE, CLIENT), (server, "feed1", SERVER)] {
+        ip(&[
+            "link",
+            "add",
+            INTERFACE,
+            "netns",
+            client,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            SERVER_INTERFACE,
+            "netns",
+            server,
+        ])?;
+        for (space, interface, address) in [(client, INTERFACE, CLIENT), (server, SERVER_INTERFACE, SERVER)] {
             ip(&["-n", space, "link", "set", "lo", "up"])?;
             ip(&["-n", space, "address", "add", &format!("{address}/24"), "dev", interface])?;
             ip(&["-n", space, "link", "set", interface, "up"])?;
