@@ -43,17 +43,7 @@ fn signature(rows: &[Row], key: Key) -> Option<&Row> {
 
 fn connect_table(rows: &[Row]) -> String {
     let mut table = Table::new(&[
-        "<",
-        "<key",
-        "<group",
-        "<handshake",
-        "<signs",
-        "1/s",
-        "p50 us",
-        "server",
-        "client",
-        "x sign.",
-        "x publ.",
+        "<", "<key", "<group", "<session", "<signs", "1/s", "p50 us", "server", "client", "x sign.", "x publ.",
     ]);
     for row in rows {
         let What::Connect { kind, resumed, group } = row.what else { continue };
