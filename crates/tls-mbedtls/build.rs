@@ -11,7 +11,6 @@ fn main() {
 
 #[cfg(feature = "mbedtls")]
 mod library {
-    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     use std::path::{Path, PathBuf};
     use tautline_tls_build::{Shim, find, folder};
 
@@ -32,18 +31,10 @@ mod library {
         let sources = package.join("mbedtls");
         let table = std::env::var("DEP_TAUTLINE_LIBSSL_INCLUDE").map_err(|error| format!("tls-libssl: {error}"))?;
         let include = ["csrc".into(), table.into(), sources.join("include"), sources.join("library")];
-        let built = folder(&format!("mbedtls-{version}-{:016x}", config()?), |dir| build(&sources, dir))?;
+        let built = folder(&format!("mbedtls-{version}"), &["build.rs", "csrc/config.h"], |dir| build(&sources, dir))?;
         let mut shim = Shim::new("tautline_mbedtls", &SOURCES, &include)?;
         shim.define(CONFIG.0, CONFIG.1);
         shim.link(&shim.compile()?, &[built.join("libmbedtls.a")])
-    }
-
-    /// Which configuration it is: what was built with another is of no use.
-    fn config() -> Result<u64, String> {
-        let text = std::fs::read("csrc/config.h").map_err(|error| format!("csrc/config.h: {error}"))?;
-        let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        Ok(hasher.finish())
     }
 
     fn build(sources: &Path, dir: &Path) -> Result<(), String> {

@@ -11,7 +11,6 @@ fn main() {
 
 #[cfg(feature = "wolfssl")]
 mod library {
-    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     use std::path::{Path, PathBuf};
     use tautline_tls_build::{Shim, find, folder};
 
@@ -26,7 +25,8 @@ mod library {
         let (version, package) = find("wolfssl-sys")?;
         let sources = package.join("wolfssl-src");
         let shared = std::env::var("DEP_TAUTLINE_LIBSSL_INCLUDE").map_err(|error| format!("tls-libssl: {error}"))?;
-        let built = folder(&format!("wolfssl-{version}-{:016x}", settings()?), |dir| build(&sources, dir))?;
+        let recipe = ["build.rs", "csrc/user_settings.h"];
+        let built = folder(&format!("wolfssl-{version}"), &recipe, |dir| build(&sources, dir))?;
         // The files of the OpenSSL family that fit, before which its names are mapped.
         let context = format!("{shared}/context.c");
         let table = format!("{shared}/table.c");
@@ -36,15 +36,6 @@ mod library {
         shim.define("WOLFSSL_USER_SETTINGS", "");
         shim.include_first("csrc/compat.h");
         shim.link(&shim.compile()?, &[built.join("libwolfssl.a")])
-    }
-
-    /// Which settings these are: what was built with others is of no use.
-    fn settings() -> Result<u64, String> {
-        let mut hasher = DefaultHasher::new();
-        for file in ["build.rs", "csrc/user_settings.h"] {
-            std::fs::read(file).map_err(|error| format!("{file}: {error}"))?.hash(&mut hasher);
-        }
-        Ok(hasher.finish())
     }
 
     fn build(sources: &Path, dir: &Path) -> Result<(), String> {

@@ -6,10 +6,11 @@ use tautline_tls_build as tools;
 
 /// Builds AWS-LC's libssl from the sources in `aws-lc-sys` and links it.
 pub(crate) fn library() -> Result<(), String> {
-    let include: Vec<PathBuf> = std::env::split_paths(&include()?).collect();
     let (version, sources) = tools::find("aws-lc-sys")?;
-    let folder =
-        tools::folder(&format!("aws-lc-ssl-{version}"), |dir| compile(&sources.join("aws-lc/ssl"), &include, dir))?;
+    let include: Vec<PathBuf> = std::env::split_paths(&include(&version)?).collect();
+    let folder = tools::folder(&format!("aws-lc-ssl-{version}"), &["build/aws_lc.rs"], |dir| {
+        compile(&sources.join("aws-lc/ssl"), &include, dir)
+    })?;
     let shim = shim("aws_lc", &include)?;
     shim.link(&shim.compile()?, &[folder.join("libssl.a")])?;
     println!("cargo::rustc-link-lib=stdc++");
@@ -33,13 +34,21 @@ fn is_source(path: &Path) -> bool {
     name.ends_with(".cc") && !name.ends_with("_test.cc")
 }
 
-/// The headers, as `aws-lc-sys` tells its dependents. The variable's name contains its version.
-fn include() -> Result<String, String> {
+/// The headers, as `aws-lc-sys` tells its dependents in a variable whose name contains its version; they must be of the same
+/// version as the sources, which cargo was asked for.
+fn include(version: &str) -> Result<String, String> {
     let is_version = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
-    std::env::vars()
-        .find(|(name, _)| {
-            name.strip_prefix("DEP_AWS_LC_").and_then(|rest| rest.strip_suffix("_INCLUDE")).is_some_and(is_version)
+    let (told, folder) = std::env::vars()
+        .find_map(|(name, folder)| {
+            let told = name.strip_prefix("DEP_AWS_LC_")?.strip_suffix("_INCLUDE")?;
+            is_version(told).then(|| (told.replace('_', "."), folder))
         })
-        .map(|(_, value)| value)
-        .ok_or_else(|| "aws-lc: aws-lc-sys does not say where its headers are".to_owned())
+        .ok_or_else(|| "aws-lc: aws-lc-sys does not say where its headers are".to_owned())?;
+    if told == version {
+        Ok(folder)
+    } else {
+        Err(format!(
+            "aws-lc: the headers are those of aws-lc-sys {told}, the sources of {version}: have one in Cargo.lock"
+        ))
+    }
 }

@@ -11,7 +11,7 @@ use tautline_tls_build::{self as tools, run};
 pub(crate) fn library() -> Result<(), String> {
     let (version, sources) = tools::find("boring-sys")?;
     let sources = sources.join("deps/boringssl");
-    let folder = tools::folder(&format!("boringssl-{version}"), |dir| build(&sources, dir))?;
+    let folder = tools::folder(&format!("boringssl-{version}"), &["build/boringssl.rs"], |dir| build(&sources, dir))?;
     let shim = shim("boringssl", &[sources.join("include")])?;
     shim.link(&shim.compile()?, &[folder.join("libssl.a"), folder.join("libcrypto.a")])?;
     println!("cargo::rustc-link-lib=stdc++");
