@@ -7,6 +7,7 @@ mod interop;
 mod paths;
 mod peers;
 mod process;
+mod sanitize;
 mod setup;
 mod stage;
 mod taut;
@@ -34,6 +35,7 @@ cargo xtask <task>
   uring                             servers, clients and hostile peers over io_uring, and some of the Autobahn suite
   xdp                               the driver over AF_XDP in network namespaces, `taut` and the Autobahn suite
                                     over it; as root
+  sanitize                          the unsafe code and the C shims under AddressSanitizer
   vm-test                           kernel TLS, in virtual machines with Debian's kernels
   peers                             the servers that `taut bench peers` measures: they build, and they echo
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
             stage("xdp program", 5, xdp::program),
             stage("autobahn xdp", 10, xdp::autobahn),
         ]),
+        ["sanitize"] => stage::run(&[sanitize()]),
         ["vm-test"] => stage::run(&[vm_test()]),
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["conformance", ref options @ ..] => match cases(options) {
@@ -82,6 +85,10 @@ fn main() -> ExitCode {
 
 fn setup() -> Stage {
     stage("setup", 10, setup::run)
+}
+
+fn sanitize() -> Stage {
+    stage("sanitize", 20, sanitize::sanitize)
 }
 
 fn vm_test() -> Stage {
@@ -103,6 +110,7 @@ fn test() -> Vec<Stage> {
         stage("doc", 10, cargo::doc),
         stage("deny", 15, cargo::deny),
         stage("miri", 10, cargo::miri),
+        sanitize(),
         stage("xdp", 10, xdp::test),
         vm_test(),
         build(),

@@ -13,6 +13,7 @@ const MAY_BE_SKIPPED: &[(&str, &str)] = &[
     ("uring", "needs Linux 6.12, and a machine that permits io_uring"),
     ("autobahn uring", "needs Linux 6.12, and a machine that permits io_uring"),
     ("miri", "needs a nightly toolchain and the component server"),
+    ("sanitize: Rust", "needs a nightly toolchain"),
 ];
 
 /// How a stage ends other than well.

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+/// More flags for the compiler of shims, such as `-fsanitize=address`.
+const FLAGS: &str = "TAUTLINE_SHIM_FLAGS";
+
 /// A shim, as it is built for one library.
 pub struct Shim {
     table: String,
@@ -22,6 +25,10 @@ impl Shim {
         // Optimised in every profile: it stands between every record and its buffer.
         cc.files(sources).includes(include).out_dir(&dir).opt_level(2).pic(true).extra_warnings(true);
         cc.define("TL_TABLE", table).cargo_metadata(false);
+        println!("cargo::rerun-if-env-changed={FLAGS}");
+        for flag in std::env::var(FLAGS).unwrap_or_default().split_whitespace() {
+            cc.flag(flag);
+        }
         Ok(Self { table: table.to_owned(), dir, cc })
     }
 
