@@ -6,7 +6,7 @@
 
 use std::process::Command;
 
-use crate::process::{run, succeeds};
+use crate::process::{self, run, succeeds};
 use crate::stage::{Context, Failure, Outcome};
 use crate::{cargo, paths};
 
@@ -43,7 +43,11 @@ fn shims(context: &Context) -> Outcome {
     test.args(["--lib", "--test", "conformance", "--test", "fused"]).args(packages(&SHIMS)).args(TARGET);
     test.arg("--target-dir").arg(paths::target().join("sanitize"));
     test.env("TAUTLINE_SHIM_FLAGS", "-fsanitize=address,undefined -fno-sanitize-recover=undefined");
-    test.env("RUSTFLAGS", "-Clink-arg=-fsanitize=address,undefined");
+    test.env("RUSTFLAGS", "-Clink-arg=-lasan -Clink-arg=-lubsan");
+    // It has to come before the C library, which rustc names first.
+    let runtime = process::output(Command::new("cc").arg("-print-file-name=libasan.so"));
+    let runtime = runtime.ok_or_else(|| Failure::Failed("the C compiler does not say where libasan is".to_owned()))?;
+    test.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", format!("env LD_PRELOAD={}", runtime.trim()));
     run(&mut test, context.deadline)
 }
 
