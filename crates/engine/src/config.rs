@@ -67,8 +67,9 @@ pub struct Offload {
 /// processors idle beside a busy loop, and asked for less and less often where nobody comes; smaller messages are as they were.
 #[derive(Clone, Debug)]
 pub struct Records {
-    /// Bytes from which on a message is shared, or what is sent together. 256 KiB unless told: smaller ones are sent sooner on
-    /// some runs of `taut bench offload` and later on others, and cost more processor time in all on each.
+    /// Bytes from which on a message is shared, or what is sent together. 1 MiB unless told, which is where `taut bench offload`
+    /// found it to pay on calm machines; smaller ones are sent sooner in some of its runs and later in others, and cost more
+    /// processor time in all in each.
     pub min_message: usize,
     /// Threads that help all loops of a server; `None` takes one for each processor but one, at most
     /// [`MOST_THREADS`](Self::MOST_THREADS). After a message they look for the next for 200 us before they sleep.
@@ -82,7 +83,7 @@ impl Records {
 
 impl Default for Records {
     fn default() -> Self {
-        Self { min_message: 256 << 10, threads: None }
+        Self { min_message: 1 << 20, threads: None }
     }
 }
 
