@@ -199,7 +199,13 @@ impl Kind {
         }
         match self {
             Self::Ws(_) => arguments.push("--plain".into()),
-            Self::Wss(engine, ..) => arguments.extend(["--tls".into(), engine.into()]),
+            Self::Wss(engine, key, _) => {
+                arguments.extend(["--tls".into(), engine.into()]);
+                // Where a library signs so slowly that it is done beside the loop, thousands who come at once are refused.
+                if key == Key::P256 {
+                    arguments.extend(["--handshake-threads", "0"].map(OsString::from));
+                }
+            }
             Self::Shakes(engine, _, _, execution) => {
                 arguments.extend(["--tls".into(), engine.into()]);
                 if execution == Execution::Inline {
@@ -208,7 +214,8 @@ impl Kind {
             }
             Self::Wire(driver) => arguments.extend(["--driver", driver].map(OsString::from)),
             Self::Broadcast(engine, deflate, _) => {
-                arguments.extend(["--app", "broadcast", "--tls", engine].map(OsString::from));
+                let broadcast = ["--app", "broadcast", "--handshake-threads", "0", "--tls", engine];
+                arguments.extend(broadcast.map(OsString::from));
                 arguments.extend(deflate.then(|| "--deflate".into()));
             }
             Self::Feed(Feed::Market, _) => arguments.extend(["--app", "market"].map(OsString::from)),
