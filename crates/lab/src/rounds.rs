@@ -1,5 +1,6 @@
 //! Cases in turn, round by round.
 
+use crate::stats::Summary;
 use crate::{Error, Metric};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -50,6 +51,23 @@ pub struct Step {
 
 /// What the rounds of one case gave, by metric, in the order measured.
 pub type Samples = BTreeMap<Metric, Vec<f64>>;
+
+/// Looking into [`Samples`].
+pub(crate) trait Runs {
+    /// One value for each round; none where the metric was not measured.
+    fn runs(&self, metric: Metric) -> &[f64];
+
+    /// Their median.
+    fn median(&self, metric: Metric) -> Option<f64> {
+        Summary::of(self.runs(metric)).map(|summary| summary.median)
+    }
+}
+
+impl Runs for Samples {
+    fn runs(&self, metric: Metric) -> &[f64] {
+        self.get(&metric).map_or(&[], Vec::as_slice)
+    }
+}
 
 /// Measures every case once a round, in turn (A B C A B C ...), so that what disturbs the machine for a while disturbs
 /// all cases alike and the ratio of two cases within a round stays true.

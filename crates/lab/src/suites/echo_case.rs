@@ -163,6 +163,20 @@ pub(super) fn model_case(way: Way, case: Case) -> Case {
     Case { execution: Some(execution.to_owned()), model, threads: Some(way.threads as u64), ..case }
 }
 
+/// Large answers by a model, thrown away unread.
+pub(super) fn bulk_case(way: Way, connections: usize, size: usize) -> Case {
+    let kind = Kind::Model(way);
+    let case = Case {
+        protocol: kind.protocol(),
+        tls: kind.engine().map(str::to_owned),
+        size: Some(size as u64),
+        connections: Some(connections as u64),
+        direction: Some("write".to_owned()),
+        ..Case::default()
+    };
+    model_case(way, case)
+}
+
 /// Says which case failed.
 pub(super) fn in_case(name: &str, error: Error) -> Error {
     match error {

@@ -7,7 +7,6 @@ use super::signature::Signer;
 use super::{ENGINES, Lab, Outcome, Pace};
 use crate::load::{Echo, Handshakes, Storm};
 use crate::rounds::{Plan, Samples, interleave};
-use crate::stats::Summary;
 use crate::{Case, Error, Metric};
 use std::time::Duration;
 use tautline::layers::io::Io;
@@ -76,14 +75,6 @@ impl Row {
                 ..name(kind)
             },
         }
-    }
-
-    fn runs(&self, metric: Metric) -> &[f64] {
-        self.samples.get(&metric).map_or(&[], Vec::as_slice)
-    }
-
-    fn median(&self, metric: Metric) -> Option<f64> {
-        Summary::of(self.runs(metric)).map(|summary| summary.median)
     }
 }
 

@@ -1,13 +1,13 @@
 //! TLS in the loop, all of it on other threads, and large messages shared with others: who is faster, from which size on.
 
 use super::check::{self, Check};
-use super::echo_case::{self, EchoCase, Shape, in_case, model_case};
+use super::echo_case::{self, EchoCase, Shape, bulk_case, in_case};
 use super::server::{Kind, Process, Way};
 use super::{ENGINES, Lab, Outcome, Pace, Suite};
 use crate::baselines::Model;
 use crate::load::Sink;
-use crate::rounds::{Samples, interleave};
-use crate::stats::{Ratio, Summary};
+use crate::rounds::{Runs, Samples, interleave};
+use crate::stats::Ratio;
 use crate::table::{Table, bytes, optional};
 use crate::{Case, Error, Metric, Target, published};
 use std::time::Duration;
@@ -41,24 +41,7 @@ struct Bulk {
 
 impl Bulk {
     fn case(&self) -> Case {
-        let kind = Kind::Model(self.way);
-        let case = Case {
-            protocol: kind.protocol(),
-            tls: kind.engine().map(str::to_owned),
-            size: Some(self.size as u64),
-            connections: Some(ASKING as u64),
-            direction: Some("write".to_owned()),
-            ..Case::default()
-        };
-        model_case(self.way, case)
-    }
-
-    fn runs(&self, metric: Metric) -> &[f64] {
-        self.samples.get(&metric).map_or(&[], Vec::as_slice)
-    }
-
-    fn median(&self, metric: Metric) -> Option<f64> {
-        Summary::of(self.runs(metric)).map(|summary| summary.median)
+        bulk_case(self.way, ASKING, self.size)
     }
 }
 
@@ -203,15 +186,16 @@ fn echo_table(cases: &[EchoCase]) -> String {
 fn bulk_table(rows: &[Bulk]) -> String {
     let mut table = Table::new(&["<answer", "MB/s inline", "MB/s shared", "x", "us inline", "us shared", "x CPU"]);
     for pair in rows.chunks_exact(2) {
-        let ratio =
-            |metric| Ratio::paired(pair[1].runs(metric), pair[0].runs(metric)).map(|ratio| ratio.summary.median);
+        let ratio = |metric| {
+            Ratio::paired(pair[1].samples.runs(metric), pair[0].samples.runs(metric)).map(|ratio| ratio.summary.median)
+        };
         table.row([
             bytes(pair[0].size as u64),
-            optional(pair[0].median(Metric::Transfer)),
-            optional(pair[1].median(Metric::Transfer)),
+            optional(pair[0].samples.median(Metric::Transfer)),
+            optional(pair[1].samples.median(Metric::Transfer)),
             optional(ratio(Metric::Transfer)),
-            optional(pair[0].median(Metric::ServerCpuPerMsg)),
-            optional(pair[1].median(Metric::ServerCpuPerMsg)),
+            optional(pair[0].samples.median(Metric::ServerCpuPerMsg)),
+            optional(pair[1].samples.median(Metric::ServerCpuPerMsg)),
             optional(ratio(Metric::ServerCpuPerMsg)),
         ]);
     }
@@ -230,7 +214,7 @@ fn bulk_table(rows: &[Bulk]) -> String {
 /// The least size from which on every larger one is faster too.
 fn crossover(rows: &[Bulk]) -> Option<usize> {
     let faster = |pair: &&[Bulk]| {
-        let ratio = Ratio::paired(pair[1].runs(Metric::Transfer), pair[0].runs(Metric::Transfer));
+        let ratio = Ratio::paired(pair[1].samples.runs(Metric::Transfer), pair[0].samples.runs(Metric::Transfer));
         ratio.is_some_and(|ratio| ratio.summary.median > 1.0)
     };
     let pairs: Vec<_> = rows.chunks_exact(2).collect();
@@ -261,7 +245,7 @@ fn checks(cases: &[EchoCase], bulk: &[Bulk]) -> Vec<Check> {
         }
     }
     for pair in bulk.chunks_exact(2).filter(|pair| pair[0].size == 1 << 20) {
-        let ratio = Ratio::paired(pair[1].runs(Metric::Transfer), pair[0].runs(Metric::Transfer));
+        let ratio = Ratio::paired(pair[1].samples.runs(Metric::Transfer), pair[0].samples.runs(Metric::Transfer));
         let what = format!("answers of {}: shared over inline, MB/s", bytes(pair[0].size as u64));
         checks.extend(Check::ratio(what, pair[1].case(), (Metric::RatioToInline, ratio), Target::AtLeast(1.0)));
     }

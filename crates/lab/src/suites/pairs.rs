@@ -5,15 +5,15 @@
 //! pair uses one processor whole, two use two, and the sum of their rates is to double.
 
 use super::check::Check;
-use super::echo_case::{in_case, model_case};
+use super::echo_case::{bulk_case, in_case};
 use super::scaling::{SIZE, addresses};
 use super::server::{Kind, Way};
 use super::{Lab, Outcome, Pace, Suite};
 use crate::baselines::Model;
 use crate::cpu::Pinned;
 use crate::load::Sink;
-use crate::rounds::{Plan, Samples, interleave};
-use crate::stats::{Ratio, Summary};
+use crate::rounds::{Plan, Runs, Samples, interleave};
+use crate::stats::Ratio;
 use crate::table::{Table, bytes, optional};
 use crate::{Case, Error, Measured, Metric, Target};
 use std::time::Duration;
@@ -35,29 +35,11 @@ pub(super) struct Row {
 
 impl Row {
     fn case(&self) -> Case {
-        let kind = Kind::Model(self.way);
-        let case = Case {
-            protocol: kind.protocol(),
-            tls: kind.engine().map(str::to_owned),
-            size: Some(SIZE as u64),
-            connections: Some((EACH * self.way.threads) as u64),
-            direction: Some("write".to_owned()),
-            setup: Some("pairs".to_owned()),
-            ..Case::default()
-        };
-        model_case(self.way, case)
-    }
-
-    fn runs(&self, metric: Metric) -> &[f64] {
-        self.samples.get(&metric).map_or(&[], Vec::as_slice)
-    }
-
-    fn median(&self, metric: Metric) -> Option<f64> {
-        Summary::of(self.runs(metric)).map(|summary| summary.median)
+        Case { setup: Some("pairs".to_owned()), ..bulk_case(self.way, EACH * self.way.threads, SIZE) }
     }
 
     fn over(&self, other: &Self) -> Option<Ratio> {
-        Ratio::paired(self.runs(Metric::Transfer), other.runs(Metric::Transfer))
+        Ratio::paired(self.samples.runs(Metric::Transfer), other.samples.runs(Metric::Transfer))
     }
 }
 
@@ -151,11 +133,11 @@ pub(super) fn table(rows: &[Row]) -> String {
         table.row([
             one.way.engine.to_owned(),
             one.way.model.name().to_owned(),
-            optional(one.median(Metric::Transfer)),
-            optional(two.median(Metric::Transfer)),
+            optional(one.samples.median(Metric::Transfer)),
+            optional(two.samples.median(Metric::Transfer)),
             optional(two.over(one).map(|ratio| ratio.summary.median)),
-            optional(one.median(Metric::ServerCpuPerMsg)),
-            optional(two.median(Metric::ServerCpuPerMsg)),
+            optional(one.samples.median(Metric::ServerCpuPerMsg)),
+            optional(two.samples.median(Metric::ServerCpuPerMsg)),
         ]);
     }
     format!(

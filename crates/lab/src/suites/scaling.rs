@@ -1,12 +1,12 @@
 //! Loops that share nothing beside threads that share a poller, over more and more threads.
 
 use super::check::{self, Check};
-use super::echo_case::{in_case, model_case};
+use super::echo_case::{bulk_case, in_case};
 use super::server::{Kind, Process, Way};
 use super::{ENGINES, Lab, Outcome, Pace, Suite, pairs};
 use crate::baselines::Model;
 use crate::load::Sink;
-use crate::rounds::{Samples, interleave};
+use crate::rounds::{Runs, Samples, interleave};
 use crate::stats::{Ratio, Summary};
 use crate::table::{Table, bytes, number, optional};
 use crate::{Case, Error, Line, Metric, Target, published};
@@ -37,24 +37,7 @@ struct Row {
 
 impl Row {
     fn case(&self) -> Case {
-        let kind = Kind::Model(self.way);
-        let case = Case {
-            protocol: kind.protocol(),
-            tls: kind.engine().map(str::to_owned),
-            size: Some(SIZE as u64),
-            connections: Some(self.connections as u64),
-            direction: Some("write".to_owned()),
-            ..Case::default()
-        };
-        model_case(self.way, case)
-    }
-
-    fn runs(&self, metric: Metric) -> &[f64] {
-        self.samples.get(&metric).map_or(&[], Vec::as_slice)
-    }
-
-    fn median(&self, metric: Metric) -> Option<f64> {
-        Summary::of(self.runs(metric)).map(|summary| summary.median)
+        bulk_case(self.way, self.connections, SIZE)
     }
 
     /// What the report gives for as many threads: of the same engine, or else the best that it has for this model.
@@ -68,7 +51,7 @@ impl Row {
 
     /// The median rate over that.
     fn over_published(&self) -> Option<f64> {
-        Some(self.median(Metric::Transfer)? / self.published()?)
+        Some(self.samples.median(Metric::Transfer)? / self.published()?)
     }
 
     fn name(&self) -> String {
@@ -94,7 +77,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
         }
     }
     let names: Vec<String> = rows.iter().map(Row::name).collect();
-    let summaries = rows.iter().map(|row| Summary::of(row.runs(Metric::Transfer)));
+    let summaries = rows.iter().map(|row| Summary::of(row.samples.runs(Metric::Transfer)));
     outcome.warn_if_noisy(names.iter().map(String::as_str).zip(summaries));
     pairs::add_lines(&mut outcome, &pairs);
     if pairs.is_empty() {
@@ -184,7 +167,7 @@ fn find<'a>(rows: &'a [Row], like: &Row, model: Model, threads: usize) -> Option
 }
 
 fn over(row: Option<&Row>, other: Option<&Row>, metric: Metric) -> Option<Ratio> {
-    Ratio::paired(row?.runs(metric), other?.runs(metric))
+    Ratio::paired(row?.samples.runs(metric), other?.samples.runs(metric))
 }
 
 fn table(rows: &[Row], cpus: usize) -> String {
@@ -208,11 +191,11 @@ fn table(rows: &[Row], cpus: usize) -> String {
             shared.way.engine.to_owned(),
             shared.connections.to_string(),
             shared.way.threads.to_string(),
-            optional(shared.median(Metric::Transfer)),
-            optional(per_core.median(Metric::Transfer)),
+            optional(shared.samples.median(Metric::Transfer)),
+            optional(per_core.samples.median(Metric::Transfer)),
             optional(over(Some(per_core), Some(shared), Metric::Transfer).map(|ratio| ratio.summary.median)),
-            optional(shared.median(Metric::ServerCpuPerMsg)),
-            optional(per_core.median(Metric::ServerCpuPerMsg)),
+            optional(shared.samples.median(Metric::ServerCpuPerMsg)),
+            optional(per_core.samples.median(Metric::ServerCpuPerMsg)),
             optional(shared.over_published()),
             optional(per_core.over_published()),
             optional(their.map(|(shared, per_core)| per_core / shared)),
@@ -229,7 +212,7 @@ fn table(rows: &[Row], cpus: usize) -> String {
 
 /// Rates over threads, a bar each.
 fn chart(rows: &[Row]) -> String {
-    let most = rows.iter().filter_map(|row| row.median(Metric::Transfer)).fold(0.0, f64::max);
+    let most = rows.iter().filter_map(|row| row.samples.median(Metric::Transfer)).fold(0.0, f64::max);
     let mut text = String::new();
     let mut last = None;
     for row in rows {
@@ -237,7 +220,7 @@ fn chart(rows: &[Row]) -> String {
         if last.replace(group) != Some(group) {
             let _ = writeln!(text, "\n{}, {} connections, MB/s by threads:", group.0, group.1);
         }
-        let Some(rate) = row.median(Metric::Transfer) else { continue };
+        let Some(rate) = row.samples.median(Metric::Transfer) else { continue };
         let len = rate / most * BAR as f64;
         let bar: String = (0..BAR).map_while(|at| (at as f64 + 0.5 <= len).then_some('#')).collect();
         let _ = writeln!(text, "{:>2} {:<13} {bar} {}", row.way.threads, row.way.model.name(), number(rate));

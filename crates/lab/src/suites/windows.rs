@@ -2,7 +2,7 @@
 
 use super::check::{self, Check};
 use super::{Lab, Outcome, Pace, Suite};
-use crate::rounds::{Samples, interleave};
+use crate::rounds::{Runs, Samples, interleave};
 use crate::stats::{Ratio, Summary};
 use crate::table::{Table, bytes, number, optional};
 use crate::windows::{Direction, Duplex, Frames, Gets, Maker, Memory, Strategy, Way};
@@ -100,17 +100,13 @@ impl Row {
         }
     }
 
-    fn runs(&self, metric: Metric) -> &[f64] {
-        self.samples.get(&metric).map_or(&[], Vec::as_slice)
-    }
-
     fn summary(&self, metric: Metric) -> Option<Summary> {
-        Summary::of(self.runs(metric))
+        Summary::of(self.samples.runs(metric))
     }
 
     /// The rate of this row over that of another.
     fn over(&self, other: &Self) -> Option<Ratio> {
-        Ratio::paired(other.runs(Metric::CpuPerMsg), self.runs(Metric::CpuPerMsg))
+        Ratio::paired(other.samples.runs(Metric::CpuPerMsg), self.samples.runs(Metric::CpuPerMsg))
     }
 
     fn measure(&mut self, lab: Measuring) -> Result<Vec<(Metric, f64)>, Error> {
@@ -290,7 +286,7 @@ fn duplex_table(rows: &[Row]) -> String {
         let What::Duplex { spills } = row.what else { continue };
         let [tls, strategy] = names(row);
         let mut cells = vec![tls, strategy + if spills { ", spills" } else { "" }];
-        for (direction, runs) in [("read", row.runs(Metric::Transfer)), ("write", &row.written)] {
+        for (direction, runs) in [("read", row.samples.runs(Metric::Transfer)), ("write", &row.written)] {
             let case = Case { direction: Some(direction.to_owned()), ..row.case() };
             let rate = Summary::of(runs);
             cells.extend([

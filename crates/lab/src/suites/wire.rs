@@ -6,7 +6,7 @@ use super::server::{Key, Kind, Process, Site};
 use super::space::{self, Space};
 use super::{Certificates, ENGINES, Lab, Outcome, Suite};
 use crate::load::Echo;
-use crate::rounds::{Samples, interleave};
+use crate::rounds::{Runs, Samples, interleave};
 use crate::stats::{Ratio, Summary};
 use crate::table::{Table, number, optional};
 use crate::{Case, Error, Metric, Target};
@@ -73,14 +73,6 @@ impl Row {
             setup: Some(format!("over veth, client {}", self.driver(self.client))),
             ..Case::default()
         }
-    }
-
-    fn runs(&self, metric: Metric) -> &[f64] {
-        self.samples.get(&metric).map_or(&[], Vec::as_slice)
-    }
-
-    fn median(&self, metric: Metric) -> Option<f64> {
-        Summary::of(self.runs(metric)).map(|summary| summary.median)
     }
 
     /// The way of the load.
@@ -156,7 +148,7 @@ fn report(rows: &[Row]) -> Outcome {
         outcome.add_samples(Suite::Wire, &row.case(), &row.samples);
     }
     let names: Vec<String> = rows.iter().map(Row::name).collect();
-    let summaries = rows.iter().map(|row| Summary::of(row.runs(row.judged())));
+    let summaries = rows.iter().map(|row| Summary::of(row.samples.runs(row.judged())));
     outcome.warn_if_noisy(names.iter().map(String::as_str).zip(summaries));
     check::report(&mut outcome, Suite::Wire, rows.chunks_exact(2).filter_map(check));
     outcome
@@ -169,7 +161,7 @@ impl Row {
     }
 
     fn over(&self, other: &Self) -> Option<Ratio> {
-        Ratio::paired(self.runs(self.judged()), other.runs(self.judged()))
+        Ratio::paired(self.samples.runs(self.judged()), other.samples.runs(self.judged()))
     }
 }
 
@@ -186,10 +178,10 @@ fn table(rows: &[Row]) -> String {
                 row.driver(row.server).to_owned(),
                 row.driver(row.client).to_owned(),
                 number(row.connections() as f64),
-                optional(row.median(Metric::Throughput)),
-                optional(row.median(Metric::LatencyP50)),
-                optional(row.median(Metric::LatencyP99)),
-                optional(row.median(Metric::ServerCpuPerMsg)),
+                optional(row.samples.median(Metric::Throughput)),
+                optional(row.samples.median(Metric::LatencyP50)),
+                optional(row.samples.median(Metric::LatencyP99)),
+                optional(row.samples.median(Metric::ServerCpuPerMsg)),
                 over(!row.spins),
                 over(row.spins),
             ]);

@@ -5,6 +5,7 @@ use super::super::handshake_case::published;
 use super::super::server::{Execution, Key, Kind};
 use super::super::{ENGINES, Outcome, Suite};
 use super::{AT_ONCE, ESTABLISHED, RATE, Row, What, execution};
+use crate::rounds::Runs;
 use crate::stats::{Ratio, Summary};
 use crate::table::{Table, number, optional};
 use crate::{Line, Metric, Target};
@@ -49,10 +50,13 @@ fn connect_table(rows: &[Row]) -> String {
         let What::Connect { kind, resumed, group } = row.what else { continue };
         let signature = signature(rows, kind.key()).filter(|_| kind.engine().is_some() && !resumed);
         let over = signature.and_then(|signature| {
-            Some(row.median(Metric::ServerCpuPerHandshake)? / signature.median(Metric::CpuPerSignature)?)
+            Some(
+                row.samples.median(Metric::ServerCpuPerHandshake)?
+                    / signature.samples.median(Metric::CpuPerSignature)?,
+            )
         });
         let compared =
-            row.median(Metric::CpuPerHandshake).zip(row.published()).map(|(ours, published)| ours / published);
+            row.samples.median(Metric::CpuPerHandshake).zip(row.published()).map(|(ours, published)| ours / published);
         let secure = |text: &str| if kind.engine().is_some() { text.to_owned() } else { "-".to_owned() };
         table.row([
             kind.engine().unwrap_or("ws, no TLS").to_owned(),
@@ -60,10 +64,10 @@ fn connect_table(rows: &[Row]) -> String {
             secure(if group == KeyExchange::All { "hybrid" } else { "x25519" }),
             secure(if resumed { "resumed" } else { "full" }),
             secure(execution(kind).unwrap_or("-")),
-            optional(row.median(Metric::Handshakes)),
-            optional(row.median(Metric::LatencyP50)),
-            optional(row.median(Metric::ServerCpuPerHandshake)),
-            optional(row.median(Metric::ClientCpuPerHandshake)),
+            optional(row.samples.median(Metric::Handshakes)),
+            optional(row.samples.median(Metric::LatencyP50)),
+            optional(row.samples.median(Metric::ServerCpuPerHandshake)),
+            optional(row.samples.median(Metric::ClientCpuPerHandshake)),
             optional(over),
             optional(compared),
         ]);
@@ -76,11 +80,11 @@ fn connect_table(rows: &[Row]) -> String {
     );
     for row in rows {
         if let (What::Connect { kind, .. }, Some(refused)) =
-            (row.what, row.median(Metric::Refused).filter(|rate| *rate > 0.0))
+            (row.what, row.samples.median(Metric::Refused).filter(|rate| *rate > 0.0))
         {
             text += &format!("{} refused {} more connections a second\n", kind.full_name(), number(refused));
         }
-        if let (What::Sign(key), Some(us)) = (row.what, row.median(Metric::CpuPerSignature)) {
+        if let (What::Sign(key), Some(us)) = (row.what, row.samples.median(Metric::CpuPerSignature)) {
             text +=
                 &format!("{} signature alone: {} us, {} a second and CPU\n", key.name(), number(us), number(1e6 / us));
         }
@@ -92,7 +96,8 @@ fn connect_table(rows: &[Row]) -> String {
 fn beside_tcp(rows: &[Row]) -> String {
     let plain = rows.iter().find(|row| matches!(row.what, What::Connect { kind: Kind::Ws(_), .. }));
     let cpu = |row: Option<&Row>| {
-        let (with, without) = (row?.runs(Metric::ServerCpuPerHandshake), plain?.runs(Metric::ServerCpuPerHandshake));
+        let (with, without) =
+            (row?.samples.runs(Metric::ServerCpuPerHandshake), plain?.samples.runs(Metric::ServerCpuPerHandshake));
         Some(with.iter().zip(without).map(|(with, without)| with - without).collect::<Vec<_>>())
     };
     let mut text = String::new();
@@ -122,12 +127,12 @@ fn storm_table(rows: &[Row]) -> String {
         table.row([
             if newcomers == 0 { "quiet" } else { "storm" }.to_owned(),
             execution(kind).unwrap_or("-").to_owned(),
-            optional(row.median(Metric::LatencyP50)),
-            optional(row.median(Metric::LatencyP99)),
-            optional(row.median(Metric::LatencyP999)),
-            optional(row.median(Metric::Throughput)),
-            optional(row.median(Metric::Handshakes)),
-            optional(row.median(Metric::Refused)),
+            optional(row.samples.median(Metric::LatencyP50)),
+            optional(row.samples.median(Metric::LatencyP99)),
+            optional(row.samples.median(Metric::LatencyP999)),
+            optional(row.samples.median(Metric::Throughput)),
+            optional(row.samples.median(Metric::Handshakes)),
+            optional(row.samples.median(Metric::Refused)),
         ]);
     }
     format!(
@@ -148,12 +153,14 @@ fn find(rows: &[Row], key: Key, execution: Execution, resumed: bool, group: KeyE
 fn checks(connects: &[Row], storms: &[Row]) -> Vec<Check> {
     use Metric::{CpuPerSignature, LatencyP99, RatioToQuiet, RatioToResumed, RatioToSignature, ServerCpuPerHandshake};
     let find = |execution, resumed| find(connects, Key::Rsa2048, execution, resumed, KeyExchange::Classical);
-    let ratio = |over: Option<&Row>, under: Option<&Row>, (of, to)| Ratio::paired(over?.runs(of), under?.runs(to));
+    let ratio = |over: Option<&Row>, under: Option<&Row>, (of, to)| {
+        Ratio::paired(over?.samples.runs(of), under?.samples.runs(to))
+    };
     let (full, inline) = (find(Execution::Offload, false), find(Execution::Inline, false));
     let resumed = |execution| find(execution, true);
     let case = |row: Option<&Row>| row.map(Row::case).unwrap_or_default();
     // Without newcomers there was no storm.
-    let storm = storms.get(1).filter(|row| row.median(Metric::Handshakes).is_some_and(|rate| rate > 0.0));
+    let storm = storms.get(1).filter(|row| row.samples.median(Metric::Handshakes).is_some_and(|rate| rate > 0.0));
     let cpu = ServerCpuPerHandshake;
     let signature = signature(connects, Key::Rsa2048);
     [
