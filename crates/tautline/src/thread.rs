@@ -19,10 +19,13 @@ use tautline_ws::CloseCode;
 pub struct Running {
     remotes: Vec<Remote>,
     addresses: Vec<Address>,
-    threads: Vec<JoinHandle<Result<(), Error>>>,
+    threads: Vec<Thread>,
     reloader: Reloader,
     left: Left,
 }
+
+/// A loop's thread, and what comes of it.
+type Thread = JoinHandle<Result<(), Error>>;
 
 /// What the probes of loops that have ended found, by the loop's number.
 type Left = Arc<Mutex<BTreeMap<u32, Box<Stages>>>>;
@@ -110,16 +113,19 @@ impl Running {
     /// # Errors
     /// The first loop's failure.
     pub fn join_with_stages(mut self) -> Result<Option<Box<Stages>>, Error> {
-        let results = std::mem::take(&mut self.threads).into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|panic| {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-                Err(Error::Loop(text.unwrap_or("it panicked").to_owned()))
-            })
-        });
+        let results = std::mem::take(&mut self.threads).into_iter().map(end_of);
         results.fold(Ok(()), Result::and)?;
         Ok(self.stages())
     }
+}
+
+/// Waits for a thread; its panic is an error.
+fn end_of(thread: Thread) -> Result<(), Error> {
+    thread.join().unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Error::Loop(text.unwrap_or("it panicked").to_owned()))
+    })
 }
 
 /// How loops are made; the same for servers and clients.
@@ -183,27 +189,21 @@ impl Plan {
         };
         let mut wakers = Vec::new();
         for number in 0..plan.shards {
-            let (report, reported) = channel();
-            let (plan, parts) = (plan.clone(), parts.clone());
-            let (listen, left) = (running.addresses.clone(), running.left.clone());
-            let number = u32::try_from(number).unwrap_or(u32::MAX);
-            let spawned = std::thread::Builder::new()
-                .name(format!("{}-{number}", plan.name))
-                .spawn(move || plan.run((number, &left), &listen, &parts, &report));
-            let thread = spawned.map_err(|error| Error::Machine { what: "cannot start a thread", error })?;
-            running.threads.push(thread);
-            match reported.recv() {
-                Ok(Ok(started)) => {
-                    running.addresses = started.addresses;
-                    running.remotes.push(started.remote);
-                    wakers.push(started.others);
+            match plan.launch(number, &running, &parts) {
+                Ok((thread, Started { remote, addresses, others })) => {
+                    running.addresses = addresses;
+                    running.remotes.push(remote);
+                    running.threads.push(thread);
+                    wakers.push(others);
                 }
-                Ok(Err(error)) => {
+                Err(error) => {
+                    // Those that stand wait to hear of the others, and would for ever.
                     drop(wakers);
                     running.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+                    // What came of them matters less than why there are no more.
+                    let _ = running.join();
                     return Err(error);
                 }
-                Err(_) => return Err(running.join().err().unwrap_or_else(|| Error::Loop("it ended at once".into()))),
             }
         }
         for (number, waker) in wakers.into_iter().enumerate() {
@@ -213,6 +213,37 @@ impl Plan {
             let _ = waker.send(others);
         }
         Ok(running)
+    }
+
+    /// Starts a loop beside those of `running`, and waits until it stands.
+    fn launch<E, D, H, O, M, P, Q>(
+        self: &Arc<Self>,
+        number: usize,
+        running: &Running,
+        parts: &Arc<Parts<E, D, H, O, M, P, Q>>,
+    ) -> Result<(Thread, Started), Error>
+    where
+        E: Engine,
+        D: Driver,
+        H: Handler,
+        O: Fn() -> io::Result<D> + Send + Sync + 'static,
+        M: Fn(u32) -> H + Send + Sync + 'static,
+        P: Fn(&mut Shard<E, D, H, Q>) + Send + Sync + 'static,
+        Q: Probe,
+    {
+        let (report, reported) = channel();
+        let (plan, parts) = (self.clone(), parts.clone());
+        let (listen, left) = (running.addresses.clone(), running.left.clone());
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let thread = std::thread::Builder::new()
+            .name(format!("{}-{number}", plan.name))
+            .spawn(move || plan.run((number, &left), &listen, &parts, &report))
+            .map_err(|error| Error::Machine { what: "cannot start a thread", error })?;
+        match reported.recv() {
+            Ok(started) => Ok((thread, started?)),
+            // It panicked before it could tell.
+            Err(_) => Err(end_of(thread).err().unwrap_or_else(|| Error::Loop("it ended at once".into()))),
+        }
     }
 
     fn run<E, D, H, O, M, P, Q>(

@@ -4,5 +4,6 @@ mod close;
 mod deadlines;
 mod drain;
 mod offload;
+mod start;
 
 pub(crate) use close::accept;
