@@ -37,6 +37,18 @@ impl Commands {
     }
 }
 
+/// Whoever comes later is told that the shard has stopped, and not that too many wait.
+impl Drop for Commands {
+    fn drop(&mut self) {
+        // No more than fit: others may go on to send meanwhile.
+        for _ in 0..CAPACITY {
+            if self.next().is_none() {
+                return;
+            }
+        }
+    }
+}
+
 /// The shard does not take the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -138,7 +150,10 @@ impl Remote {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(RemoteError::Full);
         }
-        self.commands.send(command).map_err(|_| RemoteError::Stopped)?;
+        if self.commands.send(command).is_err() {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(RemoteError::Stopped);
+        }
         self.waker.wake();
         Ok(())
     }
@@ -147,5 +162,26 @@ impl Remote {
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Remote")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CAPACITY, Remote, RemoteError};
+    use crate::Outgoing;
+    use tautline_io::Waker;
+
+    #[test]
+    fn a_shard_that_has_stopped_is_never_taken_for_a_busy_one() {
+        let (remote, commands) = Remote::new(Waker::new(|| {}));
+        let publish = || remote.publish("topic", Outgoing::text("news"));
+        for _ in 0..CAPACITY {
+            assert_eq!(publish(), Ok(()));
+        }
+        assert_eq!(publish(), Err(RemoteError::Full));
+        drop(commands);
+        for _ in 0..=CAPACITY {
+            assert_eq!(publish(), Err(RemoteError::Stopped));
+        }
     }
 }
