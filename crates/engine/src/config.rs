@@ -102,8 +102,8 @@ impl Default for Offload {
 /// How long a peer may take for what it owes us.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
-    /// From the first attempt to the TCP connection, all of a host's addresses included (the next one is tried after
-    /// 250 ms); a client's.
+    /// To look a host's name up; and then from the first attempt to the TCP connection, all of its addresses included (the
+    /// next one is tried after 250 ms); a client's.
     pub connect: Duration,
     /// From the TCP connection to the end of the opening handshake, proxies and TLS included; also for each further
     /// plain HTTP request on a connection.

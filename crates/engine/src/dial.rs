@@ -119,8 +119,8 @@ pub(crate) struct Dial {
 }
 
 pub(crate) enum State {
-    /// The host's addresses are being looked up.
-    Resolving,
+    /// The host's addresses are being looked up, until this tick at most.
+    Resolving(Tick),
     /// Attempts race.
     Racing(Race),
     /// A link exists.

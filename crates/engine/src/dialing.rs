@@ -12,6 +12,7 @@ use crate::link::{Link, Phase, millis};
 use crate::probe::Probe;
 use crate::proxy::Tunnel;
 use crate::shard::{Core, Slot};
+use crate::timer::Tick;
 use resolver::Name;
 use std::cmp::Reverse;
 use std::net::SocketAddr;
@@ -24,7 +25,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     pub(crate) fn dial<D: Driver>(&mut self, driver: &mut D, target: Arc<Target>) -> DialId {
         let id = DialId(self.next_dial);
         self.next_dial = self.next_dial.wrapping_add(1);
-        self.dials.insert(id, Dial { target, state: State::Resolving, failures: 0, opened: 0 });
+        self.dials.insert(id, Dial { target, state: State::Resolving(Tick::MAX), failures: 0, opened: 0 });
         self.attempt(driver, id);
         id
     }
@@ -32,7 +33,8 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     /// Begins to connect, from the resolver on.
     fn attempt<D: Driver>(&mut self, driver: &mut D, id: DialId) {
         let Some(dial) = self.dials.get_mut(&id) else { return };
-        dial.state = State::Resolving;
+        let end = self.shared.now + millis(self.shared.config.deadlines.connect);
+        dial.state = State::Resolving(end);
         let target = dial.target.clone();
         if target.is_secure() == E::Session::PASSTHROUGH {
             let scheme = if target.is_secure() { "wss" } else { "ws" };
@@ -50,6 +52,8 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             self.race(driver, id, vec![address.into()]);
             return;
         }
+        // The thread that looks it up may be busy with others for longer than anybody waits.
+        self.dial_timers.push(Reverse((end, id)));
         let until = Instant::now().checked_add(self.shared.config.deadlines.connect);
         let name = Name { dial: id, host: host.to_owned(), port, until, remote: self.remote.clone() };
         if let Err(error) = self.resolver.resolve(name) {
@@ -68,6 +72,9 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             // Never within the call that began it: the application does not know the dial's name yet.
             Err(error) => {
                 let Some(dial) = self.dials.get_mut(&id) else { return };
+                if !matches!(dial.state, State::Resolving(_)) {
+                    return;
+                }
                 dial.state = State::Failed(error);
                 self.dial_timers.push(Reverse((self.shared.now, id)));
             }
@@ -77,7 +84,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     fn race<D: Driver>(&mut self, driver: &mut D, id: DialId, addresses: Vec<Address>) {
         let now = self.shared.now;
         let Some(dial) = self.dials.get_mut(&id) else { return };
-        if !matches!(dial.state, State::Resolving) {
+        if !matches!(dial.state, State::Resolving(_)) {
             return;
         }
         dial.state = State::Racing(Race::new(addresses, now, now + millis(self.shared.config.deadlines.connect)));
@@ -215,7 +222,8 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             return None;
         };
         let wait = reconnect.wait(failures, |bound| self.shared.keys.up_to(bound));
-        let at = now + millis(wait);
+        // Never in the same turn: an attempt that fails at once would take its place for ever.
+        let at = now + millis(wait).max(1);
         dial.state = State::Waiting(at);
         self.dial_timers.push(Reverse((at, id)));
         Some(wait)
@@ -236,6 +244,11 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
                     if let State::Failed(error) = std::mem::replace(&mut dial.state, State::Linked) {
                         self.fail_dial(id, error);
                     }
+                }
+                State::Resolving(end) if *end <= now => {
+                    let (host, longest) = (dial.target.first_hop().0, self.shared.config.deadlines.connect);
+                    let error = format!("{host} was not resolved within {longest:?}: is its name server reachable?");
+                    self.fail_dial(id, ConnectError::Resolve(error));
                 }
                 State::Racing(race) if race.end <= now => {
                     let attempts = std::mem::take(&mut race.attempts);

@@ -3,7 +3,8 @@
 use crate::closed::ConnectError;
 use crate::dial::{Dial, State};
 use crate::fake::{Event, Fake};
-use crate::{Config, Conn, DialId, Handler, Opening, Shard, Target};
+use crate::timer::Tick;
+use crate::{Config, Conn, DialId, Handler, Opening, Reconnect, Shard, Target};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use tautline_ws::Message;
 #[derive(Default)]
 struct App {
     failures: Vec<String>,
+    reconnects: bool,
 }
 
 impl Handler for App {
@@ -25,7 +27,7 @@ impl Handler for App {
     fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {}
 
     fn on_connect_failed(&mut self, _dial: DialId, error: &ConnectError, retry: Option<Duration>) {
-        assert_eq!(retry, None);
+        assert_eq!(retry.is_some(), self.reconnects);
         self.failures.push(error.to_string());
     }
 }
@@ -46,7 +48,7 @@ impl Bench {
         kernel.0.borrow_mut().room = usize::MAX;
         let mut shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), App::default()).unwrap();
         let target = Arc::new(Target::new("ws://several.example/").unwrap());
-        shard.core.dials.insert(ID, Dial { target, state: State::Resolving, failures: 0, opened: 0 });
+        shard.core.dials.insert(ID, Dial { target, state: State::Resolving(Tick::MAX), failures: 0, opened: 0 });
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
         shard.core.resolved(&mut shard.driver, ID, Ok(addresses));
         Self { kernel, shard }
@@ -149,4 +151,44 @@ fn none_answers_in_time() {
     bench.kernel.push(Event::Connected(0));
     bench.turn();
     assert!(bench.shard.is_idle());
+}
+
+#[test]
+fn a_name_that_is_not_resolved_in_time_is_a_failure() {
+    let mut config = Config::default();
+    config.deadlines.connect = Duration::ZERO;
+    let mut shard = Shard::new(0, Arc::new(config), plain::Engine, Fake::default(), App::default()).unwrap();
+    // Nobody has time to look it up.
+    let dial = shard.connect(Arc::new(Target::new("ws://several.example/").unwrap()));
+    assert!(shard.handler().failures.is_empty(), "not within the call");
+    shard.turn(Some(Duration::ZERO)).unwrap();
+    let [failure] = &shard.handler().failures[..] else { panic!("one failure") };
+    assert!(failure.contains("several.example was not resolved within 0ns"), "{failure}");
+    assert!(shard.is_idle());
+    // What is found later is of no interest.
+    shard.core.resolved(&mut shard.driver, dial, Ok(vec!["127.0.0.1:80".parse().unwrap()]));
+    assert!(shard.is_idle());
+}
+
+#[test]
+fn what_an_earlier_lookup_did_not_find_does_not_end_a_race() {
+    let mut bench = Bench::new(LONG, &["[::1]:80"]);
+    let late = Err(ConnectError::Resolve("no such host".into()));
+    bench.shard.core.resolved(&mut bench.shard.driver, ID, late);
+    bench.kernel.push(Event::Connected(0));
+    bench.turn();
+    assert!(bench.asked(0));
+    assert!(bench.shard.handler().failures.is_empty());
+}
+
+#[test]
+fn an_attempt_that_fails_at_once_leaves_the_turn_to_others() {
+    let app = App { reconnects: true, ..App::default() };
+    let mut shard = Shard::new(0, Arc::new(Config::default()), plain::Engine, Fake::default(), app).unwrap();
+    // Without TLS there is no way to try.
+    let mut target = Target::new("wss://several.example/").unwrap();
+    target.reconnect = Some(Reconnect { first: Duration::ZERO, longest: Duration::ZERO, attempts: None });
+    shard.connect(Arc::new(target));
+    shard.turn(Some(Duration::ZERO)).unwrap();
+    assert_eq!(shard.handler().failures.len(), 1);
 }
