@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tautline_io::{Address, Token};
 use tautline_ws::deflate::DeflateConfig;
+use tautline_ws::handshake;
 
 /// Between the attempts of happy eyeballs (RFC 8305, section 5).
 pub(crate) const ATTEMPT_DELAY: Tick = 250;
@@ -68,14 +69,12 @@ impl Target {
     /// # Errors
     /// [`ConnectError::Target`] where it is no `ws://` or `wss://` URI.
     pub fn new(uri: &str) -> Result<Self, ConnectError> {
-        let uri: http::Uri = uri
-            .parse()
-            .map_err(|e| ConnectError::Target(format!("{uri:?} is no URI ({e}); write wss://HOST[:PORT]/PATH")))?;
-        if !matches!(uri.scheme_str(), Some("ws" | "wss")) || uri.host().is_none_or(str::is_empty) {
-            return Err(ConnectError::Target(format!("{uri} is no WebSocket URI; write wss://HOST[:PORT]/PATH")));
+        let parsed = handshake::parse_uri(uri).map_err(|error| ConnectError::Target(format!("{uri:?}: {error}")))?;
+        if !matches!(parsed.scheme_str().map(str::to_ascii_lowercase).as_deref(), Some("ws" | "wss")) {
+            return Err(ConnectError::Target(format!("{uri:?} is no WebSocket URI; write wss://HOST[:PORT]/PATH")));
         }
         Ok(Self {
-            uri,
+            uri: parsed,
             address: None,
             headers: HeaderMap::new(),
             subprotocols: Vec::new(),
@@ -88,7 +87,7 @@ impl Target {
     /// Whether TLS is asked for.
     #[must_use]
     pub fn is_secure(&self) -> bool {
-        self.uri.scheme_str() == Some("wss")
+        self.uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("wss"))
     }
 
     /// The host, without the brackets of an IPv6 address.
@@ -198,8 +197,20 @@ mod tests {
         assert_eq!((target.host(), target.port(), target.is_secure()), ("::1", 443, true));
         let target = Target::new("ws://example.org:8080").unwrap();
         assert_eq!((target.host(), target.port(), target.is_secure()), ("example.org", 8080, false));
-        for bad in ["example.org", "http://example.org/", "wss:///x", "wss://", ""] {
-            assert!(Target::new(bad).is_err(), "{bad}");
+        let target = Target::new("WSS://Example.org/").unwrap();
+        assert_eq!((target.port(), target.is_secure()), (443, true));
+        for bad in [
+            "example.org",
+            "http://example.org/",
+            "wss:///x",
+            "wss://",
+            "",
+            "ws://a:0/",
+            "wss://a:65536/",
+            "wss://a/#b",
+        ] {
+            let error = Target::new(bad).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{bad:?}")), "{error}");
         }
     }
 

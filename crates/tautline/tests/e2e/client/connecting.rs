@@ -120,7 +120,8 @@ fn a_server_that_never_answers_meets_the_handshake_deadline() {
 fn targets_that_cannot_work_say_why() {
     for (uri, word) in [
         ("http://localhost/", "is no WebSocket URI; write wss://"),
-        ("localhost:80", "is no WebSocket URI"),
+        ("localhost:80", "it has no scheme; write ws:// or wss:// before it"),
+        ("wss://localhost:99999/", "its port is not 1 to 65535"),
         ("wss://", "URI"),
         ("", "URI"),
     ] {
