@@ -4,6 +4,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use std::fmt;
 use std::net::IpAddr;
 use tautline_window::Buf;
+use tautline_ws::handshake::percent_decode;
 
 /// The proxy's answers are short; a longer one is no proxy.
 const MAX_ANSWER: usize = 16 << 10;
@@ -37,12 +38,12 @@ impl fmt::Debug for Proxy {
 }
 
 impl std::str::FromStr for Proxy {
+    /// Says nothing of credentials.
     type Err = String;
 
-    /// `http://user:password@host:port`, `socks5://host:port`.
+    /// `http://user:password@host:port`, `socks5://host:port`. In user name and password `%XX` stands for a byte.
     fn from_str(s: &str) -> Result<Self, String> {
-        let (scheme, rest) =
-            s.split_once("://").ok_or_else(|| format!("proxy {s:?}: write http://HOST:PORT or socks5://HOST:PORT"))?;
+        let (scheme, rest) = s.split_once("://").ok_or("proxy: write http://HOST:PORT or socks5://HOST:PORT")?;
         let (kind, default_port) = match scheme {
             "http" => (ProxyKind::Http, 3128),
             "socks5" | "socks5h" => (ProxyKind::Socks5, 1080),
@@ -51,14 +52,25 @@ impl std::str::FromStr for Proxy {
         let (credentials, authority) = match rest.trim_end_matches('/').rsplit_once('@') {
             Some((user, authority)) => {
                 let (name, password) = user.split_once(':').unwrap_or((user, ""));
-                (Some((name.to_owned(), password.to_owned())), authority)
+                let decode = |text| percent_decode(text).and_then(|bytes| String::from_utf8(bytes).ok());
+                let (Some(name), Some(password)) = (decode(name), decode(password)) else {
+                    return Err("proxy: its user name or password is malformed; write a % as %25".to_owned());
+                };
+                (Some((name, password)), authority)
             }
             None => (None, rest.trim_end_matches('/')),
         };
-        let authority: http::uri::Authority =
-            authority.parse().map_err(|_| format!("proxy {s:?}: {authority:?} is no HOST:PORT"))?;
+        let wrong = || format!("proxy: {authority:?} is no HOST:PORT");
+        let authority: http::uri::Authority = authority.parse().map_err(|_| wrong())?;
+        let port = match authority.as_str().strip_prefix(authority.host()) {
+            Some("") => default_port,
+            _ => authority.port_u16().filter(|&port| port > 0).ok_or_else(wrong)?,
+        };
         let host = authority.host().trim_matches(['[', ']']).to_owned();
-        Ok(Self { kind, host, port: authority.port_u16().unwrap_or(default_port), credentials })
+        if host.is_empty() {
+            return Err(wrong());
+        }
+        Ok(Self { kind, host, port, credentials })
     }
 }
 
@@ -252,8 +264,19 @@ mod tests {
         assert_eq!(proxy.credentials, Some(("me".into(), "secret".into())));
         let proxy: Proxy = "socks5://gate".parse().unwrap();
         assert_eq!((proxy.kind, proxy.host.as_str(), proxy.port), (ProxyKind::Socks5, "gate", 1080));
+        let proxy: Proxy = "http://me%40home:a:b%2f%C3%A4@gate".parse().unwrap();
+        assert_eq!(proxy.credentials, Some(("me@home".into(), "a:b/\u{e4}".into())));
+        for bad in ["http://me:100%@gate", "http://me:%ff@gate"] {
+            let error = bad.parse::<Proxy>().unwrap_err();
+            assert!(error.contains("%25") && !error.contains(":100"), "{error}");
+        }
         assert!("https://gate".parse::<Proxy>().is_err());
-        assert!("gate:80".parse::<Proxy>().is_err());
+        for bad in
+            ["me:secret@gate:80", "http://me:secret@gate:99999", "http://me:secret@ga te", "socks5://me:secret@:1"]
+        {
+            let error = bad.parse::<Proxy>().unwrap_err();
+            assert!(error.contains("HOST:PORT") && !error.contains("secret"), "{error}");
+        }
     }
 
     #[test]

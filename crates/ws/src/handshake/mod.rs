@@ -42,4 +42,4 @@ pub use negotiated::Negotiated;
 pub use origin::Origins;
 pub use response::{Reply, keep_alive, write_response};
 pub use server::{Accepted, Policy, Refusal, Refused, accept, is_upgrade};
-pub use uri::{Target, parse_uri};
+pub use uri::{Target, parse_uri, percent_decode};

@@ -109,7 +109,10 @@ pub(super) fn basic_auth(uri: &Uri) -> Result<Option<HeaderValue>, HandshakeErro
     Ok(Some(value))
 }
 
-fn percent_decode(text: &str) -> Option<Vec<u8>> {
+/// What `text` says once each `%XX` is the byte that it stands for (RFC 3986, section 2.1); `None` where a `%` has no two digits
+/// behind it.
+#[must_use]
+pub fn percent_decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     loop {
