@@ -1,11 +1,12 @@
 use crate::{ClientTls, Closed, Config, Conn, ConnId, ConnectError, Delivery, Error, Handler, Message, Opening};
 use crate::{Outgoing, Shard, Target};
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline_engine::DialId;
 use tautline_io::epoll;
-use tautline_tls::{Facts, plain};
+use tautline_tls::{Engine, Facts, plain};
 use tautline_tls_rustls::{Engine as Rustls, fused::Engine as Fused};
 use tautline_ws::{CloseCode, Kind};
 
@@ -20,20 +21,49 @@ pub fn connect(uri: &str) -> Result<Socket, Error> {
 /// A blocking client connection: the same loop, run by whoever waits.
 ///
 /// Pings are answered and deadlines kept only inside its methods; a program that does other things for long should use
-/// [`Client`](crate::Client). Its driver is always epoll, and its records stay in user space: a [`Way`](crate::Way), and with it
+/// [`Client`](crate::Client). It stays on the thread that made it, as every loop does. Its driver is always epoll, and its records stay in user space: a [`Way`](crate::Way), and with it
 /// the kernel's TLS, is for that one.
 pub struct Socket {
-    loops: Loop,
+    loops: Box<dyn Loop>,
 }
 
-enum Loop {
-    Plain(Box<Shard<plain::Engine, epoll::Driver, Mailbox>>),
-    Fused(Box<Shard<Fused, epoll::Driver, Mailbox>>),
-    Rustls(Box<Shard<Rustls, epoll::Driver, Mailbox>>),
-    #[cfg(feature = "libssl")]
-    Libssl(Box<Shard<tautline_tls_libssl::Engine, epoll::Driver, Mailbox>>),
-    #[cfg(feature = "libssl")]
-    FusedLibssl(Box<Shard<tautline_tls_libssl::fused::Engine, epoll::Driver, Mailbox>>),
+/// A loop by whichever engine, for whoever waits.
+trait Loop {
+    fn connect(&mut self, target: Arc<Target>);
+    fn mailbox(&mut self) -> &mut Mailbox;
+    fn turn(&mut self, longest: Option<Duration>) -> io::Result<()>;
+    fn flush(&mut self);
+    fn with_conn(&mut self, conn: ConnId, act: &mut dyn FnMut(&mut Conn<'_, ()>));
+}
+
+impl<E: Engine> Loop for Shard<E, epoll::Driver, Mailbox> {
+    fn connect(&mut self, target: Arc<Target>) {
+        self.connect(target);
+    }
+
+    fn mailbox(&mut self) -> &mut Mailbox {
+        self.handler()
+    }
+
+    fn turn(&mut self, longest: Option<Duration>) -> io::Result<()> {
+        self.turn(longest)
+    }
+
+    fn flush(&mut self) {
+        self.flush();
+    }
+
+    fn with_conn(&mut self, conn: ConnId, act: &mut dyn FnMut(&mut Conn<'_, ()>)) {
+        self.with_conn(conn, |_, conn| act(conn));
+    }
+}
+
+/// A loop whose only connection is the socket's.
+fn alone<E: Engine>(engine: E, config: Config) -> Result<Box<dyn Loop>, Error> {
+    let made = epoll::Driver::new()
+        .and_then(|driver| Shard::new(0, Arc::new(config), engine, driver, Mailbox::default()))
+        .map_err(|error| Error::Machine { what: "cannot run a loop", error })?;
+    Ok(Box::new(made))
 }
 
 /// A message that was received.
@@ -51,12 +81,32 @@ struct Mailbox {
     facts: Facts,
     response: Option<http::Response<()>>,
     received: VecDeque<Incoming>,
+    /// Bytes of them.
+    bytes: usize,
+    /// They are so many that no more are read.
+    full: bool,
     failed: Option<ConnectError>,
     closed: Option<Closed>,
 }
 
-/// Received messages beyond this many bytes or so stay in the kernel until some are taken.
-const MAX_WAITING: usize = 1024;
+/// Where so many messages wait to be taken, or so many bytes of them, what follows stays in the kernel until half are.
+const MOST_WAITING: (usize, usize) = (1024, 16 << 20);
+
+impl Mailbox {
+    fn put(&mut self, message: Incoming) {
+        self.bytes += message.data().len();
+        self.received.push_back(message);
+        self.full |= self.received.len() >= MOST_WAITING.0 || self.bytes >= MOST_WAITING.1;
+    }
+
+    /// The next message, and whether others may be read again.
+    fn take(&mut self) -> Option<(Incoming, bool)> {
+        let message = self.received.pop_front()?;
+        self.bytes -= message.data().len();
+        let room = self.received.len() <= MOST_WAITING.0 / 2 && self.bytes <= MOST_WAITING.1 / 2;
+        Some((message, room && std::mem::take(&mut self.full)))
+    }
+}
 
 impl Handler for Mailbox {
     type State = ();
@@ -68,11 +118,11 @@ impl Handler for Mailbox {
     }
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
-        self.received.push_back(match message.text() {
+        self.put(match message.text() {
             Some(text) => Incoming::Text(text.to_owned()),
             None => Incoming::Binary(message.data().to_vec()),
         });
-        if self.received.len() >= MAX_WAITING {
+        if self.full {
             conn.pause(true);
         }
     }
@@ -87,38 +137,25 @@ impl Handler for Mailbox {
 }
 
 impl Socket {
-    /// Connects as `target` says and waits until the connection stands. A target's `reconnect` has no effect here.
+    /// Connects as `target` says and waits until the connection stands. A target's `reconnect` has no effect here, nor has
+    /// [`Config::streaming`].
     ///
     /// # Errors
     /// Whatever failed, from the URI to the opening handshake.
-    pub fn connect(mut target: Target, tls: impl Into<ClientTls>, config: Config) -> Result<Self, Error> {
+    pub fn connect(mut target: Target, tls: impl Into<ClientTls>, mut config: Config) -> Result<Self, Error> {
         target.reconnect = None;
-        let secure = target.is_secure();
-        let config = Arc::new(config);
-        let machine = |error| Error::Machine { what: "cannot run a loop", error };
-        let driver = epoll::Driver::new().map_err(machine)?;
-        let mailbox = Mailbox::default();
+        config.streaming = false;
         let mut loops = match tls.into() {
-            _ if !secure => {
-                Loop::Plain(Box::new(Shard::new(0, config, plain::Engine, driver, mailbox).map_err(machine)?))
-            }
-            ClientTls::Fused(tls) => {
-                let engine = Fused::client(&tls)?;
-                Loop::Fused(Box::new(Shard::new(0, config, engine, driver, mailbox).map_err(machine)?))
-            }
-            ClientTls::Rustls(tls) => {
-                let engine = Rustls::client(&tls)?;
-                Loop::Rustls(Box::new(Shard::new(0, config, engine, driver, mailbox).map_err(machine)?))
-            }
+            _ if !target.is_secure() => alone(plain::Engine, config)?,
+            ClientTls::Fused(tls) => alone(Fused::client(&tls)?, config)?,
+            ClientTls::Rustls(tls) => alone(Rustls::client(&tls)?, config)?,
             #[cfg(feature = "libssl")]
             ClientTls::Libssl(flavour, tls) => {
-                let engine = tautline_tls_libssl::Engine::new(flavour, None, Some(&tls))?;
-                Loop::Libssl(Box::new(Shard::new(0, config, engine, driver, mailbox).map_err(machine)?))
+                alone(tautline_tls_libssl::Engine::new(flavour, None, Some(&tls))?, config)?
             }
             #[cfg(feature = "libssl")]
             ClientTls::FusedLibssl(flavour, tls) => {
-                let engine = tautline_tls_libssl::fused::Engine::new(flavour, None, Some(&tls))?;
-                Loop::FusedLibssl(Box::new(Shard::new(0, config, engine, driver, mailbox).map_err(machine)?))
+                alone(tautline_tls_libssl::fused::Engine::new(flavour, None, Some(&tls))?, config)?
             }
         };
         loops.connect(Arc::new(target));
@@ -131,7 +168,7 @@ impl Socket {
             if let Some(error) = mailbox.failed.take() {
                 return Err(Error::Connect(error));
             }
-            socket.loops.turn(None).map_err(machine)?;
+            socket.turn(None)?;
         }
     }
 
@@ -156,7 +193,7 @@ impl Socket {
     /// # Errors
     /// [`Error::Closed`] once the connection has ended.
     pub fn send(&mut self, message: Outgoing<'_>) -> Result<(), Error> {
-        let delivery = self.loops.with_conn(|conn| conn.send(message));
+        let delivery = self.with_conn(|conn| conn.send(message));
         self.loops.flush();
         match delivery {
             Some(Delivery::Sent) => Ok(()),
@@ -171,9 +208,10 @@ impl Socket {
     /// [`Error::Closed`] once the connection has ended and everything received was taken.
     pub fn receive(&mut self) -> Result<Incoming, Error> {
         loop {
-            if let Some(message) = self.receive_timeout(Duration::from_secs(3600))? {
+            if let Some(message) = self.received()? {
                 return Ok(message);
             }
+            self.turn(None)?;
         }
     }
 
@@ -182,19 +220,12 @@ impl Socket {
     /// # Errors
     /// [`Error::Closed`] once the connection has ended and everything received was taken.
     pub fn receive_timeout(&mut self, timeout: Duration) -> Result<Option<Incoming>, Error> {
-        let end = Instant::now() + timeout;
+        let begun = Instant::now();
         loop {
-            let mailbox = self.loops.mailbox();
-            if let Some(message) = mailbox.received.pop_front() {
-                if mailbox.received.len() == MAX_WAITING / 2 {
-                    self.loops.with_conn(|conn| conn.pause(false));
-                }
+            if let Some(message) = self.received()? {
                 return Ok(Some(message));
             }
-            if mailbox.closed.is_some() {
-                return Err(self.ended());
-            }
-            let left = end.saturating_duration_since(Instant::now());
+            let left = timeout.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 return Ok(None);
             }
@@ -202,12 +233,24 @@ impl Socket {
         }
     }
 
+    /// The next message, where one is here.
+    fn received(&mut self) -> Result<Option<Incoming>, Error> {
+        let mailbox = self.loops.mailbox();
+        let Some((message, goes_on)) = mailbox.take() else {
+            return if mailbox.closed.is_some() { Err(self.ended()) } else { Ok(None) };
+        };
+        if goes_on {
+            self.with_conn(|conn| conn.pause(false));
+        }
+        Ok(Some(message))
+    }
+
     /// Closes and waits for the peer's answer, at most until the close deadline. Messages that arrive meanwhile are lost.
     ///
     /// # Errors
     /// How the connection ended, where that was not by the peer's answer.
     pub fn close(mut self, code: CloseCode, reason: &str) -> Result<(), Error> {
-        self.loops.with_conn(|conn| conn.close(code, reason));
+        self.with_conn(|conn| conn.close(code, reason));
         while self.loops.mailbox().closed.is_none() {
             self.turn(None)?;
         }
@@ -229,12 +272,20 @@ impl Socket {
 
     fn wait_until(&mut self, done: impl Fn(&Conn<'_, ()>) -> bool) -> Result<(), Error> {
         loop {
-            match self.loops.with_conn(|conn| done(conn)) {
+            match self.with_conn(|conn| done(conn)) {
                 Some(true) => return Ok(()),
                 Some(false) => self.turn(None)?,
                 None => return Err(self.ended()),
             }
         }
+    }
+
+    /// `None` where the connection is not open any more.
+    fn with_conn<R>(&mut self, act: impl FnOnce(&mut Conn<'_, ()>) -> R) -> Option<R> {
+        let conn = self.loops.mailbox().conn?;
+        let (mut act, mut result) = (Some(act), None);
+        self.loops.with_conn(conn, &mut |conn| result = act.take().map(|act| act(conn)));
+        result
     }
 
     fn turn(&mut self, longest: Option<Duration>) -> Result<(), Error> {
@@ -248,69 +299,6 @@ impl Socket {
             reason: String::new(),
             cause: tautline_engine::Cause::Local,
         }))
-    }
-}
-
-impl Loop {
-    fn connect(&mut self, target: Arc<Target>) {
-        match self {
-            Self::Plain(shard) => shard.connect(target),
-            Self::Fused(shard) => shard.connect(target),
-            Self::Rustls(shard) => shard.connect(target),
-            #[cfg(feature = "libssl")]
-            Self::Libssl(shard) => shard.connect(target),
-            #[cfg(feature = "libssl")]
-            Self::FusedLibssl(shard) => shard.connect(target),
-        };
-    }
-
-    fn mailbox(&mut self) -> &mut Mailbox {
-        match self {
-            Self::Plain(shard) => shard.handler(),
-            Self::Fused(shard) => shard.handler(),
-            Self::Rustls(shard) => shard.handler(),
-            #[cfg(feature = "libssl")]
-            Self::Libssl(shard) => shard.handler(),
-            #[cfg(feature = "libssl")]
-            Self::FusedLibssl(shard) => shard.handler(),
-        }
-    }
-
-    fn turn(&mut self, longest: Option<Duration>) -> std::io::Result<()> {
-        match self {
-            Self::Plain(shard) => shard.turn(longest),
-            Self::Fused(shard) => shard.turn(longest),
-            Self::Rustls(shard) => shard.turn(longest),
-            #[cfg(feature = "libssl")]
-            Self::Libssl(shard) => shard.turn(longest),
-            #[cfg(feature = "libssl")]
-            Self::FusedLibssl(shard) => shard.turn(longest),
-        }
-    }
-
-    fn flush(&mut self) {
-        match self {
-            Self::Plain(shard) => shard.flush(),
-            Self::Fused(shard) => shard.flush(),
-            Self::Rustls(shard) => shard.flush(),
-            #[cfg(feature = "libssl")]
-            Self::Libssl(shard) => shard.flush(),
-            #[cfg(feature = "libssl")]
-            Self::FusedLibssl(shard) => shard.flush(),
-        }
-    }
-
-    fn with_conn<R>(&mut self, act: impl FnOnce(&mut Conn<'_, ()>) -> R) -> Option<R> {
-        let conn = self.mailbox().conn?;
-        match self {
-            Self::Plain(shard) => shard.with_conn(conn, |_, conn| act(conn)),
-            Self::Fused(shard) => shard.with_conn(conn, |_, conn| act(conn)),
-            Self::Rustls(shard) => shard.with_conn(conn, |_, conn| act(conn)),
-            #[cfg(feature = "libssl")]
-            Self::Libssl(shard) => shard.with_conn(conn, |_, conn| act(conn)),
-            #[cfg(feature = "libssl")]
-            Self::FusedLibssl(shard) => shard.with_conn(conn, |_, conn| act(conn)),
-        }
     }
 }
 
@@ -336,6 +324,29 @@ impl Incoming {
         match self {
             Self::Text(text) => text.as_bytes(),
             Self::Binary(bytes) => bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mailbox_is_full_of_many_messages_or_of_large_ones() {
+        for (len, most) in [(0, MOST_WAITING.0), (1 << 20, MOST_WAITING.1 >> 20)] {
+            let mut mailbox = Mailbox::default();
+            for number in 1..=most {
+                assert!(!mailbox.full);
+                mailbox.put(Incoming::Binary(vec![0; len]));
+                assert_eq!(mailbox.full, number == most);
+            }
+            // Room is told of once, when half are gone.
+            for number in 1..=most {
+                let (_, room) = mailbox.take().unwrap();
+                assert_eq!(room, number == most / 2, "{number} of {len} B");
+            }
+            assert!(mailbox.take().is_none() && mailbox.bytes == 0 && !mailbox.full);
         }
     }
 }

@@ -350,3 +350,17 @@ fn a_client_and_a_server_flood_each_other() {
         server.survives();
     });
 }
+
+#[test]
+fn a_blocking_client_gets_whole_messages_and_waits_as_long_as_it_is_told() {
+    let server = serve(Over::Fused, config(), App::default());
+    // It has no way to hand out pieces.
+    let streaming = Config { streaming: true, ..config() };
+    let mut socket = Socket::connect(server.target(), client_config(), streaming).unwrap();
+    socket.text("whole").unwrap();
+    assert_eq!(socket.receive_timeout(Duration::MAX).unwrap(), Some(Incoming::Text("whole".into())));
+    assert_eq!(socket.receive_timeout(Duration::ZERO).unwrap(), None);
+    socket.close(CloseCode::NORMAL, "").unwrap();
+    server.forgets();
+    server.stop();
+}
