@@ -83,8 +83,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     println!("valid for {} days for {}", arguments.days, arguments.names.join(", "));
     println!("serve with it:  taut serve --cert {} --key {}", at("cert.pem"), at("key.pem"));
-    println!("trust it:       taut connect --ca {} wss://{}:8443/", at("ca.pem"), arguments.names[0]);
+    println!("trust it:       taut connect --ca {} {}", at("ca.pem"), url(&arguments.names[0]));
     Ok(())
+}
+
+/// Where a server of this name is reached.
+fn url(name: &str) -> String {
+    if name.contains(':') { format!("wss://[{name}]:8443/") } else { format!("wss://{name}:8443/") }
 }
 
 /// An authority, and what it certifies, ready to write.
@@ -207,6 +212,14 @@ mod tests {
         run(&arguments(&dir.0, true)).unwrap();
         assert_ne!(fs::read(dir.0.join("key.pem")).unwrap(), before);
         assert_eq!(fs::metadata(dir.0.join("key.pem")).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn addresses_of_version_6_have_brackets() {
+        assert_eq!(
+            ["chat.test", "10.0.0.7", "::1"].map(url),
+            ["wss://chat.test:8443/", "wss://10.0.0.7:8443/", "wss://[::1]:8443/"]
+        );
     }
 
     #[test]
