@@ -26,6 +26,16 @@ static int32_t verify_kind(uint32_t flags)
     return flags & MBEDTLS_X509_BADCERT_REVOKED ? TL_VERIFY_REVOKED : TL_VERIFY_OTHER;
 }
 
+/* Whether it signs now, for which it needs nothing of the peer's. */
+static int is_signing(const mbedtls_ssl_context *ssl)
+{
+    int server = ssl->conf->endpoint == MBEDTLS_SSL_IS_SERVER;
+    if (ssl->tls_version == MBEDTLS_SSL_VERSION_TLS1_3) {
+        return ssl->state == (server ? MBEDTLS_SSL_CERTIFICATE_VERIFY : MBEDTLS_SSL_CLIENT_CERTIFICATE_VERIFY);
+    }
+    return ssl->state == (server ? MBEDTLS_SSL_SERVER_KEY_EXCHANGE : MBEDTLS_SSL_CERTIFICATE_VERIFY);
+}
+
 /* What an error of the library's means. */
 static int32_t failure_kind(const tl_conn *conn, int code)
 {
@@ -51,7 +61,7 @@ static int32_t failure_kind(const tl_conn *conn, int code)
     case MBEDTLS_ERR_SSL_COUNTER_WRAPPING:
         return TL_LIBRARY;
     default:
-        return TL_PROTOCOL;
+        return is_signing(&conn->ssl) ? TL_LIBRARY : TL_PROTOCOL;
     }
 }
 

@@ -198,8 +198,18 @@ static int32_t verify_kind(int error)
     }
 }
 
+/* Whether it signs now, for which it needs nothing of the peer's. */
+static int is_signing(WOLFSSL *ssl)
+{
+    int is_tls13 = wolfSSL_version(ssl) >= TLS1_3_VERSION;
+    if (SSL_is_server(ssl)) {
+        return ssl->options.acceptState == (is_tls13 ? (int)TLS13_CERT_SENT : (int)CERT_STATUS_SENT);
+    }
+    return ssl->options.connectState == (is_tls13 ? FIRST_REPLY_THIRD : FIRST_REPLY_SECOND);
+}
+
 /* What an error of the library's means. */
-static int32_t failure_kind(int error)
+static int32_t failure_kind(WOLFSSL *ssl, int error)
 {
     if (verify_kind(error) != TL_VERIFY_OTHER) {
         return TL_CERTIFICATE;
@@ -228,7 +238,7 @@ static int32_t failure_kind(int error)
     case MEMORY_E:
         return TL_LIBRARY;
     default:
-        return TL_PROTOCOL;
+        return is_signing(ssl) ? TL_LIBRARY : TL_PROTOCOL;
     }
 }
 
@@ -256,7 +266,7 @@ static void explain(tl_conn *conn, int error, tl_result *result)
 {
     WOLFSSL_ALERT_HISTORY alerts;
     result->status = TL_FAILED;
-    result->failure = conn->windows.broken ? TL_MEMORY : failure_kind(error);
+    result->failure = conn->windows.broken ? TL_MEMORY : failure_kind(conn->ssl, error);
     const char *text = wolfSSL_ERR_reason_error_string((unsigned long)(long)error);
     size_t len = text == NULL ? 0 : strnlen(text, TL_REASON - 1);
     memcpy(result->reason, len == 0 ? "" : text, len);

@@ -1,7 +1,10 @@
 //! Configurations that cannot work, and calls at the wrong time.
 
-use super::{Engines, LOCALHOST, Make, certificate, client_config, issue, server_config};
+use super::{Engines, LOCALHOST, Make, certificate, client_config, issue, server_config, trusted};
 use crate::certificate::{KeyKind, Leaf, Usage, Validity};
+use crate::pair::Side;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
 use std::cell::RefCell;
 use tautline_tls::{
     Capabilities, Certificate, ClientAuth, ClientConfig, Content, Engine, Error, Roots, ServerConfig, Session, Versions,
@@ -133,4 +136,56 @@ pub fn misuse<E: Engine>(make: impl Make<E>) {
     let mut scratch = Buf::new();
     let opened = pair.client.session.open(&mut [], &mut scratch, &mut out).unwrap();
     assert_eq!((opened.used, opened.content), (0, Content::Partial));
+}
+
+/// A key that cannot sign is refused with its configuration, or the library's own failure where that does not look: never the
+/// peer's fault.
+pub fn keys_that_do_not_sign<E: Engine>(make: impl Make<E>) {
+    let leaf = Leaf { names: &["localhost"], key: KeyKind::Rsa2048, usage: Usage::Both, ..Leaf::default() };
+    let bad = spoiled(&issue(&leaf));
+    for versions in [Versions::Tls13, Versions::Tls12] {
+        let server = ServerConfig { versions, ..server_config() };
+        let client = ClientConfig { versions, ..client_config() };
+        let bad_server = ServerConfig { certificates: vec![bad.clone()], ..server.clone() };
+        let bad_client = ClientConfig { certificate: Some(bad.clone()), ..client.clone() };
+        let demanding = ServerConfig { client_auth: ClientAuth::Required(trusted()), ..server };
+        for (server, client, side) in [(bad_server, client, Side::Server), (demanding, bad_client, Side::Client)] {
+            let (server, client) = match (make(Some(&server), None), make(None, Some(&client))) {
+                (Ok(server), Ok(client)) => (server, client),
+                (Err(Error::Config(_)), Ok(_)) if side == Side::Server => continue,
+                (Ok(_), Err(Error::Config(_))) if side == Side::Client => continue,
+                (server, client) => panic!("{:?}, {:?}", server.err(), client.err()),
+            };
+            let (failure, _) = Engines { server, client }.refused("localhost");
+            assert!(matches!(failure.error, Error::Library(_)) && failure.side == side, "{versions:?}: {failure:?}");
+        }
+    }
+}
+
+/// The key with the last bit of its first prime changed: it belongs to the certificate still, and signs nothing, since the
+/// prime is even (RFC 8017, appendix A.1.2).
+fn spoiled(certificate: &Certificate) -> Certificate {
+    let PrivateKeyDer::Pkcs8(der) = PrivateKeyDer::from_pem_slice(&certificate.key).unwrap() else { unreachable!() };
+    let der = der.secret_pkcs8_der();
+    // What a value of ASN.1 at this place holds.
+    let content = |at: usize| match der[at + 1] {
+        long @ 0x81..=0x82 => {
+            let bytes = usize::from(long - 0x80);
+            let len = der[at + 2..at + 2 + bytes].iter().fold(0, |len, &byte| len << 8 | usize::from(byte));
+            at + 2 + bytes..at + 2 + bytes + len
+        }
+        len => at + 2..at + 2 + usize::from(len),
+    };
+    let algorithm = content(content(0).start).end;
+    let inner = content(content(algorithm).end).start;
+    // Behind version, modulus and both exponents.
+    let prime = (0..4).fold(content(inner).start, |at, _| content(at).end);
+    let bit = 8 * content(prime).end - 1;
+    let mut pem = certificate.key.clone();
+    let begins = pem.iter().position(|&byte| byte == b'\n').unwrap();
+    let at = (begins..pem.len()).filter(|&at| !pem[at].is_ascii_whitespace()).nth(bit / 6).unwrap();
+    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let value = alphabet.iter().position(|&letter| letter == pem[at]).unwrap();
+    pem[at] = alphabet[value ^ (1 << (5 - bit % 6))];
+    Certificate::new(certificate.chain.clone(), pem)
 }

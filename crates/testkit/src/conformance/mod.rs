@@ -52,7 +52,7 @@ macro_rules! tls_conformance {
             fleets_share_their_tickets names_choose_certificates signatures_are_weighed key_types_stand_side_by_side
             client_certificates client_certificates_that_are_refused server_certificates_that_are_refused protocols
             unverified_servers reloads optional_certificates_are_verified threads_share_an_engine bad_configurations
-            unusable_certificates_are_reported keys_that_cannot_be_used misuse sizes chunks full_records close_both_ways truncation errors_after_close
+            unusable_certificates_are_reported keys_that_cannot_be_used keys_that_do_not_sign misuse sizes chunks full_records close_both_ways truncation errors_after_close
             flipped_bits flipped_bits_in_handshakes garbage other_protocols impossible_lengths endless_hellos
             repeated_and_dropped_records padding every_suite impossible_inner_plaintexts empty_records key_updates
             key_update_floods bad_key_updates split_handshake_messages unexpected_handshake_messages

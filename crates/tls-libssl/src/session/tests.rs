@@ -1,8 +1,6 @@
 use super::{MAX_SEALED, REKEY_AFTER, Session};
 use crate::{Engine, Flavour};
-use rustls::pki_types::PrivateKeyDer;
-use rustls::pki_types::pem::PemObject;
-use tautline_testkit::certificate::{Authority, KeyKind, Leaf};
+use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{Pair, Split};
 use tautline_tls::{Certificate, ClientConfig, Error, Roots, ServerConfig, Session as _, Versions};
 
@@ -47,55 +45,6 @@ fn what_went_wrong_before_is_not_taken_for_what_goes_well() {
             fail();
             good.settle(&mut Split::Whole).unwrap();
             assert_eq!(good.server.received.len(), 8 * (round + 1), "{flavour}");
-        }
-    }
-}
-
-/// The key with the last bit of its first prime changed: it belongs to the certificate still, and signs nothing, since the
-/// prime is even (RFC 8017, appendix A.1.2).
-fn spoiled(certificate: &Certificate) -> Certificate {
-    let PrivateKeyDer::Pkcs8(der) = PrivateKeyDer::from_pem_slice(&certificate.key).unwrap() else { unreachable!() };
-    let der = der.secret_pkcs8_der();
-    // What a value of ASN.1 at this place holds.
-    let content = |at: usize| match der[at + 1] {
-        long @ 0x81..=0x82 => {
-            let bytes = usize::from(long - 0x80);
-            let len = der[at + 2..at + 2 + bytes].iter().fold(0, |len, &byte| len << 8 | usize::from(byte));
-            at + 2 + bytes..at + 2 + bytes + len
-        }
-        len => at + 2..at + 2 + usize::from(len),
-    };
-    let algorithm = content(content(0).start).end;
-    let inner = content(content(algorithm).end).start;
-    // Behind version, modulus and both exponents.
-    let prime = (0..4).fold(content(inner).start, |at, _| content(at).end);
-    let bit = 8 * content(prime).end - 1;
-    let mut pem = certificate.key.clone();
-    let begins = pem.iter().position(|&byte| byte == b'\n').unwrap();
-    let at = (begins..pem.len()).filter(|&at| !pem[at].is_ascii_whitespace()).nth(bit / 6).unwrap();
-    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let value = alphabet.iter().position(|&letter| letter == pem[at]).unwrap();
-    pem[at] = alphabet[value ^ (1 << (5 - bit % 6))];
-    Certificate::new(certificate.chain.clone(), pem)
-}
-
-#[test]
-fn a_key_that_does_not_sign_is_not_the_peers_fault() {
-    let (server, client) = configurations();
-    let authority = Authority::new("Test").unwrap();
-    let rsa = authority.issue(&Leaf { names: &["localhost"], key: KeyKind::Rsa2048, ..Leaf::default() }).unwrap();
-    let roots = Roots::Pem(authority.certificate().into());
-    for &flavour in Flavour::ALL {
-        for versions in [Versions::Tls13, Versions::Tls12] {
-            let client = ClientConfig { versions, roots: roots.clone(), ..client.clone() };
-            let server = ServerConfig { certificates: vec![spoiled(&rsa)], ..server.clone() };
-            let engine = Engine::new(flavour, Some(&server), Some(&client));
-            // These look at the key before.
-            let looks = ["aws-lc", "boringssl"].contains(&flavour.name());
-            assert_eq!(engine.is_err(), looks, "{flavour}");
-            let Ok(engine) = engine else { continue };
-            let failure = Pair::new(&engine, &engine, "localhost").unwrap().handshake(&mut Split::Whole).unwrap_err();
-            assert!(matches!(failure.error, Error::Library(_)), "{flavour}, {versions:?}: {failure:?}");
         }
     }
 }
