@@ -8,6 +8,7 @@ pub mod certificate;
 pub mod conformance;
 mod fault;
 pub mod hello;
+mod logged;
 pub mod old;
 pub mod pair;
 mod random;
@@ -15,4 +16,5 @@ pub mod rustls_peer;
 pub mod wild;
 
 pub use fault::{Fault, record_ranges};
+pub use logged::warnings;
 pub use random::Random;

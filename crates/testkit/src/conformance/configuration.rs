@@ -3,9 +3,9 @@
 use super::{Engines, LOCALHOST, Make, certificate, client_config, issue, server_config, trusted};
 use crate::certificate::{KeyKind, Leaf, Usage, Validity};
 use crate::pair::Side;
+use crate::warnings;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
-use std::cell::RefCell;
 use tautline_tls::{
     Capabilities, Certificate, ClientAuth, ClientConfig, Content, Engine, Error, Roots, ServerConfig, Session, Versions,
 };
@@ -88,29 +88,6 @@ pub fn keys_that_cannot_be_used<E: Engine>(make: impl Make<E>) {
             expect(made, &format!("{name} cannot use Ed25519 keys ({what}); take fused or rustls"));
         }
     }
-}
-
-/// What is logged on this thread while `action` runs, warnings and worse.
-fn warnings(action: impl FnOnce()) -> Vec<String> {
-    thread_local!(static SAID: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) });
-    struct Collector;
-    impl log::Log for Collector {
-        fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-            metadata.level() <= log::Level::Warn
-        }
-        fn log(&self, record: &log::Record<'_>) {
-            if self.enabled(record.metadata()) {
-                SAID.with_borrow_mut(|said| said.push(record.args().to_string()));
-            }
-        }
-        fn flush(&self) {}
-    }
-    // Other tests of this process may have set it.
-    let _ = log::set_logger(&Collector);
-    log::set_max_level(log::LevelFilter::Warn);
-    SAID.take();
-    action();
-    SAID.take()
 }
 
 /// Calls that make no sense are errors, not panics.
