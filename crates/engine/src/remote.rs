@@ -113,12 +113,13 @@ impl Remote {
     }
 
     /// Stops accepting, closes every connection with `code` (1001 going away, 1012 service restart) and ends the shard
-    /// once all are gone, at the latest after `deadline`.
+    /// once all are gone, at the latest after `deadline`. It is taken however many commands wait before it.
     ///
     /// # Errors
-    /// Where the shard does not take it.
+    /// Where the shard has stopped.
     pub fn drain(&self, code: CloseCode, reason: &str, deadline: Duration) -> Result<(), RemoteError> {
-        self.command(Command::Drain { code, reason: reason.to_owned(), deadline })
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.give(Command::Drain { code, reason: reason.to_owned(), deadline })
     }
 
     /// What the shard did so far. Waits for it to answer, so never ask from one of its own handler's methods.
@@ -150,6 +151,11 @@ impl Remote {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(RemoteError::Full);
         }
+        self.give(command)
+    }
+
+    /// Gives the shard a command that is counted already.
+    fn give(&self, command: Command) -> Result<(), RemoteError> {
         if self.commands.send(command).is_err() {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(RemoteError::Stopped);
@@ -169,7 +175,9 @@ impl fmt::Debug for Remote {
 mod tests {
     use super::{CAPACITY, Remote, RemoteError};
     use crate::Outgoing;
+    use std::time::Duration;
     use tautline_io::Waker;
+    use tautline_ws::CloseCode;
 
     #[test]
     fn a_shard_that_has_stopped_is_never_taken_for_a_busy_one() {
@@ -179,7 +187,10 @@ mod tests {
             assert_eq!(publish(), Ok(()));
         }
         assert_eq!(publish(), Err(RemoteError::Full));
+        let drain = || remote.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+        assert_eq!(drain(), Ok(()), "a busy shard can be told to stop");
         drop(commands);
+        assert_eq!(drain(), Err(RemoteError::Stopped));
         for _ in 0..=CAPACITY {
             assert_eq!(publish(), Err(RemoteError::Stopped));
         }
