@@ -38,10 +38,13 @@ impl Development {
                 made.elapsed().is_ok_and(|age| age < almost) || made.elapsed().is_err()
             })
         };
+        let dir = self.key.parent().unwrap_or_else(|| Path::new("."));
+        // Of those that start at once one makes them, and the others wait until they are whole.
+        let lock = fs::create_dir_all(dir).and_then(|()| fs::File::create(dir.join("lock")));
+        let _locked = lock.and_then(|lock| lock.lock().map(|()| lock));
         if [&self.authority, &self.chain, &self.key].into_iter().all(is_fresh) {
             return Ok(());
         }
-        let dir = self.key.parent().unwrap_or_else(|| Path::new("."));
         write_all(dir, &server_files(&LOOPBACK, Key::P256, DAYS, None)?, true)
     }
 }
@@ -62,6 +65,25 @@ mod tests {
         fs::remove_file(&development.key).unwrap();
         development.ensure().unwrap();
         assert_ne!(fs::read(&development.chain).unwrap(), first);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn those_that_start_at_once_use_the_same() {
+        let dir = std::env::temp_dir().join(format!("taut-development-race-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        let barrier = std::sync::Barrier::new(8);
+        let read = || {
+            let development = Development::within(&dir);
+            barrier.wait();
+            development.ensure().unwrap();
+            [&development.authority, &development.chain, &development.key].map(|path| fs::read(path).unwrap())
+        };
+        let all: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(read)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(all.iter().all(|files| *files == all[0] && files.iter().all(|file| !file.is_empty())));
         fs::remove_dir_all(&dir).unwrap();
     }
 }
