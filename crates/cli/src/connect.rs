@@ -4,11 +4,11 @@ use crate::target::TargetArguments;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io::{BufRead, IsTerminal, Write};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 use tautline::{
     Cause, Client, CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, Facts, Handler, Message, Opening,
-    Outgoing, Reconnect, Remote, Running,
+    Outgoing, Reconnect, Remote, RemoteError, Running, SlowConsumer,
 };
 
 /// Talk to a WebSocket server: each line typed is sent, each message received is printed.
@@ -63,6 +63,8 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     server.target.reconnect = arguments.reconnect.then(Reconnect::default);
     let mut config = Config::untrusted_internet();
     config.limits.max_message = arguments.max_message;
+    // What is piped in waits, and stays in the pipe.
+    config.slow_consumer = SlowConsumer::Disconnect(usize::MAX);
     let (sender, news) = channel();
     let handler_news = sender.clone();
     let client = Client::new(server.engine.client(server.tls)).way(server.way);
@@ -75,8 +77,10 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     } else {
         client.start(printer)?
     };
-    read_lines(sender);
-    let result = talk(&running, &news, arguments);
+    let (ahead, credit) = sync_channel(LINES);
+    read_lines(sender, ahead);
+    let pace = Pace { credit, owed: 0, sent: 0, gone: 0, base: 0, blind: arguments.target.deflate };
+    let result = talk(&running, &news, arguments, pace);
     if result.is_ok() {
         stages::tell_all(running.join_with_stages()?);
     }
@@ -99,12 +103,18 @@ fn obey_signals(remotes: Vec<Remote>, news: Sender<News>) -> Result<(), Failure>
     Ok(())
 }
 
-/// Reads the input on a thread of its own, which may wait for ever.
-fn read_lines(news: Sender<News>) {
+/// Reads the input on a thread of its own, which may wait for ever: for the input, and where it is [`LINES`] ahead.
+fn read_lines(news: Sender<News>, ahead: SyncSender<()>) {
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
-            let Ok(line) = line else { break };
-            if news.send(News::Line(line)).is_err() {
+            let line = match line {
+                Ok(line) => line,
+                Err(error) => {
+                    eprintln!("taut: cannot read the input: {error}");
+                    break;
+                }
+            };
+            if ahead.send(()).is_err() || news.send(News::Line(line)).is_err() {
                 return;
             }
         }
@@ -112,26 +122,91 @@ fn read_lines(news: Sender<News>) {
     });
 }
 
+/// Lines that are read ahead of those that were sent.
+const LINES: usize = 16;
+
+/// Bytes of lines that may be on their way.
+const WINDOW: u64 = 1 << 20;
+
+/// How often is looked whether there is room again.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Keeps the input from running ahead of the connection.
+struct Pace {
+    /// Every line that is taken from here lets another be read.
+    credit: Receiver<()>,
+    /// Lines that were sent and let none be read yet.
+    owed: usize,
+    /// Bytes of lines on this connection, and how many at least were with the kernel when that was last asked.
+    sent: u64,
+    gone: u64,
+    /// What the loop had sent before.
+    base: u64,
+    /// Bytes sent say nothing of lines, which are compressed.
+    blind: bool,
+}
+
+impl Pace {
+    fn begin(&mut self, running: &Running) {
+        (self.sent, self.gone, self.base) = (0, 0, bytes_out(running).unwrap_or(0));
+    }
+
+    fn count(&mut self, line: &str) {
+        self.owed += 1;
+        self.sent += line.len() as u64;
+    }
+
+    /// Lets lines be read for those that were sent, once there is room. Says whether it has.
+    fn settle(&mut self, running: &Running) -> bool {
+        if self.sent - self.gone > WINDOW && !self.blind {
+            // Headers and records come on top, so lines are gone a little earlier than this says.
+            let gone = bytes_out(running).map_or(self.sent, |bytes| bytes.saturating_sub(self.base));
+            self.gone = gone.min(self.sent);
+        }
+        if self.sent - self.gone > WINDOW && !self.blind {
+            return false;
+        }
+        self.credit.try_iter().take(self.owed).for_each(drop);
+        self.owed = 0;
+        true
+    }
+}
+
+/// `None` where the loop has stopped.
+fn bytes_out(running: &Running) -> Option<u64> {
+    running.remotes().first()?.counters().ok().map(|counters| counters.bytes_out)
+}
+
 /// Until the connection has ended for good.
-fn talk(running: &Running, news: &Receiver<News>, arguments: &Arguments) -> Result<(), Failure> {
+fn talk(running: &Running, news: &Receiver<News>, arguments: &Arguments, mut pace: Pace) -> Result<(), Failure> {
     let mut conn = None;
     let mut early: Vec<String> = Vec::new();
     let mut input_ended = false;
     loop {
-        let next = if input_ended && conn.is_some() {
+        let next = if conn.is_some() && !pace.settle(running) {
+            match news.recv_timeout(LOOK) {
+                Err(RecvTimeoutError::Timeout) => continue,
+                next => next,
+            }
+        } else if input_ended && conn.is_some() {
             news.recv_timeout(Duration::from_secs_f64(arguments.wait))
         } else {
             news.recv().map_err(|_| RecvTimeoutError::Disconnected)
         };
         match next {
             Ok(News::Line(line)) => match conn {
-                Some(conn) => send(running, conn, &line)?,
+                Some(conn) => {
+                    pace.count(&line);
+                    send(running, conn, &line)?;
+                }
                 None => early.push(line),
             },
             Ok(News::EndOfInput) => input_ended = true,
             Ok(News::Open(id)) => {
                 conn = Some(id);
+                pace.begin(running);
                 for line in early.drain(..) {
+                    pace.count(&line);
                     send(running, id, &line)?;
                 }
             }
@@ -161,7 +236,14 @@ fn talk(running: &Running, news: &Receiver<News>, arguments: &Arguments) -> Resu
 }
 
 fn send(running: &Running, conn: ConnId, line: &str) -> Result<(), Failure> {
-    running.send(conn, Outgoing::text(line)).map_err(|error| Failure::failed(error.to_string()))
+    loop {
+        match running.send(conn, Outgoing::text(line)) {
+            Err(RemoteError::Full) => std::thread::sleep(LOOK),
+            // Why it stopped is among the news.
+            Ok(()) | Err(RemoteError::Stopped) => return Ok(()),
+            Err(error) => return Err(Failure::failed(error.to_string())),
+        }
+    }
 }
 
 fn ended(closed: &Closed) -> Result<(), Failure> {

@@ -22,7 +22,7 @@ pub(crate) struct TargetArguments {
     subprotocol: Vec<String>,
     /// Offer compression (permessage-deflate).
     #[arg(long)]
-    deflate: bool,
+    pub(crate) deflate: bool,
     /// Go through this HTTP CONNECT or SOCKS5 proxy, with USER:PASSWORD@ before the host where it asks for them.
     #[arg(long, value_name = "http|socks5://HOST:PORT")]
     proxy: Option<Proxy>,

@@ -12,6 +12,20 @@ fn lines_go_out_and_messages_come_in() {
 }
 
 #[test]
+fn more_than_fits_anywhere_waits_in_the_pipe() {
+    let home = Home::new();
+    let server = home.serve(&[]);
+    let input = format!("{}\n", "x".repeat(60_000)).repeat(100);
+    let said = home.run_with(&["connect", "--wait", "0.5", &server.url], &input);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.out == input, "{} of {} bytes came back", said.out.len(), input.len());
+    // Why the connection ended is told, and not that it did.
+    let input = "x".repeat(2_000_000) + "\nhello\n";
+    let said = home.run_with(&["connect", &server.url], &input);
+    assert!(said.code == Some(3) && said.err.contains("above the limit of 1048576 bytes"), "{said:?}");
+}
+
+#[test]
 fn facts_are_told_when_asked_for() {
     let home = Home::new();
     let server = home.serve(&["--deflate", "--subprotocol", "chat"]);

@@ -41,8 +41,12 @@ impl Home {
     fn run_with(&self, arguments: &[&str], input: &str) -> Finished {
         let mut child =
             self.taut(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        Finished::of(child.wait_with_output().unwrap())
+        let (mut stdin, input) = (child.stdin.take().unwrap(), input.to_owned());
+        // Beside reading, for neither end has room for all. Who has ended takes no more of it.
+        let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+        let finished = Finished::of(child.wait_with_output().unwrap());
+        writer.join().unwrap();
+        finished
     }
 
     /// A server on a free port.
