@@ -10,6 +10,48 @@
 //! ```
 //! Only this crate calls the layers; they never call each other. Most users want the crate `tautline`, which adds
 //! threads, certificates and names to this.
+//!
+//! A server that echoes and a client of it, turned on one thread:
+//! ```
+//! use std::{sync::Arc, time::Duration};
+//! use tautline_engine::{Config, Conn, Handler, Opening, Outgoing, Shard, Target};
+//! use tautline_io::{ListenOptions, epoll};
+//! use tautline_tls::plain;
+//! use tautline_ws::Message;
+//!
+//! struct Echo;
+//!
+//! impl Handler for Echo {
+//!     type State = ();
+//!     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+//!         conn.send(Outgoing::from(&message));
+//!     }
+//! }
+//!
+//! struct Caller(Option<String>);
+//!
+//! impl Handler for Caller {
+//!     type State = ();
+//!     fn on_open(&mut self, conn: &mut Conn<'_, ()>, _: &Opening<'_>) {
+//!         conn.text("hello");
+//!     }
+//!     fn on_message(&mut self, _: &mut Conn<'_, ()>, message: Message<'_>) {
+//!         self.0 = message.text().map(str::to_owned);
+//!     }
+//! }
+//!
+//! let config = Arc::new(Config::default());
+//! let mut server = Shard::new(0, config.clone(), plain::Engine, epoll::Driver::new()?, Echo)?;
+//! let address = server.listen(&"127.0.0.1:0".parse()?, &ListenOptions::default())?;
+//! let mut client = Shard::new(0, config, plain::Engine, epoll::Driver::new()?, Caller(None))?;
+//! client.connect(Arc::new(Target::new(&format!("ws://{address}/"))?));
+//! while client.handler().0.is_none() {
+//!     server.turn(Some(Duration::from_millis(1)))?;
+//!     client.turn(Some(Duration::from_millis(1)))?;
+//! }
+//! assert_eq!(client.handler().0.as_deref(), Some("hello"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![deny(unsafe_code)]
 
 mod closed;
