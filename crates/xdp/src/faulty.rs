@@ -55,6 +55,17 @@ impl<W: Wire> Faulty<W> {
         }
     }
 
+    fn receive_some(&mut self) -> Option<W::Frame> {
+        loop {
+            let Some(frame) = self.wire.receive() else { return self.held.take() };
+            match self.fate() {
+                Fate::Lost => self.wire.give_back(frame),
+                Fate::Late if self.held.is_none() => self.held = Some(frame),
+                _ => return Some(frame),
+            }
+        }
+    }
+
     fn send_late(&mut self) {
         if let Some(late) = self.late.take() {
             self.wire.send(late.len(), |frame| frame.copy_from_slice(&late));
@@ -65,15 +76,9 @@ impl<W: Wire> Faulty<W> {
 impl<W: Wire> Wire for Faulty<W> {
     type Frame = W::Frame;
 
+    #[inline]
     fn receive(&mut self) -> Option<W::Frame> {
-        loop {
-            let Some(frame) = self.wire.receive() else { return self.held.take() };
-            match self.fate() {
-                Fate::Lost => self.wire.give_back(frame),
-                Fate::Late if self.held.is_none() => self.held = Some(frame),
-                _ => return Some(frame),
-            }
-        }
+        if self.faults.is_none() { self.wire.receive() } else { self.receive_some() }
     }
 
     fn bytes<'f>(&self, frame: &'f W::Frame) -> &'f [u8] {

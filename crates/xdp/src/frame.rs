@@ -67,6 +67,7 @@ pub(crate) struct Segment {
 impl Segment {
     /// Reads a frame that came for `mac`: TCP over IPv4 without options, or over IPv6 without extension headers, in one
     /// piece. All else is none of ours; the program passes it to the kernel.
+    #[inline]
     pub(crate) fn read(frame: &[u8], mac: Mac) -> Option<Self> {
         let (ethernet, packet) = frame.split_at_checked(ETHERNET)?;
         if ethernet[..6] != mac {

@@ -259,6 +259,7 @@ fn explained(errno: Errno, what: String, advice: &str) -> io::Error {
 impl Wire for Port {
     type Frame = Received;
 
+    #[inline]
     fn receive(&mut self) -> Option<Received> {
         for _ in 0..self.queues.len() {
             let queue = self.next;
@@ -289,7 +290,7 @@ impl Wire for Port {
     }
 
     fn settle(&mut self) {
-        self.queues.iter_mut().for_each(|queue| queue.settle());
+        self.queues.iter_mut().for_each(Xsk::settle);
     }
 
     // All is sent through the first queue: one thread fills one ring.

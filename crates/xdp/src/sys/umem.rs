@@ -79,6 +79,7 @@ impl Umem {
     ///
     /// # Safety
     /// The kernel has just given up the chunk at `address`, and no [`Frame`] names it.
+    #[inline]
     pub(super) unsafe fn take_back(self: &Rc<Self>, address: u64, len: u32) -> Option<Frame> {
         // A power of two: no division.
         let index = u32::try_from(address >> self.chunk.trailing_zeros()).ok().filter(|&index| index < self.chunks)?;

@@ -49,6 +49,8 @@ pub(crate) struct Xsk {
     /// Closed before `umem` is unmapped, as fields are dropped in this order.
     fd: OwnedFd,
     free: Vec<Frame>,
+    /// Frames that were given back and are not in the fill ring yet.
+    returned: Vec<Frame>,
     umem: Rc<Umem>,
     /// Something was written into the transmit ring that the kernel was not told of.
     unflushed: bool,
@@ -93,6 +95,7 @@ impl Xsk {
             completion: Consumer(completion),
             fd,
             free,
+            returned: Vec::new(),
             umem,
             unflushed: false,
         };
@@ -100,7 +103,7 @@ impl Xsk {
             let Some(frame) = xsk.free.pop() else { break };
             xsk.give_back(frame);
         }
-        xsk.fill.publish();
+        xsk.refill();
         let how = match mode {
             Mode::ZeroCopy => SocketAddrXdpFlags::XDP_ZEROCOPY,
             Mode::Copy => SocketAddrXdpFlags::XDP_COPY,
@@ -135,6 +138,7 @@ impl Xsk {
     }
 
     /// The next received frame.
+    #[inline]
     pub(crate) fn receive(&mut self) -> Option<Frame> {
         while let Some(descriptor) = self.receive.pop() {
             if let Some(later) = self.receive.peek(AHEAD) {
@@ -153,18 +157,27 @@ impl Xsk {
         self.receive.ready()
     }
 
-    /// A frame is done with: the kernel may receive into it again.
-    pub(crate) fn give_back(&mut self, mut frame: Frame) {
-        frame.clear(0);
-        if !frame.is_of(&self.umem) || !self.fill.push(frame.address()) {
-            self.free.push(frame);
+    /// A frame is done with: the kernel may receive into it again, after [`settle`](Self::settle).
+    pub(crate) fn give_back(&mut self, frame: Frame) {
+        self.returned.push(frame);
+    }
+
+    /// Puts the frames that were given back into the fill ring, all at once: its lines are in the cache of the processor
+    /// that receives, and fetching one holds up what is stored after it.
+    fn refill(&mut self) {
+        for mut frame in self.returned.drain(..) {
+            frame.clear(0);
+            if !frame.is_of(&self.umem) || !self.fill.push(frame.address()) {
+                self.free.push(frame);
+            }
         }
+        self.fill.publish();
     }
 
     /// Tells the kernel of frames that were received and given back.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn settle(&mut self) {
         self.receive.release();
-        self.fill.publish();
+        self.refill();
         if self.fill.0.needs_wakeup() {
             // It finds its own way where the call fails.
             let _ = net::recv(&self.fd, &mut [0_u8; 0], RecvFlags::DONTWAIT);
