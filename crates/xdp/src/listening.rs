@@ -73,14 +73,17 @@ impl<W: Wire> Driver<W> {
             return Err(Errno::ADDRINUSE.into());
         }
         let (reserved, at) = reserve(at, Use::Listen)?;
+        let endpoints: Vec<_> = mine.into_iter().map(|address| SocketAddr::new(address, at.port())).collect();
+        for (done, &endpoint) in endpoints.iter().enumerate() {
+            if let Err(error) = self.claim(endpoint) {
+                endpoints[..done].iter().for_each(|&claimed| self.release(claimed));
+                return Err(error);
+            }
+        }
         let number = u32::try_from(self.listening.listeners.len()).unwrap_or(u32::MAX);
         let backlog = usize::try_from(options.backlog).unwrap_or(0).max(1);
         self.listening.listeners.push(Place { reserved: Some(reserved), backlog });
-        for address in mine {
-            let endpoint = SocketAddr::new(address, at.port());
-            self.claim(endpoint)?;
-            self.listening.at.insert(endpoint, number);
-        }
+        self.listening.at.extend(endpoints.into_iter().map(|endpoint| (endpoint, number)));
         Ok((Listener(number), at))
     }
 

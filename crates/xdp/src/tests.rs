@@ -11,7 +11,7 @@ use crate::wire::Wire;
 use rustix::fd::BorrowedFd;
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tautline_io::{Address, Driver as _, End, ListenOptions, Listener, Received, Sink, Token};
 use tautline_window::Buf;
@@ -29,6 +29,8 @@ const ACK: u8 = 16;
 struct Memory {
     inbound: VecDeque<Vec<u8>>,
     outbound: Vec<Vec<u8>>,
+    /// An address for which there is no room.
+    refused: Option<IpAddr>,
 }
 
 impl Wire for Memory {
@@ -67,8 +69,8 @@ impl Wire for Memory {
     fn check(&self) -> io::Result<()> {
         Ok(())
     }
-    fn claim(&mut self, _: SocketAddr, _: bool) -> io::Result<()> {
-        Ok(())
+    fn claim(&mut self, local: SocketAddr, _: bool) -> io::Result<()> {
+        if self.refused == Some(local.ip()) { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
     }
 }
 
@@ -117,18 +119,22 @@ struct Bench {
     at: SocketAddr,
 }
 
+fn driver(config: Config, addresses: &[IpAddr]) -> Driver<Memory> {
+    let facts = Facts {
+        name: "memory".into(),
+        index: 1,
+        mac: OURS,
+        mtu: 1500,
+        addresses: addresses.iter().map(|&address| (address, 8)).collect(),
+        is_virtual: true,
+    };
+    Driver::over(Memory::default(), config.clamp(), facts, Netlink::new().unwrap()).unwrap()
+}
+
 impl Bench {
     fn new(config: Config) -> Self {
         let address = "127.0.0.1".parse().unwrap();
-        let facts = Facts {
-            name: "memory".into(),
-            index: 1,
-            mac: OURS,
-            mtu: 1500,
-            addresses: vec![(address, 8)],
-            is_virtual: true,
-        };
-        let mut driver = Driver::over(Memory::default(), config.clamp(), facts, Netlink::new().unwrap()).unwrap();
+        let mut driver = driver(config, &[address]);
         let any = Address::Tcp(SocketAddr::new(address, 0));
         let (_, Address::Tcp(at)) = driver.listen(&any, &ListenOptions::default()).unwrap() else { panic!("no TCP") };
         Self { driver, log: Log::default(), at }
@@ -225,6 +231,19 @@ fn a_flood_of_first_segments_is_bounded() {
     assert_eq!(bench.log.received, 10);
     bench.open(900_000);
     assert_eq!(bench.log.accepted.len(), 2);
+}
+
+#[test]
+fn what_cannot_be_listened_at_as_a_whole_is_not() {
+    let [first, second] = ["127.0.0.1", "127.0.0.2"].map(|address| address.parse().unwrap());
+    let mut driver = driver(Config::new("memory"), &[first, second]);
+    let (any, options) = ("0.0.0.0:0".parse().unwrap(), ListenOptions::default());
+    driver.wire.wire.refused = Some(second);
+    assert!(driver.listen(&any, &options).is_err());
+    assert!(driver.claims.is_empty(), "{:?}", driver.claims);
+    driver.wire.wire.refused = None;
+    driver.listen(&any, &options).unwrap();
+    assert_eq!(driver.claims.len(), 2);
 }
 
 #[test]
