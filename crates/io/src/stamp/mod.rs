@@ -92,7 +92,7 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::io::{self, Write};
     use std::net::{TcpListener, TcpStream};
     use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -149,5 +149,25 @@ mod tests {
         drop(sender);
         assert_eq!(receive(&receiver, &mut buf), Ok((2, None)));
         assert_eq!(receive(&receiver, &mut buf), Ok((0, None)));
+    }
+
+    #[test]
+    fn descriptors_that_a_peer_passes_are_closed() {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut arrivals = Arrivals::default();
+        arrivals.ask();
+        let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        for _ in 0..3 {
+            let passed = [writer.as_fd(); 3];
+            let mut control = SendAncillaryBuffer::new(&mut room);
+            assert!(control.push(SendAncillaryMessage::ScmRights(&passed)));
+            sendmsg(&theirs, &[io::IoSlice::new(b"with a gift")], &mut control, SendFlags::empty()).unwrap();
+            assert_eq!(arrivals.receive(&ours, &mut [0; 100]), Ok(11));
+        }
+        // The last end of the pipe that can be written to: were another one open, this would wait for ever.
+        drop(writer);
+        assert_eq!(io::Read::read(&mut reader, &mut [0]).unwrap(), 0);
     }
 }

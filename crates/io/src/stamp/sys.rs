@@ -5,7 +5,7 @@
 )]
 
 use super::{Arrival, Clock};
-use rustix::fd::{AsFd, AsRawFd};
+use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::mem::{self, MaybeUninit};
@@ -36,31 +36,48 @@ pub(crate) fn receive(socket: impl AsFd, buf: &mut [u8]) -> Result<(usize, Optio
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = control.0.len() as _;
     // SAFETY: the kernel writes at most `buf.len()` bytes to `buf` and `msg_controllen` to `control`; both outlive the call.
-    let len = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, 0) };
+    let len = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
     let Ok(len) = usize::try_from(len) else { return Err(last_error()) };
     Ok((len, stamp(&message)))
 }
 
-/// The software stamp among the control messages that recvmsg(2) wrote.
+/// The software stamp among the control messages that recvmsg(2) wrote. Descriptors that the peer of a Unix socket passed
+/// (`SCM_RIGHTS`, unix(7)) are closed, as recv(2) does: nobody asked for them.
 fn stamp(message: &libc::msghdr) -> Option<Arrival> {
+    let mut arrival = None;
     // SAFETY: `message` is as recvmsg(2) left it, and its control buffer is alive.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !next.is_null() {
         // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR give null or a header that the kernel wrote within the buffer.
         let header = unsafe { next.read_unaligned() };
-        if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_TIMESTAMPING {
-            // SAFETY: the data of this type is a `struct scm_timestamping`: three times, of which the first is the kernel's.
-            let data = unsafe { libc::CMSG_DATA(next) };
-            // SAFETY: as above.
-            let time = unsafe { data.cast::<libc::timespec>().read_unaligned() };
-            let (secs, nanos) = (u64::try_from(time.tv_sec).ok()?, u64::try_from(time.tv_nsec).ok()?);
-            let nanos = secs.checked_mul(1_000_000_000)?.checked_add(nanos)?;
-            return (nanos > 0).then_some(Arrival { clock: Clock::Realtime, nanos });
+        // SAFETY: as above.
+        let data = unsafe { libc::CMSG_DATA(next) };
+        match (header.cmsg_level, header.cmsg_type) {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
+                // SAFETY: the data of this type is a `struct scm_timestamping`: three times, of which the first is the kernel's.
+                arrival = arrived(unsafe { data.cast::<libc::timespec>().read_unaligned() });
+            }
+            (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
+                let end = next as usize + header.cmsg_len as usize;
+                for number in 0..end.saturating_sub(data as usize) / size_of::<RawFd>() {
+                    // SAFETY: the data of this type is descriptors, up to the message's end.
+                    let fd = unsafe { data.cast::<RawFd>().wrapping_add(number).read_unaligned() };
+                    // SAFETY: the kernel has just opened it for us, and nobody else knows it.
+                    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+                }
+            }
+            _ => {}
         }
         // SAFETY: as for the first.
         next = unsafe { libc::CMSG_NXTHDR(message, next) };
     }
-    None
+    arrival
+}
+
+fn arrived(time: libc::timespec) -> Option<Arrival> {
+    let (secs, nanos) = (u64::try_from(time.tv_sec).ok()?, u64::try_from(time.tv_nsec).ok()?);
+    let nanos = secs.checked_mul(1_000_000_000)?.checked_add(nanos)?;
+    (nanos > 0).then_some(Arrival { clock: Clock::Realtime, nanos })
 }
 
 fn last_error() -> Errno {
