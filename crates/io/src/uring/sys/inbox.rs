@@ -68,7 +68,9 @@ impl Inbox {
 
     fn layouts(count: u16, size: usize, headroom: usize) -> io::Result<(Layout, Layout)> {
         let too_big = |_| io::Error::from(io::ErrorKind::InvalidInput);
-        let memory = Layout::from_size_align(headroom + usize::from(count) * size, 4096).map_err(too_big)?;
+        // Places in it are found by arithmetic that must not wrap around.
+        let len = usize::from(count).checked_mul(size).and_then(|len| len.checked_add(headroom));
+        let memory = Layout::from_size_align(len.unwrap_or(usize::MAX), 4096).map_err(too_big)?;
         let entries = Layout::array::<BufRingEntry>(count.into()).and_then(|layout| layout.align_to(4096));
         Ok((memory, entries.map_err(too_big)?))
     }
@@ -188,5 +190,19 @@ impl Inbox {
         // SAFETY: aligned, within the entries, and only this thread and the kernel use it.
         let tail = unsafe { core::sync::atomic::AtomicU16::from_ptr(tail.cast_mut()) };
         tail.store(self.tail, core::sync::atomic::Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Inbox, Sizes};
+    use std::io::ErrorKind;
+
+    #[test]
+    fn sizes_that_no_memory_has_are_refused() {
+        for headroom in [usize::MAX, usize::MAX - 8 * 4096 + 1, isize::MAX as usize] {
+            let sizes = Sizes { submissions: 1, completions: 1, buffers: 8, buffer: 4096, headroom };
+            assert_eq!(Inbox::new(&sizes).err().map(|error| error.kind()), Some(ErrorKind::InvalidInput), "{headroom}");
+        }
     }
 }
