@@ -25,6 +25,9 @@ impl Chores {
     /// How long accepting rests after it failed for want of descriptors or memory.
     const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+    /// Longer than anybody waits, and an `Instant` reaches.
+    const FOR_EVER: Duration = Duration::from_hours(24 * 365);
+
     /// How long a Unix listener with a full queue, and a kernel without memory, are left alone.
     const RETRY: Duration = Duration::from_millis(2);
 
@@ -87,7 +90,7 @@ impl Chores {
 
     /// `linger` is the same for all, which keeps the queue in order.
     pub(crate) fn adopt(&mut self, orphan: Token, linger: Duration) {
-        self.orphans.push_back((Instant::now() + linger, orphan));
+        self.orphans.push_back((Instant::now() + linger.min(Self::FOR_EVER), orphan));
     }
 
     pub(crate) fn due_orphan(&mut self, now: Instant) -> Option<Token> {
@@ -95,5 +98,20 @@ impl Chores {
             return None;
         }
         self.orphans.pop_front().map(|(_, token)| token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_orphan_may_linger_for_ever() {
+        let mut chores = Chores::default();
+        let orphan = Token { index: 7, generation: 0 };
+        chores.adopt(orphan, Duration::MAX);
+        assert_eq!(chores.due_orphan(Instant::now()), None);
+        assert!(chores.clip(None).is_some_and(|wait| wait > Duration::from_hours(24)));
+        assert_eq!(chores.due_orphan(Instant::now() + Chores::FOR_EVER), Some(orphan));
     }
 }

@@ -108,9 +108,25 @@ impl Config {
         self.receive_buffer = self.receive_buffer.clamp(1, MOST_UNSCALED);
         self.send_buffer = self.send_buffer.clamp(1, 1 << 24);
         self.retransmit = self.retransmit.clamp(Duration::from_millis(1), Duration::from_secs(1));
+        self.linger = self.linger.min(FOR_EVER);
         self
     }
 }
 
+/// Longer than anybody waits, and an `Instant` reaches.
+const FOR_EVER: Duration = Duration::from_hours(24 * 365);
+
 /// The largest window that needs no scaling (RFC 7323 section 2.2).
 const MOST_UNSCALED: usize = 65_535;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn connections_may_linger_for_ever() {
+        let config = Config { linger: Duration::MAX, ..Config::new("memory") }.clamp();
+        assert!(Instant::now().checked_add(config.linger).is_some());
+    }
+}
