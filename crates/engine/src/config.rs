@@ -58,6 +58,11 @@ pub struct Offload {
     pub max_waiting: usize,
     /// Longest wait. Connections that would wait longer, going by what handshakes took lately, are reset at once.
     pub max_wait: Duration,
+    /// The threads run only while their processors have nothing else to do (`SCHED_IDLE`, sched(7)), so that established
+    /// connections never wait for them. Where they are not let run for so long while handshakes wait, since loops or others
+    /// never sleep, threads of a low priority (a nice value of 15) take over. `None` leaves all to such, for processors
+    /// that are busy for good: established connections wait for the end of a handshake now and then.
+    pub max_stall: Option<Duration>,
     /// Help with the records of large messages; `None` seals all of them in the loop. Engines that cannot share a message
     /// ([`Capabilities`](tautline_tls::Capabilities)) are refused with it.
     pub records: Option<Records>,
@@ -94,6 +99,7 @@ impl Default for Offload {
             min_signature: Duration::from_micros(200),
             max_waiting: 4096,
             max_wait: Duration::from_secs(3),
+            max_stall: Some(Duration::from_millis(20)),
             records: None,
         }
     }

@@ -104,10 +104,8 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
                 Phase::Tls => {
                     let len = match self.next_step(link, &wire[used..]) {
                         Step::Here(len) => len,
-                        Step::Away => {
-                            self.hand_over(link, &wire[used..])?;
-                            return Ok(wire.len());
-                        }
+                        Step::Away if self.hand_over(link, &wire[used..])? => return Ok(wire.len()),
+                        Step::Away => wire.len() - used,
                         Step::Waits => return Ok(used),
                     };
                     let (read, handshake) = self.shake(link, &mut wire[used..used + len])?;

@@ -9,6 +9,7 @@ mod hello;
 mod pool;
 mod records;
 mod sys;
+mod waiting;
 
 pub use pool::HandshakePool;
 pub(crate) use pool::{Done, Handshakes};
@@ -25,6 +26,7 @@ use hello::is_whole;
 use tautline_io::Driver;
 use tautline_tls::record::{Front, front};
 use tautline_tls::{Answer, Engine, Handshake, Session, Signing};
+use waiting::NotNow;
 
 /// What begins a record of handshake messages that are not encrypted (RFC 8446, section 5.1).
 const PLAIN_HANDSHAKE: u8 = 22;
@@ -108,9 +110,9 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         Ok(result?)
     }
 
-    /// Sends a session away, with the bytes that it goes on with.
-    pub(crate) fn hand_over(&mut self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> Result<(), Stop> {
-        let Some(handshakes) = &mut self.handshakes else { return Ok(()) };
+    /// Sends a session away, with the bytes that it goes on with. Says whether that was possible; otherwise it goes on here.
+    pub(crate) fn hand_over(&mut self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> Result<bool, Stop> {
+        let Some(handshakes) = &mut self.handshakes else { return Ok(false) };
         let place = handshakes.place().map_or_else(|| self.engine.accept(), Ok)?;
         let pool = &mut self.shared.pool;
         let (mut bytes, out) = (pool.take(), pool.take());
@@ -119,12 +121,15 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         match handshakes.begin(link.token, session, bytes, out) {
             Ok(number) => {
                 link.phase = Phase::Away(Some(number));
-                Ok(())
+                Ok(true)
             }
-            Err((session, bytes, out)) => {
+            Err((session, bytes, out, why)) => {
                 handshakes.keep(std::mem::replace(&mut link.session, session));
                 pool.give(bytes);
                 pool.give(out);
+                if why == NotNow::Stalled {
+                    return Ok(false);
+                }
                 // Whoever is not let in learns of it by a reset.
                 link.phase = Phase::Away(None);
                 Err(self.overloaded())
@@ -144,8 +149,10 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
 
     /// Takes a session back, and goes on where it stands now.
     pub(crate) fn come_back<D: Driver>(&mut self, driver: &mut D, done: Done<E::Session>) {
-        let Done { token, session, mut wire, result, out } = done;
-        self.shared.counters.handshakes_offloaded += u64::from(result.is_some());
+        let Done { token, session, mut wire, result, out, stalled } = done;
+        let counters = &mut self.shared.counters;
+        counters.handshakes_offloaded += u64::from(result.is_some());
+        counters.handshakes_stalled += u64::from(result.is_some() && stalled);
         let Some(mut link) = self.take(token) else {
             self.shared.pool.give(wire);
             self.shared.pool.give(out);

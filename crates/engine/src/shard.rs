@@ -508,7 +508,7 @@ impl<E: Engine, H: Handler, P: Probe, D: Driver> Sink<D> for Core<E, H, P> {
         while let Some(command) = self.commands.next() {
             self.obey(driver, command);
         }
-        while let Some(done) = self.handshakes.as_ref().and_then(Handshakes::next) {
+        for done in self.handshakes.as_ref().map(Handshakes::done).unwrap_or_default() {
             self.come_back(driver, done);
         }
     }

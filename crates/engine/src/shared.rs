@@ -58,6 +58,8 @@ pub struct Counters {
     pub handshakes_failed: u64,
     /// Steps of handshakes done beside the loop: one for each, two where the client is asked for another ClientHello.
     pub handshakes_offloaded: u64,
+    /// Of those, the ones that threads of a higher priority took over, because those of the pool were not let run.
+    pub handshakes_stalled: u64,
     /// Of those that failed, the ones refused because too many waited.
     pub handshakes_refused: u64,
     /// Times that other threads were asked to help with the records of a large message, or of several together.
@@ -92,6 +94,7 @@ impl Counters {
             opened,
             handshakes_failed,
             handshakes_offloaded,
+            handshakes_stalled,
             handshakes_refused,
             seals_offloaded,
             seals_helped,
@@ -110,6 +113,7 @@ impl Counters {
         *opened += other.opened;
         *handshakes_failed += other.handshakes_failed;
         *handshakes_offloaded += other.handshakes_offloaded;
+        *handshakes_stalled += other.handshakes_stalled;
         *handshakes_refused += other.handshakes_refused;
         *seals_offloaded += other.seals_offloaded;
         *seals_helped += other.seals_helped;

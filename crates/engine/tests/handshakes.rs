@@ -4,6 +4,8 @@
 mod fake;
 
 use fake::{Event, Fake};
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use tautline_engine::{Config, Conn, Counters, Handler, HandshakePool, Shard};
@@ -13,6 +15,8 @@ use tautline_ws::Message;
 
 /// A handshake that waits until the gate is open.
 const WAIT: u8 = b'w';
+/// A handshake that takes as long as an expensive signature, 3 ms of processor time.
+const BUSY: u8 = b'r';
 /// A handshake that panics.
 const PANIC: u8 = b'!';
 
@@ -59,6 +63,11 @@ impl Session for Scripted {
             begun = self.0.news.wait_while(begun, |begun| !begun.1).unwrap();
         }
         drop(begun);
+        if what == BUSY {
+            let spent = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+            let end = spent() + Duration::from_millis(3);
+            while spent() < end {}
+        }
         assert_ne!(what, PANIC, "as it was told");
         out.put(&[what]);
         Ok((wire.len(), Handshake::Complete))
@@ -97,8 +106,14 @@ struct Bench {
 impl Bench {
     fn new(max_waiting: usize) -> Self {
         let mut config = Config::default();
-        config.offload.threads = Some(1);
         config.offload.max_waiting = max_waiting;
+        // However busy the machine is, one thread does them all.
+        config.offload.max_stall = None;
+        Self::with(config)
+    }
+
+    fn with(mut config: Config) -> Self {
+        config.offload.threads = Some(1);
         let pool = HandshakePool::start(&config.offload).unwrap();
         let (kernel, engine) = (Fake::default(), Engine::default());
         kernel.0.borrow_mut().room = usize::MAX;
@@ -187,4 +202,33 @@ fn a_place_in_the_queue_is_none_that_a_thread_has_time_for() {
         bench.kernel.with(index, |wire| wire.closed).is_none()
     });
     bench.until("it is served", |bench| bench.turn().handshakes_offloaded == 1);
+}
+
+/// Nobody sleeps on the only processor that the pool may run on.
+#[test]
+fn handshakes_go_on_beside_threads_that_never_sleep() {
+    for (max_stall, may_stall) in [(Some(Duration::from_millis(20)), true), (None, false)] {
+        let run = move || {
+            let cpus = tautline_io::machine::cpus().unwrap();
+            tautline_io::machine::pin_to_cpu(cpus[cpus.len() - 1]).unwrap();
+            let mut config = Config::default();
+            config.offload.max_stall = max_stall;
+            let over = Arc::new(AtomicBool::new(false));
+            let busy = std::thread::spawn({
+                let over = over.clone();
+                move || while !over.load(Ordering::Relaxed) {}
+            });
+            let mut bench = Bench::with(config);
+            for index in 0..8 {
+                bench.client(index, BUSY);
+            }
+            bench.until("all are through", |bench| bench.turn().handshakes_offloaded == 8);
+            over.store(true, Ordering::Relaxed);
+            busy.join().unwrap();
+            let counters = bench.turn();
+            assert_eq!((counters.handshakes_refused, counters.handshakes_failed), (0, 0));
+            assert_eq!(counters.handshakes_stalled > 0, may_stall, "{}", counters.handshakes_stalled);
+        };
+        std::thread::spawn(run).join().unwrap();
+    }
 }

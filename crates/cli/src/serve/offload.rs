@@ -22,6 +22,10 @@ pub(super) struct OffloadArguments {
     /// Longest that they may have to wait; connections that would wait longer are reset at once. Default: 3000.
     #[arg(long, value_name = "MILLISECONDS")]
     handshake_max_wait: Option<u64>,
+    /// Their threads run while nobody else does. Once they are not let run for so long, others of a higher priority take over;
+    /// 0 leaves all to these. Default: 20.
+    #[arg(long, value_name = "MILLISECONDS")]
+    handshake_max_stall: Option<u64>,
     /// Have messages of at least so many bytes sealed by several threads at once, where processors idle beside a busy loop;
     /// `auto` is a size that is worth it, `off` leaves all of them in their loop. With fused only.
     #[arg(long, value_name = "BYTES", default_value = "off", value_parser = large)]
@@ -59,6 +63,9 @@ impl OffloadArguments {
         if let Some(longest) = self.handshake_max_wait {
             offload.max_wait = Duration::from_millis(longest);
         }
+        if let Some(longest) = self.handshake_max_stall {
+            offload.max_stall = (longest > 0).then(|| Duration::from_millis(longest));
+        }
         let threads = self.record_threads;
         offload.records = match self.offload_records {
             Large::None if threads.is_some() => return Err(Failure::usage("--record-threads needs --offload-records")),
@@ -80,12 +87,13 @@ pub(super) fn tell_counters(remotes: &[Remote]) {
 
 fn lines(counters: &Counters) -> String {
     let Counters { accepted, open, opened, handshakes_failed: failed, .. } = counters;
-    let Counters { handshakes_offloaded: beside, handshakes_refused: refused, .. } = counters;
+    let Counters { handshakes_offloaded: beside, handshakes_refused: refused, handshakes_stalled: stalled, .. } =
+        counters;
     let Counters { messages_in, messages_out, messages_dropped: dropped, bytes_in, bytes_out, .. } = counters;
     let Counters { seals_offloaded: asked, seals_helped: helped, seals_late: late, .. } = counters;
     let mut lines = format!(
         "connections: {accepted} accepted, {failed} failed in their handshake, {opened} opened, {open} of them open\n\
-         handshakes on other threads: {beside} done, {refused} refused\n\
+         handshakes on other threads: {beside} done, {stalled} of them stalled, {refused} refused\n\
          messages: {messages_in} in, {messages_out} out, {dropped} dropped; {bytes_in} bytes in, {bytes_out} out\n"
     );
     if *asked > 0 {
@@ -101,11 +109,12 @@ mod tests {
 
     #[test]
     fn help_with_records_is_told_where_it_was_asked_for() {
-        let mut counters = Counters { handshakes_offloaded: 7, handshakes_refused: 3, ..Counters::default() };
-        assert!(lines(&counters).contains("handshakes on other threads: 7 done, 3 refused\n"));
+        let mut counters =
+            Counters { handshakes_offloaded: 7, handshakes_stalled: 2, handshakes_refused: 3, ..Counters::default() };
+        assert!(lines(&counters).contains("handshakes on other threads: 7 done, 2 of them stalled, 3 refused\n"));
         assert!(!lines(&counters).contains("records"));
         counters.merge(&Counters { seals_offloaded: 5, seals_helped: 4, seals_late: 1, ..counters });
-        let expected = "14 done, 6 refused|records on other threads: asked 5 times, helped 4 times, late 1 times\n";
+        let expected = "14 done, 4 of them stalled, 6 refused|records on other threads: asked 5 times, helped 4 times, late 1 times\n";
         assert!(expected.split('|').all(|part| lines(&counters).contains(part)), "{}", lines(&counters));
     }
 }

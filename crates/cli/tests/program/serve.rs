@@ -88,8 +88,8 @@ fn stages_are_told_by_both_ends() {
 #[test]
 fn what_left_the_loops_is_told() {
     let home = Home::new();
-    let options = ["-v", "--handshake-min-signature", "0", "--offload-records", "65536", "--record-threads", "1"];
-    let server = home.serve(&options);
+    let options = ["-v", "--handshake-min-signature", "0", "--handshake-max-stall", "0"];
+    let server = home.serve(&[&options[..], &["--offload-records", "65536", "--record-threads", "1"]].concat());
     let large = "x".repeat(100_000);
     let said = home.run_with(&["connect", "--wait", "0.3", &server.url], &format!("{large}\n"));
     assert_eq!((said.code, said.out.trim_end()), (Some(0), large.as_str()), "{}", said.err);
@@ -98,14 +98,14 @@ fn what_left_the_loops_is_told() {
         told.contains("ECDSA-256: a signature takes ") && told.contains("so full handshakes leave the loop"),
         "{told}"
     );
-    assert!(told.contains("\nhandshakes on other threads: 1 done, 0 refused\n"), "{told}");
+    assert!(told.contains("\nhandshakes on other threads: 1 done, 0 of them stalled, 0 refused\n"), "{told}");
     assert!(told.contains("\nrecords on other threads: asked 1 times"), "{told}");
 
     let server = home.serve(&["--handshake-min-signature", "0", "--handshake-max-wait", "0"]);
     let refused = home.run(&["connect", &server.url]);
     assert_ne!(refused.code, Some(0));
     let told = server.stop().err;
-    assert!(told.contains("\nhandshakes on other threads: 0 done, 1 refused\n"), "{told}");
+    assert!(told.contains("\nhandshakes on other threads: 0 done, 0 of them stalled, 1 refused\n"), "{told}");
 
     let useless = home.run(&["serve", "--record-threads", "1"]);
     assert_eq!(useless.code, Some(2));

@@ -1,12 +1,11 @@
+use super::waiting::{NotNow, Waiting};
 use crate::config::Offload;
-use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
+use tautline_io::machine::run_when_idle;
 use tautline_io::{Token, Waker};
 use tautline_tls::{Error, Handshake, Session};
 use tautline_window::Buf;
@@ -14,16 +13,23 @@ use tautline_window::Buf;
 /// Sessions that are kept to hold places; more than a loop has away at a time in ordinary days are not worth it.
 const SPARE: usize = 16;
 
-/// How much nicer than loops the threads are (sched(7)): by a thirtieth of the weight, which is enough to go on with beside
-/// loops that never sleep. With a tenth (10) a loop that woke up was made to wait for the end of a handshake three times
-/// as often, which one in a hundred messages felt.
+/// How much nicer than loops threads are that do not run only while nobody else does (sched(7)): by a thirtieth of the weight,
+/// which is enough to go on with beside loops that never sleep.
 const NICE: i32 = 15;
+
+/// While more of a shard's handshakes wait, those that are done go back together, this far apart: a loop on the same processor
+/// interrupts us each time that it is woken. It saves a handshake in a storm 5 to 10 % of the server's CPU time.
+const BATCH: Duration = Duration::from_millis(1);
 
 /// What a peer is told whose handshake made us panic: internal_error (RFC 8446, section 6.2). Nothing is encrypted before
 /// the server's answer.
 const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 
 /// Threads that shake hands for the shards of one server; clones are the same threads, which end with the last of them.
+///
+/// They run only while their processors have nothing else to do, so that a loop that wakes up never waits for the end of a
+/// signature. Beside loops that never sleep that would be hardly ever, so each thread has a watcher, of a low priority but not
+/// the lowest, that takes over while none of them is let run (see [`Offload::max_stall`]).
 pub struct HandshakePool<S>(Arc<Owners<S>>);
 
 impl<S> Clone for HandshakePool<S> {
@@ -34,81 +40,19 @@ impl<S> Clone for HandshakePool<S> {
 
 impl<S> std::fmt::Debug for HandshakePool<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Queue { threads, max_waiting, max_wait, .. } = &*self.0.0;
-        let mut pool = f.debug_struct("HandshakePool");
-        pool.field("threads", threads).field("max_waiting", max_waiting).field("max_wait", max_wait).finish()
+        f.debug_struct("HandshakePool").field("threads", &self.0.threads).finish_non_exhaustive()
     }
 }
 
 /// Ends the threads.
-struct Owners<S>(Arc<Queue<S>>);
+struct Owners<S> {
+    waiting: Arc<Waiting<Box<Job<S>>>>,
+    threads: usize,
+}
 
 impl<S> Drop for Owners<S> {
     fn drop(&mut self) {
-        self.0.waiting().closed = true;
-        self.0.news.notify_all();
-    }
-}
-
-/// Handshakes that wait for a thread.
-///
-/// Behind a lock, which is held for as long as it takes to put one in or to take one out: who has hung up must free its place
-/// at once, or a flood of such would keep everyone else out, and it has no memory then.
-struct Queue<S> {
-    waiting: Mutex<Waiting<S>>,
-    /// Somebody has come, or nobody will any more.
-    news: Condvar,
-    threads: usize,
-    max_waiting: usize,
-    max_wait: Duration,
-    /// Nanoseconds that a handshake took lately.
-    cost: AtomicU64,
-}
-
-struct Waiting<S> {
-    /// By the order in which they came.
-    jobs: BTreeMap<u64, Box<Job<S>>>,
-    next: u64,
-    /// Threads without anything to do.
-    idle: usize,
-    closed: bool,
-}
-
-impl<S> Queue<S> {
-    fn waiting(&self) -> MutexGuard<'_, Waiting<S>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets a job in, if there is a place for it, and it is expected to be done in time.
-    fn put(&self, job: Box<Job<S>>) -> Result<u64, Box<Job<S>>> {
-        let mut waiting = self.waiting();
-        let ahead = waiting.jobs.len() as u64 * self.cost.load(Ordering::Relaxed) / self.threads as u64;
-        let is_full = waiting.jobs.len() >= self.max_waiting.saturating_add(waiting.idle);
-        if is_full || Duration::from_nanos(ahead) > self.max_wait {
-            return Err(job);
-        }
-        let number = waiting.next;
-        waiting.next += 1;
-        waiting.jobs.insert(number, job);
-        drop(waiting);
-        self.news.notify_one();
-        Ok(number)
-    }
-
-    /// Waits for the job that has waited longest; `None` where there will be none.
-    fn take(&self) -> Option<Box<Job<S>>> {
-        let mut waiting = self.waiting();
-        loop {
-            if let Some((_, job)) = waiting.jobs.pop_first() {
-                return Some(job);
-            }
-            if waiting.closed {
-                return None;
-            }
-            waiting.idle += 1;
-            waiting = self.news.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-            waiting.idle -= 1;
-        }
+        self.waiting.close();
     }
 }
 
@@ -118,8 +62,12 @@ struct Job<S> {
     session: S,
     wire: Buf,
     out: Buf,
-    since: Instant,
-    reply: Sender<Done<S>>,
+    back: Arc<Back<S>>,
+}
+
+/// A shard, for those who bring its handshakes back.
+struct Back<S> {
+    done: Mutex<Vec<Done<S>>>,
     waker: Waker,
 }
 
@@ -134,55 +82,92 @@ pub(crate) struct Done<S> {
     pub(crate) result: Option<Result<(usize, Handshake), Error>>,
     /// What it has to say to the peer.
     pub(crate) out: Buf,
+    /// A watcher did it.
+    pub(crate) stalled: bool,
 }
 
 impl<S: Session> HandshakePool<S> {
-    /// Starts the threads, at a lower priority than the caller's: established connections come first where cores are short.
+    /// Starts the threads.
     ///
     /// # Errors
     /// The system has no threads left.
     pub fn start(offload: &Offload) -> io::Result<Self> {
         let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
         let threads = offload.threads.unwrap_or_else(|| cpus.div_ceil(2)).max(1);
-        let queue = Arc::new(Queue {
-            waiting: Mutex::new(Waiting { jobs: BTreeMap::new(), next: 0, idle: 0, closed: false }),
-            news: Condvar::new(),
-            threads,
-            max_waiting: offload.max_waiting,
-            max_wait: offload.max_wait,
-            cost: AtomicU64::new(0),
-        });
-        let pool = Self(Arc::new(Owners(queue.clone())));
+        let waiting = Arc::new(Waiting::new(offload));
+        let pool = Self(Arc::new(Owners { waiting: waiting.clone(), threads }));
+        let is_watched = offload.max_stall.is_some();
         for number in 0..threads {
-            let queue = queue.clone();
-            std::thread::Builder::new().name(format!("handshake-{number}")).spawn(move || work::<S>(&queue))?;
+            let jobs = waiting.clone();
+            spawn(format!("handshake-{number}"), move || {
+                let runs_last = is_watched && step_back(run_when_idle);
+                work(&jobs, if runs_last { Class::Last } else { Class::Nice });
+            })?;
+            if is_watched {
+                let jobs = waiting.clone();
+                spawn(format!("watcher-{number}"), move || {
+                    run_nicely();
+                    work(&jobs, Class::Watcher);
+                })?;
+            }
         }
         Ok(pool)
     }
 }
 
-fn work<S: Session>(queue: &Queue<S>) {
+fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name).spawn(run).map(drop)
+}
+
+/// How a thread runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Only while nobody else does.
+    Last,
+    /// A little beside those who never sleep.
+    Nice,
+    /// Likewise, in the place of one that should have run.
+    Watcher,
+}
+
+/// Lets the calling thread run only while nobody else does; where that is forbidden, a little beside them. Says which.
+fn step_back(run_when_idle: impl FnOnce() -> io::Result<()>) -> bool {
+    let Err(error) = run_when_idle() else { return true };
+    log::debug!("handshakes do not make way for loops at once: {error}");
+    run_nicely();
+    false
+}
+
+fn run_nicely() {
     if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE) {
         log::debug!("handshakes run at the priority of loops: {error}");
     }
-    while let Some(job) = queue.take() {
-        let Job { token, session, mut wire, mut out, since, reply, waker } = *job;
-        let mut session = Some(session);
-        let result = (since.elapsed() <= queue.max_wait).then(|| {
-            let start = Instant::now();
-            let result = shake(&mut session, &mut wire, &mut out);
-            let took = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            let before = queue.cost.load(Ordering::Relaxed);
-            queue.cost.store(if before == 0 { took } else { before - before / 8 + took / 8 }, Ordering::Relaxed);
-            result
-        });
-        // A shard that ended wants nothing back.
-        if reply.send(Done { token, session, wire, result, out }).is_ok() {
-            waker.wake();
+}
+
+/// Does what there is to do until nobody will come any more.
+fn work<S: Session>(waiting: &Waiting<Box<Job<S>>>, class: Class) {
+    // A shard that was not told yet, and since when.
+    let mut untold: Option<(Arc<Back<S>>, Instant)> = None;
+    loop {
+        let next = if class == Class::Watcher { None } else { waiting.take_now() };
+        let may_wait = |back: &Arc<Back<S>>| next.as_ref().is_some_and(|(_, job)| Arc::ptr_eq(&job.back, back));
+        if let Some((back, _)) = untold.take_if(|(back, since)| !may_wait(back) || since.elapsed() >= BATCH) {
+            back.waker.wake();
         }
-        // A loop that wakes up on this processor need not interrupt us at once: without this, the messages of a storm's
-        // victims waited for slices of 3 ms; now they wait for the end of a handshake.
-        std::thread::yield_now();
+        let wait = || if class == Class::Watcher { waiting.take_stalled() } else { waiting.take() };
+        let Some((since, job)) = next.or_else(wait) else { return };
+        let Job { token, session, mut wire, mut out, back } = *job;
+        let mut session = Some(session);
+        let result = (since.elapsed() <= waiting.max_wait).then(|| shake(&mut session, &mut wire, &mut out));
+        let done = Done { token, session, wire, result, out, stalled: class == Class::Watcher };
+        // Nobody looks where the shard has ended.
+        back.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
+        untold.get_or_insert_with(|| (back, Instant::now()));
+        if class != Class::Last {
+            // A loop that wakes up on this processor need not interrupt us at once: without this, the messages of a storm's
+            // victims waited for slices of 3 ms; now they wait for the end of a handshake.
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -203,34 +188,36 @@ fn shake<S: Session>(session: &mut Option<S>, wire: &mut Buf, out: &mut Buf) -> 
 /// One shard's way to the pool and back.
 pub(crate) struct Handshakes<S> {
     pool: HandshakePool<S>,
-    reply: Sender<Done<S>>,
-    done: Receiver<Done<S>>,
-    waker: Waker,
+    back: Arc<Back<S>>,
     /// Fresh ones that hold the places of those that are away. They never serve: a reload may have outdated them.
     spare: Vec<S>,
 }
 
 impl<S: Session> Handshakes<S> {
     pub(crate) fn new(pool: HandshakePool<S>, waker: Waker) -> Self {
-        let (reply, done) = channel();
-        Self { pool, reply, done, waker, spare: Vec::new() }
+        Self { pool, back: Arc::new(Back { done: Mutex::new(Vec::new()), waker }), spare: Vec::new() }
     }
 
-    /// Hands a session over, to go on with `wire`, under the number that it gives; gives all of it back where too many wait.
-    pub(crate) fn begin(&self, token: Token, session: S, wire: Buf, out: Buf) -> Result<u64, (S, Buf, Buf)> {
-        let (reply, waker) = (self.reply.clone(), self.waker.clone());
-        let job = Box::new(Job { token, session, wire, out, since: Instant::now(), reply, waker });
-        self.pool.0.0.put(job).map_err(|job| (job.session, job.wire, job.out))
+    /// Hands a session over, to go on with `wire`, under the number that it gives; gives all of it back where that is no good.
+    pub(crate) fn begin(&self, token: Token, session: S, wire: Buf, out: Buf) -> Result<u64, (S, Buf, Buf, NotNow)> {
+        let job = Box::new(Job { token, session, wire, out, back: self.back.clone() });
+        self.pool.0.waiting.put(job).map_err(|(job, why)| (job.session, job.wire, job.out, why))
     }
 
     /// Takes a handshake back that nobody has begun with; gives its memory back.
     pub(crate) fn forget(&self, number: u64) -> Option<(Buf, Buf)> {
-        let job = self.pool.0.0.waiting().jobs.remove(&number)?;
+        let job = self.pool.0.waiting.forget(number)?;
         Some((job.wire, job.out))
     }
 
-    pub(crate) fn next(&self) -> Option<Done<S>> {
-        self.done.try_recv().ok()
+    /// Those that are back.
+    pub(crate) fn done(&self) -> Vec<Done<S>> {
+        match self.back.done.try_lock() {
+            Ok(mut done) => std::mem::take(&mut *done),
+            Err(TryLockError::Poisoned(poisoned)) => std::mem::take(&mut *poisoned.into_inner()),
+            // Whoever holds it wakes us again afterwards, and may not be let run before we sleep.
+            Err(TryLockError::WouldBlock) => Vec::new(),
+        }
     }
 
     /// What holds a place, where one was kept.
@@ -243,5 +230,25 @@ impl<S: Session> Handshakes<S> {
         if self.spare.len() < SPARE {
             self.spare.push(place);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NICE, step_back};
+    use rustix::process::getpriority_process;
+    use rustix::thread::gettid;
+    use std::io;
+
+    #[test]
+    fn where_stepping_back_is_forbidden_threads_are_nice() {
+        let forbidden = || Err(io::ErrorKind::PermissionDenied.into());
+        let after = |step: fn() -> io::Result<()>| {
+            let run = move || (step_back(step), getpriority_process(Some(gettid())).unwrap());
+            std::thread::spawn(run).join().unwrap()
+        };
+        assert_eq!(after(forbidden), (false, NICE));
+        let (runs_last, nice) = after(|| Ok(()));
+        assert!(runs_last && nice < NICE);
     }
 }
