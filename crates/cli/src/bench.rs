@@ -1,5 +1,6 @@
 use crate::failure::Failure;
 use crate::progress::Progress;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -38,8 +39,8 @@ Examples:
   taut bench echo limits --json results.jsonl --report results.html")]
 pub(crate) struct Arguments {
     /// What to measure.
-    #[arg(value_name = "SUITE", default_value = "overview")]
-    suites: Vec<Name>,
+    #[arg(value_name = "SUITE", default_value = "overview", value_parser = suite())]
+    suites: Vec<Suite>,
     /// Fewer and shorter rounds: a first look.
     #[arg(long)]
     quick: bool,
@@ -58,40 +59,9 @@ pub(crate) struct Arguments {
     report: Option<PathBuf>,
 }
 
-/// Names of suites.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Name {
-    Overview,
-    Echo,
-    Limits,
-    Idle,
-    Peers,
-    Records,
-    Handshake,
-    Stages,
-    Offload,
-    Scaling,
-    Windows,
-    Wire,
-}
-
-impl From<Name> for Suite {
-    fn from(name: Name) -> Self {
-        match name {
-            Name::Overview => Self::Overview,
-            Name::Echo => Self::Echo,
-            Name::Limits => Self::Limits,
-            Name::Idle => Self::Idle,
-            Name::Peers => Self::Peers,
-            Name::Records => Self::Records,
-            Name::Handshake => Self::Handshake,
-            Name::Stages => Self::Stages,
-            Name::Offload => Self::Offload,
-            Name::Scaling => Self::Scaling,
-            Name::Windows => Self::Windows,
-            Name::Wire => Self::Wire,
-        }
-    }
+/// Suites by their names.
+fn suite() -> impl TypedValueParser<Value = Suite> {
+    PossibleValuesParser::new(Suite::ALL.map(Suite::name)).try_map(|name| name.parse())
 }
 
 /// A driver to measure; `auto` is the one it stands for here.
@@ -139,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let json = arguments.json.as_deref().filter(|_| !only_json).map(create).transpose()?;
     let report = arguments.report.as_deref().map(create).transpose()?;
     let mut outcomes: Vec<Outcome> = Vec::new();
-    for &name in &arguments.suites {
+    for suite in &arguments.suites {
         let progress = Progress::new();
         let mut show = |share: f64, what: &str| progress.show(share, what);
         let mut lab = Lab {
@@ -150,7 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             peers: arguments.peers.clone(),
             progress: &mut show,
         };
-        let outcome = Suite::from(name).run(&mut lab)?;
+        let outcome = suite.run(&mut lab)?;
         drop(progress);
         if !only_json {
             print(&outcome);

@@ -73,6 +73,22 @@ pub enum Suite {
 }
 
 impl Suite {
+    /// Every suite.
+    pub const ALL: [Self; 12] = [
+        Self::Overview,
+        Self::Echo,
+        Self::Limits,
+        Self::Idle,
+        Self::Peers,
+        Self::Records,
+        Self::Handshake,
+        Self::Stages,
+        Self::Offload,
+        Self::Scaling,
+        Self::Windows,
+        Self::Wire,
+    ];
+
     /// Name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -126,6 +142,14 @@ impl Suite {
                 .insert(0, "server and load share the only CPU: rates say little, CPU times hold".to_owned());
         }
         Ok(outcome)
+    }
+}
+
+impl std::str::FromStr for Suite {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|suite| suite.name() == name).ok_or_else(|| format!("there is no suite {name:?}"))
     }
 }
 
