@@ -1,12 +1,16 @@
 use super::dial::{Dialed, Holds, close_all, open_all};
 use super::open_loop::Pace;
-use super::{Job, PATIENCE, Server, Stage, WAIT, Watch, config, new_loop, turn};
+use super::{Job, PATIENCE, Server, Stage, WAIT, Watch, config, turn};
 use crate::payload::Payload;
 use crate::{Error, Latencies, Measured, Meter};
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tautline::layers::io::Driver;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tautline::layers::engine::probe::{Off, Probe, Stages};
+use tautline::layers::io::{Arrival, Driver};
 use tautline::layers::tls::Engine;
 use tautline::{Closed, Conn, ConnectError, Delivery, DialId, Handler, Kind, Message, Opening, Outgoing, Shard};
 
@@ -40,13 +44,33 @@ impl Echo {
     /// A connection failed or ended, a reply was wrong, none came for 5 s, the server did not keep up with the rate, or
     /// the arguments make no sense.
     pub fn run(&self, watch: Watch<'_>) -> Result<Measured, Error> {
+        self.check()?;
+        let (measured, _) = self.server.with_engine(&self.server.tls, Run { echo: self, watch, stamped: false })?;
+        Ok(measured)
+    }
+
+    fn check(&self) -> Result<(), Error> {
         if self.connections == 0 || self.pipeline == 0 {
             return Err(Error::Usage("connections and pipeline must be at least 1".into()));
         }
         if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1e7)) {
             return Err(Error::Usage("the rate must lie above 0 and at most at 10,000,000 messages a second".into()));
         }
-        self.server.with_engine(&self.server.tls, Run { echo: self, watch })
+        Ok(())
+    }
+
+    /// As [`run`](Self::run), at a [rate](Self::rate), but a latency counts from when the message was given to this machine's
+    /// kernel until the reply was back there, by the kernel's stamp: what this side's threads wait for is not in it, neither
+    /// before nor after. That is for servers that share the machine with their load. Where there are no stamps, as over Unix
+    /// sockets, it ends when the reply is read.
+    ///
+    /// Gives all latencies too, in the order of replies.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub fn run_stamped(&self, watch: Watch<'_>) -> Result<(Measured, Vec<Duration>), Error> {
+        self.check()?;
+        self.server.with_engine(&self.server.tls, Run { echo: self, watch, stamped: true })
     }
 }
 
@@ -54,16 +78,35 @@ impl Echo {
 struct Run<'a, 'w> {
     echo: &'a Echo,
     watch: Watch<'w>,
+    stamped: bool,
 }
 
 impl Job for Run<'_, '_> {
-    type Output = Measured;
+    type Output = (Measured, Vec<Duration>);
 
-    fn run<E: Engine, D: Driver>(self, engine: E, driver: D) -> Result<Measured, Error> {
-        let Self { echo, watch } = self;
+    fn run<E: Engine, D: Driver>(self, engine: E, driver: D) -> Result<Self::Output, Error> {
+        if self.stamped {
+            let arrived = Arrived::default();
+            let client = Client { arrived: Some(arrived.clone()), ..Client::new(self.echo) };
+            return self.with(engine, driver, client, arrived);
+        }
+        let client = Client::new(self.echo);
+        self.with(engine, driver, client, Off)
+    }
+}
+
+impl Run<'_, '_> {
+    fn with<E: Engine, D: Driver, P: Probe>(
+        self,
+        engine: E,
+        driver: D,
+        client: Client,
+        probe: P,
+    ) -> Result<(Measured, Vec<Duration>), Error> {
+        let Self { echo, watch, .. } = self;
         let in_flight = echo.rate.map_or(echo.pipeline, |_| Pace::most_in_flight(echo.size));
-        let client = Client::new(echo);
-        let mut shard = new_loop(engine, driver, config(echo.size, in_flight), client)?;
+        let made = Shard::with_probe(0, config(echo.size, in_flight).into(), engine, driver, client, probe);
+        let mut shard = made.map_err(|error| Error::Failed(format!("cannot make a loop: {error}")))?;
         open_all(&mut shard, &Arc::new(echo.server.resolved()?), echo.connections, watch)?;
         let mut clock = Clock::new(echo.warmup + echo.duration);
         let pid = echo.server.pid;
@@ -88,7 +131,7 @@ impl Job for Run<'_, '_> {
             meter.stop(client.answered, std::mem::take(&mut client.latencies))?
         };
         close_all(&mut shard)?;
-        Ok(measured)
+        Ok((measured, shard.into_handler().in_order))
     }
 }
 
@@ -114,7 +157,7 @@ impl Clock {
 }
 
 /// Puts the first messages on their way.
-fn fill<E: Engine, D: Driver>(shard: &mut Shard<E, D, Client>, pipeline: usize) {
+fn fill<E: Engine, D: Driver, P: Probe>(shard: &mut Shard<E, D, Client, P>, pipeline: usize) {
     let open = shard.handler().dialed.open.clone();
     for conn in open {
         shard.with_conn(conn, |client, conn| {
@@ -127,8 +170,8 @@ fn fill<E: Engine, D: Driver>(shard: &mut Shard<E, D, Client>, pipeline: usize) 
 }
 
 /// Runs the closed loop.
-fn until<E: Engine, D: Driver>(
-    shard: &mut Shard<E, D, Client>,
+fn until<E: Engine, D: Driver, P: Probe>(
+    shard: &mut Shard<E, D, Client, P>,
     end: Instant,
     clock: &mut Clock,
     watch: Watch<'_>,
@@ -144,6 +187,37 @@ fn until<E: Engine, D: Driver>(
     }
 }
 
+/// Notes when the bytes that are read reached this machine.
+#[derive(Clone, Default)]
+struct Arrived(Rc<Cell<Option<Arrival>>>);
+
+impl Probe for Arrived {
+    fn begin<D: Driver>(&mut self, driver: &mut D) -> io::Result<()> {
+        driver.stamp_arrivals()
+    }
+
+    fn received<D: Driver>(&mut self, driver: &mut D) {
+        self.0.set(driver.arrival());
+    }
+
+    fn woke(&mut self) {}
+    fn resumed(&mut self) {}
+    fn opening(&mut self) {}
+    fn opened(&mut self) {}
+    fn decoding(&mut self) {}
+    fn parsed(&mut self) {}
+    fn calling(&mut self) {}
+
+    fn stages(&self) -> Option<Box<Stages>> {
+        None
+    }
+}
+
+/// The time by the clock that the kernel stamps with.
+fn real_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
 /// The application on the client's side: sends, checks replies, counts.
 pub(super) struct Client {
     pub(super) dialed: Dialed,
@@ -155,13 +229,17 @@ pub(super) struct Client {
     pub(super) in_flight: usize,
     latencies: Latencies,
     last_reply: Instant,
+    /// Where latencies end by the kernel's stamps.
+    arrived: Option<Arrived>,
+    /// These, one by one.
+    in_order: Vec<Duration>,
 }
 
 /// What is on its way on one connection.
 #[derive(Default)]
 pub(super) struct State {
-    /// When each message was sent (open loop: was due), oldest first.
-    sent: VecDeque<Instant>,
+    /// When each message was sent (open loop: was due), oldest first; and, where replies are stamped, by the clock of stamps.
+    sent: VecDeque<(Instant, Duration)>,
     /// Number of the next message.
     next: u64,
     /// Number of the message whose reply comes next.
@@ -179,7 +257,14 @@ impl Client {
             in_flight: 0,
             latencies: Latencies::new(),
             last_reply: Instant::now(),
+            arrived: None,
+            in_order: Vec::new(),
         }
+    }
+
+    /// Whether each message is to leave at once.
+    pub(super) const fn is_stamped(&self) -> bool {
+        self.arrived.is_some()
     }
 
     pub(super) const fn size(&self) -> usize {
@@ -190,6 +275,7 @@ impl Client {
     fn begin(&mut self, server_pid: Option<u32>) -> Result<Meter, Error> {
         self.answered = 0;
         self.latencies.clear();
+        self.in_order.clear();
         let meter = Meter::start(server_pid)?;
         self.measuring = Some(meter.began());
         Ok(meter)
@@ -200,7 +286,7 @@ impl Client {
         let state = conn.state();
         let number = state.next;
         state.next += 1;
-        state.sent.push_back(at);
+        state.sent.push_back((at, if self.is_stamped() { real_time() } else { Duration::ZERO }));
         if self.in_flight == 0 {
             self.last_reply = at;
         }
@@ -212,7 +298,7 @@ impl Client {
     }
 
     fn accept(&mut self, state: &mut State, message: &Message<'_>, now: Instant) -> Result<(), Error> {
-        let Some(sent) = state.sent.pop_front() else {
+        let Some((sent, by_stamps)) = state.sent.pop_front() else {
             return Err(Error::WrongReply("more replies than messages".into()));
         };
         let data = message.data();
@@ -232,7 +318,13 @@ impl Client {
             && (!self.is_open_loop || sent >= since)
         {
             self.answered += 1;
-            self.latencies.record(now.saturating_duration_since(sent));
+            let mut latency = now.saturating_duration_since(sent);
+            if let Some(arrived) = &self.arrived {
+                let arrival = arrived.0.get().map_or_else(real_time, |arrival| Duration::from_nanos(arrival.nanos));
+                latency = arrival.saturating_sub(by_stamps);
+                self.in_order.push(latency);
+            }
+            self.latencies.record(latency);
         }
         Ok(())
     }

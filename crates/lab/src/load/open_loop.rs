@@ -3,6 +3,7 @@ use super::{PATIENCE, WAIT, Watch, turn};
 use crate::Error;
 use std::time::{Duration, Instant};
 use tautline::Shard;
+use tautline::layers::engine::probe::Probe;
 use tautline::layers::io::Driver;
 use tautline::layers::tls::Engine;
 
@@ -33,9 +34,9 @@ impl Pace {
     }
 
     /// Sends what is due until `end`.
-    pub(super) fn until<E: Engine, D: Driver>(
+    pub(super) fn until<E: Engine, D: Driver, P: Probe>(
         &mut self,
-        shard: &mut Shard<E, D, Client>,
+        shard: &mut Shard<E, D, Client, P>,
         end: Instant,
         clock: &mut Clock,
         watch: Watch<'_>,
@@ -56,7 +57,11 @@ impl Pace {
         }
     }
 
-    fn send<E: Engine, D: Driver>(&mut self, shard: &mut Shard<E, D, Client>, due: Instant) -> Result<(), Error> {
+    fn send<E: Engine, D: Driver, P: Probe>(
+        &mut self,
+        shard: &mut Shard<E, D, Client, P>,
+        due: Instant,
+    ) -> Result<(), Error> {
         let client = shard.handler();
         let most = Self::most_in_flight(client.size());
         if client.in_flight >= most {
@@ -65,15 +70,22 @@ impl Pace {
                 "the server does not keep up with {rate:.0} messages/s: {most} are on their way; lower --rate"
             )));
         }
+        let is_stamped = client.is_stamped();
         let turn = usize::try_from(self.sent % self.connections as u64).unwrap_or(0);
         let conn = client.dialed.open[turn];
         self.sent += 1;
         shard.with_conn(conn, |client, conn| client.send(conn, due));
+        if is_stamped {
+            shard.flush();
+        }
         Ok(())
     }
 
     /// Waits for the replies that are still due.
-    pub(super) fn finish<E: Engine, D: Driver>(&self, shard: &mut Shard<E, D, Client>) -> Result<(), Error> {
+    pub(super) fn finish<E: Engine, D: Driver, P: Probe>(
+        &self,
+        shard: &mut Shard<E, D, Client, P>,
+    ) -> Result<(), Error> {
         let end = Instant::now() + PATIENCE;
         while shard.handler().in_flight > 0 {
             if Instant::now() > end {

@@ -125,6 +125,20 @@ fn open_loop_latency_counts_from_when_a_message_was_due() {
 }
 
 #[test]
+fn a_stamped_latency_is_the_servers() {
+    // The server takes 2 ms for a message, and none waits for another.
+    let peer = Peer::plain(|data| {
+        std::thread::sleep(Duration::from_millis(2));
+        Some(data.to_vec())
+    });
+    let echo = Echo { rate: Some(100.0), duration: Duration::from_millis(500), ..peer.echo(1, 8, 1) };
+    let (measured, latencies) = echo.run_stamped(&mut |_| ()).unwrap();
+    assert_eq!(measured.latencies.count(), latencies.len() as u64);
+    let least = latencies.iter().min().copied().unwrap_or_default();
+    assert!((Duration::from_millis(2)..Duration::from_millis(200)).contains(&least), "{least:?}");
+}
+
+#[test]
 fn wrong_replies_fail_the_run() {
     let changed = Peer::plain(|data| {
         let mut data = data.to_vec();

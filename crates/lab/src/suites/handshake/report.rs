@@ -138,7 +138,8 @@ fn storm_table(rows: &[Row]) -> String {
     format!(
         "\nA storm: {ESTABLISHED} connections send {} messages of 64 B a second while {AT_ONCE} others at a time shake\n\
          hands in full with RSA-2048, over and over; their client runs while that of the messages sleeps.\n\
-         Latency from when a message was due. refused: newcomers that the server had no time for.\n\n{table}",
+         Latency from sending to the reply's arrival in the kernel; p99: median of each thousand's in a row.\n\
+         refused: newcomers that the server had no time for.\n\n{table}",
         number(RATE)
     )
 }
@@ -270,12 +271,13 @@ mod tests {
             let by = |row: &&Row| row.case().tls.as_deref() == Some(engine);
             rows.iter().filter(by).filter(|row| is_wanted(row)).count()
         };
-        for engine in ["fused", "rustls"] {
-            assert_eq!(count(engine, |_| true), 4 * 2 * 2 * 2);
-            assert_eq!(count(engine, |row| row.case().resumed == Some(true)), 16);
-        }
+        assert_eq!(count("fused", |_| true), 4 * 2 * 2 * 2);
+        assert_eq!(count("fused", |row| row.case().resumed == Some(true)), 16);
+        // Without what is as in another row.
+        assert_eq!(count("rustls", |_| true), 5 + 2 + 2 + 1);
+        assert_eq!(count("rustls", |row| row.case().resumed == Some(true)), 2);
         // Neither Ed25519 nor ML-KEM.
         let has_mbedtls = ENGINES.contains(&"mbedtls");
-        assert_eq!(count("mbedtls", |_| true), if has_mbedtls { 3 * 2 * 2 } else { 0 });
+        assert_eq!(count("mbedtls", |_| true), if has_mbedtls { 3 + 2 + 2 } else { 0 });
     }
 }
