@@ -96,7 +96,13 @@ impl Tunnel {
         let host = host.trim_matches(['[', ']']).to_owned();
         let mut tunnel = Self { proxy, host, port, answer: Buf::new(), expect: Expect::Response };
         match tunnel.proxy.kind {
-            ProxyKind::Http => tunnel.ask_connect(out),
+            ProxyKind::Http => {
+                // What is before the first one is the name (RFC 7617, section 2).
+                if tunnel.proxy.credentials.as_ref().is_some_and(|(name, _)| name.contains(':')) {
+                    return Err("a user name for an HTTP proxy cannot have a ':'".into());
+                }
+                tunnel.ask_connect(out);
+            }
             ProxyKind::Socks5 => {
                 let method = if tunnel.proxy.credentials.is_some() { 2 } else { 0 };
                 out.put(&[5, 1, method]);
@@ -287,6 +293,13 @@ mod tests {
         assert!(asked.contains("Proxy-Authorization: Basic bWU6c2VjcmV0\r\n"), "{asked}");
         let answer = b"HTTP/1.1 200 Connection established\r\nX: y\r\n\r\n\x16\x03";
         assert_eq!(tunnel.read(answer, &mut Buf::new()), Ok((answer.len() - 2, true)));
+    }
+
+    #[test]
+    fn names_that_would_be_cut_are_refused() {
+        let proxy: Proxy = "http://me%3A:secret@gate".parse().unwrap();
+        let error = Tunnel::new(proxy, "example.org", 443, &mut Buf::new()).err().unwrap();
+        assert!(error.contains("user name"), "{error}");
     }
 
     #[test]
