@@ -61,8 +61,13 @@ pub(crate) struct Core<E: Engine, H: Handler, P: Probe> {
     /// Subscribers, while something is sent to them.
     walk: Vec<Token>,
     accept_paused: bool,
+    /// From when on the log is told again that accepting pauses.
+    pause_news: Tick,
     epoch: Instant,
 }
+
+/// At the limit accepting pauses with each who comes and goes on with each who goes: one line in this time tells.
+const PAUSE_NEWS: Tick = 10_000;
 
 pub(crate) enum Slot<S, T> {
     Free,
@@ -137,6 +142,7 @@ impl<E: Engine, D: Driver, H: Handler, P: Probe> Shard<E, D, H, P> {
             kernel_tls,
             walk: Vec::new(),
             accept_paused: false,
+            pause_news: 0,
             epoch: Instant::now(),
         };
         Ok(Self { driver, core })
@@ -378,7 +384,8 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         if full != self.accept_paused {
             self.accept_paused = full;
             driver.pause_accept(full);
-            if full {
+            if full && self.shared.now >= self.pause_news {
+                self.pause_news = self.shared.now + PAUSE_NEWS;
                 log::warn!(
                     "accepting pauses: {} connections, {} of them in their handshake",
                     counters.connections,

@@ -2,6 +2,7 @@
 
 use crate::common::server::config;
 use crate::common::{App, Over, Peer, both, eventually, logs, serve, serve_at};
+use std::collections::VecDeque;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use tautline::{CloseCode, Error};
@@ -26,6 +27,22 @@ fn beyond_the_limit_connections_wait_their_turn() {
         drop((inside, waiting));
         server.survives();
     });
+}
+
+#[test]
+fn those_who_come_and_go_at_the_limit_do_not_fill_the_log() {
+    let mut config = config();
+    config.limits.max_connections = 7;
+    let server = serve(Over::Plain, config, App::default());
+    let mut inside: VecDeque<Peer> = (0..7).map(|_| server.attack()).collect();
+    for turn in 0..10 {
+        eventually("one more is in", || server.counters().accepted == 7 + turn);
+        inside.push_back(server.attack());
+        inside.pop_front();
+    }
+    assert_eq!(logs::lines(&["accepting pauses: 7 connections"]).len(), 1);
+    drop(inside);
+    server.survives();
 }
 
 #[test]
