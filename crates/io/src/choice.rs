@@ -88,13 +88,11 @@ impl Io {
         }
     }
 
-    /// Whether this driver can leave these records to the kernel. select(2) cannot leave it those that are received: it would
-    /// not sleep while a peer keeps back the rest of a record, for the kernel says that there is something to receive.
+    /// Whether this driver can leave these records to the kernel. io_uring's receives bring no types of records.
     #[must_use]
     pub fn has_kernel_tls(self, halves: KernelTls) -> bool {
         match self.here() {
             Self::Uring => halves == KernelTls::Off,
-            Self::Select => !matches!(halves, KernelTls::Receive | KernelTls::Both),
             _ => true,
         }
     }

@@ -50,5 +50,10 @@ pub(crate) fn attach(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     }
 }
 
+/// Has a socket told of as readable only where so many bytes are there, or a whole record (`SO_RCVLOWAT`, socket(7)).
+pub(crate) fn tell_from(fd: BorrowedFd<'_>, bytes: u64) -> Result<(), Errno> {
+    sys::receive_from(fd, i32::try_from(bytes).unwrap_or(i32::MAX))
+}
+
 #[cfg(test)]
 mod tests;

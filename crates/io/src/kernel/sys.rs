@@ -48,6 +48,11 @@ pub(super) fn attach(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")
 }
 
+/// `setsockopt(SO_RCVLOWAT)`.
+pub(super) fn receive_from(fd: BorrowedFd<'_>, bytes: i32) -> Result<(), Errno> {
+    set(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes.to_ne_bytes())
+}
+
 impl Socket for BorrowedFd<'_> {
     fn send(&self, kind: u8, content: &[u8]) -> Result<usize, Errno> {
         if kind == DATA {

@@ -71,6 +71,8 @@ impl InKernel {
     pub(super) const RECEIVE: u8 = 2;
     /// One of the peer's could not be opened: no more are received.
     pub(super) const REFUSED: u8 = 4;
+    /// The socket tells only of more bytes than the beginning of a record that lies there.
+    pub(super) const RESTS: u8 = 8;
 
     pub(super) const fn has(self, what: u8) -> bool {
         self.0 & what != 0
@@ -78,6 +80,10 @@ impl InKernel {
 
     pub(super) const fn add(&mut self, what: u8) {
         self.0 |= what;
+    }
+
+    pub(super) const fn remove(&mut self, what: u8) {
+        self.0 &= !what;
     }
 }
 

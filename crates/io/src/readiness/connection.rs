@@ -133,9 +133,15 @@ impl<P: Poll> Driver<P> {
             Err(Errno::AGAIN) => {
                 conn.readable = false;
                 conn.behind = EventFlags::empty();
-                if !conn.kernel.has(InKernel::REFUSED) {
-                    self.poll.rearm(conn.fd.as_fd(), EventFlags::IN);
+                if conn.kernel.has(InKernel::REFUSED) {
+                    return;
                 }
+                if !P::EDGES
+                    && let Err(errno) = kernel::rest(conn)
+                {
+                    return self.fail(token, errno.into(), sink);
+                }
+                self.poll.rearm(conn.fd.as_fd(), EventFlags::IN);
             }
             Err(Errno::INTR) => self.enqueue(token),
             Err(errno) => self.fail(token, errno.into(), sink),

@@ -8,7 +8,7 @@ use crate::socket;
 use crate::stamp::Arrivals;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionread};
 use rustix::net::SendFlags;
 use std::io;
 use tautline_window::Buf;
@@ -43,10 +43,29 @@ pub(super) fn receive(conn: &mut Conn, arrivals: &mut Arrivals, buf: &mut [u8]) 
     }
     arrivals.begin();
     let (len, opened) = kernel::receive(&conn.fd.as_fd(), buf)?;
+    if conn.kernel.has(InKernel::RESTS) {
+        // The next record may be shorter than what was waited for.
+        kernel::tell_from(conn.fd.as_fd(), 1)?;
+        conn.kernel.remove(InKernel::RESTS);
+    }
     if !opened {
         conn.kernel.add(InKernel::REFUSED);
     }
     Ok(len)
+}
+
+/// Nothing can be received; where that is since a record is not whole, lets the socket tell only of the bytes behind its
+/// beginning. Otherwise a kernel that tells of what is there, not of what is new, would tell of the beginning without end.
+pub(super) fn rest(conn: &mut Conn) -> Result<(), Errno> {
+    if !conn.kernel.has(InKernel::RECEIVE) {
+        return Ok(());
+    }
+    let there = ioctl_fionread(&conn.fd)?;
+    if there > 0 {
+        kernel::tell_from(conn.fd.as_fd(), there.saturating_add(1))?;
+        conn.kernel.add(InKernel::RESTS);
+    }
+    Ok(())
 }
 
 fn transmit(sealing: &mut Sealing, token: Token) -> Option<&mut Transmit> {
@@ -79,10 +98,6 @@ impl<P: Poll> Driver<P> {
                     let why = format!("the kernel refuses the peer's new keys: {errno}");
                     self.fail_later(token, io::Error::new(errno.kind(), why));
                 }
-            }
-            Direction::Receive if !P::EDGES => {
-                let why = format!("{} cannot wait for whole records", P::NAME);
-                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
             }
             Direction::Receive => {
                 attach(conn.fd.as_fd())?;

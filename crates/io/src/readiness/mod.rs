@@ -269,10 +269,7 @@ impl<P: Poll> crate::Driver for Driver<P> {
     }
 
     fn kernel_tls(&self) -> KernelTls {
-        match self.config.kernel_tls {
-            KernelTls::Auto if !P::EDGES => KernelTls::Transmit,
-            kernel_tls => kernel_tls,
-        }
+        self.config.kernel_tls
     }
 
     fn give_keys(&mut self, token: Token, keys: TrafficKeys) -> io::Result<bool> {

@@ -2,7 +2,7 @@
 
 use crate::common::{App, logs};
 use crate::peer::Peer;
-use crate::{has_ktls, rekeys, serve};
+use crate::{HALVES, has_ktls, rekeys, serve};
 use tautline::{Cause, Io, KernelTls};
 use tautline_testkit::wild::kind;
 
@@ -14,14 +14,12 @@ fn key_update(peer: &mut Peer, requested: bool) {
 
 #[test]
 fn a_peer_changes_its_keys() {
-    for (halves, requested) in [KernelTls::Transmit, KernelTls::Receive, KernelTls::Both]
-        .into_iter()
-        .flat_map(|half| [(half, false), (half, true)])
-    {
+    let epoll = HALVES.into_iter().flat_map(|half| [(Io::Epoll, half, false), (Io::Epoll, half, true)]);
+    for (io, halves, requested) in epoll.chain([(Io::Select, KernelTls::Both, true)]) {
         if !has_ktls() {
             return;
         }
-        let server = serve(Io::Epoll, halves, App::default());
+        let server = serve(io, halves, App::default());
         let mut peer = Peer::new(&server);
         peer.echoes(b"under the first keys");
         // The kernel holds the keys of what is received, or of what is sent and they are to change.
