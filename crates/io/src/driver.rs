@@ -201,7 +201,7 @@ pub trait Driver: Sized + 'static {
     /// receive, so it is off until somebody asks.
     ///
     /// # Errors
-    /// This driver gives no stamps; the error says why.
+    /// This driver gives no stamps, or none once it has had connections; the error says why.
     fn stamp_arrivals(&mut self) -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("the driver {} gives no stamps", Self::NAME)))
     }

@@ -20,6 +20,12 @@ impl<C> Slots<C> {
         Self { slots: Vec::new(), free: Vec::new(), most }
     }
 
+    /// Whether there has never been a connection.
+    #[cfg(feature = "uring")]
+    pub(crate) const fn is_new(&self) -> bool {
+        self.slots.is_empty()
+    }
+
     /// # Errors
     /// All slots are taken.
     pub(crate) fn insert(&mut self, conn: C) -> io::Result<Token> {

@@ -68,6 +68,22 @@ mod spinning {
     driver_suite!(crate::spinning::make, crate::where_it_is);
 }
 
+/// With stamps, whose place in buffers so small is often no more than there is.
+mod stamped {
+    use crate::{driver_suite, suite};
+    use tautline_io::Driver as _;
+    use tautline_io::uring::{Config, Driver};
+
+    #[expect(clippy::unwrap_used, reason = "runs inside tests")]
+    fn make() -> Driver {
+        let mut driver = super::with(Config { buffer: 4_000, ..Config::default() });
+        driver.stamp_arrivals().unwrap();
+        driver
+    }
+
+    driver_suite!(crate::stamped::make, crate::where_it_is);
+}
+
 /// Told of what arrives, and receiving by itself, from the start.
 mod told {
     use crate::{driver_suite, suite};
@@ -185,4 +201,42 @@ fn a_panicking_sink_costs_nothing_but_its_turn() {
     let (mut peer, token) = suite::pair(&mut driver, &mut script, at);
     peer.write_all(b"still there").unwrap();
     suite::run(&mut driver, &mut script, |script| script.bytes_of(token) == b"still there");
+}
+
+/// Where bytes are stamped, descriptors could come with them.
+#[test]
+fn descriptors_that_a_peer_passes_are_closed() {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    use std::os::fd::AsFd;
+    if !is_there() {
+        return;
+    }
+    let mut driver = with(Config::default());
+    driver.stamp_arrivals().unwrap();
+    let path = std::env::temp_dir().join(format!("tautline-io-passed-{}.sock", std::process::id()));
+    driver.listen(&Address::Unix(path.clone()), &ListenOptions::default()).unwrap();
+    let client = std::thread::spawn(move || {
+        let mut peer = UnixStream::connect(path).unwrap();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        for _ in 0..3 {
+            let passed = [writer.as_fd(); 3];
+            let mut control = SendAncillaryBuffer::new(&mut room);
+            assert!(control.push(SendAncillaryMessage::ScmRights(&passed)));
+            sendmsg(&peer, &[std::io::IoSlice::new(b"with a gift")], &mut control, SendFlags::empty()).unwrap();
+            let mut reply = [0; 11];
+            peer.read_exact(&mut reply).unwrap();
+            assert_eq!(&reply, b"with a gift");
+        }
+        // The last end of the pipe that can be written to: were another one open, this would wait for ever.
+        drop(writer);
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+    });
+    let mut echo = Echo::default();
+    let started = std::time::Instant::now();
+    while !client.is_finished() {
+        assert!(started.elapsed() < Duration::from_secs(20), "a descriptor stays open");
+        driver.turn(Some(Duration::from_millis(20)), &mut echo).unwrap();
+    }
+    client.join().unwrap();
 }

@@ -6,7 +6,8 @@ use tautline_io::Ticker;
 /// A part of a message's way. [`Nic`](Self::Nic) to [`Callback`](Self::Callback) add up to [`Total`](Self::Total).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// From the stamp of the last segment of the read to the end of the loop's wait: interrupt, the kernel's TCP, waking up.
+    /// From the stamp of the last segment of the read to the end of the loop's wait: interrupt, the kernel's TCP, waking up,
+    /// and reading, where the kernel does that within the wait, as io_uring.
     /// Nothing where it arrived while the loop was awake. Only where the driver knows.
     Nic,
     /// What it waited for in the loop: other connections of the same turn, earlier messages of the same read.

@@ -8,6 +8,8 @@ pub use ticks::{Anchor, Scale, Ticker};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags};
+#[cfg(feature = "uring")]
+pub(crate) use sys::{CONTROL, stamp};
 use sys::{enable, receive};
 
 /// When bytes reached this machine, as the kernel, the network card or an XDP program saw it.
@@ -22,7 +24,7 @@ pub struct Arrival {
 /// A clock of the kernel (`clock_gettime(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// `CLOCK_REALTIME`: of packets that the kernel stamped (`SO_TIMESTAMPING`). It can be set.
+    /// `CLOCK_REALTIME`: of packets that the kernel stamped (`SO_TIMESTAMPNS`). It can be set.
     Realtime,
     /// `CLOCK_MONOTONIC`: of XDP programs (`bpf_ktime_get_ns`).
     Monotonic,
@@ -35,7 +37,7 @@ pub(crate) struct Arrivals {
     /// The next receive is to be stamped.
     wanted: bool,
     last: Option<Arrival>,
-    began: u64,
+    began: Option<u64>,
 }
 
 impl Arrivals {
@@ -63,8 +65,14 @@ impl Arrivals {
         if let Some(ticker) = self.asked
             && self.wanted
         {
-            (self.began, self.last) = (ticker.now(), None);
+            (self.began, self.last) = (Some(ticker.now()), None);
         }
+    }
+
+    /// The kernel received by itself, and told this.
+    #[cfg(feature = "uring")]
+    pub(crate) const fn received(&mut self, arrival: Option<Arrival>) {
+        (self.began, self.last) = (None, arrival);
     }
 
     /// Receives as recv(2) does.
@@ -84,8 +92,8 @@ impl Arrivals {
     }
 
     /// When receiving it began, by [`Ticker`].
-    pub(crate) fn began(&self) -> Option<u64> {
-        self.wanted.then_some(self.began)
+    pub(crate) const fn began(&self) -> Option<u64> {
+        if self.wanted { self.began } else { None }
     }
 }
 

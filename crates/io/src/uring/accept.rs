@@ -120,6 +120,7 @@ impl Driver {
     }
 
     fn accepted<S: Sink<Self>>(&mut self, listener: u32, fd: OwnedFd, sink: &mut S) {
+        self.arrivals.watch(&fd);
         match self.slots.insert(self.conn(fd, Phase::Open)) {
             Ok(token) => {
                 self.chores.accepted();

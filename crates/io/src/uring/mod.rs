@@ -24,8 +24,9 @@ mod sys;
 use crate::chores::Chores;
 use crate::slots::Slots;
 use crate::spin::Spinner;
+use crate::stamp::Arrivals;
 use crate::wake::Wake;
-use crate::{Address, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
+use crate::{Address, Arrival, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
 use accept::Listeners;
 use conn::{Conn, Phase};
 use rustix::event::PollFlags;
@@ -106,6 +107,7 @@ pub struct Driver {
     queue: VecDeque<Token>,
     /// Headroom and buffer for what the kernel had no buffer for; empty while it is lent, and before it is needed.
     buffer: Vec<u8>,
+    arrivals: Arrivals,
     /// Number of the turn.
     turn: u64,
     /// Bytes that this turn received, and the one before.
@@ -149,6 +151,7 @@ impl Driver {
             failures: VecDeque::new(),
             queue: VecDeque::new(),
             buffer: Vec::new(),
+            arrivals: Arrivals::default(),
             turn: 0,
             volume: (0, 0),
         })
@@ -283,6 +286,7 @@ impl crate::Driver for Driver {
 
     fn connect(&mut self, address: &Address) -> io::Result<Token> {
         let socket = self.spinner.stream(address)?;
+        self.arrivals.watch(&socket);
         let token = self.slots.insert(self.conn(socket, Phase::Connecting))?;
         self.start_connecting(token, address.clone());
         Ok(token)
@@ -337,6 +341,28 @@ impl crate::Driver for Driver {
 
     fn waker(&self) -> Waker {
         self.wake.waker()
+    }
+
+    fn stamp_arrivals(&mut self) -> io::Result<()> {
+        if !self.slots.is_new() {
+            let why = "stamps are to be asked for before there are connections, which receive without";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        self.arrivals.ask();
+        self.ring.stamp();
+        Ok(())
+    }
+
+    fn stamp_next(&mut self, wanted: bool) {
+        self.arrivals.want(wanted);
+    }
+
+    fn arrival(&self) -> Option<Arrival> {
+        self.arrivals.last()
+    }
+
+    fn began(&self) -> Option<u64> {
+        self.arrivals.began()
     }
 
     fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {

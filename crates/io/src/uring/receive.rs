@@ -5,7 +5,7 @@ use crate::socket::LAST_RECEIVES;
 use crate::{End, Received, Sink, Token};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{self, RecvFlags, sockopt};
+use rustix::net::sockopt;
 use std::mem;
 
 /// What is asked for of connections that the kernel only tells of.
@@ -30,6 +30,7 @@ impl Driver {
             }
             self.received_last(token, more);
             self.weigh(token, chunk.len());
+            self.arrivals.received(chunk.arrival);
             let (buf, start) = inbox.lend(&chunk);
             self.arrived(token, Received::new(buf, start), sink);
         } else {
@@ -196,6 +197,7 @@ impl Driver {
         let Some(mut backlog) = conn.backlog.take() else { return };
         conn.turn = turn;
         let (buf, start) = backlog.take(most);
+        self.arrivals.received(None);
         if buf.len() > start {
             sink.received(self, token, Received::new(buf, start));
         }
@@ -212,9 +214,9 @@ impl Driver {
         let mut buffer = mem::take(&mut self.buffer);
         buffer.resize(start + self.config.receive_buffer, 0);
         if let Some(conn) = self.slots.get_mut(token) {
-            match net::recv(&conn.fd, &mut buffer[start..], RecvFlags::empty()) {
-                Ok((0, _)) => self.ends(token, Ending::Finished, sink),
-                Ok((len, _)) => {
+            match self.arrivals.receive(&conn.fd, &mut buffer[start..]) {
+                Ok(0) => self.ends(token, Ending::Finished, sink),
+                Ok(len) => {
                     conn.turn = turn;
                     conn.hungry = conn.polled && (conn.behind || start + len == buffer.len());
                     self.weigh(token, len);
@@ -338,8 +340,8 @@ impl Driver {
             if conn.paused || conn.finished {
                 break;
             }
-            match net::recv(&conn.fd, &mut buffer[start..], RecvFlags::empty()) {
-                Ok((len @ 1.., _)) => sink.received(self, token, Received::new(&mut buffer[..start + len], start)),
+            match self.arrivals.receive(&conn.fd, &mut buffer[start..]) {
+                Ok(len @ 1..) => sink.received(self, token, Received::new(&mut buffer[..start + len], start)),
                 _ => break,
             }
         }

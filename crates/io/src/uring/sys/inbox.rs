@@ -1,4 +1,6 @@
 use super::Sizes;
+use crate::Arrival;
+use crate::stamp::{CONTROL, stamp};
 use io_uring::cqueue;
 use io_uring::types::BufRingEntry;
 use std::alloc::{self, Layout};
@@ -14,7 +16,13 @@ pub(in crate::uring) struct Chunk {
     pub(super) len: usize,
     /// Where our memory before it begins.
     floor: usize,
+    pub(in crate::uring) arrival: Option<Arrival>,
 }
+
+/// What lies in front of the bytes of a stamped receive: `struct io_uring_recvmsg_out` (io_uring_prep_recvmsg_multishot(3)),
+/// four numbers of 32 bits, and control messages.
+const FRONT: usize = NUMBERS + CONTROL;
+const NUMBERS: usize = 16;
 
 impl Chunk {
     pub(in crate::uring) const fn len(&self) -> usize {
@@ -111,7 +119,23 @@ impl Inbox {
             self.order.pop_front();
             self.retired.push_back(number);
         }
-        (len > 0).then_some(Chunk { start, len: len as usize, floor })
+        (len > 0).then_some(Chunk { start, len: len as usize, floor, arrival: None })
+    }
+
+    /// What a stamped receive brought: nothing where no bytes came, as at the end of a stream, or where the buffer had room
+    /// for no more than what goes in front of them.
+    pub(super) fn take_stamped(&mut self, entry: &cqueue::Entry, len: u32) -> Option<Chunk> {
+        let mut chunk = self.take(entry, len)?;
+        let (bytes, room) = self.lend(&chunk);
+        let (front, content) = bytes.get(room..)?.split_at_checked(FRONT)?;
+        let written: &[u8; 4] = front.get(4..)?.first_chunk()?;
+        let written = (u32::from_ne_bytes(*written) as usize).min(CONTROL);
+        // SAFETY: the kernel wrote so much for this completion, which is taken once.
+        let arrival = unsafe { stamp(front.get(NUMBERS..NUMBERS + written)?) };
+        let len = content.len();
+        chunk.start += FRONT;
+        (chunk.len, chunk.arrival) = (len, arrival);
+        (len > 0).then_some(chunk)
     }
 
     /// The bytes of `chunk` with room in front. Bytes of earlier chunks are overwritten where the room is used.

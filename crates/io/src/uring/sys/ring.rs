@@ -3,6 +3,7 @@ use super::inbox::{Chunk, Inbox};
 use super::source::{Completion, MAX_INDEX, Source, With};
 use super::{GROUP, Sizes};
 use crate::Token;
+use crate::stamp::CONTROL;
 use io_uring::types::{CancelBuilder, Fd, Napi};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::event::PollFlags;
@@ -56,6 +57,8 @@ pub(in crate::uring) struct Ring {
     arrived: VecDeque<cqueue::Entry>,
     /// Lent to the driver for each turn.
     inbox: Option<Inbox>,
+    /// How receives ask for stamps, once they are to: room for control messages.
+    stamped: Option<Box<libc::msghdr>>,
 }
 
 impl Ring {
@@ -97,7 +100,16 @@ impl Ring {
             closing: Vec::new(),
             arrived: VecDeque::new(),
             inbox: Some(inbox),
+            stamped: None,
         })
+    }
+
+    /// From now on receives bring stamps. There must have been none before, which would be taken for such.
+    pub(in crate::uring) fn stamp(&mut self) {
+        // SAFETY: a message of zeros is one without name, data and control.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_controllen = CONTROL as _;
+        self.stamped = Some(Box::new(message));
     }
 
     /// Lets waiting poll the queues of the cards that the sockets' packets come from (Linux 6.9).
@@ -130,8 +142,15 @@ impl Ring {
     }
 
     pub(in crate::uring) fn receive(&mut self, fd: impl AsFd, token: Token) -> io::Result<()> {
-        let entry = opcode::RecvMulti::new(number(fd), GROUP).build();
-        // SAFETY: it receives into provided buffers only, which outlive it (see `drop`).
+        let entry = match &self.stamped {
+            None => opcode::RecvMulti::new(number(fd), GROUP).build(),
+            Some(message) => {
+                let asked = opcode::RecvMsgMulti::new(number(fd), &raw const **message, GROUP);
+                asked.flags(libc::MSG_CMSG_CLOEXEC.cast_unsigned()).build()
+            }
+        };
+        // SAFETY: it receives into provided buffers only, which outlive it (see `drop`). The kernel copies the message when
+        // the request is submitted, and the message lives as long as the ring.
         unsafe { self.start(entry, Source::Receive(token)) }
     }
 
@@ -250,6 +269,7 @@ impl Ring {
             self.running = self.running.saturating_sub(1);
         }
         let with = match (source, result) {
+            (Source::Receive(_), _) if self.stamped.is_some() => stamped(inbox, &entry, &mut result),
             (Source::Receive(_), Ok(len)) => inbox.take(&entry, len).map_or(With::Nothing, With::Chunk),
             (Source::Accept { .. }, Ok(fd)) => {
                 // SAFETY: the kernel opened it for this completion, which is taken once.
@@ -290,6 +310,10 @@ impl Ring {
         chunk: &mut Chunk,
         most: usize,
     ) -> Option<bool> {
+        if self.stamped.is_some() {
+            // Something lies in front of each.
+            return None;
+        }
         let entry = self.arrived.front().filter(|entry| entry.user_data() == Source::Receive(token).data())?;
         let len = result(entry).ok()?;
         if chunk.len + len as usize > most || inbox.position(entry)? != chunk.start + chunk.len {
@@ -412,6 +436,23 @@ fn descriptor(ring: &IoUring) -> BorrowedFd<'_> {
 
 fn number(fd: impl AsFd) -> Fd {
     Fd(fd.as_fd().as_raw_fd())
+}
+
+/// What a stamped receive brought. Where that is nothing, the driver has to see for itself whether the stream has ended: a
+/// buffer may have no room behind what goes in front (then nothing comes), or not even for that (`EFAULT`).
+fn stamped(inbox: &mut Inbox, entry: &cqueue::Entry, result: &mut Result<u32, Errno>) -> With {
+    // Without a buffer it only tells of what is there.
+    if let Ok(len) = *result
+        && inbox.position(entry).is_some()
+    {
+        if let Some(chunk) = inbox.take_stamped(entry, len) {
+            return With::Chunk(chunk);
+        }
+        *result = Err(Errno::NOBUFS);
+    } else if *result == Err(Errno::FAULT) {
+        *result = Err(Errno::NOBUFS);
+    }
+    With::Nothing
 }
 
 fn result(entry: &cqueue::Entry) -> Result<u32, Errno> {
