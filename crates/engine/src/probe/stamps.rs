@@ -11,12 +11,21 @@ const READINGS: u32 = 1_000;
 /// The kernel's clock and ours are compared again after so many nanoseconds: they may drift apart, and the kernel's may be set.
 const COMPARE: f64 = 10e6;
 
+/// What [`COMPARE`] is at this scale.
+fn compare(scale: Scale) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some millions")]
+    let ticks = (COMPARE / scale.nanos_per_tick) as u64;
+    ticks
+}
+
 /// Takes the time of messages; [`Probe::stages`] tells it.
 ///
 /// All times are ticks of the shard's [`Ticker`].
 pub struct Stamps {
     ticker: Ticker,
     scale: Scale,
+    /// Ticks until clocks are compared again.
+    compare: u64,
     /// The kernel's clock and ours.
     anchor: Option<(Clock, Anchor)>,
     /// All but the times.
@@ -72,6 +81,7 @@ impl Stamps {
         Self {
             ticker,
             scale,
+            compare: compare(scale),
             anchor: None,
             stages,
             tallies: Tallies::new(),
@@ -97,17 +107,21 @@ impl Stamps {
 
     /// Tells the kernel's stamp by our clock.
     fn ticks_of(&mut self, arrival: Arrival, now: u64) -> u64 {
-        let fresh = |anchor: &Anchor| (now.saturating_sub(anchor.ticks) as f64) * self.scale.nanos_per_tick < COMPARE;
         let anchor = match self.anchor {
-            Some((clock, anchor)) if clock == arrival.clock && fresh(&anchor) => anchor,
-            _ => {
-                let anchor = self.ticker.anchor(arrival.clock);
-                self.anchor = Some((arrival.clock, anchor));
-                self.stages.arrivals_within(anchor.error);
+            Some((clock, anchor)) if clock == arrival.clock && now.saturating_sub(anchor.ticks) < self.compare => {
                 anchor
             }
+            _ => self.compare_clocks(arrival.clock),
         };
         anchor.ticks_of(arrival, self.scale)
+    }
+
+    #[cold]
+    fn compare_clocks(&mut self, clock: Clock) -> Anchor {
+        let anchor = self.ticker.anchor(clock);
+        self.anchor = Some((clock, anchor));
+        self.stages.arrivals_within(anchor.error);
+        anchor
     }
 
     /// A message is whole, and the handler is entered now.
