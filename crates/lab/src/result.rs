@@ -143,6 +143,8 @@ pub enum Metric {
     RatioToOneLoop,
     /// Server CPU or a latency over that of the same by the kernel's TCP.
     RatioToKernel,
+    /// CPU time for each message with the probe of messages' stages, over that without.
+    RatioToUnprobed,
     /// A latency over the same one without the storm.
     RatioToQuiet,
     /// Server CPU per message over that of plain WebSocket.
@@ -190,6 +192,7 @@ impl Metric {
             Self::RatioToSharedLoop => "ratio_to_shared_loop",
             Self::RatioToOneLoop => "ratio_to_one_loop",
             Self::RatioToKernel => "ratio_to_kernel",
+            Self::RatioToUnprobed => "ratio_to_unprobed",
             Self::RatioToQuiet => "ratio_to_quiet",
             Self::RatioToPlain => "ratio_to_plain",
             Self::RatioToLimit => "ratio_to_limit",
@@ -214,6 +217,7 @@ impl Metric {
             | Self::RatioToSharedLoop
             | Self::RatioToOneLoop
             | Self::RatioToKernel
+            | Self::RatioToUnprobed
             | Self::RatioToQuiet
             | Self::RatioToPlain
             | Self::RatioToLimit

@@ -87,6 +87,8 @@ pub(super) enum Kind {
     /// WebSocket over TLS by the default engine; a feed goes to everyone: made-up market data, or numbered messages of one
     /// size at a steady rate.
     Feed(Feed, Io),
+    /// WebSocket over TLS by the default engine, with the probe of messages' stages or without.
+    Probed(bool, Io),
     /// WebSocket over TLS by the default engine, on what `--driver` calls so.
     Wire(&'static str),
     /// Another project's server, with TLS or without.
@@ -107,6 +109,7 @@ impl Kind {
             | Self::Shakes(..)
             | Self::Broadcast(..)
             | Self::Feed(..)
+            | Self::Probed(..)
             | Self::Wire(_)
             | Self::Model(_) => Some(Protocol::Wss),
             Self::Peer(_, protocol) => Some(protocol),
@@ -119,7 +122,7 @@ impl Kind {
         match self {
             Self::Wss(engine, ..) | Self::Shakes(engine, ..) | Self::Broadcast(engine, ..) => Some(engine),
             Self::Model(way) => Some(way.engine),
-            Self::Feed(..) | Self::Wire(_) => Some(super::ENGINES[0]),
+            Self::Feed(..) | Self::Probed(..) | Self::Wire(_) => Some(super::ENGINES[0]),
             Self::Peer(peer, Protocol::Wss) => Some(peer.tls()),
             _ => None,
         }
@@ -133,7 +136,8 @@ impl Kind {
             | Self::Wss(_, _, driver)
             | Self::Shakes(_, _, driver, _)
             | Self::Broadcast(_, _, driver)
-            | Self::Feed(_, driver) => Some(driver),
+            | Self::Feed(_, driver)
+            | Self::Probed(_, driver) => Some(driver),
             Self::Peer(..) | Self::Wire(_) | Self::Model(_) | Self::Aead => None,
         }
     }
@@ -212,6 +216,7 @@ impl Kind {
                     arguments.extend(["--handshake-threads", "0"].map(OsString::from));
                 }
             }
+            Self::Probed(probed, _) => arguments.extend(probed.then(|| "--stages".into())),
             Self::Wire(driver) => arguments.extend(["--driver", driver].map(OsString::from)),
             Self::Broadcast(engine, deflate, _) => {
                 let broadcast = ["--app", "broadcast", "--handshake-threads", "0", "--tls", engine];

@@ -1,7 +1,7 @@
 use super::super::check::{self, Check};
 use super::super::server::Feed;
 use super::super::{ENGINES, Outcome, Suite};
-use super::{Found, Least, Place, StageCase};
+use super::{Found, Least, Place, StageCase, cost};
 use crate::stats;
 use crate::table::{Table, WIDTH, number, optional};
 use crate::{Case, Line, Metric, Protocol, Target, published};
@@ -28,7 +28,13 @@ const TOLD: [Stage; 7] =
 /// What TLS, and parser and callback together, may take of our default engine's messages, in us.
 const TARGETS: [f64; 2] = [0.5, 0.3];
 
-pub(super) fn report(cases: &[StageCase], skipped: &[(String, String)], least: &Least, messages: u64) -> Outcome {
+pub(super) fn report(
+    cases: &[StageCase],
+    skipped: &[(String, String)],
+    costs: &[cost::Row],
+    least: &Least,
+    messages: u64,
+) -> Outcome {
     let mut outcome = Outcome { text: introduction(cases, least, messages), ..Outcome::default() };
     outcome.text += &overview(cases).to_string();
     for case in cases.iter().filter(|case| !case.found.is_empty()) {
@@ -38,7 +44,9 @@ pub(super) fn report(cases: &[StageCase], skipped: &[(String, String)], least: &
     for (row, why) in skipped {
         outcome.warnings.push(format!("skipped {row}: {why}"));
     }
-    check::report(&mut outcome, Suite::Stages, cases.iter().flat_map(checks));
+    outcome.text += &cost::table(costs);
+    cost::add_lines(&mut outcome, costs);
+    check::report(&mut outcome, Suite::Stages, cases.iter().flat_map(checks).chain(cost::checks(costs)));
     outcome
 }
 
@@ -276,7 +284,7 @@ mod tests {
         for us in [0.012, 12_345.6] {
             let skipped = [("4. ktls epoll".to_owned(), "the kernel has none".to_owned())];
             let widest = cases(us).into_iter().skip(4).collect::<Vec<_>>();
-            let outcome = report(&widest, &skipped, &LEAST, 10_000);
+            let outcome = report(&widest, &skipped, &[], &LEAST, 10_000);
             for line in outcome.text.lines() {
                 assert!(line.chars().count() <= WIDTH, "{line}");
             }
@@ -286,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_report_stands_beside_its_compositions_only() {
-        let outcome = report(&cases(4.5), &[], &LEAST, 10_000);
+        let outcome = report(&cases(4.5), &[], &[], &LEAST, 10_000);
         let line = |driver: &str, tls: &str, stage: &str, metric| {
             let mut lines = outcome.lines.iter().filter(|line| line.metric == metric && line.target.is_none());
             lines
@@ -305,14 +313,14 @@ mod tests {
 
     #[test]
     fn without_a_stamp_the_total_begins_with_the_end_of_the_wait_and_says_so() {
-        let outcome = report(&cases(4.0), &[], &LEAST, 10_000);
+        let outcome = report(&cases(4.0), &[], &[], &LEAST, 10_000);
         let row = |name: &str| outcome.text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
         assert!(row("fused uring 200 B").contains('*') && !row("fused epoll 200 B").contains('*'));
     }
 
     #[test]
     fn our_default_is_held_to_its_targets() {
-        let outcome = report(&cases(4.5), &[], &LEAST, 10_000);
+        let outcome = report(&cases(4.5), &[], &[], &LEAST, 10_000);
         let targets: Vec<_> = outcome.lines.iter().filter_map(|line| line.target).collect();
         assert_eq!(targets, [Target::AtMost(0.5), Target::AtMost(0.3)].repeat(7));
         assert!(outcome.text.contains("fused spin 200 B over loopback: tls, p50"), "{}", outcome.text);
