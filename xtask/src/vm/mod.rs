@@ -1,8 +1,9 @@
 //! Tests that need other kernels than this one, in virtual machines: Debian's packaged cloud kernels, emulated by QEMU. One is
 //! of this machine's release, the other a newer one, whose TLS takes new keys.
 //!
-//! The machine boots from an initramfs that holds the kernel's modules, busybox, and a test program with the libraries that
-//! it is linked to: the same that `cargo test` runs here. It needs neither privileges nor virtualisation by the processor.
+//! The machine boots from an initramfs that holds the kernel's modules, busybox, and test programs with the libraries that
+//! they are linked to, the same that `cargo test` runs here, and `taut`, which one of them starts. It needs neither privileges
+//! nor virtualisation by the processor.
 
 mod image;
 
@@ -67,8 +68,8 @@ const MODULES: &[&str] = &[
 /// The machine's last line, behind which the tests' exit status stands. Without it, the machine died.
 const MARKER: &str = "TAUTLINE-VM-EXIT";
 
-/// A machine that takes longer has hung; one takes less than a minute.
-const PATIENCE: Duration = Duration::from_secs(240);
+/// A machine that takes longer has hung; one takes a minute, several where other work keeps the processors.
+const PATIENCE: Duration = Duration::from_secs(400);
 
 /// Lines of the console that are shown where something failed.
 const SHOWN: usize = 60;
@@ -83,7 +84,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
             "there is no qemu-system-x86_64; `cargo xtask setup` names its package".to_owned(),
         ));
     }
-    let program = program(context)?;
+    let programs = Programs::build(context)?;
     for origin in &ORIGINS {
         let folder = paths::own(origin.name);
         match origin.install(context, &folder) {
@@ -94,7 +95,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
             installed => installed?,
         }
         let initramfs = paths::own("vm/initramfs");
-        let kernel = image(&folder, origin.wanted, &program, &initramfs)?;
+        let kernel = image(&folder, origin.wanted, &programs, &initramfs)?;
         boot(context.deadline, &kernel, &initramfs)?;
     }
     Ok(())
@@ -199,39 +200,48 @@ fn kernel_in(folder: &Path) -> Option<PathBuf> {
     find(folder, &|name| name == "vmlinuz" || name.starts_with("vmlinuz-"))
 }
 
-/// Builds the tests and says where they are.
-fn program(context: &Context) -> Result<PathBuf, Failure> {
-    let build = [
-        "test",
-        "--locked",
-        "-p",
-        "tautline",
-        "--features",
-        "openssl",
-        "--test",
-        "ktls",
-        "--no-run",
-        "--message-format=json",
-    ];
-    fs::create_dir_all(paths::own("vm"))?;
-    let list = paths::own("vm/build.json");
-    let mut command = cargo(&build);
-    let name = "cargo test --test ktls --no-run";
-    eprintln!("$ {name}");
-    let status = Running::start(command.stdout(fs::File::create(&list)?))?.wait(context.deadline)?;
-    if !status.is_some_and(|status| status.success()) {
-        return Err(Failure::Failed(format!("`{name}` failed")));
+/// What runs in the machine.
+struct Programs {
+    /// Tests of the library.
+    library: PathBuf,
+    /// Tests of the program, and the program, which they start from where it lies here.
+    program: PathBuf,
+    taut: PathBuf,
+}
+
+impl Programs {
+    /// Builds them.
+    fn build(context: &Context) -> Result<Self, Failure> {
+        let packages = ["-p", "tautline", "-p", "tautline-cli", "--features", "tautline/openssl,tautline-cli/openssl"];
+        let tests = ["--test", "ktls", "--test", "program"];
+        fs::create_dir_all(paths::own("vm"))?;
+        let list = paths::own("vm/build.json");
+        let mut command = cargo(&["test", "--locked", "--no-run", "--message-format=json"]);
+        command.args(packages).args(tests);
+        let name = "cargo test --test ktls --test program --no-run";
+        eprintln!("$ {name}");
+        let status = Running::start(command.stdout(fs::File::create(&list)?))?.wait(context.deadline)?;
+        if !status.is_some_and(|status| status.success()) {
+            return Err(Failure::Failed(format!("`{name}` failed")));
+        }
+        let text = fs::read_to_string(&list)?;
+        let built = |name: &str| {
+            executable(&text, name).ok_or_else(|| Failure::Failed(format!("cargo does not say where `{name}` is")))
+        };
+        Ok(Self { library: built("ktls")?, program: built("program")?, taut: built("taut")? })
     }
-    let text = fs::read_to_string(&list)?;
-    let artifacts = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let executable = artifacts
-        .filter(|artifact| artifact["target"]["name"] == "ktls")
-        .find_map(|artifact| artifact["executable"].as_str().map(PathBuf::from));
-    executable.ok_or_else(|| Failure::Failed("cargo does not say where the tests are".to_owned()))
+}
+
+/// Where an executable is, by what cargo says.
+fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    artifacts
+        .filter(|artifact| artifact["target"]["name"] == name)
+        .find_map(|artifact| artifact["executable"].as_str().map(PathBuf::from))
 }
 
 /// Makes the initramfs and says where the kernel is.
-fn image(packages: &Path, wanted: &str, program: &Path, initramfs: &Path) -> Result<PathBuf, Failure> {
+fn image(packages: &Path, wanted: &str, programs: &Programs, initramfs: &Path) -> Result<PathBuf, Failure> {
     let kernel = kernel_in(packages).ok_or_else(|| Failure::Failed("the kernel's package has no kernel".to_owned()))?;
     let mut image = Image::default();
     for folder in ["proc", "sys", "dev", "tmp", "modules"] {
@@ -245,8 +255,20 @@ fn image(packages: &Path, wanted: &str, program: &Path, initramfs: &Path) -> Res
         let Some(file) = file else { continue };
         image.file(&format!("modules/{module}"), &fs::read(file)?);
     }
-    image.file("test", &fs::read(stripped(program)?)?);
-    for library in libraries(program)? {
+    let taut = programs.taut.to_string_lossy();
+    let places = [
+        (&programs.library, "library"),
+        (&programs.program, "program"),
+        (&programs.taut, taut.trim_start_matches('/')),
+    ];
+    let mut linked = Vec::new();
+    for (program, place) in places {
+        image.file(place, &fs::read(stripped(program)?)?);
+        linked.extend(libraries(program)?);
+    }
+    linked.sort();
+    linked.dedup();
+    for library in linked {
         image.file(library.trim_start_matches('/'), &fs::read(&library)?);
     }
     image.file("init", INIT.replace("WANTED", wanted).as_bytes());
@@ -297,8 +319,12 @@ echo Linux $(/bin/busybox uname -r)
 for round in 1 2 3 4 5 6; do
     for module in /modules/*; do /bin/busybox insmod $module 2>/dev/null; done
 done
-TAUTLINE_KTLS=WANTED RUST_BACKTRACE=1 /test --test-threads 1 </dev/null 2>&1
-echo TAUTLINE-VM-EXIT $?
+/bin/busybox ln -s busybox /bin/kill
+export PATH=/bin TAUTLINE_KTLS=WANTED RUST_BACKTRACE=1
+status=0
+/library --test-threads 1 </dev/null 2>&1 || status=$?
+/program --test-threads 1 ktls:: </dev/null 2>&1 || status=$?
+echo TAUTLINE-VM-EXIT $status
 /bin/busybox cat /proc/net/tls_stat
 /bin/busybox poweroff -f
 ";
@@ -339,16 +365,17 @@ fn boot(deadline: Deadline, kernel: &Path, initramfs: &Path) -> Outcome {
     Ok(())
 }
 
-/// What the console says of the tests: their own last line where all of them passed.
+/// What the console says of the tests: their own last lines where all of them passed.
 fn verdict(said: &str) -> Result<String, Failure> {
     let status = said.lines().find_map(|line| line.strip_prefix(MARKER)).map(str::trim);
-    let result = said.lines().find(|line| line.starts_with("test result: ok.") && !line.contains(" 0 passed"));
-    match (status, result) {
-        (Some("0"), Some(result)) => {
+    let good = |line: &&str| line.starts_with("test result: ok.") && !line.contains(" 0 passed");
+    let results: Vec<&str> = said.lines().filter(good).collect();
+    match (status, results.as_slice()) {
+        (Some("0"), [library, program]) => {
             let kernel = said.lines().find(|line| line.starts_with("Linux ")).unwrap_or("an unknown kernel");
-            Ok(format!("under {kernel}: {result}"))
+            Ok(format!("under {kernel}: {library}\nunder {kernel}, of the program: {program}"))
         }
-        (Some("0"), None) => Err(Failure::Failed("the machine ran no tests".to_owned())),
+        (Some("0"), _) => Err(Failure::Failed("the machine did not run all tests".to_owned())),
         (Some(status), _) => Err(Failure::Failed(format!("the tests in the machine failed ({status})"))),
         (None, _) => Err(Failure::Failed("the machine stopped before the tests had ended".to_owned())),
     }
@@ -360,14 +387,17 @@ mod tests {
 
     #[test]
     fn only_tests_that_ran_and_passed_count() {
-        let good = "Linux 6.1\ntest result: ok. 16 passed; 0 failed\nTAUTLINE-VM-EXIT 0\n";
-        assert!(verdict(good).unwrap().starts_with("under Linux 6.1: test result: ok. 16 passed"));
+        let good = "Linux 6.1\ntest result: ok. 16 passed; 0 failed\ntest result: ok. 2 passed; 0 failed\nTAUTLINE-VM-EXIT 0\n";
+        let told = verdict(good).unwrap();
+        assert!(told.starts_with("under Linux 6.1: test result: ok. 16 passed"), "{told}");
+        assert!(told.contains("of the program: test result: ok. 2 passed"), "{told}");
         for bad in [
             "",
             "Kernel panic - not syncing",
             "test result: ok. 16 passed; 0 failed\n",
             "TAUTLINE-VM-EXIT 0\n",
-            "test result: ok. 0 passed; 0 failed\nTAUTLINE-VM-EXIT 0\n",
+            "test result: ok. 16 passed; 0 failed\nTAUTLINE-VM-EXIT 0\n",
+            "test result: ok. 16 passed; 0 failed\ntest result: ok. 0 passed; 0 failed\nTAUTLINE-VM-EXIT 0\n",
             "test result: FAILED. 15 passed; 1 failed\nTAUTLINE-VM-EXIT 101\n",
         ] {
             assert!(verdict(bad).is_err(), "{bad}");

@@ -4,6 +4,7 @@
 
 mod bench;
 mod connect;
+mod ktls;
 mod load;
 mod serve;
 mod tls;
