@@ -185,7 +185,7 @@ impl Stages {
         }
     }
 
-    /// The histogram of a stage, for programs: upper ends in microseconds, exact to a thousandth, and how many messages
+    /// The histogram of a stage, for programs: upper ends in microseconds, exact to five thousandths, and how many messages
     /// lie below each and above the one before; empty ones are left out.
     pub fn histogram(&self, stage: Stage) -> impl Iterator<Item = (f64, u64)> {
         let us = self.nanos_per_tick / 1e3;
