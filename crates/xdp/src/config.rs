@@ -41,8 +41,8 @@ pub struct Config {
     /// Default 0.
     pub spin: Duration,
     /// Most bytes of an IP packet, where a path takes less than the interface: segments of both directions fit that. From 576
-    /// (IPv4) or 1280 (IPv6) bytes to the interface's MTU, which is the default. No router can tell: what they say goes to the
-    /// kernel, which knows of none of these connections.
+    /// (IPv4) or 1280 (IPv6) bytes to the interface's MTU, which is the default. Routers that take less may say so at any time,
+    /// which shortens what one connection sends, after a loss; see `docs/drivers.md`.
     pub mtu: Option<u16>,
     /// `SO_BUSY_POLL`: the kernel polls the device within our system calls, instead of in interrupts. Default off.
     pub busy_poll: Option<Duration>,

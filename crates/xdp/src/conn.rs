@@ -62,6 +62,8 @@ pub(crate) struct Conn {
     kept: Buf,
     /// The peer's first sequence number, where it is known.
     first: Option<u32>,
+    /// What the peer acknowledged: the sequence number of the first byte that the stack keeps.
+    acknowledged: Option<u32>,
     /// Bytes that were taken from the stack.
     taken: u32,
     /// The earliest entry in the list of timers.
@@ -94,6 +96,7 @@ impl Conn {
             ended: false,
             kept: Buf::new(),
             first: None,
+            acknowledged: None,
             taken: 0,
             timer: None,
             arrival: None,
@@ -106,15 +109,20 @@ impl Conn {
         self.tcp.get().state()
     }
 
-    /// Whether the peer's first sequence number is still to come.
-    pub(crate) fn is_opening(&self) -> bool {
-        matches!(self.state(), State::Listen | State::SynSent)
-    }
-
-    /// Notes what the stack took. `opened` is whether it [was opening](Self::is_opening) before.
-    pub(crate) fn note(&mut self, segment: &Segment, opened: bool) {
-        if opened && !matches!(self.state(), State::Listen | State::SynSent | State::Closed) {
+    /// Notes what the stack took. `was` is the state before, `moved` whether bytes arrived or were acknowledged.
+    pub(crate) fn note(&mut self, segment: &Segment, was: State, moved: bool) {
+        let is = self.state();
+        if matches!(was, State::Listen | State::SynSent)
+            && !matches!(is, State::Listen | State::SynSent | State::Closed)
+        {
+            // The peer's first sequence number.
             self.first = Some(segment.sequence);
+        }
+        let opened = matches!(was, State::SynSent | State::SynReceived)
+            && !matches!(is, State::Listen | State::SynSent | State::SynReceived | State::Closed);
+        if opened || moved {
+            // The stack takes nothing from a segment that acknowledges what was not sent.
+            self.acknowledged = Some(segment.acknowledged);
         }
         self.ended |= matches!(self.state(), State::CloseWait | State::Closing | State::LastAck | State::TimeWait);
     }
@@ -126,6 +134,12 @@ impl Conn {
         let end = u32::from(self.ended);
         let next = first.wrapping_add(1).wrapping_add(self.taken).wrapping_add(waiting).wrapping_add(end);
         segment.sequence == next
+    }
+
+    /// Whether a segment that begins there was sent, and is not acknowledged.
+    pub(crate) fn is_under_way(&self, sequence: u32) -> bool {
+        let unacknowledged = u32::try_from(self.tcp.get().send_queue()).unwrap_or(0);
+        self.acknowledged.is_some_and(|acknowledged| sequence.wrapping_sub(acknowledged) < unacknowledged)
     }
 
     /// Whether the peer has all that was sent, and knows that it was the end.

@@ -9,9 +9,9 @@ pub(crate) type Mac = [u8; 6];
 /// Length of an Ethernet header without VLAN tag.
 pub(crate) const ETHERNET: usize = 14;
 
-const IPV4: [u8; 2] = [0x08, 0x00];
-const IPV6: [u8; 2] = [0x86, 0xdd];
-const TCP: u8 = 6;
+pub(crate) const IPV4: [u8; 2] = [0x08, 0x00];
+pub(crate) const IPV6: [u8; 2] = [0x86, 0xdd];
+pub(crate) const TCP: u8 = 6;
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;
@@ -60,6 +60,8 @@ pub(crate) struct Segment {
     /// The header for frames that go back to where this one came from.
     pub(crate) back: Ethernet,
     pub(crate) sequence: u32,
+    /// What it acknowledges, where it does.
+    pub(crate) acknowledged: u32,
     flags: u8,
     is_empty: bool,
 }
@@ -102,6 +104,7 @@ impl Segment {
             pair: Pair { local: SocketAddr::new(local, port(2)), remote: SocketAddr::new(remote, port(0)) },
             back: Ethernet::new(from, mac, local),
             sequence: u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]),
+            acknowledged: u32::from_be_bytes([tcp[8], tcp[9], tcp[10], tcp[11]]),
             flags: tcp[13],
             is_empty: len <= usize::from(tcp[12] >> 4) * 4,
         })

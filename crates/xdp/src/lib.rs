@@ -1,9 +1,9 @@
 //! A driver past the kernel's TCP/IP stack: AF_XDP frames (`xdp(7)` in the kernel's documentation) and smoltcp.
 //!
 //! [`Driver`] implements [`tautline_io::Driver`] over one Ethernet interface. An XDP program on that interface hands it the
-//! TCP segments for the endpoints that it listens at or connects from, and leaves all else to the kernel: ARP, neighbour
-//! discovery, ICMP, fragments, every other port, and the frames of queues without a socket. It takes root, or
-//! `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`.
+//! TCP segments for the endpoints that it listens at or connects from, and what routers say of too long ones from there. It
+//! leaves all else to the kernel: ARP, neighbour discovery, ICMP, fragments, every other port, and the frames of queues
+//! without a socket. It takes root, or `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`.
 //!
 //! ```no_run
 //! use tautline_io::{Driver as _, ListenOptions};
@@ -37,6 +37,7 @@ mod frame;
 mod hash;
 mod listening;
 mod netlink;
+mod path;
 mod port;
 mod program;
 mod serve;

@@ -1,4 +1,5 @@
-//! The XDP program: hands the frames of the endpoints in its map to our sockets and all others to the kernel.
+//! The XDP program: hands the TCP segments for the endpoints in its map, and what routers say of segments from there that are
+//! too long, to our sockets, and all else to the kernel.
 //!
 //! It is assembled here, instruction by instruction (RFC 9669): no compiler is needed to build, no file to run, and the
 //! verifier accepts the few dozen instructions on every kernel that has links for XDP (5.9).
@@ -143,9 +144,9 @@ fn assemble(endpoints: i32, sockets: i32, frames: Frames) -> Vec<u64> {
     asm.put(LOAD_HALF, 2, 7, 20, 0);
     asm.put(AND_OF, 2, 0, 0, network(0x3fff));
     asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 0);
-    asm.put(LOAD_BYTE, 2, 7, 23, 0);
-    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 6);
     asm.put(STORE_WORD_OF, 10, 0, KEY + 8, i32::from_ne_bytes([0, 0, 0xff, 0xff]));
+    asm.put(LOAD_BYTE, 2, 7, 23, 0);
+    let told = too_big_v4(&mut asm);
     asm.put(LOAD_WORD, 2, 7, 30, 0);
     asm.put(STORE_WORD, 10, 2, KEY + 12, 0);
     asm.put(LOAD_HALF, 2, 7, 36, 0);
@@ -156,13 +157,12 @@ fn assemble(endpoints: i32, sockets: i32, frames: Frames) -> Vec<u64> {
     asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, network(0x86dd));
     fits(&mut asm, 74);
     asm.put(LOAD_BYTE, 2, 7, 20, 0);
-    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 6);
-    for word in 0..4 {
-        asm.put(LOAD_WORD, 2, 7, 38 + 4 * word, 0);
-        asm.put(STORE_WORD, 10, 2, KEY + 4 * word, 0);
-    }
+    let told_v6 = too_big_v6(&mut asm);
+    store_v6(&mut asm, 38);
     asm.put(LOAD_HALF, 2, 7, 56, 0);
     asm.land(found);
+    asm.land(told);
+    asm.land(told_v6);
     // The port, and zeros behind it.
     asm.put(STORE_WORD, 10, 2, KEY + 16, 0);
     asm.put(MOVE, 2, 10, 0, 0);
@@ -215,6 +215,55 @@ fn stamp(asm: &mut Assembler) {
     asm.put(STORE_LONG, 9, 1, 8, 0);
     asm.land(no_room);
     asm.land(too_short);
+}
+
+/// Goes on with TCP, whose number is in register 2 as that of what follows the IP header. Of all else there is but
+/// "fragmentation needed" (RFC 792) about a TCP segment without IP options: that segment's own address is put into the key,
+/// its port into register 2, and the jump to come leads on.
+fn too_big_v4(asm: &mut Assembler) -> usize {
+    let tcp = asm.0.len();
+    asm.put(JUMP_EQUAL_OF, 2, 0, 0, 6);
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 1);
+    fits(asm, 70);
+    asm.put(LOAD_HALF, 2, 7, 34, 0);
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, network(0x0304));
+    asm.put(LOAD_BYTE, 2, 7, 42, 0);
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 0x45);
+    asm.put(LOAD_BYTE, 2, 7, 51, 0);
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 6);
+    asm.put(LOAD_WORD, 2, 7, 54, 0);
+    asm.put(STORE_WORD, 10, 2, KEY + 12, 0);
+    asm.put(LOAD_HALF, 2, 7, 62, 0);
+    let told = asm.0.len();
+    asm.put(JUMP, 0, 0, 0, 0);
+    asm.land(tcp);
+    told
+}
+
+/// The same of "packet too big" (RFC 4443 section 3.2).
+fn too_big_v6(asm: &mut Assembler) -> usize {
+    let tcp = asm.0.len();
+    asm.put(JUMP_EQUAL_OF, 2, 0, 0, 6);
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 58);
+    fits(asm, 110);
+    asm.put(LOAD_HALF, 2, 7, 54, 0);
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, network(0x0200));
+    asm.put(LOAD_BYTE, 2, 7, 68, 0);
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 6);
+    store_v6(asm, 70);
+    asm.put(LOAD_HALF, 2, 7, 102, 0);
+    let told = asm.0.len();
+    asm.put(JUMP, 0, 0, 0, 0);
+    asm.land(tcp);
+    told
+}
+
+/// Puts the IPv6 address at `offset` into the key.
+fn store_v6(asm: &mut Assembler, offset: i16) {
+    for word in 0..4 {
+        asm.put(LOAD_WORD, 2, 7, offset + 4 * word, 0);
+        asm.put(STORE_WORD, 10, 2, KEY + 4 * word, 0);
+    }
 }
 
 /// Passes frames that are shorter than `bytes`.

@@ -4,6 +4,7 @@ use crate::conn::Phase;
 use crate::driver::Driver;
 use crate::frame::{ETHERNET, Segment};
 use crate::listening::Admission;
+use crate::path::TooBig;
 use crate::stack::{Due, Stack};
 use crate::wire::Wire;
 use smoltcp::socket::tcp::State;
@@ -38,6 +39,8 @@ impl<W: Wire> Driver<W> {
             let bytes = self.wire.bytes(&frame);
             if let Some(segment) = Segment::read(bytes, self.facts.mac) {
                 self.ingress(&segment, &bytes[ETHERNET..], arrival);
+            } else if let Some(told) = TooBig::read(bytes, self.facts.mac) {
+                self.shorten(&told);
             }
             self.wire.give_back(frame);
         }
@@ -77,24 +80,24 @@ impl<W: Wire> Driver<W> {
         Stack::stop_probing(&mut conn.tcp);
         let tcp = conn.tcp.get();
         let before = (tcp.recv_queue(), tcp.send_queue());
-        let connecting = tcp.state() == State::SynSent;
-        let opening = conn.is_opening();
+        let was = tcp.state();
         if conn.stuck && segment.is_bare_acknowledgement() {
             conn.stuck = false;
             self.stack.insist(&mut self.wire, self.now, packet, segment.back, &mut conn.tcp);
         } else {
             self.stack.ingress(&mut self.wire, self.now, packet, segment.back, Some(&mut conn.tcp));
         }
-        conn.note(segment, opening);
         let tcp = conn.tcp.get();
         if before.0 != tcp.recv_queue() {
             conn.arrival = arrival;
         }
-        if before != (tcp.recv_queue(), tcp.send_queue()) {
+        let moved = before != (tcp.recv_queue(), tcp.send_queue());
+        conn.note(segment, was, moved);
+        if moved {
             // Only a segment that the connection took says where its peer is now.
             conn.header = segment.back;
         }
-        if connecting && tcp.state() == State::Closed {
+        if was == State::SynSent && conn.state() == State::Closed {
             conn.reset = true;
         }
         self.enqueue(id);

@@ -21,6 +21,8 @@ use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, RxToken, TxToke
 use smoltcp::socket::tcp;
 use smoltcp::time::Instant as Virtual;
 use smoltcp::wire::{HardwareAddress, IpCidr};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -29,6 +31,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Tcp {
     set: SocketSet<'static>,
     handle: SocketHandle,
+    /// Most bytes of a packet on its way, where that is less than the interface takes.
+    mtu: Option<usize>,
 }
 
 impl Tcp {
@@ -37,7 +41,7 @@ impl Tcp {
         let nothing = || tcp::SocketBuffer::new(Vec::new());
         let mut set = SocketSet::new(Vec::with_capacity(1));
         let handle = set.add(tcp::Socket::new(nothing(), nothing()));
-        Self { set, handle }
+        Self { set, handle, mtu: None }
     }
 
     pub(crate) fn get(&self) -> &tcp::Socket<'static> {
@@ -60,6 +64,8 @@ pub(crate) enum Due {
 
 pub(crate) struct Stack {
     interface: Interface,
+    /// Those that send what goes narrow ways, by the most bytes of a packet there.
+    narrow: BTreeMap<usize, Interface>,
     /// For segments that belong to no connection: smoltcp answers them with a reset.
     strays: SocketSet<'static>,
     capabilities: DeviceCapabilities,
@@ -78,6 +84,9 @@ pub(crate) struct Stack {
 
 /// What every host takes (RFC 791 section 3.1).
 const LEAST_MTU: usize = 576;
+
+/// What every link takes (RFC 8200 section 5).
+const LEAST_MTU_V6: usize = 1280;
 
 /// Most addresses of an interface that smoltcp, as it is compiled, takes.
 const MOST_ADDRESSES: usize = 8;
@@ -105,6 +114,7 @@ impl Stack {
         let rate = 1024 * 1_000_000 / u64::try_from(config.retransmit.as_micros()).unwrap_or(1).max(1);
         Ok(Self {
             interface: fresh(&capabilities, &addresses)?,
+            narrow: BTreeMap::new(),
             strays: SocketSet::new(Vec::new()),
             capabilities,
             addresses,
@@ -156,7 +166,7 @@ impl Stack {
         socket.set_congestion_control(control);
         let mut set = SocketSet::new(Vec::with_capacity(1));
         let handle = set.add(socket);
-        Ok(Tcp { set, handle })
+        Ok(Tcp { set, handle, mtu: None })
     }
 
     /// Gives a received packet to its connection, or to nobody.
@@ -203,12 +213,34 @@ impl Stack {
         let mut sent = false;
         for _ in 0..most {
             let mut device = Adaptor { wire, packet: None, header: to, capabilities: &self.capabilities };
-            match self.interface.poll_egress(now, &mut device, &mut tcp.set) {
+            let narrow = tcp.mtu.and_then(|mtu| self.narrow.get_mut(&mtu));
+            match narrow.unwrap_or(&mut self.interface).poll_egress(now, &mut device, &mut tcp.set) {
                 PollResult::None => break,
                 PollResult::SocketStateChanged => sent = true,
             }
         }
         sent
+    }
+
+    /// Lets a connection send no packets of more than `mtu` bytes, nor of the least that every way takes: RFC 1191 section 3,
+    /// RFC 8201 section 4. Says how many, if they are less than before.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers.
+    pub(crate) fn narrow(&mut self, tcp: &mut Tcp, is_ipv4: bool, mtu: usize) -> io::Result<Option<usize>> {
+        let mtu = mtu.max(if is_ipv4 { LEAST_MTU } else { LEAST_MTU_V6 });
+        if mtu >= tcp.mtu.unwrap_or(self.capabilities.max_transmission_unit) {
+            return Ok(None);
+        }
+        // Few different ones, so that there are few interfaces.
+        let mtu = mtu & !15;
+        if let Entry::Vacant(vacant) = self.narrow.entry(mtu) {
+            let mut capabilities = self.capabilities.clone();
+            capabilities.max_transmission_unit = mtu;
+            vacant.insert(fresh(&capabilities, &self.addresses)?);
+        }
+        tcp.mtu = Some(mtu);
+        Ok(Some(mtu))
     }
 
     /// When a connection has something to do next by itself; the past where that is now.

@@ -17,6 +17,7 @@ use tautline_io::{Address, Driver as _, End, ListenOptions, Listener, Received, 
 use tautline_window::Buf;
 
 mod ending;
+mod path;
 mod window;
 
 const FIN: u8 = 1;

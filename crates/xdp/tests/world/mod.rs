@@ -96,6 +96,53 @@ impl Drop for World {
     }
 }
 
+/// A third namespace, behind the kernel's, which forwards to it over a link that takes less.
+pub struct Far {
+    space: String,
+}
+
+impl Far {
+    /// Over a link with this MTU; the kernel's TCP there tells its peers to send segments of `segment` bytes nevertheless.
+    pub fn new(world: &World, mtu: usize, segment: usize) -> Self {
+        let far = Self { space: format!("{}-far", world.theirs) };
+        let (router, space) = (world.theirs.as_str(), far.space.as_str());
+        ip(&["netns", "add", space]);
+        ip(&["-n", router, "link", "add", "near0", "type", "veth", "peer", "name", "far0", "netns", space]);
+        let mtu = mtu.to_string();
+        for (space, interface, v4, v6) in
+            [(router, "near0", "10.78.0.1/24", "fd78::1/64"), (space, "far0", "10.78.0.2/24", "fd78::2/64")]
+        {
+            let in_space = |args: &[&str]| ip(&[&["-n", space], args].concat());
+            in_space(&["address", "add", v4, "dev", interface]);
+            in_space(&["address", "add", v6, "dev", interface, "nodad"]);
+            in_space(&["link", "set", interface, "mtu", &mtu, "up"]);
+        }
+        // A router asks for neighbours from such an address, and its own would be looked for doubles for a second or two.
+        for interface in ["kernel0", "near0"] {
+            ip(&["-n", router, "address", "add", "fe80::1/64", "dev", interface, "nodad"]);
+        }
+        let segment = segment.to_string();
+        ip(&["-n", space, "route", "add", "default", "via", "10.78.0.1", "advmss", &segment]);
+        ip(&["-n", space, "-6", "route", "add", "default", "via", "fd78::1", "advmss", &segment]);
+        world.enter_theirs();
+        for file in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+            std::fs::write(format!("/proc/sys/net/{file}"), "1").unwrap();
+        }
+        far
+    }
+
+    /// The name of the namespace.
+    pub fn space(&self) -> &str {
+        &self.space
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "delete", &self.space]).status();
+    }
+}
+
 pub fn ip_of(text: &str) -> IpAddr {
     text.parse().unwrap()
 }

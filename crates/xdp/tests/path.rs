@@ -1,0 +1,69 @@
+//! A way that takes shorter packets than our interface: the router in the middle says so.
+#![expect(clippy::panic, reason = "all of this runs inside tests")]
+
+mod world;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+use tautline_io::{Address, Driver as _, End, ListenOptions, Listener, Received, Sent, Sink, Token};
+use tautline_window::Buf;
+use tautline_xdp::{Config, Driver};
+use world::{Far, INTERFACE, OURS, World, ip_of};
+
+/// Answers each byte with so many.
+const ANSWER: usize = 200_000;
+
+struct Generous;
+
+impl Sink<Driver> for Generous {
+    fn accepted(&mut self, _: &mut Driver, _: Token, _: Listener) {}
+    fn connected(&mut self, _: &mut Driver, _: Token) {}
+    fn received(&mut self, driver: &mut Driver, token: Token, data: Received<'_>) {
+        let mut buf = Buf::new();
+        buf.put(&data.bytes().repeat(ANSWER));
+        let Sent::Pending = driver.send(token, buf) else { panic!("more than a window") };
+    }
+    fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
+    fn ended(&mut self, driver: &mut Driver, token: Token, _: End) {
+        driver.close(token, false);
+    }
+    fn woken(&mut self, _: &mut Driver) {}
+    fn accept_failed(&mut self, _: &mut Driver, _: std::io::Error) {}
+}
+
+#[test]
+fn a_router_shortens_what_does_not_fit_its_next_link() {
+    let Some(world) = World::new() else { return };
+    // The peer offers to take what our interface can send, and the link between does not.
+    let far = Far::new(&world, 1300, 1460);
+    let space = far.space().to_owned();
+    world.enter_ours();
+    let mut driver = Driver::with(Config::new(INTERFACE)).unwrap();
+    let at: Vec<_> = OURS
+        .iter()
+        .map(|&address| {
+            let any = Address::Tcp(SocketAddr::new(ip_of(address), 0));
+            let (_, Address::Tcp(at)) = driver.listen(&any, &ListenOptions::default()).unwrap() else {
+                panic!("no TCP")
+            };
+            at
+        })
+        .collect();
+    let peer = thread::spawn(move || {
+        world::enter_named(&space);
+        for at in at {
+            let mut peer = TcpStream::connect_timeout(&at, Duration::from_secs(10)).unwrap();
+            peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            peer.write_all(b"a").unwrap();
+            let mut answer = vec![0; ANSWER];
+            peer.read_exact(&mut answer).unwrap();
+            assert!(answer.iter().all(|&byte| byte == b'a'), "{at}");
+        }
+    });
+    while !peer.is_finished() {
+        driver.turn(Some(Duration::from_millis(10)), &mut Generous).unwrap();
+    }
+    peer.join().unwrap();
+}
