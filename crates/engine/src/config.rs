@@ -99,7 +99,7 @@ impl Default for Offload {
             min_signature: Duration::from_micros(200),
             max_waiting: 4096,
             max_wait: Duration::from_secs(3),
-            max_stall: Some(Duration::from_millis(20)),
+            max_stall: Some(Duration::from_millis(10)),
             records: None,
         }
     }

@@ -219,10 +219,10 @@ fn handshakes_go_on_beside_threads_that_never_sleep() {
                 move || while !over.load(Ordering::Relaxed) {}
             });
             let mut bench = Bench::with(config);
-            for index in 0..8 {
+            for index in 0..4 {
                 bench.client(index, BUSY);
             }
-            bench.until("all are through", |bench| bench.turn().handshakes_offloaded == 8);
+            bench.until("all are through", |bench| bench.turn().handshakes_offloaded == 4);
             over.store(true, Ordering::Relaxed);
             busy.join().unwrap();
             let counters = bench.turn();

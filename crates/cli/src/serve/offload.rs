@@ -23,7 +23,7 @@ pub(super) struct OffloadArguments {
     #[arg(long, value_name = "MILLISECONDS")]
     handshake_max_wait: Option<u64>,
     /// Their threads run while nobody else does. Once they are not let run for so long, others of a higher priority take over;
-    /// 0 leaves all to these. Default: 20.
+    /// 0 leaves all to these. Default: 10.
     #[arg(long, value_name = "MILLISECONDS")]
     handshake_max_stall: Option<u64>,
     /// Have messages of at least so many bytes sealed by several threads at once, where processors idle beside a busy loop;

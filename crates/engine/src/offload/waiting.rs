@@ -11,6 +11,10 @@ const SPINS: usize = 64;
 /// How often it sleeps, for the shortest time there is (some 50 us), before it does without the lock.
 const NAPS: usize = 4;
 
+/// A thread that was not let run asks whether it is now by sleeping for so long: had it a handshake in hand, that would be
+/// stuck with it. Waking up may take as long again.
+const TRIAL: Duration = Duration::from_millis(1);
+
 /// Handshakes that wait for a thread.
 ///
 /// Behind a lock, which is held for as long as it takes to put one in or to take one out: who has hung up must free its place
@@ -33,8 +37,10 @@ struct Jobs<J> {
     next: u64,
     /// Threads without anything to do.
     idle: usize,
-    /// When a thread that is not one of the watchers last began with one.
-    begun: Instant,
+    /// Since when one waits for a thread that is not a watcher: since one of these last began, or since it came.
+    owed: Instant,
+    /// Watchers took over, and none of these was let run in time since.
+    stalled: bool,
     /// When anyone did, if others waited behind it.
     busy: Option<Instant>,
     /// Time from one beginning to the next lately, while some waited.
@@ -59,7 +65,8 @@ impl<J> Waiting<J> {
             waiting: BTreeMap::new(),
             next: 0,
             idle: 0,
-            begun: Instant::now(),
+            owed: Instant::now(),
+            stalled: false,
             busy: None,
             interval: Duration::ZERO,
             watched: false,
@@ -85,7 +92,7 @@ impl<J> Waiting<J> {
         }
         if jobs.waiting.is_empty() {
             // Those who waited may have hung up long ago.
-            jobs.busy = None;
+            (jobs.busy, jobs.owed) = (None, Instant::now());
         }
         let number = jobs.next;
         jobs.next += 1;
@@ -120,6 +127,15 @@ impl<J> Waiting<J> {
             if let Some(job) = jobs.begin_in_time() {
                 return Some(job);
             }
+            if jobs.stalled && !jobs.waiting.is_empty() {
+                drop(jobs);
+                let asked = Instant::now();
+                std::thread::sleep(TRIAL);
+                let is_let_run = asked.elapsed() < 2 * TRIAL;
+                jobs = self.lock();
+                jobs.stalled = !is_let_run;
+                continue;
+            }
             if jobs.closed {
                 return None;
             }
@@ -130,17 +146,18 @@ impl<J> Waiting<J> {
     }
 
     /// Waits until [`take`](Self::take) has not been let run for too long while jobs wait, and gives the one that has waited
-    /// longest; `None` where nobody will come any more.
+    /// longest; from then on at once, until that runs again. `None` where nobody will come any more.
     pub(super) fn take_stalled(&self) -> Option<(Instant, J)> {
         let mut jobs = self.lock();
         while !jobs.closed {
-            let Some((_, (since, _))) = jobs.waiting.first_key_value() else {
+            if jobs.waiting.is_empty() {
                 jobs.watched = false;
                 jobs = self.watch.wait(jobs).unwrap_or_else(PoisonError::into_inner);
                 continue;
-            };
-            let left = self.max_stall.saturating_sub(since.max(&jobs.begun).elapsed());
-            if left.is_zero() {
+            }
+            let left = self.max_stall.saturating_sub(jobs.owed.elapsed());
+            if jobs.stalled || left.is_zero() {
+                jobs.stalled = true;
                 let job = jobs.begin();
                 // Somebody else looks meanwhile: where there are several processors, they help each other.
                 jobs.watched = !jobs.waiting.is_empty();
@@ -180,10 +197,13 @@ impl<J> Waiting<J> {
 }
 
 impl<J> Jobs<J> {
-    /// [Begins](Self::begin), by a thread that is not a watcher.
+    /// [Begins](Self::begin), by a thread that is not a watcher; not while these are in charge.
     fn begin_in_time(&mut self) -> Option<(Instant, J)> {
+        if self.stalled {
+            return None;
+        }
         let job = self.begin()?;
-        self.begun = Instant::now();
+        self.owed = Instant::now();
         Some(job)
     }
 
@@ -235,6 +255,14 @@ mod tests {
         let (waited, second) = job(waiting.take_stalled()).unwrap();
         assert!(waited >= stall && second == 2, "{waited:?} {second}");
         assert_eq!(job(waiting.take_stalled()).map(|(_, job)| job), Some(3));
+        waiting.put(5).unwrap();
+        assert_eq!(job(waiting.take_now()), None, "watchers are in charge");
+        // They would take it at once. Who sleeps no longer than it wanted to takes over again.
+        assert_eq!(job(waiting.take()).map(|(_, job)| job), Some(5));
+        assert!(!waiting.lock().stalled);
+        waiting.put(6).unwrap();
+        let (waited, sixth) = job(waiting.take_stalled()).unwrap();
+        assert!(waited >= stall && sixth == 6, "who was let run gets the time again");
         waiting.close();
         assert_eq!((waiting.take(), waiting.take_stalled()), (None, None));
     }
