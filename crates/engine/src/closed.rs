@@ -96,7 +96,7 @@ pub enum ConnectError {
     Target(String),
     /// The host has no address.
     Resolve(String),
-    /// No address could be reached; the last error.
+    /// No address could be reached: the last one, and why.
     Io(Arc<io::Error>),
     /// The proxy refused or broke its protocol.
     Proxy(String),
@@ -110,7 +110,7 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Target(what) | Self::Resolve(what) | Self::Proxy(what) => f.write_str(what),
-            Self::Io(error) => write!(f, "cannot connect: {error}"),
+            Self::Io(error) => write!(f, "cannot connect to {error}"),
             Self::Handshake(error) => write!(f, "{error}"),
             Self::Ended(cause) => write!(f, "{cause}"),
         }

@@ -133,7 +133,7 @@ pub(crate) enum State {
 /// Attempts at the addresses of one host.
 pub(crate) struct Race {
     rest: VecDeque<Address>,
-    pub(crate) attempts: Vec<Token>,
+    pub(crate) attempts: Vec<(Token, Address)>,
     pub(crate) next_at: Tick,
     pub(crate) end: Tick,
     pub(crate) last_error: Option<io::Error>,
@@ -150,6 +150,16 @@ impl Race {
             rest.extend(b.pop_front());
         }
         Self { rest, attempts: Vec::new(), next_at: now, end, last_error: None }
+    }
+
+    /// An attempt at `address` failed.
+    pub(crate) fn lose(&mut self, address: &Address, error: &io::Error) {
+        self.last_error = Some(io::Error::new(error.kind(), format!("{address}: {error}")));
+    }
+
+    /// Ends all attempts, to be closed.
+    pub(crate) fn end_attempts(&mut self) -> Vec<Token> {
+        self.attempts.drain(..).map(|(token, _)| token).collect()
     }
 
     pub(crate) fn next_address(&mut self) -> Option<Address> {

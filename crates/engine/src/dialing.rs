@@ -98,20 +98,21 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             let Some(address) = race.next_address() else { break };
             match driver.connect(&address) {
                 Ok(token) => {
-                    race.attempts.push(token);
+                    race.attempts.push((token, address));
                     race.next_at = self.shared.now + ATTEMPT_DELAY;
                     let due = race.due();
                     self.put(token, Slot::Attempt(token, id));
                     self.dial_timers.push(Reverse((due, id)));
                     return;
                 }
-                Err(error) => race.last_error = Some(error),
+                Err(error) => race.lose(&address, &error),
             }
         }
         let Some(dial) = self.dials.get_mut(&id) else { return };
         let State::Racing(race) = &mut dial.state else { return };
         if race.is_lost() {
-            let error = race.last_error.take().unwrap_or_else(|| std::io::ErrorKind::AddrNotAvailable.into());
+            let none = || std::io::Error::new(std::io::ErrorKind::AddrNotAvailable, "a host without an address");
+            let error = race.last_error.take().unwrap_or_else(none);
             dial.state = State::Failed(ConnectError::Io(Arc::new(error)));
             self.dial_timers.push(Reverse((self.shared.now, id)));
         } else {
@@ -131,7 +132,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             driver.close(token, true);
             return;
         };
-        let losers: Vec<_> = race.attempts.drain(..).filter(|&other| other != token).collect();
+        let losers: Vec<_> = race.end_attempts().into_iter().filter(|&other| other != token).collect();
         let target = target.clone();
         self.close_attempts(driver, losers);
         if let Some(dial) = self.dials.get_mut(&id) {
@@ -172,11 +173,14 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         driver.close(token, false);
         self.put(token, Slot::Free);
         let Some(Dial { state: State::Racing(race), .. }) = self.dials.get_mut(&id) else { return };
-        race.attempts.retain(|&attempt| attempt != token);
-        race.last_error = Some(match end {
+        let error = match end {
             End::Failed(error) => error,
             End::Finished => std::io::ErrorKind::ConnectionReset.into(),
-        });
+        };
+        if let Some(at) = race.attempts.iter().position(|(attempt, _)| *attempt == token) {
+            let (_, address) = race.attempts.swap_remove(at);
+            race.lose(&address, &error);
+        }
         self.next_attempt(driver, id);
     }
 
@@ -251,7 +255,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
                     self.fail_dial(id, ConnectError::Resolve(error));
                 }
                 State::Racing(race) if race.end <= now => {
-                    let attempts = std::mem::take(&mut race.attempts);
+                    let attempts = race.end_attempts();
                     self.close_attempts(driver, attempts);
                     self.fail_dial(id, ConnectError::Ended(Cause::Timeout(Deadline::Connect)));
                 }
@@ -264,7 +268,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     /// Ends every attempt; connections that are open already are closed by the drain.
     pub(crate) fn give_up_dials<D: Driver>(&mut self, driver: &mut D) {
         let racing = self.dials.values_mut().filter_map(|dial| match &mut dial.state {
-            State::Racing(race) => Some(std::mem::take(&mut race.attempts)),
+            State::Racing(race) => Some(race.end_attempts()),
             _ => None,
         });
         let attempts: Vec<_> = racing.flatten().collect();

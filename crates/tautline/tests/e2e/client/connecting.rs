@@ -20,14 +20,15 @@ fn target(uri: &str) -> Target {
 fn a_refused_connection_says_so() {
     for scheme in ["ws", "wss"] {
         for host in ["127.0.0.1", "localhost"] {
-            let error = failure(target(&format!("{scheme}://{host}:{}/", closed_port())), client_config(), config());
-            assert!(error.contains("refused"), "{error}");
+            let port = closed_port();
+            let error = failure(target(&format!("{scheme}://{host}:{port}/")), client_config(), config());
+            assert!(error.contains("refused") && error.contains(&format!(":{port}: ")), "{error}");
         }
     }
     let mut missing = target("ws://localhost/");
     missing.address = Some("unix:/nowhere/at/all.sock".parse().unwrap());
     let error = failure(missing, client_config(), config());
-    assert!(error.contains("No such file"), "{error}");
+    assert!(error.contains("cannot connect to unix:/nowhere/at/all.sock: No such file"), "{error}");
 }
 
 #[test]
