@@ -289,6 +289,10 @@ impl Process {
             }
         };
         command.args(kind.arguments(certificates, at)).stdin(Stdio::null()).stdout(Stdio::piped());
+        if let Kind::Probed(true, _) = kind {
+            // It would tell its stages at the end, which are not what is asked for.
+            command.stderr(Stdio::null());
+        }
         let Placement { server, load } = lab.placement;
         if let Kind::Model(_) = kind {
             command.args([server, load].map(|cpu| format!("--cpu={cpu}")));
