@@ -13,7 +13,7 @@ use tautline::layers::io::Io;
 use tautline::{Capabilities, KeyExchange};
 
 /// What the rounds of the first and of the second part may take.
-const BUDGETS: [Duration; 2] = [Duration::from_secs(300), Duration::from_secs(120)];
+const BUDGETS: [Duration; 2] = [Duration::from_secs(270), Duration::from_secs(90)];
 
 /// Rounds of storms for one of connections: a p99 wants many.
 const STORM_ROUNDS: usize = 3;
