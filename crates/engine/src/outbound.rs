@@ -16,6 +16,7 @@ use crate::shared::Shared;
 use crate::timer::Tick;
 use tautline_io::{Driver, Sent, Token};
 use tautline_tls::Session;
+use tautline_tls::record::MAX_PLAIN;
 use tautline_window::{Buf, Pool};
 use tautline_ws::deflate::Deflater;
 use tautline_ws::{CloseCode, Encoder, Fragment, Header, Kind, Opcode, Role};
@@ -24,6 +25,9 @@ use tautline_ws::{CloseCode, Encoder, Fragment, Header, Kind, Opcode, Role};
 const BATCH: usize = 256 << 10;
 /// Payloads from this size on are sealed from where they lie instead of being copied into the cork.
 const LARGE: usize = 16 << 10;
+/// Payloads from this size on are sealed and sent piece by piece: what lies in the processor's cache costs the kernel half of
+/// what it costs to fetch it back from memory.
+const PIECES: usize = 2 * BATCH;
 /// Control frames stop to gather behind a stuck send at this size: only the latest pings need an answer.
 const MAX_STUCK_CONTROL: usize = 4096;
 
@@ -32,6 +36,8 @@ const MAX_STUCK_CONTROL: usize = 4096;
 pub(crate) trait Way {
     fn seal(&mut self, plain: &[&[u8]], out: &mut Buf, seals: Seals<'_>) -> Result<(), tautline_tls::Error>;
     fn facts(&self) -> tautline_tls::Facts;
+    /// Gives the driver what is sealed, unless it still has something.
+    fn pass(&mut self, out: &mut Outbound, shared: &mut Shared);
     /// Gives the driver all it takes.
     fn flush(&mut self, out: &mut Outbound, shared: &mut Shared);
 }
@@ -52,6 +58,12 @@ impl<D: Driver, S: Session> Way for Path<'_, D, S> {
         self.session.facts()
     }
 
+    fn pass(&mut self, out: &mut Outbound, shared: &mut Shared) {
+        if !out.is_in_flight() {
+            out.send_wire(self.driver, self.token, self.session, shared);
+        }
+    }
+
     fn flush(&mut self, out: &mut Outbound, shared: &mut Shared) {
         out.flush(self.driver, self.token, self.session, shared);
     }
@@ -68,6 +80,8 @@ impl<S: Session> Way for Nowhere<'_, S> {
     fn facts(&self) -> tautline_tls::Facts {
         self.0.facts()
     }
+
+    fn pass(&mut self, _out: &mut Outbound, _shared: &mut Shared) {}
 
     fn flush(&mut self, _out: &mut Outbound, _shared: &mut Shared) {}
 }
@@ -352,7 +366,10 @@ impl Outbound {
     /// The driver took everything it kept.
     pub(crate) fn sent(&mut self, buf: Buf, pool: &mut Pool) {
         self.in_flight = 0;
-        self.count_gone();
+        // The rest of a message whose beginning this was.
+        if self.wire.is_empty() {
+            self.count_gone();
+        }
         pool.give(buf);
     }
 
@@ -508,18 +525,32 @@ impl Outbound {
         let len = message.payload.len() as u64;
         let len = Header { fin: true, rsv1: false, opcode: Opcode::from(message.kind), key: None, len }
             .encode_to(&mut header);
-        let Shared { pool, records, counters, .. } = shared;
-        let seals = Seals { pool: records.as_ref(), counters };
-        self.seal_behind_cork(&[&header[..len], message.payload], way, pool, seals);
+        self.seal_behind_cork(&header[..len], message.payload, way, shared);
     }
 
-    fn seal_behind_cork(&mut self, frame: &[&[u8]; 2], way: &mut dyn Way, pool: &mut Pool, seals: Seals<'_>) {
+    /// Seals what waits, a frame's beginning and its rest.
+    fn seal_behind_cork(&mut self, front: &[u8], rest: &[u8], way: &mut dyn Way, shared: &mut Shared) {
+        // All pieces but the first are whole records.
+        let first = if rest.len() < PIECES { rest.len() } else { BATCH + rest.len() % MAX_PLAIN };
+        let (now, later) = rest.split_at(first);
         let cork = core::mem::take(&mut self.cork);
-        let plain = [cork.filled(), frame[0], frame[1]];
-        if let Err(error) = way.seal(&plain, lend(&mut self.wire, pool), seals) {
+        self.seal_piece(&[cork.filled(), front, now], way, shared);
+        shared.pool.give(cork);
+        for piece in later.chunks(BATCH) {
+            way.pass(self, shared);
+            self.seal_piece(&[piece], way, shared);
+        }
+    }
+
+    fn seal_piece(&mut self, plain: &[&[u8]], way: &mut dyn Way, shared: &mut Shared) {
+        if self.failed.is_some() {
+            return;
+        }
+        let Shared { pool, records, counters, .. } = shared;
+        let seals = Seals { pool: records.as_ref(), counters };
+        if let Err(error) = way.seal(plain, lend(&mut self.wire, pool), seals) {
             self.failed = Some(Box::new(error));
         }
-        pool.give(cork);
     }
 
     fn encode(&mut self, kind: Kind, payload: &[u8], compress: bool, shared: &mut Shared) {
@@ -538,11 +569,10 @@ impl Outbound {
             self.encode(message.kind(), message.payload(), compress, shared);
             return;
         }
-        let Shared { pool, press, records, counters, .. } = shared;
+        let Shared { pool, press, .. } = shared;
         match (self.encoder.prepared(message, compress.then_some(press), pool), way) {
             (Ok(frame), Some(way)) if frame.len() >= LARGE => {
-                let seals = Seals { pool: records.as_ref(), counters };
-                self.seal_behind_cork(&[frame, &[]], way, pool, seals);
+                self.seal_behind_cork(&[], frame, way, shared);
             }
             (Ok(frame), _) => lend(&mut self.cork, pool).put(frame),
             (Err(error), _) => log::error!("a published message was not sent: {error}"),
