@@ -28,6 +28,8 @@ const LARGE: usize = 16 << 10;
 /// Payloads from this size on are sealed and sent piece by piece: what lies in the processor's cache costs the kernel half of
 /// what it costs to fetch it back from memory.
 const PIECES: usize = 2 * BATCH;
+/// Bytes that are shared at a time with other threads, who are waited for between.
+const SHARED: usize = 1 << 20;
 /// Control frames stop to gather behind a stuck send at this size: only the latest pings need an answer.
 const MAX_STUCK_CONTROL: usize = 4096;
 
@@ -51,7 +53,7 @@ pub(crate) struct Path<'a, D, S> {
 
 impl<D: Driver, S: Session> Way for Path<'_, D, S> {
     fn seal(&mut self, plain: &[&[u8]], out: &mut Buf, seals: Seals<'_>) -> Result<(), tautline_tls::Error> {
-        seals.seal(self.session, plain, out)
+        seals.seal(self.session, plain, out, || self.driver.direct(self.token))
     }
 
     fn facts(&self) -> tautline_tls::Facts {
@@ -394,7 +396,7 @@ impl Outbound {
         pass_keys(driver, token, session);
         while !self.is_in_flight() && self.failed.is_none() {
             self.fill_cork(shared);
-            self.seal_cork(session, shared);
+            self.seal_cork(&mut Path { driver, token, session }, shared);
             if matches!(self.finish, Finish::Wanted | Finish::Abandoned) && self.queue.is_empty() {
                 if self.finish == Finish::Wanted {
                     session.close(lend(&mut self.wire, &mut shared.pool));
@@ -481,7 +483,7 @@ impl Outbound {
         }
     }
 
-    fn seal_cork<S: Session>(&mut self, session: &mut S, shared: &mut Shared) {
+    fn seal_cork<D: Driver, S: Session>(&mut self, way: &mut Path<'_, D, S>, shared: &mut Shared) {
         if self.cork.is_empty() {
             return;
         }
@@ -489,13 +491,15 @@ impl Outbound {
             core::mem::swap(&mut self.cork, &mut self.wire);
             return;
         }
-        let Shared { pool, records, counters, .. } = shared;
         let cork = core::mem::take(&mut self.cork);
-        let seals = Seals { pool: records.as_ref(), counters };
-        if let Err(error) = seals.seal(session, &[cork.filled()], lend(&mut self.wire, pool)) {
-            self.failed = Some(Box::new(error));
+        if cork.len() < PIECES {
+            if let Err(error) = way.session.seal(&[cork.filled()], lend(&mut self.wire, &mut shared.pool)) {
+                self.failed = Some(Box::new(error));
+            }
+        } else {
+            self.seal_pieces([&[]; 2], cork.filled(), way, shared);
         }
-        pool.give(cork);
+        shared.pool.give(cork);
     }
 
     fn send_wire<D: Driver, S: Session>(&mut self, driver: &mut D, token: Token, session: &mut S, shared: &mut Shared) {
@@ -530,24 +534,35 @@ impl Outbound {
 
     /// Seals what waits, a frame's beginning and its rest.
     fn seal_behind_cork(&mut self, front: &[u8], rest: &[u8], way: &mut dyn Way, shared: &mut Shared) {
-        // All pieces but the first are whole records.
-        let first = if rest.len() < PIECES { rest.len() } else { BATCH + rest.len() % MAX_PLAIN };
-        let (now, later) = rest.split_at(first);
         let cork = core::mem::take(&mut self.cork);
-        self.seal_piece(&[cork.filled(), front, now], way, shared);
+        self.seal_pieces([cork.filled(), front], rest, way, shared);
         shared.pool.give(cork);
-        for piece in later.chunks(BATCH) {
+    }
+
+    /// Seals two short chunks and a long one, piece by piece.
+    fn seal_pieces(&mut self, [one, two]: [&[u8]; 2], long: &[u8], way: &mut dyn Way, shared: &mut Shared) {
+        let shares = shared.records.as_ref().is_some_and(|pool| pool.wants(one.len() + two.len() + long.len()));
+        let unit = if shares { SHARED } else { BATCH };
+        // All pieces but the first are whole records.
+        let first = if long.len() < 2 * unit { long.len() } else { unit + long.len() % MAX_PLAIN };
+        let (now, later) = long.split_at(first);
+        if shares {
+            // Only what lies alone can leave as it is sealed.
             way.pass(self, shared);
-            self.seal_piece(&[piece], way, shared);
+        }
+        self.seal_piece(&[one, two, now], shares, way, shared);
+        for piece in later.chunks(unit) {
+            way.pass(self, shared);
+            self.seal_piece(&[piece], shares, way, shared);
         }
     }
 
-    fn seal_piece(&mut self, plain: &[&[u8]], way: &mut dyn Way, shared: &mut Shared) {
+    fn seal_piece(&mut self, plain: &[&[u8]], shares: bool, way: &mut dyn Way, shared: &mut Shared) {
         if self.failed.is_some() {
             return;
         }
         let Shared { pool, records, counters, .. } = shared;
-        let seals = Seals { pool: records.as_ref(), counters };
+        let seals = Seals { pool: records.as_ref().filter(|_| shares), counters };
         if let Err(error) = way.seal(plain, lend(&mut self.wire, pool), seals) {
             self.failed = Some(Box::new(error));
         }

@@ -1,4 +1,5 @@
-use crate::{Address, Arrival, KernelTls};
+use crate::{Address, Arrival, KernelTls, socket};
+use rustix::fd::BorrowedFd;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,6 +89,23 @@ pub enum Sent {
     Pending,
 }
 
+/// The way to a connection's socket past its driver, for several threads: who has sealed a part of a message sends it.
+#[derive(Clone, Copy, Debug)]
+pub struct Direct<'a>(BorrowedFd<'a>);
+
+impl<'a> Direct<'a> {
+    pub(crate) const fn new(socket: BorrowedFd<'a>) -> Self {
+        Self(socket)
+    }
+
+    /// Sends what the kernel takes at once, and says how much that is. Less than all means that nothing more may be sent this
+    /// way: the kernel is full or the connection is broken, which [`Driver::send`] finds out with the rest.
+    #[must_use]
+    pub fn send(&self, bytes: &[u8]) -> usize {
+        socket::send_some(self.0, bytes).unwrap_or(0)
+    }
+}
+
 /// Why no more bytes will come.
 #[derive(Debug)]
 pub enum End {
@@ -145,6 +163,14 @@ pub trait Driver: Sized + 'static {
     /// # Errors
     /// No socket could be made.
     fn connect(&mut self, address: &Address) -> io::Result<Token>;
+
+    /// A connection's socket, where nothing waits to be sent on it.
+    ///
+    /// `None` where something does, where the connection is not open, and where bytes do not reach it by `send(2)` alone.
+    fn direct(&self, token: Token) -> Option<Direct<'_>> {
+        let _ = token;
+        None
+    }
 
     /// Sends all filled bytes of `buf`. Errors come as [`Sink::ended`], never within this call.
     fn send(&mut self, token: Token, buf: Buf) -> Sent;

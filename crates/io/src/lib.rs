@@ -78,7 +78,7 @@ mod wake;
 
 pub use address::Address;
 pub use choice::{Compose, Io};
-pub use driver::{Driver, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
+pub use driver::{Direct, Driver, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
 pub use kernel::KernelTls;
 pub use spin::Spin;
 pub use stamp::{Anchor, Arrival, Clock, Scale, Ticker};

@@ -87,6 +87,16 @@ pub(crate) fn send(fd: impl AsFd, buf: &mut Buf, flags: SendFlags) -> Result<(),
     }
 }
 
+/// Sends what the kernel has room for.
+pub(crate) fn send_some(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+    loop {
+        match send_once(fd, bytes, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
 fn send_once(fd: BorrowedFd<'_>, bytes: &[u8], flags: SendFlags) -> Result<usize, Errno> {
     #[cfg(test)]
     crate::shortage::strike()?;

@@ -1,4 +1,5 @@
 /// Chunks that are read as one stream.
+#[derive(Clone)]
 pub(crate) struct Chunks<'a> {
     current: &'a [u8],
     rest: &'a [&'a [u8]],
@@ -32,6 +33,20 @@ impl<'a> Chunks<'a> {
         }
     }
 
+    /// Passes over the next bytes. There must be as many.
+    pub(crate) fn skip(&mut self, mut len: usize) {
+        while len > 0 && !self.is_over() {
+            self.skip_empty();
+            let now = len.min(self.current.len());
+            self.current = &self.current[now..];
+            len -= now;
+        }
+    }
+
+    const fn is_over(&self) -> bool {
+        self.current.is_empty() && self.rest.is_empty()
+    }
+
     fn skip_empty(&mut self) {
         while let ([], [next, rest @ ..]) = (self.current, self.rest) {
             self.current = next;
@@ -49,6 +64,10 @@ mod tests {
         let mut chunks = Chunks::new(&[b"", b"abc", b"", b"de", b"f"]);
         assert_eq!(chunks.take(2), Some(&b"ab"[..]));
         assert_eq!(chunks.take(2), None);
+        let mut behind = chunks.clone();
+        behind.skip(3);
+        assert_eq!((behind.take(2), behind.take(1)), (None, Some(&b"f"[..])));
+        behind.skip(1);
         let mut gathered = [0; 2];
         chunks.gather(&mut gathered);
         assert_eq!(&gathered, b"cd");

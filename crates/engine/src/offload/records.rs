@@ -5,17 +5,17 @@
 //! share of what is left. When all are sealed, it sends them, as if it had been alone: order holds, nothing is copied or
 //! handed over, and whoever comes too late to help finds nothing to do. Smaller messages are not asked about.
 
-use super::sys::{Help, Job};
+use super::sys::{Help, Job, Wait};
 use crate::config::Records;
 use crate::shared::Counters;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
-use std::cell::Cell;
 use std::io;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use tautline_io::Direct;
 use tautline_tls::{Error, Session, Team};
 use tautline_window::Buf;
 
@@ -93,6 +93,13 @@ impl RecordPool {
     }
 }
 
+impl RecordPool {
+    /// Whether a message of so many bytes is shared.
+    pub(crate) fn wants(&self, len: usize) -> bool {
+        len >= self.min_message && self.luck.tries()
+    }
+}
+
 fn work(queue: &Receiver<Arc<Job>>) {
     let mut last = Instant::now();
     loop {
@@ -130,31 +137,85 @@ pub(crate) struct Seals<'a> {
 }
 
 impl Seals<'_> {
-    /// Seals `plain`, with others where it is long.
+    /// Seals `plain`, with others where there is a pool; then what could leave by `direct` has left `out`.
     #[inline]
-    pub(crate) fn seal<S: Session>(self, session: &mut S, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
-        match self.pool {
-            Some(pool)
-                if plain.iter().map(|chunk| chunk.len()).sum::<usize>() >= pool.min_message && pool.luck.tries() =>
-            {
-                let crew = Crew { pool, help: Cell::new(Help::None) };
-                let result = session.seal_with(plain, out, &crew);
-                let help = crew.help.get();
-                self.counters.seals_offloaded += 1;
-                self.counters.seals_helped += u64::from(help != Help::None);
-                self.counters.seals_late += u64::from(help == Help::Late);
-                pool.luck.learn(help);
-                result
+    pub(crate) fn seal<'d, S: Session>(
+        self,
+        session: &mut S,
+        plain: &[&[u8]],
+        out: &mut Buf,
+        direct: impl FnOnce() -> Option<Direct<'d>>,
+    ) -> Result<(), Error> {
+        let Some(pool) = self.pool else { return session.seal(plain, out) };
+        // What lies there already is to leave before.
+        let line = if out.is_empty() { direct().map(Line::new) } else { None };
+        let crew = Crew { pool, line, help: OnceLock::new() };
+        session.seal_with(plain, out, &crew)?;
+        let Crew { line, help, .. } = crew;
+        let help = match line {
+            None => help.into_inner(),
+            Some(line) => {
+                let sent = line.sent.into_inner();
+                out.take(sent);
+                self.counters.bytes_out += sent as u64;
+                if line.late.into_inner() { Some(Help::Late) } else { help.into_inner() }
             }
-            _ => session.seal(plain, out),
-        }
+        };
+        let help = help.unwrap_or(Help::None);
+        self.counters.seals_offloaded += 1;
+        self.counters.seals_helped += u64::from(help != Help::None);
+        self.counters.seals_late += u64::from(help == Help::Late);
+        pool.luck.learn(help);
+        Ok(())
     }
 }
 
 /// The pool, for one call.
 struct Crew<'a> {
     pool: &'a RecordPool,
-    help: Cell<Help>,
+    line: Option<Line<'a>>,
+    /// Set once those who helped have left.
+    help: OnceLock<Help>,
+}
+
+/// Where runs of records leave in their order, each by whoever has sealed it: in another processor's cache it would cost the
+/// loop as much to fetch it as to seal it.
+struct Line<'a> {
+    direct: Direct<'a>,
+    /// The run that is next.
+    next: AtomicUsize,
+    /// Whether all that was sealed before has left.
+    open: AtomicBool,
+    sent: AtomicUsize,
+    late: AtomicBool,
+}
+
+impl<'a> Line<'a> {
+    const fn new(direct: Direct<'a>) -> Self {
+        let (next, open) = (AtomicUsize::new(0), AtomicBool::new(true));
+        Self { direct, next, open, sent: AtomicUsize::new(0), late: AtomicBool::new(false) }
+    }
+
+    fn send(&self, run: usize, records: Option<&[u8]>) {
+        self.wait_for(run);
+        // Whose turn it is has seen what those before did, and is alone.
+        if self.open.load(Ordering::Relaxed) {
+            let (len, sent) = records.map_or((usize::MAX, 0), |records| (records.len(), self.direct.send(records)));
+            self.sent.fetch_add(sent, Ordering::Relaxed);
+            self.open.store(sent == len, Ordering::Relaxed);
+        }
+        self.next.store(run + 1, Ordering::Release);
+    }
+
+    fn wait_for(&self, run: usize) {
+        let mut wait = Wait::default();
+        while self.next.load(Ordering::Acquire) != run {
+            wait.turn();
+        }
+        if wait.is_long() {
+            self.late.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Team for Crew<'_> {
@@ -171,21 +232,27 @@ impl Team for Crew<'_> {
                 }
             }
         });
-        self.help.set(help);
+        // Asked once for a call.
+        let _ = self.help.set(help);
+    }
+
+    fn sealed(&self, run: usize, records: Option<&[u8]>) {
+        if let Some(line) = &self.line {
+            line.send(run, records);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn all_of_the_work_is_done_however_many_help() {
         for threads in [0, 1, 3] {
             let pool = RecordPool::start(&Records { threads: Some(threads), ..Records::default() }).unwrap();
             for round in 0..200 {
-                let crew = Crew { pool: &pool, help: Cell::new(Help::None) };
+                let crew = Crew { pool: &pool, line: None, help: OnceLock::new() };
                 let (next, done, calls) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
                 crew.share(round % 5, &|| {
                     calls.fetch_add(1, Ordering::Relaxed);

@@ -3,10 +3,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Turns that a processor spins for those who have not left, before it lets others run: some ten microseconds, in which a
 /// record is sealed several times over.
 const SPINS: usize = 256;
+
+/// Who is waited for longer is not let run: half a megabyte is sealed and sent in a third of it.
+const PATIENCE: Duration = Duration::from_micros(300);
 
 /// Set in a job's state once nobody may join any more.
 const CLOSED: usize = 1 << (usize::BITS - 1);
@@ -70,21 +74,40 @@ impl Offer {
     fn close(&self) -> Help {
         let state = &self.0.state;
         state.fetch_or(CLOSED, Ordering::AcqRel);
-        let mut turns = 0;
+        let mut wait = Wait::default();
         loop {
             // Acquire: what those who leave have written is seen.
             match state.load(Ordering::Acquire) {
                 CLOSED => return Help::None,
-                state if state == CLOSED | JOINED => return if turns < SPINS { Help::Came } else { Help::Late },
-                _ => {}
-            }
-            turns += 1;
-            if turns < SPINS {
-                core::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
+                state if state == CLOSED | JOINED => return if wait.is_long() { Help::Late } else { Help::Came },
+                _ => wait.turn(),
             }
         }
+    }
+}
+
+/// Waiting for a thread that is to be done soon.
+#[derive(Default)]
+pub(super) struct Wait {
+    turns: usize,
+    /// When it began to let others run.
+    since: Option<Instant>,
+}
+
+impl Wait {
+    pub(super) fn turn(&mut self) {
+        self.turns += 1;
+        if self.turns < SPINS {
+            core::hint::spin_loop();
+        } else {
+            self.since.get_or_insert_with(Instant::now);
+            std::thread::yield_now();
+        }
+    }
+
+    /// Whether it took longer than that thread needs.
+    pub(super) fn is_long(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() > PATIENCE)
     }
 }
 

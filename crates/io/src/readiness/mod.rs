@@ -16,9 +16,9 @@ use crate::slots::Slots;
 use crate::spin::Spinner;
 use crate::stamp::Arrivals;
 use crate::wake::Wake;
-use crate::{Address, Arrival, KernelTls, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
+use crate::{Address, Arrival, Direct, KernelTls, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
 use accept::Listeners;
-use conn::{Conn, FIRST_LISTENER, Phase, Source};
+use conn::{Conn, FIRST_LISTENER, InKernel, Phase, Source};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
 use rustix::net::SendFlags;
@@ -227,6 +227,12 @@ impl<P: Poll> crate::Driver for Driver<P> {
         let token = self.slots.insert(Conn::new(socket, Phase::Connecting))?;
         self.start_connecting(token, address.clone());
         Ok(token)
+    }
+
+    fn direct(&self, token: Token) -> Option<Direct<'_>> {
+        let conn = self.slots.get(token)?;
+        let free = conn.phase == Phase::Open && conn.pending.is_empty() && !conn.kernel.has(InKernel::TRANSMIT);
+        free.then(|| Direct::new(conn.fd.as_fd()))
     }
 
     fn send(&mut self, token: Token, buf: Buf) -> Sent {

@@ -26,11 +26,11 @@ use crate::slots::Slots;
 use crate::spin::Spinner;
 use crate::stamp::Arrivals;
 use crate::wake::Wake;
-use crate::{Address, Arrival, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
+use crate::{Address, Arrival, Direct, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
 use accept::Listeners;
 use conn::{Conn, Phase};
 use rustix::event::PollFlags;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{self, sockopt};
 use std::collections::VecDeque;
@@ -290,6 +290,11 @@ impl crate::Driver for Driver {
         let token = self.slots.insert(self.conn(socket, Phase::Connecting))?;
         self.start_connecting(token, address.clone());
         Ok(token)
+    }
+
+    fn direct(&self, token: Token) -> Option<Direct<'_>> {
+        let conn = self.slots.get(token)?;
+        (conn.phase == Phase::Open && conn.drained()).then(|| Direct::new(conn.fd.as_fd()))
     }
 
     fn send(&mut self, token: Token, buf: Buf) -> Sent {

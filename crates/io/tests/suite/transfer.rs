@@ -227,6 +227,50 @@ pub fn sends_reuse_their_buffer<D: Driver>(make: fn() -> D) {
     assert_idle(&mut driver, &mut script);
 }
 
+pub fn sends_past_the_driver<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (mut peer, token) = pair(&mut driver, &mut script, at);
+    let Some(direct) = driver.direct(token) else {
+        assert!(!["epoll", "select", "uring"].contains(&D::NAME), "{} has sockets", D::NAME);
+        return;
+    };
+    assert_eq!(direct.send(b"one "), 4);
+    thread::scope(|scope| scope.spawn(|| assert_eq!(direct.send(b"two "), 4)).join().unwrap());
+    assert!(matches!(send(&mut driver, token, b"three"), Sent::Done(_)));
+    let mut all = [0; 13];
+    peer.read_exact(&mut all).unwrap();
+    assert_eq!(&all, b"one two three");
+    // What the kernel did not take goes on by the driver, and nothing goes past that.
+    let chunk = pattern(1 << 20);
+    let mut total = 0;
+    loop {
+        let part = &chunk[total % chunk.len()..];
+        let sent = driver.direct(token).unwrap().send(part);
+        total += sent;
+        if sent < part.len() {
+            break;
+        }
+        assert!(total < 200 << 20, "the kernel takes 200 MiB that nobody reads");
+    }
+    let rest = &chunk[total % chunk.len()..];
+    total += rest.len();
+    let pends = matches!(send(&mut driver, token, rest), Sent::Pending);
+    assert_eq!(driver.direct(token).is_none(), pends);
+    let reader = thread::spawn(move || {
+        let mut data = vec![0; total];
+        peer.read_exact(&mut data).unwrap();
+        (peer, data)
+    });
+    run(&mut driver, &mut script, |script| !pends || script.has(&Event::Sent(token)));
+    let (_peer, data) = reader.join().unwrap();
+    assert_repeats(&data);
+    assert!(driver.direct(token).is_some());
+    driver.close(token, true);
+    assert!(driver.direct(token).is_none());
+}
+
 pub fn sends_in_order<D: Driver>(make: fn() -> D) {
     let mut driver = make();
     let mut script = watch();

@@ -48,15 +48,18 @@ fn every_model_answers_in_bulk() {
         let (address, server) = start(model, TlsEngine::Fused, true);
         let next = SocketAddr::new(address.ip(), address.port() + 1);
         let addresses = if model == Model::LoopPerCore { vec![address, next] } else { vec![address] };
-        let sink = Sink {
-            server,
-            addresses,
-            connections: 5,
-            size: 300_000,
-            warmup: Duration::ZERO,
-            duration: Duration::from_millis(200),
-        };
-        assert!(sink.run().unwrap().count > 0, "{model}");
+        for interval in [None, Some(Duration::from_micros(50))] {
+            let sink = Sink {
+                server: server.clone(),
+                addresses: addresses.clone(),
+                connections: 5,
+                size: 300_000,
+                interval,
+                warmup: Duration::ZERO,
+                duration: Duration::from_millis(200),
+            };
+            assert!(sink.run().unwrap().count > 0, "{model}, {interval:?}");
+        }
     }
 }
 

@@ -35,6 +35,9 @@ pub struct Sink {
     pub connections: usize,
     /// Payload bytes of each answer.
     pub size: usize,
+    /// Looks for answers at intervals of this length instead of being woken by them. To wake a processor that sleeps costs whoever
+    /// sends, on one machine, as much as to seal what it sends.
+    pub interval: Option<Duration>,
     /// How long to run before measuring begins.
     pub warmup: Duration,
     /// How long to measure.
@@ -66,12 +69,14 @@ impl Job for Run<'_> {
         for index in 0..sink.connections {
             let mut asks = Asks::open(sink, &engine, sink.addresses[index % sink.addresses.len()])?;
             asks.stream.set_nonblocking(true).map_err(|error| Error::io("a socket", error))?;
-            poll.add(&asks.stream, index, EventFlags::IN).map_err(|error| Error::io("epoll_ctl", error))?;
+            if sink.interval.is_none() {
+                poll.add(&asks.stream, index, EventFlags::IN).map_err(|error| Error::io("epoll_ctl", error))?;
+            }
             asks.ask(Instant::now())?;
             asking.push(asks);
         }
-        let mut sunk =
-            Sunk { poll, asking, buffer: vec![0; DISCARD], latencies: Latencies::new(), last: Instant::now() };
+        let (interval, buffer) = (sink.interval, vec![0; DISCARD]);
+        let mut sunk = Sunk { poll, interval, asking, buffer, latencies: Latencies::new(), last: Instant::now() };
         sunk.until(Instant::now() + sink.warmup)?;
         sunk.latencies.clear();
         let meter = Meter::start(sink.server.pid)?;
@@ -199,6 +204,7 @@ impl<S: Session> Asks<S> {
 /// A run in progress.
 struct Sunk<S> {
     poll: Poll,
+    interval: Option<Duration>,
     asking: Vec<Asks<S>>,
     buffer: Vec<u8>,
     latencies: Latencies,
@@ -210,23 +216,16 @@ impl<S: Session> Sunk<S> {
     fn until(&mut self, end: Instant) -> Result<u64, Error> {
         let mut answers = 0;
         while Instant::now() < end {
-            self.poll.wait(WAIT).map_err(|error| Error::io("epoll_wait", error))?;
-            for i in 0..self.poll.events() {
-                let asks = &mut self.asking[self.poll.key(i)];
-                // No further than this answer, so that the count stays exact. tcp(7): with MSG_TRUNC nothing is copied.
-                let most = asks.left.min(DISCARD);
-                match net::recv(&asks.stream, &mut self.buffer[..most], RecvFlags::TRUNC) {
-                    Ok((_, 0)) => return Err(Error::Failed("the server closed a connection".into())),
-                    Ok((_, received)) => asks.left = asks.left.saturating_sub(received),
-                    Err(Errno::AGAIN | Errno::INTR) => continue,
-                    Err(error) => return Err(Error::io("receive", error)),
+            if let Some(interval) = self.interval {
+                std::thread::sleep(interval);
+                for index in 0..self.asking.len() {
+                    // All that came meanwhile.
+                    while self.receive(index, &mut answers)? {}
                 }
-                if asks.left == 0 {
-                    let now = Instant::now();
-                    self.latencies.record(now.saturating_duration_since(asks.asked));
-                    self.last = now;
-                    answers += 1;
-                    asks.ask(now)?;
+            } else {
+                self.poll.wait(WAIT).map_err(|error| Error::io("epoll_wait", error))?;
+                for i in 0..self.poll.events() {
+                    self.receive(self.poll.key(i), &mut answers)?;
                 }
             }
             if self.last.elapsed() > PATIENCE {
@@ -234,5 +233,27 @@ impl<S: Session> Sunk<S> {
             }
         }
         Ok(answers)
+    }
+
+    /// Throws away what came; says whether more of the same answer may be there.
+    fn receive(&mut self, index: usize, answers: &mut u64) -> Result<bool, Error> {
+        let asks = &mut self.asking[index];
+        // No further than this answer, so that the count stays exact. tcp(7): with MSG_TRUNC nothing is copied.
+        let most = asks.left.min(DISCARD);
+        match net::recv(&asks.stream, &mut self.buffer[..most], RecvFlags::TRUNC) {
+            Ok((_, 0)) => return Err(Error::Failed("the server closed a connection".into())),
+            Ok((_, received)) => asks.left = asks.left.saturating_sub(received),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
+            Err(error) => return Err(Error::io("receive", error)),
+        }
+        if asks.left > 0 {
+            return Ok(true);
+        }
+        let now = Instant::now();
+        self.latencies.record(now.saturating_duration_since(asks.asked));
+        self.last = now;
+        *answers += 1;
+        asks.ask(now)?;
+        Ok(false)
     }
 }

@@ -32,6 +32,10 @@ const ANSWERS: [usize; 7] = [32_768, 65_536, 131_072, 262_144, 524_288, 1 << 20,
 const ASKING: usize = 4;
 const SHARED_FROM: usize = 32_768;
 
+/// How often the load looks for answers: seldom enough to leave its processor idle, often enough that the next are asked for
+/// before the loop has sealed the last.
+const LOOKS: Duration = Duration::from_micros(50);
+
 /// A server whose answers are discarded.
 struct Bulk {
     way: Way,
@@ -118,6 +122,7 @@ fn measure(lab: &mut Lab<'_>, rows: &mut [Bulk], (from, to): (f64, f64)) -> Resu
                 addresses: vec![server.address],
                 connections: ASKING,
                 size: row.size,
+                interval: Some(LOOKS),
                 warmup,
                 duration,
             };
@@ -205,8 +210,10 @@ fn bulk_table(rows: &[Bulk]) -> String {
     );
     format!(
         "\nOne busy loop beside an idle core: {ASKING} connections ask for large answers and throw them away\n\
-         unread. inline: the loop seals alone; shared: with other threads. us: CPU of all threads for each.\n\n{table}\n\
+         unread. inline: the loop seals alone; shared: with other threads. us: CPU of all threads for each.\n\
+         The load looks for answers every {} us, so that nobody pays for waking it.\n\n{table}\n\
          Crossover: {crossover}; the default is {}.\n",
+        LOOKS.as_micros(),
         bytes(Records::default().min_message as u64)
     )
 }

@@ -76,6 +76,7 @@ pub(super) fn measure(lab: &mut Lab<'_>, engines: &[&'static str], (from, to): (
                     addresses: vec![addresses[number % addresses.len()]],
                     connections: EACH,
                     size: SIZE,
+                    interval: None,
                     warmup: span.warmup,
                     duration: span.duration,
                 })

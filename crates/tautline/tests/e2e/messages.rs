@@ -72,6 +72,31 @@ fn every_size_sealed_by_several_threads() {
     assert!(error.contains("rustls cannot have") && error.contains("take fused"), "{error}");
 }
 
+/// The kernel is full in the middle of what several threads seal and send, again and again.
+#[test]
+fn a_slow_reader_of_what_several_threads_seal() {
+    for over in [Over::Fused, Over::Uring] {
+        let mut config = large();
+        config.offload.records = Some(Records { min_message: 200_000, threads: Some(1) });
+        config.slow_consumer = SlowConsumer::Disconnect(256 * MIB);
+        let server = serve(over, config, App::default());
+        let mut peer = server.peer();
+        let messages: Vec<Vec<u8>> = (0..8).map(|number| payload(3 * MIB + number)).collect();
+        let wire: Vec<Vec<u8>> = messages.iter().map(|message| peer.seal(&masked(BINARY, message))).collect();
+        let mut reader = Peer::over(peer.socket.try_clone().unwrap());
+        let writer = std::thread::spawn(move || wire.iter().for_each(|wire| reader.send_wire(wire)));
+        std::thread::sleep(Duration::from_millis(50));
+        for message in &messages {
+            let Frame { first, payload } = peer.frame();
+            assert!(first == BINARY && payload == *message, "{over:?}: {} of {}", payload.len(), message.len());
+        }
+        writer.join().unwrap();
+        assert!(server.counters().seals_offloaded > 0, "{:?}", server.counters());
+        peer.close();
+        server.survives();
+    }
+}
+
 #[test]
 fn every_size_compressed() {
     for deflate in [DeflateConfig::default(), DeflateConfig::with_context_takeover()] {
