@@ -68,13 +68,12 @@ pub struct Offload {
     pub records: Option<Records>,
 }
 
-/// Large messages are sealed by several threads at once: the loop, and those of a small pool that have time. Worth it where
+/// Large messages are sealed and sent by two threads at once: the loop, and one of a small pool that has time. Worth it where
 /// processors idle beside a busy loop, and asked for less and less often where nobody comes; smaller messages are as they were.
 #[derive(Clone, Debug)]
 pub struct Records {
     /// Bytes from which on a message is shared, or what is sent together. 1 MiB unless told, which is where `taut bench offload`
-    /// found it to pay on calm machines; smaller ones are sent sooner in some of its runs and later in others, and cost more
-    /// processor time in all in each.
+    /// found it to pay on calm machines; smaller ones are sent no sooner, and all cost more processor time in all.
     pub min_message: usize,
     /// Threads that help all loops of a server; `None` takes one for each processor but one, at most
     /// [`MOST_THREADS`](Self::MOST_THREADS). After a message they look for the next for 200 us before they sleep.

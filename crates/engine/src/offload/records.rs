@@ -1,9 +1,10 @@
 //! Records of large messages, sealed by several threads at once.
 //!
 //! One message of a megabyte is 64 records, and each of them can be sealed without the others. A shard that has such a
-//! message reserves their places in the wire buffer and seals them one after the other, and threads beside it take their
-//! share of what is left. When all are sealed, it sends them, as if it had been alone: order holds, nothing is copied or
-//! handed over, and whoever comes too late to help finds nothing to do. Smaller messages are not asked about.
+//! message reserves their places in the wire buffer and seals half of them, and a thread beside it the other half. Each
+//! sends what it has sealed, the second after the first, and the shard goes on once both have, as if it had been alone: order
+//! holds, nothing is copied or handed over, and whoever comes too late to help finds nothing to do. Smaller messages are not
+//! asked about.
 
 use super::sys::{Help, Job, Wait};
 use crate::config::Records;
