@@ -139,8 +139,7 @@ fn assemble(endpoints: i32, sockets: i32, frames: Frames) -> Vec<u64> {
     let ipv6 = asm.0.len();
     asm.put(JUMP_NOT_EQUAL_OF, 2, 0, 0, network(0x0800));
     // IPv4: a header without options, no fragment (neither more to come nor an offset), TCP.
-    asm.put(LOAD_BYTE, 2, 7, 14, 0);
-    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 0x45);
+    pass_unless(&mut asm, LOAD_BYTE, 14, 0x45);
     asm.put(LOAD_HALF, 2, 7, 20, 0);
     asm.put(AND_OF, 2, 0, 0, network(0x3fff));
     asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 0);
@@ -217,45 +216,47 @@ fn stamp(asm: &mut Assembler) {
     asm.land(too_short);
 }
 
-/// Goes on with TCP, whose number is in register 2 as that of what follows the IP header. Of all else there is but
-/// "fragmentation needed" (RFC 792) about a TCP segment without IP options: that segment's own address is put into the key,
-/// its port into register 2, and the jump to come leads on.
+/// Goes on with TCP, whose number is in register 2 as that of what follows the IP header. Of all else there is but "fragmentation
+/// needed" (RFC 792) about a TCP segment without IP options.
 fn too_big_v4(asm: &mut Assembler) -> usize {
+    too_big(asm, 1, 70, |asm| {
+        pass_unless(asm, LOAD_HALF, 34, network(0x0304));
+        pass_unless(asm, LOAD_BYTE, 42, 0x45);
+        pass_unless(asm, LOAD_BYTE, 51, 6);
+        asm.put(LOAD_WORD, 2, 7, 54, 0);
+        asm.put(STORE_WORD, 10, 2, KEY + 12, 0);
+        asm.put(LOAD_HALF, 2, 7, 62, 0);
+    })
+}
+
+/// The same of "packet too big" (RFC 4443 section 3.2).
+fn too_big_v6(asm: &mut Assembler) -> usize {
+    too_big(asm, 58, 110, |asm| {
+        pass_unless(asm, LOAD_HALF, 54, network(0x0200));
+        pass_unless(asm, LOAD_BYTE, 68, 6);
+        store_v6(asm, 70);
+        asm.put(LOAD_HALF, 2, 7, 102, 0);
+    })
+}
+
+/// What comes behind the IP header is TCP, or `number` and `len` bytes of a frame of which `find` puts the quoted segment's
+/// own address into the key and its port into register 2; then the jump that this gives leads on.
+fn too_big(asm: &mut Assembler, number: i32, len: i32, find: impl FnOnce(&mut Assembler)) -> usize {
     let tcp = asm.0.len();
     asm.put(JUMP_EQUAL_OF, 2, 0, 0, 6);
-    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 1);
-    fits(asm, 70);
-    asm.put(LOAD_HALF, 2, 7, 34, 0);
-    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, network(0x0304));
-    asm.put(LOAD_BYTE, 2, 7, 42, 0);
-    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 0x45);
-    asm.put(LOAD_BYTE, 2, 7, 51, 0);
-    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 6);
-    asm.put(LOAD_WORD, 2, 7, 54, 0);
-    asm.put(STORE_WORD, 10, 2, KEY + 12, 0);
-    asm.put(LOAD_HALF, 2, 7, 62, 0);
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, number);
+    fits(asm, len);
+    find(asm);
     let told = asm.0.len();
     asm.put(JUMP, 0, 0, 0, 0);
     asm.land(tcp);
     told
 }
 
-/// The same of "packet too big" (RFC 4443 section 3.2).
-fn too_big_v6(asm: &mut Assembler) -> usize {
-    let tcp = asm.0.len();
-    asm.put(JUMP_EQUAL_OF, 2, 0, 0, 6);
-    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 58);
-    fits(asm, 110);
-    asm.put(LOAD_HALF, 2, 7, 54, 0);
-    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, network(0x0200));
-    asm.put(LOAD_BYTE, 2, 7, 68, 0);
-    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 6);
-    store_v6(asm, 70);
-    asm.put(LOAD_HALF, 2, 7, 102, 0);
-    let told = asm.0.len();
-    asm.put(JUMP, 0, 0, 0, 0);
-    asm.land(tcp);
-    told
+/// Leaves the frame to the kernel unless it has `value` at `offset`.
+fn pass_unless(asm: &mut Assembler, load: u8, offset: i16, value: i32) {
+    asm.put(load, 2, 7, offset, 0);
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, value);
 }
 
 /// Puts the IPv6 address at `offset` into the key.
