@@ -157,6 +157,9 @@ pub(crate) struct Parts<E: Engine, D: Driver, H: Handler, O, M, P, Q: Probe> {
 /// A loop, and where it listens.
 type Bound<E, D, H, Q> = (Shard<E, D, H, Q>, Vec<Address>);
 
+/// Where a loop tells that it stands, or why it does not.
+type Report = Sender<Result<Started, Error>>;
+
 struct Started {
     remote: Remote,
     addresses: Vec<Address>,
@@ -187,7 +190,11 @@ impl Plan {
         };
         let mut wakers = Vec::new();
         for number in 0..plan.shards {
-            match plan.launch(number, &running, &parts) {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            let (itself, parts) = (plan.clone(), parts.clone());
+            let (listen, left) = (running.addresses.clone(), running.left.clone());
+            let work = move |report| itself.run((number, &left), &listen, &parts, &report);
+            match plan.launch(number, work) {
                 Ok((thread, Started { remote, addresses, others })) => {
                     running.addresses = addresses;
                     running.remotes.push(remote);
@@ -213,29 +220,16 @@ impl Plan {
         Ok(running)
     }
 
-    /// Starts a loop beside those of `running`, and waits until it stands.
-    fn launch<E, D, H, O, M, P, Q>(
-        self: &Arc<Self>,
-        number: usize,
-        running: &Running,
-        parts: &Arc<Parts<E, D, H, O, M, P, Q>>,
-    ) -> Result<(Thread, Started), Error>
-    where
-        E: Engine,
-        D: Driver,
-        H: Handler,
-        O: Fn() -> io::Result<D> + Send + Sync + 'static,
-        M: Fn(u32) -> H + Send + Sync + 'static,
-        P: Fn(&mut Shard<E, D, H, Q>) + Send + Sync + 'static,
-        Q: Probe,
-    {
+    /// Starts a thread for a loop, and waits until that stands.
+    fn launch(
+        &self,
+        number: u32,
+        work: impl FnOnce(Report) -> Result<(), Error> + Send + 'static,
+    ) -> Result<(Thread, Started), Error> {
         let (report, reported) = channel();
-        let (plan, parts) = (self.clone(), parts.clone());
-        let (listen, left) = (running.addresses.clone(), running.left.clone());
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
         let thread = std::thread::Builder::new()
-            .name(format!("{}-{number}", plan.name))
-            .spawn(move || plan.run((number, &left), &listen, &parts, &report))
+            .name(format!("{}-{number}", self.name))
+            .spawn(move || work(report))
             .map_err(|error| Error::Machine { what: "cannot start a thread", error })?;
         match reported.recv() {
             Ok(started) => Ok((thread, started?)),
@@ -249,7 +243,7 @@ impl Plan {
         (number, left): (u32, &Left),
         listen: &[Address],
         parts: &Parts<E, D, H, O, M, P, Q>,
-        report: &Sender<Result<Started, Error>>,
+        report: &Report,
     ) -> Result<(), Error>
     where
         E: Engine,
