@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// CPUs of loops, in turn.
     #[arg(long, value_name = "N")]
     cpu: Vec<usize>,
-    /// Where to listen; loops after the first take the ports behind it.
+    /// Where to listen; loops after the first have ports of their own.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// Certificate chain, PEM.
@@ -57,5 +57,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         records,
         cpus: arguments.cpu.clone(),
     };
-    Ok(baseline.serve(arguments.listen, |address| println!("listening on wss://{address}"))?)
+    Ok(baseline.serve(arguments.listen, |addresses| {
+        let uris: Vec<String> = addresses.iter().map(|address| format!("wss://{address}")).collect();
+        println!("listening on {}", uris.join(" "));
+    })?)
 }

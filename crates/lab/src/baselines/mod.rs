@@ -104,12 +104,12 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// Serves until the process ends. `ready` is told the first address once connections are accepted; loops of their own
-    /// have ports of their own, one behind the other.
+    /// Serves until the process ends. `ready` is told where once connections are accepted. Loops that share nothing
+    /// have a port each: the first has that of `address`, the others any that is free.
     ///
     /// # Errors
     /// It cannot listen, or its poller fails.
-    pub fn serve(self, address: SocketAddr, ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
+    pub fn serve(self, address: SocketAddr, ready: impl FnOnce(&[SocketAddr])) -> Result<(), Error> {
         if self.threads == 0 {
             return Err(Error::Usage("a server needs at least one thread".to_owned()));
         }
@@ -117,7 +117,7 @@ impl Baseline {
             return loop_per_core::serve(self, address, ready);
         }
         let listener = listen(address).map_err(|error| Error::io(format_args!("listen at {address}"), error))?;
-        ready(listener.local_addr().map_err(|error| Error::io("the address", error))?);
+        ready(&[listener.local_addr().map_err(|error| Error::io("the address", error))?]);
         let failed = |error: tautline::layers::tls::Error| Error::Usage(error.to_string());
         match self.tls {
             TlsEngine::Rustls => self.run(listener, tls_rustls::Engine::server(&self.config).map_err(failed)?),

@@ -6,7 +6,7 @@
 
 use super::check::Check;
 use super::echo_case::{bulk_case, in_case};
-use super::scaling::{SIZE, addresses};
+use super::scaling::SIZE;
 use super::server::{Kind, Way};
 use super::{Lab, Outcome, Pace, Suite};
 use crate::baselines::Model;
@@ -70,10 +70,9 @@ pub(super) fn measure(lab: &mut Lab<'_>, engines: &[&'static str], (from, to): (
         |row, step| {
             let sink = |number: usize| {
                 let server = &servers[step.case];
-                let addresses = addresses(server, row.way);
                 Ok(Sink {
                     server: server.server()?,
-                    addresses: vec![addresses[number % addresses.len()]],
+                    addresses: vec![server.addresses[number % server.addresses.len()]],
                     connections: EACH,
                     size: SIZE,
                     interval: None,

@@ -150,7 +150,7 @@ fn measure(lab: &mut Lab<'_>, rows: &mut [&mut Row], plan: &Plan, (from, to): (f
             let server = server.ok_or_else(|| Error::Failed(format!("no {} server runs", names[step.case])))?;
             let sink = Sink {
                 server: server.server()?,
-                addresses: addresses(server, row.way),
+                addresses: server.addresses.clone(),
                 connections: row.connections,
                 size: SIZE,
                 interval: None,
@@ -165,17 +165,6 @@ fn measure(lab: &mut Lab<'_>, rows: &mut [&mut Row], plan: &Plan, (from, to): (f
         row.samples = samples;
     }
     Ok(())
-}
-
-/// Loops have ports in a row, threads that share a poller have one.
-pub(super) fn addresses(server: &Process, way: Way) -> Vec<std::net::SocketAddr> {
-    let ports = if way.model == Model::LoopPerCore { way.threads } else { 1 };
-    let next = |port: usize| {
-        let mut address = server.address;
-        address.set_port(address.port().wrapping_add(u16::try_from(port).unwrap_or_default()));
-        address
-    };
-    (0..ports).map(next).collect()
 }
 
 fn find<'a>(rows: &'a [Row], like: &Row, model: Model, threads: usize) -> Option<&'a Row> {

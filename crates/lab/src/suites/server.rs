@@ -259,6 +259,8 @@ pub(super) struct Site {
 pub(super) struct Process {
     pub(super) kind: Kind,
     pub(super) address: SocketAddr,
+    /// Of loops with a port each, all; else the one.
+    pub(super) addresses: Vec<SocketAddr>,
     child: Child,
     authority: String,
 }
@@ -306,14 +308,14 @@ impl Process {
         let mut child = command.spawn().map_err(|error| failed(format!("{}: {error}", program.display())))?;
         drop(pinned);
         let line = child.stdout.take().and_then(|out| first_line(out, START));
-        let address = line.as_deref().and_then(|line| line.rsplit_once("://")?.1.parse().ok());
-        let Some(address) = address else {
+        let addresses = line.as_deref().map(addresses).unwrap_or_default();
+        let Some(&address) = addresses.first() else {
             // It has said why on standard error, or is about to.
             let _ = child.kill();
             let _ = child.wait();
             return Err(failed("it did not come to accept connections".to_owned()));
         };
-        Ok(Self { kind, address, child, authority: certificates.authority().to_owned() })
+        Ok(Self { kind, address, addresses, child, authority: certificates.authority().to_owned() })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -335,6 +337,11 @@ impl Process {
         server.pid = Some(self.pid());
         Ok(server)
     }
+}
+
+/// Where a server says that it listens.
+fn addresses(line: &str) -> Vec<SocketAddr> {
+    line.split_whitespace().filter_map(|word| word.split_once("://")?.1.parse().ok()).collect()
 }
 
 /// What a server says first; nothing where it ends or says nothing in time.
