@@ -2,7 +2,7 @@
 
 use super::check::{self, Check};
 use super::echo_case::{bulk_case, in_case};
-use super::server::{Kind, Process, Way};
+use super::server::{Kind, Way};
 use super::{ENGINES, Lab, Outcome, Pace, Suite, pairs};
 use crate::baselines::Model;
 use crate::load::Sink;

@@ -63,8 +63,8 @@ fn every_size_sealed_by_several_threads() {
     let server = serve(Over::Fused, config.clone(), App::default());
     let mut socket = Socket::connect(server.target(), ClientTls::from(client_config()), large()).unwrap();
     echoes_all_sizes(&server, &mut socket);
-    // Text and binary, each of the five sizes of 64 KiB and more; not all, where this machine is busy.
-    assert!((2..=10).contains(&server.counters().seals_offloaded), "{:?}", server.counters());
+    // Of the ten messages of 64 KiB and more, not all where this machine is busy; one that fills the kernel asks again.
+    assert!(server.counters().seals_offloaded >= 2, "{:?}", server.counters());
     socket.close(CloseCode::NORMAL, "").unwrap();
     server.survives();
     let refused = Server::new(Tls::Rustls(Box::new(server_config()))).listen(Address::Tcp(([127, 0, 0, 1], 0).into()));
