@@ -2,7 +2,7 @@ use crate::Error;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,12 +16,17 @@ pub(super) const SERVER_INTERFACE: &str = "feed1";
 pub(super) const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 
-/// Two network namespaces joined by a pair of virtual interfaces, removed in the end: the server at one end, clients at the
-/// other.
+/// Two network namespaces joined by a pair of virtual interfaces: the server at one end, clients at the other.
+///
+/// They have names only while they are made. After that they are what is open here and what runs in them, so that nothing is
+/// left behind however this process ends.
 pub(super) struct Space {
-    server: String,
-    client: String,
+    server: File,
+    client: File,
 }
+
+/// A namespace's name, which goes with this.
+struct Named(String);
 
 impl Space {
     /// # Errors
@@ -32,10 +37,8 @@ impl Space {
         }
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("taut-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let space = Self { server: format!("{name}-server"), client: format!("{name}-client") };
-        let (server, client) = (space.server.as_str(), space.client.as_str());
-        ip(&["netns", "add", server])?;
-        ip(&["netns", "add", client])?;
+        let named = [Named::new(format!("{name}-server"))?, Named::new(format!("{name}-client"))?];
+        let [server, client] = named.each_ref().map(|named| named.0.as_str());
         ip(&[
             "link",
             "add",
@@ -55,13 +58,14 @@ impl Space {
             ip(&["-n", space, "address", "add", &format!("{address}/24"), "dev", interface])?;
             ip(&["-n", space, "link", "set", interface, "up"])?;
         }
-        Ok(space)
+        Ok(Self { server: named[0].open()?, client: named[1].open()? })
     }
 
     /// What starts a program at the server's end.
     pub(super) fn command(&self) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.server]);
+        let mut command = Command::new("nsenter");
+        // By way of this process, since the program does not inherit the file.
+        command.arg(format!("--net=/proc/{}/fd/{}", std::process::id(), self.server.as_raw_fd()));
         command
     }
 
@@ -69,12 +73,7 @@ impl Space {
     pub(super) fn at_client<T: Send>(&self, act: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
         std::thread::scope(|scope| {
             let there = scope.spawn(|| {
-                let enter = |file: File| {
-                    let kind = Some(LinkNameSpaceType::Network);
-                    move_into_link_name_space(file.as_fd(), kind).map_err(std::io::Error::from)
-                };
-                File::open(format!("/run/netns/{}", self.client))
-                    .and_then(enter)
+                move_into_link_name_space(self.client.as_fd(), Some(LinkNameSpaceType::Network))
                     .map_err(|error| Error::Failed(format!("cannot enter the clients' namespace: {error}")))?;
                 act()
             });
@@ -83,12 +82,21 @@ impl Space {
     }
 }
 
-impl Drop for Space {
+impl Named {
+    fn new(name: String) -> Result<Self, String> {
+        ip(&["netns", "add", &name])?;
+        Ok(Self(name))
+    }
+
+    fn open(&self) -> Result<File, String> {
+        let path = format!("/run/netns/{}", self.0);
+        File::open(&path).map_err(|error| format!("cannot open the network namespace {path}: {error}"))
+    }
+}
+
+impl Drop for Named {
     fn drop(&mut self) {
-        for name in [&self.server, &self.client] {
-            // With the last of them go the interfaces. What does not exist yet cannot be deleted.
-            let _ = Command::new("ip").args(["netns", "delete", name]).output();
-        }
+        let _ = Command::new("ip").args(["netns", "delete", &self.0]).output();
     }
 }
 
@@ -99,4 +107,32 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&done.stderr).trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_behind_however_it_ends() {
+        let space = match Space::new() {
+            Ok(space) => space,
+            Err(why) => {
+                eprintln!("skipped: network namespaces: {why}");
+                return;
+            }
+        };
+        let ours = format!("taut-{}-", std::process::id());
+        let names = std::fs::read_dir("/run/netns").unwrap().map(|entry| entry.unwrap().file_name());
+        let named: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        assert!(!named.iter().any(|name| name.starts_with(&ours)), "{named:?}");
+        let links = space.command().args(["ip", "-o", "link"]).output().unwrap();
+        let links = String::from_utf8_lossy(&links.stdout).into_owned();
+        assert!(links.contains(SERVER_INTERFACE) && !links.contains(INTERFACE), "{links}");
+        let there = space.at_client(|| {
+            let route = std::net::UdpSocket::bind((CLIENT, 0)).and_then(|socket| socket.connect((SERVER, 1)));
+            Ok(route.is_ok())
+        });
+        assert!(matches!(there, Ok(true)));
+    }
 }
