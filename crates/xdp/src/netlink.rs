@@ -50,6 +50,8 @@ const USE: u8 = 1;
 const KNOWN: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 /// `RTN_UNICAST`.
 const UNICAST: u8 = 1;
+/// `ARPHRD_ETHER`.
+const ETHERNET: u16 = 1;
 /// `IFF_UP`.
 const UP: u32 = 1;
 /// `IFA_F_TENTATIVE`: the address is still checked for duplicates.
@@ -59,6 +61,7 @@ const TENTATIVE: u8 = 0x40;
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) index: u32,
+    /// `None` where it is no Ethernet: the loopback device has an address of zeros.
     pub(crate) mac: Option<Mac>,
     pub(crate) mtu: u32,
     pub(crate) queues: u32,
@@ -249,6 +252,7 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 
 fn link(head: &[u8], rest: &[u8]) -> Link {
     let flags = word(&head[8..]).unwrap_or(0);
+    let is_ethernet = head.get(2..4) == Some(&ETHERNET.to_ne_bytes());
     let mut link = Link {
         index: word(&head[4..]).unwrap_or(0),
         mac: None,
@@ -259,7 +263,7 @@ fn link(head: &[u8], rest: &[u8]) -> Link {
     };
     for (kind, data) in attributes(rest) {
         match kind {
-            LINK_ADDRESS => link.mac = data.try_into().ok(),
+            LINK_ADDRESS if is_ethernet => link.mac = data.try_into().ok(),
             LINK_MTU => link.mtu = word(data).unwrap_or(0),
             LINK_RECEIVE_QUEUES => link.queues = word(data).unwrap_or(1),
             LINK_INFO => {
@@ -319,7 +323,7 @@ mod tests {
     fn knows_the_loopback_device() {
         let mut netlink = Netlink::new().unwrap();
         let link = netlink.link("lo").unwrap();
-        assert!(link.is_up && link.mtu >= 1280 && link.queues >= 1, "{link:?}");
+        assert!(link.is_up && link.mac.is_none() && link.mtu >= 1280 && link.queues >= 1, "{link:?}");
         let addresses = netlink.addresses(link.index).unwrap();
         assert!(addresses.contains(&(Ipv4Addr::LOCALHOST.into(), 8)), "{addresses:?}");
         assert!(netlink.route(Ipv4Addr::LOCALHOST.into()).is_err(), "a local address is not routed");
