@@ -54,6 +54,8 @@ pub struct Counters {
     pub open: u64,
     /// WebSocket connections opened.
     pub opened: u64,
+    /// Of those, the ones whose TLS session was resumed.
+    pub resumed: u64,
     /// Opening handshakes that failed, in TLS, HTTP or by deadline.
     pub handshakes_failed: u64,
     /// Steps of handshakes done beside the loop: one for each, two where the client is asked for another ClientHello.
@@ -92,6 +94,7 @@ impl Counters {
             handshaking,
             open,
             opened,
+            resumed,
             handshakes_failed,
             handshakes_offloaded,
             handshakes_stalled,
@@ -111,6 +114,7 @@ impl Counters {
         *handshaking += other.handshaking;
         *open += other.open;
         *opened += other.opened;
+        *resumed += other.resumed;
         *handshakes_failed += other.handshakes_failed;
         *handshakes_offloaded += other.handshakes_offloaded;
         *handshakes_stalled += other.handshakes_stalled;

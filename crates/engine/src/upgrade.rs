@@ -205,6 +205,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         self.shared.counters.opened += 1;
         self.schedule(link);
         let tls = link.session.facts();
+        self.shared.counters.resumed += u64::from(tls.resumed);
         let opening = Opening {
             request,
             response,

@@ -58,7 +58,7 @@ pub use tautline_engine::{
 };
 pub use tautline_io::{Address, Io, KernelTls, ListenOptions, Spin};
 pub use tautline_tls::{
-    Capabilities, Certificate, ClientAuth, ClientConfig, Facts, KeyExchange, Roots, ServerConfig, Sessions,
+    Capabilities, Certificate, ClientAuth, ClientConfig, Facts, KeyCost, KeyExchange, Roots, ServerConfig, Sessions,
     TicketKeySource, TicketSecret, Tickets, Versions,
 };
 pub use tautline_ws::handshake::{HeadLimits, Origins, Policy};

@@ -13,6 +13,7 @@ use tautline_tls::{Engine, KeyCost};
 #[derive(Clone)]
 pub struct Reloader {
     apply: Arc<Apply>,
+    costs: Arc<Costs>,
     counts: Arc<Counts>,
     /// Held from before files are read until what they held is in use: what was read later must not give way to what was
     /// read before.
@@ -21,6 +22,9 @@ pub struct Reloader {
 
 /// An engine's `reload`, whichever engine it is.
 type Apply = dyn Fn(&ServerConfig) -> Result<(), tautline_tls::Error> + Send + Sync;
+
+/// An engine's `key_costs`.
+type Costs = dyn Fn() -> Vec<KeyCost> + Send + Sync;
 
 #[derive(Default)]
 struct Counts {
@@ -40,12 +44,14 @@ pub struct Reloads {
 impl Reloader {
     pub(crate) fn new<E: Engine>(engine: E, offload: Offload) -> Self {
         tell_costs(&engine, &offload);
+        let measured = engine.clone();
         let apply = move |config: &ServerConfig| {
             engine.reload(config)?;
             tell_costs(&engine, &offload);
             Ok(())
         };
-        Self { apply: Arc::new(apply), counts: Arc::default(), turn: Arc::default() }
+        let costs = Arc::new(move || measured.key_costs());
+        Self { apply: Arc::new(apply), costs, counts: Arc::default(), turn: Arc::default() }
     }
 
     /// Has connections that begin from now on use `config`. Ticket keys stay where [`ServerConfig::tickets`] is what it was, so
@@ -75,6 +81,13 @@ impl Reloader {
     pub fn reloads(&self) -> Reloads {
         let Counts { done, failed } = &*self.counts;
         Reloads { done: done.load(Ordering::Relaxed), failed: failed.load(Ordering::Relaxed) }
+    }
+
+    /// What signing takes with the keys of now, as it was measured when they were loaded, for each kind of them: full handshakes
+    /// with those that take [`Offload::min_signature`](crate::Offload::min_signature) leave the loop. Empty without TLS.
+    #[must_use]
+    pub fn key_costs(&self) -> Vec<KeyCost> {
+        (self.costs)()
     }
 
     pub(crate) fn try_files(&self, files: &ServerFiles) -> Result<(), Error> {
