@@ -137,8 +137,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         added.map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     }
     let LoopArguments { driver, shards, .. } = &arguments.loops;
-    let mut server = Server::new(tls).way(driver.way());
-    server = server.config(arguments.config()?).shards(*shards);
+    let mut server = Server::new(tls).way(driver.way()?);
+    let config = arguments.config()?;
+    let inline = config.offload.threads == Some(0);
+    let min_signature = (!inline).then_some(config.offload.min_signature);
+    server = server.config(config).shards(*shards);
     for address in arguments.addresses() {
         server = server.listen(address);
     }
@@ -154,13 +157,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // Who starts a server only to measure it removes the files once it stands.
     let watched = files.as_ref().filter(|_| !arguments.with_parent);
     let _watch = watched.map(|files| arguments.tls.watch(files, &reloader)).transpose()?;
+    let remotes = running.remotes().to_vec();
+    let tell = {
+        let (remotes, reloader) = (remotes.clone(), reloader.clone());
+        move || offload::tell_counters(&remotes, &reloader, min_signature)
+    };
     let reload = move || {
         // A failure is in the log.
         let _ = files.as_ref().map(|files| reloader.reload_files(files));
     };
     announce(&running, arguments.tls.plain);
     let deadline = Duration::from_secs(arguments.loops.drain);
-    obey_signals(signals, running.remotes().to_vec(), deadline, arguments.with_parent, reload);
+    let quiet = arguments.with_parent;
+    obey_signals(signals, remotes, deadline, quiet, (tell, reload));
     stages::tell_all(running.join_with_stages()?);
     Ok(())
 }
@@ -250,7 +259,7 @@ fn obey_signals(
     remotes: Vec<Remote>,
     deadline: Duration,
     quiet: bool,
-    reload: impl Fn() + Send + 'static,
+    (tell, reload): (impl Fn() + Send + 'static, impl Fn() + Send + 'static),
 ) {
     std::thread::spawn(move || {
         let mut draining = false;
@@ -260,7 +269,7 @@ fn obey_signals(
                 continue;
             }
             if signal == SIGUSR1 {
-                offload::tell_counters(&remotes);
+                tell();
                 stages::tell(&remotes);
                 continue;
             }
@@ -269,7 +278,7 @@ fn obey_signals(
             }
             draining = true;
             if !quiet {
-                offload::tell_counters(&remotes);
+                tell();
                 eprintln!("closing connections; once more to stop at once");
             }
             for remote in &remotes {

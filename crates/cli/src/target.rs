@@ -44,7 +44,7 @@ impl TargetArguments {
         target.deflate = self.deflate.then(DeflateConfig::default);
         target.proxy.clone_from(&self.proxy);
         let tls = self.trust.config(&target)?;
-        Ok(Server { target, tls, engine: self.tls, way: self.driver.way(), pid })
+        Ok(Server { target, tls, engine: self.tls, way: self.driver.way()?, pid })
     }
 }
 

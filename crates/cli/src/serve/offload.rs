@@ -2,7 +2,10 @@
 
 use crate::failure::Failure;
 use std::time::Duration;
-use tautline::{Config, Counters, Records, Remote};
+use tautline::{Config, Counters, KeyCost, Records, Reloader, Reloads, Remote};
+
+/// More threads than any machine has processors for are a slip, and may take the machine down.
+const MOST_THREADS: i64 = 1024;
 
 /// Handshakes and records on other threads.
 #[derive(Debug, clap::Args)]
@@ -10,8 +13,8 @@ use tautline::{Config, Counters, Records, Remote};
 pub(super) struct OffloadArguments {
     /// Threads for handshakes with an expensive signature (RSA); 0 leaves them in their loop. Without it, one for each two
     /// CPUs.
-    #[arg(long, value_name = "N")]
-    handshake_threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=MOST_THREADS))]
+    handshake_threads: Option<u16>,
     /// Signatures are expensive from so many microseconds on. What the keys take is logged with -v, and with -vv where it
     /// is less. Default: 200.
     #[arg(long, value_name = "MICROSECONDS")]
@@ -31,8 +34,8 @@ pub(super) struct OffloadArguments {
     #[arg(long, value_name = "BYTES", default_value = "off", value_parser = large)]
     offload_records: Large,
     /// Threads that help with these messages. Without it, one for each CPU but one, at most 3.
-    #[arg(long, value_name = "N")]
-    record_threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_THREADS))]
+    record_threads: Option<u16>,
 }
 
 /// Which messages are sealed by several threads.
@@ -53,7 +56,7 @@ fn large(text: &str) -> Result<Large, String> {
 impl OffloadArguments {
     pub(super) fn apply(&self, config: &mut Config) -> Result<(), Failure> {
         let offload = &mut config.offload;
-        offload.threads = self.handshake_threads;
+        offload.threads = self.handshake_threads.map(usize::from);
         if let Some(shortest) = self.handshake_min_signature {
             offload.min_signature = Duration::from_micros(shortest);
         }
@@ -66,7 +69,7 @@ impl OffloadArguments {
         if let Some(longest) = self.handshake_max_stall {
             offload.max_stall = (longest > 0).then(|| Duration::from_millis(longest));
         }
-        let threads = self.record_threads;
+        let threads = self.record_threads.map(usize::from);
         offload.records = match self.offload_records {
             Large::None if threads.is_some() => return Err(Failure::usage("--record-threads needs --offload-records")),
             Large::None => None,
@@ -77,22 +80,23 @@ impl OffloadArguments {
 }
 
 /// Tells on standard error what all loops did so far.
-pub(super) fn tell_counters(remotes: &[Remote]) {
+pub(super) fn tell_counters(remotes: &[Remote], reloader: &Reloader, min_signature: Option<Duration>) {
     let mut sum = Counters::default();
     for counters in remotes.iter().filter_map(|remote| remote.counters().ok()) {
         sum.merge(&counters);
     }
-    eprint!("{}", lines(&sum));
+    eprint!("{}{}", lines(&sum), keys(&reloader.key_costs(), min_signature, reloader.reloads()));
 }
 
 fn lines(counters: &Counters) -> String {
-    let Counters { accepted, open, opened, handshakes_failed: failed, .. } = counters;
+    let Counters { accepted, open, opened, resumed, handshakes_failed: failed, .. } = counters;
     let Counters { handshakes_offloaded: beside, handshakes_refused: refused, handshakes_stalled: stalled, .. } =
         counters;
     let Counters { messages_in, messages_out, messages_dropped: dropped, bytes_in, bytes_out, .. } = counters;
     let Counters { seals_offloaded: asked, seals_helped: helped, seals_late: late, .. } = counters;
     let mut lines = format!(
-        "connections: {accepted} accepted, {failed} failed in their handshake, {opened} opened, {open} of them open\n\
+        "connections: {accepted} accepted, {failed} failed in their handshake, {opened} opened, {resumed} of them resumed, \
+         {open} of them open\n\
          handshakes on other threads: {beside} done, {stalled} of them stalled, {refused} refused\n\
          messages: {messages_in} in, {messages_out} out, {dropped} dropped; {bytes_in} bytes in, {bytes_out} out\n"
     );
@@ -102,10 +106,26 @@ fn lines(counters: &Counters) -> String {
     lines
 }
 
+/// Keys, and how often they were replaced; nothing without TLS. Handshakes leave the loop where signing takes `min_signature`.
+fn keys(costs: &[KeyCost], min_signature: Option<Duration>, reloads: Reloads) -> String {
+    let told = |KeyCost { kind, certificates, time }: &KeyCost| {
+        let leave = min_signature.is_some_and(|least| *time >= least);
+        let place = if leave { "on other threads" } else { "in the loop" };
+        format!("key {kind}: a signature takes {time:.1?}, full handshakes {place}; certificates: {certificates}\n")
+    };
+    let Reloads { done, failed } = reloads;
+    let mut lines: String = costs.iter().map(told).collect();
+    if done + failed > 0 {
+        lines += &format!("certificates: reloaded {done} times, refused {failed} times\n");
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
-    use super::lines;
-    use tautline::Counters;
+    use super::{keys, lines};
+    use std::time::Duration;
+    use tautline::{Counters, KeyCost, Reloads};
 
     #[test]
     fn help_with_records_is_told_where_it_was_asked_for() {
@@ -116,5 +136,22 @@ mod tests {
         counters.merge(&Counters { seals_offloaded: 5, seals_helped: 4, seals_late: 1, ..counters });
         let expected = "14 done, 4 of them stalled, 6 refused|records on other threads: asked 5 times, helped 4 times, late 1 times\n";
         assert!(expected.split('|').all(|part| lines(&counters).contains(part)), "{}", lines(&counters));
+    }
+
+    #[test]
+    fn keys_are_told_with_what_is_made_of_them() {
+        let cost =
+            |kind: &str, micros| KeyCost { kind: kind.into(), certificates: 1, time: Duration::from_micros(micros) };
+        let costs = [cost("RSA-2048", 330), cost("ECDSA-256", 20)];
+        let told = keys(&costs, Some(Duration::from_micros(200)), Reloads::default());
+        let expected = "key RSA-2048: a signature takes 330.0µs, full handshakes on other threads; certificates: 1\n\
+                        key ECDSA-256: a signature takes 20.0µs, full handshakes in the loop; certificates: 1\n";
+        assert_eq!(told, expected);
+        let told = keys(&costs[..1], None, Reloads { done: 3, failed: 1 });
+        assert!(
+            told.contains("in the loop") && told.ends_with("certificates: reloaded 3 times, refused 1 times\n"),
+            "{told}"
+        );
+        assert_eq!(keys(&[], None, Reloads::default()), "");
     }
 }

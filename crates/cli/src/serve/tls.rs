@@ -13,7 +13,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[command(next_help_heading = "TLS")]
 pub(super) struct TlsArguments {
     /// No TLS: ws:// instead of wss://.
-    #[arg(long, conflicts_with_all = ["cert", "key", "ocsp", "client_ca", "tls", "tickets", "ticket_secret", "ticket_rotate", "no_watch"])]
+    #[arg(long, conflicts_with_all = ["cert", "key", "ocsp", "client_ca", "tls", "tickets", "ticket_secret", "ticket_rotate", "no_watch", "key_log", "ktls"])]
     pub(super) plain: bool,
     /// TLS engine: fused or rustls; openssl, aws-lc, boringssl, libressl, mbedtls or wolfssl where they are built in.
     #[arg(long, value_name = "ENGINE", default_value_t)]
@@ -75,6 +75,14 @@ impl TlsArguments {
         if responses != 0 && responses != certs {
             let advice = "give one for each certificate, `-` where there is none";
             return Err(Failure::usage(format!("{certs} --cert but {responses} --ocsp; {advice}")));
+        }
+        if self.ticket_secret.is_some() && self.tickets == 0 {
+            return Err(Failure::usage("--tickets 0 turns resumption off; leave one out, it or --ticket-secret"));
+        }
+        if self.ticket_secret.is_some() && self.client_ca.is_some() {
+            eprintln!(
+                "--ticket-secret is of no use with --client-ca: sessions of clients with certificates are not resumed"
+            );
         }
         let mut files = ServerFiles::new(ServerConfig {
             key_log: self.key_log,

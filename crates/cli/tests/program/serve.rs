@@ -100,6 +100,10 @@ fn what_left_the_loops_is_told() {
     );
     assert!(told.contains("\nhandshakes on other threads: 1 done, 0 of them stalled, 0 refused\n"), "{told}");
     assert!(told.contains("\nrecords on other threads: asked 1 times"), "{told}");
+    assert!(
+        told.contains("\nkey ECDSA-256: a signature takes ") && told.contains(", full handshakes on other threads; "),
+        "{told}"
+    );
 
     let server = home.serve(&["--handshake-min-signature", "0", "--handshake-max-wait", "0"]);
     let refused = home.run(&["connect", &server.url]);

@@ -143,6 +143,7 @@ fn certificates_are_reloaded_and_sessions_survive() {
     assert_eq!(said.code, Some(0));
     assert!(said.err.contains("was not reloaded") && said.err.contains("cert.pem: it is not PEM"), "{}", said.err);
     let said = manual.stop();
+    assert!(said.err.contains("\ncertificates: reloaded 1 times, refused 2 times\n"), "{}", said.err);
     assert!(said.err.contains("certificate cert.pem with key key.pem expired on 20"), "{}", said.err);
 }
 
@@ -235,6 +236,10 @@ fn arguments_that_cannot_work_say_why() {
         (&["--ocsp", "short", "--ocsp", "short"], "1 --cert but 2 --ocsp"),
         (&["--client-ca", "key.pem"], "cannot read the authority for client certificates key.pem: it is not PEM"),
         (&["--tickets", "17"], "17 is not in 0..=16"),
+        (&["--tickets", "0", "--ticket-secret", "short"], "--tickets 0 turns resumption off"),
+        (&["--plain", "--ktls"], "cannot be used with"),
+        (&["--handshake-threads", "100000"], "100000 is not in 0..=1024"),
+        (&["--spin-idle", "2"], "--spin-idle needs --driver spin"),
         (&["--ticket-rotate", "43201"], "43201 is not in 1..=43200"),
     ] {
         let said = home.run(&[&["serve", "--listen", "127.0.0.1:0"], &FILES[..], arguments].concat());
