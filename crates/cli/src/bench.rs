@@ -14,7 +14,7 @@ use tautline_lab::{Line, Machine, write_json};
 ///
 /// Server and load run on different CPUs. Rounds take turns between the compositions, so that what disturbs the machine
 /// disturbs all alike; figures are medians over rounds. With no suite it is the overview, which takes less than two
-/// minutes; each suite takes less than one with --quick.
+/// minutes; with --quick suites take one minute or two, most of them less.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Suites:

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "N", default_value_t = 100)]
     connections: usize,
     /// Payload bytes per message.
-    #[arg(short, long, value_name = "BYTES", default_value_t = 64)]
+    #[arg(short, long, value_name = "BYTES", default_value_t = 64, value_parser = size)]
     size: usize,
     /// Messages in flight per connection.
     #[arg(short, long, value_name = "N", default_value_t = 1)]
@@ -57,6 +57,14 @@ pub(crate) struct Arguments {
     /// JSON: the machine, then one result per line.
     #[arg(long)]
     json: bool,
+}
+
+/// Longest payload: every message is in memory, and its reply too.
+const LARGEST: usize = 256 << 20;
+
+fn size(text: &str) -> Result<usize, String> {
+    let bytes = text.parse().map_err(|_| "write a number of bytes".to_owned())?;
+    if bytes <= LARGEST { Ok(bytes) } else { Err(format!("at most {LARGEST} bytes")) }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -55,6 +55,13 @@ fn people_get_words() {
 }
 
 #[test]
+fn messages_that_fit_no_memory_are_refused() {
+    let said = Home::new().run(&["load", "ws://localhost:1/", "--size", "99999999999"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("at most 268435456 bytes"), "{said:?}");
+}
+
+#[test]
 fn wrong_replies_exit_with_1() {
     let home = Home::new();
     // Everyone gets everyone's messages: more replies than were asked for, and others.

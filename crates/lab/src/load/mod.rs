@@ -200,7 +200,9 @@ pub fn explain(error: &ConnectError) -> String {
         ConnectError::Handshake(error) if matches!(**error, HandshakeError::Malformed(_)) => {
             "; does the server speak wss:// rather than ws://?"
         }
-        ConnectError::Ended(Cause::Finished | Cause::Io(_)) => "; does the server speak wss:// rather than ws://?",
+        ConnectError::Ended(Cause::Finished | Cause::Io(_)) => {
+            "; the server takes nobody now, as when it is overloaded, or it speaks wss:// and the URL says ws://"
+        }
         _ => "",
     };
     format!("{error}{hint}")
