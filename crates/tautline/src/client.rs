@@ -44,12 +44,14 @@ pub struct Client {
     way: Way,
     config: Config,
     targets: Vec<Arc<Target>>,
+    every: NonZeroU32,
 }
 
 impl Client {
     /// A client without targets. Its default limits are those of [`Config::untrusted_internet`].
     pub fn new(tls: impl Into<ClientTls>) -> Self {
-        Self { tls: tls.into(), way: Way::default(), config: Config::default(), targets: Vec::new() }
+        let (way, config) = (Way::default(), Config::default());
+        Self { tls: tls.into(), way, config, targets: Vec::new(), every: NonZeroU32::MIN }
     }
 
     /// How the loop reaches the wire: a driver with its settings, in place of [`io`](Self::io).
@@ -89,6 +91,12 @@ impl Client {
         self
     }
 
+    /// Has [stages](Self::start_with_stages) taken of the messages of one read in `every`, chosen by chance. Default 1, all.
+    pub fn stages_of_one_read_in(mut self, every: NonZeroU32) -> Self {
+        self.every = every;
+        self
+    }
+
     /// Starts the loop on a thread of its own. It ends with the last connection that does not reconnect.
     ///
     /// # Errors
@@ -97,9 +105,9 @@ impl Client {
         self.launch(make, |_| Off)
     }
 
-    /// As [`start`](Self::start), with a [probe](tautline_engine::probe) that takes the time of every message received:
-    /// [`Running::stages`] tells it. Costs a quarter of a microsecond for each read; a program that never calls this has no
-    /// trace of it.
+    /// As [`start`](Self::start), with a [probe](tautline_engine::probe) that takes the time of messages received:
+    /// [`Running::stages`] tells it. Costs a quarter of a microsecond for each read, or
+    /// [less](Self::stages_of_one_read_in); a program that never calls this has no trace of it.
     ///
     /// # Errors
     /// Nothing runs where any of it fails.
@@ -121,7 +129,7 @@ impl Client {
             shards: 1,
             cpus: Vec::new(),
             backlog: 0,
-            every: NonZeroU32::MIN,
+            every: self.every,
             beside_others: false,
             name: "tautline-client",
         };

@@ -1,6 +1,7 @@
 //! Where the time of messages goes, as servers and clients tell it.
 
 use crate::common::server::{client_config, config, server_config};
+use std::num::NonZeroU32;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use tautline::{
@@ -78,6 +79,25 @@ fn both_ends_count_every_message() {
         server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
         std::thread::sleep(Duration::from_millis(200));
     }
+    client.join().unwrap();
+    server.join().unwrap();
+}
+
+#[test]
+fn both_ends_take_some_reads_only() {
+    let every = NonZeroU32::new(4).unwrap();
+    let server = server(1).stages_of_one_read_in(every).start_with_stages(|_| Echo).unwrap();
+    let (done, is_done) = channel();
+    let client = Client::new(client_config()).target(target(&server.addresses()[0])).config(config());
+    let client = client.stages_of_one_read_in(every);
+    let client = client.start_with_stages(move |_| Ping { done: done.clone(), left: MESSAGES }).unwrap();
+    is_done.recv_timeout(Duration::from_secs(20)).unwrap();
+    for running in [&server, &client] {
+        // 50 are to be expected; six standard deviations.
+        let messages = running.stages().unwrap().messages();
+        assert!((13..=87).contains(&messages), "{messages}");
+    }
+    server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
     client.join().unwrap();
     server.join().unwrap();
 }
