@@ -90,7 +90,7 @@ pub(crate) fn server(
         }
     }
     let context = complete(context, &groups.names)?;
-    Ok((context, Signers::new(identities, groups)))
+    Ok((context, Signers::new(identities, groups, config.versions != Versions::Tls12)))
 }
 
 /// What errors and the log call a certificate.

@@ -16,6 +16,7 @@ pub(crate) struct Signers {
     /// Which of them stand together, as in [`Groups`], and for which names.
     members: Vec<Vec<usize>>,
     names: HashMap<Box<[u8]>, u32>,
+    has_tls13: bool,
 }
 
 /// Keys that take the same time.
@@ -27,7 +28,7 @@ struct Kind {
 }
 
 impl Signers {
-    pub(crate) fn new(identities: Vec<Identity>, groups: Groups) -> Self {
+    pub(crate) fn new(identities: Vec<Identity>, groups: Groups, has_tls13: bool) -> Self {
         let (mut kinds, mut known) = (Vec::new(), HashMap::new());
         let mut kind_of = Vec::with_capacity(identities.len());
         for identity in &identities {
@@ -39,7 +40,7 @@ impl Signers {
             kind_of.push(kind);
         }
         let names = groups.names.into_iter().map(|(name, group)| (name.into_bytes().into(), group)).collect();
-        Self { identities, kinds, kind_of, members: groups.members, names }
+        Self { identities, kinds, kind_of, members: groups.members, names, has_tls13 }
     }
 
     /// What the signature for the client whose first bytes these are will cost; `None` as long as there is no whole record.
@@ -54,11 +55,17 @@ impl Signers {
             let time = self.kinds.iter().filter_map(|kind| kind.time).max()?;
             return Some(Signing { time, may_resume: false });
         };
-        let schemes = hello.schemes();
         let members = self.members.get(self.group(hello.server_name()))?;
-        let verifiable = |index: &&usize| schemes.iter().any(|&scheme| fits(self.identities[**index].kind(), scheme));
-        let index = members.iter().find(verifiable).or_else(|| members.first())?;
-        Some(Signing { time: self.time(*index)?, may_resume: hello.offers_ticket() })
+        let time = if self.has_tls13 && hello.offers_tls13() {
+            let schemes = hello.schemes();
+            let verifiable = |index: &&usize| schemes.iter().any(|&scheme| fits(&self.identities[**index], scheme));
+            self.time(*members.iter().find(verifiable).or_else(|| members.first())?)?
+        } else {
+            // Suites, groups and the library's taste decide too: as dear as these allow.
+            let suited = |index: &&usize| hello.has_suites_for(self.identities[**index].kind() == KeyKind::Rsa);
+            members.iter().filter(suited).filter_map(|&index| self.time(index)).max().unwrap_or_default()
+        };
+        Some(Signing { time, may_resume: hello.offers_ticket() })
     }
 
     /// The group of certificates that the library chooses for this name.
@@ -104,12 +111,12 @@ fn name(identity: &Identity) -> String {
     }
 }
 
-/// Whether a key of this kind makes signatures of this scheme (RFC 8446, section 4.2.3).
-const fn fits(kind: KeyKind, scheme: u16) -> bool {
-    match kind {
-        KeyKind::Ecdsa => matches!(scheme, 0x0403 | 0x0503 | 0x0603),
+/// Whether this key makes signatures of this scheme in TLS 1.3, where those of ECDSA name the curve (RFC 8446, section 4.2.3).
+fn fits(identity: &Identity, scheme: u16) -> bool {
+    match identity.kind() {
+        KeyKind::Ecdsa => matches!((scheme, identity.bits()), (0x0403, 256) | (0x0503, 384) | (0x0603, 521)),
         KeyKind::Ed25519 => scheme == 0x0807,
-        KeyKind::Rsa => matches!(scheme, 0x0401 | 0x0501 | 0x0601 | 0x0804..=0x0806),
+        KeyKind::Rsa => matches!(scheme, 0x0804..=0x0806),
         KeyKind::Other => false,
     }
 }

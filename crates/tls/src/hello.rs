@@ -61,11 +61,31 @@ impl<'a> Hello<'a> {
         core::str::from_utf8(name).ok()
     }
 
-    /// signature_algorithms (RFC 8446, section 4.2.3), by their numbers.
+    /// signature_algorithms (RFC 8446, section 4.2.3), by their numbers, but for those that no suite goes with.
     #[must_use]
     pub fn schemes(&self) -> Vec<u16> {
         let list = self.extension(13).and_then(vector).unwrap_or_default().0;
-        list.as_chunks().0.iter().map(|scheme| u16::from_be_bytes(*scheme)).collect()
+        let schemes = list.as_chunks().0.iter().map(|scheme| u16::from_be_bytes(*scheme));
+        schemes.filter(|&scheme| self.has_suites_for(is_rsa(scheme))).collect()
+    }
+
+    /// Whether it lists a suite by which a server signs with RSA, or with anything else. Those of TLS 1.2 say by which
+    /// (RFC 8422, section 5), those of TLS 1.3 leave it open.
+    #[must_use]
+    pub fn has_suites_for(&self, rsa: bool) -> bool {
+        self.suites.as_chunks().0.iter().any(|suite| match u16::from_be_bytes(*suite) {
+            0x1301..=0x1303 => true,
+            0xc02f | 0xc030 | 0xcca8 => rsa,
+            0xc02b | 0xc02c | 0xcca9 => !rsa,
+            _ => false,
+        })
+    }
+
+    /// supported_versions (RFC 8446, section 4.2.1) has TLS 1.3.
+    #[must_use]
+    pub fn offers_tls13(&self) -> bool {
+        let list = self.extension(43).and_then(short_vector).unwrap_or_default().0;
+        list.as_chunks().0.contains(&[3, 4])
     }
 
     /// pre_shared_key (RFC 8446, section 4.2.11), or a session_ticket that is not empty (RFC 5077, section 3.2).
@@ -85,6 +105,11 @@ pub(crate) fn vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 pub(crate) fn short_vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first()?;
     rest.split_at_checked(usize::from(*len))
+}
+
+/// Whether a signature of this scheme is made with an RSA key.
+const fn is_rsa(scheme: u16) -> bool {
+    matches!(scheme, 0x0201 | 0x0301 | 0x0401 | 0x0501 | 0x0601 | 0x0804..=0x0806 | 0x0809..=0x080b)
 }
 
 /// Reserved values that clients mix in to keep servers tolerant (RFC 8701): `0x0a0a`, `0x1a1a` ... `0xfafa`.
@@ -143,6 +168,30 @@ mod tests {
     }
 
     #[test]
+    fn suites_of_tls12_say_how_to_sign() {
+        let schemes = vector(&[4, 3, 8, 7, 8, 4, 4, 1]);
+        let signs = |suites: &[u16]| {
+            let hello = hello(0, suites, &[(13, &schemes)]);
+            Hello::read(&hello).unwrap().schemes()
+        };
+        assert_eq!(signs(&[0x1301]), [0x0403, 0x0807, 0x0804, 0x0401]);
+        assert_eq!(signs(&[0xc030, 0xcca9]), [0x0403, 0x0807, 0x0804, 0x0401]);
+        assert_eq!(signs(&[0xc02f]), [0x0804, 0x0401]);
+        assert_eq!(signs(&[0xc02b]), [0x0403, 0x0807]);
+        assert_eq!(signs(&[0x002f]), []);
+    }
+
+    #[test]
+    fn versions_are_read() {
+        let offers = |versions: &[u8]| {
+            let hello = hello(0, &[0x1301], &[(43, versions)]);
+            Hello::read(&hello).unwrap().offers_tls13()
+        };
+        assert!(offers(&[4, 3, 3, 3, 4]) && offers(&[2, 3, 4]));
+        assert!(!offers(&[2, 3, 3]) && !offers(&[]) && !offers(&[4, 3, 4]) && !offers(&[4, 2, 3, 4, 1]));
+    }
+
+    #[test]
     fn survives_every_truncation_and_every_byte() {
         let schemes = vector(&[4, 3]);
         let whole = hello(32, &[0x1303], &[(13, &schemes), (41, b"")]);
@@ -155,6 +204,7 @@ mod tests {
                 changed[at] = byte;
                 if let Some(hello) = Hello::read(&changed) {
                     let _ = (hello.prefers_chacha(), hello.server_name(), hello.schemes(), hello.offers_ticket());
+                    let _ = (hello.has_suites_for(true), hello.offers_tls13());
                 }
             }
         }

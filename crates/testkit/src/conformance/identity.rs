@@ -4,8 +4,10 @@ use super::differences::Difference;
 use super::{Engines, LOCALHOST, Make, certificate, client_config, greet, issue, server_config, trusted};
 use crate::certificate::{Authority, KeyKind, Leaf, Usage, Validity};
 use crate::pair::{Failure, Side, Split};
+use rustls::CipherSuite;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use std::sync::Arc;
 use tautline_tls::{
     Capabilities, Certificate, ClientAuth, ClientConfig, Engine, Error, Roots, ServerConfig, Session, Versions,
 };
@@ -79,6 +81,34 @@ pub fn signatures_are_weighed<E: Engine>(make: impl Make<E>) {
     assert_eq!(engines.client.signing(&first), None);
     greet(&mut engines.open("localhost"));
     assert!(engines.server.signing(&hello("localhost")).unwrap().may_resume);
+}
+
+/// In TLS 1.2 the suites that a client lists decide too, whatever signatures it can verify.
+pub fn suites_are_weighed<E: Engine>(make: impl Make<E>) {
+    let server = make(Some(&server_config()), None).unwrap();
+    if !Capabilities::of(server.name()).is_none_or(|one| one.several_keys) {
+        return;
+    }
+    let certificates = [KeyKind::P256, KeyKind::Rsa2048].map(|key| certificate(&["localhost"], key)).to_vec();
+    server.reload(&ServerConfig { certificates, ..server_config() }).unwrap();
+    let cost = |kind: &str| server.key_costs().into_iter().find(|cost| cost.kind == kind).unwrap().time;
+    let hello = |is_wanted: fn(CipherSuite) -> bool| {
+        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+        provider.cipher_suites.retain(|suite| is_wanted(suite.suite()));
+        let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[&rustls::version::TLS12])
+            .unwrap()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        let mut client = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+        let mut out = Vec::new();
+        client.write_tls(&mut out).unwrap();
+        out
+    };
+    let rsa = hello(|suite| suite == CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256);
+    assert_eq!(server.signing(&rsa).unwrap().time, cost("RSA-2048"));
+    let ecdsa = hello(|suite| suite == CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256);
+    assert_eq!(server.signing(&ecdsa).unwrap().time, cost("ECDSA-256"));
 }
 
 /// What keys take to sign is measured when they are loaded, once for each kind.

@@ -49,7 +49,7 @@ macro_rules! tls_conformance {
             every_key_and_version versions_without_common_ground splits facts_before_the_handshake key_logs_stay_off
             data_behind_finished resumption resumption_is_off_where_told tickets_are_for_one_server
             tickets_tell_how_long_they_last answers_tell_what_was_done keys_are_measured_when_loaded
-            fleets_share_their_tickets names_choose_certificates signatures_are_weighed key_types_stand_side_by_side
+            fleets_share_their_tickets names_choose_certificates signatures_are_weighed suites_are_weighed key_types_stand_side_by_side
             client_certificates client_certificates_that_are_refused server_certificates_that_are_refused protocols
             unverified_servers reloads optional_certificates_are_verified threads_share_an_engine bad_configurations
             unusable_certificates_are_reported keys_that_cannot_be_used keys_that_do_not_sign misuse sizes chunks full_records close_both_ways truncation errors_after_close
