@@ -39,6 +39,7 @@ const NEEDS: &[Need] = &[
         packages: &["libssl-dev"],
     },
     Need { what: "ip (network namespaces)", probe: ("ip", &["-V"]), packages: &["iproute2"] },
+    Need { what: "nsenter (network namespaces)", probe: ("nsenter", &["--version"]), packages: &["util-linux"] },
     Need { what: "QEMU (kernel TLS)", probe: ("qemu-system-x86_64", &["--version"]), packages: &["qemu-system-x86"] },
     Need { what: "git", probe: ("git", &["--version"]), packages: &["git"] },
     Need { what: "certificate authorities", probe: ("test", &["-s", CA_BUNDLE]), packages: &["ca-certificates"] },
