@@ -11,10 +11,12 @@ pub mod hello;
 mod logged;
 pub mod old;
 pub mod pair;
+mod port;
 mod random;
 pub mod rustls_peer;
 pub mod wild;
 
 pub use fault::{Fault, record_ranges};
 pub use logged::warnings;
+pub use port::ClosedPort;
 pub use random::Random;

@@ -4,6 +4,7 @@ use super::*;
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::thread;
+use tautline_testkit::ClosedPort;
 
 pub fn storm<D: Driver>(make: fn() -> D) {
     let mut driver = make();
@@ -158,13 +159,15 @@ pub fn ipv6_beside_ipv4<D: Driver>(make: fn() -> D) {
     let mut driver = make();
     let mut script = watch();
     let options = ListenOptions::default();
-    let Ok((_, Address::Tcp(v6))) = driver.listen(&"[::]:0".parse().unwrap(), &options) else {
+    // Of the other family, and nobody else's.
+    let reserved = ClosedPort::new().unwrap();
+    let port = reserved.address().port();
+    if driver.listen(&Address::Tcp(SocketAddr::from(([0; 16], port))), &options).is_err() {
         return skip("IPv6 beside IPv4", "this machine has no IPv6");
-    };
-    let v4 = SocketAddr::from(([0, 0, 0, 0], v6.port()));
-    driver.listen(&Address::Tcp(v4), &options).expect("one address, one family");
+    }
+    driver.listen(&Address::Tcp(SocketAddr::from(([0; 4], port))), &options).expect("one address, one family");
     for (at, listener) in [("[::1]", 0), ("127.0.0.1", 1)] {
-        let (peer, token) = pair(&mut driver, &mut script, format!("{at}:{}", v6.port()).parse().unwrap());
+        let (peer, token) = pair(&mut driver, &mut script, format!("{at}:{port}").parse().unwrap());
         assert!(script.has(&Event::Accepted(token, Listener(listener))));
         assert_eq!(driver.peer(token), Some(Address::Tcp(peer.local_addr().unwrap())));
     }

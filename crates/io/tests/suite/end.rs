@@ -3,9 +3,10 @@
 use super::*;
 use std::cell::Cell;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener};
+use std::net::Shutdown;
 use std::rc::Rc;
 use std::thread;
+use tautline_testkit::ClosedPort;
 
 pub fn peer_finishes_first<D: Driver>(make: fn() -> D) {
     let mut driver = make();
@@ -135,8 +136,8 @@ pub fn closed_tokens_do_nothing<D: Driver>(make: fn() -> D) {
 pub fn refused_connect<D: Driver>(make: fn() -> D) {
     let mut driver = make();
     let mut script = watch();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let token = driver.connect(&Address::Tcp(free)).unwrap();
+    let port = ClosedPort::new().unwrap();
+    let token = driver.connect(&Address::Tcp(port.address())).unwrap();
     assert!(matches!(send(&mut driver, token, b"hello?"), Sent::Pending | Sent::Done(_)));
     run(&mut driver, &mut script, |script| !script.events.is_empty());
     assert_eq!(script.events, [Event::Failed(token, io::ErrorKind::ConnectionRefused)]);
@@ -247,17 +248,18 @@ pub fn closes_inside_each_callback<D: Driver>(make: fn() -> D) {
 }
 
 pub fn many_fail_in_one_turn<D: Driver>(make: fn() -> D) {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = ClosedPort::new().unwrap();
+    let closed = Address::Tcp(port.address());
     let mut driver = make();
     // Each failure is answered by another attempt: turns must end all the same.
-    let mut script = Script::new(move |driver: &mut D, event: &Event| {
+    let mut script = Script::new(|driver: &mut D, event: &Event| {
         if let Event::Failed(token, _) = event {
             driver.close(*token, false);
-            driver.connect(&Address::Tcp(free)).unwrap();
+            driver.connect(&closed).unwrap();
         }
     });
     for _ in 0..20 {
-        driver.connect(&Address::Tcp(free)).unwrap();
+        driver.connect(&closed).unwrap();
     }
     run(&mut driver, &mut script, |script| script.failures().len() >= 100);
     assert!(script.events.iter().all(|event| matches!(event, Event::Failed(_, io::ErrorKind::ConnectionRefused))));

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use tautline_testkit::ClosedPort;
 
 /// An echo server on a thread of its own.
 struct Server {
@@ -107,7 +108,7 @@ fn a_server_that_closes_fails_the_run() {
 
 #[test]
 fn nobody_listening_and_nonsense_are_told_apart() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    assert!(matches!(load(address, 1, 8, 1).run(), Err(Error::Network(_))));
-    assert!(matches!(load(address, 1, 0, 1).run(), Err(Error::Usage(_))));
+    let port = ClosedPort::new().unwrap();
+    assert!(matches!(load(port.address(), 1, 8, 1).run(), Err(Error::Network(_))));
+    assert!(matches!(load(port.address(), 1, 0, 1).run(), Err(Error::Usage(_))));
 }

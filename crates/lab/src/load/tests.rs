@@ -1,6 +1,7 @@
 use super::*;
 use tautline::layers::io::machine;
 use tautline::{CloseCode, Conn, Message, Outgoing, Roots, Running, ServerConfig, Tls};
+use tautline_testkit::ClosedPort;
 use tautline_testkit::certificate::{Authority, Leaf};
 
 /// Answers every message with what `answer` makes of it; `None` closes.
@@ -166,8 +167,8 @@ fn untrusted_servers_and_missing_ones_are_explained() {
     let Err(Error::Network(what)) = result else { panic!("{result:?}") };
     assert!(what.contains("issuer is not trusted") && what.contains("--ca"), "{what}");
 
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let nobody = Server::new(&format!("ws://127.0.0.1:{port}/")).unwrap();
+    let port = ClosedPort::new().unwrap();
+    let nobody = Server::new(&format!("ws://{}/", port.address())).unwrap();
     let result = Echo { server: nobody, ..Peer::plain(|_| None).echo(1, 1, 1) }.run(&mut |_| ());
     let Err(Error::Network(what)) = result else { panic!("{result:?}") };
     assert!(what.contains("taut serve"), "{what}");

@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use tautline::{CloseCode, Incoming, Target};
+use tautline_testkit::ClosedPort;
 
 /// Reads until `done` says that the request is whole.
 fn request(stream: &mut TcpStream, done: impl Fn(&[u8]) -> bool) -> Vec<u8> {
@@ -170,11 +171,9 @@ fn refusals_say_why() {
 
 #[test]
 fn a_proxy_that_is_not_there() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
+    let closed = ClosedPort::new().unwrap();
     let server = serve(Over::Plain, config(), App::default());
-    let error = failure(target(&server, &format!("http://127.0.0.1:{port}")), client_config(), config());
+    let error = failure(target(&server, &format!("http://{}", closed.address())), client_config(), config());
     assert!(error.contains("refused"), "{error}");
     server.survives();
 }

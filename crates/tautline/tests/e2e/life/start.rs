@@ -1,16 +1,16 @@
 //! Servers that cannot start.
 
 use crate::common::{App, PATIENCE};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::channel;
-use tautline::{Address, Error, Server, Tls};
+use tautline::{Error, Server, Tls};
+use tautline_testkit::ClosedPort;
 
-/// What `start` says of a server of three loops, of which the second ends before it stands; and where it was to listen.
-fn half_started(break_off: fn()) -> (Error, Address) {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+/// What `start` says of a server of three loops, of which the second ends before it stands.
+fn half_started(at: SocketAddr, break_off: fn()) -> Error {
     let (done, started) = channel();
     std::thread::spawn(move || {
-        let server = Server::new(Tls::Plain).listen(free.into()).shards(3);
+        let server = Server::new(Tls::Plain).listen(at.into()).shards(3);
         let result = server.start(move |shard| {
             if shard == 1 {
                 break_off();
@@ -20,13 +20,13 @@ fn half_started(break_off: fn()) -> (Error, Address) {
         done.send(result.map(drop)).unwrap();
     });
     let result = started.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("starting hangs"));
-    (result.unwrap_err(), free.into())
+    result.unwrap_err()
 }
 
 #[test]
 fn a_loop_that_panics_at_the_start_takes_the_others_along() {
-    let (error, address) = half_started(|| panic!("no such shard"));
+    let port = ClosedPort::new().unwrap();
+    let error = half_started(port.address(), || panic!("no such shard"));
     assert!(matches!(&error, Error::Loop(why) if why == "no such shard"), "{error}");
-    let Address::Tcp(address) = address else { panic!("{address}") };
-    assert!(TcpStream::connect(address).is_err(), "somebody listens");
+    assert!(TcpStream::connect(port.address()).is_err(), "somebody listens");
 }
