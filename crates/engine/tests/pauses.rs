@@ -13,15 +13,15 @@ use tautline_ws::CloseCode;
 #[test]
 fn the_close_deadline_counts_from_the_close_frame() {
     let mut config = Config::default();
-    config.deadlines.close = Duration::from_millis(100);
+    config.deadlines.close = Duration::from_millis(500);
     let mut bench = Bench::new(config);
     bench.send("waits");
     bench.act(|conn| conn.close(CloseCode::NORMAL, ""));
-    bench.wait(Duration::from_millis(300));
+    bench.wait(Duration::from_millis(700));
     assert!(bench.shard.handler().closed.is_empty());
     assert_eq!(bench.read(), ["waits", "88 \u{3}\u{fffd}"]);
     assert!(bench.shard.handler().closed.is_empty());
-    bench.wait(Duration::from_millis(300));
+    bench.wait(Duration::from_millis(1000));
     let [closed] = &bench.shard.handler().closed[..] else { panic!("one end") };
     assert!(matches!(closed.cause, Cause::Timeout(Deadline::Close)), "{closed:?}");
 }
@@ -29,15 +29,15 @@ fn the_close_deadline_counts_from_the_close_frame() {
 #[test]
 fn the_send_deadline_is_for_those_who_take_nothing() {
     let mut config = Config::default();
-    config.deadlines.send = Duration::from_millis(200);
+    config.deadlines.send = Duration::from_millis(600);
     let mut bench = Bench::new(config);
     bench.send(&"x".repeat(1000));
-    for _ in 0..5 {
-        bench.wait(Duration::from_millis(100));
+    for _ in 0..15 {
+        bench.wait(Duration::from_millis(60));
         bench.kernel.push(Event::Room(0, 1));
     }
     assert!(bench.shard.handler().closed.is_empty());
-    bench.wait(Duration::from_millis(600));
+    bench.wait(Duration::from_millis(1200));
     let [closed] = &bench.shard.handler().closed[..] else { panic!("one end") };
     assert!(matches!(closed.cause, Cause::Timeout(Deadline::Send)), "{closed:?}");
     // What is unsent is given up.
@@ -100,7 +100,7 @@ fn what_others_send_does_not_silence_a_slow_reader() {
 fn a_stuck_reader_that_speaks_is_not_idle() {
     let mut config = Config { slow_consumer: SlowConsumer::DropOldest(1 << 20), ..Config::default() };
     config.deadlines.ping = Some(Duration::from_millis(50));
-    config.deadlines.idle = Some(Duration::from_millis(200));
+    config.deadlines.idle = Some(Duration::from_millis(600));
     let mut bench = Bench::new(config);
     let large = "x".repeat(100_000);
     for _ in 0..50 {
@@ -110,7 +110,7 @@ fn a_stuck_reader_that_speaks_is_not_idle() {
     }
     assert!(bench.shard.handler().closed.is_empty());
     assert!(bench.shard.counters().messages_dropped > 0);
-    bench.wait(Duration::from_millis(400));
+    bench.wait(Duration::from_millis(1200));
     let [closed] = &bench.shard.handler().closed[..] else { panic!("one end") };
     assert!(matches!(closed.cause, Cause::Timeout(Deadline::Idle)), "{closed:?}");
 }

@@ -142,7 +142,7 @@ mod tests {
     use crate::logged;
     use std::convert::Infallible;
 
-    const IDLE: Duration = Duration::from_millis(20);
+    const IDLE: Duration = Duration::from_millis(100);
 
     fn spinner(idle: Duration) -> Spinner {
         Spinner::new(Some(Spin { idle, ..Spin::default() }))

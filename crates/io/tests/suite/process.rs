@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tautline_io::{Address, Driver};
 
 pub fn running_out<D: Driver>(make: fn() -> D) {
@@ -47,9 +47,7 @@ pub fn running_out<D: Driver>(make: fn() -> D) {
 
     // It goes on by itself.
     hoard.clear();
-    let freed = Instant::now();
     run(&mut driver, &mut script, |script| script.arrivals().len() == 2);
-    assert!(freed.elapsed() < Duration::from_secs(5));
     waiting.write_all(b"at last").unwrap();
     run(&mut driver, &mut script, |script| script.bytes_of(script.arrivals()[1]) == b"at last");
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use rustix::time::{ClockId, clock_gettime};
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ pub fn timeouts_hold<D: Driver>(make: fn() -> D) {
         driver.turn(Some(wanted), &mut script).unwrap();
         let took = start.elapsed();
         assert!(took >= wanted, "waited {took:?} of {wanted:?}");
-        assert!(took < wanted + Duration::from_secs(2), "waited {took:?} instead of {wanted:?}");
+        assert!(took < PATIENCE, "waited {took:?} instead of {wanted:?}");
     }
 }
 
@@ -25,14 +26,16 @@ pub fn short_timeouts_are_precise<D: Driver>(make: fn() -> D) {
     let mut driver = make();
     let mut script = watch();
     let wanted = Duration::from_micros(200);
-    let best = (0..50).map(|_| {
+    let mut best = Duration::MAX;
+    let begun = Instant::now();
+    // A busy machine lets few turns end in time; rounded up to a millisecond, none would.
+    while best >= Duration::from_micros(900) {
+        assert!(begun.elapsed() < PATIENCE, "waited {best:?} instead of {wanted:?}");
         let start = Instant::now();
         driver.turn(Some(wanted), &mut script).unwrap();
-        start.elapsed()
-    });
-    let best = best.min().unwrap();
-    assert!(best >= wanted, "waited {best:?} of {wanted:?}");
-    assert!(best < Duration::from_micros(900), "waited {best:?} instead of {wanted:?}");
+        best = best.min(start.elapsed());
+        assert!(best >= wanted, "waited {best:?} of {wanted:?}");
+    }
 }
 
 /// Counts what was told, and what of it came before the end of the turn's wait.
@@ -106,11 +109,13 @@ pub fn each_turn_tells_that_its_wait_is_over<D: Driver>(make: fn() -> D) {
 pub fn zero_does_not_wait<D: Driver>(make: fn() -> D) {
     let mut driver = make();
     let mut script = watch();
-    let start = Instant::now();
-    for _ in 0..100 {
+    let turns = (0..100).map(|_| {
+        let start = Instant::now();
         driver.turn(Some(Duration::ZERO), &mut script).unwrap();
-    }
-    assert!(start.elapsed() < Duration::from_secs(1));
+        start.elapsed()
+    });
+    let best = turns.min().unwrap();
+    assert!(best < Duration::from_millis(1), "{best:?}");
 }
 
 pub fn woken_from_another_thread<D: Driver>(make: fn() -> D) {
@@ -118,11 +123,11 @@ pub fn woken_from_another_thread<D: Driver>(make: fn() -> D) {
     let mut script = watch();
     let waker = driver.waker();
     let remote = waker.clone();
+    let start = Instant::now();
     let thread = thread::spawn(move || {
         thread::sleep(Duration::from_millis(20));
         remote.wake();
     });
-    let start = Instant::now();
     while script.events.is_empty() {
         driver.turn(None, &mut script).unwrap();
     }
@@ -373,22 +378,27 @@ pub fn arrivals_are_stamped_or_refused<D: Driver>(make: fn() -> D) {
     };
     let mut driver = make();
     let asked = driver.stamp_arrivals();
-    let mut stamps = Vec::new();
+    let stamps = RefCell::new(Vec::new());
     let mut script = Script::new(|driver: &mut D, event: &Event| {
         if let (Event::Received(..), Some(arrival)) = (event, driver.arrival()) {
-            stamps.push((arrival, now(arrival.clock)));
+            stamps.borrow_mut().push((arrival, now(arrival.clock)));
         }
     });
     let at = listen(&mut driver);
     let (mut peer, token) = pair(&mut driver, &mut script, at);
     let sent = [Clock::Realtime, Clock::Monotonic].map(now);
-    // The kernel begins to stamp a moment after the first socket asked for it.
-    for messages in 1..=100 {
+    // The kernel begins to stamp a moment after the first socket asked for it, a long one where it has much to do.
+    let start = Instant::now();
+    for messages in 1.. {
         peer.write_all(b"x").unwrap();
         run(&mut driver, &mut script, |script| script.bytes_of(token).len() == messages);
         thread::sleep(Duration::from_millis(1));
+        if messages >= 100 && (asked.is_err() || !stamps.borrow().is_empty() || start.elapsed() > PATIENCE) {
+            break;
+        }
     }
     drop(script);
+    let stamps = stamps.into_inner();
     match asked {
         Ok(()) => assert!(!stamps.is_empty()),
         Err(error) => {
