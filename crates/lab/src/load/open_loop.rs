@@ -43,14 +43,15 @@ impl Pace {
     ) -> Result<(), Error> {
         loop {
             let now = Instant::now();
-            if now >= end {
-                return Ok(());
-            }
             clock.tick(now, watch);
+            // What was due before the end is sent however late this thread is let run.
             let mut due = self.due();
-            while due <= now {
+            while due <= now && due < end {
                 self.send(shard, due)?;
                 due = self.due();
+            }
+            if now >= end {
+                return Ok(());
             }
             turn(shard, WAIT.min(due - now).min(end - now))?;
             shard.handler().check()?;
