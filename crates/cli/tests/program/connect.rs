@@ -5,7 +5,7 @@ fn lines_go_out_and_messages_come_in() {
     let home = Home::new();
     for tls in [&["--plain"][..], &["--tls", "fused"], &["--tls", "rustls"]] {
         let server = home.serve(tls);
-        let said = home.run_with(&["connect", "--wait", "0.3", &server.url], "hello\nwörld\n");
+        let said = home.run_with(&["connect", "--wait", "2", &server.url], "hello\nwörld\n");
         assert_eq!((said.code, said.out.as_str()), (Some(0), "hello\nwörld\n"), "{}", said.err);
         assert_eq!(server.stop().code, Some(0));
     }
@@ -16,7 +16,7 @@ fn more_than_fits_anywhere_waits_in_the_pipe() {
     let home = Home::new();
     let server = home.serve(&[]);
     let input = format!("{}\n", "x".repeat(60_000)).repeat(100);
-    let said = home.run_with(&["connect", "--wait", "0.5", &server.url], &input);
+    let said = home.run_with(&["connect", "--wait", "2", &server.url], &input);
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(said.out == input, "{} of {} bytes came back", said.out.len(), input.len());
     // Why the connection ended is told, and not that it did.
@@ -43,7 +43,7 @@ fn a_unix_socket_carries_the_same() {
     let path = home.0.join("taut.sock");
     let address = format!("unix:{}", path.display());
     let server = home.serve(&["--plain", "--unix", path.to_str().unwrap()]);
-    let said = home.run_with(&["connect", "--wait", "0.3", "--address", &address, "ws://localhost/"], "hi\n");
+    let said = home.run_with(&["connect", "--wait", "2", "--address", &address, "ws://localhost/"], "hi\n");
     assert_eq!((said.code, said.out.as_str()), (Some(0), "hi\n"), "{}", said.err);
     drop(server);
 }

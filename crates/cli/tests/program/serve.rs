@@ -75,7 +75,7 @@ fn the_feed_counts() {
 fn stages_are_told_by_both_ends() {
     let home = Home::new();
     let server = home.serve(&["--stages"]);
-    let said = home.run_with(&["connect", "--stages", "--wait", "0.3", &server.url], "one\ntwo\nthree\n");
+    let said = home.run_with(&["connect", "--stages", "--wait", "2", &server.url], "one\ntwo\nthree\n");
     assert_eq!((said.code, said.out.as_str()), (Some(0), "one\ntwo\nthree\n"), "{}", said.err);
     let served = server.stop();
     for (end, table) in [("client", &said.err), ("server", &served.err)] {
@@ -91,7 +91,7 @@ fn what_left_the_loops_is_told() {
     let options = ["-v", "--handshake-min-signature", "0", "--handshake-max-stall", "0"];
     let server = home.serve(&[&options[..], &["--offload-records", "65536", "--record-threads", "1"]].concat());
     let large = "x".repeat(100_000);
-    let said = home.run_with(&["connect", "--wait", "0.3", &server.url], &format!("{large}\n"));
+    let said = home.run_with(&["connect", "--wait", "2", &server.url], &format!("{large}\n"));
     assert_eq!((said.code, said.out.trim_end()), (Some(0), large.as_str()), "{}", said.err);
     let told = server.stop().err;
     assert!(

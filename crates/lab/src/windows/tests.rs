@@ -5,6 +5,9 @@ use std::time::Duration;
 
 const MOMENT: Duration = Duration::from_millis(20);
 
+/// The next is for where others had the processors all through the one before.
+const PERIODS: [Duration; 3] = [Duration::from_millis(80), Duration::from_millis(800), Duration::from_secs(8)];
+
 #[test]
 fn every_way_gives_back_what_it_got() {
     for way in Way::all() {
@@ -32,13 +35,18 @@ fn every_way_works_on_sockets() {
         seen.push(way.strategy);
         let maker = &Maker::new(way).unwrap();
         for spills in [false, true] {
-            let moved = Duplex { maker, spills, placement, warmup: MOMENT, duration: 3 * MOMENT }.run().unwrap();
-            assert!(moved.read > 0.0 && moved.written > 0.0 && moved.sealed > 1, "{}: {moved:?}", way.name());
+            let moves = PERIODS.into_iter().any(|duration| {
+                let moved = Duplex { maker, spills, placement, warmup: MOMENT, duration }.run().unwrap();
+                moved.read > 0.0 && moved.written > 0.0 && moved.sealed > 1
+            });
+            assert!(moves, "{}", way.name());
         }
         for closes in [false, true] {
-            let got =
-                Gets { maker, in_flight: 4, closes, placement, warmup: MOMENT, duration: 5 * MOMENT }.run().unwrap();
-            assert!(got.rate > 1.0 && got.server_us > 0.1, "{}: {got:?}", way.name());
+            let gets = PERIODS.into_iter().any(|duration| {
+                let got = Gets { maker, in_flight: 4, closes, placement, warmup: MOMENT, duration }.run().unwrap();
+                got.rate > 1.0 && got.server_us > 0.1
+            });
+            assert!(gets, "{}", way.name());
         }
     }
 }
