@@ -123,7 +123,7 @@ fn connections_are_kept_alive_where_both_want_that() {
 fn an_idle_kept_connection_ends_without_a_word() {
     both(|over| {
         let mut config = config();
-        config.deadlines.handshake = Duration::from_millis(400);
+        config.deadlines.handshake = Duration::from_secs(1);
         let server = serve(over, config, site());
         let mut peer = server.secured();
         peer.send(b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n");

@@ -45,7 +45,7 @@ fn strict(policy: SlowConsumer) -> Config {
     config.limits.max_message = 50_000;
     config.limits.pause_receive_above = 20_000;
     config.limits.max_connections = 30;
-    config.deadlines.handshake = Duration::from_millis(500);
+    config.deadlines.handshake = Duration::from_secs(2);
     config.deadlines.ping = Some(Duration::from_millis(30));
     config.deadlines.idle = Some(Duration::from_millis(400));
     config.deadlines.send = Duration::from_millis(400);

@@ -123,8 +123,9 @@ fn a_peer_that_does_not_answer_the_close_is_cut() {
         let mut peer = server.peer();
         peer.send(&masked(TEXT, b"1000 bye"));
         assert_eq!(peer.close_frame().0, 1000);
-        // Data is no answer.
-        peer.send(&masked(TEXT, b"4000 still here"));
+        // Data is no answer, if it comes in time at all.
+        let data = peer.seal(&masked(TEXT, b"4000 still here"));
+        let _ = peer.try_send_wire(&data);
         let closed = server.events.close(server.events.open(0).0);
         assert!(matches!(closed.cause, Cause::Timeout(Deadline::Close)), "{closed:?}");
         assert_eq!(closed.code, CloseCode::ABNORMAL);

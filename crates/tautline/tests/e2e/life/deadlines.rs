@@ -16,11 +16,11 @@ fn with_idle(ping: Option<u64>, idle: Option<u64>) -> Config {
 #[test]
 fn silence_is_answered_by_a_ping_and_a_pong_ends_it() {
     both(|over| {
-        let server = serve(over, with_idle(Some(100), Some(1000)), App::default());
+        let server = serve(over, with_idle(Some(100), Some(2000)), App::default());
         let mut peer = server.peer();
         let begun = Instant::now();
         // Longer than the idle deadline: only our pongs keep us.
-        while begun.elapsed() < Duration::from_millis(1400) {
+        while begun.elapsed() < Duration::from_millis(2400) {
             let ping = peer.frame();
             assert_eq!((ping.first, &*ping.payload), (PING, &b""[..]));
             peer.send(&masked(PONG, b""));
@@ -62,10 +62,10 @@ fn idle_connections_may_live_for_ever() {
 
 #[test]
 fn both_ends_keep_each_other_alive() {
-    let server = serve(Over::Fused, with_idle(Some(100), Some(600)), App::default());
+    let server = serve(Over::Fused, with_idle(Some(100), Some(2000)), App::default());
     let mut socket = server.socket();
     // The client answers pings only while it waits.
-    assert_eq!(socket.receive_timeout(Duration::from_millis(1000)).unwrap(), None);
+    assert_eq!(socket.receive_timeout(Duration::from_millis(2400)).unwrap(), None);
     socket.text("alive").unwrap();
     assert!(socket.receive().is_ok());
     socket.close(CloseCode::NORMAL, "").unwrap();
@@ -103,12 +103,12 @@ fn a_peer_that_takes_nothing_is_disconnected() {
 
 #[test]
 fn a_slow_peer_that_takes_something_is_not() {
-    let (app, config) = feed(1000);
+    let (app, config) = feed(2000);
     let server = serve(Over::Plain, config, app);
     let mut peer = server.peer();
     peer.send(&masked(TEXT, b"go"));
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(1500) {
+    while begun.elapsed() < Duration::from_millis(2500) {
         assert_eq!(peer.bytes(500_000).len(), 500_000);
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -144,11 +144,11 @@ fn a_paused_peer_is_not_idle() {
         events.note(message.text().unwrap());
         conn.pause(true);
     });
-    let server = serve(Over::Plain, with_idle(Some(40), Some(120)), app);
+    let server = serve(Over::Plain, with_idle(Some(200), Some(1000)), app);
     let mut peer = server.peer();
     peer.send(&[masked(TEXT, b"one"), masked(TEXT, b"two")].concat());
     assert_eq!(server.events.noted(0), "one");
-    std::thread::sleep(Duration::from_millis(400));
+    std::thread::sleep(Duration::from_millis(1500));
     let conn = server.events.open(0).0;
     assert_eq!(server.events.closes(conn), 0);
     assert!(!server.events.all().iter().any(|event| matches!(event, Event::Note(note) if note == "two")));

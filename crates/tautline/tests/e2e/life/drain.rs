@@ -34,6 +34,7 @@ fn every_phase_ends_as_it_should() {
         assert_eq!(closing.close_frame(), (1000, "first".to_owned()));
         eventually("all are there", || server.counters().connections == 7);
 
+        let begun = Instant::now();
         server.running.drain(code, "back soon", LONG);
         // Those who have not asked for anything are let go without a word.
         assert_eq!(silent.rest(), (Vec::new(), Ok(())));
@@ -57,10 +58,9 @@ fn every_phase_ends_as_it_should() {
         message.send(&[&masked(TEXT, b"half of it")[9..], &frame::close(code.get(), "")].concat());
         message.end();
         drop((silent, hello, between, request, open, message, closing));
-        let begun = Instant::now();
         let events = server.events.clone();
         server.running.join().unwrap();
-        assert!(begun.elapsed() < LONG / 2);
+        assert!(begun.elapsed() < LONG);
         for n in 0..3 {
             let closed = events.close(events.open(n).0);
             assert!(matches!(closed.cause, Cause::Local), "{closed:?}");
@@ -81,7 +81,7 @@ fn who_does_not_close_in_time_is_cut() {
         assert_eq!(stubborn.close_frame(), (1001, String::new()));
         let events = server.events.clone();
         server.running.join().unwrap();
-        assert!((Duration::from_millis(140)..Duration::from_secs(5)).contains(&begun.elapsed()));
+        assert!((Duration::from_millis(140)..LONG).contains(&begun.elapsed()));
         let closed = events.close(events.open(0).0);
         assert!(matches!(closed.cause, Cause::Stopped), "{closed:?}");
         let _ = slow_head.rest();
