@@ -54,8 +54,8 @@ fn a_router_shortens_what_does_not_fit_its_next_link() {
     let peer = thread::spawn(move || {
         world::enter_named(&space);
         for at in at {
-            let mut peer = TcpStream::connect_timeout(&at, Duration::from_secs(10)).unwrap();
-            peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            let mut peer = TcpStream::connect_timeout(&at, Duration::from_secs(60)).unwrap();
+            peer.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
             peer.write_all(b"a").unwrap();
             let mut answer = vec![0; ANSWER];
             peer.read_exact(&mut answer).unwrap();

@@ -60,7 +60,7 @@ struct Shared(Xdp);
 unsafe impl Send for Shared {}
 
 fn make() -> Far {
-    let driver = on_our_side(|| Xdp::with(Config::new(world::INTERFACE)).unwrap());
+    let driver = on_our_side(|| world::opened(|| Xdp::with(Config::new(world::INTERFACE))));
     let shared = Arc::new(Mutex::new(Shared(driver)));
     let stop = Arc::new(AtomicBool::new(false));
     let (its, stopped) = (Arc::clone(&shared), Arc::clone(&stop));

@@ -5,11 +5,13 @@
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Our interface.
 pub const INTERFACE: &str = "xdp0";
@@ -35,7 +37,7 @@ impl World {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if !rustix::process::geteuid().is_root() {
             // Not by eprintln!, which the test harness swallows.
-            let _ = writeln!(std::io::stderr(), "SKIPPED: the xdp driver: it takes root to make network namespaces");
+            let _ = writeln!(io::stderr(), "SKIPPED: the xdp driver: it takes root to make network namespaces");
             return None;
         }
         let name = format!("taut-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -156,6 +158,26 @@ fn ip(args: &[&str]) -> String {
     let (text, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "ip {}: {error}", args.join(" "));
     text.into_owned()
+}
+
+/// Opens a driver on an interface that was another's a moment ago.
+pub fn opened<D>(open: impl Fn() -> io::Result<D>) -> D {
+    once_free(|| match open() {
+        Err(error) if error.to_string().contains("another") => None,
+        other => Some(other.unwrap()),
+    })
+}
+
+/// Asks until there is an answer: a program that another test starts holds the sockets which it inherits until it is there.
+pub fn once_free<T>(ask: impl Fn() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "the interface stays another's");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Moves this thread into a namespace by its name.
