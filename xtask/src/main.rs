@@ -88,15 +88,15 @@ fn setup() -> Stage {
 }
 
 fn sanitize() -> Stage {
-    stage("sanitize", 20, sanitize::sanitize)
+    stage("sanitize", 45, sanitize::sanitize)
 }
 
 fn vm_test() -> Stage {
-    stage("vm-test", 15, vm::test)
+    stage("vm-test", 30, vm::test)
 }
 
 fn build() -> Stage {
-    stage("build", 20, taut::build)
+    stage("build", 30, taut::build)
 }
 
 fn test() -> Vec<Stage> {
@@ -106,17 +106,17 @@ fn test() -> Vec<Stage> {
         stage("tidy", 1, tidy::run),
         stage("clippy", 15, cargo::clippy),
         stage("test", 25, cargo::test),
-        stage("engines", 25, cargo::engines),
+        stage("engines", 45, cargo::engines),
         stage("doc", 10, cargo::doc),
-        stage("deny", 15, cargo::deny),
-        stage("miri", 10, cargo::miri),
+        stage("deny", 20, cargo::deny),
+        stage("miri", 15, cargo::miri),
         sanitize(),
         stage("xdp", 10, xdp::test),
         vm_test(),
         build(),
         stage("uring", 10, cargo::uring),
         stage("interop", 15, interop::run),
-        stage("peers", 10, peers::run_all),
+        stage("peers", 15, peers::run_all),
         stage("xdp program", 5, xdp::program),
         stage("autobahn xdp", 10, xdp::autobahn),
         stage("autobahn server", 15, |context| autobahn::server(context, &Cases::Usual)),

@@ -36,7 +36,7 @@ pub(crate) fn run_all(context: &Context) -> Outcome {
                 command.arg("--cert").arg(&certificates.chain).arg("--key").arg(&certificates.key);
             }
             let mut running = Running::start_logged(&mut command, &paths::log(&format!("peers-{server}-{scheme}")))?;
-            taut::wait_until_listening(port, &mut running, Deadline::after(Duration::from_secs(20)))?;
+            taut::wait_until_listening(port, &mut running, Deadline::after(Duration::from_secs(60)))?;
             let mut load = Command::new(taut::program());
             load.args(["load", &scheme.url(port), "--ca"]).arg(&certificates.ca);
             load.args(["--connections", "4", "--size", "20000", "--pipeline", "3"]);

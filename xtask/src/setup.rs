@@ -101,6 +101,6 @@ fn missing() -> Vec<&'static Need> {
 
 fn apt(arguments: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
-    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    command.args(["-o", "Acquire::Retries=3"]).args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
     command
 }

@@ -117,7 +117,7 @@ pub(crate) fn serve(
     command.args(further);
     let log = paths::log(name);
     let mut running = Running::start_logged(&mut command, &log)?;
-    wait_until_listening(port, &mut running, Deadline::after(Duration::from_secs(30)))
+    wait_until_listening(port, &mut running, Deadline::after(Duration::from_secs(60)))
         .inspect_err(|_| show_tail(&log, 20))?;
     Ok(Server { running, port, scheme })
 }

@@ -94,8 +94,8 @@ fn drain(peer: Peer, server: &mut Server, certificates: &Certificates) -> Result
     command.arg(server.url()).arg(&certificates.ca).arg("drain");
     let mut client = Running::start_logged(&mut command, &log)?;
     ready(&log, &mut client)?;
-    let ours = server.running.terminate(Duration::from_secs(20))?;
-    let theirs = client.wait(Deadline::after(Duration::from_secs(20)))?;
+    let ours = server.running.terminate(Duration::from_secs(60))?;
+    let theirs = client.wait(Deadline::after(Duration::from_secs(60)))?;
     if !theirs.is_some_and(|status| status.success()) {
         show_tail(&log, 20);
         return Err(Failure::Failed("the client of a draining server did not see it go".to_owned()));
@@ -137,7 +137,7 @@ fn server(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result
 
 /// Waits until a peer has said `ready`.
 fn ready(log: &Path, by: &mut Running) -> Outcome {
-    let deadline = Deadline::after(Duration::from_secs(30));
+    let deadline = Deadline::after(Duration::from_secs(60));
     while !fs::read_to_string(log)?.lines().any(|line| line == "ready") {
         if by.ended()? || deadline.passed() {
             show_tail(log, 20);

@@ -71,6 +71,9 @@ const MARKER: &str = "TAUTLINE-VM-EXIT";
 /// A machine that takes longer has hung; one takes a minute, several where other work keeps the processors.
 const PATIENCE: Duration = Duration::from_secs(400);
 
+/// Longest that a download may take.
+const DOWNLOAD: Duration = Duration::from_secs(300);
+
 /// Lines of the console that are shown where something failed.
 const SHOWN: usize = 60;
 
@@ -106,40 +109,49 @@ impl Origin {
     fn install(&self, context: &Context, folder: &Path) -> Outcome {
         let here = |folder: &Path| kernel_in(folder).is_some();
         install::once(folder, "3", here, |folder| {
-            let packages = self.packages(context, folder)?;
-            let mut download = self.apt("apt-get", folder);
-            download.arg("download").args(&packages).current_dir(folder);
             let log = paths::log("vm-download");
-            if run_logged(&mut download, &log, context.deadline.within(Duration::from_secs(180))).is_err() {
+            let mut packages = self.packages(context, folder, false)?;
+            let download = |packages: &[String]| {
+                let mut download = self.apt("apt-get", folder);
+                download.arg("download").args(packages).current_dir(folder);
+                run_logged(&mut download, &log, context.deadline.within(DOWNLOAD))
+            };
+            let mut downloaded = download(&packages);
+            if downloaded.is_err() && is_root() {
+                // The mirror may have newer ones only.
+                for package in downloads(folder)? {
+                    fs::remove_file(package)?;
+                }
+                packages = self.packages(context, folder, true)?;
+                downloaded = download(&packages);
+            }
+            if downloaded.is_err() {
                 return Err(Failure::Failed(format!(
                     "apt cannot download {}: is its mirror reachable, and are the lists of packages new (`apt-get update`)?",
                     packages.join(", ")
                 )));
             }
-            for entry in fs::read_dir(folder)? {
-                let package = entry?.path();
-                if package.extension().is_some_and(|extension| extension == "deb") {
-                    let mut unpack = Command::new("dpkg");
-                    run_logged(unpack.arg("-x").arg(&package).arg(folder), &log, context.deadline)?;
-                    fs::remove_file(package)?;
-                }
+            for package in downloads(folder)? {
+                let mut unpack = Command::new("dpkg");
+                run_logged(unpack.arg("-x").arg(&package).arg(folder), &log, context.deadline)?;
+                fs::remove_file(package)?;
             }
             Ok(())
         })
     }
 
-    /// The packages to unpack.
-    fn packages(&self, context: &Context, folder: &Path) -> Result<Vec<String>, Failure> {
+    /// The packages to unpack, by new lists if asked for.
+    fn packages(&self, context: &Context, folder: &Path, anew: bool) -> Result<Vec<String>, Failure> {
         if let Some(suite) = self.suite {
             let mirror = mirror().ok_or_else(|| Failure::Skipped("apt names no mirror of Debian".to_owned()))?;
             fs::create_dir_all(folder.join("apt/lists/partial"))?;
             fs::write(folder.join("apt/sources.list"), format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n"))?;
         }
-        let mut packages = if self.suite.is_some() { None } else { self.newest_kernel(folder) };
+        let mut packages = if anew || self.suite.is_some() { None } else { self.newest_kernel(folder) };
         if packages.is_none() && (self.suite.is_some() || is_root()) {
             // The lists of packages may be those of an image that is older than its mirror.
             let mut update = self.apt("apt-get", folder);
-            let deadline = context.deadline.within(Duration::from_secs(120));
+            let deadline = context.deadline.within(DOWNLOAD);
             let updated = run_logged(update.arg("update"), &paths::log("vm-apt"), deadline);
             packages = updated.ok().and_then(|()| self.newest_kernel(folder));
         }
@@ -171,7 +183,7 @@ impl Origin {
     /// A command of apt's that looks only at this origin, whose lists lie in `folder`.
     fn apt(&self, program: &str, folder: &Path) -> Command {
         let mut command = Command::new(program);
-        command.args(["-o", "APT::Sandbox::User=root"]);
+        command.args(["-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=3"]);
         if self.suite.is_some() {
             let apt = folder.join("apt");
             for (option, at) in
@@ -193,6 +205,12 @@ fn mirror() -> Option<String> {
     let (uri, _) =
         listed.lines().filter_map(|line| line.split_once(' ')).find(|(_, release)| !release.contains('-'))?;
     Some(uri.to_owned())
+}
+
+/// Packages as they are downloaded.
+fn downloads(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+    Ok(files.into_iter().filter(|file| file.extension().is_some_and(|extension| extension == "deb")).collect())
 }
 
 /// The kernel among unpacked packages.

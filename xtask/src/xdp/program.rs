@@ -60,7 +60,7 @@ pub(crate) fn program(context: &Context) -> Outcome {
             connect(&spaces, address, &certificates, theirs)?;
         }
         eprintln!("server over {ours:?}, clients over {theirs:?}: {:.1} s", start.elapsed().as_secs_f64());
-        let status = server.terminate(Duration::from_secs(10))?;
+        let status = server.terminate(Duration::from_secs(60))?;
         if !status.is_some_and(|status| status.success()) {
             return Err(Failure::Failed(format!("the server over {ours:?} did not drain: {status:?}")));
         }
@@ -108,7 +108,7 @@ fn serve(spaces: &Spaces, scheme: Scheme, certificates: &Certificates, way: Way)
     command.args(way.arguments(Side::A));
     let log = paths::log(&format!("xdp-serve-{scheme}"));
     let mut running = Running::start_logged(&mut spaces.within(Side::A, &command), &log)?;
-    let deadline = Deadline::after(Duration::from_secs(30));
+    let deadline = Deadline::after(Duration::from_secs(60));
     while !fs::read_to_string(&log)?.contains("fd99") {
         if deadline.passed() || running.ended()? {
             show_tail(&log, 20);
