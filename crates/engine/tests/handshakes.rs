@@ -20,6 +20,9 @@ const BUSY: u8 = b'r';
 /// A handshake that panics.
 const PANIC: u8 = b'!';
 
+/// What a thread may need that gets what others leave of a processor.
+const LONG: Duration = Duration::from_secs(100);
+
 /// What sessions share with the test.
 #[derive(Default)]
 struct Gate {
@@ -114,6 +117,7 @@ impl Bench {
 
     fn with(mut config: Config) -> Self {
         config.offload.threads = Some(1);
+        config.deadlines.handshake = LONG;
         let pool = HandshakePool::start(&config.offload).unwrap();
         let (kernel, engine) = (Fake::default(), Engine::default());
         kernel.0.borrow_mut().room = usize::MAX;
@@ -136,8 +140,7 @@ impl Bench {
     }
 
     fn until(&mut self, what: &str, done: impl Fn(&mut Self) -> bool) {
-        // A thread that gets what others leave of a processor may need long.
-        let end = Instant::now() + Duration::from_secs(100);
+        let end = Instant::now() + LONG;
         while !done(self) {
             assert!(Instant::now() < end, "in vain: {what}");
             self.turn();
