@@ -3,7 +3,7 @@
 use super::super::check::Check;
 use super::super::echo_case::in_case;
 use super::super::server::{Kind, Process};
-use super::super::{Certificates, ENGINES, Lab, Outcome, Pace, Suite};
+use super::super::{Certificates, ENGINES, Lab, Outcome, Pace, Span, Suite};
 use crate::load::Echo;
 use crate::rounds::{Plan, Runs, Samples, interleave};
 use crate::stats::Ratio;
@@ -13,10 +13,14 @@ use std::time::Duration;
 use tautline::layers::io::Io;
 
 /// What the rounds may take.
-const BUDGET: Duration = Duration::from_secs(40);
+const BUDGET: Duration = Duration::from_secs(90);
 
-/// Rounds, where they are not only to show that it works.
-const ROUNDS: usize = 15;
+/// Rounds, where they are not only to show that it works. Single rounds of two servers that are the same differ by some
+/// hundredths; the median of so many differs by one at most.
+const ROUNDS: usize = 45;
+
+/// The longest of them: many short rounds tell more than a few long ones.
+const SPAN: Span = Span { warmup: Duration::from_millis(60), duration: Duration::from_millis(200) };
 
 /// Each message is read alone, as one is in flight on each of many connections: the dearest case, as one read is stamped for one
 /// message.
@@ -55,6 +59,25 @@ impl Row {
         }
     }
 
+    /// A new server for each round: where its memory lies moves it by as much as the probe does.
+    fn measure(&mut self, lab: &Lab<'_>, certificates: &Certificates, span: Span) -> Result<(), Error> {
+        let process = Process::start(lab, Kind::Probed(self.probed, self.io), certificates)?;
+        let echo = Echo {
+            server: process.server()?,
+            connections: CONNECTIONS,
+            size: SIZE,
+            pipeline: 1,
+            rate: None,
+            warmup: span.warmup,
+            duration: span.duration,
+        };
+        let measured = echo.run(&mut |_| {}).map_err(|error| in_case(&self.name(), error))?;
+        for (metric, value) in measured.message_metrics(SIZE) {
+            self.samples.entry(metric).or_default().push(value);
+        }
+        Ok(())
+    }
+
     fn over(&self, other: &Self) -> Option<Ratio> {
         let metric = Metric::ServerCpuPerMsg;
         Ratio::paired(self.samples.runs(metric), other.samples.runs(metric))
@@ -70,34 +93,27 @@ fn rows(drivers: &[Io]) -> Vec<Row> {
 pub(super) fn measure(lab: &mut Lab<'_>, certificates: &Certificates, from: f64) -> Result<Vec<Row>, Error> {
     let drivers: Vec<Io> = [Io::Epoll, Io::Uring].into_iter().filter(|io| io.probe().is_ok()).collect();
     let mut rows = rows(&drivers);
-    let (plan, span) = (lab.plan(BUDGET), lab.span());
-    let rounds = if lab.pace == Pace::Glance { plan.rounds } else { ROUNDS };
-    let names: Vec<String> = rows.iter().map(Row::name).collect();
-    let samples = interleave(
-        &mut rows,
+    let plan = lab.plan(BUDGET);
+    let (rounds, span) = if lab.pace == Pace::Glance { (plan.rounds, lab.span()) } else { (ROUNDS, SPAN) };
+    let mut pairs: Vec<&mut [Row]> = rows.chunks_exact_mut(2).collect();
+    interleave(
+        &mut pairs,
         &Plan { rounds, ..plan },
         |_| {},
-        |row, step| {
-            (lab.progress)(from + (1.0 - from) * step.done as f64 / step.total as f64, &names[step.case]);
-            // A new one for each round: where its memory lies moves a server by as much as the probe does.
-            let process = Process::start(lab, Kind::Probed(row.probed, row.io), certificates)?;
-            let echo = Echo {
-                server: process.server()?,
-                connections: CONNECTIONS,
-                size: SIZE,
-                pipeline: 1,
-                rate: None,
-                warmup: span.warmup,
-                duration: span.duration,
-            };
-            let measured = echo.run(&mut |_| {}).map_err(|error| in_case(&names[step.case], error))?;
-            Ok(measured.message_metrics(SIZE))
+        |pair, step| {
+            (lab.progress)(from + (1.0 - from) * step.done as f64 / step.total as f64, &pair[1].name());
+            for turn in turns(step.round) {
+                pair[turn].measure(lab, certificates, span)?;
+            }
+            Ok(Vec::new())
         },
     )?;
-    for (row, samples) in rows.iter_mut().zip(samples) {
-        row.samples = samples;
-    }
     Ok(rows)
+}
+
+/// Which of a pair is measured first, and which then: neither always, so that a machine that slows down favours none.
+const fn turns(round: usize) -> [usize; 2] {
+    if round.is_multiple_of(2) { [0, 1] } else { [1, 0] }
 }
 
 pub(super) fn add_lines(outcome: &mut Outcome, rows: &[Row]) {
@@ -141,6 +157,11 @@ mod tests {
     use super::super::super::check;
     use super::*;
     use crate::table::WIDTH;
+
+    #[test]
+    fn neither_of_a_pair_is_always_the_first() {
+        assert_eq!([0, 1, 2, 3].map(turns), [[0, 1], [1, 0], [0, 1], [1, 0]]);
+    }
 
     #[test]
     fn a_server_with_the_probe_is_judged_by_one_without() {
