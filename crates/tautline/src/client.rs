@@ -45,13 +45,14 @@ pub struct Client {
     config: Config,
     targets: Vec<Arc<Target>>,
     every: NonZeroU32,
+    cpu: Option<usize>,
 }
 
 impl Client {
     /// A client without targets. Its default limits are those of [`Config::untrusted_internet`].
     pub fn new(tls: impl Into<ClientTls>) -> Self {
         let (way, config) = (Way::default(), Config::default());
-        Self { tls: tls.into(), way, config, targets: Vec::new(), every: NonZeroU32::MIN }
+        Self { tls: tls.into(), way, config, targets: Vec::new(), every: NonZeroU32::MIN, cpu: None }
     }
 
     /// How the loop reaches the wire: a driver with its settings, in place of [`io`](Self::io).
@@ -91,6 +92,12 @@ impl Client {
         self
     }
 
+    /// Pins the loop's thread to this CPU; [`run`](Self::run) leaves the caller's where it is.
+    pub fn pin(mut self, cpu: usize) -> Self {
+        self.cpu = Some(cpu);
+        self
+    }
+
     /// Has [stages](Self::start_with_stages) taken of the messages of one read in `every`, chosen by chance. Default 1, all.
     pub fn stages_of_one_read_in(mut self, every: NonZeroU32) -> Self {
         self.every = every;
@@ -127,7 +134,7 @@ impl Client {
             config: Arc::new(self.config.clone()),
             listen: Vec::new(),
             shards: 1,
-            cpus: Vec::new(),
+            cpus: self.cpu.into_iter().collect(),
             backlog: 0,
             every: self.every,
             beside_others: false,

@@ -9,6 +9,7 @@ mod hostile;
 mod http;
 mod life;
 mod messages;
+mod pinned;
 mod slow;
 mod stages;
 mod topics;
