@@ -62,6 +62,11 @@ impl DriverArguments {
         }
     }
 
+    /// Whether the kernel is to seal or to open records.
+    pub(crate) fn leaves_records(&self) -> bool {
+        self.ktls != KernelTls::Off
+    }
+
     /// # Errors
     /// An option is for other drivers: who gives it believes in something that does not happen.
     pub(crate) fn way(&self) -> Result<Way, Failure> {

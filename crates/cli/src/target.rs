@@ -38,6 +38,9 @@ pub(crate) struct TargetArguments {
 impl TargetArguments {
     pub(crate) fn server(&self, pid: Option<u32>) -> Result<Server, Failure> {
         let mut target = Target::new(&self.url).map_err(|error| Failure::from(&error))?;
+        if self.driver.leaves_records() && !target.is_secure() {
+            return Err(Failure::usage("--ktls needs wss://: without TLS there are no records to leave to the kernel"));
+        }
         target.address = self.address.clone();
         target.headers.extend(self.header.iter().cloned());
         target.subprotocols.clone_from(&self.subprotocol);

@@ -97,7 +97,8 @@ impl TlsArguments {
         if certs == 0 {
             let development = Development::locate()
                 .ok_or_else(|| Failure::usage("no home folder for a development certificate; pass --cert and --key"))?;
-            development.ensure()?;
+            let instead = |failure| Failure::usage(format!("{failure}; pass --cert and --key instead"));
+            development.ensure().map_err(instead)?;
             let authority = development.authority.display();
             eprintln!("no --cert given: a development certificate for localhost is used");
             eprintln!("taut connect and taut load trust it; other clients trust it by its authority, {authority}");

@@ -62,6 +62,7 @@ fn each_failure_says_what_to_do() {
         (home.run(&["connect", "ws://127.0.0.1:1/"]), 3, "taut serve"),
         (home.run(&["connect", "http://127.0.0.1/"]), 2, "wss://HOST"),
         (home.run(&["connect", "--ca", "nothing.pem", &server.url]), 2, "nothing.pem"),
+        (home.run(&["connect", "--ktls", "ws://127.0.0.1:1/"]), 2, "--ktls needs wss://"),
     ] {
         assert_eq!(said.code, Some(code), "{said:?}");
         assert!(said.err.contains(hint) && said.err.lines().count() == 1, "{said:?}");

@@ -15,6 +15,15 @@ fn a_development_certificate_is_made_once_and_said() {
 }
 
 #[test]
+fn no_place_for_a_development_certificate_is_said() {
+    let home = Home::new();
+    std::fs::write(home.0.join("tautline"), "a file in the folder's place").unwrap();
+    let said = home.run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("cannot make ") && said.err.contains("pass --cert and --key instead"), "{said:?}");
+}
+
+#[test]
 fn a_port_in_use_names_who_has_it() {
     let home = Home::new();
     let server = home.serve(&["--plain"]);
