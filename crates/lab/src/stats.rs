@@ -84,9 +84,12 @@ pub struct Ratio {
 impl Ratio {
     /// The ratio of each round's `over` to the same round's `under`. A disturbance that hits both falls out.
     ///
-    /// `None` where there are no rounds, or one of them measured 0.
+    /// `None` where there are no rounds, one of them measured 0, or only one of both could be measured in some.
     #[must_use]
     pub fn paired(over: &[f64], under: &[f64]) -> Option<Self> {
+        if over.len() != under.len() {
+            return None;
+        }
         let runs: Vec<f64> = over.iter().zip(under).map(|(a, b)| a / b).collect();
         if runs.iter().any(|ratio| !ratio.is_finite()) {
             return None;
@@ -234,5 +237,10 @@ mod tests {
     #[test]
     fn a_measured_zero_has_no_ratio() {
         assert_eq!(Ratio::paired(&[1.0, 1.0], &[1.0, 0.0]), None);
+    }
+
+    #[test]
+    fn rounds_that_cannot_be_told_apart_are_not_paired() {
+        assert_eq!(Ratio::paired(&[1.0, 1.0, 1.0], &[1.0, 1.0]), None);
     }
 }

@@ -60,7 +60,7 @@ impl Row {
     }
 
     /// A new server for each round: where its memory lies moves it by as much as the probe does.
-    fn measure(&mut self, lab: &Lab<'_>, certificates: &Certificates, span: Span) -> Result<(), Error> {
+    fn measure(&self, lab: &Lab<'_>, certificates: &Certificates, span: Span) -> Result<Vec<(Metric, f64)>, Error> {
         let process = Process::start(lab, Kind::Probed(self.probed, self.io), certificates)?;
         let echo = Echo {
             server: process.server()?,
@@ -72,10 +72,7 @@ impl Row {
             duration: span.duration,
         };
         let measured = echo.run(&mut |_| {}).map_err(|error| in_case(&self.name(), error))?;
-        for (metric, value) in measured.message_metrics(SIZE) {
-            self.samples.entry(metric).or_default().push(value);
-        }
-        Ok(())
+        Ok(measured.message_metrics(SIZE))
     }
 
     fn over(&self, other: &Self) -> Option<Ratio> {
@@ -102,8 +99,17 @@ pub(super) fn measure(lab: &mut Lab<'_>, certificates: &Certificates, from: f64)
         |_| {},
         |pair, step| {
             (lab.progress)(from + (1.0 - from) * step.done as f64 / step.total as f64, &pair[1].name());
+            let mut measured = [Vec::new(), Vec::new()];
             for turn in turns(step.round) {
-                pair[turn].measure(lab, certificates, span)?;
+                measured[turn] = pair[turn].measure(lab, certificates, span)?;
+            }
+            // A machine that stood still for one of them says nothing of the pair.
+            if measured.iter().all(|metrics| metrics.iter().any(|(metric, _)| *metric == Metric::ServerCpuPerMsg)) {
+                for (row, metrics) in pair.iter_mut().zip(measured) {
+                    for (metric, value) in metrics {
+                        row.samples.entry(metric).or_default().push(value);
+                    }
+                }
             }
             Ok(Vec::new())
         },
