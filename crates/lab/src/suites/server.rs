@@ -212,9 +212,14 @@ impl Kind {
             }
             Self::Shakes(engine, _, _, execution) => {
                 arguments.extend(["--tls".into(), engine.into()]);
-                if execution == Execution::Inline {
-                    arguments.extend(["--handshake-threads", "0"].map(OsString::from));
-                }
+                arguments.extend(
+                    match execution {
+                        Execution::Inline => ["--handshake-threads", "0"],
+                        // Its threads get what others leave them: on a busy machine, a refusal would end the measurement.
+                        Execution::Offload => ["--handshake-max-wait", "20000"],
+                    }
+                    .map(OsString::from),
+                );
             }
             Self::Probed(probed, _) => arguments.extend(probed.then(|| "--stages".into())),
             Self::Wire(driver) => arguments.extend(["--driver", driver].map(OsString::from)),
