@@ -4,7 +4,7 @@ use super::check::{self, Check};
 use super::echo_case::in_case;
 use super::server::{Key, Kind, Process, Site};
 use super::space::{self, Space};
-use super::{Certificates, ENGINES, Lab, Outcome, Suite};
+use super::{Certificates, ENGINES, Lab, Outcome, Pace, Suite};
 use crate::load::Echo;
 use crate::rounds::{Runs, Samples, interleave};
 use crate::stats::{Ratio, Summary};
@@ -16,6 +16,9 @@ use tautline::layers::io::{Io, Spin};
 
 /// What the rounds may take.
 const BUDGET: Duration = Duration::from_secs(120);
+
+/// Rounds of `--quick`: single ones of a busy server differ by a fifth, and what is judged is their ratio.
+const QUICK_ROUNDS: usize = 9;
 
 const SIZE: usize = 64;
 
@@ -117,7 +120,10 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
     rows.iter().try_for_each(|row| row.way().map(drop))?;
     let space = Space::new().map_err(Error::Usage)?;
     let certificates = Certificates::new(&[Key::P256])?;
-    let (span, plan) = (lab.span(), lab.plan(BUDGET));
+    let (span, mut plan) = (lab.span(), lab.plan(BUDGET));
+    if lab.pace == Pace::Quick {
+        plan.rounds = QUICK_ROUNDS;
+    }
     let names: Vec<String> = rows.iter().map(Row::name).collect();
     let samples = interleave(
         &mut rows,
