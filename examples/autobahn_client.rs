@@ -3,9 +3,8 @@
 //! ```text
 //! cargo run --release -p tautline --example autobahn_client -- ws://127.0.0.1:9001 [--ca FILE] [--agent NAME]
 //! ```
-//! The server says how many cases it has; in each, the client echoes whatever arrives until the server closes; at the end
-//! the server writes its report. The exit code tells only whether the server could be talked to: what it thinks of the
-//! client is in the report.
+//! The client asks the server for the number of cases. In each case it echoes all messages until the server closes. At
+//! the end the server writes its report, which has the results. The exit code only says whether the connections worked.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use tautline::{Roots, SlowConsumer, Socket, Target};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Sends every message back, and remembers why there was no connection, where there was none.
+/// Echoes every message, and keeps the error if the connection failed.
 #[derive(Default)]
 struct Echo {
     failed: Option<ConnectError>,
@@ -32,7 +31,7 @@ impl Handler for Echo {
     }
 }
 
-/// What the command line says.
+/// The arguments of the command line.
 struct Run {
     server: String,
     tls: ClientConfig,
@@ -61,7 +60,7 @@ impl Run {
         Ok(Target::new(&format!("{}{path}", self.server))?)
     }
 
-    /// Asks for the number of cases: one text message, then the server closes.
+    /// Asks for the number of cases: the server sends it as one text message and closes.
     fn count(&self) -> Result<u32, Failure> {
         let mut socket = Socket::connect(self.target("/getCaseCount")?, self.tls.clone(), config())?;
         let answer = socket.receive()?;
@@ -82,12 +81,12 @@ impl Run {
     }
 }
 
-/// The suite sends 16 MiB in one message and reads its echo when it likes.
+/// Limits for the suite, which sends messages of 16 MiB and may read their echo late.
 fn config() -> Config {
     let mut config = Config::default();
     config.limits.max_message = 64 << 20;
     config.slow_consumer = SlowConsumer::Disconnect(256 << 20);
-    // The suite counts frames: none that it did not ask for.
+    // The suite counts frames, so the client must not send pings of its own.
     config.deadlines.ping = None;
     config
 }
@@ -96,7 +95,7 @@ fn run() -> Result<(), Failure> {
     let run = Run::from_args()?;
     let count = run.count()?;
     for number in 1..=count {
-        run.case(number).map_err(|error| format!("case {number} of {count}: {error}"))?;
+        run.case(number).map_err(|error| format!("case {number} of {count}: {error:#}"))?;
     }
     run.run(run.target(&format!("/updateReports?agent={}", run.agent))?)?;
     println!("{count} cases");
@@ -107,7 +106,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            eprintln!("{error:#}");
             ExitCode::FAILURE
         }
     }

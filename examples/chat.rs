@@ -1,24 +1,26 @@
-//! Chat rooms: every path is a room, every room a topic.
+//! A chat server: every path is a room, and every room is a topic.
 //!
 //! ```text
 //! cargo run -p tautline --example chat -- [ADDRESS]
 //! ```
-//! Open http://127.0.0.1:8080/lobby in two browser windows, or `taut connect ws://127.0.0.1:8080/lobby`. It speaks plain
-//! ws so that browsers need not trust a certificate first; with [`Tls::with_certificate`] it is wss, and nothing else
-//! changes.
+//! Open http://127.0.0.1:8080/lobby in two browser windows, or run `taut connect ws://127.0.0.1:8080/lobby`. The server
+//! speaks plain ws, so that browsers need not trust a certificate first. With [`Tls::with_certificate`] it speaks wss;
+//! nothing else changes.
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, StatusCode};
-use tautline::{Closed, Config, Conn, Handler, Message, Opening, Outgoing, Reply, Request, Server, SlowConsumer, Tls};
+use tautline::http::header::CONTENT_TYPE;
+use tautline::http::{self, HeaderValue, Method, StatusCode};
+use tautline::{Closed, Config, Conn, Handler, Message, Opening, Outgoing, Reply, Request, Server, SlowConsumer};
 
 struct Chat;
 
 impl Handler for Chat {
-    /// The room: the path that the client asked for.
+    /// The room: the path of the client's request.
     type State = String;
 
-    /// Every request passes here, before any upgrade. Whoever asks without one gets the page, which then connects to the
-    /// path that it came from. Here one would also check a cookie, and refuse by `Reply::status`.
+    /// Handles every HTTP request, before an upgrade.
+    ///
+    /// A plain GET gets the page, which then connects to its own path. This is also the place to check a cookie, and to
+    /// reject with `Reply::status`.
     fn on_request(&mut self, request: &Request<'_>) -> Reply {
         if request.is_upgrade {
             return Reply::upgrade();
@@ -49,8 +51,9 @@ impl Handler for Chat {
     }
 }
 
-/// Tells the room. The message is framed once; each loop delivers it to its own subscribers, whichever loop the sender is
-/// on.
+/// Publishes a line to the sender's room.
+///
+/// The message is framed once. Each loop delivers it to its own subscribers, on whichever loop the sender is.
 fn say(conn: &mut Conn<'_, String>, what: &str) {
     let (line, room) = (format!("{} {what}", conn.id()), conn.state().clone());
     conn.publish(&room, Outgoing::text(&line));
@@ -69,11 +72,11 @@ form.onsubmit = (event) => { event.preventDefault(); socket.send(form[0].value);
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into()).parse()?;
     let mut config = Config::untrusted_internet();
-    // Nobody writes more than this by hand. Who does not read for long misses what was said, and stays.
+    // 4096 bytes are enough for a line typed by hand. A slow reader stays connected and misses the oldest messages.
     config.limits.max_message = 4096;
     config.slow_consumer = SlowConsumer::DropOldest(64 << 10);
 
-    let server = Server::new(Tls::Plain).config(config).listen(address).shards(0).start(|_shard| Chat)?;
+    let server = Server::plain().config(config).listen(address).shards(0).start(|_shard| Chat)?;
     println!("listening on http://{}/lobby", server.addresses()[0]);
     Ok(server.join()?)
 }

@@ -3,19 +3,19 @@
 //! ```text
 //! cargo run -p tautline --example echo_server -- [ADDRESS [CERT.pem KEY.pem]]
 //! ```
-//! Without a certificate it makes one for localhost and says where the authority's is, which clients must trust, as in
-//! `taut connect --ca FILE wss://localhost:8443/`. Enter closes the connections in good order and ends the server.
+//! Without a certificate it makes one for localhost, and prints the file of its authority. Clients must trust that:
+//! `taut connect --ca FILE wss://localhost:8443/`. The Enter key closes the connections cleanly and ends the server.
 
 use std::error::Error;
 use std::time::Duration;
 use tautline::{Certificate, CloseCode, Closed, Conn, Handler, Message, Opening, Outgoing, Server, Tls};
-use tautline_testkit::certificate::{Authority, Leaf};
+use tautline_dev_cert::{Authority, Leaf};
 
-/// One value per loop, made by the closure that `start` gets. What it keeps needs no locks: only its loop calls it.
+/// The handler: `start`'s closure makes one per loop. Its fields need no locks, since only its loop calls it.
 struct Echo;
 
 impl Handler for Echo {
-    /// What is kept per connection: here, how many messages came.
+    /// The state of a connection: here, the number of messages received.
     type State = u64;
 
     fn on_open(&mut self, conn: &mut Conn<'_, u64>, opening: &Opening<'_>) {
@@ -24,13 +24,13 @@ impl Handler for Echo {
 
     fn on_message(&mut self, conn: &mut Conn<'_, u64>, message: Message<'_>) {
         *conn.state() += 1;
-        // The message is a slice of the receive buffer; it is framed and encrypted straight into the send buffer. What
-        // `send` returns says whether it leaves now, waits for a slow reader, or was dropped.
+        // The message is a slice of the receive buffer; it is framed and encrypted straight into the send buffer. The
+        // result of `send` says whether it leaves now, waits for a slow reader, or was dropped.
         conn.send(Outgoing::from(&message));
     }
 
     fn on_close(&mut self, conn: &mut Conn<'_, u64>, closed: &Closed) {
-        println!("{}: {} messages; {} ({})", conn.id(), conn.state(), closed.cause, closed.code);
+        println!("{}: {} messages; {:#} ({})", conn.id(), conn.state(), closed.cause, closed.code);
     }
 }
 
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("usage: echo_server [ADDRESS [CERT.pem KEY.pem]]".into()),
     };
 
-    // 0 shards: one loop for each CPU, and all of them listen at the address.
+    // 0 shards stands for one loop per CPU. All loops listen at the address.
     let server = Server::new(Tls::with_certificate(certificate)).listen(address).shards(0).start(|_shard| Echo)?;
     println!("listening on wss://{}", server.addresses()[0]);
 
@@ -53,11 +53,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(server.join()?)
 }
 
-/// A certificate by an authority of our own, whose key is forgotten at once.
+/// Makes a certificate, issued by an authority of our own whose key is dropped at once.
 fn development() -> Result<Certificate, Box<dyn Error>> {
     let authority = Authority::new("Tautline example")?;
     let file = std::env::temp_dir().join("tautline-example-ca.pem");
     std::fs::write(&file, authority.certificate())?;
     println!("clients trust this server by {}", file.display());
-    Ok(authority.issue(&Leaf { names: &["localhost", "127.0.0.1", "::1"], ..Leaf::default() })?)
+    Ok(authority.issue(&Leaf::new(&["localhost", "127.0.0.1", "::1"]))?)
 }

@@ -1,12 +1,12 @@
-//! Listens to a feed and says once a second how fast it is, and how late. Connects again after every loss.
+//! Listens to a feed and prints its rate and latency once a second; reconnects after every loss.
 //!
 //! ```text
 //! taut serve --app feed --feed-rate 10000
 //! cargo run -p tautline --example feed_client -- wss://localhost:8443/ [CA.pem [SUBSCRIPTION]]
 //! ```
-//! The feed's messages are `{"sequence":N,"time_ns":T}`: gaps in the sequence are what the server's slow-consumer policy
-//! left out (`KeepLatest` sends a slow reader the newest value instead of all old ones), and T is when the message was
-//! made. The latency is true where both programs share a clock.
+//! The feed's messages are `{"sequence":N,"time_ns":T}`. Gaps in the sequence are messages that the server's
+//! slow-consumer policy left out: `KeepLatest` sends a slow reader the newest value instead of all old ones. T is the
+//! time when the message was made. The latency is right if both programs share a clock.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tautline::{
@@ -15,7 +15,7 @@ use tautline::{
 use tautline::{Roots, Target};
 
 struct Feed {
-    /// What to send first; most exchanges want to be told which instruments.
+    /// The first message to send. Most exchanges expect one that names the instruments.
     subscription: Option<String>,
     next: Option<u64>,
     missed: u64,
@@ -26,7 +26,7 @@ struct Feed {
 impl Handler for Feed {
     type State = ();
 
-    /// Called again after each reconnection, so this is the place to subscribe.
+    /// Subscribes; called again after each reconnection.
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
         println!("connected to {}", conn.peer());
         if let Some(text) = &self.subscription {
@@ -50,12 +50,12 @@ impl Handler for Feed {
     }
 
     fn on_close(&mut self, _conn: &mut Conn<'_, ()>, closed: &Closed) {
-        println!("lost: {} ({})", closed.cause, closed.code);
+        println!("lost: {:#} ({})", closed.cause, closed.code);
     }
 
     fn on_connect_failed(&mut self, _dial: DialId, error: &ConnectError, retry: Option<Duration>) {
         let then = retry.map(|wait| format!("; next attempt in {wait:?}"));
-        println!("{error}{}", then.unwrap_or_default());
+        println!("{error:#}{}", then.unwrap_or_default());
     }
 }
 
@@ -84,7 +84,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         tls.roots = Roots::Pem(std::fs::read(file)?);
     }
     let mut target = Target::new(&url)?;
-    target.reconnect = Some(Reconnect { attempts: Some(10), ..Reconnect::default() });
+    target.reconnect = Some(Reconnect::default().with_attempts(10));
     let feed = Feed { subscription: args.next(), next: None, missed: 0, latencies: Vec::new(), since: Instant::now() };
     // Runs on this thread until the client gives up: ten attempts in a row without success.
     Client::new(tls).config(Config::low_latency()).target(target).run(feed)?;

@@ -1,37 +1,39 @@
-//! The protocol alone: a client and a server whose wire is two buffers. No sockets, no clock, no threads.
+//! The protocol alone: a client and a server, with two buffers for a wire. No sockets, no clock, no threads.
 //!
 //! ```text
 //! cargo run -p tautline --example sans_io
 //! ```
-//! This is how `tautline-ws` is used beneath a runtime of one's own: bytes that came are presented, bytes to send are
-//! taken from a [`Buf`], and waiting is a `None`.
+//! This is how to use `tautline-ws` in a runtime of your own. Pass received bytes in, and take bytes to send from a
+//! [`Buf`]. When a call returns `None`, read more.
 
-use tautline_window::{Buf, Pool};
+use tautline_buf::{Buf, Pool};
 use tautline_ws::handshake::{HeadLimits, HeadReader, Opening, Options, Policy, accept};
 use tautline_ws::{CloseCode, Decoded, Decoder, Encoder, Event, Kind, Role};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut to_server, mut to_client) = (Buf::new(), Buf::new());
 
-    // The opening handshake. The nonce and, below, the mask keys are the caller's: in earnest, of a cryptographic
-    // generator.
-    let options = Options { subprotocols: vec!["greeting".into()], ..Options::default() };
+    // The opening handshake. The caller passes the nonce and, below, the mask keys. In production they must come from a
+    // cryptographic generator.
+    let mut options = Options::default();
+    options.subprotocols = vec!["greeting".into()];
     let mut opening = Opening::new(&"ws://example.org/hello".parse()?, *b"16 random bytes!", &options)?;
     opening.write(&mut to_server);
 
-    let policy = Policy { subprotocols: vec!["greeting".into()], ..Policy::default() };
+    let mut policy = Policy::default();
+    policy.subprotocols = vec!["greeting".into()];
     let mut reader = HeadReader::new(HeadLimits::default());
     let (request, used) = reader.request(to_server.filled())?.ok_or("the head is not whole yet: read more")?;
     to_server.take(used);
     println!("server: {} {}", request.method(), request.uri());
-    // A refusal is an error that holds the response to send; see `write_response`.
+    // The error of `accept` holds the response to send; see `write_response`.
     accept(&request, &policy)?.write(&mut to_client);
 
     let (established, used) = opening.read(to_client.filled())?.ok_or("the head is not whole yet: read more")?;
     to_client.take(used);
     println!("client: {}, {:?}", established.response.status(), established.negotiated);
 
-    // Frames. Each side has a decoder, bounded by the longest message it takes, and an encoder.
+    // Frames. Each side has an encoder and a decoder, which limits the size of messages.
     let mut pool = Pool::new(1 << 20);
     let mut encoder = Encoder::new(Role::Client);
     let key = || [0x37, 0xfa, 0x21, 0x3d];
@@ -40,8 +42,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     encoder.close(Some((CloseCode::NORMAL, "that was all")), key, &mut to_server)?;
 
     let (mut decoder, mut replies) = (Decoder::new(Role::Server, 64 << 10), Encoder::new(Role::Server));
-    // Sockets cut the stream anywhere: here after every third byte. A decoder uses all it is given, so the caller carries
-    // nothing over.
+    // Sockets cut the stream anywhere: here after every third byte. A decoder uses all of its input, so the caller
+    // carries no bytes over.
     for piece in to_server.filled_mut().chunks_mut(3) {
         let mut piece = piece;
         while !piece.is_empty() {
@@ -59,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 Some(other) => println!("server: {other:?}"),
                 None => {}
             }
-            // What the event borrowed is done with: its buffer goes back to the pool.
+            // The event is handled: its buffer goes back to the pool.
             decoder.recycle(&mut pool);
             piece = &mut piece[used..];
         }

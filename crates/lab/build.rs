@@ -1,11 +1,12 @@
-//! Notes what this build is made of, for the facts that stand in every result. Nothing here may fail a build: what
-//! cannot be found out is "unknown".
+//! Records commit, compiler and libraries of a build for its results.
+//!
+//! Nothing here may fail a build: facts that cannot be found are "unknown".
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Libraries whose versions change results.
+/// Libraries whose versions affect results.
 const LIBRARIES: [&str; 3] = ["rustls", "aws-lc-rs", "aws-lc-sys"];
 
 fn main() {
@@ -27,7 +28,7 @@ fn set(name: &str, value: Option<String>) {
     println!("cargo::rustc-env={name}={}", value.as_deref().unwrap_or("unknown"));
 }
 
-/// The commit of this checkout; none where the crate was unpacked below somebody else's repository.
+/// Commit of this checkout; `None` if the crate was unpacked inside another repository.
 fn commit(root: &Path) -> Option<String> {
     if !root.join(".git").exists() {
         return None;
@@ -49,7 +50,7 @@ fn run(command: &mut Command) -> Option<String> {
     String::from_utf8(output.stdout).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The version that stands below `name = "..."` in Cargo.lock; several versions are all named.
+/// Version below `name = "..."` in Cargo.lock; several versions are joined.
 fn version(lock: &str, name: &str) -> Option<String> {
     let wanted = format!("name = \"{name}\"");
     let mut lines = lock.lines();

@@ -1,4 +1,4 @@
-//! Builds Mbed TLS as `csrc/config.h` has it, and hides all of it behind the shim's table.
+//! Builds Mbed TLS with `csrc/config.h`, and hides all of it behind the shim's table.
 
 fn main() {
     println!("cargo::rerun-if-changed=csrc");
@@ -12,12 +12,12 @@ fn main() {
 #[cfg(feature = "mbedtls")]
 mod library {
     use std::path::{Path, PathBuf};
-    use tautline_tls_build::{Shim, find, folder};
+    use tautline_tls_build::{Shim, build_once, find_package};
 
     const SOURCES: [&str; 7] = [
         "csrc/connection.c",
         "csrc/context.c",
-        "csrc/facts.c",
+        "csrc/info.c",
         "csrc/identity.c",
         "csrc/records.c",
         "csrc/table.c",
@@ -27,11 +27,12 @@ mod library {
     const CONFIG: (&str, &str) = ("MBEDTLS_CONFIG_FILE", "\"config.h\"");
 
     pub(crate) fn link() -> Result<(), String> {
-        let (version, package) = find("mbedtls-rs-sys")?;
+        let (version, package) = find_package("mbedtls-rs-sys")?;
         let sources = package.join("mbedtls");
         let table = std::env::var("DEP_TAUTLINE_LIBSSL_INCLUDE").map_err(|error| format!("tls-libssl: {error}"))?;
         let include = ["csrc".into(), table.into(), sources.join("include"), sources.join("library")];
-        let built = folder(&format!("mbedtls-{version}"), &["build.rs", "csrc/config.h"], |dir| build(&sources, dir))?;
+        let built =
+            build_once(&format!("mbedtls-{version}"), &["build.rs", "csrc/config.h"], |dir| build(&sources, dir))?;
         let mut shim = Shim::new("tautline_mbedtls", &SOURCES, &include)?;
         shim.define(CONFIG.0, CONFIG.1);
         shim.link(&shim.compile()?, &[built.join("libmbedtls.a")])

@@ -1,4 +1,4 @@
-//! Builds wolfSSL as `csrc/user_settings.h` has it, and hides all of it behind the shim's table.
+//! Builds wolfSSL with `csrc/user_settings.h`, and hides all of it behind the shim's table.
 
 fn main() {
     println!("cargo::rerun-if-changed=csrc");
@@ -12,9 +12,9 @@ fn main() {
 #[cfg(feature = "wolfssl")]
 mod library {
     use std::path::{Path, PathBuf};
-    use tautline_tls_build::{Shim, find, folder};
+    use tautline_tls_build::{Shim, build_once, find_package};
 
-    /// Sources that others include, and those for other processors: words of their names.
+    /// Words in the names of sources that other sources include, or that are for other processors.
     const LEFT_OUT: [&str; 12] =
         ["arm32", "arm64", "armthumb", "bio", "conf", "cortexm", "dsp32", "evp", "misc", "pk", "riscv64", "x509"];
 
@@ -22,12 +22,12 @@ mod library {
     const CIPHERS: &str = "wolfcrypt/src/aes.c";
 
     pub(crate) fn link() -> Result<(), String> {
-        let (version, package) = find("wolfssl-sys")?;
+        let (version, package) = find_package("wolfssl-sys")?;
         let sources = package.join("wolfssl-src");
         let shared = std::env::var("DEP_TAUTLINE_LIBSSL_INCLUDE").map_err(|error| format!("tls-libssl: {error}"))?;
         let recipe = ["build.rs", "csrc/user_settings.h"];
-        let built = folder(&format!("wolfssl-{version}"), &recipe, |dir| build(&sources, dir))?;
-        // The files of the OpenSSL family that fit, before which its names are mapped.
+        let built = build_once(&format!("wolfssl-{version}"), &recipe, |dir| build(&sources, dir))?;
+        // The files of the OpenSSL family's shim that fit; `compat.h` maps the names in them.
         let context = format!("{shared}/context.c");
         let table = format!("{shared}/table.c");
         let files = ["csrc/connection.c", "csrc/tickets.c", &context, &table];
@@ -44,10 +44,10 @@ mod library {
         let mut cc = cc::Build::new();
         cc.include("csrc").include(sources).define("WOLFSSL_USER_SETTINGS", None);
         cc.opt_level(2).pic(true).debug(false).warnings(false).out_dir(dir).cargo_metadata(false);
-        // The shim sees the handshake messages of TLS 1.3 before the library does.
+        // The shim receives the handshake messages of TLS 1.3 before the library.
         let mut records = cc.clone();
         records.file(sources.join(RECORDS)).define("DoTls13HandShakeMsg", "tl_tls13_message");
-        // What has intrinsics; the shim looks whether the processor knows them.
+        // This file has intrinsics; the shim checks at run time that the processor has the instructions.
         let mut ciphers = cc.clone();
         ciphers.file(sources.join(CIPHERS));
         if is_x86_64() {
@@ -74,7 +74,7 @@ mod library {
 
     fn is_source(path: &Path) -> bool {
         let Some((name, end)) = path.file_name().and_then(|name| name.to_str()?.rsplit_once('.')) else { return false };
-        // What others include: ssl_*.c into ssl.c, and so on.
+        // Other sources include these: ssl.c includes ssl_*.c, and so on.
         let is_included =
             ["ssl_", "pk_", "evp_", "x509_", "asn_orig", "wc_dsp"].iter().any(|start| name.starts_with(start));
         let is_32_bit = name.ends_with("_x86_asm");

@@ -1,4 +1,4 @@
-use crate::Failure;
+use crate::common::Failure;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub(crate) enum Server {
     Tungstenite,
 }
 
-/// What was asked for.
+/// The arguments of the command line.
 #[derive(Debug)]
 pub(crate) struct Arguments {
     pub(crate) server: Server,

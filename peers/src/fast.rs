@@ -1,7 +1,7 @@
 //! fastwebsockets, as in its `examples/echo_server.rs`. Over TLS too vectored writes stay on, as the library has them by
 //! default: its `examples/tls_server.rs` turns them off, which costs it 3 to 12 % from 4 KiB on.
 
-use crate::{Failure, Stream};
+use crate::common::{Failure, Stream};
 use fastwebsockets::{FragmentCollector, OpCode, WebSocketError, upgrade};
 use http_body_util::Empty;
 use hyper::body::{Bytes, Incoming};

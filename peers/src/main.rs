@@ -5,25 +5,17 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod common;
 mod fast;
 mod tls;
 mod tungstenite;
 mod yet_another;
 
 use arguments::{Arguments, Server};
-use std::error::Error;
+use common::{Failure, Stream};
 use std::io::Write;
 use std::process::ExitCode;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-
-/// What ends a connection, or the program.
-type Failure = Box<dyn Error + Send + Sync>;
-
-/// What carries a connection: a TCP socket, or TLS over it.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for S {}
 
 fn main() -> ExitCode {
     let result = Arguments::parse(std::env::args_os().skip(1)).and_then(|arguments| {
@@ -53,7 +45,7 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         let acceptor = acceptor.clone();
-        // A connection that fails ends alone. What the load misses, the load reports.
+        // A connection that fails ends alone. The load reports replies that are missing.
         tokio::spawn(async move {
             match acceptor {
                 Some(acceptor) => echo(server, acceptor.accept(stream).await?).await,
@@ -66,13 +58,13 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
 async fn echo(server: Server, stream: impl Stream) -> Result<(), Failure> {
     match server {
         Server::Fastwebsockets => fast::echo(stream).await,
-        Server::Yawc => yet_another::echo(stream, yet_another::Way::Example).await,
-        Server::YawcTuned => yet_another::echo(stream, yet_another::Way::Tuned).await,
+        Server::Yawc => yet_another::echo(stream, yet_another::Settings::Example).await,
+        Server::YawcTuned => yet_another::echo(stream, yet_another::Settings::Tuned).await,
         Server::Tungstenite => tungstenite::echo(stream).await,
     }
 }
 
-/// Lets the kernel end this process when the one that measures it ends.
+/// Has the kernel end this process when its parent, which measures it, ends.
 fn end_with_parent() -> Result<(), Failure> {
     let parent = rustix::process::getppid();
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;

@@ -1,4 +1,4 @@
-use crate::Failure;
+use crate::common::Failure;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

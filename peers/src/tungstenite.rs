@@ -1,6 +1,6 @@
 //! tokio-tungstenite, as in its `examples/echo-server.rs`.
 
-use crate::{Failure, Stream};
+use crate::common::{Failure, Stream};
 use futures_util::{StreamExt, TryStreamExt, future};
 
 pub(crate) async fn echo(stream: impl Stream) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! yawc, as in its `examples/echo_server.rs`; or tuned, as the README says that its benchmarks are: larger buffers, and
 //! messages that are there already answered together.
 
-use crate::{Failure, Stream};
+use crate::common::{Failure, Stream};
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use http_body_util::Empty;
 use hyper::body::{Bytes, Incoming};
@@ -14,29 +14,29 @@ use yawc::{OpCode, Options, UpgradeFut, WebSocket};
 /// Most messages that the tuned server answers before it flushes.
 const BATCH: usize = 32;
 
-/// Two ways to write the server.
+/// Settings of the server: those of its authors' example, or of their benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Settings {
     Example,
     Tuned,
 }
 
-pub(crate) async fn echo(stream: impl Stream, way: Way) -> Result<(), Failure> {
-    let service = service_fn(move |request| answer(request, way));
+pub(crate) async fn echo(stream: impl Stream, settings: Settings) -> Result<(), Failure> {
+    let service = service_fn(move |request| answer(request, settings));
     http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades().await?;
     Ok(())
 }
 
-async fn answer(mut request: Request<Incoming>, way: Way) -> yawc::Result<Response<Empty<Bytes>>> {
+async fn answer(mut request: Request<Incoming>, settings: Settings) -> yawc::Result<Response<Empty<Bytes>>> {
     let mut options = Options::default().without_compression().with_limits(100 << 20, 200 << 20);
-    if way == Way::Tuned {
+    if settings == Settings::Tuned {
         options = options.with_read_buffer_capacity(128 << 10).with_backpressure_boundary(64 << 10);
     }
     let (response, upgraded) = WebSocket::upgrade_with_options(&mut request, options)?;
     tokio::spawn(tokio::task::unconstrained(async move {
-        match way {
-            Way::Example => messages(upgraded).await,
-            Way::Tuned => batches(upgraded).await,
+        match settings {
+            Settings::Example => messages(upgraded).await,
+            Settings::Tuned => batches(upgraded).await,
         }
     }));
     Ok(response)

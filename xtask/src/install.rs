@@ -1,15 +1,15 @@
-//! Installing below `target/xtask`, once, whatever interrupted the last try.
+//! Installation below `target/xtask`, repeated only if it was interrupted or has changed.
 
 use std::fs::{self, File};
 use std::path::Path;
 
+use crate::outcome::{Failure, Outcome};
 use crate::paths;
-use crate::stage::{Failure, Outcome};
 
-/// Makes `folder` hold what `build` puts there.
+/// Has `build` fill `folder`, unless it is filled already.
 ///
-/// A stamp with the `recipe` is written last: without it, with another recipe in it, or where `works` says no, the folder
-/// is emptied and built again. One xtask builds at a time.
+/// A stamp with the `recipe` is written last. If the stamp is missing, has another recipe, or `works` is false, the folder
+/// is emptied and filled again. A lock lets one xtask install at a time.
 pub(crate) fn once(
     folder: &Path,
     recipe: &str,
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn builds_again_after_an_interruption_and_never_without_need() {
+    fn builds_again_only_after_an_interruption_or_a_change() {
         let folder = paths::own("tests").join(format!("install-{}", std::process::id()));
         let interrupted = once(&folder, "1", |_| true, |_| Err(Failure::Failed("power".to_owned())));
         assert!(interrupted.is_err());

@@ -1,9 +1,11 @@
-//! Development tasks: `cargo xtask test` is what CI runs; the others are its parts.
+//! Development tasks. `cargo xtask test` and `cargo xtask test --rest` together are what CI runs; the others are parts of these.
 
 mod autobahn;
 mod cargo;
+mod checks;
 mod install;
 mod interop;
+mod outcome;
 mod paths;
 mod peers;
 mod process;
@@ -20,17 +22,23 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use autobahn::Cases;
-use stage::{Context, Outcome, Stage};
+use outcome::Outcome;
+use stage::{Context, LeftOut, Stage};
 
-/// What everything that CI runs may take together, on two cores.
-const LONGEST: Duration = Duration::from_secs(60 * 60);
+/// Longest that `cargo xtask test` may take on two slow cores, from an empty target.
+const SMALL: Duration = Duration::from_secs(15 * 60);
+
+/// Longest that `cargo xtask test --rest` may take after it.
+const REST: Duration = Duration::from_secs(45 * 60);
 
 const USAGE: &str = "\
 cargo xtask <task>
 
-  test                              everything CI runs, in CI's order; ends with a summary
-  setup                             install what the other tasks need (packages as root, the rest below target/xtask)
-  tidy                              rules that no other tool checks: sizes, dependencies, unsafe code, words
+  test                              the tests to wait for before a commit, 15 minutes at most
+  test --rest                       all other tests that guard a change: CI runs both
+  setup                             install the tools for the other tasks (packages as root, the rest below target/xtask)
+  tidy                              rules that no other tool checks: dependencies, circles, unsafe code, prose, sizes
+  tidy --graph CRATE                the files of a crate, which of them use which, and its circles
   interop                           clients and servers in Python, Go and Node against ours, both ways
   uring                             servers, clients and hostile peers over io_uring, and some of the Autobahn suite
   xdp                               the driver over AF_XDP in network namespaces, `taut` and the Autobahn suite
@@ -52,26 +60,37 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["test"] => stage::run_within(LONGEST, &test()),
+        ["test"] => {
+            let rest: Vec<LeftOut> = rest().into_iter().map(|(reason, stage)| (stage.name, reason)).collect();
+            stage::run_within(SMALL, &small(), ("left to `cargo xtask test --rest`", &rest))
+        }
+        ["test", "--rest"] => {
+            let stages: Vec<Stage> = rest().into_iter().map(|(_, stage)| stage).collect();
+            let small = small().into_iter().map(|stage| (stage.name, "`cargo xtask test` runs it"));
+            let left_out: Vec<LeftOut> = small.chain(in_neither()).collect();
+            stage::run_within(REST, &stages, ("left out", &left_out))
+        }
         ["setup"] => stage::run(&[
-            setup(),
-            stage("cargo-deny", 15, |context| cargo::tool(context, "cargo-deny", cargo::DENY).map(drop)),
+            stage("setup", 10, setup::all),
+            stage("cargo-deny", 15, |context| cargo::tool(context, "cargo-deny", checks::DENY).map(drop)),
             stage("interop peers", 10, interop::install),
             stage("autobahn", 10, |context| autobahn::install(context).map(drop)),
         ]),
+        ["tidy", "--graph", name] => tidy::draw(name),
         ["tidy"] => stage::run(&[stage("tidy", 1, tidy::run)]),
         ["interop"] => stage::run(&[build(), stage("interop", 15, interop::run)]),
         ["uring"] => {
-            stage::run(&[build(), stage("uring", 10, cargo::uring), stage("autobahn uring", 5, autobahn::uring)])
+            stage::run(&[build(), stage("uring", 10, checks::uring), stage("autobahn uring", 5, autobahn::uring)])
         }
         ["xdp"] => stage::run(&[
+            stage("xdp driver", 10, xdp::driver),
             stage("xdp", 10, xdp::test),
             build(),
             stage("xdp program", 5, xdp::program),
             stage("autobahn xdp", 10, xdp::autobahn),
         ]),
-        ["sanitize"] => stage::run(&[sanitize()]),
-        ["vm-test"] => stage::run(&[vm_test()]),
+        ["sanitize"] => stage::run(&[stage("sanitize", 45, sanitize::sanitize)]),
+        ["vm-test"] => stage::run(&[stage("vm-test", 30, vm::test)]),
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["conformance", ref options @ ..] => match cases(options) {
             Some(cases) => stage::run(&conformance(&cases)),
@@ -83,46 +102,58 @@ fn main() -> ExitCode {
     }
 }
 
-fn setup() -> Stage {
-    stage("setup", 10, setup::run)
-}
-
-fn sanitize() -> Stage {
-    stage("sanitize", 45, sanitize::sanitize)
-}
-
-fn vm_test() -> Stage {
-    stage("vm-test", 30, vm::test)
-}
-
 fn build() -> Stage {
-    stage("build", 30, taut::build)
+    stage("build", 20, taut::build)
 }
 
-fn test() -> Vec<Stage> {
+/// The stages of `cargo xtask test`.
+fn small() -> Vec<Stage> {
     vec![
-        setup(),
-        stage("fmt", 2, cargo::fmt),
+        stage("setup", 10, setup::small),
+        stage("fmt", 2, checks::fmt),
         stage("tidy", 1, tidy::run),
-        stage("clippy", 15, cargo::clippy),
-        stage("test", 25, cargo::test),
-        stage("engines", 45, cargo::engines),
-        stage("doc", 10, cargo::doc),
-        stage("deny", 20, cargo::deny),
-        stage("miri", 15, cargo::miri),
-        sanitize(),
-        stage("xdp", 10, xdp::test),
-        vm_test(),
-        build(),
-        stage("uring", 10, cargo::uring),
-        stage("interop", 15, interop::run),
-        stage("peers", 15, peers::run_all),
-        stage("xdp program", 5, xdp::program),
-        stage("autobahn xdp", 10, xdp::autobahn),
-        stage("autobahn server", 15, |context| autobahn::server(context, &Cases::Usual)),
-        stage("autobahn client", 15, |context| autobahn::client(context, &Cases::Usual)),
-        stage("autobahn uring", 5, autobahn::uring),
+        stage("clippy", 15, checks::clippy),
+        stage("test", 25, checks::test),
+        stage("doc", 10, checks::doc),
     ]
+}
+
+/// The stages of `cargo xtask test --rest`, each with the reason why it is not among the others.
+fn rest() -> Vec<(&'static str, Stage)> {
+    vec![
+        ("installs the tools of the stages below", stage("setup apart", 10, setup::all)),
+        (
+            "the fuzz targets and the peers have dependencies of their own",
+            stage("clippy apart", 10, checks::clippy_apart),
+        ),
+        ("may have to build cargo-deny, and looks at dependencies only", stage("deny", 20, checks::deny)),
+        ("interprets code, with a nightly toolchain", stage("miri", 15, checks::miri)),
+        ("builds five TLS libraries from source", stage("engines", 45, checks::engines)),
+        ("builds all unsafe code once more, with a nightly toolchain too", stage("sanitize", 45, sanitize::sanitize)),
+        ("builds with every TLS library and driver", stage("xdp", 10, xdp::test)),
+        ("emulates the processors of two virtual machines", stage("vm-test", 30, vm::test)),
+        ("builds the programs for the stages below", build()),
+        ("runs tests over io_uring that `test` runs over epoll", stage("uring", 10, checks::uring)),
+        ("installs peers in Python, Go and Node", stage("interop", 15, interop::run)),
+        ("builds the servers of three other projects", stage("peers", 15, peers::run_all)),
+        ("needs a program with AF_XDP built in", stage("xdp program", 5, xdp::program)),
+        ("installs the Autobahn suite, and runs 492 cases", stage("autobahn xdp", 10, xdp::autobahn)),
+        ("runs 770 cases", stage("autobahn server", 15, |context| autobahn::server(context, &Cases::Usual))),
+        ("runs 770 cases", stage("autobahn client", 15, |context| autobahn::client(context, &Cases::Usual))),
+        ("runs 97 cases", stage("autobahn uring", 5, autobahn::uring)),
+    ]
+}
+
+/// Tests that neither size of `cargo xtask test` runs.
+fn in_neither() -> Vec<LeftOut> {
+    let mut tests = vec![
+        ("fuzz", "finds more the longer it runs: `cargo xtask fuzz --seconds N`"),
+        ("conformance --full", "takes hours: compressed messages above 8 KiB"),
+    ];
+    if !cargo::has_libressl() {
+        tests.push(("LibreSSL", "no registry carries it: TAUTLINE_LIBRESSL names the prefix where it is installed"));
+    }
+    tests
 }
 
 fn conformance(cases: &Cases) -> Vec<Stage> {
@@ -145,7 +176,7 @@ fn cases(options: &[&str]) -> Option<Cases> {
 }
 
 fn fuzz(seconds: u64) -> ExitCode {
-    stage::run(&[stage("fuzz", 600, move |context| cargo::fuzz(context, seconds))])
+    stage::run(&[stage("fuzz", 600, move |context| checks::fuzz(context, seconds))])
 }
 
 fn stage(name: &'static str, minutes: u64, run: impl Fn(&Context) -> Outcome + 'static) -> Stage {

@@ -1,4 +1,4 @@
-//! Where things lie. Everything that xtask fetches or makes is below `target/xtask` of the checkout.
+//! Paths. All files that xtask fetches or makes are below `target/xtask` of the checkout.
 
 use std::env;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub(crate) fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
-/// The log of a command.
+/// The path of a log.
 pub(crate) fn log(name: &str) -> PathBuf {
     own("logs").join(format!("{name}.log"))
 }

@@ -1,30 +1,38 @@
-//! The servers of other projects that `taut bench peers` measures: they build, and they echo over ws and wss.
+//! Checks that the servers of other projects, which `taut bench peers` measures, build and echo over ws and wss.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::outcome::{Failure, Outcome};
 use crate::process::{Deadline, Running, run, run_logged};
-use crate::stage::{Context, Failure, Outcome};
+use crate::stage::Context;
 use crate::taut::{self, Scheme};
 use crate::{cargo, paths};
 
-/// A workspace of its own.
+/// The manifest of the peers, which are a workspace of their own.
 pub(crate) const MANIFEST: &str = "peers/Cargo.toml";
 
-/// As the program names them.
+/// Names of the servers, as the `peers` program takes them.
 const SERVERS: [&str; 4] = ["fastwebsockets", "yawc", "yawc-tuned", "tungstenite"];
 
-/// Where it is built.
-pub(crate) fn target() -> PathBuf {
+fn target() -> PathBuf {
     paths::target().join("peers")
 }
 
-/// Builds the program, and lets our client compare what each server echoes.
+/// A cargo command for the peers.
+pub(crate) fn cargo(command: &[&str]) -> Command {
+    let mut cargo = cargo::cargo(command);
+    // Their many dependencies compile faster without debug information, and nobody debugs them.
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
+    cargo.args(["--locked", "--manifest-path", MANIFEST, "--target-dir"]).arg(target());
+    cargo
+}
+
+/// Builds and tests the program, then checks the echo of each server with `taut load`, which compares every reply.
 pub(crate) fn run_all(context: &Context) -> Outcome {
     for task in ["build", "test"] {
-        let mut command = cargo::cargo(&[task, "--locked", "--manifest-path", MANIFEST, "--target-dir"]);
-        run(command.arg(target()), context.deadline)?;
+        run(&mut cargo(&[task]), context.deadline)?;
     }
     let certificates = taut::certificates(context)?;
     for server in SERVERS {

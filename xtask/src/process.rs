@@ -1,4 +1,4 @@
-//! Commands with deadlines. Each child leads a process group, so that nothing it started outlives it.
+//! Commands with deadlines. Each child leads a process group, so that the processes it starts end with it.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -14,12 +14,12 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::stage::Failure;
+use crate::outcome::Failure;
 
-/// Leaders of the groups that run now.
+/// The leaders of the groups that are running.
 static GROUPS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// When something has to be over.
+/// A point in time at which a command is stopped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(Instant);
 
@@ -56,7 +56,7 @@ impl Running {
         Ok(Self { name, child, over: false })
     }
 
-    /// Starts a command that writes what it says to a file.
+    /// Starts a command whose output goes to a file.
     pub(crate) fn start_logged(command: &mut Command, log: &Path) -> Result<Self, Failure> {
         if let Some(folder) = log.parent() {
             fs::create_dir_all(folder)?;
@@ -66,7 +66,7 @@ impl Running {
         Self::start(command)
     }
 
-    /// Waits for the end; `None` where the deadline comes first.
+    /// Waits for the end; `None` if the deadline comes first.
     pub(crate) fn wait(&mut self, deadline: Deadline) -> Result<Option<ExitStatus>, Failure> {
         let mut pause = Duration::from_millis(2);
         loop {
@@ -83,7 +83,7 @@ impl Running {
         }
     }
 
-    /// Asks the command to end (SIGTERM) and waits; `None` where it has not ended within `grace`.
+    /// Sends SIGTERM and waits; `None` if the command has not ended after `grace`.
     pub(crate) fn terminate(&mut self, grace: Duration) -> Result<Option<ExitStatus>, Failure> {
         self.signal(Signal::TERM);
         self.wait(Deadline::after(grace))
@@ -105,27 +105,27 @@ impl Drop for Running {
     fn drop(&mut self) {
         if !self.over {
             self.signal(Signal::KILL);
-            // The only error is that there is no child to wait for.
+            // An error means that the child has ended already.
             let _ = self.child.wait();
             groups(|set| set.remove(&self.child.id()));
         }
     }
 }
 
-/// Runs a command that speaks to the terminal.
+/// Runs a command whose output goes to the terminal.
 pub(crate) fn run(command: &mut Command, deadline: Deadline) -> Result<(), Failure> {
     eprintln!("$ {}", describe(command));
     let mut running = Running::start(command)?;
     finish(&mut running, deadline)
 }
 
-/// Runs a command whose output goes to a file; a failure shows the file's end.
+/// Runs a command whose output goes to a file, and prints the end of the file if it fails.
 pub(crate) fn run_logged(command: &mut Command, log: &Path, deadline: Deadline) -> Result<(), Failure> {
     let mut running = Running::start_logged(command, log)?;
     finish(&mut running, deadline).inspect_err(|_| show_tail(log, 30))
 }
 
-/// Runs commands at the same time, each with a log whose end is shown when it is over.
+/// Runs commands at the same time, each with a log, and prints the end of each log.
 pub(crate) fn run_all(commands: Vec<(Command, PathBuf)>, deadline: Deadline) -> Result<(), Failure> {
     let mut running = Vec::new();
     for (mut command, log) in commands {
@@ -141,7 +141,7 @@ pub(crate) fn run_all(commands: Vec<(Command, PathBuf)>, deadline: Deadline) -> 
     outcome
 }
 
-/// Runs a short command and returns its standard output, or `None` where it cannot run or fails.
+/// Runs a short command and returns its standard output, or `None` if it fails or cannot run.
 pub(crate) fn output(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
@@ -163,7 +163,7 @@ pub(crate) fn show_tail(log: &Path, lines: usize) {
     }
 }
 
-/// From now on an interrupted xtask takes its children with it.
+/// From now on, a signal that ends xtask kills its children first.
 pub(crate) fn kill_children_on_signal() -> io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     thread::spawn(move || {
@@ -179,13 +179,13 @@ fn finish(running: &mut Running, deadline: Deadline) -> Result<(), Failure> {
     match running.wait(deadline)? {
         Some(status) if status.success() => Ok(()),
         Some(status) => Err(Failure::Failed(format!("`{}`: {status}", running.name))),
-        None => Err(Failure::Failed(format!("`{}` was not done in time and was stopped", running.name))),
+        None => Err(Failure::Failed(format!("`{}` took too long and was stopped", running.name))),
     }
 }
 
 fn signal_group(leader: u32, signal: Signal) {
     if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
-        // A group that is already gone is what was wanted.
+        // An error means that the group has ended already.
         let _ = kill_process_group(group, signal);
     }
 }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_tells() {
+    fn the_exit_status_decides() {
         let deadline = Deadline::after(Duration::from_secs(20));
         assert!(run(&mut shell("exit 0"), deadline).is_ok());
         assert!(run(&mut shell("exit 3"), deadline).is_err());
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_command_ends_with_all_that_it_started() {
+    fn a_killed_command_takes_its_children_with_it() {
         let mut command = shell("sleep 60 & echo $!; wait");
         let mut running = Running::start(command.stdout(Stdio::piped())).unwrap();
         let mut line = String::new();

@@ -1,102 +1,106 @@
-//! What the stages need before they start: room on the disk, and Debian and Ubuntu packages.
+//! Free space and tools: the conditions for the stages.
 
 use std::process::Command;
 
+use crate::outcome::{Failure, Outcome};
 use crate::paths;
 use crate::process::{self, succeeds};
-use crate::stage::{self, Context, Failure, Outcome};
+use crate::stage::{self, Context};
 
-/// A tool, how to see that it is there, and the packages that bring it.
+/// A tool, a command that succeeds if it is installed, and its packages.
 struct Need {
-    what: &'static str,
+    name: &'static str,
     probe: (&'static str, &'static [&'static str]),
     packages: &'static [&'static str],
 }
 
-const NEEDS: &[Need] = &[
-    Need { what: "C compiler", probe: ("cc", &["--version"]), packages: &["gcc", "libc6-dev"] },
-    Need { what: "C++ compiler (fuzzing, TLS engines)", probe: ("c++", &["--version"]), packages: &["g++"] },
-    Need { what: "binutils (TLS engines)", probe: ("objcopy", &["--version"]), packages: &["binutils"] },
-    Need { what: "make (OpenSSL)", probe: ("make", &["--version"]), packages: &["make"] },
+/// The tools that `cargo xtask test` needs.
+const FEW: &[Need] = &[
+    Need { name: "C compiler", probe: ("cc", &["--version"]), packages: &["gcc", "libc6-dev"] },
+    Need { name: "OpenSSL", probe: ("openssl", &["version"]), packages: &["openssl"] },
+    Need { name: "ip (network namespaces)", probe: ("ip", &["-V"]), packages: &["iproute2"] },
+    Need { name: "git", probe: ("git", &["--version"]), packages: &["git"] },
+    Need { name: "certificate authorities", probe: ("test", &["-s", CA_BUNDLE]), packages: &["ca-certificates"] },
+];
+
+/// The tools that other tasks need beside these.
+const MORE: &[Need] = &[
+    Need { name: "C++ compiler (fuzzing, TLS engines)", probe: ("c++", &["--version"]), packages: &["g++"] },
+    Need { name: "binutils (TLS engines)", probe: ("objcopy", &["--version"]), packages: &["binutils"] },
+    Need { name: "make (OpenSSL)", probe: ("make", &["--version"]), packages: &["make"] },
     Need {
-        what: "Perl (OpenSSL)",
+        name: "Perl (OpenSSL)",
         probe: ("perl", &["-MIPC::Cmd", "-MFindBin", "-MFile::Compare", "-e", "1"]),
         packages: &["perl"],
     },
-    Need { what: "CMake (BoringSSL)", probe: ("cmake", &["--version"]), packages: &["cmake"] },
+    Need { name: "CMake (BoringSSL)", probe: ("cmake", &["--version"]), packages: &["cmake"] },
     Need {
-        what: "Python 3 with venv",
+        name: "Python 3 with venv",
         probe: ("python3", &["-c", "import ensurepip, venv"]),
         packages: &["python3", "python3-venv"],
     },
-    Need { what: "Go", probe: ("go", &["version"]), packages: &["golang-go"] },
-    Need { what: "Node", probe: ("node", &["--version"]), packages: &["nodejs"] },
-    Need { what: "npm", probe: ("npm", &["--version"]), packages: &["npm"] },
-    Need { what: "OpenSSL", probe: ("openssl", &["version"]), packages: &["openssl"] },
+    Need { name: "Go", probe: ("go", &["version"]), packages: &["golang-go"] },
+    Need { name: "Node", probe: ("node", &["--version"]), packages: &["nodejs"] },
+    Need { name: "npm", probe: ("npm", &["--version"]), packages: &["npm"] },
     Need {
-        what: "OpenSSL's static libraries (TLS engines)",
+        name: "OpenSSL's static libraries (TLS engines)",
         probe: ("sh", &["-c", "test -n \"$(find /usr/lib /usr/lib64 -maxdepth 2 -name libssl.a 2>&-)\""]),
         packages: &["libssl-dev"],
     },
-    Need { what: "ip (network namespaces)", probe: ("ip", &["-V"]), packages: &["iproute2"] },
-    Need { what: "nsenter (network namespaces)", probe: ("nsenter", &["--version"]), packages: &["util-linux"] },
-    Need { what: "QEMU (kernel TLS)", probe: ("qemu-system-x86_64", &["--version"]), packages: &["qemu-system-x86"] },
-    Need { what: "git", probe: ("git", &["--version"]), packages: &["git"] },
-    Need { what: "certificate authorities", probe: ("test", &["-s", CA_BUNDLE]), packages: &["ca-certificates"] },
+    Need { name: "nsenter (network namespaces)", probe: ("nsenter", &["--version"]), packages: &["util-linux"] },
+    Need { name: "QEMU (kernel TLS)", probe: ("qemu-system-x86_64", &["--version"]), packages: &["qemu-system-x86"] },
 ];
 
 /// Debian's bundle of public authorities.
 pub(crate) const CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Bytes that everything together puts below `target`, with some to spare.
-const ROOM: u64 = 8 << 30;
+/// Installs the tools for `cargo xtask test`, and fails if the disk is too full for it.
+pub(crate) fn small(context: &Context) -> Outcome {
+    // The last stage makes this folder, so the space is taken already if it is there.
+    room(4 << 30, "doc")?;
+    install(FEW, context)
+}
 
-/// Refuses to begin what the disk has no room for: compilers and linkers say so in a hundred ways, and late.
-fn room() -> Outcome {
+/// Installs the tools for all tasks, and fails if the disk is too full for them.
+pub(crate) fn all(context: &Context) -> Outcome {
+    room(8 << 30, "sanitize")?;
+    install(FEW, context)?;
+    install(MORE, context)
+}
+
+/// Checks for free space, unless a folder below `target` shows that a run has taken it. Without this check, compilers and
+/// linkers fail late, and in many ways.
+fn room(needed: u64, folder: &str) -> Outcome {
     let root = paths::root();
     let disk = rustix::fs::statvfs(&root).map_err(std::io::Error::from)?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    let is_built = paths::target().join("release").exists();
-    if is_built || free >= ROOM {
+    if paths::target().join(folder).exists() || free >= needed {
         return Ok(());
     }
-    let (free, needed, root) = (free >> 20, ROOM >> 20, root.display());
-    Err(Failure::Failed(format!(
-        "{free} MB are free on the disk of {root}, where a build and its tests take {needed} MB"
-    )))
+    let (free, needed, root) = (free >> 20, needed >> 20, root.display());
+    Err(Failure::Failed(format!("{free} MB are free on the disk of {root}, but builds and tests take {needed} MB")))
 }
 
-/// Looks for room, then installs what is missing where it may, else prints the command that does.
-pub(crate) fn run(context: &Context) -> Outcome {
-    room()?;
-    let missing = missing();
-    if missing.is_empty() {
+/// Installs the missing tools as root on Debian and Ubuntu. Elsewhere it fails with the command that installs them.
+fn install(needs: &[Need], context: &Context) -> Outcome {
+    let missing = || needs.iter().filter(|need| !succeeds(need.probe.0, need.probe.1));
+    let names = || missing().map(|need| need.name).collect::<Vec<_>>().join(", ");
+    let packages: Vec<&str> = missing().flat_map(|need| need.packages).copied().collect();
+    if packages.is_empty() {
         return Ok(());
     }
-    let names: Vec<&str> = missing.iter().map(|need| need.what).collect();
-    let packages: Vec<&str> = missing.iter().flat_map(|need| need.packages).copied().collect();
-    eprintln!("missing: {}", names.join(", "));
-    let command = format!("apt-get install -y --no-install-recommends {}", packages.join(" "));
+    eprintln!("missing: {}", names());
+    let command = [&["install", "-y", "--no-install-recommends"], &packages[..]].concat();
     if !stage::is_root() || !succeeds("apt-get", &["--version"]) {
-        return Err(Failure::Failed(format!(
-            "install {} first; on Debian and Ubuntu: sudo {command}",
-            names.join(", ")
-        )));
+        let command = command.join(" ");
+        return Err(Failure::Failed(format!("install {}; on Debian and Ubuntu: sudo apt-get {command}", names())));
     }
     process::run(&mut apt(&["update"]), context.deadline)?;
-    let install: Vec<&str> = command.split(' ').skip(1).collect();
-    process::run(&mut apt(&install), context.deadline)?;
-    match self::missing().as_slice() {
-        [] => Ok(()),
-        still => Err(Failure::Failed(format!(
-            "installed, yet missing: {}",
-            still.iter().map(|need| need.what).collect::<Vec<_>>().join(", ")
-        ))),
+    process::run(&mut apt(&command), context.deadline)?;
+    match names() {
+        still if still.is_empty() => Ok(()),
+        still => Err(Failure::Failed(format!("installed, but not found: {still}"))),
     }
-}
-
-fn missing() -> Vec<&'static Need> {
-    NEEDS.iter().filter(|need| !succeeds(need.probe.0, need.probe.1)).collect()
 }
 
 fn apt(arguments: &[&str]) -> Command {

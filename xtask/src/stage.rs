@@ -1,13 +1,14 @@
-//! Stages: what is done, for how long at most, and how it ended.
+//! Stages: tasks with a time limit, run one after the other and summarised.
 
 use std::cell::RefCell;
+use std::env;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use std::{env, io};
 
+use crate::outcome::{Failure, Outcome};
 use crate::process::Deadline;
 
-/// Skips that may happen where everything else must run, each with its reason.
+/// Stages and parts that may be skipped even if everything else must run, each with its reason.
 const MAY_BE_SKIPPED: &[(&str, &str)] = &[
     ("deny: advisories", "the advisory database is fetched from a git host, which a closed network does not reach"),
     ("uring", "needs Linux 6.12, and a machine that permits io_uring"),
@@ -15,30 +16,6 @@ const MAY_BE_SKIPPED: &[(&str, &str)] = &[
     ("miri", "needs a nightly toolchain and the component server"),
     ("sanitize: Rust", "needs a nightly toolchain"),
 ];
-
-/// How a stage ends other than well.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// It could not be tried; what is missing.
-    Skipped(String),
-    /// It was tried and is wrong.
-    Failed(String),
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
-impl From<String> for Failure {
-    fn from(reason: String) -> Self {
-        Self::Failed(reason)
-    }
-}
-
-/// Returned by every stage.
-pub(crate) type Outcome = Result<(), Failure>;
 
 /// One thing that `cargo xtask` does.
 pub(crate) struct Stage {
@@ -48,27 +25,30 @@ pub(crate) struct Stage {
     pub(crate) run: Box<dyn Fn(&Context) -> Outcome>,
 }
 
-/// What a running stage knows.
+/// Something that a run does not do, and the reason.
+pub(crate) type LeftOut = (&'static str, &'static str);
+
+/// The deadline and the skipped parts of a running stage.
 pub(crate) struct Context {
     pub(crate) deadline: Deadline,
     skipped: RefCell<Vec<(String, String)>>,
 }
 
 impl Context {
-    /// Says that a part of the stage is left out, and why.
+    /// Reports that a part of the stage is skipped.
     pub(crate) fn skip(&self, part: &str, reason: &str) {
         eprintln!("SKIPPED {part}: {reason}");
         self.skipped.borrow_mut().push((part.to_owned(), reason.to_owned()));
     }
 }
 
-/// Runs every stage, whatever the others did, and ends with a summary whose last line counts them.
+/// Runs every stage, even after a failure, and ends with a summary whose last line counts them.
 pub(crate) fn run(stages: &[Stage]) -> ExitCode {
-    run_within(Duration::MAX, stages)
+    run_within(Duration::MAX, stages, ("", &[]))
 }
 
-/// The same, and a warning where all of it takes longer than `most`.
-pub(crate) fn run_within(most: Duration, stages: &[Stage]) -> ExitCode {
+/// Runs every stage likewise, warns if all of them take longer than `most`, and lists what is left out below a heading.
+pub(crate) fn run_within(most: Duration, stages: &[Stage], (heading, left_out): (&str, &[LeftOut])) -> ExitCode {
     let strict = everything_must_run();
     let mut rows = Vec::new();
     let mut parts = Vec::new();
@@ -94,6 +74,10 @@ pub(crate) fn run_within(most: Duration, stages: &[Stage]) -> ExitCode {
         rows.push((stage.name, start.elapsed(), outcome));
         parts.extend(skipped);
     }
+    if !left_out.is_empty() {
+        println!("\n=== {heading}");
+    }
+    left_out.iter().for_each(|(name, reason)| println!("{name:<18}{reason}"));
     summarise(most, &rows, &parts)
 }
 
@@ -118,11 +102,11 @@ fn summarise(most: Duration, rows: &[(&str, Duration, Outcome)], parts: &[(Strin
     }
     let total: Duration = rows.iter().map(|(_, time, _)| *time).sum();
     if total > most {
-        // No failure: the machine may have been slow, and nothing is wrong with what was tested.
-        println!("TOO SLOW: all of it is to take {:.0} min at most; what took longest is above", minutes(most));
+        // This is no failure: the machine may have been slow, and every test passed.
+        println!("TOO SLOW: the limit for all stages together is {:.0} min", minutes(most));
     }
-    let left_out = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
-    println!("{passed} passed, {failed} failed{left_out} in {:.1} min", minutes(total));
+    let skipped = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
+    println!("{passed} passed, {failed} failed{skipped} in {:.1} min", minutes(total));
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -130,7 +114,7 @@ fn minutes(time: Duration) -> f64 {
     time.as_secs_f64() / 60.0
 }
 
-/// Where CI runs as root, it can install whatever is missing: a skip there hides something.
+/// Whether a skip is a failure: CI that runs as root can install every tool, so a skip there hides something.
 fn everything_must_run() -> bool {
     env::var("CI").is_ok_and(|value| value == "true") && is_root()
 }
@@ -145,7 +129,7 @@ fn refuse_new_skip(name: &str) -> Outcome {
         return Ok(());
     }
     Err(Failure::Failed(format!(
-        "`{name}` was skipped where it must run; xtask/src/stage.rs lists what may be skipped"
+        "`{name}` was skipped, but must run here; xtask/src/stage.rs lists the stages that may be skipped"
     )))
 }
 

@@ -1,18 +1,19 @@
-//! The programs under test: built once, started with what the judges ask for.
+//! The program `taut` and its certificates, for the tests by other implementations.
 
 use std::fmt;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use crate::process::{Deadline, Running, run, run_logged, show_tail};
-use crate::stage::{Context, Failure, Outcome};
+use crate::outcome::{Failure, Outcome};
+use crate::process::{Deadline, Running, run_logged, show_tail};
+use crate::stage::Context;
 use crate::{cargo, paths, process};
 
-/// How messages travel.
+/// The scheme of a URL: without TLS or with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Ws,
@@ -35,7 +36,7 @@ impl fmt::Display for Scheme {
 #[derive(Clone, Debug)]
 pub(crate) struct Certificates {
     pub(crate) ca: PathBuf,
-    /// Another authority, which signed nothing here.
+    /// An authority that signed none of the other files.
     pub(crate) other_ca: PathBuf,
     pub(crate) chain: PathBuf,
     pub(crate) key: PathBuf,
@@ -57,24 +58,45 @@ impl Server {
     }
 }
 
-/// Builds `taut` and the clients as they are released.
+/// Builds `taut` and the clients.
+///
+/// Our own crates are optimised, as they are when released, but keep their assertions. Their dependencies are those that
+/// the tests have compiled already.
 pub(crate) fn build(context: &Context) -> Outcome {
-    let mut command = cargo::cargo(&["build", "--release", "--locked", "-p", "tautline-cli", "-p", "tautline"]);
-    command.args(["--bin", "taut", "--example", "autobahn_client", "--example", "interop_client"]);
-    if cfg!(target_os = "linux") {
-        command.args(["--features", "tautline-cli/xdp"]);
-    }
-    run(&mut command, context.deadline)
+    let mut build = cargo::cargo(&["build", "--workspace", "--locked", "--config", "profile.dev.opt-level=3"]);
+    build.args(["--bin", "taut"]).args(CLIENTS.map(|name| ["--example", name]).as_flattened());
+    let [taut, clients @ ..] = cargo::executables(context, build, ["taut", CLIENTS[0], CLIENTS[1]])?;
+    keep(&taut, &program())?;
+    CLIENTS.iter().zip(clients).try_for_each(|(name, path)| keep(&path, &example(name)))
 }
 
-/// The program.
+/// Builds `taut` with every TLS library and driver, and returns its path.
+pub(crate) fn with_everything(context: &Context) -> Result<PathBuf, Failure> {
+    let build = cargo::everything(&["test", "--no-run", "--test", "program"]);
+    let [taut] = cargo::executables(context, build, ["taut"])?;
+    let kept = paths::own("programs/everything/taut");
+    keep(&taut, &kept)?;
+    Ok(kept)
+}
+
+/// Copies a program that the next build may replace.
+fn keep(built: &Path, kept: &Path) -> Outcome {
+    fs::create_dir_all(kept.parent().unwrap_or(kept))?;
+    fs::copy(built, kept)?;
+    Ok(())
+}
+
+/// Examples of the crate `tautline` that are clients of other servers.
+const CLIENTS: [&str; 2] = ["autobahn_client", "interop_client"];
+
+/// The program that [`build`] has built.
 pub(crate) fn program() -> PathBuf {
-    paths::target().join("release/taut")
+    paths::own("programs/taut")
 }
 
-/// An example of the crate `tautline`.
+/// A client that [`build`] has built.
 pub(crate) fn example(name: &str) -> PathBuf {
-    paths::target().join("release/examples").join(name)
+    paths::own("programs").join(name)
 }
 
 /// Makes an authority and a certificate for loopback addresses with `taut cert`.
@@ -100,7 +122,7 @@ pub(crate) fn certificates(context: &Context) -> Result<Certificates, Failure> {
     })
 }
 
-/// Starts `taut serve --app echo` with further arguments on a free port of the loopback interface, and waits for it.
+/// Starts `taut serve --app echo` with further arguments on a free loopback port, and waits until it listens.
 pub(crate) fn serve(
     name: &str,
     scheme: Scheme,
@@ -128,16 +150,16 @@ pub(crate) fn serve_conformance(scheme: Scheme, certificates: &Certificates, dri
     serve(&format!("autobahn-serve-{scheme}-{driver}"), scheme, certificates, &further)
 }
 
-/// Why io_uring cannot be tried here, if so, in the program's own words.
+/// The reason why io_uring cannot be used here, in the words of `taut doctor`, if there is one.
 pub(crate) fn lacks_uring() -> Result<Option<String>, Failure> {
     let told = process::output(Command::new(program()).arg("doctor"));
     let told = told.ok_or_else(|| Failure::Failed("`taut doctor` failed".to_owned()))?;
     let line = told.lines().find(|line| line.contains("driver uring "));
-    let line = line.ok_or_else(|| Failure::Failed("`taut doctor` says nothing of io_uring".to_owned()))?;
+    let line = line.ok_or_else(|| Failure::Failed("`taut doctor` does not report on io_uring".to_owned()))?;
     Ok((!line.contains("works")).then(|| line.trim().to_owned()))
 }
 
-/// A port of the loopback interface that nobody listens on.
+/// A loopback port that nobody listens on.
 pub(crate) fn free_port() -> Result<u16, Failure> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

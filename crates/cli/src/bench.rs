@@ -4,33 +4,32 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use tautline::Io;
 use tautline_lab::cpu::Placement;
 use tautline_lab::report::write_html;
-use tautline_lab::suites::{self, Lab, Outcome, Pace, Suite};
-use tautline_lab::{Line, Machine, write_json};
+use tautline_lab::suites::{self, Effort, Lab, Outcome, Suite};
+use tautline_lab::{DriverKind, Line, Machine, write_json};
 
 /// Measure this machine: bare TCP, ws and wss side by side.
 ///
-/// Server and load run on different CPUs. Rounds take turns between the compositions, so that what disturbs the machine
-/// disturbs all alike; figures are medians over rounds. With no suite it is the overview, which takes less than two
-/// minutes; with --quick suites take one minute or two, most of them less.
+/// Server and load run on different CPUs. Rounds alternate between the compositions, so that a disturbance of the machine
+/// affects all of them. Figures are medians over rounds. The default suite is the overview, which takes less than two minutes.
+/// With --quick, most suites take less than a minute, and none takes more than two.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Suites:
-  overview   limit, ws and wss with every engine at 64 B, 1 KiB, 16 KiB; handshakes; advice
-  echo       64 B to 64 KiB, 1 to 500 connections, 1 and 16 messages in flight; broadcasts to 1,000
-  limits     what ws costs above bare TCP and wss above ws, with confidence intervals and targets
-  idle       memory of connections that do nothing, and of those that did something
-  peers      servers of other projects beside ours: needs the checkout, or --peers
-  records    the record path in memory, beside the AEAD alone
-  handshake  full and resumed handshakes with every kind of key; what a storm of them does to others
-  stages     where a message's time goes, from the network card to the handler: six stages of a feed
-             on every driver, and of the compositions of an earlier report; over veth as root
-  offload    TLS in the loop, all of it on other threads, large messages shared with others: who wins from which size
-  scaling    loops that share nothing beside threads that share a poller, by threads and connections
-  windows    records and buffers: memory and window BIOs, direct reads, records in place; GET of 16 KiB
-  wire       AF_XDP beside the kernel's TCP over veth; as root, built with the feature xdp
+  overview   bare TCP, ws and wss with every engine at 64 B, 1 KiB, 16 KiB; handshakes; advice
+  echo       64 B to 64 KiB, 1 to 500 connections, 1 and 16 in flight; broadcasts to 1,000
+  limits     the cost of ws over bare TCP and of wss over ws, with intervals and targets
+  idle       memory of idle connections, also after one echo on each
+  peers      other projects' servers in the same rounds; --peers FILE: an existing build
+  records    the record path in memory, and the AEAD alone
+  handshake  full and resumed handshakes by kind of key, signatures alone, storms
+  stages     a message's time from the network card to the handler, on every driver; as root also
+             over a veth pair
+  offload    TLS in the loop, in a thread pool, and with helper threads for large messages
+  scaling    separate loops and threads that share a poller
+  windows    records and buffers: memory and window BIOs, direct reads, records in place
+  wire       AF_XDP and the kernel's TCP over a veth pair; needs root and the feature xdp
 
 Examples:
   taut bench
@@ -38,41 +37,40 @@ Examples:
   taut bench limits --driver uring
   taut bench echo limits --json results.jsonl --report results.html")]
 pub(crate) struct Arguments {
-    /// What to measure.
+    /// Suites to run.
     #[arg(value_name = "SUITE", default_value = "overview", value_parser = suite())]
     suites: Vec<Suite>,
-    /// Fewer and shorter rounds: a first look.
+    /// Run fewer and shorter rounds, for a first look.
     #[arg(long)]
     quick: bool,
-    /// Measure our servers on this driver only. May be repeated; without it they run on epoll, and on io_uring where that
-    /// works.
+    /// Measure our servers only on this driver. May be repeated. Default: epoll, and io_uring if it works.
     #[arg(long, value_name = "DRIVER", value_parser = driver)]
-    driver: Vec<Io>,
-    /// The program with the servers of the suite peers, instead of building it from the checkout.
+    driver: Vec<DriverKind>,
+    /// Existing build of the program with the servers of the suite peers. Default: built from the checkout.
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
-    /// Also write results as JSON: the machine, then one result per line. `-` writes to standard output, and no tables.
+    /// Also write results as JSON: the machine, then one result per line. `-` writes to standard output, without tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Also write a page with the tables and every figure behind them.
+    /// Also write a page with the tables and all their figures.
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 }
 
-/// Suites by their names.
+/// Parser of suite names.
 fn suite() -> impl TypedValueParser<Value = Suite> {
     PossibleValuesParser::new(Suite::ALL.map(Suite::name)).try_map(|name| name.parse())
 }
 
-/// A driver to measure; `auto` is the one it stands for here.
-fn driver(name: &str) -> Result<Io, String> {
-    let driver: Io = name.parse()?;
+/// The driver of this name, if it works here. `auto` becomes the driver that it stands for.
+fn driver(name: &str) -> Result<DriverKind, String> {
+    let driver: DriverKind = name.parse()?;
     driver.probe().map_err(|error| format!("this driver does not work here: {error}"))?;
-    Ok(if driver == Io::Auto { driver.here() } else { driver })
+    Ok(if driver == DriverKind::Auto { driver.here() } else { driver })
 }
 
-/// Each driver once, in the order asked for.
-fn drivers(wanted: &[Io]) -> Vec<Io> {
+/// The drivers to measure: each wanted one once, in order, or the defaults.
+fn drivers(wanted: &[DriverKind]) -> Vec<DriverKind> {
     if wanted.is_empty() {
         return suites::drivers();
     }
@@ -90,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         std::env::current_exe().map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
     let machine = Machine::here();
     let placement = Placement::here();
-    let pace = if arguments.quick { Pace::Quick } else { Pace::Thorough };
+    let effort = if arguments.quick { Effort::Quick } else { Effort::Thorough };
     let drivers = drivers(&arguments.driver);
     let only_json = arguments.json.as_deref() == Some(Path::new("-"));
     if !only_json {
@@ -103,9 +101,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         );
     }
     if cfg!(debug_assertions) {
-        eprintln!("taut: this is a debug build, its figures mean nothing; use cargo run --release -- bench");
+        eprintln!("taut: this is a debug build, so its figures mean nothing; use cargo run --release -- bench");
     }
-    // Before minutes of measuring, not after.
+    // Created first, so that a failure does not follow minutes of measuring.
     let json = arguments.json.as_deref().filter(|_| !only_json).map(create).transpose()?;
     let report = arguments.report.as_deref().map(create).transpose()?;
     let mut outcomes: Vec<Outcome> = Vec::new();
@@ -114,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let mut show = |share: f64, what: &str| progress.show(share, what);
         let mut lab = Lab {
             program: program.clone(),
-            pace,
+            effort,
             placement,
             drivers: drivers.clone(),
             peers: arguments.peers.clone(),
@@ -152,7 +150,7 @@ fn print(outcome: &Outcome) {
     if let Some(advice) = &outcome.advice {
         println!("\nAdvice: {advice}");
     }
-    // A reader behind a pipe sees each suite when it is done.
+    // Flushed, so that a reader behind a pipe gets each suite when it is done.
     let _ = std::io::stdout().flush();
 }
 
@@ -161,10 +159,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drivers_are_named_once_and_resolved() {
-        assert_eq!(drivers(&[Io::Epoll, Io::Epoll]), [Io::Epoll]);
+    fn drivers_are_deduplicated_and_resolved() {
+        assert_eq!(drivers(&[DriverKind::Epoll, DriverKind::Epoll]), [DriverKind::Epoll]);
         assert_eq!(drivers(&[]), suites::drivers());
         assert!(driver("kqueue").is_err());
-        assert!(matches!(driver("auto"), Ok(Io::Epoll | Io::Uring)));
+        assert!(matches!(driver("auto"), Ok(DriverKind::Epoll | DriverKind::Uring)));
     }
 }

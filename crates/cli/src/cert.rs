@@ -3,61 +3,60 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use tautline_testkit::certificate::{Authority, KeyKind, Leaf, Usage, Validity};
+use tautline_dev_cert::{Authority, KeyKind, Leaf, Usage, Validity};
 
 /// Make a development authority and certificates.
 ///
-/// Writes ca.pem (what clients trust), cert.pem and key.pem (what the server shows) and, with --client, client.pem and
-/// client-key.pem. The authority's own key is thrown away, so that nobody can ever make another certificate which those
-/// who trust ca.pem would believe.
+/// Writes ca.pem (the authority that clients trust), cert.pem and key.pem (for the server) and, with --client, client.pem and
+/// client-key.pem. The authority's own key is discarded, so it can issue no further certificate.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   taut cert                                 for localhost, 127.0.0.1 and ::1, in this folder
   taut cert --dir certs chat.test 10.0.0.7
-  taut cert --key rsa2048 --force           an RSA key; replaces what is there
+  taut cert --key rsa2048 --force           an RSA key; replaces existing files
   taut serve --cert cert.pem --key key.pem
   taut connect --ca ca.pem wss://localhost:8443/")]
 pub(crate) struct Arguments {
-    /// DNS names and IP addresses that the certificate is valid for.
+    /// DNS names and IP addresses of the certificate.
     #[arg(value_name = "NAME", default_values = LOOPBACK)]
     names: Vec<String>,
-    /// Folder to write to; made where it does not exist.
+    /// Folder to write to; it is made if it does not exist.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Kind of key.
     #[arg(long, default_value = "p256")]
     key: Key,
-    /// Days until the certificates end; browsers refuse more than this.
+    /// Days until the certificates expire; browsers accept at most the default.
     #[arg(long, default_value_t = DAYS, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
     /// Also make a client certificate for this name.
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
-    /// Replace files that exist.
+    /// Replace existing files.
     #[arg(long)]
     force: bool,
 }
 
-/// With yesterday, from which they are valid on, the 397 days that browsers accept.
+/// Days for which certificates are valid. They begin one day earlier, which makes the 397 days that browsers accept.
 pub(crate) const DAYS: u32 = 396;
 
-/// What a development server is called.
+/// Names of a development server.
 pub(crate) const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Kind of key, as named in arguments and results.
+/// Kind of key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Key {
-    /// ECDSA over P-256: quick, and every client takes it.
+    /// ECDSA over P-256: fast, and accepted by every client.
     #[default]
     P256,
     /// ECDSA over P-384.
     P384,
     /// RSA with 2048 bits.
     Rsa2048,
-    /// RSA with 4096 bits: takes seconds to make.
+    /// RSA with 4096 bits: it takes seconds to make.
     Rsa4096,
-    /// Ed25519: browsers refuse it.
+    /// Ed25519: browsers reject it.
     Ed25519,
 }
 
@@ -87,21 +86,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where a server of this name is reached.
+/// The URL of a server of this name.
 fn url(name: &str) -> String {
     if name.contains(':') { format!("wss://[{name}]:8443/") } else { format!("wss://{name}:8443/") }
 }
 
-/// An authority, and what it certifies, ready to write.
+/// Makes an authority and certificates, as files to write.
 pub(crate) fn server_files(names: &[&str], key: Key, days: u32, client: Option<&str>) -> Result<Vec<File>, Failure> {
     let validity = Validity::Days(days);
     let authority = Authority::new("Tautline development authority")
         .map_err(|error| Failure::failed(format!("cannot make an authority: {error}")))?;
     let issue = |names: &[&str], usage| {
-        authority.issue(&Leaf { names, key: key.into(), usage, validity }).map_err(|error| {
-            let names = names.join(", ");
-            Failure::usage(format!("cannot make a certificate for {names}: {error}; names must be ASCII"))
-        })
+        authority.issue(&Leaf::new(names).with_key(key.into()).with_usage(usage).with_validity(validity)).map_err(
+            |error| {
+                let names = names.join(", ");
+                Failure::usage(format!("cannot make a certificate for {names}: {error}; names must be ASCII"))
+            },
+        )
     };
     let server = issue(names, Usage::Server)?;
     let mut files = vec![
@@ -124,7 +125,7 @@ pub(crate) struct File {
     secret: bool,
 }
 
-/// Writes all files or, where one exists and `force` is not set, none.
+/// Writes all files, or none if one exists and `force` is false.
 pub(crate) fn write_all(dir: &Path, files: &[File], force: bool) -> Result<(), Failure> {
     fs::create_dir_all(dir).map_err(|error| Failure::usage(format!("cannot make {}: {error}", dir.display())))?;
     for file in files {
@@ -144,7 +145,7 @@ pub(crate) fn write_all(dir: &Path, files: &[File], force: bool) -> Result<(), F
     for file in files {
         let path = dir.join(file.name);
         let mode = if file.secret { 0o600 } else { 0o644 };
-        // A new file each time: the mode of one that exists, or of what a link points to, would stay as it was.
+        // A new file, since an existing file (or the target of a link) would keep its mode.
         OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -166,7 +167,7 @@ mod tests {
     use crate::failure::Kind;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A folder that is removed at the end.
+    /// A folder that is removed on drop.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_for_their_owner_only() {
+    fn only_the_owner_can_read_keys() {
         let dir = Folder::new("modes");
         run(&arguments(&dir.0, false)).unwrap();
         let mode = |name| fs::metadata(dir.0.join(name)).unwrap().permissions().mode() & 0o777;
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_replaced_unless_told() {
+    fn files_are_replaced_only_with_force() {
         let dir = Folder::new("force");
         run(&arguments(&dir.0, false)).unwrap();
         fs::set_permissions(dir.0.join("key.pem"), PermissionsExt::from_mode(0o644)).unwrap();
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_version_6_have_brackets() {
+    fn urls_of_ipv6_addresses_have_brackets() {
         assert_eq!(
             ["chat.test", "10.0.0.7", "::1"].map(url),
             ["wss://chat.test:8443/", "wss://10.0.0.7:8443/", "wss://[::1]:8443/"]
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_certificate_can_hold_are_refused() {
+    fn rejects_names_that_are_not_ascii() {
         let dir = Folder::new("names");
         let bad = Arguments { names: vec!["bücher.example".into()], ..arguments(&dir.0, false) };
         assert_eq!(run(&bad).unwrap_err().kind, Kind::Usage);

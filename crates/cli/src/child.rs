@@ -1,14 +1,14 @@
-//! Servers that `bench` starts must not outlive it, however it ends.
+//! Ends a server that `bench` started when `bench` ends.
 
 use crate::failure::Failure;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-/// Lets the kernel end this process when the thread that started it ends.
+/// Makes the kernel end this process when the thread that started it ends.
 pub(crate) fn end_with_parent() -> Result<(), Failure> {
     let parent = getppid();
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|error| Failure::failed(format!("cannot watch the parent process: {error}")))?;
-    // A parent that ended before the call above sends no signal; this process then has another parent already.
+    // A parent that ended before the call above causes no signal, but this process has another parent then.
     if parent.is_none() || getppid() != parent {
         return Err(Failure::failed("the process that started this one is gone"));
     }

@@ -8,19 +8,19 @@ use std::num::NonZeroU32;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 use tautline::{
-    Cause, Client, CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, Facts, Handler, Message, Opening,
-    Outgoing, Reconnect, Remote, RemoteError, Running, SlowConsumer,
+    Cause, Client, CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Outgoing,
+    Reconnect, ServerHandle, ShardHandle, ShardHandleError, SlowConsumer, Tls, TlsInfo,
 };
 
-/// Talk to a WebSocket server: each line typed is sent, each message received is printed.
+/// Talk to a WebSocket server: send each input line, and print each received message.
 ///
-/// With -v it says what TLS and HTTP agreed on. The end of the input closes the connection once nothing has come for
-/// --wait seconds. Binary messages are printed as hexadecimal digits.
+/// With -v it prints the negotiated TLS and HTTP values. After the end of the input it waits until no message has arrived for
+/// --wait seconds, and closes. Binary messages are printed as hexadecimal digits.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   taut connect wss://localhost:8443/              talk to `taut serve`
-  taut connect -v wss://example.org/feed          with what TLS agreed on
+  taut connect -v wss://example.org/feed          with the negotiated TLS and HTTP values
   echo hello | taut connect --ca ca.pem wss://127.0.0.1:8443/
   taut connect --reconnect wss://example.org/feed >> feed.log
   taut connect --stages wss://example.org/feed > feed.log
@@ -28,17 +28,17 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: TargetArguments,
-    /// Connect again after a loss, with growing waits.
+    /// Connect again after a loss, with increasing waits.
     #[arg(long)]
     reconnect: bool,
-    /// Seconds of silence after the end of the input until the connection is closed.
+    /// Seconds without a message, after the end of the input, until the connection is closed.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     wait: f64,
     /// Longest message accepted, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     max_message: usize,
-    /// Take the time of each message received, from the network card to the application, or with N of the messages of one
-    /// read in N, which costs less. Told on SIGUSR1 and in the end, which SIGINT brings about.
+    /// Time received messages from the network card to the application, by stages. With N, only the messages of one read in N
+    /// are timed, which costs less. Printed on SIGUSR1 and at the end; SIGINT ends the command.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     stages: Option<NonZeroU32>,
 }
@@ -47,12 +47,12 @@ fn seconds(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|value| (0.0..=1e6).contains(value)).ok_or_else(|| "write seconds, as 0.5".to_owned())
 }
 
-/// What the main thread hears from the loop and from the keyboard.
-enum News {
+/// An event for the main thread, from the loop, the input or a signal.
+enum Event {
     Line(String),
     EndOfInput,
     Open(ConnId),
-    Heard,
+    Message,
     Closed(Closed),
     Failed(ConnectError, Option<Duration>),
     OutputGone,
@@ -64,41 +64,42 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     server.target.reconnect = arguments.reconnect.then(Reconnect::default);
     let mut config = Config::untrusted_internet();
     config.limits.max_message = arguments.max_message;
-    // What is piped in waits, and stays in the pipe.
+    // The input waits in its pipe, so the queue needs no bound.
     config.slow_consumer = SlowConsumer::Disconnect(usize::MAX);
-    let (sender, news) = channel();
-    let handler_news = sender.clone();
-    let client = Client::new(server.engine.client(server.tls)).way(server.way);
+    let (sender, events) = channel();
+    let handler_events = sender.clone();
+    let client = Client::new(Tls { engine: server.engine, config: server.tls }).driver(server.driver);
     let client = client.target(server.target).config(config);
-    let printer = move |_| Printer { news: handler_news.clone(), verbose };
-    let running = if let Some(every) = arguments.stages {
-        let running = client.stages_of_one_read_in(every).start_with_stages(printer)?;
-        obey_signals(running.remotes().to_vec(), sender.clone())?;
-        running
+    let printer =
+        move |_| -> Box<dyn Handler<State = ()>> { Box::new(Printer { events: handler_events.clone(), verbose }) };
+    let handle = if let Some(every) = arguments.stages {
+        let handle = client.stages_of_one_read_in(every).start_with_stages(printer)?;
+        handle_signals(handle.shards().to_vec(), sender.clone())?;
+        handle
     } else {
         client.start(printer)?
     };
-    let (ahead, credit) = sync_channel(LINES);
+    let (ahead, credit) = sync_channel(LINES_AHEAD);
     read_lines(sender, ahead);
-    let pace = Pace { credit, owed: 0, sent: 0, gone: 0, base: 0, blind: arguments.target.deflate };
-    let result = talk(&running, &news, arguments, pace);
-    stages::tell_all(match result {
-        Ok(()) => running.join_with_stages()?,
-        // What came before it was lost counts too, if anything did.
-        Err(_) => running.stages().filter(|stages| stages.messages() > 0),
+    let flow = FlowControl { credit, owed: 0, sent: 0, gone: 0, base: 0, blind: arguments.target.deflate };
+    let result = run_session(&handle, &events, arguments, flow);
+    stages::print(match result {
+        Ok(()) => handle.join_with_stages()?,
+        // Messages before the failure count too, if there were any.
+        Err(_) => handle.stages().filter(|stages| stages.messages() > 0),
     });
     result
 }
 
-/// SIGUSR1 tells stages, SIGINT and SIGTERM close the connection.
-fn obey_signals(remotes: Vec<Remote>, news: Sender<News>) -> Result<(), Failure> {
+/// Prints stages on SIGUSR1, and closes the connection on SIGINT and SIGTERM.
+fn handle_signals(shards: Vec<ShardHandle>, events: Sender<Event>) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
             if signal == SIGUSR1 {
-                stages::tell(&remotes);
-            } else if news.send(News::Interrupted).is_err() {
+                stages::report(&shards);
+            } else if events.send(Event::Interrupted).is_err() {
                 std::process::exit(1);
             }
         }
@@ -106,8 +107,8 @@ fn obey_signals(remotes: Vec<Remote>, news: Sender<News>) -> Result<(), Failure>
     Ok(())
 }
 
-/// Reads the input on a thread of its own, which may wait for ever: for the input, and where it is [`LINES`] ahead.
-fn read_lines(news: Sender<News>, ahead: SyncSender<()>) {
+/// Reads the input on a thread of its own. It may block for ever: on the input, or when it is [`LINES_AHEAD`] lines ahead.
+fn read_lines(events: Sender<Event>, ahead: SyncSender<()>) {
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
             let line = match line {
@@ -117,41 +118,43 @@ fn read_lines(news: Sender<News>, ahead: SyncSender<()>) {
                     break;
                 }
             };
-            if ahead.send(()).is_err() || news.send(News::Line(line)).is_err() {
+            if ahead.send(()).is_err() || events.send(Event::Line(line)).is_err() {
                 return;
             }
         }
-        let _ = news.send(News::EndOfInput);
+        let _ = events.send(Event::EndOfInput);
     });
 }
 
-/// Lines that are read ahead of those that were sent.
-const LINES: usize = 16;
+/// Lines that are read before the lines ahead of them are sent.
+const LINES_AHEAD: usize = 16;
 
-/// Bytes of lines that may be on their way.
+/// Bytes of lines that may be on their way to the kernel.
 const WINDOW: u64 = 1 << 20;
 
-/// How often is looked whether there is room again.
-const LOOK: Duration = Duration::from_millis(1);
+/// Time between two looks whether there is room again.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Keeps the input from running ahead of the connection.
-struct Pace {
-    /// Every line that is taken from here lets another be read.
+/// Keeps the input from handle ahead of the connection.
+struct FlowControl {
+    /// Each item taken from here lets one more line be read.
     credit: Receiver<()>,
-    /// Lines that were sent and let none be read yet.
+    /// Lines that were sent and have not released an item of `credit` yet.
     owed: usize,
-    /// Bytes of lines on this connection, and how many at least were with the kernel when that was last asked.
+    /// Bytes of the lines that were sent on this connection.
     sent: u64,
+    /// Bytes of `sent` that were with the kernel at the last look.
     gone: u64,
-    /// What the loop had sent before.
+    /// Bytes that the loop had sent before this connection.
     base: u64,
-    /// Bytes sent say nothing of lines, which are compressed.
+    /// Whether lines are compressed, so that the loop's counter says nothing about them.
     blind: bool,
 }
 
-impl Pace {
-    fn begin(&mut self, running: &Running) {
-        (self.sent, self.gone, self.base) = (0, 0, bytes_out(running).unwrap_or(0));
+impl FlowControl {
+    /// A connection was opened.
+    fn begin(&mut self, handle: &ServerHandle) {
+        (self.sent, self.gone, self.base) = (0, 0, bytes_out(handle).unwrap_or(0));
     }
 
     fn count(&mut self, line: &str) {
@@ -159,11 +162,11 @@ impl Pace {
         self.sent += line.len() as u64;
     }
 
-    /// Lets lines be read for those that were sent, once there is room. Says whether it has.
-    fn settle(&mut self, running: &Running) -> bool {
+    /// Releases credit for the lines that were sent, if there is room. True if there is.
+    fn update(&mut self, handle: &ServerHandle) -> bool {
         if self.sent - self.gone > WINDOW && !self.blind {
-            // Headers and records come on top, so lines are gone a little earlier than this says.
-            let gone = bytes_out(running).map_or(self.sent, |bytes| bytes.saturating_sub(self.base));
+            // The counter includes headers and records, so it runs slightly ahead of the lines.
+            let gone = bytes_out(handle).map_or(self.sent, |bytes| bytes.saturating_sub(self.base));
             self.gone = gone.min(self.sent);
         }
         if self.sent - self.gone > WINDOW && !self.blind {
@@ -175,62 +178,67 @@ impl Pace {
     }
 }
 
-/// `None` where the loop has stopped.
-fn bytes_out(running: &Running) -> Option<u64> {
-    running.remotes().first()?.counters().ok().map(|counters| counters.bytes_out)
+/// Bytes that the loop gave to the driver; `None` if the loop has stopped.
+fn bytes_out(handle: &ServerHandle) -> Option<u64> {
+    handle.shards().first()?.counters().ok().map(|counters| counters.bytes_out)
 }
 
-/// Until the connection has ended for good.
-fn talk(running: &Running, news: &Receiver<News>, arguments: &Arguments, mut pace: Pace) -> Result<(), Failure> {
+/// Handles events until the connection has ended for good.
+fn run_session(
+    handle: &ServerHandle,
+    events: &Receiver<Event>,
+    arguments: &Arguments,
+    mut flow: FlowControl,
+) -> Result<(), Failure> {
     let mut conn = None;
     let mut early: Vec<String> = Vec::new();
     let mut input_ended = false;
     loop {
-        let next = if conn.is_some() && !pace.settle(running) {
-            match news.recv_timeout(LOOK) {
+        let next = if conn.is_some() && !flow.update(handle) {
+            match events.recv_timeout(POLL_INTERVAL) {
                 Err(RecvTimeoutError::Timeout) => continue,
                 next => next,
             }
         } else if input_ended && conn.is_some() {
-            news.recv_timeout(Duration::from_secs_f64(arguments.wait))
+            events.recv_timeout(Duration::from_secs_f64(arguments.wait))
         } else {
-            news.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            events.recv().map_err(|_| RecvTimeoutError::Disconnected)
         };
         match next {
-            Ok(News::Line(line)) => match conn {
+            Ok(Event::Line(line)) => match conn {
                 Some(conn) => {
-                    pace.count(&line);
-                    send(running, conn, &line)?;
+                    flow.count(&line);
+                    send(handle, conn, &line)?;
                 }
                 None => early.push(line),
             },
-            Ok(News::EndOfInput) => input_ended = true,
-            Ok(News::Open(id)) => {
+            Ok(Event::EndOfInput) => input_ended = true,
+            Ok(Event::Open(id)) => {
                 conn = Some(id);
-                pace.begin(running);
+                flow.begin(handle);
                 for line in early.drain(..) {
-                    pace.count(&line);
-                    send(running, id, &line)?;
+                    flow.count(&line);
+                    send(handle, id, &line)?;
                 }
             }
-            Ok(News::Heard) => {}
-            Ok(News::Closed(closed)) => {
+            Ok(Event::Message) => {}
+            Ok(Event::Closed(closed)) => {
                 conn = None;
                 if !arguments.reconnect || matches!(closed.cause, Cause::Local) {
                     return ended(&closed);
                 }
-                eprintln!("connection lost: {}", closed.cause);
+                eprintln!("connection lost: {:#}", closed.cause);
             }
-            Ok(News::Failed(error, Some(wait))) => {
-                eprintln!("{}; again in {:.1} s", tautline_lab::load::explain(&error), wait.as_secs_f64());
+            Ok(Event::Failed(error, Some(wait))) => {
+                eprintln!("{}; next attempt in {:.1} s", tautline_lab::load::explain(&error), wait.as_secs_f64());
             }
-            Ok(News::Failed(error, None)) => return Err(Failure::from(&error)),
-            Ok(News::OutputGone | News::Interrupted) => {
-                running.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
+            Ok(Event::Failed(error, None)) => return Err(Failure::from(&error)),
+            Ok(Event::OutputGone | Event::Interrupted) => {
+                handle.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
                 return Ok(());
             }
             Err(RecvTimeoutError::Timeout) => {
-                running.drain(CloseCode::NORMAL, "", Duration::from_secs(5));
+                handle.drain(CloseCode::NORMAL, "", Duration::from_secs(5));
                 input_ended = false;
             }
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -238,12 +246,12 @@ fn talk(running: &Running, news: &Receiver<News>, arguments: &Arguments, mut pac
     }
 }
 
-fn send(running: &Running, conn: ConnId, line: &str) -> Result<(), Failure> {
+fn send(handle: &ServerHandle, conn: ConnId, line: &str) -> Result<(), Failure> {
     loop {
-        match running.send(conn, Outgoing::text(line)) {
-            Err(RemoteError::Full) => std::thread::sleep(LOOK),
-            // Why it stopped is among the news.
-            Ok(()) | Err(RemoteError::Stopped) => return Ok(()),
+        match handle.send(conn, Outgoing::text(line)) {
+            Err(ShardHandleError::Full) => std::thread::sleep(POLL_INTERVAL),
+            // The reason for a stop is among the events.
+            Ok(()) | Err(ShardHandleError::Stopped) => return Ok(()),
             Err(error) => return Err(Failure::failed(error.to_string())),
         }
     }
@@ -257,7 +265,7 @@ fn ended(closed: &Closed) -> Result<(), Failure> {
             Ok(())
         }
         _ => Err(Failure::network(format!(
-            "connection ended ({}{}): {}",
+            "connection ended ({}{}): {:#}",
             closed.code.get(),
             reason(closed),
             closed.cause
@@ -269,16 +277,16 @@ fn reason(closed: &Closed) -> String {
     if closed.reason.is_empty() { String::new() } else { format!(" {:?}", closed.reason) }
 }
 
-/// The application on the loop's thread: prints.
+/// The application on the loop's thread, which prints messages.
 struct Printer {
-    news: Sender<News>,
+    events: Sender<Event>,
     verbose: bool,
 }
 
 impl Printer {
-    /// The main thread has gone only when the program ends.
-    fn tell(&self, news: News) {
-        let _ = self.news.send(news);
+    /// Sends an event to the main thread, which ends only with the program.
+    fn notify(&self, event: Event) {
+        let _ = self.events.send(event);
     }
 }
 
@@ -291,7 +299,7 @@ impl Handler for Printer {
         } else if std::io::stdin().is_terminal() {
             eprintln!("connected to {}", conn.peer());
         }
-        self.tell(News::Open(conn.id()));
+        self.notify(Event::Open(conn.id()));
     }
 
     fn on_message(&mut self, _conn: &mut Conn<'_, ()>, message: Message<'_>) {
@@ -300,22 +308,22 @@ impl Handler for Printer {
             Some(text) => writeln!(out, "{text}"),
             None => writeln!(out, "{}", hex(message.data())),
         };
-        self.tell(if written.is_ok() { News::Heard } else { News::OutputGone });
+        self.notify(if written.is_ok() { Event::Message } else { Event::OutputGone });
     }
 
     fn on_close(&mut self, _conn: &mut Conn<'_, ()>, closed: &Closed) {
-        self.tell(News::Closed(closed.clone()));
+        self.notify(Event::Closed(closed.clone()));
     }
 
     fn on_connect_failed(&mut self, _dial: DialId, error: &ConnectError, retry: Option<Duration>) {
-        self.tell(News::Failed(error.clone(), retry));
+        self.notify(Event::Failed(error.clone(), retry));
     }
 }
 
-/// What the layers agreed on, a line each.
+/// The negotiated values of all layers, one per line.
 fn describe(peer: &tautline::Address, opening: &Opening<'_>) -> String {
     let mut lines = vec![format!("peer         {peer}")];
-    let Facts { version, suite, group, alpn, resumed, peer_certificates, .. } = opening.tls;
+    let TlsInfo { version, suite, group, alpn, resumed, peer_certificates, .. } = opening.tls;
     if !version.is_empty() {
         lines.push(format!("TLS          {version}, {suite}, {group}"));
         let alpn = alpn.as_deref().map_or_else(|| "none".into(), String::from_utf8_lossy);
@@ -352,16 +360,17 @@ mod tests {
     }
 
     #[test]
-    fn facts_of_plain_connections_have_no_tls() {
-        let tls = Facts::default();
-        let opening = Opening { request: None, response: None, subprotocol: Some("chat"), deflate: false, tls: &tls };
+    fn plain_connections_are_described_without_tls() {
+        let tls = TlsInfo::default();
+        let mut opening = Opening::new(&tls);
+        opening.subprotocol = Some("chat");
         let text = describe(&"127.0.0.1:1".parse().unwrap(), &opening);
         assert_eq!(text, "* peer         127.0.0.1:1\n* subprotocol  chat\n* compression  none\n");
     }
 
     #[test]
-    fn closing_codes_decide_the_exit() {
-        let closed = |code, cause| Closed { code: CloseCode::new(code), reason: String::new(), cause };
+    fn close_codes_decide_the_exit_code() {
+        let closed = |code, cause| Closed::new(CloseCode::new(code), cause);
         assert!(ended(&closed(1000, Cause::Peer)).is_ok());
         assert!(ended(&closed(1011, Cause::Peer)).is_err());
         assert!(ended(&closed(1000, Cause::Truncated)).is_err());

@@ -4,25 +4,25 @@ use crate::failure::Failure;
 use probe::{Kernel, Support};
 use serde_json::json;
 use tautline::layers::io::kernel;
-use tautline::{Capabilities, Io, TlsEngine};
+use tautline::{Capabilities, TlsEngine};
 use tautline_lab::table::Table;
-use tautline_lab::{Machine, cpu};
+use tautline_lab::{DriverKind, Machine, cpu};
 
-/// Say what this machine can do, and which composition to run on it.
+/// Report the machine's features, and a suitable command.
 ///
-/// Nothing is changed. Each line says what was found and what it means.
+/// It changes nothing. Each line has a finding and its meaning.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   taut doctor
   taut doctor --json | jq .run")]
 pub(crate) struct Arguments {
-    /// One JSON object instead of a table.
+    /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
 }
 
-/// One line of the report.
+/// A line of the report.
 #[derive(Debug)]
 struct Finding {
     what: &'static str,
@@ -31,7 +31,7 @@ struct Finding {
     meaning: String,
 }
 
-/// What a finding means for the user.
+/// Verdict on a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Good,
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let machine = Machine::here();
     let kernel = Kernel::probe();
     let findings = examine(&machine, &kernel);
-    let advice = Advice::new(&machine, cpu::allowed().len(), Io::Auto.here());
+    let advice = Advice::new(&machine, cpu::allowed().len(), DriverKind::Auto.here());
     if arguments.json {
         println!("{}", to_json(&machine, &findings, &advice));
         return Ok(());
@@ -69,10 +69,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What each TLS engine can do, and which of them are in this program.
+/// The table of TLS engines in this program, and the names of the others.
 fn engines() -> String {
-    let built_in: Vec<_> = TlsEngine::all().map(TlsEngine::name).collect();
-    format!("{}TLS engines in this program: {}\n", Capabilities::table(), built_in.join(", "))
+    let built_in: Vec<_> = TlsEngine::all().map(TlsEngine::capabilities).collect();
+    let missing = TlsEngine::OPTIONAL.iter().filter(|(engine, _)| engine.parse::<TlsEngine>().is_err());
+    let missing: Vec<_> = missing.map(|(engine, feature)| format!("{engine} (feature {feature})")).collect();
+    let others =
+        if missing.is_empty() { String::new() } else { format!("not in this program: {}\n", missing.join(", ")) };
+    format!("{}TLS engines {others}", Capabilities::table(&built_in))
 }
 
 fn to_json(machine: &Machine, findings: &[Finding], advice: &Advice) -> serde_json::Value {
@@ -105,7 +109,7 @@ fn finding(what: &'static str, verdict: Verdict, found: impl Into<String>, meani
     Finding { what, verdict, found: found.into(), meaning: meaning.into() }
 }
 
-/// AES-GCM, which nearly every TLS connection uses.
+/// Hardware for AES-GCM, which nearly every TLS connection uses.
 fn aes(machine: &Machine) -> Finding {
     const WHAT: &str = "AES-GCM";
     if machine.has("vaes") && machine.has("vpclmulqdq") {
@@ -117,7 +121,7 @@ fn aes(machine: &Machine) -> Finding {
     }
 }
 
-/// Masks, UTF-8 and the like.
+/// Vector instructions, for masks and UTF-8.
 fn vectors(machine: &Machine) -> Finding {
     let widest = ["avx512f", "avx2", "asimd"].into_iter().find(|name| machine.has(name));
     match widest {
@@ -142,13 +146,13 @@ fn placement(machine: &Machine) -> Vec<Finding> {
     findings.push(if machine.cores > 1 {
         finding("cores", Verdict::Good, cores, "one loop on each; bench runs server and load apart")
     } else {
-        finding("cores", Verdict::Note, cores, "bench's server and load share it, so its figures say less")
+        finding("cores", Verdict::Note, cores, "server and load of bench share it: its figures mean less")
     });
     if let Some(governor) = &machine.governor {
         findings.push(if governor == "performance" {
             finding("governor", Verdict::Good, governor, "steady frequency")
         } else {
-            finding("governor", Verdict::Note, governor, "performance measures steadier (cpupower frequency-set)")
+            finding("governor", Verdict::Note, governor, "`performance` is steadier: cpupower frequency-set")
         });
     }
     if let Some(name) = &machine.hypervisor {
@@ -157,7 +161,7 @@ fn placement(machine: &Machine) -> Vec<Finding> {
     if let Some(load) = machine.load_1min {
         let is_busy = load > machine.cores as f64 * 0.5;
         let (verdict, meaning) = if is_busy {
-            (Verdict::Note, "busy: measure when it is not")
+            (Verdict::Note, "busy: measure when it is idle")
         } else {
             (Verdict::Good, "quiet enough to measure")
         };
@@ -166,15 +170,15 @@ fn placement(machine: &Machine) -> Vec<Finding> {
     findings
 }
 
-/// What `--ktls` would do.
+/// The effect of `--ktls`.
 fn ktls(support: Result<&kernel::Support, &String>) -> Finding {
     const WHAT: &str = "kernel TLS";
     match support {
-        Ok(kernel::Support { rekeys: true }) => {
-            finding(WHAT, Verdict::Good, "available", "--ktls: for cards that encrypt")
+        Ok(kernel::Support { rekeys: true, .. }) => {
+            finding(WHAT, Verdict::Good, "available", "--ktls: for network cards that encrypt")
         }
         Ok(_) => {
-            let meaning = "--ktls sends only: a peer may change keys (Linux 6.14)";
+            let meaning = "--ktls only for sending; receiving needs Linux 6.14";
             finding(WHAT, Verdict::Note, "keys cannot be replaced", meaning)
         }
         Err(reason) => finding(WHAT, Verdict::Note, "not available", reason.clone()),
@@ -189,13 +193,13 @@ fn feature(what: &'static str, support: &Support, meaning: &str) -> Finding {
 }
 
 /// A driver, by the name that `--driver` takes.
-fn driver(io: Io, support: &Support) -> Finding {
+fn driver(io: DriverKind, support: &Support) -> Finding {
     let (what, meaning) = match io {
-        Io::Uring => ("driver uring", "a few percent less for many small messages"),
-        Io::Select => ("driver select", "for comparison: descriptors below 1024 only"),
-        Io::Spin => ("driver spin", "never sleeps: low latency for a whole CPU"),
-        Io::UringSpin => ("driver uring-spin", "never sleeps either"),
-        _ => ("driver epoll", "what `auto` takes: good at everything"),
+        DriverKind::Uring => ("driver uring", "a few percent less CPU time for many small messages"),
+        DriverKind::Select => ("driver select", "for comparison: only descriptors below 1024"),
+        DriverKind::Spin => ("driver spin", "never sleeps: low latency at the cost of a whole CPU"),
+        DriverKind::UringSpin => ("driver uring-spin", "io_uring that never sleeps"),
+        _ => ("driver epoll", "the default (auto): good at everything"),
     };
     match support {
         Support::Yes => finding(what, Verdict::Good, "works", meaning),
@@ -205,14 +209,14 @@ fn driver(io: Io, support: &Support) -> Finding {
     }
 }
 
-/// Every connection takes one; the program raises the soft limit by itself.
+/// The limit of descriptors. Every connection takes one, and the program raises its soft limit itself.
 fn descriptors((soft, hard): (u64, u64)) -> Finding {
     let found = if hard == u64::MAX { format!("{soft}, no maximum") } else { format!("{soft}, at most {hard}") };
     if hard < 65_536 {
         let verdict = if hard < 8_192 { Verdict::Fix } else { Verdict::Note };
-        finding("descriptors", verdict, found, "one a connection: raise the hard limit (ulimit -Hn 1048576)")
+        finding("descriptors", verdict, found, "one per connection: raise the limit, ulimit -Hn 1048576")
     } else {
-        finding("descriptors", Verdict::Good, found, "one a connection; taut raises its limit to the maximum")
+        finding("descriptors", Verdict::Good, found, "one per connection; taut raises its limit to the maximum")
     }
 }
 
@@ -226,10 +230,10 @@ fn backlog(length: u64) -> Finding {
 }
 
 fn ports(count: u64) -> Finding {
-    finding("local ports", Verdict::Good, count.to_string(), "a client's connections to one address and port, at most")
+    finding("local ports", Verdict::Good, count.to_string(), "most connections of a client to one address and port")
 }
 
-/// What to run.
+/// The command to run, and the reason for it.
 #[derive(Debug, PartialEq, Eq)]
 struct Advice {
     command: String,
@@ -237,11 +241,14 @@ struct Advice {
 }
 
 impl Advice {
-    fn new(machine: &Machine, cpus: usize, io: Io) -> Self {
+    fn new(machine: &Machine, cpus: usize, io: DriverKind) -> Self {
         let aes = if machine.has("aes") { "the fastest AES-GCM for this CPU" } else { "ChaCha20 for CPUs without AES" };
         let mut command = format!("taut serve --driver {io} --tls fused --shards {cpus}");
-        let driver =
-            if io == Io::Uring { "io_uring needs the fewest system calls" } else { "epoll runs on every Linux" };
+        let driver = if io == DriverKind::Uring {
+            "io_uring needs the fewest system calls"
+        } else {
+            "epoll runs on every Linux"
+        };
         let mut reason = format!("aws-lc has {aes}; records are opened in place; {driver}; ");
         if cpus > 1 {
             command.push_str(" --pin");
@@ -258,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_finding_says_what_it_means_and_fits() {
+    fn every_finding_has_a_meaning_that_fits_the_table() {
         let machine = Machine::here();
         let findings = examine(&machine, &Kernel::probe());
         assert!(findings.len() >= 8);
@@ -269,16 +276,19 @@ mod tests {
     }
 
     #[test]
-    fn the_document_has_the_same_table_of_engines() {
+    fn the_docs_have_the_same_table_of_engines() {
         let document = include_str!("../../../docs/engines.md");
-        assert!(document.contains(&Capabilities::table()), "put into docs/engines.md:\n{}", Capabilities::table());
-        for engine in TlsEngine::all() {
-            assert!(Capabilities::of(engine.name()).is_some(), "{engine}");
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let document: Vec<String> = document.lines().map(words).collect();
+        let built_in: Vec<_> = TlsEngine::all().map(TlsEngine::capabilities).collect();
+        let table = Capabilities::table(&built_in);
+        for line in table.lines().filter(|line| !line.starts_with("| -")) {
+            assert!(document.contains(&words(line)), "put into docs/engines.md: {line}");
         }
     }
 
     #[test]
-    fn slow_cryptography_and_low_limits_are_to_fix() {
+    fn slow_cryptography_and_low_limits_need_a_fix() {
         let mut machine = Machine::here();
         machine.features.clear();
         assert_eq!(aes(&machine).verdict, Verdict::Fix);
@@ -288,16 +298,17 @@ mod tests {
     }
 
     #[test]
-    fn one_core_is_not_pinned() {
+    fn a_single_loop_is_not_pinned() {
         let machine = Machine::here();
-        assert!(!Advice::new(&machine, 1, Io::Epoll).command.contains("--pin"));
-        assert!(Advice::new(&machine, 4, Io::Epoll).command.ends_with("--shards 4 --pin"));
+        assert!(!Advice::new(&machine, 1, DriverKind::Epoll).command.contains("--pin"));
+        assert!(Advice::new(&machine, 4, DriverKind::Epoll).command.ends_with("--shards 4 --pin"));
     }
 
     #[test]
     fn json_holds_everything() {
         let machine = Machine::here();
-        let json = to_json(&machine, &examine(&machine, &Kernel::probe()), &Advice::new(&machine, 2, Io::Epoll));
+        let json =
+            to_json(&machine, &examine(&machine, &Kernel::probe()), &Advice::new(&machine, 2, DriverKind::Epoll));
         assert!(json["run"].as_str().unwrap().starts_with("taut serve"));
         assert_eq!(json["findings"][0]["what"], "AES-GCM");
         assert!(json["machine"]["cpu"].is_string());

@@ -2,7 +2,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-/// What a shell sees.
+/// Kind of a failure: its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A run failed, or replies were wrong.
@@ -13,7 +13,7 @@ pub(crate) enum Kind {
     Network = 3,
 }
 
-/// Why a command failed: one line, which says what happened and what to do.
+/// The failure of a command: one line with the problem and the remedy.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
@@ -33,7 +33,7 @@ impl Failure {
         Self { kind: Kind::Network, what: what.into() }
     }
 
-    /// Says it on standard error.
+    /// Prints the failure on standard error, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("taut: {self}");
         ExitCode::from(self.kind as u8)
@@ -63,15 +63,16 @@ impl From<tautline::Error> for Failure {
         use tautline::{Address, Error};
         match &error {
             Error::Listen { address: Address::Tcp(address), error: io } if io.kind() == ErrorKind::AddrInUse => {
-                let by = crate::occupant::of(*address).map_or_else(String::new, |occupant| format!(" by {occupant}"));
+                let by =
+                    crate::port_owner::of(*address).map_or_else(String::new, |port_owner| format!(" by {port_owner}"));
                 Self::network(format!(
                     "cannot listen at {address}: it is in use{by}; stop that or pass another --listen"
                 ))
             }
-            Error::Tls(_) | Error::NothingToListenAt => Self::usage(error.to_string()),
+            Error::Tls(_) | Error::NothingToListenAt => Self::usage(format!("{error:#}")),
             Error::Connect(error) => Self::from(error),
-            Error::Loop(_) => Self::failed(error.to_string()),
-            _ => Self::network(error.to_string()),
+            Error::Loop(_) => Self::failed(format!("{error:#}")),
+            _ => Self::network(format!("{error:#}")),
         }
     }
 }

@@ -2,20 +2,21 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::target::TargetArguments;
 use std::time::Duration;
-use tautline_lab::load::{Echo, Handshakes, Held, Idle, Server, Stage};
+use tautline_lab::load::{Echo, Handshakes, Idle, IdleMemory, Progress as Stage, Server};
 use tautline_lab::table::{bytes, number};
-use tautline_lab::{Case, Line, Machine, Measured, Metric, Protocol, cpu, write_json};
+use tautline_lab::{Case, Line, Machine, Measured, Metric, Protocol, Span, cpu, write_json};
 
 /// Load a WebSocket echo server and measure it.
 ///
-/// One thread holds all connections and compares every reply with what was sent, byte for byte. By default a closed
-/// loop: each reply is followed by the next message. With --rate an open loop: messages leave on schedule, and latency
-/// counts from when a message was to leave, so that a stall counts for every message it delayed. The generator says how
-/// busy its own CPU was; where it was the bottleneck, the rate says less than the server's CPU time per message.
+/// One thread holds all connections, and compares every reply with its message, byte for byte. The default is a closed loop:
+/// each reply is followed by the next message. --rate is an open loop: messages leave on schedule. Latency then counts from the
+/// scheduled time, so that a stall counts for every message that it delays.
+///
+/// The report has the load's own CPU use. If that was the bottleneck, the server's CPU time per message is still valid.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  taut load wss://127.0.0.1:8443/                          100 connections, 64 B, as fast as it goes
+  taut load wss://127.0.0.1:8443/                          100 connections, 64 B, at full speed
   taut load wss://127.0.0.1:8443/ --server-pid $(pgrep -x taut)
   taut load ws://127.0.0.1:8080/ --size 16384 --pipeline 8
   taut load wss://127.0.0.1:8443/ --rate 20000 --duration 10
@@ -33,7 +34,7 @@ pub(crate) struct Arguments {
     /// Messages in flight per connection.
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     pipeline: usize,
-    /// Open loop: messages per second over all connections.
+    /// Messages per second over all connections, in an open loop.
     #[arg(short, long, value_name = "R", conflicts_with = "pipeline")]
     rate: Option<f64>,
     /// Seconds to measure.
@@ -48,18 +49,18 @@ pub(crate) struct Arguments {
     /// Hold idle connections instead, and measure the server's memory.
     #[arg(long, conflicts_with_all = ["rate", "pipeline", "size", "handshakes"])]
     idle: bool,
-    /// The server's process on this machine: measures its CPU time and memory.
+    /// Server process on this machine, whose CPU time and memory are measured.
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
     /// Run on this CPU only.
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
-    /// JSON: the machine, then one result per line.
+    /// Print JSON: the machine, then one result per line.
     #[arg(long)]
     json: bool,
 }
 
-/// Longest payload: every message is in memory, and its reply too.
+/// Longest payload. Every message and its reply are in memory.
 const LARGEST: usize = 256 << 20;
 
 fn size(text: &str) -> Result<usize, String> {
@@ -90,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     report.print(arguments.json)
 }
 
-/// What is printed: text for people, lines for programs.
+/// The output: text for people, lines for programs.
 #[derive(Default)]
 struct Report {
     text: String,
@@ -116,7 +117,7 @@ impl Report {
         written.map_err(|error| Failure::failed(format!("cannot write to standard output: {error}")))
     }
 
-    /// CPU of both sides, and a warning where the generator was the bottleneck.
+    /// Adds the CPU use of both sides, and a warning if the load was the bottleneck.
     fn add_cpu(&mut self, measured: &Measured, each: &str) {
         if let (Some(us), Some(share)) = (measured.server_cpu_each_us(), measured.server_share()) {
             self.text += &format!("  server CPU  {} us/{each}, {:.0} % of a CPU\n", number(us), share * 100.0);
@@ -136,7 +137,7 @@ fn watch(progress: &Progress) -> impl FnMut(Stage) {
 fn echo(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Failure> {
     let Arguments { connections, size, pipeline, rate, warmup, duration, .. } = *arguments;
     let url = server.target.uri.clone();
-    let echo = Echo { server, connections, size, pipeline, rate, warmup, duration };
+    let echo = Echo { server, connections, size, pipeline, rate, span: Span { warmup, duration } };
     let progress = Progress::new();
     let measured = echo.run(&mut watch(&progress))?;
     drop(progress);
@@ -148,12 +149,12 @@ fn echo(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Fa
     };
     let mut report = Report::default();
     report.add(&case, &measured.message_metrics(size));
-    let loops =
-        rate.map_or_else(|| format!("{pipeline} in flight on each"), |rate| format!("{} msg/s wanted", number(rate)));
+    let loops = rate
+        .map_or_else(|| format!("{pipeline} in flight on each"), |rate| format!("{} msg/s scheduled", number(rate)));
     report.text = format!("{url}: {connections} connections, {}, {loops}\n", bytes(size as u64));
     let transfer = measured.rate() * size as f64 * 2.0 / 1e6;
     report.text += &format!("  throughput  {} msg/s, {} MB/s in and out\n", number(measured.rate()), number(transfer));
-    report.text += &latency(&measured, if rate.is_some() { "from when due" } else { "from when sent" });
+    report.text += &latency(&measured, if rate.is_some() { "from the scheduled time" } else { "from sending" });
     report.add_cpu(&measured, "msg");
     Ok(report)
 }
@@ -165,20 +166,21 @@ fn handshakes(arguments: &Arguments, server: &Server, case: &Case) -> Result<Rep
     let kinds: &[bool] = if server.target.is_secure() { &[false, true] } else { &[false] };
     for &resumed in kinds {
         let progress = Progress::new();
-        let handshakes = Handshakes { server: server.clone(), at_once, resumed, may_refuse: false, warmup, duration };
-        let shaken = handshakes.run(&mut watch(&progress))?;
+        let span = Span { warmup, duration };
+        let handshakes = Handshakes { server: server.clone(), at_once, resumed, may_refuse: false, span };
+        let counts = handshakes.run(&mut watch(&progress))?;
         drop(progress);
-        let measured = &shaken.measured;
+        let measured = &counts.measured;
         let name = match (server.target.is_secure(), resumed) {
             (false, _) => "plain",
             (true, false) => "full",
             (true, true) => "resumed",
         };
         report.text += &format!("{name} handshakes\n  rate        {} /s\n", number(measured.rate()));
-        report.text += &latency(measured, "from connecting to open");
+        report.text += &latency(measured, "from connecting until open");
         report.add_cpu(measured, "handshake");
-        if resumed && shaken.resumed < measured.count {
-            let (count, full) = (measured.count, measured.count - shaken.resumed);
+        if resumed && counts.resumed < measured.count {
+            let (count, full) = (measured.count, measured.count - counts.resumed);
             report.warnings.push(format!("{full} of {count} handshakes were full: the server did not resume them"));
         }
         let case = Case { resumed: server.target.is_secure().then_some(resumed), ..case.clone() };
@@ -191,11 +193,11 @@ fn idle(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Fa
     let url = server.target.uri.clone();
     let progress = Progress::new();
     let idle = Idle { server, connections: arguments.connections, duration: arguments.duration, echo: false };
-    let held = idle.run(&mut watch(&progress))?;
+    let memory = idle.run(&mut watch(&progress))?;
     drop(progress);
-    let Held { connections, opening, resident, .. } = held;
+    let IdleMemory { connections, opening, resident, .. } = memory;
     let mut report = Report::default();
-    let each = held.rss_per_connection();
+    let each = memory.rss_per_connection();
     report.add(case, &each.map(|each| (Metric::RssPerConnection, each)).into_iter().collect::<Vec<_>>());
     report.text = format!("{url}: {connections} idle connections held for {:.1} s\n", idle.duration.as_secs_f64());
     let rate = connections as f64 / opening.as_secs_f64();
@@ -203,7 +205,7 @@ fn idle(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Fa
     match (resident, each) {
         (Some((before, after)), Some(each)) => {
             report.text += &format!("  server RSS  {} before, {} with them\n", bytes(before), bytes(after));
-            report.text += &format!("  that is     {} B a connection\n", number(each));
+            report.text += &format!("  that is     {} B per connection\n", number(each));
         }
         _ => report.text += "  server RSS  not measured: pass --server-pid\n",
     }

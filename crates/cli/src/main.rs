@@ -1,18 +1,18 @@
-//! `taut`: serve WebSockets, connect to them, load them, measure them.
+//! The program `taut`: serves WebSockets, connects to them, loads them and measures them.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod cert;
 mod child;
 mod connect;
-mod development;
+mod dev_cert;
 mod doctor;
 mod driver;
 mod failure;
 mod files;
 mod load;
 mod model;
-mod occupant;
+mod port_owner;
 mod progress;
 mod serve;
 mod stages;
@@ -28,7 +28,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "taut", version, disable_help_subcommand = true, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
-    /// Say more: -v what happens, -vv every step. TLS facts in `connect`.
+    /// Log what happens (-v) or every step (-vv). With -v, `connect` also prints the negotiated TLS and HTTP values.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -41,11 +41,11 @@ Examples:
   taut connect wss://localhost:8443/        talk to it
   taut load wss://localhost:8443/           measure it
   taut bench                                measure this machine, in under two minutes
-  taut doctor                               what this machine can do, and what to run on it
-  taut cert localhost                       a development authority and a certificate
+  taut doctor                               report the machine's features and a suitable command
+  taut cert localhost                       make a development authority and a certificate
 
 Exit codes:
-  0  all went well
+  0  success
   1  a run failed, or replies were wrong
   2  arguments, files or configuration cannot work
   3  the network or TLS failed";
@@ -97,12 +97,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_arguments_make_sense_to_clap() {
+    fn the_arguments_are_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn every_command_teaches_by_example() {
+    fn the_help_of_every_command_has_an_example() {
         for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let help = command.clone().render_long_help().to_string();
             assert!(help.contains("Example"), "{} has no example", command.get_name());

@@ -5,34 +5,34 @@ use tautline::layers::io::machine;
 use tautline::{Records, ServerConfig, TlsEngine};
 use tautline_lab::baselines::{Baseline, Model};
 
-/// Serves as `bench` wants to compare it: loops that share nothing, threads that share a poller, TLS in a thread pool.
+/// Serve one of the models that `bench` compares: separate loops, threads that share a poller, TLS in a thread pool.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Who serves whom.
+    /// The model.
     #[arg(long)]
     model: Model,
-    /// Loops, threads at the poller, or threads of the pool.
+    /// Number of loops, of threads at the poller, or of threads in the pool.
     #[arg(long, default_value_t = 1)]
     threads: usize,
     /// TLS engine.
     #[arg(long, default_value_t)]
     tls: TlsEngine,
-    /// Answer with as many bytes as a message asks for.
+    /// Answer with the number of bytes that a message asks for.
     #[arg(long)]
     source: bool,
-    /// Have messages of at least so many bytes sealed with others' help.
+    /// Message size from which two threads seal.
     #[arg(long, value_name = "BYTES")]
     offload_records: Option<usize>,
-    /// CPUs of loops, in turn.
+    /// CPU of a loop. May be repeated, for one loop each.
     #[arg(long, value_name = "N")]
     cpu: Vec<usize>,
-    /// Where to listen; loops after the first have ports of their own.
+    /// Address to listen at; loops after the first have ports of their own.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// Certificate chain, PEM.
     #[arg(long, value_name = "FILE")]
     cert: PathBuf,
-    /// Its private key, PEM.
+    /// Private key of the certificate, PEM.
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
     /// End when the process that started this one ends.
@@ -47,13 +47,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     machine::raise_nofile_limit()
         .map_err(|error| Failure::failed(format!("cannot raise the limit of open files: {error}")))?;
     let certificate = crate::files::certificate(&arguments.cert, &arguments.key)?;
-    let records = arguments.offload_records.map(|min_message| Records { min_message, ..Records::default() });
+    let records = arguments.offload_records.map(|bytes| Records::default().with_min_message(bytes));
     let baseline = Baseline {
         model: arguments.model,
         threads: arguments.threads,
         is_source: arguments.source,
         tls: arguments.tls,
-        config: ServerConfig { certificates: vec![certificate], ..ServerConfig::default() },
+        config: ServerConfig::new([certificate]),
         records,
         cpus: arguments.cpu.clone(),
     };

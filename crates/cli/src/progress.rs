@@ -4,7 +4,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// On standard error, so that results can be piped. `indicatif` hides it where that is no terminal.
+    /// A bar on standard error, so that results can be piped. `indicatif` hides it if that is no terminal.
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr_with_hz(10));
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %  {wide_msg}") {
@@ -13,7 +13,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// This share (0 to 1) is done; `what` is being done now.
+    /// Shows that `share` (0 to 1) is done, and that `what` is under way.
     pub(crate) fn show(&self, share: f64, what: &str) {
         #[expect(clippy::cast_possible_truncation, reason = "clamped to what the bar counts")]
         self.0.set_position((share.clamp(0.0, 1.0) * 1000.0) as u64);

@@ -4,7 +4,6 @@ mod tls;
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use crate::stages;
-use app::Watched;
 use offload::OffloadArguments;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -13,15 +12,18 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 use tautline::layers::io::machine;
-use tautline::{Address, CloseCode, Config, DeflateConfig, Origins, Remote, Running, Server};
+use tautline::{
+    Address, CloseCode, Config, DeflateConfig, Handler, Origins, Server, ServerHandle, ShardHandle, TlsEngine,
+};
 use tls::TlsArguments;
 
 /// Serve WebSockets.
 ///
-/// Prints one line `listening on wss://ADDRESS` for each address once it accepts connections. Without --cert it makes a
-/// development certificate for localhost, which `taut connect` and `taut load` of the same user trust. SIGINT or SIGTERM
-/// drains: connections are closed in good order; a second one stops at once. What was done so far is told then, and on SIGUSR1.
-/// SIGHUP reloads certificates, as a change of their files does.
+/// Prints one line `listening on wss://ADDRESS` for each address when it accepts connections. Without --cert it makes a
+/// development certificate for localhost, which `taut connect` and `taut load` of the same user trust on loopback.
+///
+/// SIGINT and SIGTERM close all connections cleanly within --drain seconds; a second signal stops the server at once. SIGUSR1
+/// prints counters on standard error, and so does the end. SIGHUP reloads certificates, and so does a change of their files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,25 +33,25 @@ Examples:
   taut serve --cert rsa.pem --key rsa-key.pem --cert ec.pem --key ec-key.pem
   taut serve --cert cert.pem --key key.pem --ticket-secret /run/secrets/tickets
   taut serve --plain --unix /run/taut.sock
-  taut serve --app market --stages                market data, and where the time of what comes in goes")]
+  taut serve --app market --stages                market data, and the stages of received messages")]
 pub(crate) struct Arguments {
-    /// Where to listen: an address with its port (0 takes a free one), or unix:PATH. May be repeated.
+    /// Address to listen at: IP:PORT (port 0 takes a free one), or unix:PATH. May be repeated.
     #[arg(long, value_name = "ADDR")]
     listen: Vec<Address>,
-    /// Listen at this Unix socket too.
+    /// Also listen at this Unix socket.
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
-    /// What to do with messages.
+    /// Application that handles the messages.
     #[arg(long, default_value = "echo")]
     app: App,
-    /// Messages per second of the application `feed`.
+    /// Messages per second of `--app feed`.
     #[arg(long, value_name = "R", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     feed_rate: u32,
-    /// Bytes of each of its messages, at least.
+    /// Least bytes of a message of `--app feed`.
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
     feed_size: u32,
-    /// Take the time of each message received, from the network card to the application, or with N of the messages of one
-    /// read in N, which costs less. Told on SIGUSR1 and in the end.
+    /// Time received messages from the network card to the application, by stages. With N, only the messages of one read in N
+    /// are timed, which costs less. Printed on SIGUSR1 and at the end.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     stages: Option<NonZeroU32>,
     #[command(flatten)]
@@ -67,58 +69,58 @@ pub(crate) struct Arguments {
 struct LoopArguments {
     #[command(flatten)]
     driver: DriverArguments,
-    /// Loops, each with its own thread and connections; 0 is one for each CPU.
+    /// Loops, each with a thread and connections of its own; 0 takes one per CPU.
     #[arg(long, value_name = "N", default_value_t = 1)]
     shards: usize,
     /// Pin each loop to a CPU of its own.
     #[arg(long)]
     pin: bool,
-    /// Limits and deadlines to begin with.
+    /// Preset of limits and deadlines.
     #[arg(long, default_value = "untrusted-internet")]
     preset: Preset,
-    /// Longest message in bytes; a longer one is refused with 1009.
+    /// Longest message, in bytes; a longer one closes its connection with 1009.
     #[arg(long, value_name = "BYTES")]
     max_message: Option<usize>,
     #[command(flatten)]
     offload: OffloadArguments,
-    /// Connections for each loop; more wait.
+    /// Connections per loop; further ones wait in the kernel's backlog.
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
-    /// Compress messages of clients that offer it (permessage-deflate).
+    /// Accept compression (permessage-deflate) from clients that offer it.
     #[arg(long)]
     deflate: bool,
-    /// Subprotocol to agree on with clients that offer it. May be repeated, the preferred first.
+    /// Subprotocol to accept from clients that offer it. May be repeated, the preferred first.
     #[arg(long, value_name = "NAME")]
     subprotocol: Vec<String>,
-    /// Web pages of this origin may connect instead of those of the same host; `any` is every page. May be repeated.
+    /// Origin whose web pages may connect, instead of pages of the same host; `any` allows all pages. May be repeated.
     #[arg(long, value_name = "SCHEME://HOST")]
     origin: Vec<String>,
-    /// Seconds that connections get to close when the server is told to stop.
+    /// Seconds that connections have to close when the server is stopped.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     drain: u64,
 }
 
-/// What the server does with messages.
+/// The server's application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum App {
-    /// Answer each message with itself.
+    /// Send each message back.
     Echo,
-    /// Send each message to everyone.
+    /// Send each message to all clients.
     Broadcast,
-    /// Send everyone numbered messages at a steady rate.
+    /// Send all clients numbered messages at a steady rate.
     Feed,
-    /// Send everyone made-up market data in bursts, the same in every run, from its beginning when the first comes.
+    /// Send all clients made-up market data in bursts, the same in every run. It begins with the first client.
     Market,
 }
 
-/// Limits and deadlines that belong together.
+/// A preset of limits and deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Preset {
-    /// Few connections whose every microsecond counts.
+    /// For few connections that need low latency.
     LowLatency,
-    /// A great many connections, most of them silent.
+    /// For very many connections, most of them idle.
     ManyConnections,
-    /// Open to anyone.
+    /// For servers that are open to anyone.
     UntrustedInternet,
 }
 
@@ -128,7 +130,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     machine::raise_nofile_limit()
         .map_err(|error| Failure::failed(format!("cannot raise the limit of open files: {error}")))?;
-    // Signals are kept from the start, so that none that comes while the loops start is lost.
+    // Registered before the loops start, so that no signal is lost.
     let signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     let (tls, files) = arguments.tls.load()?;
@@ -137,7 +139,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         added.map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     }
     let LoopArguments { driver, shards, .. } = &arguments.loops;
-    let mut server = Server::new(tls).way(driver.way()?);
+    let mut server = Server::new(tls).driver(driver.config()?);
     let config = arguments.config()?;
     let inline = config.offload.threads == Some(0);
     let min_signature = (!inline).then_some(config.offload.min_signature);
@@ -152,48 +154,51 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(every) = arguments.stages {
         server = server.stages_of_one_read_in(every);
     }
-    let running = start(server, arguments)?;
-    let reloader = running.reloader();
-    // Who starts a server only to measure it removes the files once it stands.
+    let handle = start(server, arguments)?;
+    let reloader = handle.reloader();
+    // `bench` removes the files when the server has started, so they are not watched.
     let watched = files.as_ref().filter(|_| !arguments.with_parent);
     let _watch = watched.map(|files| arguments.tls.watch(files, &reloader)).transpose()?;
-    let remotes = running.remotes().to_vec();
-    let tell = {
-        let (remotes, reloader) = (remotes.clone(), reloader.clone());
-        move || offload::tell_counters(&remotes, &reloader, min_signature)
+    let shards = handle.shards().to_vec();
+    let report = {
+        let (shards, reloader) = (shards.clone(), reloader.clone());
+        move || offload::report_counters(&shards, &reloader, min_signature)
     };
     let reload = move || {
-        // A failure is in the log.
+        // The reloader logs a failure.
         let _ = files.as_ref().map(|files| reloader.reload_files(files));
     };
-    announce(&running, arguments.tls.plain);
+    print_addresses(&handle, arguments.tls.plain);
     let deadline = Duration::from_secs(arguments.loops.drain);
     let quiet = arguments.with_parent;
-    obey_signals(signals, remotes, deadline, quiet, (tell, reload));
-    stages::tell_all(running.join_with_stages()?);
+    handle_signals(signals, shards, deadline, quiet, (report, reload));
+    stages::print(handle.join_with_stages()?);
     Ok(())
 }
 
-/// Starts the application, and what publishes for it.
-fn start(server: Server, arguments: &Arguments) -> Result<Running, Failure> {
+/// Starts the server with its application, and the thread that publishes for it.
+fn start(server: Server<TlsEngine>, arguments: &Arguments) -> Result<ServerHandle, Failure> {
     let app = arguments.app;
-    let running = match app {
-        _ if arguments.stages.is_some() => server.start_with_stages(move |_| match app {
-            App::Echo => Watched::Echo(app::Echo),
-            App::Broadcast => Watched::Broadcast(app::Broadcast),
-            App::Feed | App::Market => Watched::Feed(app::Feed),
-        })?,
-        App::Echo => server.start(|_| app::Echo)?,
-        App::Broadcast => server.start(|_| app::Broadcast)?,
-        App::Feed | App::Market => server.start(|_| app::Feed)?,
+    let cold = move |_| -> Box<dyn Handler<State = ()>> {
+        match app {
+            App::Echo => Box::new(app::Echo),
+            App::Broadcast => Box::new(app::Broadcast),
+            App::Feed | App::Market => Box::new(app::Feed),
+        }
     };
-    let (remotes, rate, size) = (running.remotes().to_vec(), arguments.feed_rate, arguments.feed_size as usize);
+    let handle = match app {
+        _ if arguments.stages.is_some() => server.start_with_stages(cold)?,
+        // Benchmarks measure the echo, so its loop is compiled without the virtual call.
+        App::Echo => server.start(|_| app::Echo)?,
+        App::Broadcast | App::Feed | App::Market => server.start(cold)?,
+    };
+    let (shards, rate, size) = (handle.shards().to_vec(), arguments.feed_rate, arguments.feed_size as usize);
     match app {
-        App::Feed => drop(std::thread::spawn(move || app::publish(&remotes, rate, size))),
-        App::Market => drop(std::thread::spawn(move || app::publish_market(&remotes))),
+        App::Feed => drop(std::thread::spawn(move || app::publish(&shards, rate, size))),
+        App::Market => drop(std::thread::spawn(move || app::publish_market(&shards))),
         App::Echo | App::Broadcast => {}
     }
-    Ok(running)
+    Ok(handle)
 }
 
 impl Arguments {
@@ -235,10 +240,10 @@ impl Arguments {
     }
 }
 
-/// Says where to connect, one line each, on standard output: scripts wait for it and read the port from it.
-fn announce(running: &Running, plain: bool) {
+/// Prints the addresses on standard output, one line each. Scripts wait for them and read the port.
+fn print_addresses(handle: &ServerHandle, plain: bool) {
     let scheme = if plain { "ws" } else { "wss" };
-    let lines: String = running
+    let lines: String = handle
         .addresses()
         .iter()
         .map(|address| match address {
@@ -246,20 +251,20 @@ fn announce(running: &Running, plain: bool) {
             other => format!("listening on {other}\n"),
         })
         .collect();
-    // In one piece: a script may stop reading after the first line. Nobody reading is no reason not to serve.
+    // In one write, since a script may stop reading after the first line. The server runs even if nobody reads.
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
         log::warn!("cannot write to standard output: {error}");
     }
 }
 
-/// SIGHUP loads certificates anew, SIGUSR1 has told what was done so far; the first other signal drains the server, the second stops it at once.
-fn obey_signals(
+/// Reloads certificates on SIGHUP and prints counters on SIGUSR1. The first other signal drains the server, the second exits.
+fn handle_signals(
     mut signals: Signals,
-    remotes: Vec<Remote>,
+    shards: Vec<ShardHandle>,
     deadline: Duration,
     quiet: bool,
-    (tell, reload): (impl Fn() + Send + 'static, impl Fn() + Send + 'static),
+    (report, reload): (impl Fn() + Send + 'static, impl Fn() + Send + 'static),
 ) {
     std::thread::spawn(move || {
         let mut draining = false;
@@ -269,8 +274,8 @@ fn obey_signals(
                 continue;
             }
             if signal == SIGUSR1 {
-                tell();
-                stages::tell(&remotes);
+                report();
+                stages::report(&shards);
                 continue;
             }
             if draining {
@@ -278,12 +283,12 @@ fn obey_signals(
             }
             draining = true;
             if !quiet {
-                tell();
-                eprintln!("closing connections; once more to stop at once");
+                report();
+                eprintln!("closing connections; send the signal again to stop at once");
             }
-            for remote in &remotes {
+            for shard in &shards {
                 // A loop that has stopped has nothing to drain.
-                let _ = remote.drain(CloseCode::GOING_AWAY, "the server is stopping", deadline);
+                let _ = shard.drain(CloseCode::GOING_AWAY, "the server is stopping", deadline);
             }
         }
     });

@@ -1,18 +1,18 @@
-//! Where the time of messages goes, told on standard error.
+//! Prints the stages of messages on standard error.
 
-use tautline::{Remote, Stages};
+use tautline::{ShardHandle, Stages};
 
-/// What the probes of loops found so far.
-pub(crate) fn tell(remotes: &[Remote]) {
-    let stages = remotes.iter().filter_map(|remote| remote.stages().ok().flatten());
-    tell_all(stages.reduce(|mut all, one| {
+/// Prints the results so far of the probes of all loops.
+pub(crate) fn report(shards: &[ShardHandle]) {
+    let stages = shards.iter().filter_map(|shard| shard.stages().ok().flatten());
+    print(stages.reduce(|mut all, one| {
         all.merge(&one);
         all
     }));
 }
 
-/// What they found in the end.
-pub(crate) fn tell_all(stages: Option<Box<Stages>>) {
+/// Prints results, if there are any.
+pub(crate) fn print(stages: Option<Box<Stages>>) {
     if let Some(stages) = stages {
         eprint!("{stages}");
     }

@@ -1,32 +1,32 @@
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use crate::trust::Trust;
-use http::header::{HeaderName, HeaderValue};
+use tautline::http::header::{HeaderName, HeaderValue};
 use tautline::{Address, DeflateConfig, Proxy, Target, TlsEngine};
 use tautline_lab::load::Server;
 
-/// What a client connects to, and how.
+/// The options of a client's connection.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TargetArguments {
-    /// What to connect to: ws:// or wss://, host, port, path.
+    /// URL to connect to: ws:// or wss://, host, port, path.
     #[arg(value_name = "URL")]
     pub(crate) url: String,
-    /// Connect to this address instead of the URL's host: IP:PORT or unix:PATH.
+    /// Address to connect to instead of the URL's host: IP:PORT or unix:PATH.
     #[arg(long, value_name = "ADDR")]
     address: Option<Address>,
-    /// Add a header to the request, as `Authorization: Bearer TOKEN`. May be repeated.
+    /// Header to add to the request, for example `Authorization: Bearer TOKEN`. May be repeated.
     #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = header)]
     header: Vec<(HeaderName, HeaderValue)>,
-    /// Offer a subprotocol. May be repeated, the preferred first.
+    /// Subprotocol to offer. May be repeated, the preferred first.
     #[arg(long, value_name = "NAME")]
     subprotocol: Vec<String>,
     /// Offer compression (permessage-deflate).
     #[arg(long)]
     pub(crate) deflate: bool,
-    /// Go through this HTTP CONNECT or SOCKS5 proxy, with USER:PASSWORD@ before the host where it asks for them.
+    /// HTTP CONNECT or SOCKS5 proxy to connect through. If it requires a login, write USER:PASSWORD@ before the host.
     #[arg(long, value_name = "http|socks5://HOST:PORT")]
     proxy: Option<Proxy>,
-    /// TLS engine: fused or rustls; openssl, aws-lc, boringssl, libressl, mbedtls or wolfssl where they are built in.
+    /// TLS engine: fused or rustls; also openssl, aws-lc, boringssl, libressl, mbedtls or wolfssl, if built in.
     #[arg(long, value_name = "ENGINE", default_value_t)]
     tls: TlsEngine,
     #[command(flatten)]
@@ -36,6 +36,7 @@ pub(crate) struct TargetArguments {
 }
 
 impl TargetArguments {
+    /// The server to connect to, whose process is `pid` if it is measured.
     pub(crate) fn server(&self, pid: Option<u32>) -> Result<Server, Failure> {
         let mut target = Target::new(&self.url).map_err(|error| Failure::from(&error))?;
         if self.driver.leaves_records() && !target.is_secure() {
@@ -47,14 +48,14 @@ impl TargetArguments {
         target.deflate = self.deflate.then(DeflateConfig::default);
         target.proxy.clone_from(&self.proxy);
         let tls = self.trust.config(&target)?;
-        Ok(Server { target, tls, engine: self.tls, way: self.driver.way()?, pid })
+        Ok(Server { target, tls, engine: self.tls, driver: self.driver.config()?, pid })
     }
 }
 
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) = text.split_once(':').ok_or("write it as NAME: VALUE")?;
     let name = name.trim().parse().map_err(|_| format!("{name:?} is no header name"))?;
-    let value = value.trim().parse().map_err(|_| "a value may hold no control characters".to_owned())?;
+    let value = value.trim().parse().map_err(|_| "a header value cannot contain control characters".to_owned())?;
     Ok((name, value))
 }
 
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers() {
+    fn parses_headers() {
         let (name, value) = header("authorization:  Bearer a:b ").unwrap();
         assert_eq!((name.as_str(), value.to_str().unwrap()), ("authorization", "Bearer a:b"));
         for bad in ["no colon", "na me: x", ": x", "a: b\nc: d"] {

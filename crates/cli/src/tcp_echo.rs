@@ -1,18 +1,18 @@
-use crate::driver::{Choice, DriverArguments};
+use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use tautline::layers::io::echo;
-use tautline::{Address, Io};
+use tautline::{Address, DriverConfig};
 use tautline_lab::limit;
 
-/// Echoes over bare TCP: the limit that `bench` measures servers by.
+/// Echo over bare TCP, with which `bench` compares servers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen at; port 0 takes a free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Over `auto`, the loop that is written by hand for it, which no driver can undercut; else over this driver.
+    // `auto` is a loop written by hand for this purpose, which no driver can undercut.
     #[command(flatten)]
     driver: DriverArguments,
     /// End when the process that started this one ends.
@@ -26,21 +26,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let failed = |error| Failure::network(format!("TCP echo at {}: {error}", arguments.listen));
     let never = AtomicBool::new(false);
-    let io = over_kernel(&arguments.driver.driver)?;
-    if io != Io::Auto {
-        let (address, spin) = (Address::Tcp(arguments.listen), arguments.driver.spin());
+    if arguments.driver.driver != "auto" {
+        let driver = arguments.driver.config()?;
+        if matches!(driver, DriverConfig::External(_)) {
+            return Err(Failure::usage("the bare echo runs over the kernel's TCP; choose another driver"));
+        }
         let ready = |address: &Address| println!("listening on tcp://{address}");
-        return echo::serve(io, &spin, &address, ready, &never).map_err(failed);
+        return echo::serve(&driver.available(), &Address::Tcp(arguments.listen), ready, &never).map_err(failed);
     }
     let listener = limit::listen(arguments.listen).map_err(failed)?;
     println!("listening on tcp://{}", listener.local_addr().map_err(failed)?);
     limit::serve(listener, &never).map_err(failed)
-}
-
-fn over_kernel(choice: &Choice) -> Result<Io, Failure> {
-    match choice {
-        Choice::Io(io) => Ok(*io),
-        #[cfg(feature = "xdp")]
-        Choice::Xdp { .. } => Err(Failure::usage("the bare echo runs over the kernel's TCP; choose another driver")),
-    }
 }

@@ -1,22 +1,22 @@
-use crate::development::Development;
+use crate::dev_cert::DevCert;
 use crate::failure::Failure;
 use crate::files;
 use std::path::PathBuf;
 use tautline::{ClientConfig, Roots, Target};
 
-/// Whom a client trusts, and as whom it appears.
+/// The authorities that a client trusts, and its own certificate.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trust {
     /// Trust the authorities in this PEM file instead of the platform's.
     #[arg(help_heading = "TLS", long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// DANGER: trust anyone. Whoever is in between can read and change everything.
+    /// DANGER: trust every server. Anyone on the path can then read and change all data.
     #[arg(help_heading = "TLS", long, conflicts_with = "ca")]
     insecure: bool,
-    /// Client certificate chain, PEM.
+    /// Certificate chain of the client, PEM.
     #[arg(help_heading = "TLS", long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// Key of the client certificate, PEM.
+    /// Private key of the client certificate, PEM.
     #[arg(help_heading = "TLS", long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
     /// Write the session's secrets to the file that SSLKEYLOGFILE names.
@@ -25,24 +25,26 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// The configuration for connections to `target`. Without any choice by the user the platform's authorities are
-    /// trusted; on loopback instead the development authority of `taut serve`, where this user has one.
+    /// The configuration for connections to `target`.
+    ///
+    /// The platform's authorities are trusted by default. On loopback, the development authority that `taut serve` made for
+    /// this user is trusted instead, if there is one.
     pub(crate) fn config(&self, target: &Target) -> Result<ClientConfig, Failure> {
         let roots = if self.insecure {
-            eprintln!("taut: --insecure: anyone between here and {} can read and change everything", target.host());
+            eprintln!("taut: --insecure: anyone on the path to {} can read and change all data", target.host());
             Roots::DangerNone
         } else if let Some(path) = &self.ca {
             Roots::Pem(files::read(path, "authority")?)
         } else {
-            let development = Development::locate().filter(|_| is_loopback(target.host()));
-            let authority = development.and_then(|development| std::fs::read(development.authority).ok());
+            let dev_cert = DevCert::locate().filter(|_| is_loopback(target.host()));
+            let authority = dev_cert.and_then(|dev_cert| std::fs::read(dev_cert.authority).ok());
             authority.map_or(Roots::Platform, Roots::Pem)
         };
-        let certificate = match (&self.cert, &self.key) {
-            (Some(chain), Some(key)) => Some(files::certificate(chain, key)?),
-            _ => None,
-        };
-        Ok(ClientConfig { roots, certificate, key_log: self.key_log, ..ClientConfig::default() })
+        let config = ClientConfig::default().with_roots(roots).with_key_log(self.key_log);
+        Ok(match (&self.cert, &self.key) {
+            (Some(chain), Some(key)) => config.with_certificate(files::certificate(chain, key)?),
+            _ => config,
+        })
     }
 }
 

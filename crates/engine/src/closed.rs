@@ -1,60 +1,103 @@
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use tautline_io::Address;
 use tautline_ws::CloseCode;
 
 /// How an open connection ended.
+///
+/// ```
+/// use tautline_engine::{Cause, Closed};
+///
+/// fn is_worth_a_retry(closed: &Closed) -> bool {
+///     matches!(closed.cause, Cause::Io(_) | Cause::Timeout(_)) || closed.code.get() == 1012
+/// }
+/// # use tautline_ws::CloseCode;
+/// # assert!(is_worth_a_retry(&Closed::new(CloseCode::SERVICE_RESTART, Cause::Peer)));
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Closed {
-    /// The close code that the peer sent; 1005 where its close frame had none, 1006 where it sent no close frame.
+    /// The close code that the peer sent; 1005 if its close frame had none, 1006 if it sent no close frame.
     pub code: CloseCode,
-    /// The reason that the peer gave.
+    /// The reason in the peer's close frame.
     pub reason: String,
-    /// What ended it.
+    /// The event that ended the connection.
     pub cause: Cause,
 }
 
-/// What ended a connection.
+impl Closed {
+    /// An end without a reason from the peer.
+    #[must_use]
+    pub const fn new(code: CloseCode, cause: Cause) -> Self {
+        Self { code, reason: String::new(), cause }
+    }
+}
+
+/// The event that ended a connection.
+///
+/// Like every error here it is one line. `{}` prints its own text, and `{:#}` appends the text of its sources, which
+/// [`source`](Error::source) returns. A variant that only holds another error has the text and the source of that error.
+///
+/// ```
+/// use std::error::Error;
+/// use std::{io, sync::Arc};
+/// use tautline_engine::Cause;
+///
+/// let cause = Cause::Io(Arc::new(io::ErrorKind::ConnectionReset.into()));
+/// let below = cause.source().unwrap();
+/// assert_eq!(format!("{cause:#}"), format!("{cause}: {below}"));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The peer closed by a close frame.
+    /// The peer sent a close frame first.
     Peer,
-    /// We closed by a close frame, and the peer answered.
+    /// We sent a close frame first, and the peer answered it.
     Local,
     /// The peer ended the connection without a close frame.
     Finished,
-    /// The stream ended without close_notify: what came last may be missing (RFC 8446, section 6.1).
+    /// The stream ended without close_notify, so its end may be missing (RFC 8446, section 6.1).
     Truncated,
     /// The connection broke.
     Io(Arc<io::Error>),
-    /// The peer broke the WebSocket protocol or a limit; it was told by the close code.
+    /// The peer violated the WebSocket protocol or a limit. A close code tells it which.
     WebSocket(tautline_ws::Error),
-    /// TLS failed; the peer was told by an alert.
+    /// TLS failed. An alert tells the peer why, if one could be sent.
     Tls(tautline_tls::Error),
-    /// The peer was too slow for a deadline.
+    /// The peer missed a deadline.
     Timeout(Deadline),
-    /// The peer did not read what was queued for it (1008).
+    /// The queue for the peer exceeded its limit ([`SlowConsumer::Disconnect`](crate::SlowConsumer)); closed with 1008.
     SlowConsumer,
-    /// Too many handshakes waited; the connection was reset.
+    /// Too many handshakes waited, and the connection was reset.
     Overloaded,
     /// The shard stopped before the peer answered our close frame.
     Stopped,
 }
 
-/// Which deadline a peer missed.
+/// A deadline that a peer missed; each is a field of [`Deadlines`](crate::Deadlines).
+///
+/// ```
+/// use tautline_engine::{Cause, Deadline};
+///
+/// fn was_idle(cause: &Cause) -> bool {
+///     matches!(cause, Cause::Timeout(Deadline::Idle))
+/// }
+/// # assert!(was_idle(&Cause::Timeout(Deadline::Idle)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Deadline {
-    /// To connect.
+    /// Connecting took too long.
     Connect,
-    /// To finish the opening handshake.
+    /// The opening handshake took too long.
     Handshake,
-    /// To say anything.
+    /// The peer sent nothing for too long.
     Idle,
-    /// To answer our close frame.
+    /// The peer did not answer our close frame in time.
     Close,
-    /// To take what waits for it.
+    /// The peer took none of the waiting bytes for too long.
     Send,
 }
 
@@ -77,7 +120,7 @@ impl fmt::Display for Cause {
             Self::Local => f.write_str("closed by us"),
             Self::Finished => f.write_str("the peer hung up without a close frame"),
             Self::Truncated => f.write_str("the peer hung up without close_notify"),
-            Self::Io(error) => write!(f, "connection lost: {error}"),
+            Self::Io(error) => with_causes(f, format_args!("connection lost"), &**error),
             Self::WebSocket(error) => write!(f, "{error}"),
             Self::Tls(error) => write!(f, "{error}"),
             Self::Timeout(deadline) => write!(f, "the peer missed the {deadline} deadline"),
@@ -88,19 +131,42 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Why a client could not connect.
+impl Error for Cause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(&**error),
+            Self::WebSocket(error) => error.source(),
+            Self::Tls(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+/// The reason why a client could not connect. As with [`Cause`], `{:#}` appends the text of its sources.
+///
+/// ```
+/// use tautline_engine::{ConnectError, Target};
+///
+/// let error = Target::new("https://example.com/").unwrap_err();
+/// assert!(matches!(error, ConnectError::Target(_)));
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The target cannot be used: which part, and what to do.
+    /// The target is unusable. The text names the part and the remedy.
     Target(String),
-    /// The host has no address.
+    /// The host name was not resolved.
     Resolve(String),
-    /// No address could be reached: the last one, and why.
-    Io(Arc<io::Error>),
-    /// The proxy refused or broke its protocol.
+    /// No address could be reached.
+    Io {
+        /// The last address that was tried.
+        address: Address,
+        /// The error of that attempt.
+        error: Arc<io::Error>,
+    },
+    /// The proxy refused the tunnel or violated its protocol.
     Proxy(String),
-    /// The server refused the upgrade or answered wrongly.
+    /// The server refused the upgrade or sent an invalid response.
     Handshake(Arc<tautline_ws::handshake::HandshakeError>),
     /// The connection ended before it was open.
     Ended(Cause),
@@ -110,11 +176,62 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Target(what) | Self::Resolve(what) | Self::Proxy(what) => f.write_str(what),
-            Self::Io(error) => write!(f, "cannot connect to {error}"),
+            Self::Io { address, error } => with_causes(f, format_args!("cannot connect to {address}"), &**error),
             Self::Handshake(error) => write!(f, "{error}"),
-            Self::Ended(cause) => write!(f, "{cause}"),
+            Self::Ended(cause) => fmt::Display::fmt(cause, f),
         }
     }
 }
 
-impl std::error::Error for ConnectError {}
+impl Error for ConnectError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io { error, .. } => Some(&**error),
+            Self::Handshake(error) => error.source(),
+            Self::Ended(cause) => cause.source(),
+            Self::Target(_) | Self::Resolve(_) | Self::Proxy(_) => None,
+        }
+    }
+}
+
+/// Writes an error's own text, and in the alternate form also the text of each source.
+fn with_causes(f: &mut fmt::Formatter<'_>, words: fmt::Arguments<'_>, below: &dyn Error) -> fmt::Result {
+    f.write_fmt(words)?;
+    let mut next = Some(below).filter(|_| f.alternate());
+    while let Some(error) = next {
+        write!(f, ": {error}")?;
+        next = error.source();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
+        std::iter::successors(Some(error), |&error| error.source()).map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_error_tells_its_own_part_of_one_line() {
+        let reset = Arc::new(io::Error::from_raw_os_error(104));
+        let lost = Cause::Io(reset.clone());
+        assert_eq!(chain(&lost), ["connection lost".to_owned(), reset.to_string()]);
+        assert_eq!(chain(&ConnectError::Ended(lost.clone())), chain(&lost));
+        assert_eq!(format!("{lost:#}"), format!("connection lost: {reset}"));
+        let address = "127.0.0.1:1".parse().unwrap();
+        let unreachable = ConnectError::Io { address, error: reset };
+        for error in [unreachable, ConnectError::Ended(lost)] {
+            assert_eq!(format!("{error:#}"), chain(&error).join(": "));
+            assert!(error.source().unwrap().is::<io::Error>());
+        }
+    }
+
+    #[test]
+    fn a_variant_without_words_of_its_own_speaks_for_the_error_in_it() {
+        let alert = tautline_tls::Error::Alert("unknown_ca".into());
+        let text = alert.to_string();
+        assert_eq!(chain(&ConnectError::Ended(Cause::Tls(alert))), [text]);
+    }
+}

@@ -1,88 +1,153 @@
 use std::time::Duration;
 use tautline_ws::handshake::{HeadLimits, Policy};
 
-/// How one shard treats its connections. Start from a preset and change fields.
+/// The configuration of a shard. Start from a preset and change fields.
 ///
-/// | preset | for | what differs |
+/// | preset | for | differences |
 /// |---|---|---|
-/// | [`low_latency`](Self::low_latency) | trading feeds, games | short deadlines, little queueing |
-/// | [`many_connections`](Self::many_connections) | 100,000 mostly idle clients | rare pings, small queues |
-/// | [`untrusted_internet`](Self::untrusted_internet) | servers open to anyone; the default | small messages, strict deadlines |
+/// | [`low_latency`](Self::low_latency) | trading feeds, games | short deadlines, small queues, large messages |
+/// | [`many_connections`](Self::many_connections) | 100,000 mostly idle clients | rare pings, small queues and messages |
+/// | [`untrusted_internet`](Self::untrusted_internet) | servers open to anyone | none: this is the default |
+///
+/// ```
+/// use std::time::Duration;
+/// use tautline_engine::{Config, SlowConsumer};
+///
+/// let mut config = Config::low_latency();
+/// config.limits.max_message = 64 << 10;
+/// config.deadlines.ping = Some(Duration::from_secs(2));
+/// config.slow_consumer = SlowConsumer::DropOldest(256 << 10);
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Config {
-    /// Bounds on what a peer can make us hold.
+    /// Bounds on memory and work.
     pub limits: Limits,
-    /// How long a peer may take.
+    /// Bounds on the time that a peer may take.
     pub deadlines: Deadlines,
-    /// What happens to messages that a peer does not read in time.
+    /// The policy for messages that a peer does not read in time.
     pub slow_consumer: SlowConsumer,
-    /// What the opening handshake accepts (server).
+    /// Terms of the opening handshake: subprotocols, compression, origins (server).
     pub upgrade: Policy,
-    /// What leaves the loop (server).
+    /// Work on other threads (server).
     pub offload: Offload,
-    /// Deliver large messages in pieces, as they arrive, to [`Handler::on_chunk`](crate::Handler::on_chunk).
+    /// Whether messages are delivered in pieces, as they arrive, to [`Handler::on_chunk`](crate::Handler::on_chunk).
     pub streaming: bool,
 }
 
 /// Bounds on memory and work per connection and per shard.
+///
+/// ```
+/// use tautline_engine::Config;
+///
+/// let mut config = Config::default();
+/// config.limits.max_message = 64 << 10;
+/// config.limits.max_connections = 10_000;
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Limits {
-    /// Longest message accepted, after inflation, in bytes. A longer one is refused with 1009.
+    /// Longest message accepted, in bytes after inflation. A longer one closes the connection with 1009.
     pub max_message: usize,
-    /// Longest HTTP head accepted. A longer one is refused with 431.
+    /// Longest HTTP head accepted. A longer one is answered with 431.
     pub head: HeadLimits,
-    /// Connections per shard; beyond it, connections wait in the kernel's backlog.
+    /// Connections per shard. Further ones wait in the kernel's backlog.
     pub max_connections: usize,
-    /// Connections per shard that are not open yet; beyond it, connections wait in the kernel's backlog.
+    /// Connections per shard whose opening handshake is not complete. Further ones wait in the kernel's backlog.
     pub max_handshakes: usize,
     /// Topics that one connection may subscribe to.
     pub max_subscriptions: usize,
-    /// While answers to a client wait and more than this many bytes wait to be sent to it, nothing more is read from it.
-    /// What others make us send does not hold it back, and servers are never held back.
+    /// Bytes waiting for a client above which nothing more is read from it (server).
+    ///
+    /// Reading pauses only while answers to the client's own input are among them. Published messages alone do not pause it.
     pub pause_receive_above: usize,
-    /// Bytes of unused buffers a shard keeps.
+    /// Bytes of unused buffers that a shard keeps.
     pub pool: usize,
 }
 
-/// Full handshakes with an expensive signature (RSA) go to threads beside the loops, so that a storm of them does not
-/// starve connections that are established. Resumed ones, and those signed with ECDSA, stay where they are: handing them
-/// over would cost more than it saves.
+/// Full handshakes on threads beside the loops, if their signature is expensive (RSA).
+///
+/// A storm of such handshakes then does not starve established connections. Resumed handshakes and those signed with ECDSA
+/// stay in the loop, since moving them would cost more time than it saves.
+///
+/// ```
+/// use std::time::Duration;
+/// use tautline_engine::{Config, Records};
+///
+/// let mut config = Config::default();
+/// config.offload.threads = Some(2);
+/// config.offload.max_wait = Duration::from_secs(1);
+/// config.offload.records = Some(Records::default());
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Offload {
-    /// Threads for all shards of a server together: 0 does every handshake in its loop, `None` takes one for each two CPUs.
+    /// Threads for all shards of a server together: 0 keeps every handshake in its loop, `None` starts one per two CPUs.
     pub threads: Option<usize>,
-    /// Signatures that take at least so long leave the loop. What a key takes is measured when it is loaded, at the start
-    /// and at a reload, once for all keys of an algorithm and a length.
+    /// Signature time from which a handshake leaves the loop.
+    ///
+    /// The time is measured when a key is loaded, at the start or at a reload, once per algorithm and key length.
     pub min_signature: Duration,
     /// Handshakes that may wait. Further connections are reset at once.
     pub max_waiting: usize,
-    /// Longest wait. Connections that would wait longer, going by what handshakes took lately, are reset at once.
+    /// Longest wait. A connection that would wait longer at the pool's recent pace is reset at once.
     pub max_wait: Duration,
-    /// The threads run only while their processors have nothing else to do (`SCHED_IDLE`, sched(7)), so that established
-    /// connections never wait for them. Where they are not let run for so long while handshakes wait, since loops or others
-    /// never sleep, threads of a low priority (a nice value of 15) take over. `None` leaves all to such, for processors
-    /// that are busy for good: established connections wait for the end of a handshake now and then.
+    /// Time without CPU after which threads of a higher priority take over.
+    ///
+    /// The pool's threads run only while their CPUs are otherwise idle (`SCHED_IDLE`, sched(7)), so established connections
+    /// never wait for them. On CPUs whose other threads never sleep they hardly run. If handshakes wait and none has begun for
+    /// this time, watcher threads with a nice value of 15 do them. `None` starts no watchers, and the threads have the loops'
+    /// priority, for CPUs that are always busy. An established connection then waits for the end of a handshake now and then.
     pub max_stall: Option<Duration>,
-    /// Help with the records of large messages; `None` seals all of them in the loop. Engines that cannot share a message
-    /// ([`Capabilities`](tautline_tls::Capabilities)) are refused with it.
+    /// Help with the records of large messages; `None` seals all of them in the loop.
+    ///
+    /// It is refused for engines that cannot share a message ([`Capabilities`](tautline_tls::Capabilities)).
     pub records: Option<Records>,
 }
 
-/// Large messages are sealed and sent by two threads at once: the loop, and one of a small pool that has time. Worth it where
-/// processors idle beside a busy loop, and asked for less and less often where nobody comes; smaller messages are as they were.
+/// Large messages that two threads seal and send: the loop, and a helper thread of a small pool.
+///
+/// This pays while CPUs idle beside a busy loop. If helpers do not come in time, they are asked less and less often. Smaller
+/// messages are not affected.
+///
+/// ```
+/// use tautline_engine::{Config, Records};
+///
+/// let mut config = Config::default();
+/// config.offload.records = Some(Records::default().with_min_message(4 << 20).with_threads(1));
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Records {
-    /// Bytes from which on a message is shared, or what is sent together. 1 MiB unless told, which is where `taut bench offload`
-    /// found it to pay on calm machines; smaller ones are sent no sooner, and all cost more processor time in all.
+    /// Bytes from which a message, or messages sent together, are shared between threads; 1 MiB by default.
+    ///
+    /// On calm machines `taut bench offload` found a gain from 1 MiB on. Smaller messages are sent no sooner. Sharing costs
+    /// more CPU time in total at any size.
     pub min_message: usize,
-    /// Threads that help all loops of a server; `None` takes one for each processor but one, at most
-    /// [`MOST_THREADS`](Self::MOST_THREADS). After a message they look for the next for 200 us before they sleep.
+    /// Threads that help all loops of a server.
+    ///
+    /// `None` starts one per CPU but one, at most [`MOST_THREADS`](Self::MOST_THREADS). After a message they look for the next
+    /// one for 200 us before they sleep.
     pub threads: Option<usize>,
 }
 
 impl Records {
-    /// Threads of a pool that nobody has given a number.
+    /// Most threads of a pool whose number of threads is not set.
     pub const MOST_THREADS: usize = 3;
+
+    /// Sets the bytes from which a message is shared.
+    #[must_use]
+    pub const fn with_min_message(mut self, bytes: usize) -> Self {
+        self.min_message = bytes;
+        self
+    }
+
+    /// Sets the number of threads for all loops of a server.
+    #[must_use]
+    pub const fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
 }
 
 impl Default for Records {
@@ -104,44 +169,64 @@ impl Default for Offload {
     }
 }
 
-/// How long a peer may take for what it owes us.
+/// Bounds on the time that a peer may take.
+///
+/// ```
+/// use std::time::Duration;
+/// use tautline_engine::Config;
+///
+/// let mut config = Config::default();
+/// config.deadlines.handshake = Duration::from_secs(3);
+/// config.deadlines.idle = None;
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Deadlines {
-    /// To look a host's name up; and then from the first attempt to the TCP connection, all of its addresses included (the
-    /// next one is tried after 250 ms); a client's.
+    /// Time to resolve the host's name, and again to connect to one of its addresses (client).
+    ///
+    /// The next address is tried when an attempt fails, or 250 ms after it began.
     pub connect: Duration,
-    /// From the TCP connection to the end of the opening handshake, proxies and TLS included; also for each further
-    /// plain HTTP request on a connection.
+    /// Time from the TCP connection to the end of the opening handshake, proxies and TLS included.
+    ///
+    /// Each further plain HTTP request on a connection gets this time too.
     pub handshake: Duration,
-    /// A ping is sent after this much silence.
+    /// Time without input after which a ping is sent.
     pub ping: Option<Duration>,
-    /// The connection is closed after this much silence (a pong ends silence).
+    /// Time without input after which the connection is closed. A pong is input.
     pub idle: Option<Duration>,
-    /// From our close frame to the end of the connection.
+    /// Time from our close frame to the end of the connection.
     pub close: Duration,
-    /// A peer that takes nothing for so long while bytes wait is disconnected.
+    /// Time after which a peer is disconnected if bytes wait and it takes none of them.
     pub send: Duration,
 }
 
-/// What happens to a message for a peer that does not read fast enough.
+/// The policy for messages to a peer that does not read fast enough.
 ///
-/// Messages wait unencoded while the kernel takes no more bytes; the policy bounds how much may wait. A message that
-/// nothing waits before is always taken, whatever its size. Control frames, fragments of a streamed message and what was
-/// already encoded are never dropped.
+/// While the kernel takes no more bytes, messages wait unencoded, up to a limit in bytes. A message of any size may wait
+/// alone. Control frames, fragments of a streamed message and encoded messages are never dropped.
+///
+/// ```
+/// use tautline_engine::{Config, SlowConsumer};
+///
+/// let mut config = Config::default();
+/// config.slow_consumer = SlowConsumer::KeepLatest(64 << 10);
+/// assert_eq!(config.slow_consumer.limit(), 65_536);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SlowConsumer {
-    /// Up to so many bytes wait; then the connection is closed with 1008.
+    /// Closes the connection with 1008 if a message would exceed the limit.
     Disconnect(usize),
-    /// Up to so many bytes wait; then new messages are dropped.
+    /// Drops new messages that would exceed the limit.
     DropNewest(usize),
-    /// Up to so many bytes wait; then the oldest messages are dropped.
+    /// Drops the oldest messages until the new one fits.
     DropOldest(usize),
-    /// Of messages with the same key only the latest waits. Up to so many bytes wait; then the oldest are dropped.
+    /// Keeps only the latest of messages with the same key, and drops the oldest until the new one fits.
     KeepLatest(usize),
 }
 
 impl SlowConsumer {
-    /// Bytes that may wait.
+    /// The limit: bytes that may wait.
     #[must_use]
     pub const fn limit(self) -> usize {
         match self {
@@ -159,7 +244,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// For servers that anyone may reach.
+    /// Preset for servers that are open to anyone; the default.
     #[must_use]
     pub fn untrusted_internet() -> Self {
         Self {
@@ -187,7 +272,7 @@ impl Config {
         }
     }
 
-    /// For few connections whose every microsecond counts: stalls are noticed in seconds, little waits.
+    /// Preset for few connections that need low latency: stalls are noticed within seconds, and queues are small.
     #[must_use]
     pub fn low_latency() -> Self {
         let mut config = Self::untrusted_internet();
@@ -201,7 +286,7 @@ impl Config {
         config
     }
 
-    /// For a great many connections, most of them silent: rare pings, small queues.
+    /// Preset for up to a million connections, most of them idle: rare pings, small queues.
     #[must_use]
     pub fn many_connections() -> Self {
         let mut config = Self::untrusted_internet();

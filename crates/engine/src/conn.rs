@@ -1,42 +1,39 @@
-use crate::link::Rare;
+use crate::ids::{ConnId, DialId};
+use crate::info::{Cold, Info};
 use crate::message::{Delivery, Outgoing, Publication};
-use crate::outbound::{Outbound, Way};
+use crate::outbound::Outbound;
 use crate::shared::Shared;
-use std::fmt;
+use crate::wire::Transport;
 use tautline_io::{Address, Token};
-use tautline_ws::{CloseCode, Kind, Prepared};
+use tautline_ws::{CloseCode, Kind};
 
-/// Names a connection for as long as its server runs: in maps of the application, across shards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnId {
-    /// The shard that owns it.
-    pub shard: u32,
-    /// Its token within the shard.
-    pub token: Token,
-}
-
-impl fmt::Display for ConnId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.shard, self.token.index, self.token.generation)
-    }
-}
-
-/// What of a connection stays the same while it is open.
-pub(crate) struct Info {
-    pub(crate) peer: Address,
-    pub(crate) dial: Option<DialId>,
-}
-
-/// Names an outgoing connection across its reconnections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DialId(pub u32);
-
-/// One connection, lent to the handler for one call.
+/// A connection, lent to the handler for one call.
+///
+/// ```
+/// use tautline_engine::{Conn, Handler};
+/// use tautline_ws::{CloseCode, Message};
+///
+/// struct Quiz;
+///
+/// impl Handler for Quiz {
+///     /// Wrong answers so far.
+///     type State = u32;
+///     fn on_message(&mut self, conn: &mut Conn<'_, u32>, message: Message<'_>) {
+///         if message.text() == Some("42") {
+///             conn.text("right");
+///             return conn.close(CloseCode::NORMAL, "well done");
+///         }
+///         *conn.state() += 1;
+///         let tries = *conn.state();
+///         conn.text(&format!("wrong, {tries} times"));
+///     }
+/// }
+/// ```
 pub struct Conn<'a, T> {
     pub(crate) token: Token,
     pub(crate) out: &'a mut Outbound,
-    pub(crate) way: &'a mut dyn Way,
-    pub(crate) rare: &'a mut Option<Box<Rare>>,
+    pub(crate) transport: Transport<'a>,
+    pub(crate) cold: &'a mut Option<Box<Cold>>,
     pub(crate) info: &'a Info,
     pub(crate) state: &'a mut T,
     pub(crate) paused: &'a mut bool,
@@ -44,7 +41,7 @@ pub struct Conn<'a, T> {
 }
 
 impl<T> Conn<'_, T> {
-    /// Its name.
+    /// The connection's identifier.
     #[must_use]
     pub const fn id(&self) -> ConnId {
         ConnId { shard: self.shared.shard, token: self.token }
@@ -59,22 +56,22 @@ impl<T> Conn<'_, T> {
     /// The subprotocol that both sides speak.
     #[must_use]
     pub fn subprotocol(&self) -> Option<&str> {
-        self.rare.as_ref()?.subprotocol.as_deref()
+        self.cold.as_ref()?.subprotocol.as_deref()
     }
 
-    /// The outgoing connection this belongs to; `None` on a server.
+    /// The outgoing connection that this one belongs to; `None` on a server.
     #[must_use]
     pub const fn dial(&self) -> Option<DialId> {
         self.info.dial
     }
 
-    /// What TLS agreed on. Made anew at each call, so that idle connections need not keep it.
+    /// The negotiated TLS values. Built anew at each call, so that idle connections do not keep them.
     #[must_use]
-    pub fn tls(&self) -> tautline_tls::Facts {
-        self.way.facts()
+    pub fn tls(&self) -> tautline_tls::TlsInfo {
+        self.transport.session.tls_info()
     }
 
-    /// What the application keeps for this connection.
+    /// The application's state for this connection.
     pub const fn state(&mut self) -> &mut T {
         self.state
     }
@@ -89,72 +86,91 @@ impl<T> Conn<'_, T> {
         self.send(Outgoing::binary(payload))
     }
 
-    /// Sends a message. Where the peer is slow, [`SlowConsumer`](crate::SlowConsumer) says what becomes of it.
+    /// Sends a message. If the peer is slow, [`SlowConsumer`](crate::SlowConsumer) decides about the message.
     pub fn send(&mut self, message: Outgoing<'_>) -> Delivery {
-        self.out.send(message, &mut *self.way, self.shared)
+        self.out.send(message, &mut self.transport, self.shared)
     }
 
-    /// Sends a piece of a message whose length is not known yet. `last` ends it; until then other messages to this
-    /// connection, published ones too, are [`Delivery::Dropped`]. So is the piece itself where the peer is slow: nothing of
-    /// it was taken, and it can be sent again after [`on_drain`](crate::Handler::on_drain). A piece of another kind than the
-    /// message was begun with is dropped too.
+    /// Sends a piece of a streamed message; `last` ends the message.
+    ///
+    /// Until then other messages to this connection, published ones too, are [`Delivery::Dropped`]. A piece is dropped as a
+    /// whole if too many bytes wait for the peer. It can be sent again after [`on_drain`](crate::Handler::on_drain). A piece
+    /// whose kind differs from the first piece's is dropped too.
     pub fn fragment(&mut self, kind: Kind, payload: &[u8], last: bool) -> Delivery {
-        self.out.fragment((kind, payload, last), &mut *self.way, self.shared)
+        self.out.fragment((kind, payload, last), &mut self.transport, self.shared)
     }
 
     /// Sends a ping of at most 125 bytes.
     ///
     /// # Errors
-    /// Where `payload` is longer.
+    /// If `payload` is longer.
     pub fn ping(&mut self, payload: &[u8]) -> Result<(), tautline_ws::Error> {
-        self.out.ping(payload, self.shared)
+        if !self.transport.phase.takes_messages() {
+            return Ok(());
+        }
+        self.out.ping(payload, self.transport.wire, self.shared)
     }
 
-    /// Closes behind everything sent so far. What the peer still sends is not delivered any more. A code that must not be
-    /// on the wire (1005, 1006, 1015 and such) closes without a code.
+    /// Sends a close frame behind everything sent so far. Later messages of the peer are not delivered.
+    ///
+    /// A code that must not be on the wire (for example 1005, 1006 or 1015) sends a close frame without a code.
     pub fn close(&mut self, code: CloseCode, reason: &str) {
-        self.out.close(code, reason);
+        if self.transport.phase.close() {
+            self.out.queue_close(code, reason);
+        }
     }
 
-    /// Bytes that wait to be sent, in all stages.
+    /// Bytes that wait to be sent: queued, encoded, and sealed but not taken by the kernel.
     #[must_use]
     pub const fn buffered(&self) -> usize {
-        self.out.buffered()
+        self.out.buffered(self.transport.wire)
     }
 
-    /// Stops (`true`) or resumes reading from the peer, who is slowed down by TCP. What shares a TLS record with the current
-    /// message is still delivered. A paused connection is pinged, but neither heard nor idle.
+    /// Stops (`true`) or resumes (`false`) reading from the peer. TCP then slows the peer down.
+    ///
+    /// Messages in the same TLS record as the current one are still delivered. Pings go on while a connection is paused, and
+    /// its idle deadline is suspended.
     pub const fn pause(&mut self, pause: bool) {
         *self.paused = pause;
     }
 
-    /// From now on this connection gets what is published to `topic`. False where it has
-    /// [`max_subscriptions`](crate::Limits::max_subscriptions) already.
+    /// Subscribes this connection to messages published to `topic`.
+    ///
+    /// False if it has [`max_subscriptions`](crate::Limits::max_subscriptions) other topics already.
     pub fn subscribe(&mut self, topic: &str) -> bool {
-        let subscriptions = self.rare.as_ref().map_or(&[][..], |rare| &rare.subscriptions);
+        let subscriptions = self.cold.as_ref().map_or(&[][..], |cold| &cold.subscriptions);
         if subscriptions.len() >= self.shared.config.limits.max_subscriptions {
             return subscriptions.iter().any(|t| &**t == topic);
         }
         if self.shared.topics.subscribe(topic, self.token) {
-            self.rare.get_or_insert_default().subscriptions.push(topic.into());
+            self.cold.get_or_insert_default().subscriptions.push(topic.into());
         }
         true
     }
 
-    /// Undoes [`subscribe`](Self::subscribe).
+    /// Ends the subscription to `topic`, if there is one.
     pub fn unsubscribe(&mut self, topic: &str) {
         if self.shared.topics.unsubscribe(topic, self.token)
-            && let Some(rare) = self.rare.as_mut()
+            && let Some(cold) = self.cold.as_mut()
         {
-            rare.subscriptions.retain(|t| &**t != topic);
+            cold.subscriptions.retain(|t| &**t != topic);
         }
     }
 
-    /// Sends `message` to every subscriber of `topic` on every shard, this connection included where it is one. Framed
-    /// once, and compressed once for each size of window that subscribers allow; delivered when the current call of the
-    /// handler returns.
+    /// Sends `message` to every subscriber of `topic` on every shard, also to this connection if it is one.
+    ///
+    /// The message is framed once, and compressed once per window size that subscribers negotiated. It leaves after the
+    /// handler's call has returned.
     pub fn publish(&mut self, topic: &str, message: Outgoing<'_>) {
         self.shared.publish(topic, message);
+    }
+}
+
+impl<T> Conn<'_, T> {
+    /// [`Link::holds_back`](crate::link::Link::holds_back) of a connection that is lent.
+    pub(crate) fn holds_back(&self, answered: u64, pause_above: usize) -> bool {
+        self.transport.phase.takes_messages()
+            && (*self.paused || self.info.dial.is_none() && self.out.lags(self.transport.wire, answered, pause_above))
     }
 }
 
@@ -162,22 +178,11 @@ impl Shared {
     pub(crate) fn publish(&mut self, topic: &str, message: Outgoing<'_>) {
         let publication = Publication::new(topic, message);
         for other in &self.others {
-            // A full queue is another shard that does not keep up; its subscribers miss this message.
+            // A full command queue: that shard does not keep up, and its subscribers miss this message.
             if other.publish_encoded(publication.clone()).is_err() {
                 self.counters.messages_dropped += 1;
             }
         }
         self.publications.push(publication);
-    }
-}
-
-impl Publication {
-    pub(crate) fn new(topic: &str, message: Outgoing<'_>) -> Self {
-        Self {
-            topic: topic.into(),
-            message: Prepared::new(message.kind, message.payload),
-            compress: message.compress,
-            key: message.key,
-        }
     }
 }

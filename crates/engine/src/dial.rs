@@ -1,4 +1,4 @@
-//! Outgoing connections: which address next, and when to try again.
+//! Outgoing connections: the order of addresses, and the waits between attempts.
 
 use crate::closed::ConnectError;
 use crate::proxy::Proxy;
@@ -13,37 +13,59 @@ use tautline_io::{Address, Token};
 use tautline_ws::deflate::DeflateConfig;
 use tautline_ws::handshake;
 
-/// Between the attempts of happy eyeballs (RFC 8305, section 5).
+/// Milliseconds between the attempts of happy eyeballs (RFC 8305, section 5).
 pub(crate) const ATTEMPT_DELAY: Tick = 250;
 
-/// What a client connects to, and how.
+/// The destination of an outgoing connection, and the way to it.
+///
+/// ```
+/// use tautline_engine::{Reconnect, Target};
+///
+/// let mut target = Target::new("wss://example.com/feed")?;
+/// target.subprotocols = vec!["v2.feed".into()];
+/// target.reconnect = Some(Reconnect::default());
+/// assert_eq!((target.host(), target.port(), target.is_secure()), ("example.com", 443, true));
+/// # Ok::<(), tautline_engine::ConnectError>(())
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Target {
     /// `ws://` or `wss://`, host, optional port, path and query.
     pub uri: http::Uri,
-    /// Connect here instead of resolving the host: a Unix socket, a fixed address.
+    /// Address to connect to instead of resolving the host, for example a Unix socket.
     pub address: Option<Address>,
-    /// Headers for the request.
+    /// Further headers of the request.
     pub headers: HeaderMap,
-    /// Subprotocols to offer, by preference.
+    /// Subprotocols to offer, the preferred first.
     pub subprotocols: Vec<String>,
     /// permessage-deflate to offer.
     pub deflate: Option<DeflateConfig>,
-    /// A proxy to go through.
+    /// Proxy to tunnel through.
     pub proxy: Option<Proxy>,
-    /// Whether and how to connect again after a loss.
+    /// Waits before further attempts and reconnections; `None` connects once.
     pub reconnect: Option<Reconnect>,
 }
 
-/// Waits between attempts: doubling from `first` up to `longest`, of which a random half is cut, so that the clients of
-/// a restarted server do not come back all at once. The doubling starts over after a connection that outlived `longest`.
+/// Waits between attempts to connect.
+///
+/// The wait doubles from `first` to `longest`, minus a random part of up to half. The clients of a restarted server thus do not
+/// return all at once. After a connection that was open for at least `longest`, the wait begins with `first` again.
+///
+/// ```
+/// use std::time::Duration;
+/// use tautline_engine::Reconnect;
+///
+/// let quick = Reconnect::new(Duration::from_millis(50), Duration::from_secs(2)).with_attempts(10);
+/// assert_eq!(quick.attempts, Some(10));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reconnect {
     /// The first wait.
     pub first: Duration,
     /// The longest wait.
     pub longest: Duration,
-    /// How often it is tried again without success before it is given up; `None` never gives up.
+    /// Consecutive further attempts before giving up; `None` never gives up.
     pub attempts: Option<u32>,
 }
 
@@ -54,7 +76,20 @@ impl Default for Reconnect {
 }
 
 impl Reconnect {
-    /// The wait before attempt number `failures` (from 1), from a source of random numbers up to a bound.
+    /// Waits from `first` to `longest`, without end.
+    #[must_use]
+    pub const fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, attempts: None }
+    }
+
+    /// Gives up after this number of consecutive further attempts.
+    #[must_use]
+    pub const fn with_attempts(mut self, attempts: u32) -> Self {
+        self.attempts = Some(attempts);
+        self
+    }
+
+    /// The wait after `failures` failures (from 1). `random` returns a number from 0 to its argument.
     pub(crate) fn wait(&self, failures: u32, random: impl FnOnce(u64) -> u64) -> Duration {
         let longest = u64::try_from(self.longest.as_millis()).unwrap_or(u64::MAX);
         let first = u64::try_from(self.first.as_millis()).unwrap_or(u64::MAX);
@@ -64,10 +99,10 @@ impl Reconnect {
 }
 
 impl Target {
-    /// A target by its URI, without any extras.
+    /// A target by its URI, without options.
     ///
     /// # Errors
-    /// [`ConnectError::Target`] where it is no `ws://` or `wss://` URI.
+    /// [`ConnectError::Target`] if it is no `ws://` or `wss://` URI.
     pub fn new(uri: &str) -> Result<Self, ConnectError> {
         let parsed = handshake::parse_uri(uri).map_err(|error| ConnectError::Target(format!("{uri:?}: {error}")))?;
         if !matches!(parsed.scheme_str().map(str::to_ascii_lowercase).as_deref(), Some("ws" | "wss")) {
@@ -84,7 +119,7 @@ impl Target {
         })
     }
 
-    /// Whether TLS is asked for.
+    /// Whether the scheme is `wss`.
     #[must_use]
     pub fn is_secure(&self) -> bool {
         self.uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("wss"))
@@ -96,37 +131,38 @@ impl Target {
         self.uri.host().unwrap_or("").trim_matches(['[', ']'])
     }
 
-    /// The port, by default that of the scheme.
+    /// The port; by default that of the scheme.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.uri.port_u16().unwrap_or_else(|| if self.is_secure() { 443 } else { 80 })
     }
 
-    /// Host and port that a socket is opened to.
+    /// Host and port of the socket: the proxy's, or the target's.
     pub(crate) fn first_hop(&self) -> (&str, u16) {
         self.proxy.as_ref().map_or_else(|| (self.host(), self.port()), |proxy| (proxy.host.as_str(), proxy.port))
     }
 }
 
-/// One outgoing connection, across its attempts.
+/// An outgoing connection, across its attempts.
 pub(crate) struct Dial {
     pub(crate) target: Arc<Target>,
     pub(crate) state: State,
     pub(crate) failures: u32,
-    /// When its connection was open last.
+    /// When a connection of it was opened last.
     pub(crate) opened: Tick,
 }
 
+/// The state of a [`Dial`].
 pub(crate) enum State {
-    /// The host's addresses are being looked up, until this tick at most.
+    /// The host's name is being resolved, until this tick at most.
     Resolving(Tick),
-    /// Attempts race.
+    /// Attempts at its addresses are under way.
     Racing(Race),
-    /// A link exists.
+    /// A connection exists.
     Linked,
-    /// Until the next attempt.
+    /// The next attempt begins at this tick.
     Waiting(Tick),
-    /// The application is to be told by the next turn.
+    /// The attempt failed; the next turn reports it to the handler.
     Failed(ConnectError),
 }
 
@@ -136,7 +172,7 @@ pub(crate) struct Race {
     pub(crate) attempts: Vec<(Token, Address)>,
     pub(crate) next_at: Tick,
     pub(crate) end: Tick,
-    pub(crate) last_error: Option<io::Error>,
+    pub(crate) last_error: Option<(Address, io::Error)>,
 }
 
 impl Race {
@@ -153,11 +189,11 @@ impl Race {
     }
 
     /// An attempt at `address` failed.
-    pub(crate) fn lose(&mut self, address: &Address, error: &io::Error) {
-        self.last_error = Some(io::Error::new(error.kind(), format!("{address}: {error}")));
+    pub(crate) fn lose(&mut self, address: Address, error: io::Error) {
+        self.last_error = Some((address, error));
     }
 
-    /// Ends all attempts, to be closed.
+    /// Takes out all attempts, for the caller to close.
     pub(crate) fn end_attempts(&mut self) -> Vec<Token> {
         self.attempts.drain(..).map(|(token, _)| token).collect()
     }
@@ -166,7 +202,7 @@ impl Race {
         self.rest.pop_front()
     }
 
-    /// When this race wants to be looked at again.
+    /// When the race needs attention: the next attempt or the deadline.
     pub(crate) fn due(&self) -> Tick {
         if self.rest.is_empty() { self.end } else { self.next_at.min(self.end) }
     }
@@ -180,7 +216,7 @@ fn is_v4(address: &Address) -> bool {
     matches!(address, Address::Tcp(SocketAddr::V4(_)))
 }
 
-/// Looks up `host`; blocks, so it runs on a thread of its own.
+/// Resolves `host`. It blocks, so it runs on a thread of its own.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
     let found = (host, port).to_socket_addrs();
     let addresses: Vec<_> =
@@ -191,7 +227,7 @@ pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectE
     Ok(addresses)
 }
 
-/// The address where no look-up is needed.
+/// The address if `host` is an IP address, which needs no resolver.
 pub(crate) fn literal(host: &str, port: u16) -> Option<SocketAddr> {
     host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, port))
 }
@@ -202,7 +238,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn targets_say_host_and_port() {
+    fn targets_have_host_and_port() {
         let target = Target::new("wss://[::1]/feed?x=1").unwrap();
         assert_eq!((target.host(), target.port(), target.is_secure()), ("::1", 443, true));
         let target = Target::new("ws://example.org:8080").unwrap();
@@ -225,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn families_alternate() {
+    fn address_families_alternate() {
         let addresses = ["[::1]:1", "[::2]:1", "1.1.1.1:1", "[::3]:1", "2.2.2.2:1"];
         let mut race = Race::new(addresses.iter().map(|a| a.parse().unwrap()).collect(), 0, 1);
         let order: Vec<_> = std::iter::from_fn(|| race.next_address()).map(|a| a.to_string()).collect();

@@ -1,17 +1,17 @@
-//! Outgoing connections: resolving, racing addresses, and coming back after a loss.
+//! Outgoing connections: resolving names, racing addresses, and reconnecting after a loss.
 
 mod resolver;
 
 pub(crate) use resolver::Resolver;
 
 use crate::closed::{Cause, ConnectError, Deadline};
-use crate::conn::DialId;
+use crate::core::{Core, Slot};
 use crate::dial::{self, ATTEMPT_DELAY, Dial, Race, State, Target};
 use crate::handler::Handler;
-use crate::link::{Link, Phase, millis};
-use crate::probe::Probe;
+use crate::ids::DialId;
+use crate::link::{Link, millis};
+use crate::phase::Phase;
 use crate::proxy::Tunnel;
-use crate::shard::{Core, Slot};
 use crate::timer::Tick;
 use resolver::Name;
 use std::cmp::Reverse;
@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use tautline_io::{Address, Driver, End, Token};
 use tautline_tls::{Engine, Session};
 
-impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
-    pub(crate) fn dial<D: Driver>(&mut self, driver: &mut D, target: Arc<Target>) -> DialId {
+impl<E: Engine, H: Handler> Core<E, H> {
+    pub(crate) fn dial(&mut self, driver: &mut dyn Driver, target: Arc<Target>) -> DialId {
         let id = DialId(self.next_dial);
         self.next_dial = self.next_dial.wrapping_add(1);
         self.dials.insert(id, Dial { target, state: State::Resolving(Tick::MAX), failures: 0, opened: 0 });
@@ -30,8 +30,8 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         id
     }
 
-    /// Begins to connect, from the resolver on.
-    fn attempt<D: Driver>(&mut self, driver: &mut D, id: DialId) {
+    /// Begins an attempt to connect, with the resolver if the host is a name.
+    fn attempt(&mut self, driver: &mut dyn Driver, id: DialId) {
         let Some(dial) = self.dials.get_mut(&id) else { return };
         let end = self.shared.now + millis(self.shared.config.deadlines.connect);
         dial.state = State::Resolving(end);
@@ -52,24 +52,25 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             self.race(driver, id, vec![address.into()]);
             return;
         }
-        // The thread that looks it up may be busy with others for longer than anybody waits.
+        // The timer is needed since the resolver's threads may be busy with other names past the deadline.
         self.dial_timers.push(Reverse((end, id)));
         let until = Instant::now().checked_add(self.shared.config.deadlines.connect);
-        let name = Name { dial: id, host: host.to_owned(), port, until, remote: self.remote.clone() };
+        let name = Name { dial: id, host: host.to_owned(), port, until, shard: self.remote.clone() };
         if let Err(error) = self.resolver.resolve(name) {
             self.resolved(driver, id, Err(ConnectError::Resolve(format!("no thread to resolve on: {error}"))));
         }
     }
 
-    pub(crate) fn resolved<D: Driver>(
+    /// The resolver has a result for a dial, which may be of an earlier attempt.
+    pub(crate) fn resolved(
         &mut self,
-        driver: &mut D,
+        driver: &mut dyn Driver,
         id: DialId,
         result: Result<Vec<SocketAddr>, ConnectError>,
     ) {
         match result {
             Ok(addresses) => self.race(driver, id, addresses.into_iter().map(Address::Tcp).collect()),
-            // Never within the call that began it: the application does not know the dial's name yet.
+            // Reported in a later call, since the application does not know the dial's id yet.
             Err(error) => {
                 let Some(dial) = self.dials.get_mut(&id) else { return };
                 if !matches!(dial.state, State::Resolving(_)) {
@@ -81,7 +82,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         }
     }
 
-    fn race<D: Driver>(&mut self, driver: &mut D, id: DialId, addresses: Vec<Address>) {
+    fn race(&mut self, driver: &mut dyn Driver, id: DialId, addresses: Vec<Address>) {
         let now = self.shared.now;
         let Some(dial) = self.dials.get_mut(&id) else { return };
         if !matches!(dial.state, State::Resolving(_)) {
@@ -91,8 +92,8 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         self.next_attempt(driver, id);
     }
 
-    /// Begins with the next address, or loses the race where none is left.
-    fn next_attempt<D: Driver>(&mut self, driver: &mut D, id: DialId) {
+    /// Connects to the next address, or fails the dial if no address and no attempt is left.
+    fn next_attempt(&mut self, driver: &mut dyn Driver, id: DialId) {
         loop {
             let Some(Dial { state: State::Racing(race), .. }) = self.dials.get_mut(&id) else { return };
             let Some(address) = race.next_address() else { break };
@@ -105,15 +106,16 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
                     self.dial_timers.push(Reverse((due, id)));
                     return;
                 }
-                Err(error) => race.lose(&address, &error),
+                Err(error) => race.lose(address, error),
             }
         }
         let Some(dial) = self.dials.get_mut(&id) else { return };
         let State::Racing(race) = &mut dial.state else { return };
         if race.is_lost() {
-            let none = || std::io::Error::new(std::io::ErrorKind::AddrNotAvailable, "a host without an address");
-            let error = race.last_error.take().unwrap_or_else(none);
-            dial.state = State::Failed(ConnectError::Io(Arc::new(error)));
+            let none = || ConnectError::Resolve("cannot connect to a host without an address".into());
+            let error = race.last_error.take();
+            let error = error.map(|(address, error)| ConnectError::Io { address, error: Arc::new(error) });
+            dial.state = State::Failed(error.unwrap_or_else(none));
             self.dial_timers.push(Reverse((self.shared.now, id)));
         } else {
             let end = race.end;
@@ -121,7 +123,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         }
     }
 
-    pub(crate) fn attempt_connected<D: Driver>(&mut self, driver: &mut D, token: Token) {
+    pub(crate) fn attempt_connected(&mut self, driver: &mut dyn Driver, token: Token) {
         let Some(Slot::Attempt(attempt, id)) = self.slots.get(token.index as usize) else { return };
         let (attempt, id) = (*attempt, *id);
         if attempt != token {
@@ -141,8 +143,8 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         self.begin(driver, token, id, &target);
     }
 
-    /// A socket stands: proxy, TLS or HTTP begins.
-    fn begin<D: Driver>(&mut self, driver: &mut D, token: Token, id: DialId, target: &Target) {
+    /// The socket is connected: begins with the proxy, TLS or HTTP.
+    fn begin(&mut self, driver: &mut dyn Driver, token: Token, id: DialId, target: &Target) {
         let peer = driver.peer(token).unwrap_or(Address::UnixUnnamed);
         let session = match self.engine.connect(target.host()) {
             Ok(session) => session,
@@ -156,7 +158,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         let Some(mut link) = self.take(token) else { return };
         let begun = match &target.proxy {
             Some(proxy) => {
-                let out = link.out.wire(&mut self.shared.pool);
+                let out = link.wire.buf(&mut self.shared.pool);
                 Tunnel::new(proxy.clone(), target.host(), target.port(), out)
                     .map(|tunnel| link.phase = Phase::Proxy(Box::new(tunnel)))
                     .map_err(crate::link::Stop::Proxy)
@@ -169,7 +171,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         self.settle(driver, link);
     }
 
-    pub(crate) fn attempt_failed<D: Driver>(&mut self, driver: &mut D, token: Token, id: DialId, end: End) {
+    pub(crate) fn attempt_failed(&mut self, driver: &mut dyn Driver, token: Token, id: DialId, end: End) {
         driver.close(token, false);
         self.put(token, Slot::Free);
         let Some(Dial { state: State::Racing(race), .. }) = self.dials.get_mut(&id) else { return };
@@ -179,27 +181,27 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         };
         if let Some(at) = race.attempts.iter().position(|(attempt, _)| *attempt == token) {
             let (_, address) = race.attempts.swap_remove(at);
-            race.lose(&address, &error);
+            race.lose(address, error);
         }
         self.next_attempt(driver, id);
     }
 
-    /// A connection failed before it was open.
-    pub(crate) fn dial_failed(&mut self, link: &mut Link<E::Session, H::State>, error: ConnectError) {
+    /// A connection failed before it was open. Moves it to the phase `end`, and fails its dial.
+    pub(crate) fn dial_failed(&mut self, link: &mut Link<E::Session, H::State>, end: Phase, error: ConnectError) {
         self.shared.counters.handshakes_failed += 1;
-        link.gone = true;
+        self.end(link, end, Cause::Local);
         if let Some(id) = link.info.dial {
             self.fail_dial(id, error);
         }
     }
 
-    /// An attempt failed: the application is told, and it is tried again where that was asked for.
+    /// Reports a failed attempt to the handler, and schedules the next one if the target wants that.
     fn fail_dial(&mut self, id: DialId, error: ConnectError) {
         let retry = self.try_again(id);
         self.handler.on_connect_failed(id, &error, retry);
     }
 
-    /// An open connection ended.
+    /// An open connection ended: schedules the next attempt if the target wants that, unless we ended it.
     pub(crate) fn dial_lost(&mut self, id: DialId, by_us: bool) {
         let now = self.shared.now;
         let Some(dial) = self.dials.get_mut(&id) else { return };
@@ -215,6 +217,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         }
     }
 
+    /// Schedules the next attempt and returns the wait, or removes the dial.
     fn try_again(&mut self, id: DialId) -> Option<Duration> {
         let now = self.shared.now;
         let dial = self.dials.get_mut(&id)?;
@@ -226,15 +229,15 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             return None;
         };
         let wait = reconnect.wait(failures, |bound| self.shared.keys.up_to(bound));
-        // Never in the same turn: an attempt that fails at once would take its place for ever.
+        // At least one tick later: attempts that fail at once would keep this turn going for ever.
         let at = now + millis(wait).max(1);
         dial.state = State::Waiting(at);
         self.dial_timers.push(Reverse((at, id)));
         Some(wait)
     }
 
-    /// Looks at every dial whose time has come. Timers may be stale; the state decides.
-    pub(crate) fn expire_dials<D: Driver>(&mut self, driver: &mut D) {
+    /// Handles every dial whose timer is due. A timer may be stale; the state decides.
+    pub(crate) fn expire_dials(&mut self, driver: &mut dyn Driver) {
         let now = self.shared.now;
         while let Some(Reverse((at, id))) = self.dial_timers.peek().copied() {
             if at > now {
@@ -265,8 +268,8 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         }
     }
 
-    /// Ends every attempt; connections that are open already are closed by the drain.
-    pub(crate) fn give_up_dials<D: Driver>(&mut self, driver: &mut D) {
+    /// Ends every attempt, for a drain. Existing connections are left to the drain.
+    pub(crate) fn cancel_dials(&mut self, driver: &mut dyn Driver) {
         let racing = self.dials.values_mut().filter_map(|dial| match &mut dial.state {
             State::Racing(race) => Some(race.end_attempts()),
             _ => None,
@@ -280,7 +283,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         }
     }
 
-    fn close_attempts<D: Driver>(&mut self, driver: &mut D, attempts: Vec<Token>) {
+    fn close_attempts(&mut self, driver: &mut dyn Driver, attempts: Vec<Token>) {
         for token in attempts {
             driver.close(token, true);
             self.put(token, Slot::Free);

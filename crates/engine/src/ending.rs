@@ -1,10 +1,10 @@
-//! How connections end: failures, deadlines, draining, and giving everything back.
+//! How connections end: failures, deadlines and draining.
 
 use crate::closed::{Cause, Closed, ConnectError, Deadline};
+use crate::core::{Core, Slot};
 use crate::handler::Handler;
-use crate::link::{Due, Link, Phase, Stop, millis};
-use crate::probe::Probe;
-use crate::shard::{Core, Slot};
+use crate::link::{Due, Link, Stop, millis};
+use crate::phase::{Finish, Linger, Phase};
 use http::StatusCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,131 +12,136 @@ use tautline_io::{Driver, End, Token};
 use tautline_tls::{Engine, Session};
 use tautline_ws::CloseCode;
 
-/// A handler that sends from `on_drain` is asked so often in one turn, then in the next.
-const MAX_DRAINS: usize = 16;
-
-impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
-    /// Input cannot go on.
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Ends a connection whose input cannot be processed further.
     pub(crate) fn stop(&mut self, link: &mut Link<E::Session, H::State>, stop: Stop) {
         match stop {
             Stop::Failed(cause) => self.fail(link, cause),
-            Stop::Refused(error) => self.dial_failed(link, ConnectError::Handshake(Arc::new(error))),
-            Stop::Proxy(error) => self.dial_failed(link, ConnectError::Proxy(error)),
+            Stop::Refused(error) => self.dial_failed(link, Phase::GONE, ConnectError::Handshake(Arc::new(error))),
+            Stop::Proxy(error) => self.dial_failed(link, Phase::GONE, ConnectError::Proxy(error)),
         }
     }
 
-    /// Tells the peer as far as that is possible, tells the handler, and ends the connection.
+    /// Ends a failed connection: reports the failure to the handler, and to the peer if possible.
     pub(crate) fn fail(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
+        if link.phase.is_handshaking() {
+            return self.fail_handshake(link, cause);
+        }
+        if link.phase.is_open() {
+            log::info!("{}: {cause:#}", link.info.peer);
+        }
+        let end = match &cause {
+            Cause::WebSocket(error) => {
+                link.close_now(error.close_code(), &error.to_string());
+                Phase::finishing(false)
+            }
+            Cause::SlowConsumer => {
+                link.out.queue_close(CloseCode::POLICY, "too slow a reader");
+                Phase::finishing(false)
+            }
+            Cause::Timeout(Deadline::Idle) => {
+                link.close_now(CloseCode::GOING_AWAY, "idle for too long");
+                Phase::finishing(false)
+            }
+            Cause::Finished | Cause::Truncated => Phase::finishing(true),
+            Cause::Tls(_) => {
+                link.out.clear();
+                Phase::ABANDONED
+            }
+            _ => Phase::GONE,
+        };
+        self.end(link, end, cause);
+    }
+
+    fn fail_handshake(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
+        let peer_finished = matches!(cause, Cause::Finished | Cause::Truncated);
         if let Phase::Request(head) = &link.phase
             && head.answered
             && head.bytes.is_empty()
             && !matches!(cause, Cause::Tls(_))
         {
-            // Between two requests a connection may end, once the answers are gone.
-            log::debug!("{}: {cause}", link.info.peer);
-            link.out.finish();
-            self.linger(link);
-            return;
+            // The end of a connection between two requests is no failure.
+            log::debug!("{}: {cause:#}", link.info.peer);
+            return self.end(link, Phase::finishing(peer_finished), cause);
         }
-        if link.is_handshaking() {
-            log::info!("{}: handshake failed: {cause}", link.info.peer);
-            if link.info.dial.is_some() {
-                let told = matches!(cause, Cause::Tls(_));
-                self.dial_failed(link, ConnectError::Ended(cause));
-                if told {
-                    link.gone = false;
-                    link.out.abandon();
-                    self.linger(link);
-                }
-                return;
-            }
-            match (&link.phase, &cause) {
-                // Browsers open connections ahead of need, and take an answer to nothing for that to their next request.
-                (Phase::Request(head), Cause::Timeout(_)) if !head.bytes.is_empty() => {
-                    self.refuse_with(link, StatusCode::REQUEST_TIMEOUT);
-                }
-                (_, Cause::Tls(_)) => {
-                    self.shared.counters.handshakes_failed += 1;
-                    link.out.abandon();
-                    self.linger(link);
-                }
-                // Earlier requests may have answers on their way.
-                (Phase::Request(_), Cause::Finished | Cause::Truncated | Cause::Timeout(_)) => {
-                    self.shared.counters.handshakes_failed += 1;
-                    link.out.finish();
-                    self.linger(link);
-                }
-                _ => {
-                    self.shared.counters.handshakes_failed += 1;
-                    link.gone = true;
-                }
-            }
-            return;
+        log::info!("{}: handshake failed: {cause:#}", link.info.peer);
+        if matches!(cause, Cause::Tls(_)) {
+            link.out.clear();
         }
-        if link.reported {
-            log::info!("{}: {cause}", link.info.peer);
+        if link.info.dial.is_some() {
+            let end = if matches!(cause, Cause::Tls(_)) { Phase::ABANDONED } else { Phase::GONE };
+            return self.dial_failed(link, end, ConnectError::Ended(cause));
         }
-        match &cause {
-            Cause::WebSocket(error) => {
-                link.out.close_now(error.close_code(), &error.to_string());
-                link.out.finish();
+        let end = match (&link.phase, &cause) {
+            // Browsers open connections before they need them, and would take a 408 for the answer to their next request.
+            (Phase::Request(head), Cause::Timeout(_)) if !head.bytes.is_empty() => {
+                return self.refuse_with(link, StatusCode::REQUEST_TIMEOUT);
             }
-            Cause::SlowConsumer => {
-                link.out.close_now(CloseCode::POLICY, "too slow a reader");
-                link.out.finish();
+            (_, Cause::Tls(_)) => Phase::ABANDONED,
+            // Answers to earlier requests may still be in flight.
+            (Phase::Request(_), Cause::Finished | Cause::Truncated | Cause::Timeout(_)) => {
+                Phase::finishing(peer_finished)
             }
-            Cause::Timeout(Deadline::Idle) => {
-                link.out.close_now(CloseCode::GOING_AWAY, "idle for too long");
-                link.out.finish();
+            _ => Phase::GONE,
+        };
+        self.shared.counters.handshakes_failed += 1;
+        self.end(link, end, cause);
+    }
+
+    /// The peer ended its direction, or the connection broke. `whole` if the peer sent close_notify.
+    pub(crate) fn peer_ended(&mut self, link: &mut Link<E::Session, H::State>, end: End, whole: bool) {
+        match end {
+            End::Failed(error) => {
+                let cause = Cause::Io(Arc::new(error));
+                if link.phase.is_handshaking() || link.phase.is_open() {
+                    self.fail(link, cause);
+                }
+                self.end(link, Phase::GONE, Cause::Finished);
             }
-            Cause::Finished | Cause::Truncated => link.out.finish(),
-            Cause::Tls(_) => link.out.abandon(),
-            _ => link.gone = true,
-        }
-        self.report(link, cause);
-        if !link.gone && !matches!(link.phase, Phase::Linger) {
-            self.linger(link);
+            End::Finished if matches!(link.phase, Phase::Linger(_)) => link.phase.peer_finished(),
+            // After close_notify nothing is missing. Without TLS a truncation cannot be detected.
+            End::Finished if whole || E::Session::PASSTHROUGH => self.fail(link, Cause::Finished),
+            End::Finished => self.fail(link, Cause::Truncated),
         }
     }
 
-    /// No more bytes come from the peer.
-    pub(crate) fn peer_ended(&mut self, link: &mut Link<E::Session, H::State>, end: End) {
-        match (end, &link.phase) {
-            (End::Failed(error), _) => {
-                if link.is_handshaking() || link.reported {
-                    self.fail(link, Cause::Io(Arc::new(error)));
-                }
-                link.gone = true;
-            }
-            (End::Finished, Phase::Linger) => {
-                link.peer_finished = true;
-                link.out.finish();
-            }
-            (End::Finished, _) => {
-                // Behind close_notify the end is a whole one; without TLS there is no telling.
-                let whole = E::Session::PASSTHROUGH || link.peer_finished;
-                let cause = if whole { Cause::Finished } else { Cause::Truncated };
-                link.peer_finished = true;
-                self.fail(link, cause);
-            }
+    /// Answers the peer's close frame. The WebSocket connection is then closed (RFC 6455, section 7.1.4).
+    pub(crate) fn peer_closed(&mut self, link: &mut Link<E::Session, H::State>, code: CloseCode, reason: String) {
+        let cause = if link.phase.takes_messages() { Cause::Peer } else { Cause::Local };
+        link.cold.get_or_insert_default().peer_close = Some((code, reason));
+        link.close_now(code, "");
+        // The server closes the TCP connection first, and a client waits for that (section 7.1.1).
+        let ours = if link.info.dial.is_none() { Finish::Wanted } else { Finish::AfterPeer };
+        self.end(link, Phase::Linger(Linger { ours, peer_finished: false }), cause);
+    }
+
+    /// Moves a connection to its end, and reports that to the handler once, if the connection was open.
+    pub(crate) fn end(&mut self, link: &mut Link<E::Session, H::State>, end: Phase, cause: Cause) {
+        let before = link.phase.end(end);
+        if before.is_handshaking() {
+            self.shared.counters.handshaking -= 1;
+        }
+        if let Phase::Offloaded(Some(number)) = before {
+            self.cancel(number);
+        }
+        if matches!(link.phase, Phase::Linger(_)) && !matches!(before, Phase::Linger(_)) {
+            link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
+            self.schedule(link);
+        }
+        if before.is_open() {
+            self.report_closed(link, cause);
         }
     }
 
-    /// Tells the handler, once, that an open connection ended.
-    pub(crate) fn report(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
-        if !link.reported {
-            return;
-        }
-        link.reported = false;
+    fn report_closed(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
         self.shared.counters.open -= 1;
         self.unsubscribe_all(link);
-        let peer_close = link.rare.as_mut().and_then(|rare| rare.peer_close.take());
+        let peer_close = link.cold.as_mut().and_then(|cold| cold.peer_close.take());
         let (code, reason) = peer_close.unwrap_or((CloseCode::ABNORMAL, String::new()));
         let by_us = matches!(cause, Cause::Local | Cause::Stopped);
         let closed = Closed { code, reason, cause };
-        link.out.refuse();
-        link.lend_ended(&mut self.shared, |conn| self.handler.on_close(conn, &closed));
-        // What the handler subscribed to in there.
+        link.lend(None, &mut self.shared, |conn| self.handler.on_close(conn, &closed));
+        // The handler may have subscribed again in `on_close`.
         self.unsubscribe_all(link);
         if let Some(dial) = link.info.dial {
             self.dial_lost(dial, by_us);
@@ -144,97 +149,14 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
     }
 
     fn unsubscribe_all(&mut self, link: &mut Link<E::Session, H::State>) {
-        let Some(rare) = &mut link.rare else { return };
-        for topic in std::mem::take(&mut rare.subscriptions) {
+        let Some(cold) = &mut link.cold else { return };
+        for topic in std::mem::take(&mut cold.subscriptions) {
             self.shared.topics.unsubscribe(&topic, link.token);
         }
     }
 
-    pub(crate) fn leave_handshake(&mut self, link: &Link<E::Session, H::State>) {
-        if link.is_handshaking() {
-            self.shared.counters.handshaking -= 1;
-        }
-    }
-
-    /// Sends what a connection has to say, and puts it back or lets it go.
-    pub(crate) fn settle<D: Driver>(&mut self, driver: &mut D, mut link: Box<Link<E::Session, H::State>>) {
-        self.flush(driver, &mut link);
-        let mut drains = 0;
-        while link.reported && link.out.is_drained() {
-            if drains == MAX_DRAINS {
-                self.shared.dirty.push(link.token);
-                break;
-            }
-            drains += 1;
-            link.out.tell_drained();
-            link.lend(driver, &mut self.shared, |conn| self.handler.on_drain(conn));
-            self.flush(driver, &mut link);
-        }
-        let pause_above = self.shared.config.limits.pause_receive_above;
-        while link.held && !link.holds_back(pause_above) {
-            if let Err(stop) = self.resume(driver, &mut link) {
-                self.stop(&mut link, stop);
-            }
-            self.flush(driver, &mut link);
-        }
-        if let Some(error) = link.out.take_failure() {
-            self.fail(&mut link, Cause::Tls(error));
-            link.out.flush(driver, link.token, &mut link.session, &mut self.shared);
-        }
-        if matches!(link.phase, Phase::Open) && link.out.is_closing() {
-            link.phase = Phase::CloseSent;
-            link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
-            self.schedule(&mut link);
-        }
-        if link.out.is_in_flight() {
-            self.schedule(&mut link);
-        } else if link.peer_finished && matches!(link.phase, Phase::Linger) && !link.out.is_dirty() {
-            link.gone = true;
-        }
-        if link.gone {
-            self.let_go(driver, link);
-            return;
-        }
-        if link.out.kernel.is_active() {
-            self.enter_kernel(driver, &mut link);
-        }
-        link.out.tidy(&mut self.shared.pool);
-        let pause = link.holds_back(pause_above);
-        if pause != link.driver_paused {
-            link.driver_paused = pause;
-            link.clock.heard = self.shared.now;
-            link.ping_sent = false;
-            driver.pause_receive(link.token, pause);
-            self.schedule(&mut link);
-        }
-        self.put(link.token, Slot::Link(link));
-    }
-
-    /// Gives the driver what there is to send, or gives the peer up by the policy for slow consumers.
-    fn flush<D: Driver>(&mut self, driver: &mut D, link: &mut Link<E::Session, H::State>) {
-        if link.out.is_overrun() && link.reported {
-            self.fail(link, Cause::SlowConsumer);
-        }
-        link.out.flush(driver, link.token, &mut link.session, &mut self.shared);
-    }
-
-    fn let_go<D: Driver>(&mut self, driver: &mut D, mut link: Box<Link<E::Session, H::State>>) {
-        self.report(&mut link, Cause::Stopped);
-        self.leave_handshake(&link);
-        self.shared.counters.connections -= 1;
-        // Who got no answer to its ClientHello learns of it by the reset.
-        let abort = link.out.is_in_flight() || matches!(link.phase, Phase::Away(_));
-        if let Phase::Away(Some(number)) = link.phase {
-            self.give_up(number);
-        }
-        driver.close(link.token, abort);
-        link.out.release(&mut self.shared.pool);
-        link.decoder.recycle(&mut self.shared.pool);
-        self.shared.pool.give(std::mem::take(&mut link.carry));
-    }
-
-    /// Acts on every deadline that is over.
-    pub(crate) fn expire<D: Driver>(&mut self, driver: &mut D) {
+    /// Handles every deadline that has passed.
+    pub(crate) fn expire(&mut self, driver: &mut dyn Driver) {
         let now = self.shared.now;
         let mut due = std::mem::take(&mut self.due);
         self.wheel.advance(now, &mut due);
@@ -248,11 +170,11 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         }
     }
 
-    fn expire_link<D: Driver>(&mut self, driver: &mut D, token: Token) {
+    fn expire_link(&mut self, driver: &mut dyn Driver, token: Token) {
         let Some(mut link) = self.take(token) else { return };
         let now = self.shared.now;
         if link.clock.scheduled > now {
-            // A later entry replaced this one.
+            // This entry is stale: the link has a later one.
             self.put(token, Slot::Link(link));
             return;
         }
@@ -266,57 +188,55 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
                         link.ping_sent = true;
                     }
                     // An empty ping cannot be too long.
-                    let _ = link.out.ping(&[], &mut self.shared);
+                    let _ = link.out.ping(&[], &link.wire, &mut self.shared);
                 }
-                Due::Miss(Deadline::Send) if link.out.progresses(driver, token, now) => {}
+                Due::Miss(Deadline::Send) if link.wire.progresses(driver, token, now) => {}
                 Due::Miss(deadline @ (Deadline::Close | Deadline::Send)) => {
                     self.fail(&mut link, Cause::Timeout(deadline));
-                    link.gone = true;
+                    self.end(&mut link, Phase::GONE, Cause::Timeout(deadline));
                 }
                 Due::Miss(deadline) => self.fail(&mut link, Cause::Timeout(deadline)),
             }
         }
-        if !link.gone {
+        if !link.phase.is_gone() {
             self.schedule(&mut link);
         }
         self.settle(driver, link);
     }
 
-    /// Stops accepting and closes what is open.
-    pub(crate) fn drain<D: Driver>(&mut self, driver: &mut D, code: CloseCode, reason: &str, deadline: Duration) {
+    /// Stops accepting, and closes or ends every connection.
+    pub(crate) fn drain(&mut self, driver: &mut dyn Driver, code: CloseCode, reason: &str, deadline: Duration) {
         driver.stop_listening();
         self.drain_end = Some(self.shared.now + millis(deadline));
-        self.give_up_dials(driver);
+        self.cancel_dials(driver);
         for index in 0..self.slots.len() {
             let Slot::Link(link) = &self.slots[index] else { continue };
             let token = link.token;
             let Some(mut link) = self.take(token) else { continue };
-            match link.phase {
-                Phase::Open => link.out.close(code, reason),
-                // Whoever is in the middle of a request gets its answer: 503.
-                Phase::Request(ref head) if !head.bytes.is_empty() => {}
-                Phase::Linger | Phase::CloseSent => {}
-                Phase::Request(_) if link.out.is_in_flight() => {
-                    link.out.finish();
-                    self.linger(&mut link);
+            match &link.phase {
+                Phase::Open => link.close(code, reason),
+                // A client that has sent a part of a request gets 503 for it.
+                Phase::Request(head) if !head.bytes.is_empty() => {}
+                Phase::Overrun | Phase::CloseQueued | Phase::CloseSent | Phase::Linger(_) | Phase::Gone { .. } => {}
+                Phase::Request(_) if link.wire.is_in_flight() => {
+                    self.end(&mut link, Phase::finishing(false), Cause::Stopped);
                 }
-                _ if link.info.dial.is_some() => self.dial_failed(&mut link, ConnectError::Ended(Cause::Stopped)),
-                _ => {
-                    link.out.finish();
-                    link.gone = true;
+                _ if link.info.dial.is_some() => {
+                    self.dial_failed(&mut link, Phase::GONE, ConnectError::Ended(Cause::Stopped));
                 }
+                _ => self.end(&mut link, Phase::GONE, Cause::Stopped),
             }
             self.settle(driver, link);
         }
     }
 
-    fn abort_all<D: Driver>(&mut self, driver: &mut D) {
-        log::warn!("{} connections did not close in time and are cut", self.shared.counters.connections);
+    fn abort_all(&mut self, driver: &mut dyn Driver) {
+        log::warn!("{} connections did not close in time and are aborted", self.shared.counters.connections);
         for index in 0..self.slots.len() {
             let Slot::Link(link) = &self.slots[index] else { continue };
             let token = link.token;
             if let Some(mut link) = self.take(token) {
-                link.gone = true;
+                self.end(&mut link, Phase::GONE, Cause::Stopped);
                 self.settle(driver, link);
             }
         }

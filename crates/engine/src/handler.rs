@@ -1,21 +1,45 @@
-use crate::{Closed, Conn, DialId};
+use crate::closed::Closed;
+use crate::conn::Conn;
+use crate::ids::DialId;
 use http::HeaderMap;
 use std::fmt;
 use std::time::Duration;
 use tautline_io::Address;
 use tautline_ws::{Kind, Message};
 
-/// What an application does with its connections. One value per shard; nothing in it is shared with other shards.
+/// The application: callbacks for the events of its connections. Each shard has its own value.
 ///
-/// Every method gets a [`Conn`], valid for the call. What it sends is corked: all output of one turn leaves in one
-/// system call.
-pub trait Handler: Sized + 'static {
-    /// What the application keeps per connection, reached by [`Conn::state`].
+/// Most methods get a [`Conn`], valid for the call. Their output is corked, and leaves each connection together.
+///
+/// ```
+/// use tautline_engine::{Closed, Conn, Handler, Opening, Reply, Request};
+/// use tautline_ws::Message;
+///
+/// struct Chat;
+///
+/// impl Handler for Chat {
+///     type State = ();
+///     fn on_request(&mut self, request: &Request<'_>) -> Reply {
+///         if request.is_upgrade { Reply::upgrade() } else { Reply::status(http::StatusCode::NOT_FOUND) }
+///     }
+///     fn on_open(&mut self, conn: &mut Conn<'_, ()>, _: &Opening<'_>) {
+///         conn.subscribe("room");
+///     }
+///     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+///         conn.publish("room", (&message).into());
+///     }
+///     fn on_close(&mut self, conn: &mut Conn<'_, ()>, closed: &Closed) {
+///         println!("{}: {:#}", conn.id(), closed.cause);
+///     }
+/// }
+/// ```
+pub trait Handler: 'static {
+    /// The application's state per connection, reached by [`Conn::state`].
     type State: Default + 'static;
 
-    /// A server got an HTTP request: upgrade it, or answer it as plain HTTP. Authentication belongs here.
+    /// An HTTP request arrived at a server: upgrade it, or answer it as plain HTTP. Authentication belongs here.
     ///
-    /// The default upgrades WebSocket requests and answers 404 to everything else.
+    /// The default upgrades WebSocket requests and answers 404 to all others.
     fn on_request(&mut self, request: &Request<'_>) -> Reply {
         if request.is_upgrade { Reply::upgrade() } else { Reply::status(http::StatusCode::NOT_FOUND) }
     }
@@ -25,39 +49,96 @@ pub trait Handler: Sized + 'static {
         let _ = (conn, opening);
     }
 
-    /// A whole message arrived; it is a slice of the receive buffer wherever it came in one piece.
+    /// A whole message arrived. It is a slice of the receive buffer if it came in one piece.
     fn on_message(&mut self, conn: &mut Conn<'_, Self::State>, message: Message<'_>);
 
-    /// A piece of a message arrived; only where [`Config::streaming`](crate::Config::streaming) is set. A text piece
-    /// may end inside a character; the message as a whole is valid UTF-8 once `last` is true.
+    /// A piece of a message arrived. Called instead of `on_message` if [`Config::streaming`](crate::Config::streaming) is set.
+    ///
+    /// A piece of text may end inside a character. All pieces together are valid UTF-8.
     fn on_chunk(&mut self, conn: &mut Conn<'_, Self::State>, chunk: Chunk<'_>) {
         let _ = (conn, chunk);
     }
 
-    /// A pong arrived, asked for or not.
+    /// A pong arrived, also one without a ping.
     fn on_pong(&mut self, conn: &mut Conn<'_, Self::State>, payload: &[u8]) {
         let _ = (conn, payload);
     }
 
-    /// Everything that was queued for a slow peer is with the kernel.
+    /// The queue for a slow peer is empty again: the kernel has taken everything.
     fn on_drain(&mut self, conn: &mut Conn<'_, Self::State>) {
         let _ = conn;
     }
 
-    /// An open connection ended. Called once for each [`on_open`](Self::on_open); what is sent here goes nowhere.
+    /// An open connection ended. Called once for each [`on_open`](Self::on_open); messages sent here are discarded.
     fn on_close(&mut self, conn: &mut Conn<'_, Self::State>, closed: &Closed) {
         let _ = (conn, closed);
     }
 
-    /// An attempt to connect failed; it is tried again after `retry`, where that is not `None`. The loss of an open
-    /// connection is told by [`on_close`](Self::on_close) instead.
+    /// An attempt to connect failed. The next one follows after `retry`, or never if that is `None`.
+    ///
+    /// The end of an open connection is reported by [`on_close`](Self::on_close) instead.
     fn on_connect_failed(&mut self, dial: DialId, error: &crate::ConnectError, retry: Option<Duration>) {
         let _ = (dial, error, retry);
     }
 }
 
+/// Lets a program with several handlers, none of them on a hot path, compile one loop for all of them.
+impl<T: Default + 'static> Handler for Box<dyn Handler<State = T>> {
+    type State = T;
+
+    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+        (**self).on_request(request)
+    }
+
+    fn on_open(&mut self, conn: &mut Conn<'_, T>, opening: &Opening<'_>) {
+        (**self).on_open(conn, opening);
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, T>, message: Message<'_>) {
+        (**self).on_message(conn, message);
+    }
+
+    fn on_chunk(&mut self, conn: &mut Conn<'_, T>, chunk: Chunk<'_>) {
+        (**self).on_chunk(conn, chunk);
+    }
+
+    fn on_pong(&mut self, conn: &mut Conn<'_, T>, payload: &[u8]) {
+        (**self).on_pong(conn, payload);
+    }
+
+    fn on_drain(&mut self, conn: &mut Conn<'_, T>) {
+        (**self).on_drain(conn);
+    }
+
+    fn on_close(&mut self, conn: &mut Conn<'_, T>, closed: &Closed) {
+        (**self).on_close(conn, closed);
+    }
+
+    fn on_connect_failed(&mut self, dial: DialId, error: &crate::ConnectError, retry: Option<Duration>) {
+        (**self).on_connect_failed(dial, error, retry);
+    }
+}
+
 /// An HTTP request to a server.
+///
+/// ```
+/// use http::StatusCode;
+/// use tautline_engine::{Reply, Request};
+///
+/// fn route(request: &Request<'_>) -> Reply {
+///     match request.http.uri().path() {
+///         "/feed" if request.is_upgrade => Reply::upgrade(),
+///         _ => Reply::status(StatusCode::NOT_FOUND),
+///     }
+/// }
+///
+/// let (head, peer) = (http::Request::get("/").body(())?, "127.0.0.1:1".parse()?);
+/// let Reply::Respond(response) = route(&Request::new(&head, &peer, &Default::default())) else { panic!() };
+/// assert_eq!(response.status(), StatusCode::NOT_FOUND);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Request<'a> {
     /// Method, target and headers.
     pub http: &'a http::Request<()>,
@@ -65,27 +146,46 @@ pub struct Request<'a> {
     pub peer: &'a Address,
     /// Whether the client asks for a WebSocket.
     pub is_upgrade: bool,
-    /// What TLS agreed on: SNI, ALPN, the client's certificates. Empty without TLS.
-    pub tls: &'a tautline_tls::Facts,
+    /// The negotiated TLS values: SNI, ALPN, the client's certificates. Empty without TLS.
+    pub tls: &'a tautline_tls::TlsInfo,
+}
+
+impl<'a> Request<'a> {
+    /// A request with this head and peer, for tests of [`Handler::on_request`].
+    #[must_use]
+    pub fn new(http: &'a http::Request<()>, peer: &'a Address, tls: &'a tautline_tls::TlsInfo) -> Self {
+        Self { http, peer, is_upgrade: tautline_ws::handshake::is_upgrade(http), tls }
+    }
 }
 
 /// The answer to a [`Request`].
+///
+/// ```
+/// use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+/// use tautline_engine::Reply;
+///
+/// let with_a_cookie = Reply::Upgrade(HeaderMap::from_iter([(header::SET_COOKIE, HeaderValue::from_static("seen=1"))]));
+/// let page = Reply::Respond(Response::new(b"hello".to_vec()));
+/// let refusal = Reply::status(StatusCode::FORBIDDEN);
+/// # let _ = (with_a_cookie, page, refusal);
+/// ```
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Reply {
-    /// Go on with the WebSocket handshake; these headers go into the 101 response.
+    /// Accept the WebSocket. These headers are added to the 101 response.
     Upgrade(HeaderMap),
-    /// Answer as plain HTTP. The connection stays for further requests where the client wants that.
+    /// Answer as plain HTTP. The connection stays open for further requests if the client wants that.
     Respond(http::Response<Vec<u8>>),
 }
 
 impl Reply {
-    /// Go on with the WebSocket handshake.
+    /// Accepts the WebSocket, without further headers.
     #[must_use]
     pub fn upgrade() -> Self {
         Self::Upgrade(HeaderMap::new())
     }
 
-    /// A response without more words than the status has.
+    /// A plain HTTP response whose text is the status code and its standard reason.
     #[must_use]
     pub fn status(status: http::StatusCode) -> Self {
         let reason = status.canonical_reason().unwrap_or("");
@@ -98,30 +198,70 @@ impl Reply {
     }
 }
 
-/// How a connection came to be.
+/// The result of an opening handshake.
+///
+/// ```
+/// use tautline_engine::Opening;
+///
+/// fn describe(opening: &Opening<'_>) -> String {
+///     let path = opening.request.map_or("", |request| request.uri().path());
+///     format!("{path} as {}", opening.subprotocol.unwrap_or("anything"))
+/// }
+/// # assert_eq!(describe(&Opening::new(&Default::default())), " as anything");
+/// ```
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Opening<'a> {
-    /// The client's request; on a server.
+    /// The client's request; `None` on a client.
     pub request: Option<&'a http::Request<()>>,
-    /// The server's response; on a client.
+    /// The server's response; `None` on a server.
     pub response: Option<&'a http::Response<()>>,
     /// The subprotocol that both sides speak.
     pub subprotocol: Option<&'a str>,
     /// Whether permessage-deflate was negotiated.
     pub deflate: bool,
-    /// What TLS agreed on. Empty without TLS.
-    pub tls: &'a tautline_tls::Facts,
+    /// The negotiated TLS values. Empty without TLS.
+    pub tls: &'a tautline_tls::TlsInfo,
+}
+
+impl<'a> Opening<'a> {
+    /// An opening that negotiated only `tls`, for tests of [`Handler::on_open`].
+    #[must_use]
+    pub const fn new(tls: &'a tautline_tls::TlsInfo) -> Self {
+        Self { request: None, response: None, subprotocol: None, deflate: false, tls }
+    }
 }
 
 /// A piece of a message.
+///
+/// ```
+/// use tautline_engine::{Chunk, Conn, Handler};
+/// use tautline_ws::Message;
+///
+/// /// Counts the bytes of messages of any length. `Config::streaming` must be set.
+/// struct Sink;
+///
+/// impl Handler for Sink {
+///     type State = usize;
+///     fn on_message(&mut self, _: &mut Conn<'_, usize>, _: Message<'_>) {}
+///     fn on_chunk(&mut self, conn: &mut Conn<'_, usize>, chunk: Chunk<'_>) {
+///         let so_far = if chunk.first { 0 } else { *conn.state() };
+///         *conn.state() = so_far + chunk.data.len();
+///         if chunk.last {
+///             println!("{} bytes", so_far + chunk.data.len());
+///         }
+///     }
+/// }
+/// ```
+#[non_exhaustive]
 pub struct Chunk<'a> {
     /// Text or binary.
     pub kind: Kind,
-    /// The piece.
+    /// The piece's bytes.
     pub data: &'a [u8],
-    /// Whether it is the first of its message.
+    /// Whether the message begins with this piece.
     pub first: bool,
-    /// Whether it is the last of its message.
+    /// Whether the message ends with this piece.
     pub last: bool,
 }
 

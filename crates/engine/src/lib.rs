@@ -1,17 +1,17 @@
-//! The turn loop: what Tautline does with bytes between the driver and the application.
+//! The turn loop: everything between the driver's bytes and the application's messages.
 //!
 //! A [`Shard`] is one thread's loop. It owns its driver, TLS sessions, buffers, timers and topics, and shares nothing on
-//! the message path. The application is a [`Handler`]; it is lent a [`Conn`] for each call, and everything it sends in
-//! one turn leaves each connection in one system call.
+//! the message path. The application is a [`Handler`]. Each call lends it a [`Conn`]. The output of one turn leaves a
+//! connection in one send, unless it is large.
 //!
 //! ```text
 //! inbound   driver ──bytes──► tls.open ──plaintext──► ws.decode ──message──► Handler::on_message
 //! outbound  driver ◄──bytes── tls.seal ◄──frames───── ws.encode ◄──payload── Conn::send
 //! ```
 //! Only this crate calls the layers; they never call each other. Most users want the crate `tautline`, which adds
-//! threads, certificates and names to this.
+//! threads, certificates and the choice of engine and driver.
 //!
-//! A server that echoes and a client of it, turned on one thread:
+//! An echo server and its client, turned on one thread:
 //! ```
 //! use std::{sync::Arc, time::Duration};
 //! use tautline_engine::{Config, Conn, Handler, Opening, Outgoing, Shard, Target};
@@ -54,9 +54,12 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod batch_alloc;
 mod closed;
 mod config;
 mod conn;
+mod core;
+mod counters;
 mod dial;
 mod dialing;
 mod ending;
@@ -64,31 +67,38 @@ mod ending;
 #[path = "../tests/fake/mod.rs"]
 mod fake;
 mod handler;
+mod handover;
+mod ids;
+mod info;
 mod input;
 mod kernel;
 mod link;
 mod message;
-mod nursery;
 mod offload;
 mod outbound;
+mod phase;
 pub mod probe;
 mod proxy;
 mod queue;
 mod remote;
+mod sealer;
 mod shard;
 mod shared;
 mod timer;
 mod topic;
+mod turn;
 mod upgrade;
+mod wire;
 
 pub use closed::{Cause, Closed, ConnectError, Deadline};
 pub use config::{Config, Deadlines, Limits, Offload, Records, SlowConsumer};
-pub use conn::{Conn, ConnId, DialId};
+pub use conn::Conn;
+pub use counters::Counters;
 pub use dial::{Reconnect, Target};
 pub use handler::{Chunk, Handler, Opening, Reply, Request};
+pub use ids::{ConnId, DialId};
 pub use message::{Delivery, Outgoing};
 pub use offload::{HandshakePool, RecordPool};
 pub use proxy::{Proxy, ProxyKind};
-pub use remote::{Remote, RemoteError};
+pub use remote::{ShardHandle, ShardHandleError};
 pub use shard::Shard;
-pub use shared::Counters;

@@ -1,127 +1,75 @@
+use crate::closed::{Cause, Deadline};
 use crate::config::Deadlines;
-use crate::conn::{Conn, Info};
-use crate::outbound::{Nowhere, Outbound, Path};
-use crate::proxy;
+use crate::conn::Conn;
+use crate::handover::Handover;
+use crate::info::{Cold, Info};
+use crate::outbound::Outbound;
+use crate::phase::Phase;
 use crate::shared::Shared;
 use crate::timer::Tick;
-use crate::{Deadline, closed::Cause};
-use std::sync::Arc;
+use crate::wire::{Transport, Wire};
 use std::time::Duration;
+use tautline_buf::Buf;
 use tautline_io::{Driver, Token};
 use tautline_tls::Session;
-use tautline_window::Buf;
-use tautline_ws::handshake::{HeadReader, Opening};
 use tautline_ws::{CloseCode, Decoder};
 
-/// Where a connection stands.
-///
-/// ```text
-///  client: Proxy ─► Tls ─► Answer ─► Open ─► CloseSent ─► Linger ─► (gone)
-///  server:          Tls ─► Request ─► Open ─► CloseSent ─► Linger
-///                    ▲        └─ plain HTTP ─┘ (again, or Linger)
-///                    ▼
-///                   Away
-/// ```
-pub(crate) enum Phase {
-    /// A proxy is asked for a tunnel.
-    Proxy(Box<proxy::Tunnel>),
-    /// TLS handshake.
-    Tls,
-    /// The session is with the [pool](crate::HandshakePool), which knows it by this number; another one keeps its place. No
-    /// number: it was not let in.
-    Away(Option<u64>),
-    /// A server reads an HTTP request.
-    Request(Box<Head>),
-    /// A client reads the HTTP response.
-    Answer(Box<Answer>),
-    /// Messages flow.
-    Open,
-    /// Our close frame is sent or waits to be sent; the peer's is awaited.
-    CloseSent,
-    /// Nothing more is read; what is left to send leaves, then the peer's end of stream is awaited.
-    Linger,
-}
-
-/// An HTTP head that arrives in pieces.
-pub(crate) struct Head {
-    pub(crate) bytes: Buf,
-    pub(crate) reader: HeadReader,
-    /// A request was answered on this connection before.
-    pub(crate) answered: bool,
-}
-
-/// What a client waits for.
-pub(crate) struct Answer {
-    pub(crate) bytes: Buf,
-    pub(crate) opening: Opening,
-}
-
-/// What is known of a client's handshake.
+/// The expected cost of a client's handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hello {
-    /// Nothing, or that it is cheap.
+pub(crate) enum HandshakeCost {
+    /// Unknown or cheap.
     Plain,
-    /// The client has a ticket, so it is cheap unless that is no good.
+    /// Cheap, if the client's ticket is valid.
     Resumes,
-    /// It is expensive; so many bytes did not suffice last time.
+    /// Expensive. The number is the bytes that did not suffice for the last step.
     Heavy(u32),
-    /// It was answered, so nothing is left to sign.
+    /// Cheap, since the server has answered and nothing is left to sign.
     Answered,
 }
 
-/// One connection.
+/// A connection.
 pub(crate) struct Link<S, T> {
     pub(crate) token: Token,
     pub(crate) phase: Phase,
     pub(crate) session: S,
-    pub(crate) hello: Hello,
+    pub(crate) cost: HandshakeCost,
     pub(crate) decoder: Decoder,
-    /// Wire bytes that no record is complete with; without memory most of the time.
+    /// Received bytes that are not opened yet: a partial record, or records held back. Usually without memory.
     pub(crate) carry: Buf,
     pub(crate) out: Outbound,
+    pub(crate) wire: Wire,
     pub(crate) info: Info,
-    pub(crate) rare: Option<Box<Rare>>,
+    pub(crate) cold: Option<Box<Cold>>,
     pub(crate) state: T,
-    /// The application wants nothing to be read.
+    /// Whether the application pauses reading.
     pub(crate) paused: bool,
+    /// Whether the driver pauses reading.
     pub(crate) driver_paused: bool,
-    /// It is in the list of those with output from outside their own turn.
+    /// Whether it is in [`Shared::dirty`].
     pub(crate) dirty: bool,
-    /// Some of `carry` was held back although it is whole.
+    /// Whether records in `carry` were held back.
     pub(crate) held: bool,
-    /// How many messages had been sent when the peer's last input was answered, see [`Outbound::taken`].
+    /// [`Outbound::taken`] after the last answer to the peer's own input.
     pub(crate) answered: u64,
-    /// The handler knows of this connection and is owed `on_close`.
-    pub(crate) reported: bool,
-    pub(crate) gone: bool,
-    /// The peer ended its direction, by FIN or by close_notify.
-    pub(crate) peer_finished: bool,
+    /// Whether a ping was sent since the peer's last input.
     pub(crate) ping_sent: bool,
+    /// Directions that go to the kernel, or are with it.
+    pub(crate) kernel: Handover,
     pub(crate) clock: Clock,
 }
 
-/// What many connections have nothing of, so that idle ones are small.
-#[derive(Default)]
-pub(crate) struct Rare {
-    /// The subprotocol that both sides speak.
-    pub(crate) subprotocol: Option<Box<str>>,
-    /// Topics, as often as they are subscribed to.
-    pub(crate) subscriptions: Vec<Arc<str>>,
-    /// What the peer's close frame said.
-    pub(crate) peer_close: Option<(CloseCode, String)>,
-}
-
-/// When things happened, in ticks.
+/// Times of a connection.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Clock {
+    /// When input last arrived.
     pub(crate) heard: Tick,
-    /// End of the current phase, where it has one.
+    /// The deadline of the current phase, if it has one.
     pub(crate) phase_end: Tick,
-    /// When this connection's entry in the wheel comes up.
+    /// When the connection's entry in the wheel is due.
     pub(crate) scheduled: Tick,
 }
 
-/// What is due for a connection.
+/// The action at a connection's next deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Ping,
@@ -129,13 +77,15 @@ pub(crate) enum Due {
 }
 
 impl<S, T> Link<S, T> {
-    /// What happens next if nothing else does, and when.
+    /// The next deadline, and the action that is then due.
     pub(crate) fn next_due(&self, deadlines: &Deadlines) -> (Tick, Due) {
         let mut first = match self.phase {
-            Phase::Open => (Tick::MAX, Due::Miss(Deadline::Idle)),
-            // What is on its way comes first: the deadline for sending watches over that.
-            Phase::CloseSent | Phase::Linger if self.out.is_in_flight() => (Tick::MAX, Due::Miss(Deadline::Close)),
-            Phase::CloseSent | Phase::Linger => (self.clock.phase_end, Due::Miss(Deadline::Close)),
+            Phase::Open | Phase::Overrun | Phase::CloseQueued | Phase::Gone { .. } => {
+                (Tick::MAX, Due::Miss(Deadline::Idle))
+            }
+            // While bytes are in flight, only the send deadline applies.
+            Phase::CloseSent | Phase::Linger(_) if self.wire.is_in_flight() => (Tick::MAX, Due::Miss(Deadline::Close)),
+            Phase::CloseSent | Phase::Linger(_) => (self.clock.phase_end, Due::Miss(Deadline::Close)),
             _ => (self.clock.phase_end, Due::Miss(Deadline::Handshake)),
         };
         let mut consider = |at: Tick, due| {
@@ -144,7 +94,7 @@ impl<S, T> Link<S, T> {
             }
         };
         if matches!(self.phase, Phase::Open) {
-            // A peer that nothing is read from cannot be heard, nor its end; but a ping to one that is gone fails.
+            // While reading is paused, the idle deadline is suspended. Pings go on, since one to a vanished peer fails.
             if let Some(idle) = deadlines.idle
                 && !self.driver_paused
             {
@@ -156,47 +106,50 @@ impl<S, T> Link<S, T> {
                 consider(self.clock.heard + millis(ping), Due::Ping);
             }
         }
-        if self.out.is_in_flight() {
-            consider(self.out.stuck_since() + millis(deadlines.send), Due::Miss(Deadline::Send));
+        if self.wire.is_in_flight() {
+            consider(self.wire.stuck_since() + millis(deadlines.send), Due::Miss(Deadline::Send));
         }
         first
     }
 
-    /// Whether nothing of the peer's is to be taken for now: the application wants that, or too many answers to the peer
-    /// wait for it to read them. What others make us send to it does not count, because a slow reader of that must still
-    /// be heard. A client takes everything, for two ends that wait for each other to read would wait for ever. And while the
-    /// session is away, what comes has to wait for it.
+    /// Whether input is held back for now.
+    ///
+    /// That is so if the application pauses, or if too many answers wait for the peer to read them. Messages from elsewhere do
+    /// not count, since a slow reader of those must still be heard. A client holds nothing back: otherwise both ends could wait
+    /// for each other for ever. While the session is offloaded, all further input waits.
     pub(crate) fn holds_back(&self, pause_above: usize) -> bool {
         match self.phase {
             Phase::Open => {
-                !self.out.is_closing()
-                    && (self.paused
-                        || self.info.dial.is_none()
-                            && !self.out.is_gone(self.answered)
-                            && self.out.is_blocked()
-                            && self.out.buffered() > pause_above)
+                self.paused || self.info.dial.is_none() && self.out.lags(&self.wire, self.answered, pause_above)
             }
-            Phase::Away(_) => !self.carry.is_empty(),
+            Phase::Offloaded(_) => !self.carry.is_empty(),
             _ => false,
         }
     }
 
-    /// Lends this connection to the handler.
-    pub(crate) fn lend<D: Driver, R>(
+    /// Lends this connection to the handler, without a `driver` if it has ended.
+    pub(crate) fn lend<R>(
         &mut self,
-        driver: &mut D,
+        driver: Option<&mut dyn Driver>,
         shared: &mut Shared,
         act: impl FnOnce(&mut Conn<'_, T>) -> R,
     ) -> R
     where
         S: Session,
     {
-        let mut way = Path { driver, token: self.token, session: &mut self.session };
+        let token = self.token;
         act(&mut Conn {
-            token: self.token,
+            token,
             out: &mut self.out,
-            way: &mut way,
-            rare: &mut self.rare,
+            transport: Transport {
+                phase: &mut self.phase,
+                wire: &mut self.wire,
+                session: &mut self.session,
+                driver,
+                token,
+                in_kernel: self.kernel.in_kernel(),
+            },
+            cold: &mut self.cold,
             info: &self.info,
             state: &mut self.state,
             paused: &mut self.paused,
@@ -204,26 +157,37 @@ impl<S, T> Link<S, T> {
         })
     }
 
-    /// Lends this connection, which has ended, for the last time.
-    pub(crate) fn lend_ended(&mut self, shared: &mut Shared, act: impl FnOnce(&mut Conn<'_, T>))
+    /// Gives the driver as many bytes as it takes.
+    pub(crate) fn flush(&mut self, driver: &mut dyn Driver, shared: &mut Shared)
     where
         S: Session,
     {
-        let mut way = Nowhere(&self.session);
-        act(&mut Conn {
-            token: self.token,
-            out: &mut self.out,
-            way: &mut way,
-            rare: &mut self.rare,
-            info: &self.info,
-            state: &mut self.state,
-            paused: &mut self.paused,
+        let Self { token, phase, out, wire, session, kernel, .. } = self;
+        out.flush(
+            &mut Transport { phase, wire, session, driver: Some(driver), token: *token, in_kernel: kernel.in_kernel() },
             shared,
-        });
+        );
     }
 
-    pub(crate) const fn is_handshaking(&self) -> bool {
-        matches!(self.phase, Phase::Proxy(_) | Phase::Tls | Phase::Away(_) | Phase::Request(_) | Phase::Answer(_))
+    /// Whether a flush would have an effect.
+    pub(crate) fn is_dirty(&mut self) -> bool {
+        !self.wire.is_in_flight()
+            && (!self.out.is_empty()
+                || !self.wire.is_flushed()
+                || self.phase.finish_mut().is_some_and(|finish| finish.is_due()))
+    }
+
+    /// Queues a close frame behind all waiting messages, unless the connection closes already.
+    pub(crate) fn close(&mut self, code: CloseCode, reason: &str) {
+        if self.phase.close() {
+            self.out.queue_close(code, reason);
+        }
+    }
+
+    /// Drops the waiting messages, and queues a close frame.
+    pub(crate) fn close_now(&mut self, code: CloseCode, reason: &str) {
+        self.out.clear_queue();
+        self.close(code, reason);
     }
 }
 
@@ -231,13 +195,13 @@ pub(crate) fn millis(duration: Duration) -> Tick {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4)
 }
 
-/// Why processing a connection's input stopped.
+/// The reason why a connection's input cannot be processed further.
 pub(crate) enum Stop {
     /// The connection failed.
     Failed(Cause),
     /// A client's opening handshake failed.
     Refused(tautline_ws::handshake::HandshakeError),
-    /// The proxy refused.
+    /// The proxy refused the tunnel.
     Proxy(String),
 }
 
@@ -258,7 +222,7 @@ mod tests {
     use super::Link;
     use tautline_tls_rustls::fused::Session;
 
-    /// Ten thousand idle connections are to cost ten megabytes, of which the driver and the allocator want their share.
+    /// Ten thousand idle connections must not cost more than ten megabytes, including memory of driver and allocator.
     #[test]
     fn is_small() {
         let size = size_of::<Link<Session, ()>>();

@@ -1,18 +1,28 @@
-//! What applications send, and what they are told of it.
+//! Outgoing messages, and the result of sending one.
 
 use std::sync::Arc;
 use tautline_ws::{Kind, Message, Prepared};
 
 /// A message to send.
+///
+/// ```
+/// use tautline_engine::Outgoing;
+///
+/// // Under `SlowConsumer::KeepLatest` only the latest price with this key waits for a slow reader.
+/// let price = Outgoing::text("EURUSD 1.0842").with_key(7);
+/// let picture = Outgoing::binary(&[0x89, b'P', b'N', b'G']).uncompressed();
+/// assert!(price.compress && !picture.compress);
+/// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Outgoing<'a> {
     /// Text or binary.
     pub kind: Kind,
-    /// Its bytes; UTF-8 where it is text.
+    /// The message's bytes; UTF-8 if `kind` is text.
     pub payload: &'a [u8],
-    /// Whether to compress it where permessage-deflate was negotiated.
+    /// Whether to compress the message if permessage-deflate was negotiated.
     pub compress: bool,
-    /// For [`KeepLatest`](crate::SlowConsumer::KeepLatest): a waiting message with the same key is replaced.
+    /// Under [`KeepLatest`](crate::SlowConsumer::KeepLatest), the message replaces a waiting one with the same key.
     pub key: Option<u64>,
 }
 
@@ -29,13 +39,13 @@ impl<'a> Outgoing<'a> {
         Self { kind: Kind::Binary, payload, compress: true, key: None }
     }
 
-    /// The same, not to be compressed.
+    /// Returns this message, marked to be sent uncompressed.
     #[must_use]
     pub const fn uncompressed(self) -> Self {
         Self { compress: false, ..self }
     }
 
-    /// The same, replacing a waiting message of that key.
+    /// Returns this message with a key, so that it can replace a waiting message with the same key.
     #[must_use]
     pub const fn with_key(self, key: u64) -> Self {
         Self { key: Some(key), ..self }
@@ -43,22 +53,36 @@ impl<'a> Outgoing<'a> {
 }
 
 impl<'a> From<&Message<'a>> for Outgoing<'a> {
-    /// The same message again: an echo, a relay.
+    /// Takes kind and payload of a received message, to echo or relay it.
     fn from(message: &Message<'a>) -> Self {
         Self { kind: message.kind(), payload: message.data(), compress: true, key: None }
     }
 }
 
-/// What became of a message.
+/// The result of sending a message.
+///
+/// ```
+/// use tautline_engine::{Conn, Delivery};
+///
+/// /// Whether the reader keeps up.
+/// fn feed(conn: &mut Conn<'_, ()>, price: &str) -> bool {
+///     match conn.text(price) {
+///         Delivery::Sent => true,
+///         Delivery::Queued(bytes) => bytes < 64 << 10,
+///         _ => false,
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Delivery {
-    /// It leaves at the end of this turn.
+    /// The message leaves in this turn.
     Sent,
-    /// It waits for the peer to read; so many bytes wait in all.
+    /// The message waits in the queue. The number is all bytes of the connection that wait.
     Queued(usize),
-    /// The slow-consumer policy dropped it, or a streamed message must end before it.
+    /// The message was dropped, by the slow-consumer policy or because a streamed message must end first.
     Dropped,
-    /// The connection is closing or closed; it went nowhere.
+    /// The message was discarded: the connection is closing or closed.
     Closed,
 }
 
@@ -69,4 +93,15 @@ pub(crate) struct Publication {
     pub(crate) message: Prepared,
     pub(crate) compress: bool,
     pub(crate) key: Option<u64>,
+}
+
+impl Publication {
+    pub(crate) fn new(topic: &str, message: Outgoing<'_>) -> Self {
+        Self {
+            topic: topic.into(),
+            message: Prepared::new(message.kind, message.payload),
+            compress: message.compress,
+            key: message.key,
+        }
+    }
 }

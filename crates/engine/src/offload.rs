@@ -1,15 +1,15 @@
 //! Expensive handshakes, on threads beside the loops.
 //!
-//! A signature with an RSA key takes longer than a hundred messages, and a loop that makes them one after the other keeps
-//! everyone else waiting. A shard hands such a session, with the ClientHello that it got, to a [`HandshakePool`] and goes
-//! on; the session comes back with the server's flight. The queue between them is bounded in length and in time: who would
-//! wait too long is refused at once, while there is still time to try another server.
+//! A signature with an RSA key takes longer than a hundred messages. A loop that makes many of them delays all its other
+//! connections. So a shard gives the session and its ClientHello to a [`HandshakePool`] and goes on. The session comes back
+//! with the server's flight. The queue between them is bounded in length and in time. A client that would wait too long is
+//! refused at once, so that it can try another server.
 
 mod hello;
+mod job_queue;
 mod pool;
 mod records;
 mod sys;
-mod waiting;
 
 pub use pool::HandshakePool;
 pub(crate) use pool::{Done, Handshakes};
@@ -17,138 +17,139 @@ pub use records::RecordPool;
 pub(crate) use records::Seals;
 
 use crate::closed::Cause;
+use crate::core::Core;
 use crate::handler::Handler;
-use crate::link::{Hello, Link, Phase, Stop};
-use crate::probe::Probe;
-use crate::shard::Core;
+use crate::link::{HandshakeCost, Link, Stop};
+use crate::phase::Phase;
 use crate::timer::Tick;
-use hello::is_whole;
+use hello::{PLAIN_HANDSHAKE, is_whole};
+use job_queue::Rejected;
 use tautline_io::Driver;
 use tautline_tls::record::{Front, front};
 use tautline_tls::{Answer, Engine, Handshake, Session, Signing};
-use waiting::NotNow;
 
-/// What begins a record of handshake messages that are not encrypted (RFC 8446, section 5.1).
-const PLAIN_HANDSHAKE: u8 = 22;
-
-/// For so long after a ticket was no good, tickets do not keep a handshake in the loop: anyone can make one up.
+/// Milliseconds after an invalid ticket during which tickets do not keep a handshake in the loop. Anyone can forge a ticket.
 const DISTRUST: Tick = 1_000;
 
-/// Where a step of a handshake is done.
+/// The place where the next step of a handshake is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// In the loop, with so many bytes: it is cheap, or nothing can be done yet.
+    /// In the loop, with this number of bytes: the step is cheap, or more bytes are needed.
     Here(usize),
     /// In the pool.
-    Away,
-    /// Nowhere, until more has arrived.
+    Offloaded,
+    /// Nowhere until more bytes have arrived.
     Waits,
 }
 
 impl Step {
-    /// Expensive, with the message that `wire` begins with: whoever sends it in pieces costs one visit to the pool.
-    fn away(wire: &[u8]) -> Self {
-        if is_whole(wire) { Self::Away } else { Self::Waits }
+    /// An expensive step. It waits until the message in `wire` is whole, so that a ClientHello in pieces is offloaded once.
+    fn expensive(wire: &[u8]) -> Self {
+        if is_whole(wire) { Self::Offloaded } else { Self::Waits }
     }
 }
 
 impl<S, T> Link<S, T> {
-    /// Takes note of what was answered to the client, if anything.
-    fn note(&mut self, answer: Option<Answer>) {
+    /// Updates the cost after the server's answer, if there is one.
+    fn note_answer(&mut self, answer: Option<Answer>) {
         match answer {
-            Some(Answer::Full | Answer::Resumed) => self.hello = Hello::Answered,
-            // The second ClientHello is judged anew.
-            Some(Answer::Retry) => self.hello = Hello::Plain,
+            Some(Answer::Full | Answer::Resumed) => self.cost = HandshakeCost::Answered,
+            // The second ClientHello is rated anew.
+            Some(Answer::Retry) => self.cost = HandshakeCost::Plain,
             None => {}
         }
     }
 }
 
-impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
-    /// Where the next step of this handshake is done.
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Decides where the next step of this handshake is done.
     pub(crate) fn next_step(&self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> Step {
-        if self.handshakes.is_none() || link.info.dial.is_some() || link.hello == Hello::Answered {
+        if self.handshakes.is_none() || link.info.dial.is_some() || link.cost == HandshakeCost::Answered {
             return Step::Here(wire.len());
         }
-        // One record and no more: the next may be the one that makes the server sign.
+        // Only one record: the next one may be the one that makes the server sign.
         let here = Step::Here(if let Front::Whole(len) = front(wire) { len } else { wire.len() });
-        if let Hello::Heavy(offered) = link.hello {
-            // Alerts and the like; all that is encrypted comes after the answer.
+        if let HandshakeCost::Heavy(offered) = link.cost {
+            // Other plain records, such as alerts, are cheap. Encrypted ones come after the answer.
             let is_hello = wire.first() == Some(&PLAIN_HANDSHAKE);
-            return if is_hello && wire.len() > offered as usize { Step::away(wire) } else { here };
+            return if is_hello && wire.len() > offered as usize { Step::expensive(wire) } else { here };
         }
-        let Some(Signing { time, may_resume }) = self.engine.signing(wire) else { return here };
+        let Some(Signing { time, may_resume, .. }) = self.engine.signing(wire) else { return here };
         if time < self.shared.config.offload.min_signature {
             return here;
         }
         if may_resume && self.shared.now >= self.distrust_end {
-            link.hello = Hello::Resumes;
+            link.cost = HandshakeCost::Resumes;
             return here;
         }
-        link.hello = Hello::Heavy(0);
-        Step::away(wire)
+        link.cost = HandshakeCost::Heavy(0);
+        Step::expensive(wire)
     }
 
-    /// Does the next step in the loop.
-    pub(crate) fn shake(
+    /// Does the next step in the loop. Returns the bytes used, and whether the handshake is complete.
+    pub(crate) fn handshake_step(
         &mut self,
         link: &mut Link<E::Session, H::State>,
         wire: &mut [u8],
     ) -> Result<(usize, Handshake), Stop> {
-        let out = link.out.wire(&mut self.shared.pool);
+        let out = link.wire.buf(&mut self.shared.pool);
         let start = out.len();
         let result = link.session.handshake(wire, out);
-        if self.handshakes.is_some() && link.info.dial.is_none() && link.hello != Hello::Answered {
+        if self.handshakes.is_some() && link.info.dial.is_none() && link.cost != HandshakeCost::Answered {
             let answer = Answer::read(&out.filled()[start..]);
-            // Whoever made a ticket up need not go on, so this is the time to notice: it costs one signature, not one for
-            // each of those who come together.
-            if link.hello == Hello::Resumes && (answer == Some(Answer::Full) || result.is_err()) {
+            // The client did not resume although it sent a ticket. A client with a forged ticket may never continue, so this
+            // is noted at once: a burst of forged tickets costs the loop one signature.
+            if link.cost == HandshakeCost::Resumes && (answer == Some(Answer::Full) || result.is_err()) {
                 self.distrust_end = self.shared.now + DISTRUST;
             }
-            link.note(answer);
+            link.note_answer(answer);
         }
         Ok(result?)
     }
 
-    /// Sends a session away, with the bytes that it goes on with. Says whether that was possible; otherwise it goes on here.
-    pub(crate) fn hand_over(&mut self, link: &mut Link<E::Session, H::State>, wire: &[u8]) -> Result<bool, Stop> {
+    /// Gives a session and its input to the pool. False if the step must be done in the loop instead.
+    pub(crate) fn offload_handshake(
+        &mut self,
+        link: &mut Link<E::Session, H::State>,
+        wire: &[u8],
+    ) -> Result<bool, Stop> {
         let Some(handshakes) = &mut self.handshakes else { return Ok(false) };
-        let place = handshakes.place().map_or_else(|| self.engine.accept(), Ok)?;
+        let placeholder = handshakes.placeholder().map_or_else(|| self.engine.accept(), Ok)?;
         let pool = &mut self.shared.pool;
         let (mut bytes, out) = (pool.take(), pool.take());
         bytes.put(wire);
-        let session = std::mem::replace(&mut link.session, place);
+        let session = std::mem::replace(&mut link.session, placeholder);
         match handshakes.begin(link.token, session, bytes, out) {
             Ok(number) => {
-                link.phase = Phase::Away(Some(number));
+                link.phase = Phase::Offloaded(Some(number));
                 Ok(true)
             }
             Err((session, bytes, out, why)) => {
                 handshakes.keep(std::mem::replace(&mut link.session, session));
                 pool.give(bytes);
                 pool.give(out);
-                if why == NotNow::Stalled {
+                if why == Rejected::Stalled {
                     return Ok(false);
                 }
-                // Whoever is not let in learns of it by a reset.
-                link.phase = Phase::Away(None);
+                // A refused client gets a reset.
+                link.phase = Phase::Offloaded(None);
                 Err(self.overloaded())
             }
         }
     }
 
-    /// A session that is away is not wanted back: nobody has to sign for one that has hung up.
-    pub(crate) fn give_up(&mut self, number: u64) {
+    /// Withdraws an offloaded handshake whose connection has ended, unless the pool has begun it.
+    pub(crate) fn cancel(&mut self, number: u64) {
         if let Some(handshakes) = &self.handshakes
-            && let Some((wire, out)) = handshakes.forget(number)
+            && let Some((wire, out)) = handshakes.withdraw(number)
         {
             self.shared.pool.give(wire);
             self.shared.pool.give(out);
         }
     }
 
-    /// Takes a session back, and goes on where it stands now.
-    pub(crate) fn come_back<D: Driver>(&mut self, driver: &mut D, done: Done<E::Session>) {
+    /// Takes a session back from the pool, and continues the connection.
+    pub(crate) fn on_offload_done(&mut self, driver: &mut dyn Driver, done: Done<E::Session>) {
         let Done { token, session, mut wire, result, out, stalled } = done;
         let counters = &mut self.shared.counters;
         counters.handshakes_offloaded += u64::from(result.is_some());
@@ -158,24 +159,24 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             self.shared.pool.give(out);
             return;
         };
-        // What panicked is not used any more; its place is as good to end the connection with.
+        // A session that panicked is gone. The placeholder stays, and ends the connection.
         if let Some(session) = session {
-            let place = std::mem::replace(&mut link.session, session);
+            let placeholder = std::mem::replace(&mut link.session, session);
             if let Some(handshakes) = &mut self.handshakes {
-                handshakes.keep(place);
+                handshakes.keep(placeholder);
             }
         }
         if result.is_some() {
             link.phase = Phase::Tls;
         }
-        link.out.wire(&mut self.shared.pool).put(out.filled());
-        link.note(Answer::read(out.filled()));
-        let went_on = match result {
+        link.wire.buf(&mut self.shared.pool).put(out.filled());
+        link.note_answer(Answer::read(out.filled()));
+        let continued = match result {
             None => Err(self.overloaded()),
             Some(Err(error)) => Err(error.into()),
             Some(Ok((used, step))) => {
                 wire.take(used);
-                if let Hello::Heavy(offered) = &mut link.hello {
+                if let HandshakeCost::Heavy(offered) = &mut link.cost {
                     *offered = u32::try_from(wire.len()).unwrap_or(u32::MAX);
                 }
                 if !wire.is_empty() {
@@ -188,12 +189,13 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         };
         self.shared.pool.give(wire);
         self.shared.pool.give(out);
-        if let Err(stop) = went_on {
+        if let Err(stop) = continued {
             self.stop(&mut link, stop);
         }
         self.settle(driver, link);
     }
 
+    /// Counts a handshake that is refused because the pool is overloaded.
     fn overloaded(&mut self) -> Stop {
         self.shared.counters.handshakes_refused += 1;
         Stop::Failed(Cause::Overloaded)

@@ -1,29 +1,49 @@
-//! Tunnels through proxies: HTTP CONNECT (RFC 9110, section 9.3.6) and SOCKS5 (RFC 1928, RFC 1929). Sans I/O.
+//! Tunnels through proxies, without I/O: HTTP CONNECT (RFC 9110, section 9.3.6) and SOCKS5 (RFC 1928, RFC 1929).
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use std::fmt;
 use std::net::IpAddr;
-use tautline_window::Buf;
+use tautline_buf::Buf;
 use tautline_ws::handshake::percent_decode;
 
-/// The proxy's answers are short; a longer one is no proxy.
+/// Longest answer of a proxy. Real ones are much shorter.
 const MAX_ANSWER: usize = 16 << 10;
 
 /// A proxy to connect through.
+///
+/// ```
+/// use tautline_engine::{Proxy, ProxyKind, Target};
+///
+/// let mut target = Target::new("wss://example.com/")?;
+/// target.proxy = Some("socks5://user:secret@proxy.example:1080".parse()?);
+/// let proxy: Proxy = target.proxy.unwrap();
+/// assert_eq!((proxy.kind, &*proxy.host, proxy.port), (ProxyKind::Socks5, "proxy.example", 1080));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Proxy {
-    /// How to speak to it.
+    /// The proxy's protocol.
     pub kind: ProxyKind,
-    /// Its host name or address.
+    /// The proxy's host name or IP address.
     pub host: String,
-    /// Its port.
+    /// The proxy's port.
     pub port: u16,
     /// User name and password.
     pub credentials: Option<(String, String)>,
 }
 
 /// The protocol of a [`Proxy`].
+///
+/// ```
+/// use tautline_engine::{Proxy, ProxyKind};
+///
+/// let proxy: Proxy = "http://proxy.example".parse()?;
+/// assert_eq!((proxy.kind, proxy.port), (ProxyKind::Http, 3128));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ProxyKind {
     /// HTTP CONNECT.
     Http,
@@ -38,10 +58,10 @@ impl fmt::Debug for Proxy {
 }
 
 impl std::str::FromStr for Proxy {
-    /// Says nothing of credentials.
+    /// A message that contains no credentials.
     type Err = String;
 
-    /// `http://user:password@host:port`, `socks5://host:port`. In user name and password `%XX` stands for a byte.
+    /// Parses `http://user:password@host:port` or `socks5://host:port`. In user name and password `%XX` stands for a byte.
     fn from_str(s: &str) -> Result<Self, String> {
         let (scheme, rest) = s.split_once("://").ok_or("proxy: write http://HOST:PORT or socks5://HOST:PORT")?;
         let (kind, default_port) = match scheme {
@@ -60,7 +80,7 @@ impl std::str::FromStr for Proxy {
             }
             None => (None, rest.trim_end_matches('/')),
         };
-        let wrong = || format!("proxy: {authority:?} is no HOST:PORT");
+        let wrong = || format!("proxy: {authority:?} is not HOST:PORT");
         let authority: http::uri::Authority = authority.parse().map_err(|_| wrong())?;
         let port = match authority.as_str().strip_prefix(authority.host()) {
             Some("") => default_port,
@@ -74,7 +94,7 @@ impl std::str::FromStr for Proxy {
     }
 }
 
-/// A tunnel that is being asked for.
+/// The negotiation of a tunnel with a proxy.
 pub(crate) struct Tunnel {
     proxy: Proxy,
     host: String,
@@ -83,21 +103,26 @@ pub(crate) struct Tunnel {
     expect: Expect,
 }
 
+/// The answer that the proxy sends next.
 enum Expect {
+    /// The response to CONNECT.
     Response,
+    /// The method that a SOCKS5 proxy chose.
     Method,
+    /// The result of the SOCKS5 login.
     Auth,
+    /// The reply to the SOCKS5 request.
     Reply,
 }
 
 impl Tunnel {
-    /// Begins to ask `proxy` for a tunnel to `host:port`.
+    /// Begins the negotiation of a tunnel to `host:port`, and writes the first bytes for the proxy into `out`.
     pub(crate) fn new(proxy: Proxy, host: &str, port: u16, out: &mut Buf) -> Result<Self, String> {
         let host = host.trim_matches(['[', ']']).to_owned();
         let mut tunnel = Self { proxy, host, port, answer: Buf::new(), expect: Expect::Response };
         match tunnel.proxy.kind {
             ProxyKind::Http => {
-                // What is before the first one is the name (RFC 7617, section 2).
+                // The first ':' ends the user name (RFC 7617, section 2).
                 if tunnel.proxy.credentials.as_ref().is_some_and(|(name, _)| name.contains(':')) {
                     return Err("a user name for an HTTP proxy cannot have a ':'".into());
                 }
@@ -120,9 +145,9 @@ impl Tunnel {
         Ok(tunnel)
     }
 
-    /// Takes the proxy's bytes. Returns how many it used and whether the tunnel stands; what follows belongs to it.
+    /// Reads the proxy's bytes. Returns how many it used, and whether the tunnel is established. Further bytes are the server's.
     pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Buf) -> Result<(usize, bool), String> {
-        // Byte by byte, so that nothing behind the answer is swallowed; it happens once a connection.
+        // Byte by byte, so that no byte behind the answer is used up. This happens once per connection.
         for (at, &byte) in bytes.iter().enumerate() {
             self.answer.put(&[byte]);
             if self.step(out)? {
@@ -152,7 +177,7 @@ impl Tunnel {
                 match answer {
                     [5, 0] => self.ask_socks(out),
                     [5, 2] if self.proxy.credentials.is_some() => self.ask_auth(out),
-                    [5, 0xff] => return Err("the SOCKS5 proxy accepts no offered way to log in".into()),
+                    [5, 0xff] => return Err("the SOCKS5 proxy accepts none of the offered login methods".into()),
                     _ => return Err("this is no SOCKS5 proxy".into()),
                 }
                 Ok(false)
@@ -247,7 +272,7 @@ impl Tunnel {
     }
 }
 
-/// Checked when the tunnel was begun.
+/// The length as a byte. [`Tunnel::new`] has checked that it fits.
 fn short_len(text: &str) -> u8 {
     u8::try_from(text.len()).unwrap_or(u8::MAX)
 }
@@ -255,7 +280,7 @@ fn short_len(text: &str) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::{Proxy, ProxyKind, Tunnel};
-    use tautline_window::Buf;
+    use tautline_buf::Buf;
 
     fn ask(proxy: &str, host: &str) -> (Tunnel, Buf) {
         let mut out = Buf::new();
@@ -286,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn connect_leaves_what_follows_the_answer() {
+    fn connect_leaves_bytes_behind_the_answer() {
         let (mut tunnel, out) = ask("http://me:secret@gate", "::1");
         let asked = std::str::from_utf8(out.filled()).unwrap();
         assert!(asked.starts_with("CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\n"), "{asked}");
@@ -296,14 +321,14 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_be_cut_are_refused() {
+    fn refuses_a_colon_in_an_http_user_name() {
         let proxy: Proxy = "http://me%3A:secret@gate".parse().unwrap();
         let error = Tunnel::new(proxy, "example.org", 443, &mut Buf::new()).err().unwrap();
         assert!(error.contains("user name"), "{error}");
     }
 
     #[test]
-    fn connect_refusals_are_told() {
+    fn reports_refusals_of_connect() {
         for (answer, word) in
             [("HTTP/1.1 407 No\r\n\r\n", "407"), ("HTTP/1.0 502 Bad\r\n\r\n", "502"), ("hi\r\n\r\n", "hi")]
         {
@@ -330,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn socks_refusals_are_told() {
+    fn reports_refusals_of_socks() {
         let (mut tunnel, _) = ask("socks5://gate", "10.0.0.1");
         let mut out = Buf::new();
         assert_eq!(tunnel.read(&[5, 0], &mut out), Ok((2, false)));

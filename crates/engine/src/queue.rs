@@ -1,14 +1,14 @@
-//! Messages for a peer that is slow, not encoded yet, so that the policy may still drop them.
+//! The queue of messages for a slow peer. They are not encoded yet, so that the policy can still drop them.
 
 use crate::config::SlowConsumer;
 use crate::message::Publication;
 use std::collections::VecDeque;
 use tautline_ws::Kind;
 
-/// What a queued message costs beside its payload.
+/// Bytes that a queued message counts beside its payload.
 const ITEM_COST: usize = 64;
 
-/// Something that waits.
+/// A queued message, or a piece of one.
 pub(crate) enum Item {
     Message { kind: Kind, payload: Box<[u8]>, compress: bool, key: Option<u64> },
     Shared(Publication),
@@ -37,20 +37,20 @@ impl Item {
     }
 }
 
-/// What became of an item.
+/// The result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
-    /// It waits.
+    /// The item waits.
     Waits,
-    /// It waits in the place of an older one with the same key.
+    /// The item waits, and replaced an older one with the same key.
     Replaces,
-    /// It was dropped.
+    /// The item was dropped.
     Dropped,
-    /// The policy gives up on the peer; the item was dropped.
+    /// The item was dropped, and the policy gives up on the peer.
     Overrun,
 }
 
-/// First in, first out, within what the policy allows. Without memory while it is empty.
+/// A first-in, first-out queue, bounded by the policy. It holds no memory while it is empty.
 #[derive(Default)]
 pub(crate) struct Queue(Option<Box<Waiting>>);
 
@@ -61,7 +61,7 @@ struct Waiting {
 }
 
 impl Queue {
-    /// Puts `item` last, or does with it and the others what `policy` says. Adds to `dropped` what went.
+    /// Appends `item`, or applies `policy` if the limit is exceeded. Adds the number of dropped items to `dropped`.
     pub(crate) fn push(&mut self, item: Item, policy: SlowConsumer, dropped: &mut u64) -> Pushed {
         self.0.get_or_insert_default().push(item, policy, dropped)
     }
@@ -89,7 +89,7 @@ impl Queue {
         self.0.as_ref().map_or(0, |waiting| waiting.items.len())
     }
 
-    /// What waits, payloads and a fixed cost for each item.
+    /// The payload bytes of all items, and a fixed cost for each.
     pub(crate) const fn bytes(&self) -> usize {
         match &self.0 {
             Some(waiting) => waiting.bytes,
@@ -114,10 +114,10 @@ impl Waiting {
                 return Pushed::Replaces;
             }
             self.items.remove(at);
-            // The older one was counted among those that wait; this one takes its number.
+            // The new item takes the older one's place in the count of messages taken.
             pushed = Pushed::Replaces;
         }
-        // One message may wait whatever its size: no limit makes large messages impossible to send.
+        // A message of any size may wait alone. Otherwise the limit would make large messages impossible to send.
         let too_much = |queue: &Self| !queue.items.is_empty() && queue.bytes.saturating_add(cost) > limit;
         if item.may_drop() && too_much(self) {
             match policy {

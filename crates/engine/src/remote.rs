@@ -1,8 +1,8 @@
 use crate::closed::ConnectError;
-use crate::conn::{ConnId, DialId};
+use crate::counters::Counters;
+use crate::ids::{ConnId, DialId};
 use crate::message::{Outgoing, Publication};
 use crate::probe::Stages;
-use crate::shared::Counters;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,18 +12,42 @@ use std::time::Duration;
 use tautline_io::Waker;
 use tautline_ws::CloseCode;
 
-/// Commands that wait for a shard; beyond it, senders are told so.
+/// Commands that may wait for a shard. Further ones are rejected with [`ShardHandleError::Full`].
 const CAPACITY: usize = 65_536;
 
-/// A shard, as seen from other threads. Cheap to clone.
+/// A handle to a shard, for other threads. Cheap to clone.
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+/// use tautline_engine::{Config, Conn, Handler, Shard};
+/// use tautline_io::DriverConfig;
+/// use tautline_tls::plain;
+/// use tautline_ws::{CloseCode, Message};
+///
+/// struct Nothing;
+///
+/// impl Handler for Nothing {
+///     type State = ();
+///     fn on_message(&mut self, _: &mut Conn<'_, ()>, _: Message<'_>) {}
+/// }
+///
+/// let driver = DriverConfig::default().open()?;
+/// let mut shard = Shard::new(0, Arc::new(Config::default()), plain::Engine, driver, Nothing)?;
+/// let handle = shard.handle();
+/// std::thread::spawn(move || handle.drain(CloseCode::GOING_AWAY, "maintenance", Duration::from_secs(1)));
+/// shard.run()?; // until it is drained
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone)]
-pub struct Remote {
+pub struct ShardHandle {
     commands: Sender<Command>,
     waiting: Arc<AtomicUsize>,
     waker: Waker,
 }
 
-/// Where commands arrive. A bounded channel would hold memory for its whole capacity from the start, in each shard.
+/// The shard's end of the command queue.
+///
+/// The queue is an unbounded channel with a counter: a bounded channel would allocate its whole capacity in every shard.
 pub(crate) struct Commands {
     receiver: Receiver<Command>,
     waiting: Arc<AtomicUsize>,
@@ -37,10 +61,10 @@ impl Commands {
     }
 }
 
-/// Whoever comes later is told that the shard has stopped, and not that too many wait.
+/// Empties the queue, so that later senders get [`ShardHandleError::Stopped`] and not [`ShardHandleError::Full`].
 impl Drop for Commands {
     fn drop(&mut self) {
-        // No more than fit: others may go on to send meanwhile.
+        // Bounded, since other threads may keep sending meanwhile.
         for _ in 0..CAPACITY {
             if self.next().is_none() {
                 return;
@@ -49,17 +73,29 @@ impl Drop for Commands {
     }
 }
 
-/// The shard does not take the command.
+/// The reason why a shard did not take a command.
+///
+/// ```
+/// use tautline_engine::{Outgoing, ShardHandle, ShardHandleError};
+///
+/// /// Publishes unless the shard is too busy. False if the shard has stopped.
+/// fn publish(shard: &ShardHandle, price: &str) -> bool {
+///     match shard.publish("prices", Outgoing::text(price)) {
+///         Ok(()) | Err(ShardHandleError::Full) => true,
+///         Err(_) => false,
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum RemoteError {
-    /// It does not keep up: too many commands wait already.
+pub enum ShardHandleError {
+    /// Too many commands wait already: the shard does not keep up.
     Full,
-    /// It has stopped.
+    /// The shard has stopped.
     Stopped,
 }
 
-impl fmt::Display for RemoteError {
+impl fmt::Display for ShardHandleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "the shard does not keep up: too many commands wait for it",
@@ -68,7 +104,7 @@ impl fmt::Display for RemoteError {
     }
 }
 
-impl std::error::Error for RemoteError {}
+impl std::error::Error for ShardHandleError {}
 
 pub(crate) enum Command {
     Publish(Publication),
@@ -80,7 +116,7 @@ pub(crate) enum Command {
     Resolved { dial: DialId, result: Result<Vec<SocketAddr>, ConnectError> },
 }
 
-impl Remote {
+impl ShardHandle {
     pub(crate) fn new(waker: Waker) -> (Self, Commands) {
         let (commands, receiver) = channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -90,16 +126,16 @@ impl Remote {
     /// Sends `message` to this shard's subscribers of `topic`.
     ///
     /// # Errors
-    /// Where the shard does not take it.
-    pub fn publish(&self, topic: &str, message: Outgoing<'_>) -> Result<(), RemoteError> {
+    /// If the shard does not take the command.
+    pub fn publish(&self, topic: &str, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
         self.publish_encoded(Publication::new(topic, message))
     }
 
-    /// Sends `message` to one connection of this shard; nowhere, where that has ended.
+    /// Sends `message` to one connection of this shard. It is discarded if the connection has ended.
     ///
     /// # Errors
-    /// Where the shard does not take it.
-    pub fn send(&self, to: ConnId, message: Outgoing<'_>) -> Result<(), RemoteError> {
+    /// If the shard does not take the command.
+    pub fn send(&self, to: ConnId, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
         let publication = Publication::new("", message);
         self.command(Command::Send { to, publication })
     }
@@ -107,92 +143,93 @@ impl Remote {
     /// Closes one connection of this shard.
     ///
     /// # Errors
-    /// Where the shard does not take it.
-    pub fn close(&self, conn: ConnId, code: CloseCode, reason: &str) -> Result<(), RemoteError> {
+    /// If the shard does not take the command.
+    pub fn close(&self, conn: ConnId, code: CloseCode, reason: &str) -> Result<(), ShardHandleError> {
         self.command(Command::Close { conn, code, reason: reason.to_owned() })
     }
 
-    /// Stops accepting, closes every connection with `code` (1001 going away, 1012 service restart) and ends the shard
-    /// once all are gone, at the latest after `deadline`. It is taken however many commands wait before it.
+    /// Stops accepting, closes every connection with `code` (1001 going away, 1012 service restart), and then ends the shard.
+    ///
+    /// The shard ends when all connections have ended, at the latest after `deadline`. A full queue takes this command too.
     ///
     /// # Errors
-    /// Where the shard has stopped.
-    pub fn drain(&self, code: CloseCode, reason: &str, deadline: Duration) -> Result<(), RemoteError> {
+    /// If the shard has stopped.
+    pub fn drain(&self, code: CloseCode, reason: &str, deadline: Duration) -> Result<(), ShardHandleError> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         self.give(Command::Drain { code, reason: reason.to_owned(), deadline })
     }
 
-    /// What the shard did so far. Waits for it to answer, so never ask from one of its own handler's methods.
+    /// The shard's counters. Waits for its answer, so a handler must not call this for its own shard.
     ///
     /// # Errors
-    /// Where the shard does not answer.
-    pub fn counters(&self) -> Result<Counters, RemoteError> {
+    /// If the shard does not take the command, or stops before it answers.
+    pub fn counters(&self) -> Result<Counters, ShardHandleError> {
         let (reply, answer) = sync_channel(1);
         self.command(Command::Count(reply))?;
-        answer.recv().map_err(|_| RemoteError::Stopped)
+        answer.recv().map_err(|_| ShardHandleError::Stopped)
     }
 
-    /// What the shard's probe found so far; `None` where it has none. Waits as [`counters`](Self::counters) does.
+    /// The results of the shard's probe; `None` if it has no probe. Waits like [`counters`](Self::counters).
     ///
     /// # Errors
-    /// Where the shard does not answer.
-    pub fn stages(&self) -> Result<Option<Box<Stages>>, RemoteError> {
+    /// If the shard does not take the command, or stops before it answers.
+    pub fn stages(&self) -> Result<Option<Box<Stages>>, ShardHandleError> {
         let (reply, answer) = sync_channel(1);
         self.command(Command::Stages(reply))?;
-        answer.recv().map_err(|_| RemoteError::Stopped)
+        answer.recv().map_err(|_| ShardHandleError::Stopped)
     }
 
-    pub(crate) fn publish_encoded(&self, publication: Publication) -> Result<(), RemoteError> {
+    pub(crate) fn publish_encoded(&self, publication: Publication) -> Result<(), ShardHandleError> {
         self.command(Command::Publish(publication))
     }
 
-    pub(crate) fn command(&self, command: Command) -> Result<(), RemoteError> {
+    pub(crate) fn command(&self, command: Command) -> Result<(), ShardHandleError> {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= CAPACITY {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(RemoteError::Full);
+            return Err(ShardHandleError::Full);
         }
         self.give(command)
     }
 
-    /// Gives the shard a command that is counted already.
-    fn give(&self, command: Command) -> Result<(), RemoteError> {
+    /// Sends a command that `waiting` counts already.
+    fn give(&self, command: Command) -> Result<(), ShardHandleError> {
         if self.commands.send(command).is_err() {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(RemoteError::Stopped);
+            return Err(ShardHandleError::Stopped);
         }
         self.waker.wake();
         Ok(())
     }
 }
 
-impl fmt::Debug for Remote {
+impl fmt::Debug for ShardHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Remote")
+        f.write_str("ShardHandle")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CAPACITY, Remote, RemoteError};
+    use super::{CAPACITY, ShardHandle, ShardHandleError};
     use crate::Outgoing;
     use std::time::Duration;
     use tautline_io::Waker;
     use tautline_ws::CloseCode;
 
     #[test]
-    fn a_shard_that_has_stopped_is_never_taken_for_a_busy_one() {
-        let (remote, commands) = Remote::new(Waker::new(|| {}));
-        let publish = || remote.publish("topic", Outgoing::text("news"));
+    fn a_stopped_shard_is_never_reported_as_full() {
+        let (shard, commands) = ShardHandle::new(Waker::new(|| {}));
+        let publish = || shard.publish("topic", Outgoing::text("news"));
         for _ in 0..CAPACITY {
             assert_eq!(publish(), Ok(()));
         }
-        assert_eq!(publish(), Err(RemoteError::Full));
-        let drain = || remote.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
-        assert_eq!(drain(), Ok(()), "a busy shard can be told to stop");
+        assert_eq!(publish(), Err(ShardHandleError::Full));
+        let drain = || shard.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+        assert_eq!(drain(), Ok(()), "a busy shard can be drained");
         drop(commands);
-        assert_eq!(drain(), Err(RemoteError::Stopped));
+        assert_eq!(drain(), Err(ShardHandleError::Stopped));
         for _ in 0..=CAPACITY {
-            assert_eq!(publish(), Err(RemoteError::Stopped));
+            assert_eq!(publish(), Err(ShardHandleError::Stopped));
         }
     }
 }

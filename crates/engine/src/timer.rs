@@ -1,7 +1,7 @@
 //! A hashed timer wheel with one lazy entry per connection.
 //!
-//! Deadlines move with every message, but moving an entry costs; so an entry stays where it is, and when it comes up
-//! its owner is asked for the true deadline and goes back in where that lies in the future.
+//! A deadline moves with every message, but moving an entry costs time. So an entry stays in its slot. When the slot is due,
+//! the connection is asked for its present deadline, and is inserted again if that lies in the future.
 
 use tautline_io::Token;
 
@@ -10,19 +10,19 @@ pub(crate) type Tick = u64;
 
 const SLOTS: usize = 1024;
 const MASK: u64 = SLOTS as u64 - 1;
-/// One slot spans 2^6 = 64 ms; the wheel 65.5 s. Later deadlines wait in the farthest slot and go in again.
+/// One slot spans 2^6 = 64 ms, the wheel 65.5 s. Later deadlines wait in the last slot and are inserted again.
 const SHIFT: u32 = 6;
 
-/// Entries that a slot keeps room for. A crowd that moves from slot to slot would otherwise leave room for all of itself in
-/// each of them.
+/// Entries that an emptied slot keeps room for. Without this bound, many entries that move together from slot to slot would
+/// leave room for all of them in every slot.
 const KEPT: usize = 64;
 
-/// Entries by the slot of the time at which they are to be looked at.
+/// Tokens, by the slot in which their deadline is looked at.
 pub(crate) struct Wheel {
     slots: Vec<Vec<Token>>,
-    /// First slot (counted from the shard's begin, not wrapped) that was not looked at yet.
+    /// First slot that was not looked at yet, counted from the shard's begin, not wrapped.
     next: u64,
-    /// First slot with an entry; past all of them where there is none. Every turn asks for it, and looking for it takes a
+    /// First slot with an entry; `u64::MAX` if there is none. It is kept because every turn asks for it, and a search would
     /// walk through the wheel's memory.
     first: u64,
 }
@@ -32,17 +32,18 @@ impl Wheel {
         Self { slots: (0..SLOTS).map(|_| Vec::new()).collect(), next: 0, first: u64::MAX }
     }
 
-    /// Puts `token` in for `deadline`; it comes up at most 64 ms late, or earlier where the deadline is far away. Returns
-    /// when it does.
+    /// Inserts `token` for `deadline`, and returns the tick at which it is due.
+    ///
+    /// That tick is at most 64 ms after the deadline, or before it if the deadline is beyond the wheel's span.
     pub(crate) fn insert(&mut self, token: Token, deadline: Tick) -> Tick {
-        // Rounded up: a deadline inside a slot is over when the slot is.
+        // Rounded up: a deadline inside a slot has passed when the slot has.
         let slot = ((deadline >> SHIFT) + 1).clamp(self.next, self.next + MASK);
         self.slot(slot).push(token);
         self.first = self.first.min(slot);
         slot << SHIFT
     }
 
-    /// Takes out the entries that are due at `now`, into `due`.
+    /// Moves the tokens that are due at `now` into `due`.
     pub(crate) fn advance(&mut self, now: Tick, due: &mut Vec<Token>) {
         let current = now >> SHIFT;
         if self.first <= current {
@@ -57,7 +58,7 @@ impl Wheel {
         self.next = self.next.max(current + 1);
     }
 
-    /// Milliseconds from `now` until something may be due; `None` where the wheel is empty.
+    /// Milliseconds from `now` until the next token is due; `None` if the wheel is empty.
     pub(crate) fn wait(&self, now: Tick) -> Option<u64> {
         (self.first != u64::MAX).then(|| (self.first << SHIFT).saturating_sub(now))
     }
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_up_neither_early_nor_late() {
+    fn entries_are_due_neither_early_nor_late() {
         let mut wheel = Wheel::new();
         let mut oracle: Vec<(u64, u32)> = Vec::new();
         let mut now = 0;
@@ -92,7 +93,7 @@ mod tests {
             now += (seed >> 50) % 200;
             wheel.advance(now, &mut due);
             for late in due.drain(..) {
-                let at = oracle.iter().position(|&(_, i)| i == late.index).expect("came up twice");
+                let at = oracle.iter().position(|&(_, i)| i == late.index).expect("due twice");
                 let (deadline, _) = oracle.swap_remove(at);
                 assert!(deadline <= now, "early: {deadline} at {now}");
             }
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_far_deadline_comes_up_early_for_its_owner_to_put_back() {
+    fn a_deadline_beyond_the_span_is_due_early() {
         let mut wheel = Wheel::new();
         wheel.insert(token(3), 10_000_000);
         let mut due = Vec::new();
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_leaves_no_room_behind() {
+    fn emptied_slots_keep_little_room() {
         let mut wheel = Wheel::new();
         let mut due = Vec::new();
         for round in 0..200_u64 {
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_sleep_loses_nothing() {
+    fn a_sleep_longer_than_the_span_loses_no_entry() {
         let mut wheel = Wheel::new();
         for index in 0..100 {
             wheel.insert(token(index), u64::from(index) * 500);

@@ -1,4 +1,4 @@
-//! Who of this shard gets what is published.
+//! Topics of a shard and their subscribers.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,8 +10,7 @@ pub(crate) struct Topics {
     by_name: HashMap<Box<str>, Subscribers>,
 }
 
-/// A list to walk at each publication, and where each token stands in it: leaving takes the same time whether ten or a
-/// hundred thousand others stay.
+/// The subscribers of one topic: a list to walk, and each token's position in it. Unsubscribing takes constant time.
 #[derive(Default)]
 struct Subscribers {
     list: Vec<Token>,
@@ -19,7 +18,7 @@ struct Subscribers {
 }
 
 impl Topics {
-    /// Adds a subscriber; false where it already was one.
+    /// Adds a subscriber. False if it already was one.
     pub(crate) fn subscribe(&mut self, topic: &str, token: Token) -> bool {
         if !self.by_name.contains_key(topic) {
             self.by_name.insert(topic.into(), Subscribers::default());
@@ -31,7 +30,7 @@ impl Topics {
         true
     }
 
-    /// Removes a subscriber; false where it was none.
+    /// Removes a subscriber. False if it was none.
     pub(crate) fn unsubscribe(&mut self, topic: &str, token: Token) -> bool {
         let Some(Subscribers { list, at }) = self.by_name.get_mut(topic) else { return false };
         let Some(position) = at.remove(&token) else { return false };

@@ -1,25 +1,28 @@
-//! The opening handshake of both sides, and plain HTTP beside it.
+//! The opening handshake of both sides, and plain HTTP requests to a server.
 
+use crate::closed::Cause;
+use crate::core::{Core, Slot};
 use crate::handler::{Handler, Opening, Reply, Request};
-use crate::kernel::Handover;
-use crate::link::{Answer, Clock, Head, Hello, Link, Phase, Stop, millis};
+use crate::handover::Handover;
+use crate::ids::DialId;
+use crate::info::Info;
+use crate::link::{Clock, HandshakeCost, Link, Stop, millis};
 use crate::outbound::Outbound;
-use crate::probe::Probe;
-use crate::shard::{Core, Slot};
-use crate::{DialId, conn::Info};
+use crate::phase::{Answer, Head, Phase};
+use crate::wire::Wire;
 use http::StatusCode;
+use tautline_buf::Buf;
 use tautline_io::{Address, Driver, Token};
 use tautline_tls::{Engine, Session};
-use tautline_window::Buf;
 use tautline_ws::handshake::{self, HandshakeError, HeadReader, Negotiated, Options};
 use tautline_ws::{Decoder, Role};
 
-impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
+impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn empty_head(&self) -> Box<Head> {
         Box::new(Head { bytes: Buf::new(), reader: HeadReader::new(self.shared.config.limits.head), answered: false })
     }
 
-    /// A connection begins: a deadline runs until it is open.
+    /// Creates a connection. The handshake deadline runs until it is open.
     pub(crate) fn open_link(
         &mut self,
         token: Token,
@@ -32,62 +35,58 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         let role = if dial.is_some() { Role::Client } else { Role::Server };
         let now = self.shared.now;
         let clock = Clock { heard: now, phase_end: now + millis(config.deadlines.handshake), ..Clock::default() };
-        let mut link = self.nursery.place(Link {
+        let mut link = self.batch_alloc.place(Link {
             token,
             phase,
             session,
-            hello: Hello::Plain,
+            cost: HandshakeCost::Plain,
             decoder: Decoder::new(role, config.limits.max_message),
             carry: Buf::new(),
             out: Outbound::new(role),
+            wire: Wire::new(),
             info: Info { peer, dial },
-            rare: None,
+            cold: None,
             state: H::State::default(),
             paused: false,
             driver_paused: false,
             dirty: false,
             held: false,
+            kernel: Handover::new(self.kernel_tls),
             answered: 0,
-            reported: false,
-            gone: false,
-            peer_finished: false,
             ping_sent: false,
             clock,
         });
-        link.out.kernel = Handover::new(self.kernel_tls);
         self.shared.counters.connections += 1;
         self.shared.counters.handshaking += 1;
         self.schedule(&mut link);
         self.put(token, Slot::Link(link));
     }
 
-    /// The way to the server stands (a socket or a tunnel): TLS begins, where there is any.
+    /// The socket or the tunnel to the server is established: begins TLS, if there is any.
     pub(crate) fn secure(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
         if E::Session::PASSTHROUGH {
             return self.secured(link);
         }
         link.phase = Phase::Tls;
         // A client speaks first.
-        let _ = link.session.handshake(&mut [], link.out.wire(&mut self.shared.pool))?;
+        let _ = link.session.handshake(&mut [], link.wire.buf(&mut self.shared.pool))?;
         Ok(())
     }
 
-    /// TLS stands, or there is none: HTTP begins.
+    /// TLS is established, or there is none: begins HTTP.
     pub(crate) fn secured(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
         let Some(dial) = link.info.dial else {
             link.phase = Phase::Request(self.empty_head());
             return Ok(());
         };
         let Some(target) = self.dials.get(&dial).map(|dial| dial.target.clone()) else {
-            return Err(Stop::Refused(HandshakeError::Options("the connection was given up")));
+            return Err(Stop::Refused(HandshakeError::Options("the connection was cancelled")));
         };
-        let options = Options {
-            headers: target.headers.clone(),
-            subprotocols: target.subprotocols.clone(),
-            deflate: target.deflate,
-            limits: self.shared.config.limits.head,
-            ..Options::default()
-        };
+        let mut options = Options::default();
+        options.headers = target.headers.clone();
+        options.subprotocols = target.subprotocols.clone();
+        options.deflate = target.deflate;
+        options.limits = self.shared.config.limits.head;
         let nonce = self.shared.keys.nonce();
         let opening = handshake::Opening::new(&target.uri, nonce, &options).map_err(Stop::Refused)?;
         opening.write(link.out.raw(&mut self.shared.pool));
@@ -95,10 +94,10 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         Ok(())
     }
 
-    /// Reads a request and answers it. Returns how much of `plain` belonged to it.
-    pub(crate) fn request<D: Driver>(
+    /// Reads a request and answers it. Returns the bytes of `plain` that belonged to it.
+    pub(crate) fn request(
         &mut self,
-        driver: &mut D,
+        driver: &mut dyn Driver,
         link: &mut Link<E::Session, H::State>,
         plain: &[u8],
     ) -> Result<usize, Stop> {
@@ -107,9 +106,9 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             Ok(parsed) => parsed,
             Err(error) => {
                 let begun = if head.bytes.is_empty() { plain } else { head.bytes.filled() };
-                // No HTTP begins with the type of a TLS handshake record.
+                // 22 is the type of a TLS handshake record. No HTTP request begins with it.
                 if E::Session::PASSTHROUGH && begun.first() == Some(&22) {
-                    log::info!("{}: it speaks TLS to a port without TLS: use ws:// or http://", link.info.peer);
+                    log::info!("{}: sent a TLS handshake to a port without TLS: use ws:// or http://", link.info.peer);
                 }
                 self.refuse_head(link, &error);
                 return Ok(plain.len());
@@ -117,26 +116,24 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         };
         let Some((request, used)) = parsed else { return Ok(plain.len()) };
         head.answered = true;
-        let tls = link.session.facts();
-        let is_upgrade = handshake::is_upgrade(&request);
+        let tls = link.session.tls_info();
         let reply = if self.drain_end.is_some() {
             Reply::status(StatusCode::SERVICE_UNAVAILABLE)
         } else {
-            self.handler.on_request(&Request { http: &request, peer: &link.info.peer, is_upgrade, tls: &tls })
+            self.handler.on_request(&Request::new(&request, &link.info.peer, &tls))
         };
         match reply {
             Reply::Respond(response) => {
                 let reply = handshake::Reply::to(&request);
-                // A client that asks and asks and reads no answer is not asked for more.
+                // This answer is the last if too many bytes of earlier answers wait.
                 let keep_alive = reply.keep_alive
                     && self.drain_end.is_none()
-                    && link.out.buffered() <= self.shared.config.limits.pause_receive_above;
+                    && link.out.buffered(&link.wire) <= self.shared.config.limits.pause_receive_above;
                 let out = link.out.raw(&mut self.shared.pool);
                 if handshake::write_response(&response, handshake::Reply { keep_alive, ..reply }, out) {
                     link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.handshake);
                 } else {
-                    link.out.finish();
-                    self.linger(link);
+                    self.end(link, Phase::finishing(false), Cause::Local);
                 }
             }
             Reply::Upgrade(headers) => match handshake::accept(&request, &self.shared.config.upgrade) {
@@ -151,18 +148,17 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
                     let reply = handshake::Reply { keep_alive: false, ..handshake::Reply::to(&request) };
                     let out = link.out.raw(&mut self.shared.pool);
                     handshake::write_response(&refused.response, reply, out);
-                    link.out.finish();
-                    self.linger(link);
+                    self.end(link, Phase::finishing(false), Cause::Local);
                 }
             },
         }
         Ok(used)
     }
 
-    /// Reads a server's answer. Returns how much of `plain` belonged to it.
-    pub(crate) fn answer<D: Driver>(
+    /// Reads the server's response. Returns the bytes of `plain` that belonged to it.
+    pub(crate) fn answer(
         &mut self,
-        driver: &mut D,
+        driver: &mut dyn Driver,
         link: &mut Link<E::Session, H::State>,
         plain: &[u8],
     ) -> Result<usize, Stop> {
@@ -174,9 +170,10 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         Ok(used)
     }
 
-    fn opened<D: Driver>(
+    /// The opening handshake is complete: opens the connection and calls `on_open`.
+    fn opened(
         &mut self,
-        driver: &mut D,
+        driver: &mut dyn Driver,
         link: &mut Link<E::Session, H::State>,
         negotiated: Negotiated,
         request: Option<&http::Request<()>>,
@@ -193,18 +190,17 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         link.decoder.set_streaming(self.shared.config.streaming);
         let subprotocol = negotiated.subprotocol.map(String::into_boxed_str);
         if subprotocol.is_some() {
-            link.rare.get_or_insert_default().subprotocol.clone_from(&subprotocol);
+            link.cold.get_or_insert_default().subprotocol.clone_from(&subprotocol);
         }
-        self.leave_handshake(link);
+        self.shared.counters.handshaking -= 1;
         link.phase = Phase::Open;
-        link.reported = true;
         if let Some(dial) = link.info.dial.and_then(|dial| self.dials.get_mut(&dial)) {
             dial.opened = self.shared.now;
         }
         self.shared.counters.open += 1;
         self.shared.counters.opened += 1;
         self.schedule(link);
-        let tls = link.session.facts();
+        let tls = link.session.tls_info();
         self.shared.counters.resumed += u64::from(tls.resumed);
         let opening = Opening {
             request,
@@ -213,7 +209,7 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
             deflate: negotiated.deflate.is_some(),
             tls: &tls,
         };
-        link.lend(driver, &mut self.shared, |conn| self.handler.on_open(conn, &opening));
+        link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_open(conn, &opening));
     }
 
     fn deflate_config(&self, link: &Link<E::Session, H::State>) -> Option<tautline_ws::deflate::DeflateConfig> {
@@ -223,25 +219,26 @@ impl<E: Engine, H: Handler, P: Probe> Core<E, H, P> {
         }
     }
 
-    /// A head that is no HTTP, or too large: told by a status, and the end.
+    /// Answers a head that is no HTTP or too large with a status, and ends the connection.
     fn refuse_head(&mut self, link: &mut Link<E::Session, H::State>, error: &HandshakeError) {
         log::info!("{}: {error}", link.info.peer);
         self.refuse_with(link, error.status().unwrap_or(StatusCode::BAD_REQUEST));
     }
 
+    /// Answers with `status`, and ends the connection.
     pub(crate) fn refuse_with(&mut self, link: &mut Link<E::Session, H::State>, status: StatusCode) {
         self.shared.counters.handshakes_failed += 1;
         if let Reply::Respond(response) = Reply::status(status) {
             let out = link.out.raw(&mut self.shared.pool);
             handshake::write_response(&response, handshake::Reply::LAST, out);
         }
-        link.out.finish();
-        self.linger(link);
+        self.end(link, Phase::finishing(false), Cause::Local);
     }
 }
 
-/// A head is read where it lies if it is whole, and is gathered in `bytes` if not. What `read` says it used is translated
-/// to bytes of `plain`.
+/// Reads an HTTP head from `plain`, in place if it is whole. A partial head is gathered in `bytes`.
+///
+/// Returns the head and the bytes of `plain` that belonged to it.
 fn whole_head<T>(
     bytes: &mut Buf,
     plain: &[u8],
@@ -257,7 +254,7 @@ fn whole_head<T>(
     let before = bytes.len();
     bytes.put(plain);
     let parsed = read(bytes.filled())?;
-    // A head that was whole before would have been taken then, so it ends in the new bytes.
+    // The gathered bytes were no whole head, so the head ends within the new ones.
     let parsed = parsed.map(|(head, used)| (head, used.saturating_sub(before)));
     if parsed.is_some() {
         *bytes = Buf::new();

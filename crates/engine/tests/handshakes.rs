@@ -1,4 +1,4 @@
-//! Handshakes on threads of their own, with sessions that take as long as a test says, or panic.
+//! Handshakes in the pool, with sessions that wait, take long or panic as a test says.
 #![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
 mod fake;
@@ -8,27 +8,27 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
+use tautline_buf::Buf;
 use tautline_engine::{Config, Conn, Counters, Handler, HandshakePool, Shard};
-use tautline_tls::{Content, Error, Facts, Handshake, Opened, Session, Signing};
-use tautline_window::Buf;
+use tautline_tls::{Content, Error, Handshake, Opened, Session, Signing, TlsInfo};
 use tautline_ws::Message;
 
 /// A handshake that waits until the gate is open.
 const WAIT: u8 = b'w';
-/// A handshake that takes as long as an expensive signature, 3 ms of processor time.
+/// A handshake that takes 3 ms of CPU time, as an expensive signature does.
 const BUSY: u8 = b'r';
 /// A handshake that panics.
 const PANIC: u8 = b'!';
 
-/// What a thread may need that gets what others leave of a processor.
+/// Time within which a thread of idle priority makes progress on a busy machine.
 const LONG: Duration = Duration::from_secs(100);
 
-/// What sessions share with the test.
+/// State that sessions share with the test.
 #[derive(Default)]
 struct Gate {
-    /// Who has begun, in this order.
+    /// The handshakes that have begun, in order, and whether the gate is open.
     begun: Mutex<(Vec<u8>, bool)>,
-    news: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Clone, Default)]
@@ -39,8 +39,8 @@ struct Scripted(Arc<Gate>);
 impl tautline_tls::Engine for Engine {
     type Session = Scripted;
 
-    fn name(&self) -> &'static str {
-        "scripted"
+    fn capabilities(&self) -> &'static tautline_tls::Capabilities {
+        tautline_tls::plain::Engine.capabilities()
     }
 
     fn accept(&self) -> Result<Scripted, Error> {
@@ -52,7 +52,7 @@ impl tautline_tls::Engine for Engine {
     }
 
     fn signing(&self, _hello: &[u8]) -> Option<Signing> {
-        Some(Signing { time: Duration::from_secs(1), may_resume: false })
+        Some(Signing::new(Duration::from_secs(1), false))
     }
 }
 
@@ -61,9 +61,9 @@ impl Session for Scripted {
         let what = wire[9];
         let mut begun = self.0.begun.lock().unwrap();
         begun.0.push(what);
-        self.0.news.notify_all();
+        self.0.changed.notify_all();
         if what == WAIT {
-            begun = self.0.news.wait_while(begun, |begun| !begun.1).unwrap();
+            begun = self.0.changed.wait_while(begun, |begun| !begun.1).unwrap();
         }
         drop(begun);
         if what == BUSY {
@@ -71,7 +71,7 @@ impl Session for Scripted {
             let end = spent() + Duration::from_millis(3);
             while spent() < end {}
         }
-        assert_ne!(what, PANIC, "as it was told");
+        assert_ne!(what, PANIC, "the test wants this panic");
         out.put(&[what]);
         Ok((wire.len(), Handshake::Complete))
     }
@@ -86,8 +86,8 @@ impl Session for Scripted {
 
     fn close(&mut self, _out: &mut Buf) {}
 
-    fn facts(&self) -> Facts {
-        Facts::default()
+    fn tls_info(&self) -> TlsInfo {
+        TlsInfo::default()
     }
 }
 
@@ -101,7 +101,7 @@ impl Handler for App {
 
 /// A shard and its pool of one thread.
 struct Bench {
-    shard: Shard<Engine, Fake, App>,
+    shard: Shard<Engine, App>,
     kernel: Fake,
     gate: Arc<Gate>,
 }
@@ -110,7 +110,7 @@ impl Bench {
     fn new(max_waiting: usize) -> Self {
         let mut config = Config::default();
         config.offload.max_waiting = max_waiting;
-        // However busy the machine is, one thread does them all.
+        // Without watchers one thread does all handshakes, also on a busy machine.
         config.offload.max_stall = None;
         Self::with(config)
     }
@@ -127,7 +127,7 @@ impl Bench {
         Self { shard, kernel, gate }
     }
 
-    /// A client comes with a ClientHello in which this stands.
+    /// A client connects and sends a ClientHello that contains `what`.
     fn client(&mut self, index: u32, what: u8) {
         self.kernel.push(Event::Accept);
         self.kernel.push(Event::Bytes(index, vec![22, 3, 1, 0, 5, 1, 0, 0, 1, what]));
@@ -142,7 +142,7 @@ impl Bench {
     fn until(&mut self, what: &str, done: impl Fn(&mut Self) -> bool) {
         let end = Instant::now() + LONG;
         while !done(self) {
-            assert!(Instant::now() < end, "in vain: {what}");
+            assert!(Instant::now() < end, "timed out: {what}");
             self.turn();
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -154,12 +154,12 @@ impl Bench {
 
     fn open_the_gate(&self) {
         self.gate.begun.lock().unwrap().1 = true;
-        self.gate.news.notify_all();
+        self.gate.changed.notify_all();
     }
 }
 
 #[test]
-fn who_has_left_is_not_signed_for_and_frees_its_place() {
+fn a_client_that_leaves_frees_its_place_without_a_handshake() {
     let mut bench = Bench::new(2);
     bench.client(0, WAIT);
     bench.until("the thread is busy", |bench| bench.begun() == [WAIT]);
@@ -167,7 +167,7 @@ fn who_has_left_is_not_signed_for_and_frees_its_place() {
     bench.client(2, b'b');
     bench.client(3, b'c');
     assert_eq!(bench.kernel.with(3, |wire| wire.closed), Some(true), "no place");
-    // In the queue, and under way.
+    // One client that waits leaves, and one whose handshake is under way.
     bench.kernel.push(Event::Failed(1));
     bench.kernel.push(Event::Failed(0));
     bench.turn();
@@ -190,7 +190,7 @@ fn a_panic_ends_one_handshake_and_no_thread() {
         bench.client(index, PANIC);
     }
     bench.client(3, b'a');
-    bench.until("all are through", |bench| bench.turn().handshakes_offloaded == 4);
+    bench.until("all are done", |bench| bench.turn().handshakes_offloaded == 4);
     // A fatal internal_error.
     let alert = [21, 3, 3, 0, 2, 2, 80];
     assert_eq!((bench.kernel.received(0), bench.kernel.received(3)), (alert.to_vec(), vec![b'a']));
@@ -198,9 +198,9 @@ fn a_panic_ends_one_handshake_and_no_thread() {
 }
 
 #[test]
-fn a_place_in_the_queue_is_none_that_a_thread_has_time_for() {
+fn without_a_queue_an_idle_thread_still_takes_a_handshake() {
     let mut bench = Bench::new(0);
-    bench.until("the thread is there", |bench| {
+    bench.until("the thread is idle", |bench| {
         let index = u32::try_from(bench.kernel.0.borrow().wires.len()).unwrap();
         bench.client(index, b'a');
         bench.kernel.with(index, |wire| wire.closed).is_none()
@@ -208,7 +208,7 @@ fn a_place_in_the_queue_is_none_that_a_thread_has_time_for() {
     bench.until("it is served", |bench| bench.turn().handshakes_offloaded == 1);
 }
 
-/// Nobody sleeps on the only processor that the pool may run on.
+/// The pool may run on one CPU only, whose other thread never sleeps.
 #[test]
 fn handshakes_go_on_beside_threads_that_never_sleep() {
     for (max_stall, may_stall) in [(Some(Duration::from_millis(20)), true), (None, false)] {
@@ -226,7 +226,7 @@ fn handshakes_go_on_beside_threads_that_never_sleep() {
             for index in 0..4 {
                 bench.client(index, BUSY);
             }
-            bench.until("all are through", |bench| bench.turn().handshakes_offloaded == 4);
+            bench.until("all are done", |bench| bench.turn().handshakes_offloaded == 4);
             over.store(true, Ordering::Relaxed);
             busy.join().unwrap();
             let counters = bench.turn();

@@ -1,4 +1,4 @@
-//! When nothing is read from a peer, and how long it has for what it owes.
+//! When reading from a peer pauses, and the deadlines of peers.
 #![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
 mod bench;
@@ -27,7 +27,7 @@ fn the_close_deadline_counts_from_the_close_frame() {
 }
 
 #[test]
-fn the_send_deadline_is_for_those_who_take_nothing() {
+fn the_send_deadline_spares_a_peer_that_takes_some_bytes() {
     let mut config = Config::default();
     config.deadlines.send = Duration::from_millis(600);
     let mut bench = Bench::new(config);
@@ -40,12 +40,12 @@ fn the_send_deadline_is_for_those_who_take_nothing() {
     bench.wait(Duration::from_millis(1200));
     let [closed] = &bench.shard.handler().closed[..] else { panic!("one end") };
     assert!(matches!(closed.cause, Cause::Timeout(Deadline::Send)), "{closed:?}");
-    // What is unsent is given up.
+    // The unsent bytes are discarded by a reset.
     assert_eq!(bench.kernel.with(0, |wire| wire.closed), Some(true));
 }
 
 #[test]
-fn answers_hold_back_input_to_the_message() {
+fn unread_answers_pause_reading() {
     let mut config = Config::default();
     config.limits.pause_receive_above = 10;
     let mut bench = Bench::new(config);
@@ -53,7 +53,7 @@ fn answers_hold_back_input_to_the_message() {
     bench.kernel.push(Event::Bytes(0, all.iter().flat_map(|text| masked(text)).collect()));
     bench.kernel.push(Event::Bytes(0, masked("last")));
     bench.turn();
-    // All of one read is answered at once, and then the kernel takes nothing.
+    // All messages of one read are answered at once. Then the kernel takes no more bytes.
     assert_eq!(bench.shard.handler().seen, all);
     assert!(bench.kernel.with(0, |wire| wire.paused));
     bench.turn();
@@ -65,13 +65,13 @@ fn answers_hold_back_input_to_the_message() {
 }
 
 #[test]
-fn a_full_queue_of_answers_holds_back_the_rest_of_a_read() {
+fn too_many_answers_hold_back_the_rest_of_a_read() {
     let mut bench = Bench::policy(SlowConsumer::Disconnect(1 << 20));
     let all: Vec<String> = (0..40_000).map(|i| (i % 10).to_string()).collect();
     bench.kernel.push(Event::Bytes(0, all.iter().flat_map(|text| masked(text)).collect()));
     bench.turn();
     let taken = bench.shard.handler().seen.len();
-    // Beyond 256 KiB of them, at 65 bytes each, the rest waits undecoded.
+    // Each answer counts 65 bytes. Beyond 256 KiB the rest of the read waits undecoded.
     assert!((4_000..4_100).contains(&taken), "{taken}");
     assert!(bench.shard.handler().closed.is_empty());
     let read = bench.read();
@@ -80,7 +80,7 @@ fn a_full_queue_of_answers_holds_back_the_rest_of_a_read() {
 }
 
 #[test]
-fn what_others_send_does_not_silence_a_slow_reader() {
+fn messages_from_elsewhere_do_not_pause_a_slow_reader() {
     let mut bench = Bench::policy(SlowConsumer::DropOldest(1 << 20));
     let large = "x".repeat(1000);
     for _ in 0..2000 {
@@ -89,7 +89,7 @@ fn what_others_send_does_not_silence_a_slow_reader() {
     bench.kernel.push(Event::Bytes(0, masked("hello?")));
     bench.turn();
     assert_eq!(bench.shard.handler().seen, ["hello?"]);
-    // Its own answer waits behind all that.
+    // The answer to its own message waits behind them, which pauses it.
     assert!(bench.kernel.with(0, |wire| wire.paused));
     let read = bench.read();
     assert_eq!(read.last().map(String::as_str), Some("hello?"));
@@ -97,8 +97,9 @@ fn what_others_send_does_not_silence_a_slow_reader() {
 }
 
 #[test]
-fn a_stuck_reader_that_speaks_is_not_idle() {
-    let mut config = Config { slow_consumer: SlowConsumer::DropOldest(1 << 20), ..Config::default() };
+fn a_stuck_reader_that_sends_is_not_idle() {
+    let mut config = Config::default();
+    config.slow_consumer = SlowConsumer::DropOldest(1 << 20);
     config.deadlines.ping = Some(Duration::from_millis(50));
     config.deadlines.idle = Some(Duration::from_millis(600));
     let mut bench = Bench::new(config);
@@ -116,7 +117,7 @@ fn a_stuck_reader_that_speaks_is_not_idle() {
 }
 
 #[test]
-fn an_application_pauses_to_the_message() {
+fn an_application_pauses_after_a_message() {
     let mut bench = Bench::new(Config::default());
     bench.kernel.push(Event::Room(0, usize::MAX));
     bench.turn();
@@ -133,7 +134,7 @@ fn an_application_pauses_to_the_message() {
 }
 
 #[test]
-fn a_paused_connection_is_pinged_so_that_its_end_is_noticed() {
+fn a_paused_connection_is_pinged_and_never_idle() {
     let mut config = Config::default();
     config.deadlines.ping = Some(Duration::from_millis(50));
     config.deadlines.idle = Some(Duration::from_millis(100));
@@ -144,7 +145,7 @@ fn a_paused_connection_is_pinged_so_that_its_end_is_noticed() {
     assert!(bench.shard.handler().closed.is_empty());
     let read = bench.read();
     assert!(read.len() > 2 && read.iter().all(|frame| frame == "89 "), "{read:?}");
-    // Once it can be heard again, it has to speak.
+    // Once reading resumes, the idle deadline runs again.
     bench.act(|conn| conn.pause(false));
     bench.wait(Duration::from_millis(400));
     assert_eq!(bench.shard.handler().closed.len(), 1);

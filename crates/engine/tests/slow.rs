@@ -1,4 +1,4 @@
-//! What becomes of messages for peers that do not read, message by message.
+//! Messages for peers that do not read: the slow-consumer policies, message by message.
 #![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
 mod bench;
@@ -9,7 +9,7 @@ use fake::Event;
 use tautline_engine::{Cause, Closed, Config, Conn, Delivery, Outgoing, SlowConsumer};
 use tautline_ws::{CloseCode, Kind};
 
-/// What a message costs in the queue beside its payload.
+/// Bytes that a message counts in the queue beside its payload.
 const COST: usize = 64;
 
 #[test]
@@ -41,7 +41,7 @@ fn a_long_message_leaves_piece_by_piece() {
             assert_eq!(conn.text(&long), Delivery::Sent);
             conn.buffered()
         });
-        // What is sealed later never lies beside what was: all but two pieces are gone before the message is taken.
+        // Pieces leave as they are sealed: all but two have left before the call returns.
         assert!(room < usize::MAX || waiting < 600_000, "{waiting}");
         assert_eq!(bench.read(), ["before".to_owned(), long.clone()], "{room}");
         let sent = bench.shard.counters().bytes_out - before;
@@ -58,7 +58,7 @@ fn drop_oldest_keeps_what_is_new() {
         assert!(matches!(bench.send(text), Delivery::Queued(_)), "{text}");
     }
     assert_eq!(bench.shard.counters().messages_dropped, 2);
-    // Longer than the limit: the only one that waits then.
+    // Longer than the limit: it drops all others and waits alone.
     assert_eq!(
         bench.send(
             "longer than all the others together, and than the limit; by far: it fits no queue that anything \
@@ -89,7 +89,7 @@ fn keep_latest_keeps_its_limit_when_replacing() {
     for (key, text) in [(1, "a1"), (2, "b1"), (3, "c1"), (4, "d1")] {
         assert!(matches!(bench.send_keyed(key, text), Delivery::Queued(_)), "{text}");
     }
-    // Larger than before: what it replaces goes, and so does the oldest, until it fits.
+    // Larger than the message it replaces: the oldest ones are dropped until it fits.
     let large = "b2".repeat(COST);
     let Delivery::Queued(waiting) = bench.send_keyed(2, &large) else { panic!("not queued") };
     assert!(waiting <= 7 + limit, "{waiting}");
@@ -132,7 +132,7 @@ fn one_message_may_wait_whatever_its_size() {
 }
 
 #[test]
-fn control_frames_pass_what_waits() {
+fn control_frames_overtake_queued_messages() {
     let mut bench = Bench::policy(SlowConsumer::Disconnect(1 << 20));
     bench.send("waits");
     bench.act(|conn| conn.ping(b"!")).unwrap();
@@ -155,7 +155,7 @@ fn a_stuck_peer_gets_a_bounded_number_of_pongs() {
 }
 
 #[test]
-fn a_broken_connection_drops_what_waits() {
+fn a_broken_connection_drops_queued_messages() {
     let mut bench = Bench::policy(SlowConsumer::Disconnect(1 << 20));
     bench.send("a");
     bench.kernel.push(Event::Failed(0));
@@ -169,7 +169,7 @@ fn a_broken_connection_drops_what_waits() {
 }
 
 #[test]
-fn closing_delivers_what_waits_first() {
+fn closing_delivers_queued_messages_first() {
     let mut bench = Bench::policy(SlowConsumer::Disconnect(1 << 20));
     bench.send("a");
     bench.act(|conn| {
@@ -193,7 +193,7 @@ fn fragments_are_never_dropped_once_taken() {
         |text: &'static str, last| move |conn: &mut Conn<'_, ()>| conn.fragment(Kind::Text, text.as_bytes(), last);
     assert!(matches!(bench.act(fragment("a", false)), Delivery::Queued(_)));
     assert!(matches!(bench.act(fragment("b", false)), Delivery::Queued(_)));
-    // More than the limit waits now.
+    // The queue exceeds the limit now.
     assert_eq!(bench.act(fragment("c", false)), Delivery::Dropped);
     assert_eq!(bench.read(), ["first", "1 a", "0 b"]);
     assert_eq!(bench.shard.handler().drained, 1);
@@ -202,11 +202,11 @@ fn fragments_are_never_dropped_once_taken() {
 }
 
 #[test]
-fn a_message_inside_a_streamed_one_is_refused_and_not_lost_silently() {
+fn a_message_inside_a_streamed_one_is_reported_as_dropped() {
     let mut bench = Bench::policy(SlowConsumer::Disconnect(1 << 20));
     let fragment =
         |text: &'static str, last| move |conn: &mut Conn<'_, ()>| conn.fragment(Kind::Text, text.as_bytes(), last);
-    // While all of it waits, and while nothing does.
+    // First while all fragments wait, then while nothing waits.
     for round in 0..2 {
         let fragments = if round == 0 { ["first", "1 a", "80 b"].as_slice() } else { &["1 a", "80 b"] };
         bench.act(fragment("a", false));
@@ -224,7 +224,7 @@ fn a_message_inside_a_streamed_one_is_refused_and_not_lost_silently() {
 }
 
 #[test]
-fn a_feed_from_on_drain_goes_on_without_events() {
+fn a_feed_from_on_drain_continues_without_events() {
     let mut bench = Bench::new(Config::default());
     bench.kernel.push(Event::Room(0, usize::MAX));
     bench.turn();
@@ -239,7 +239,7 @@ fn a_feed_from_on_drain_goes_on_without_events() {
         }
     }));
     bench.act(|conn| while conn.text("to begin with") == Delivery::Sent {});
-    // Each turn may ask again a few times, and none may wait.
+    // Each turn calls `on_drain` a few times, and none may wait.
     let mut received = 0;
     for _ in 0..50 {
         bench.turn();
@@ -249,16 +249,18 @@ fn a_feed_from_on_drain_goes_on_without_events() {
 }
 
 #[test]
-fn sending_much_at_once_makes_nobody_slow() {
+fn a_burst_of_sends_does_not_make_a_reader_slow() {
     let text = "x".repeat(1000);
     for policy in
         [SlowConsumer::Disconnect, SlowConsumer::DropNewest, SlowConsumer::DropOldest, SlowConsumer::KeepLatest]
     {
-        let mut bench = Bench::new(Config { slow_consumer: policy(1 << 20), ..Config::default() });
+        let mut config = Config::default();
+        config.slow_consumer = policy(1 << 20);
+        let mut bench = Bench::new(config);
         bench.kernel.push(Event::Room(0, usize::MAX));
         bench.turn();
         let deliveries: Vec<_> = bench.act(|conn| (0..10_000).map(|_| conn.text(&text)).collect());
-        // What is more than one batch is said to wait, so that a loop that sends until something waits comes to its end.
+        // Messages beyond one batch are reported as queued, so that a loop that sends until a message waits ends.
         let first = deliveries.iter().position(|delivery| matches!(delivery, Delivery::Queued(_))).unwrap();
         assert!(first < 300, "{first}");
         assert!(deliveries.iter().all(|delivery| matches!(delivery, Delivery::Sent | Delivery::Queued(_))));
@@ -266,7 +268,7 @@ fn sending_much_at_once_makes_nobody_slow() {
         assert_eq!(bench.shard.counters().messages_dropped, 0);
         assert_eq!(bench.shard.handler().drained, 1);
     }
-    // Fragments too, which are refused only where the kernel takes no more.
+    // Fragments too are dropped only if the kernel takes no more bytes.
     let mut bench = Bench::new(Config::default());
     bench.kernel.push(Event::Room(0, usize::MAX));
     bench.turn();
@@ -279,7 +281,7 @@ fn sending_much_at_once_makes_nobody_slow() {
 }
 
 #[test]
-fn publishing_much_at_once_makes_nobody_slow() {
+fn a_burst_of_publications_does_not_make_a_reader_slow() {
     let mut bench = Bench::new(Config::default());
     bench.kernel.push(Event::Room(0, usize::MAX));
     bench.turn();
@@ -293,8 +295,10 @@ fn publishing_much_at_once_makes_nobody_slow() {
     assert_eq!(frames(&bench.kernel.received(0)).len(), 10_000);
     assert!(bench.shard.handler().closed.is_empty());
     assert_eq!(bench.shard.counters().messages_dropped, 0);
-    // A kernel that takes some of it begins to count as a slow reader only then.
-    let mut bench = Bench::new(Config { slow_consumer: SlowConsumer::DropNewest(1 << 20), ..Config::default() });
+    // The policy applies only once the kernel takes no more bytes.
+    let mut config = Config::default();
+    config.slow_consumer = SlowConsumer::DropNewest(1 << 20);
+    let mut bench = Bench::new(config);
     bench.kernel.push(Event::Room(0, 5_000_000));
     bench.turn();
     bench.act(|conn| {

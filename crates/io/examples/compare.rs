@@ -1,9 +1,9 @@
 //! Compares what drivers cost, message by message, on a machine that does other things too.
 //!
-//! Each driver echoes for the same number of connections, whose other ends are in this thread: it writes one message on
-//! each, takes the time that the driver needs to echo them all, and reads the replies. Rounds of all drivers alternate, and
-//! medians are printed, so that neither the scheduler nor a busy neighbour decides; but nobody waits, so waking up is not
-//! in the figures.
+//! Each driver echoes for the same number of connections, whose other ends are in this thread: it writes one message
+//! on each, takes the time that the driver needs to echo them all, and reads the replies. Rounds of all drivers
+//! alternate, and medians are printed, so that neither the scheduler nor a busy neighbour decides; but nobody waits,
+//! so waking up is not in the figures.
 //!
 //! ```sh
 //! taskset -c 0 cargo run --release -p tautline-io --example compare -- 64 100 2000 epoll uring
@@ -12,9 +12,9 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
+use tautline_buf::Buf;
 use tautline_io::echo::Echo;
-use tautline_io::{Address, Compose, Driver, End, Io, KernelTls, ListenOptions, Listener, Received, Sink, Spin, Token};
-use tautline_window::Buf;
+use tautline_io::{Address, Driver, DriverConfig, End, ListenOptions, Listener, Received, Sink, Token};
 
 /// Counts what [`Echo`] sends back.
 #[derive(Default)]
@@ -24,50 +24,40 @@ struct Counting {
     bytes: usize,
 }
 
-impl<D: Driver> Sink<D> for Counting {
-    fn accepted(&mut self, _: &mut D, _: Token, _: Listener) {
+impl Sink for Counting {
+    fn accepted(&mut self, _: &mut dyn Driver, _: Token, _: Listener) {
         self.accepted += 1;
     }
-    fn connected(&mut self, _: &mut D, _: Token) {}
-    fn received(&mut self, driver: &mut D, token: Token, data: Received<'_>) {
+    fn connected(&mut self, _: &mut dyn Driver, _: Token) {}
+    fn received(&mut self, driver: &mut dyn Driver, token: Token, data: Received<'_>) {
         self.bytes += data.len();
         self.echo.received(driver, token, data);
     }
-    fn sent(&mut self, driver: &mut D, token: Token, buf: Buf) {
+    fn sent(&mut self, driver: &mut dyn Driver, token: Token, buf: Buf) {
         self.echo.sent(driver, token, buf);
     }
-    fn ended(&mut self, driver: &mut D, token: Token, end: End) {
+    fn ended(&mut self, driver: &mut dyn Driver, token: Token, end: End) {
         self.echo.ended(driver, token, end);
     }
-    fn woken(&mut self, _: &mut D) {}
-    fn accept_failed(&mut self, driver: &mut D, error: io::Error) {
+    fn woken(&mut self, _: &mut dyn Driver) {}
+    fn accept_failed(&mut self, driver: &mut dyn Driver, error: io::Error) {
         self.echo.accept_failed(driver, error);
     }
 }
 
 /// A driver with its connections.
-trait Subject {
-    /// Echoes one message on each connection; the nanoseconds that the driver took for each.
-    fn round(&mut self, message: &[u8], reply: &mut [u8]) -> io::Result<f64>;
-}
-
-struct Loop<D> {
-    driver: D,
+struct Subject {
+    driver: Box<dyn Driver>,
     sink: Counting,
     peers: Vec<TcpStream>,
 }
 
-/// Opens so many connections to the driver that is chosen.
-struct Connect(usize);
-
-impl Compose for Connect {
-    type Output = io::Result<Box<dyn Subject>>;
-
-    fn with<D: Driver>(self, open: impl Fn() -> io::Result<D> + Clone + Send + Sync + 'static) -> Self::Output {
-        let mut driver = open()?;
+impl Subject {
+    fn new(config: &DriverConfig, connections: usize) -> io::Result<Self> {
+        let mut driver = config.open()?;
         let (_, at) = driver.listen(&Address::Tcp(([127, 0, 0, 1], 0).into()), &ListenOptions::default())?;
         let (mut sink, mut peers) = (Counting::default(), Vec::new());
-        while peers.len() < self.0 {
+        while peers.len() < connections {
             let peer = TcpStream::connect(at.to_string())?;
             peer.set_nodelay(true)?;
             peers.push(peer);
@@ -75,11 +65,10 @@ impl Compose for Connect {
                 driver.turn(Some(Duration::from_secs(1)), &mut sink)?;
             }
         }
-        Ok(Box::new(Loop { driver, sink, peers }))
+        Ok(Self { driver, sink, peers })
     }
-}
 
-impl<D: Driver> Subject for Loop<D> {
+    /// Echoes one message on each connection; returns the nanoseconds that the driver took for each.
     fn round(&mut self, message: &[u8], reply: &mut [u8]) -> io::Result<f64> {
         for peer in &mut self.peers {
             peer.write_all(message)?;
@@ -105,8 +94,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (size, connections, rounds): (usize, usize, usize) = (size.parse()?, connections.parse()?, rounds.parse()?);
     let mut subjects = Vec::new();
     for name in drivers {
-        let io: Io = name.parse()?;
-        subjects.push((io, io.choose(&Spin::default(), KernelTls::Off, Connect(connections))?, Vec::new()));
+        let config = name.parse::<DriverConfig>()?.available();
+        subjects.push((config.name().to_owned(), Subject::new(&config, connections)?, Vec::new()));
     }
     let (message, mut reply) = (vec![b'x'; size], vec![0; size]);
     for _ in 0..rounds {
@@ -116,12 +105,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{size} B, {connections} connections, ns a message, and times the first driver");
     let mut first = None;
-    for (io, _, mut spent) in subjects {
+    for (name, _, mut spent) in subjects {
         spent.sort_by(f64::total_cmp);
         let (median, quarter) = (spent[spent.len() / 2], spent[spent.len() / 4]);
         let (of, of_quarter) = *first.get_or_insert((median, quarter));
         let (times, times_quarter) = (median / of, quarter / of_quarter);
-        println!("{io:>8}  median {median:>8.0} x {times:.3}  lower quarter {quarter:>8.0} x {times_quarter:.3}");
+        println!("{name:>8}  median {median:>8.0} x {times:.3}  lower quarter {quarter:>8.0} x {times_quarter:.3}");
     }
     Ok(())
 }

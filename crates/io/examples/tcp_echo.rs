@@ -5,12 +5,12 @@
 //! ```
 
 use std::sync::atomic::AtomicBool;
-use tautline_io::{Address, Io, Spin, echo};
+use tautline_io::{Address, DriverConfig, echo};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let address: Address = arguments.next().as_deref().unwrap_or("127.0.0.1:7000").parse()?;
-    let io: Io = arguments.next().as_deref().unwrap_or("auto").parse()?;
+    let driver: DriverConfig = arguments.next().as_deref().unwrap_or("auto").parse()?;
     let ready = |address: &Address| println!("echoing at {address}");
-    Ok(echo::serve(io, &Spin::default(), &address, ready, &AtomicBool::new(false))?)
+    Ok(echo::serve(&driver.available(), &address, ready, &AtomicBool::new(false))?)
 }

@@ -2,8 +2,18 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where a socket listens or connects: `127.0.0.1:8443`, `[::1]:8443`, `unix:/run/taut.sock`.
+/// The address of a socket or its peer: `127.0.0.1:8443`, `[::1]:8443`, `unix:/run/taut.sock`.
+///
+/// ```
+/// use tautline_io::Address;
+///
+/// let tcp: Address = "[::1]:8443".parse()?;
+/// let unix: Address = "unix:/run/taut.sock".parse()?;
+/// assert_eq!((tcp.to_string(), unix.to_string()), ("[::1]:8443".into(), "unix:/run/taut.sock".into()));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Address {
     /// TCP over IPv4 or IPv6.
     Tcp(SocketAddr),

@@ -1,10 +1,10 @@
 //! A bare echo over any driver: the limit that every layer above is measured against, and the smallest useful [`Sink`].
 
-use crate::{Address, Compose, Driver, End, Io, KernelTls, ListenOptions, Listener, Received, Sent, Sink, Spin, Token};
+use crate::{Address, Driver, DriverConfig, End, ListenOptions, Listener, Received, Sent, Sink, Token};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
 /// How soon a request to stop is seen.
 const STOP_CHECK: Duration = Duration::from_millis(100);
@@ -15,12 +15,12 @@ pub struct Echo {
     spare: Vec<Buf>,
 }
 
-impl<D: Driver> Sink<D> for Echo {
-    fn accepted(&mut self, _: &mut D, _: Token, _: Listener) {}
+impl Sink for Echo {
+    fn accepted(&mut self, _: &mut dyn Driver, _: Token, _: Listener) {}
 
-    fn connected(&mut self, _: &mut D, _: Token) {}
+    fn connected(&mut self, _: &mut dyn Driver, _: Token) {}
 
-    fn received(&mut self, driver: &mut D, token: Token, data: Received<'_>) {
+    fn received(&mut self, driver: &mut dyn Driver, token: Token, data: Received<'_>) {
         let mut buf = self.spare.pop().unwrap_or_default();
         buf.put(data.bytes());
         match driver.send(token, buf) {
@@ -29,53 +29,38 @@ impl<D: Driver> Sink<D> for Echo {
         }
     }
 
-    fn sent(&mut self, driver: &mut D, token: Token, buf: Buf) {
+    fn sent(&mut self, driver: &mut dyn Driver, token: Token, buf: Buf) {
         self.spare.push(buf);
         driver.pause_receive(token, false);
     }
 
-    fn ended(&mut self, driver: &mut D, token: Token, end: End) {
+    fn ended(&mut self, driver: &mut dyn Driver, token: Token, end: End) {
         driver.close(token, matches!(end, End::Failed(_)));
     }
 
-    fn woken(&mut self, _: &mut D) {}
+    fn woken(&mut self, _: &mut dyn Driver) {}
 
-    fn accept_failed(&mut self, _: &mut D, error: io::Error) {
+    fn accept_failed(&mut self, _: &mut dyn Driver, error: io::Error) {
         log::warn!("cannot accept: {error}");
     }
 }
 
-/// Listens at `address` over the driver `io`, says where through `ready`, and echoes until `stop` is set.
+/// Listens at `address`, reports the address it got through `ready`, and echoes until `stop` is set.
 ///
 /// # Errors
 /// The driver cannot be opened, it cannot listen there, or it fails.
 pub fn serve(
-    io: Io,
-    spin: &Spin,
+    driver: &DriverConfig,
     address: &Address,
     ready: impl FnOnce(&Address),
     stop: &AtomicBool,
 ) -> io::Result<()> {
-    io.choose(spin, KernelTls::Off, Serve { address, ready, stop })
-}
-
-struct Serve<'a, R> {
-    address: &'a Address,
-    ready: R,
-    stop: &'a AtomicBool,
-}
-
-impl<R: FnOnce(&Address)> Compose for Serve<'_, R> {
-    type Output = io::Result<()>;
-
-    fn with<D: Driver>(self, open: impl Fn() -> io::Result<D> + Clone + Send + Sync + 'static) -> io::Result<()> {
-        let mut driver = open()?;
-        let (_, address) = driver.listen(self.address, &ListenOptions::default())?;
-        (self.ready)(&address);
-        let mut echo = Echo::default();
-        while !self.stop.load(Ordering::Relaxed) {
-            driver.turn(Some(STOP_CHECK), &mut echo)?;
-        }
-        Ok(())
+    let mut driver = driver.open()?;
+    let (_, address) = driver.listen(address, &ListenOptions::default())?;
+    ready(&address);
+    let mut echo = Echo::default();
+    while !stop.load(Ordering::Relaxed) {
+        driver.turn(Some(STOP_CHECK), &mut echo)?;
     }
+    Ok(())
 }

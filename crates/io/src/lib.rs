@@ -4,36 +4,37 @@
 //! (io_uring) and userspace stacks fit behind one trait: the driver calls a [`Sink`] back, and lends it the bytes that
 //! arrived for that call only; the sink asks the driver to connect, send, pause, shut down and close.
 //!
-//! [`epoll`] is the driver that runs on every Linux; `uring` needs Linux 6.12 and the feature of its name, which is on by
-//! default; [`select`] is for comparison, and for a few connections. Each can [`Spin`]. [`Io`] chooses by name. [`machine`] asks for processors and descriptors.
+//! [`epoll`] is the driver that runs on every Linux; [`uring`] needs Linux 6.12; [`select`] is for comparison, and for
+//! a few connections. Each can [`Spin`]. [`DriverConfig`] chooses by name. [`machine`] asks for processors and
+//! descriptors.
 //!
-//! A server that greets the first who comes:
+//! A server that greets its first client:
 //! ```
 //! use std::io;
 //! use tautline_io::{Driver, End, ListenOptions, Listener, Received, Sink, Token, epoll};
-//! use tautline_window::Buf;
+//! use tautline_buf::Buf;
 //!
 //! struct Greet {
 //!     done: bool,
 //! }
 //!
-//! impl<D: Driver> Sink<D> for Greet {
-//!     fn accepted(&mut self, driver: &mut D, token: Token, _: Listener) {
+//! impl Sink for Greet {
+//!     fn accepted(&mut self, driver: &mut dyn Driver, token: Token, _: Listener) {
 //!         let mut buf = Buf::new();
 //!         buf.put(b"hello");
-//!         // What the kernel has no room for stays with the driver, which sends it before it finishes.
+//!         // Bytes that the kernel has no room for stay with the driver, which sends them before it finishes.
 //!         let _ = driver.send(token, buf);
 //!         driver.shutdown(token);
 //!     }
-//!     fn ended(&mut self, driver: &mut D, token: Token, _: End) {
+//!     fn ended(&mut self, driver: &mut dyn Driver, token: Token, _: End) {
 //!         driver.close(token, false);
 //!         self.done = true;
 //!     }
-//!     fn received(&mut self, _: &mut D, _: Token, _: Received<'_>) {}
-//!     fn connected(&mut self, _: &mut D, _: Token) {}
-//!     fn sent(&mut self, _: &mut D, _: Token, _: Buf) {}
-//!     fn woken(&mut self, _: &mut D) {}
-//!     fn accept_failed(&mut self, _: &mut D, _: io::Error) {}
+//!     fn received(&mut self, _: &mut dyn Driver, _: Token, _: Received<'_>) {}
+//!     fn connected(&mut self, _: &mut dyn Driver, _: Token) {}
+//!     fn sent(&mut self, _: &mut dyn Driver, _: Token, _: Buf) {}
+//!     fn woken(&mut self, _: &mut dyn Driver) {}
+//!     fn accept_failed(&mut self, _: &mut dyn Driver, _: io::Error) {}
 //! }
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -55,12 +56,13 @@
 #![deny(unsafe_code)]
 
 mod address;
-mod choice;
-mod chores;
+mod deferred;
 mod driver;
+mod driver_config;
 pub mod echo;
 pub mod epoll;
 pub mod kernel;
+mod listen_options;
 #[cfg(test)]
 mod logged;
 pub mod machine;
@@ -72,13 +74,13 @@ mod slots;
 mod socket;
 mod spin;
 mod stamp;
-#[cfg(feature = "uring")]
 pub mod uring;
 mod wake;
 
 pub use address::Address;
-pub use choice::{Compose, Io};
-pub use driver::{Direct, Driver, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
+pub use driver::{Direct, Driver, End, Listener, Received, Sent, Sink, Token, Waker};
+pub use driver_config::{DriverConfig, External};
 pub use kernel::KernelTls;
+pub use listen_options::ListenOptions;
 pub use spin::Spin;
 pub use stamp::{Anchor, Arrival, Clock, Scale, Ticker};

@@ -1,4 +1,4 @@
-//! What is logged, for tests: one logger serves all of the binary.
+//! Collects log lines for tests. One logger serves the whole test binary.
 
 use std::sync::{Mutex, Once};
 
@@ -16,7 +16,7 @@ impl log::Log for Lines {
     fn flush(&self) {}
 }
 
-/// All lines since this was first asked.
+/// All lines since the first call.
 pub(crate) fn lines() -> Vec<String> {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! What a program asks of the machine before it runs drivers: processors, priorities and descriptors.
+//! Settings that a program makes before it runs drivers: processors, priorities and descriptors.
 
 mod sys;
 
@@ -11,7 +11,7 @@ use std::io;
 /// The processors that the calling thread may run on, in ascending order.
 ///
 /// # Errors
-/// What `sched_getaffinity(2)` says.
+/// `sched_getaffinity(2)` fails.
 pub fn cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
@@ -30,11 +30,11 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Raises the number of descriptors that this process may have open to what an unprivileged process may ask for, and
-/// returns it. Every connection takes one; the usual soft limit is 1024.
+/// Raises this process's soft limit of open descriptors to the hard limit, and returns it. Every connection takes one
+/// descriptor; the usual soft limit is 1024.
 ///
 /// # Errors
-/// What `setrlimit(2)` says.
+/// `setrlimit(2)` fails.
 pub fn raise_nofile_limit() -> io::Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
 thread_local! {
     static COMING: RefCell<Vec<Errno>> = const { RefCell::new(Vec::new()) };
@@ -35,25 +35,25 @@ struct Log {
     ended: Vec<String>,
 }
 
-impl<D: Driver> Sink<D> for Log {
-    fn accepted(&mut self, _: &mut D, token: Token, _: Listener) {
+impl Sink for Log {
+    fn accepted(&mut self, _: &mut dyn Driver, token: Token, _: Listener) {
         self.accepted.push(token);
     }
-    fn connected(&mut self, _: &mut D, _: Token) {}
-    fn received(&mut self, _: &mut D, _: Token, _: Received<'_>) {}
-    fn sent(&mut self, _: &mut D, _: Token, _: Buf) {
+    fn connected(&mut self, _: &mut dyn Driver, _: Token) {}
+    fn received(&mut self, _: &mut dyn Driver, _: Token, _: Received<'_>) {}
+    fn sent(&mut self, _: &mut dyn Driver, _: Token, _: Buf) {
         self.sent += 1;
     }
-    fn ended(&mut self, _: &mut D, _: Token, end: End) {
+    fn ended(&mut self, _: &mut dyn Driver, _: Token, end: End) {
         self.ended.push(format!("{end:?}"));
     }
-    fn woken(&mut self, _: &mut D) {}
-    fn accept_failed(&mut self, _: &mut D, error: io::Error) {
+    fn woken(&mut self, _: &mut dyn Driver) {}
+    fn accept_failed(&mut self, _: &mut dyn Driver, error: io::Error) {
         self.refused.push(error.kind());
     }
 }
 
-fn run<D: Driver>(driver: &mut D, log: &mut Log, mut done: impl FnMut(&Log) -> bool) {
+fn run(driver: &mut dyn Driver, log: &mut Log, mut done: impl FnMut(&Log) -> bool) {
     let start = Instant::now();
     while !done(log) {
         assert!(start.elapsed() < Duration::from_secs(20), "nothing more happens: {:?}", log.ended);
@@ -118,10 +118,9 @@ fn select_loses_nothing() {
     loses_nothing(select::Driver::new, true);
 }
 
-#[cfg(feature = "uring")]
 #[test]
 fn io_uring_loses_nothing() {
-    if crate::Io::Uring.probe().is_ok() {
+    if crate::DriverConfig::from(crate::uring::Config::default()).probe().is_ok() {
         loses_nothing(crate::uring::Driver::new, false);
     }
 }

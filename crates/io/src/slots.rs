@@ -21,7 +21,6 @@ impl<C> Slots<C> {
     }
 
     /// Whether there has never been a connection.
-    #[cfg(feature = "uring")]
     pub(crate) const fn is_new(&self) -> bool {
         self.slots.is_empty()
     }

@@ -13,8 +13,11 @@ mod spinning {
 
     #[expect(clippy::unwrap_used, reason = "called by tests alone")]
     fn make() -> Driver {
-        let spin = Spin { idle: Duration::from_millis(5), ..Spin::default() };
-        Driver::with(Config { spin: Some(spin), ..Config::default() }).unwrap()
+        let mut spin = Spin::default();
+        spin.idle = Duration::from_millis(5);
+        let mut config = Config::default();
+        config.spin = Some(spin);
+        Driver::with(config).unwrap()
     }
 
     driver_suite!(crate::spinning::make);

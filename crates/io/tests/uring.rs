@@ -1,5 +1,4 @@
 //! The io_uring driver, held to what every driver must do.
-#![cfg(feature = "uring")]
 
 mod suite;
 
@@ -8,15 +7,15 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
 use std::time::Duration;
+use tautline_buf::Buf;
 use tautline_io::echo::Echo;
 use tautline_io::uring::{Config, Driver};
-use tautline_io::{Address, Driver as _, End, Io, ListenOptions, Listener, Received, Sink, Token};
-use tautline_window::Buf;
+use tautline_io::{Address, Driver as _, DriverConfig, End, ListenOptions, Listener, Received, Sink, Token};
 
 /// Whether there is an io_uring. Asked once: where there is one, a driver that cannot be opened is a failure.
 fn is_there() -> bool {
     static PROBED: LazyLock<bool> = LazyLock::new(|| {
-        let probed = Io::Uring.probe();
+        let probed = DriverConfig::from(Config::default()).probe();
         probed.inspect_err(|error| suite::skip("all of the io_uring driver", &error.to_string())).is_ok()
     });
     *PROBED
@@ -40,13 +39,15 @@ use where_it_is;
 
 driver_suite!(|| crate::with(tautline_io::uring::Config::default()), crate::where_it_is);
 
-/// With so little room that queues overflow and buffers are missing all the time.
+/// A driver with so little room that queues overflow and buffers are missing all the time.
 mod cramped {
     use crate::{driver_suite, suite};
     use tautline_io::uring::{Config, Driver};
 
     fn make() -> Driver {
-        let small = Config { buffers: 2, buffer: 32 << 10, submissions: 8, completions: 64, ..Config::default() };
+        let mut small = Config::default();
+        (small.buffers, small.buffer) = (2, 32 << 10);
+        (small.submissions, small.completions) = (8, 64);
         super::with(small)
     }
 
@@ -61,8 +62,11 @@ mod spinning {
     use tautline_io::uring::{Config, Driver};
 
     fn make() -> Driver {
-        let spin = Spin { idle: Duration::from_millis(5), ..Spin::default() };
-        super::with(Config { spin: Some(spin), ..Config::default() })
+        let mut spin = Spin::default();
+        spin.idle = Duration::from_millis(5);
+        let mut config = Config::default();
+        config.spin = Some(spin);
+        super::with(config)
     }
 
     driver_suite!(crate::spinning::make, crate::where_it_is);
@@ -76,7 +80,9 @@ mod stamped {
 
     #[expect(clippy::unwrap_used, reason = "runs inside tests")]
     fn make() -> Driver {
-        let mut driver = super::with(Config { buffer: 4_000, ..Config::default() });
+        let mut config = Config::default();
+        config.buffer = 4_000;
+        let mut driver = super::with(config);
         driver.stamp_arrivals().unwrap();
         driver
     }
@@ -84,13 +90,15 @@ mod stamped {
     driver_suite!(crate::stamped::make, crate::where_it_is);
 }
 
-/// Told of what arrives, and receiving by itself, from the start.
+/// A driver that has the kernel report bytes only, and receives them itself, from the start.
 mod told {
     use crate::{driver_suite, suite};
     use tautline_io::uring::{Config, Driver};
 
     fn make() -> Driver {
-        super::with(Config { large: 0, ..Config::default() })
+        let mut config = Config::default();
+        config.large = 0;
+        super::with(config)
     }
 
     driver_suite!(crate::told::make, crate::where_it_is);
@@ -102,7 +110,9 @@ mod uncopied {
     use tautline_io::uring::{Config, Driver};
 
     fn make() -> Driver {
-        super::with(Config { zero_copy: 100_000, ..Config::default() })
+        let mut config = Config::default();
+        config.zero_copy = 100_000;
+        super::with(config)
     }
 
     driver_suite!(crate::uncopied::make, crate::where_it_is);
@@ -141,14 +151,15 @@ fn over_tcp(at: &Address) -> TcpStream {
     TcpStream::connect(at.to_string()).unwrap()
 }
 
-/// Large messages on several connections at once, then small ones, and again: the driver changes how it receives, there and
-/// back, and no byte is lost on the way.
+/// Large messages on several connections at once, then small ones, and again: the driver changes how it receives,
+/// there and back, and no byte is lost on the way.
 #[test]
 fn messages_change_their_size() {
     if !is_there() {
         return;
     }
-    let config = Config { buffers: 2, buffer: 16 << 10, large: 2 << 10, ..Config::default() };
+    let mut config = Config::default();
+    (config.buffers, config.buffer, config.large) = (2, 16 << 10, 2 << 10);
     echoes(config, "127.0.0.1:0", [10_000, 10, 20_000, 100, 3_000], over_tcp);
 }
 
@@ -157,7 +168,8 @@ fn everything_is_sent_without_a_copy() {
     if !is_there() {
         return;
     }
-    let config = Config { zero_copy: 1, ..Config::default() };
+    let mut config = Config::default();
+    config.zero_copy = 1;
     echoes(config, "127.0.0.1:0", [1, 64, 4_096, 65_536, 1], over_tcp);
 }
 
@@ -166,7 +178,8 @@ fn unix_sockets_copy_all_the_same() {
     if !is_there() {
         return;
     }
-    let config = Config { zero_copy: 1, ..Config::default() };
+    let mut config = Config::default();
+    config.zero_copy = 1;
     let at = std::env::temp_dir().join(format!("tautline-uring-copies-{}", std::process::id()));
     echoes(config, &format!("unix:{}", at.display()), [1, 64, 4_096, 65_536, 1], |at| match at {
         Address::Unix(path) => UnixStream::connect(path).unwrap(),
@@ -174,23 +187,23 @@ fn unix_sockets_copy_all_the_same() {
     });
 }
 
-/// The inbox is lent for a turn: it comes back also from one that a panic ends.
+/// The buffer ring is lent for a turn, and comes back also from a turn that a panic ends.
 #[test]
 fn a_panicking_sink_costs_nothing_but_its_turn() {
     if !is_there() {
         return;
     }
     struct Panic;
-    impl Sink<Driver> for Panic {
-        fn accepted(&mut self, _: &mut Driver, _: Token, _: Listener) {}
-        fn connected(&mut self, _: &mut Driver, _: Token) {}
-        fn received(&mut self, _: &mut Driver, _: Token, _: Received<'_>) {}
-        fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
-        fn ended(&mut self, _: &mut Driver, _: Token, _: End) {}
-        fn woken(&mut self, _: &mut Driver) {
+    impl Sink for Panic {
+        fn accepted(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: Listener) {}
+        fn connected(&mut self, _: &mut dyn tautline_io::Driver, _: Token) {}
+        fn received(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: Received<'_>) {}
+        fn sent(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: Buf) {}
+        fn ended(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: End) {}
+        fn woken(&mut self, _: &mut dyn tautline_io::Driver) {
             std::panic::resume_unwind(Box::new("quietly"));
         }
-        fn accept_failed(&mut self, _: &mut Driver, _: std::io::Error) {}
+        fn accept_failed(&mut self, _: &mut dyn tautline_io::Driver, _: std::io::Error) {}
     }
     let mut driver = with(Config::default());
     driver.waker().wake();
@@ -203,7 +216,7 @@ fn a_panicking_sink_costs_nothing_but_its_turn() {
     suite::run(&mut driver, &mut script, |script| script.bytes_of(token) == b"still there");
 }
 
-/// Where bytes are stamped, descriptors could come with them.
+/// Receives with stamps could bring descriptors too.
 #[test]
 fn descriptors_that_a_peer_passes_are_closed() {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -228,7 +241,7 @@ fn descriptors_that_a_peer_passes_are_closed() {
             peer.read_exact(&mut reply).unwrap();
             assert_eq!(&reply, b"with a gift");
         }
-        // The last end of the pipe that can be written to: were another one open, this would wait for ever.
+        // This was the pipe's last writing end: if another were open, the read would wait for ever.
         drop(writer);
         assert_eq!(reader.read(&mut [0]).unwrap(), 0);
     });

@@ -1,5 +1,4 @@
 //! The io_uring driver where the whole process is concerned, alone in it.
-#![cfg(feature = "uring")]
 
 #[expect(dead_code, reason = "the rest of the suite runs in another binary")]
 mod suite;
@@ -7,12 +6,12 @@ mod suite;
 #[path = "suite/process.rs"]
 mod process;
 
-use tautline_io::Io;
+use tautline_io::DriverConfig;
 use tautline_io::uring::Driver;
 
 #[test]
 fn the_process_is_stopped_and_runs_out_of_descriptors() {
-    if let Err(error) = Io::Uring.probe() {
+    if let Err(error) = DriverConfig::from(tautline_io::uring::Config::default()).probe() {
         return suite::skip("all of the io_uring driver", &error.to_string());
     }
     let make = || Driver::new().unwrap();

@@ -1,19 +1,16 @@
-//! CPU time, memory and placement of threads, as the kernel counts them.
+//! CPU time, memory and placement of threads, as counted by the kernel.
 
 use crate::Error;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// CPU time of all threads of a process: the sum of the scheduler's run times (`/proc/PID/task/*/schedstat`, ns).
 ///
-/// Threads that ended are not counted, so the threads measured must live through the measurement.
-///
-/// # Errors
-/// There is no such process, or the kernel keeps no such statistics (`CONFIG_SCHED_INFO`).
-pub fn process_time(pid: u32) -> io::Result<Duration> {
+/// Threads that have ended are not counted, so measured threads must live through the measurement.
+pub(crate) fn process_time(pid: u32) -> io::Result<Duration> {
     let mut total = 0;
     let mut threads = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -22,7 +19,7 @@ pub fn process_time(pid: u32) -> io::Result<Duration> {
                 total += parse_schedstat(&text)?;
                 threads += 1;
             }
-            // The thread ended since the folder was listed.
+            // The thread has ended since the folder was listed.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound) => {}
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {}
             Err(error) => return Err(error),
@@ -35,23 +32,46 @@ pub fn process_time(pid: u32) -> io::Result<Duration> {
 }
 
 /// CPU time of the calling thread.
-#[must_use]
-pub fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// Resident memory of a process in bytes: exact (`smaps_rollup`) where that may be read, else the kernel's running
-/// estimate (`status`), which can be off by some pages for each CPU.
+/// CPU time of `work` on the calling thread.
+pub(crate) fn timed<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<(Duration, T), Error> {
+    let began = thread_time();
+    let done = work()?;
+    Ok((thread_time().saturating_sub(began), done))
+}
+
+/// Repeats a batch until its runs took `least` of CPU time. Returns the CPU time per item in us, and the number of items.
 ///
-/// # Errors
-/// There is no such process.
-pub fn resident(pid: u32) -> io::Result<u64> {
+/// `batch` returns the CPU time of one run and its number of items.
+pub(crate) fn time_per_item(
+    least: Duration,
+    mut batch: impl FnMut() -> Result<(Duration, usize), Error>,
+) -> Result<(f64, u64), Error> {
+    /// Bounds the wall time in case the CPU clock does not advance.
+    const LONGEST: Duration = Duration::from_secs(60);
+    let (mut total, mut items, start) = (Duration::ZERO, 0, Instant::now());
+    while total < least && start.elapsed() < LONGEST {
+        let (took, count) = batch()?;
+        total += took;
+        items += count as u64;
+    }
+    Ok((total.as_secs_f64() * 1e6 / items as f64, items))
+}
+
+/// Resident memory of a process in bytes.
+///
+/// It is exact if `smaps_rollup` may be read. Otherwise it is the kernel's running estimate (`status`), which can be off
+/// by some pages for each CPU.
+pub(crate) fn resident(pid: u32) -> io::Result<u64> {
     fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
         .and_then(|text| parse_kb(&text, "Rss:"))
         .or_else(|_| fs::read_to_string(format!("/proc/{pid}/status")).and_then(|text| parse_kb(&text, "VmRSS:")))
 }
 
-/// The CPUs that this thread may run on.
+/// CPUs that the calling thread may run on.
 #[must_use]
 pub fn allowed() -> Vec<usize> {
     sched_getaffinity(None)
@@ -59,17 +79,17 @@ pub fn allowed() -> Vec<usize> {
         .unwrap_or_else(|_| vec![0])
 }
 
-/// Where a server and its load run.
+/// CPUs of a server and of its load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// CPU of the server.
     pub server: usize,
-    /// CPU of the load; the server's where there is but one.
+    /// CPU of the load; the server's CPU if there is only one.
     pub load: usize,
 }
 
 impl Placement {
-    /// The first two CPUs that this thread may run on.
+    /// The first two CPUs that the calling thread may run on.
     #[must_use]
     pub fn here() -> Self {
         let cpus = allowed();
@@ -77,14 +97,14 @@ impl Placement {
         Self { server, load: cpus.get(1).copied().unwrap_or(server) }
     }
 
-    /// Whether server and load disturb each other.
+    /// Whether server and load share a CPU.
     #[must_use]
     pub const fn is_shared(self) -> bool {
         self.server == self.load
     }
 }
 
-/// Keeps the calling thread on one CPU until dropped. What it starts meanwhile, threads and processes, stays there.
+/// Keeps the calling thread on its CPUs until dropped. Threads and processes that it starts meanwhile stay there.
 #[derive(Debug)]
 pub struct Pinned {
     before: CpuSet,
@@ -94,7 +114,7 @@ impl Pinned {
     /// Pins the calling thread to `cpu`.
     ///
     /// # Errors
-    /// The thread may not run there.
+    /// The thread may not run on that CPU.
     pub fn to(cpu: usize) -> Result<Self, Error> {
         Self::to_any(&[cpu])
     }
@@ -121,12 +141,12 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // Fails only where the CPUs went away meanwhile; then there is nothing to go back to.
+        // Fails only if the CPUs were removed meanwhile; then there is nothing to return to.
         let _ = sched_setaffinity(None, &self.before);
     }
 }
 
-/// `run time (ns), wait time (ns), time slices`.
+/// Run time of `run time (ns), wait time (ns), time slices`.
 fn parse_schedstat(text: &str) -> io::Result<u64> {
     text.split_ascii_whitespace()
         .next()
@@ -146,12 +166,11 @@ fn parse_kb(text: &str, key: &str) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
-    fn kernel_formats() {
+    fn parses_the_formats_of_the_kernel() {
         assert_eq!(parse_schedstat("123456789 5 7\n").unwrap(), 123_456_789);
         assert!(parse_schedstat("").is_err());
         assert_eq!(parse_kb("VmPeak:\t 9 kB\nVmRSS:\t    2048 kB\n", "VmRSS:").unwrap(), 2 << 20);
@@ -159,16 +178,16 @@ mod tests {
     }
 
     #[test]
-    fn work_shows_in_the_thread() {
+    fn work_adds_to_the_time_of_the_thread() {
         let (before, start) = (thread_time(), Instant::now());
-        // However long others have the processors.
+        // Other processes may have the CPUs for a while.
         while thread_time() - before < Duration::from_millis(1) {
             assert!(start.elapsed() < PATIENCE);
         }
     }
 
     #[test]
-    fn the_time_of_another_process_is_read() {
+    fn reads_the_time_of_another_process() {
         let mut child = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let before = process_time(child.id()).unwrap();
         let start = Instant::now();
@@ -183,20 +202,20 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_not_there_is_an_error() {
+    fn refuses_a_process_that_does_not_exist() {
         assert!(process_time(u32::MAX).is_err());
         assert!(resident(u32::MAX).is_err());
     }
 
     #[test]
-    fn touched_memory_is_resident() {
+    fn counts_touched_memory_as_resident() {
         let block = vec![1_u8; 64 << 20];
         let resident = resident(std::process::id()).unwrap();
         assert!(resident >= block.len() as u64, "{resident}");
     }
 
     #[test]
-    fn pinning_holds_and_ends() {
+    fn pinning_ends_when_dropped() {
         let before = allowed();
         let cpu = before[0];
         {

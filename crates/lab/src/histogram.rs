@@ -2,40 +2,38 @@ use crate::Metric;
 use hdrhistogram::Histogram;
 use std::time::Duration;
 
-/// Longest latency that is told apart; longer ones count as this.
+/// Longest latency that is recorded; longer ones count as this one.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// Latencies of one round.
 ///
-/// A closed loop waits for each reply before it sends the next message, so while the server stalls it sends nothing and
-/// the stall counts once: the tail of a closed loop is kinder than what independent users see ("coordinated omission").
-/// An open loop records from the time at which a message was *meant* to leave, however late it left, and has no such gap.
+/// A closed loop waits for each reply before it sends the next message. It sends nothing while the server stalls, so a
+/// stall counts once, and its tail is shorter than that of independent users ("coordinated omission"). An open loop has
+/// no such gap: it records from the time at which a message was *due*, even if the message left later.
 #[derive(Clone, Debug)]
 pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    /// None yet.
-    #[must_use]
-    pub fn new() -> Self {
+    /// An empty histogram.
+    pub(crate) fn new() -> Self {
         let longest = u64::try_from(LONGEST.as_nanos()).unwrap_or(u64::MAX);
         #[expect(clippy::expect_used, reason = "constant bounds and precision, which the constructor accepts")]
         Self(Histogram::new_with_bounds(1, longest, 3).expect("valid bounds"))
     }
 
-    /// Counts one message.
+    /// Records the latency of one message.
     #[inline]
-    pub fn record(&mut self, latency: Duration) {
+    pub(crate) fn record(&mut self, latency: Duration) {
         self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).max(1));
     }
 
-    /// Messages counted.
-    #[must_use]
-    pub fn count(&self) -> u64 {
+    /// Number of recorded messages.
+    pub(crate) fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// Forgets everything.
-    pub fn clear(&mut self) {
+    /// Removes all recorded latencies.
+    pub(crate) fn clear(&mut self) {
         self.0.reset();
     }
 
@@ -45,9 +43,8 @@ impl Latencies {
         self.0.value_at_quantile(quantile) as f64 / 1e3
     }
 
-    /// Median, p99 and p99.9 in us; nothing where nothing was counted.
-    #[must_use]
-    pub fn metrics(&self) -> Vec<(Metric, f64)> {
+    /// Median, p99 and p99.9 in us; empty if nothing was recorded.
+    pub(crate) fn metrics(&self) -> Vec<(Metric, f64)> {
         if self.count() == 0 {
             return Vec::new();
         }
@@ -68,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_in_microseconds_and_three_digits_exact() {
+    fn quantiles_are_in_us_and_exact_to_three_digits() {
         let mut latencies = Latencies::new();
         for us in 1..=1000 {
             latencies.record(Duration::from_micros(us));
@@ -80,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_neither_fail_nor_vanish() {
+    fn records_the_shortest_and_the_longest_latency() {
         let mut latencies = Latencies::new();
         latencies.record(Duration::ZERO);
         latencies.record(Duration::MAX);

@@ -1,13 +1,16 @@
-//! Measuring: load generators, suites, and what makes their numbers mean something.
+//! Load generators, benchmark suites, and the statistics behind their figures.
 //!
 //! A result is a [`Line`]: a suite, a [`Case`], a [`Metric`], and one value per round. Rounds interleave their cases
-//! ([`rounds`]), values are medians with bootstrap intervals ([`stats`]), the server's CPU time is what the scheduler
-//! counted ([`cpu`]), the [`Machine`] stands in every result, and figures of earlier reports stand beside ours
-//! ([`published`]). What everything is judged by is in [`limit`]: a TCP echo with nothing in it that could be left out.
+//! (`rounds`). Values are medians with bootstrap intervals (`stats`). The kernel's scheduler counts the server's CPU
+//! time ([`cpu`]). Every result names its [`Machine`], and figures of earlier reports stand beside it (`published`).
+//! The reference for all servers is [`limit`], a minimal echo over bare TCP.
 #![forbid(unsafe_code)]
 
 pub mod baselines;
+mod case;
 pub mod cpu;
+mod driver_kind;
+mod engine;
 mod error;
 mod histogram;
 pub mod limit;
@@ -15,19 +18,27 @@ pub mod load;
 mod machine;
 pub mod market;
 mod measured;
+mod metric;
+mod named;
 mod payload;
-pub mod published;
-pub mod records;
+mod poll;
+mod published;
+mod random;
+mod records;
 pub mod report;
 mod result;
-pub mod rounds;
-pub mod stats;
+mod rounds;
+mod stats;
 pub mod suites;
 pub mod table;
-pub mod windows;
+mod windows;
 
+pub use case::{Case, Protocol};
+pub use driver_kind::DriverKind;
 pub use error::Error;
 pub use histogram::Latencies;
 pub use machine::Machine;
-pub use measured::{Measured, Meter};
-pub use result::{Case, Line, Metric, Protocol, Target, write_json};
+pub(crate) use measured::Meter;
+pub use measured::{Measured, Span};
+pub use metric::Metric;
+pub use result::{Line, Target, write_json};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// CPU features that decide how fast cryptography, masks and checks run, as the kernel names them (x86, then Arm).
+/// CPU features that matter for cryptography, masks and checks, by the kernel's names (x86, then Arm).
 const FEATURES: [&str; 17] = [
     "aes",
     "pclmulqdq",
@@ -25,39 +25,39 @@ const FEATURES: [&str; 17] = [
     "sve",
 ];
 
-/// What a result was measured on and with.
+/// Hardware and software of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// Model name.
+    /// Model name of the CPU.
     pub cpu: String,
     /// CPUs that this process may use.
     pub cores: usize,
     /// Architecture.
     pub arch: &'static str,
-    /// Release of the kernel.
+    /// Release of the Linux kernel.
     pub kernel: String,
     /// Features of the CPU that matter here, by the kernel's names.
     pub features: Vec<String>,
     /// RAM in bytes.
     pub memory: u64,
-    /// Frequency governor, where there is one.
+    /// Frequency governor, if there is one.
     pub governor: Option<String>,
-    /// Whether, and if known under what, this is a virtual machine.
+    /// Name of the hypervisor, or `unknown`; `None` if this is not a virtual machine.
     pub hypervisor: Option<String>,
-    /// Runnable processes, averaged over the last minute: a busy machine measures badly.
+    /// Runnable processes, averaged over the last minute. A busy machine measures badly.
     pub load_1min: Option<f64>,
-    /// Versions of the libraries that were built in, tautline's among them.
+    /// Versions of tautline and of the libraries that were built in.
     pub libraries: BTreeMap<String, String>,
     /// Commit of the build, or `unknown`.
     pub commit: &'static str,
     /// Compiler of the build.
     pub rustc: &'static str,
-    /// When, UTC (RFC 3339).
+    /// Time of the measurement, UTC (RFC 3339).
     pub date: String,
 }
 
 impl Machine {
-    /// This machine, now.
+    /// This machine at this time.
     #[must_use]
     pub fn here() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -88,7 +88,7 @@ impl Machine {
         }
     }
 
-    /// Whether the CPU has the feature that the kernel names `name`; only for those listed in results.
+    /// Whether the CPU has a feature, by the kernel's name; knows only features that results list.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.features.iter().any(|feature| feature == name)
@@ -120,7 +120,7 @@ fn first_line(path: &str) -> Option<String> {
     text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
-/// The first `key : value` of /proc/cpuinfo.
+/// Value of the first `key : value` in /proc/cpuinfo.
 fn field<'a>(cpuinfo: &'a str, key: &str) -> Option<&'a str> {
     cpuinfo.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -128,7 +128,7 @@ fn field<'a>(cpuinfo: &'a str, key: &str) -> Option<&'a str> {
     })
 }
 
-/// `flags` on x86, `Features` on Arm.
+/// CPU features: `flags` on x86, `Features` on Arm.
 fn flags(cpuinfo: &str) -> Vec<&str> {
     let line = field(cpuinfo, "flags").or_else(|| field(cpuinfo, "Features"));
     line.unwrap_or_default().split_ascii_whitespace().collect()
@@ -139,7 +139,7 @@ fn memory(meminfo: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// `2026-01-31T23:59:59Z`.
+/// Formats a time as `2026-01-31T23:59:59Z`.
 fn rfc3339(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (year, month, day) = civil(seconds / 86_400);
@@ -147,8 +147,9 @@ fn rfc3339(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Year, month and day of the Gregorian calendar, `days` after 1970-01-01. Years begin in March here, so that the leap
-/// day is the last of its year and months follow one linear rule.
+/// Year, month and day of the Gregorian calendar, `days` after 1970-01-01.
+///
+/// Years begin in March here. The leap day is then the last of its year, and months follow one linear rule.
 const fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let era = shifted / 146_097;
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_formats_of_both_architectures() {
+    fn parses_the_formats_of_both_architectures() {
         let x86 = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu aes avx2\n";
         assert_eq!((field(x86, "model name"), flags(x86)), (Some("Some CPU @ 2 GHz"), vec!["fpu", "aes", "avx2"]));
         assert_eq!(flags("Features\t: fp asimd aes\n"), ["fp", "asimd", "aes"]);
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_facts() {
+    fn describes_this_machine() {
         let machine = Machine::here();
         assert!(machine.cores >= 1 && machine.memory > 0 && machine.kernel != "unknown");
         assert!(machine.rustc.starts_with("rustc"), "{}", machine.rustc);

@@ -1,12 +1,22 @@
-use crate::{Error, Latencies, Metric, cpu};
+use crate::cpu;
+use crate::{Error, Latencies, Metric};
 use std::time::{Duration, Instant};
 
-/// Above this share of a CPU the load generator may be what limits the result.
+/// Share of a CPU above which the load generator may limit the result.
 const BUSY: f64 = 0.95;
 
-/// Takes the clocks when a measurement begins, and again when it ends.
+/// Length of one measurement.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// Time to run before measuring.
+    pub warmup: Duration,
+    /// Time to measure.
+    pub duration: Duration,
+}
+
+/// Clocks of a measurement in progress.
 #[derive(Debug)]
-pub struct Meter {
+pub(crate) struct Meter {
     server_pid: Option<u32>,
     server: Duration,
     own: Duration,
@@ -14,26 +24,19 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins; with the server's process id also its CPU time is measured.
-    ///
-    /// # Errors
-    /// There is no such process.
-    pub fn start(server_pid: Option<u32>) -> Result<Self, Error> {
+    /// Begins to measure, including the CPU time of the server if its process id is given.
+    pub(crate) fn start(server_pid: Option<u32>) -> Result<Self, Error> {
         let server = server_time(server_pid)?;
         Ok(Self { server_pid, server, own: cpu::thread_time(), began: Instant::now() })
     }
 
-    /// When it began.
-    #[must_use]
-    pub const fn began(&self) -> Instant {
+    /// Beginning of the measurement.
+    pub(crate) const fn began(&self) -> Instant {
         self.began
     }
 
-    /// Ends, after `count` messages or handshakes with these latencies.
-    ///
-    /// # Errors
-    /// The server's process has ended.
-    pub fn stop(self, count: u64, latencies: Latencies) -> Result<Measured, Error> {
+    /// Ends the measurement of `count` messages or handshakes with these latencies.
+    pub(crate) fn stop(self, count: u64, latencies: Latencies) -> Result<Measured, Error> {
         let elapsed = self.began.elapsed();
         let own_cpu = cpu::thread_time().saturating_sub(self.own);
         let server_cpu = server_time(self.server_pid)?.saturating_sub(self.server);
@@ -51,18 +54,18 @@ fn server_time(pid: Option<u32>) -> Result<Duration, Error> {
     })
 }
 
-/// What one measurement gave.
+/// Result of one measurement.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Messages answered, or handshakes made.
+    /// Messages answered, or handshakes completed.
     pub count: u64,
-    /// How long it took.
+    /// Time measured.
     pub elapsed: Duration,
     /// One latency per message or handshake.
     pub latencies: Latencies,
     /// CPU time of the measuring thread.
     pub own_cpu: Duration,
-    /// CPU time of the server's process, where its id was given.
+    /// CPU time of the server's process, if its id was given.
     pub server_cpu: Option<Duration>,
 }
 
@@ -73,7 +76,7 @@ impl Measured {
         self.count as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// The server's CPU time for each, in us.
+    /// CPU time of the server per message or handshake, in us.
     #[must_use]
     pub fn server_cpu_each_us(&self) -> Option<f64> {
         let cpu = self.server_cpu.filter(|_| self.count > 0)?;
@@ -84,6 +87,11 @@ impl Measured {
     #[must_use]
     pub fn own_share(&self) -> f64 {
         self.own_cpu.as_secs_f64() / self.elapsed.as_secs_f64()
+    }
+
+    /// Whether the load generator may have limited the rate.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.own_share() > BUSY
     }
 
     /// CPUs that the server used: 1.0 is one CPU all the time.
@@ -98,16 +106,15 @@ impl Measured {
         self.answer_metrics(2 * size)
     }
 
-    /// Throughput, transfer, latency and server CPU of answers of `size` bytes to messages of none.
-    #[must_use]
-    pub fn answer_metrics(&self, size: usize) -> Vec<(Metric, f64)> {
+    /// Throughput, transfer, latency and server CPU of answers of `size` bytes to empty messages.
+    pub(crate) fn answer_metrics(&self, size: usize) -> Vec<(Metric, f64)> {
         let mut metrics = vec![(Metric::Throughput, self.rate()), (Metric::Transfer, self.rate() * size as f64 / 1e6)];
         metrics.extend(self.latencies.metrics());
         metrics.extend(self.server_cpu_each_us().map(|us| (Metric::ServerCpuPerMsg, us)));
         metrics
     }
 
-    /// Rate, latency and CPU of handshakes, of each end and of both.
+    /// Rate, latency and CPU of handshakes: of each end, and of both together.
     #[must_use]
     pub fn handshake_metrics(&self) -> Vec<(Metric, f64)> {
         let mut metrics = vec![(Metric::Handshakes, self.rate())];
@@ -122,10 +129,10 @@ impl Measured {
         metrics
     }
 
-    /// Says so where the load generator itself was what limited the rate.
+    /// Warns if the load generator may have limited the rate.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
-        (self.own_share() > BUSY).then(|| {
+        self.is_bounded().then(|| {
             format!(
                 "the load generator used {:.0} % of its CPU, so the server could do more than this rate; \
                  its CPU time per message holds",
@@ -150,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn units() {
+    fn metrics_have_their_units() {
         let metrics = measured(500, Some(200)).message_metrics(1000);
         assert_eq!(
             metrics,
@@ -163,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_generator_says_so() {
+    fn warns_of_a_busy_generator() {
         assert!(measured(960, None).warning().is_some());
         assert_eq!(measured(900, None).warning(), None);
     }
 
     #[test]
-    fn a_server_that_is_gone_is_an_error() {
+    fn refuses_a_process_that_does_not_exist() {
         assert!(Meter::start(Some(u32::MAX)).is_err());
     }
 }

@@ -1,19 +1,20 @@
-/// Bytes of the counter that stands in front of a payload.
+/// Bytes of the counter at the front of a payload.
 const COUNTER: usize = 8;
 
-/// Messages of one size that all differ: a counter, then bytes that are the same in each. A reply can thus be checked
-/// against what was sent, byte for byte, without keeping what was sent.
+/// Messages of one size that all differ: a counter, then constant bytes.
+///
+/// A reply can be compared with its message byte for byte, although no message is kept.
 #[derive(Debug)]
 pub(crate) struct Payload(Vec<u8>);
 
 impl Payload {
-    /// Messages of `size` bytes; those shorter than the counter carry its low bytes.
+    /// Messages of `size` bytes. Messages shorter than the counter carry its low bytes.
     pub(crate) fn new(size: usize) -> Self {
-        // A multiplicative sequence has no short period, so that a shifted or repeated part does not match.
+        // A multiplicative sequence has no short period, so a shifted or repeated part does not match.
         Self((0..size).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 13).to_le_bytes()[0]).collect())
     }
 
-    /// Messages that compress as well as text of a machine does: the same words again and again, with other numbers.
+    /// Messages that compress as well as text of machines: repeated words with changing numbers.
     pub(crate) fn text(size: usize) -> Self {
         let mut bytes = vec![b' '; COUNTER.min(size)];
         let lines = (0_u32..).map(|i| {
@@ -40,7 +41,7 @@ impl Payload {
         self.0.len()
     }
 
-    /// Message number `counter`. Only the counter is written; the rest is always there.
+    /// Message number `counter`. Only the counter is written; the rest is constant.
     pub(crate) fn stamp(&mut self, counter: u64) -> &[u8] {
         let head = self.head();
         self.0[..head].copy_from_slice(&counter.to_le_bytes()[..head]);
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn text_has_its_size_and_a_counter() {
+    fn text_has_the_wanted_size_and_a_counter() {
         for size in [0, 5, 8, 9, 1024] {
             let mut payload = Payload::text(size);
             let message = payload.stamp(7).to_vec();
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn another_message_and_too_much_do_not_match() {
+    fn other_messages_and_excess_bytes_do_not_match() {
         let mut payload = Payload::new(20);
         let mut message = payload.stamp(5).to_vec();
         assert!(!payload.matches(6, 0, &message));

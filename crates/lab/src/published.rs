@@ -1,28 +1,24 @@
-//! Figures that earlier reports give, to stand beside measured ones.
+//! Figures of earlier reports, shown beside measured ones.
 //!
-//! They come from other machines, so what compares is the shape (which policy wins, from which size on), not the value.
-//! A figure is taken only where everything that the report says of its case is said of ours too; what the report does
-//! not say (driver, key, pipeline) cannot rule it out.
+//! They were measured on other machines, so only their shape compares (the policy that wins, and from which size on),
+//! not their values. A figure is used if every fact that the report gives of its case holds for the measured case too.
+//! Facts that the report leaves out (driver, key, pipeline) exclude nothing.
 
 use crate::{Case, Metric, Protocol};
 use std::sync::LazyLock;
 
-/// One figure.
+/// One figure of a report.
 #[derive(Clone, Debug)]
-pub struct Figure {
+struct Figure {
     /// Suite that reproduces the report.
-    pub suite: &'static str,
-    /// Case in the report's words.
-    pub text: &'static str,
-    /// Metric in the report's words.
-    pub metric: &'static str,
-    /// Value in `unit`.
-    pub value: f64,
-    /// MiB/s and ms are converted to the units of results, MB/s and us.
-    pub unit: &'static str,
-    /// The report.
-    pub source: &'static str,
-    /// `text` as a case, where all of it has a meaning here.
+    suite: &'static str,
+    /// Case and metric in the report's words.
+    text: &'static str,
+    metric: &'static str,
+    /// Value in the unit of results: MiB/s and ms are converted to MB/s and us.
+    value: f64,
+    unit: &'static str,
+    /// `text` as a case; `None` if a word of it has no meaning here.
     case: Option<Case>,
 }
 
@@ -30,15 +26,14 @@ static FIGURES: LazyLock<Vec<Figure>> =
     LazyLock::new(|| include_str!("../published.csv").lines().skip(1).filter_map(figure).collect());
 
 /// All figures, in the order of the reports.
-#[must_use]
-pub fn figures() -> &'static [Figure] {
+fn figures() -> &'static [Figure] {
     &FIGURES
 }
 
-/// The figure for what was measured, where a report has one. Echo cases of every suite compare with the report on
-/// offloading, whose inline server is an ordinary echo server.
-#[must_use]
-pub fn lookup(suite: &str, case: &Case, metric: Metric) -> Option<f64> {
+/// The published figure for a measured case, if there is one.
+///
+/// Echo cases of every suite compare with the report on offloading: its inline server is an ordinary echo server.
+pub(crate) fn lookup(suite: &str, case: &Case, metric: Metric) -> Option<f64> {
     let suite = if matches!(suite, "overview" | "echo" | "limits" | "peers") { "offload" } else { suite };
     let case = with_defaults(case);
     figures()
@@ -47,51 +42,45 @@ pub fn lookup(suite: &str, case: &Case, metric: Metric) -> Option<f64> {
             figure.suite == suite
                 && figure.metric == metric.name()
                 && figure.unit == metric.unit()
-                && figure.case.as_ref().is_some_and(|said| covers(said, &case))
+                && figure.case.as_ref().is_some_and(|said| said.covers(&case))
         })
-        // The first, but rather one that was measured under these circumstances.
+        // A figure for these circumstances precedes one that names none.
         .min_by_key(|figure| figure.case.as_ref().is_none_or(|said| said.setup.is_none()))
         .map(|figure| figure.value)
 }
 
-/// A server of ours that does not say where TLS runs runs it inline.
+/// The first figure with this text, and with this metric if one is given, both in the report's words.
+pub(crate) fn by_text(suite: &str, text: &str, metric: Option<&str>) -> Option<f64> {
+    let is_it = |figure: &&Figure| {
+        figure.suite == suite && figure.text == text && metric.is_none_or(|metric| figure.metric == metric)
+    };
+    figures().iter().find(is_it).map(|figure| figure.value)
+}
+
+/// Adds the facts that our cases leave out: TLS runs inline by default.
 fn with_defaults(case: &Case) -> Case {
     let mut case = case.clone();
     case.execution.get_or_insert_with(|| "inline".to_owned());
     case
 }
 
-/// Whether everything that `said` says holds for `case`.
-fn covers(said: &Case, case: &Case) -> bool {
-    fn holds<T: PartialEq>(said: Option<&T>, is: Option<&T>) -> bool {
-        said.is_none() || said == is
-    }
-    holds(said.protocol.as_ref(), case.protocol.as_ref())
-        && holds(said.tls.as_ref(), case.tls.as_ref())
-        && holds(said.size.as_ref(), case.size.as_ref())
-        && holds(said.connections.as_ref(), case.connections.as_ref())
-        && holds(said.execution.as_ref(), case.execution.as_ref())
-        && holds(said.model.as_ref(), case.model.as_ref())
-        && holds(said.threads.as_ref(), case.threads.as_ref())
-        && holds(said.strategy.as_ref(), case.strategy.as_ref())
-        && holds(said.direction.as_ref(), case.direction.as_ref())
-        && holds(said.setup.as_ref(), case.setup.as_ref())
-}
-
-/// One line of the table; none of its fields is quoted.
+/// Parses a line of the table, whose fields are never quoted.
 fn figure(line: &'static str) -> Option<Figure> {
     let mut fields = line.split(',');
     let (suite, text, metric) = (fields.next()?, fields.next()?, fields.next()?);
-    let (value, unit, source) = (fields.next()?.parse::<f64>().ok()?, fields.next()?, fields.next()?);
+    let (value, unit) = (fields.next()?.parse::<f64>().ok()?, fields.next()?);
+    // The title of the report.
+    fields.next().filter(|source| !source.is_empty())?;
     let (value, unit) = match unit {
         "MiB/s" => (value * 1.048_576, "MB/s"),
         "ms" => (value * 1e3, "us"),
         _ => (value, unit),
     };
-    Some(Figure { suite, text, metric, value, unit, source, case: case(text) })
+    Some(Figure { suite, text, metric, value, unit, case: case(text) })
 }
 
-/// The words of a case. One that has no meaning here makes the figure unusable for [`lookup`], not silently wider.
+/// Parses the words of a case. A word without meaning here excludes the figure from [`lookup`], so that none is used
+/// too widely.
 fn case(text: &str) -> Option<Case> {
     let mut case = Case::default();
     for word in text.split(' ') {
@@ -132,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_the_table_is_read() {
+    fn reads_every_line_of_the_table() {
         assert_eq!(figures().len(), include_str!("../published.csv").lines().count() - 1);
-        assert!(figures().iter().all(|figure| figure.value.is_finite() && !figure.source.is_empty()));
+        assert!(figures().iter().all(|figure| figure.value.is_finite()));
     }
 
     #[test]
-    fn echo_cases_find_the_inline_server() {
+    fn echo_cases_find_the_figure_of_the_inline_server() {
         assert_eq!(lookup("overview", &echo(64, 100), Metric::Throughput), Some(186_068.0));
         assert_eq!(lookup("echo", &echo(1024, 100), Metric::Throughput), Some(149_246.0));
         let offloaded = Case { execution: Some("always-offload".into()), ..echo(64, 500) };
@@ -146,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_report_does_not_cover_has_no_figure() {
+    fn cases_outside_a_report_have_no_figure() {
         assert_eq!(lookup("echo", &echo(64, 99), Metric::Throughput), None);
         assert_eq!(lookup("echo", &echo(64, 100), Metric::LatencyP99), None);
         let plain = Case { protocol: Some(Protocol::Ws), ..echo(64, 100) };
@@ -155,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn extra_facts_of_ours_do_not_hide_a_figure() {
+    fn facts_that_a_report_leaves_out_exclude_nothing() {
         let case = Case {
             tls: Some("boringssl".into()),
             model: Some("loop-per-core".into()),
@@ -169,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_those_of_results() {
+    fn figures_have_the_units_of_results() {
         let transfer = lookup("offload", &echo(64, 100), Metric::Transfer).unwrap();
         assert!((transfer - 20.26 * 1.048_576).abs() < 1e-9);
         assert!(figures().iter().all(|figure| figure.unit != "ms" && figure.unit != "MiB/s"));

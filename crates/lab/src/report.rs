@@ -1,4 +1,4 @@
-//! A page with everything that a run found: the tables that were printed, and every figure behind them.
+//! A page with the printed tables of a run and every figure behind them.
 
 use crate::suites::Outcome;
 use crate::table::number;
@@ -7,10 +7,10 @@ use serde_json::Value;
 use std::fmt::{self, Display, Write as _};
 use std::io;
 
-/// Writes a page that needs nothing beside it.
+/// Writes a self-contained page.
 ///
 /// # Errors
-/// What `out` says.
+/// `out` failed.
 pub fn write_html(out: &mut impl io::Write, machine: &Machine, outcomes: &[Outcome]) -> io::Result<()> {
     out.write_all(page(machine, outcomes).as_bytes())?;
     out.flush()
@@ -24,8 +24,7 @@ fn page(machine: &Machine, outcomes: &[Outcome]) -> String {
     );
     // Writing to a string cannot fail.
     for outcome in outcomes {
-        let name = outcome.lines.first().map_or("", |line| &line.suite);
-        let _ = write!(page, "<h2>{}</h2>\n<pre>{}</pre>\n", Escaped(name), Escaped(outcome.text.trim_end()));
+        let _ = write!(page, "<h2>{}</h2>\n<pre>{}</pre>\n", Escaped(outcome.suite), Escaped(outcome.text.trim_end()));
         for warning in &outcome.warnings {
             let _ = writeln!(page, "<p class=\"note\">Note: {}</p>", Escaped(warning));
         }
@@ -68,7 +67,7 @@ fn row(page: &mut String, line: &Line) {
     );
 }
 
-/// The case as `key=value`, the keys those of the JSON lines.
+/// The case as `key=value`, with the keys of the JSON lines.
 fn case(line: &Line) -> String {
     let Ok(Value::Object(keys)) = serde_json::to_value(&line.case) else { return String::new() };
     let pairs: Vec<String> = keys
@@ -81,7 +80,7 @@ fn case(line: &Line) -> String {
     pairs.join(" ")
 }
 
-/// Text that means nothing to a browser but itself.
+/// Text without markup for a browser.
 struct Escaped<T>(T);
 
 impl<T: Display> Display for Escaped<T> {
@@ -109,6 +108,7 @@ mod tests {
         let case = Case { protocol: Some(Protocol::Wss), size: Some(64), ..Case::default() };
         let line = Line::new("echo", &case, Metric::Throughput, &[1000.0, 3000.0, 2000.0]).unwrap();
         let outcome = Outcome {
+            suite: "echo",
             lines: vec![line],
             text: "size <64>".into(),
             warnings: vec!["a & b".into()],

@@ -1,34 +1,23 @@
-//! Cases in turn, round by round.
+//! Cases that take turns, round by round.
 
-use crate::stats::Summary;
+use crate::stats::{Ratio, Summary};
 use crate::{Error, Metric};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// How often and how long to measure.
+/// Number of rounds, and the time for them.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    /// Rounds to aim at; every round measures every case once.
-    pub rounds: usize,
-    /// Rounds that are measured even where the budget is used up.
-    pub least_rounds: usize,
+pub(crate) struct Plan {
+    /// Wanted rounds; every round measures every case once.
+    pub(crate) rounds: usize,
+    /// Rounds that are measured even beyond the budget.
+    pub(crate) least_rounds: usize,
     /// No round begins that would probably end later than this.
-    pub budget: Option<Duration>,
+    pub(crate) budget: Option<Duration>,
 }
 
 impl Plan {
-    /// Enough rounds for an interval that means something.
-    #[must_use]
-    pub const fn thorough() -> Self {
-        Self { rounds: 7, least_rounds: 3, budget: None }
-    }
-
-    /// Three rounds: what the interval needs at least.
-    #[must_use]
-    pub const fn quick() -> Self {
-        Self { rounds: 3, least_rounds: 3, budget: None }
-    }
-
     /// Whether a round that may take `longest` may begin `elapsed` after the start.
     fn admits(&self, round: usize, elapsed: Duration, longest: Duration) -> bool {
         round < self.rounds
@@ -36,30 +25,80 @@ impl Plan {
     }
 }
 
-/// Where a run stands, for a progress bar.
+/// Position of a measurement in its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub(crate) struct Step {
     /// Number of the case, from 0.
-    pub case: usize,
+    pub(crate) case: usize,
     /// Number of the round, from 0.
-    pub round: usize,
+    pub(crate) round: usize,
     /// Measurements done.
-    pub done: usize,
+    pub(crate) done: usize,
     /// Measurements planned.
-    pub total: usize,
+    pub(crate) total: usize,
 }
 
-/// What the rounds of one case gave, by metric, in the order measured.
-pub type Samples = BTreeMap<Metric, Vec<f64>>;
+impl Step {
+    /// Progress of a task whose part `share` is the run.
+    pub(crate) fn within(self, share: &Range<f64>) -> f64 {
+        share.start + (share.end - share.start) * self.done as f64 / self.total as f64
+    }
+}
 
-/// Looking into [`Samples`].
+/// Measures every case once a round, in turn (A B C A B C ...).
+///
+/// A disturbance of the machine then hits all cases alike, and the ratio of two cases within a round stays true.
+pub(crate) fn interleave<C>(
+    cases: &mut [C],
+    plan: &Plan,
+    mut measure: impl FnMut(&mut C, Step) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let start = Instant::now();
+    let count = cases.len();
+    let mut longest = Duration::ZERO;
+    let mut round = 0;
+    while plan.admits(round, start.elapsed(), longest) {
+        let began = Instant::now();
+        for (number, case) in cases.iter_mut().enumerate() {
+            measure(case, Step { case: number, round, done: round * count + number, total: plan.rounds * count })?;
+        }
+        longest = longest.max(began.elapsed());
+        round += 1;
+    }
+    Ok(())
+}
+
+/// Values of one case by metric, one per round, in the order measured.
+pub(crate) type Samples = BTreeMap<Metric, Vec<f64>>;
+
+/// Statistics of values by metric.
 pub(crate) trait Runs {
-    /// One value for each round; none where the metric was not measured.
+    /// One value per round; empty if the metric was not measured.
     fn runs(&self, metric: Metric) -> &[f64];
 
-    /// Their median.
+    /// Summary of the rounds.
+    fn summary(&self, metric: Metric) -> Option<Summary> {
+        Summary::of(self.runs(metric))
+    }
+
+    /// Median of the rounds.
     fn median(&self, metric: Metric) -> Option<f64> {
-        Summary::of(self.runs(metric)).map(|summary| summary.median)
+        Some(self.summary(metric)?.median)
+    }
+
+    /// Half the width of the interval over the median, in %.
+    fn spread_percent(&self, metric: Metric) -> Option<f64> {
+        Some(self.summary(metric)?.spread() * 100.0)
+    }
+
+    /// Ratio of a metric to that of another case, round by round.
+    fn over(&self, other: &impl Runs, metric: Metric) -> Option<Ratio> {
+        Ratio::paired(self.runs(metric), other.runs(metric))
+    }
+
+    /// Median of that ratio.
+    fn times(&self, other: &impl Runs, metric: Metric) -> Option<f64> {
+        Some(self.over(other, metric)?.summary.median)
     }
 }
 
@@ -69,63 +108,27 @@ impl Runs for Samples {
     }
 }
 
-/// Measures every case once a round, in turn (A B C A B C ...), so that what disturbs the machine for a while disturbs
-/// all cases alike and the ratio of two cases within a round stays true.
-///
-/// # Errors
-/// The first error of `measure` ends the run.
-pub fn interleave<C>(
-    cases: &mut [C],
-    plan: &Plan,
-    mut progress: impl FnMut(Step),
-    mut measure: impl FnMut(&mut C, Step) -> Result<Vec<(Metric, f64)>, Error>,
-) -> Result<Vec<Samples>, Error> {
-    let start = Instant::now();
-    let total = plan.rounds * cases.len();
-    let mut samples = vec![Samples::new(); cases.len()];
-    let mut longest = Duration::ZERO;
-    let mut round = 0;
-    while plan.admits(round, start.elapsed(), longest) {
-        let began = Instant::now();
-        for (number, case) in cases.iter_mut().enumerate() {
-            let step = Step { case: number, round, done: round * samples.len() + number, total };
-            progress(step);
-            for (metric, value) in measure(case, step)? {
-                samples[number].entry(metric).or_default().push(value);
-            }
-        }
-        longest = longest.max(began.elapsed());
-        round += 1;
-    }
-    Ok(samples)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn cases_take_turns_and_their_values_stay_in_order() {
+    fn cases_take_turns() {
         let plan = Plan { rounds: 3, least_rounds: 1, budget: None };
         let mut order = String::new();
-        let mut done = Vec::new();
-        let samples = interleave(
-            &mut ['a', 'b'],
-            &plan,
-            |step| done.push((step.done, step.total)),
-            |case, step| {
-                order.push(*case);
-                Ok(vec![(Metric::Throughput, step.round as f64)])
-            },
-        )
-        .unwrap();
+        let mut steps = Vec::new();
+        let measure = |case: &mut char, step: Step| {
+            order.push(*case);
+            steps.push((step.case, step.round, step.done, step.total));
+            Ok(())
+        };
+        interleave(&mut ['a', 'b'], &plan, measure).unwrap();
         assert_eq!(order, "ababab");
-        assert_eq!(done, [(0, 6), (1, 6), (2, 6), (3, 6), (4, 6), (5, 6)]);
-        assert_eq!(samples[1][&Metric::Throughput], [0.0, 1.0, 2.0]);
+        assert_eq!(steps, [(0, 0, 0, 6), (1, 0, 1, 6), (0, 1, 2, 6), (1, 1, 3, 6), (0, 2, 4, 6), (1, 2, 5, 6)]);
     }
 
     #[test]
-    fn the_budget_ends_a_run_but_not_before_the_least_rounds() {
+    fn the_budget_ends_a_run_after_the_least_rounds() {
         let plan = Plan { rounds: 9, least_rounds: 2, budget: Some(Duration::from_secs(10)) };
         let second = Duration::from_secs(1);
         assert!(plan.admits(0, second * 100, second));
@@ -134,21 +137,16 @@ mod tests {
         assert!(plan.admits(2, second * 9, second));
         assert!(!plan.admits(2, second * 9, second * 2));
         assert!(!plan.admits(9, second, second));
-        assert!(Plan::thorough().admits(6, second * 10_000, second));
+        assert!(Plan { budget: None, ..plan }.admits(6, second * 10_000, second));
     }
 
     #[test]
     fn an_error_ends_the_run() {
         let mut calls = 0;
-        let result = interleave(
-            &mut [1, 2, 3],
-            &Plan::quick(),
-            |_| (),
-            |case, _| {
-                calls += 1;
-                if *case == 2 { Err(Error::Failed("no".into())) } else { Ok(Vec::new()) }
-            },
-        );
+        let result = interleave(&mut [1, 2, 3], &Plan { rounds: 3, least_rounds: 3, budget: None }, |case, _| {
+            calls += 1;
+            if *case == 2 { Err(Error::Failed("no".into())) } else { Ok(()) }
+        });
         assert!(matches!(result, Err(Error::Failed(_))));
         assert_eq!(calls, 2);
     }

@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-/// Columns a table may fill.
+/// Most characters in a line of a table.
 pub const WIDTH: usize = 100;
 
 /// Gap between columns.
 const GAP: usize = 2;
 
-/// Where a column's text stands.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Align {
     Left,
     Right,
 }
 
-/// A table for a terminal or a file: aligned, at most [`WIDTH`] columns, units in its header, no colour.
+/// A table for a terminal or a file: aligned, at most [`WIDTH`] characters wide, units in its header, no colour.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<(String, Align)>,
@@ -23,7 +23,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table. A title that begins with `<` makes a column of text, all others hold numbers.
+    /// An empty table. A title that begins with `<` makes a column of text; all others hold numbers.
     #[must_use]
     pub fn new(titles: &[&str]) -> Self {
         let columns = titles
@@ -36,6 +36,16 @@ impl Table {
         Self { columns, rows: Vec::new() }
     }
 
+    /// A table of rows whose cells stand beside the titles of their columns, see [`new`](Self::new).
+    #[must_use]
+    pub fn of<const N: usize>(rows: impl IntoIterator<Item = [(&'static str, String); N]>) -> Self {
+        let mut rows = rows.into_iter().peekable();
+        let titles = rows.peek().map(|row| row.each_ref().map(|(title, _)| *title));
+        let mut table = Self::new(titles.as_ref().map_or(&[], |titles| titles.as_slice()));
+        rows.for_each(|row| table.row(row.map(|(_, cell)| cell)));
+        table
+    }
+
     /// Appends a row; missing cells are empty, excess cells are dropped.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let mut row: Vec<String> = cells.into_iter().take(self.columns.len()).collect();
@@ -43,13 +53,13 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Whether no row was added.
+    /// Whether the table has no rows.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// What each column needs, cut down to what fits: text gives way first, the widest of it first.
+    /// Widths of the columns, reduced until the table fits: the widest column of text first, numbers last.
     fn widths(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = (0..self.columns.len())
             .map(|i| {
@@ -97,7 +107,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// At most `width` characters; what is cut off shows as an ellipsis.
+/// At most `width` characters; an ellipsis marks missing ones.
 fn cut(cell: &str, width: usize) -> String {
     if cell.chars().count() <= width {
         return cell.to_owned();
@@ -135,13 +145,13 @@ pub fn number(value: f64) -> String {
     text
 }
 
-/// [`number`], or a dash where there is none.
+/// [`number`], or a dash for `None`.
 #[must_use]
 pub fn optional(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), number)
 }
 
-/// Bytes as people say them: `64 B`, `1 KiB`, `16 KiB`, `1.5 MiB`.
+/// Bytes with a binary unit: `64 B`, `1 KiB`, `16 KiB`, `1.5 MiB`.
 #[must_use]
 pub fn bytes(count: u64) -> String {
     for (unit, size) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
@@ -183,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_read_naturally() {
+    fn sizes_have_binary_units() {
         for (count, text) in [(64, "64 B"), (1024, "1 KiB"), (16_384, "16 KiB"), (1_572_864, "1.5 MiB")] {
             assert_eq!(bytes(count), text);
         }
@@ -214,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn even_numbers_give_way_where_nothing_else_can() {
+    fn numbers_are_cut_if_nothing_else_can_be() {
         let mut table = Table::new(&["c", "d"]);
         table.row(["1".repeat(90), "2".repeat(90)]);
         assert!(table.to_string().lines().all(|line| line.chars().count() <= WIDTH));

@@ -1,5 +1,7 @@
-//! Our client against the servers in `tests/interop`, whose README says what they do: `interop_client URL CA_FILE CASE
-//! [CERT_FILE KEY_FILE]`, where `CASE` is `all` or `refused`. Prints one line per check and exits with 0 if all hold.
+//! Tests our client against the servers in `tests/interop`, whose README describes them.
+//!
+//! Usage: `interop_client URL CA_FILE CASE [CERT_FILE KEY_FILE]`, with the case `all` or `refused`. It prints one line per
+//! check, and exits with 0 if all pass.
 
 use std::time::Duration;
 use std::{env, fs, process};
@@ -24,12 +26,12 @@ fn main() {
         _ => Err("interop_client URL CA_FILE all|refused [CERT_FILE KEY_FILE]".into()),
     };
     if let Err(error) = done {
-        println!("FAIL {error}");
+        println!("FAIL {error:#}");
         process::exit(1);
     }
 }
 
-/// Where the server is, and how TLS is spoken to it.
+/// The server's address, and the TLS configuration for it.
 struct Setting {
     url: String,
     tls: ClientConfig,
@@ -44,14 +46,14 @@ impl Setting {
 }
 
 fn setting(url: &str, ca: &str, own: Option<(&str, &str)>) -> Result<Setting, Box<dyn std::error::Error>> {
-    let mut tls = ClientConfig { roots: Roots::Pem(fs::read(ca)?), ..ClientConfig::default() };
+    let mut tls = ClientConfig::default().with_roots(Roots::Pem(fs::read(ca)?));
     if let Some((chain, key)) = own {
         tls.certificate = Some(Certificate::new(fs::read(chain)?, fs::read(key)?));
     }
     Ok(Setting { url: url.to_owned(), tls })
 }
 
-/// Echoed messages are as long as the longest of [`SIZES`].
+/// A configuration that accepts the longest of [`SIZES`].
 fn config() -> Config {
     let mut config = Config::untrusted_internet();
     config.limits.max_message = 4 << 20;
@@ -110,21 +112,21 @@ fn facts(setting: &Setting, deflate: bool) -> Checked {
     expect(&format!("compression is {deflate} at the server"), facts.contains(&format!("\"deflate\":{deflate}")))?;
     expect("subprotocol", facts.contains("\"subprotocol\":\"echo.test\""))?;
     let named = !facts.contains("\"client\":\"\"");
-    expect("our certificate is known to the server, where we have one", named == setting.tls.certificate.is_some())
+    expect("the server knows our certificate if we have one", named == setting.tls.certificate.is_some())
 }
 
 fn closed_by_the_server(setting: &Setting) -> Checked {
     let mut socket = setting.connect("/close", |_| {})?;
     socket.text("4002 see you")?;
     match socket.receive_timeout(PATIENCE) {
-        Err(Error::Closed(Closed { code, reason, cause: Cause::Peer })) => {
+        Err(Error::Closed(Closed { code, reason, cause: Cause::Peer, .. })) => {
             expect("the server's close code and reason", code.get() == 4002 && reason == "see you")
         }
         other => Err(format!("the server's close code and reason: {other:?}").into()),
     }
 }
 
-/// Sends a message in fragments with a ping between them, and closes once the echo and the pong have come.
+/// Sends a message in fragments with a ping between them, and closes once the echo and the pong have arrived.
 #[derive(Default)]
 struct Fragments {
     echoed: bool,
@@ -180,22 +182,22 @@ fn we_fragment_ping_and_close(setting: &Setting) -> Checked {
 }
 
 fn tls_1_2(setting: &Setting) -> Checked {
-    let tls = ClientConfig { versions: Versions::Tls12, ..setting.tls.clone() };
+    let tls = setting.tls.clone().with_versions(Versions::Tls12);
     let old = Setting { url: setting.url.clone(), tls };
     let mut socket = old.connect("/", |_| {})?;
     socket.text("hello")?;
     expect("echo over TLS 1.2", receive(&mut socket)?.data() == b"hello" && socket.tls().version == "TLSv1.2")?;
     let mut socket = setting.connect("/", |_| {})?;
-    expect("TLS 1.3 unless told otherwise", socket.tls().version == "TLSv1.3")
+    expect("TLS 1.3 by default", socket.tls().version == "TLSv1.3")
 }
 
-/// With TLS 1.3 a client learns only after its own handshake that the server turned it away.
+/// Expects that the server rejects the client. With TLS 1.3 that happens after the client's own handshake.
 fn refused(setting: &Setting) -> Checked {
     let ended = setting.connect("/", |_| {}).and_then(|mut socket| socket.receive_timeout(PATIENCE));
     match ended {
         Ok(_) => Err("not refused".into()),
-        Err(error @ Error::Connect(ConnectError::Io(_))) => Err(format!("no server: {error}").into()),
-        Err(error) => expect(&format!("refused: {error}"), true),
+        Err(error @ Error::Connect(ConnectError::Io { .. })) => Err(format!("no server: {error:#}").into()),
+        Err(error) => expect(&format!("refused: {error:#}"), true),
     }
 }
 

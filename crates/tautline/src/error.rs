@@ -1,27 +1,43 @@
+use std::error::Error as StdError;
 use std::{fmt, io};
 use tautline_engine::{Closed, ConnectError};
 use tautline_io::Address;
 
-/// Why a server or client could not start, or a socket ended.
+/// The reason why a server or client could not start, or why a socket ended.
+///
+/// `{}` prints the error's own text. `{:#}` appends the text of its sources, in one line for people. Programs get the sources
+/// by [`source`](StdError::source). A variant that only holds another error has the text and the source of that error.
+///
+/// ```
+/// use std::error::Error as _;
+/// use tautline::{ClientConfig, Config, Socket, Target};
+///
+/// let mut target = Target::new("ws://localhost/")?;
+/// target.address = Some("unix:/nobody/listens/here".parse()?);
+/// let error = Socket::connect(target, ClientConfig::default(), Config::default()).unwrap_err();
+/// assert_eq!(error.to_string(), "cannot connect to unix:/nobody/listens/here");
+/// assert_eq!(format!("{error:#}"), format!("{error}: {}", error.source().unwrap()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A server without an address to listen at.
+    /// The server has no address to listen at.
     NothingToListenAt,
-    /// Listening failed.
+    /// The server cannot listen at an address.
     Listen {
-        /// Where.
+        /// The address.
         address: Address,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// The TLS configuration cannot work.
     Tls(tautline_tls::Error),
-    /// The machine refused: threads, drivers, CPUs.
+    /// The machine refused a thread, a driver or a CPU.
     Machine {
-        /// What was asked of it.
+        /// The step that failed.
         what: &'static str,
-        /// Its answer.
+        /// The system's error.
         error: io::Error,
     },
     /// A client could not connect.
@@ -45,22 +61,42 @@ impl fmt::Display for Error {
             Self::Listen { address, error } if error.kind() == io::ErrorKind::AddrNotAvailable => {
                 write!(f, "cannot listen at {address}: this machine has no such address")
             }
-            Self::Listen { address, error } => write!(f, "cannot listen at {address}: {error}"),
-            Self::Tls(error) => write!(f, "{error}"),
-            Self::Machine { what, error } => write!(f, "{what}: {error}"),
-            Self::Connect(error) => write!(f, "{error}"),
-            Self::Closed(closed) if closed.reason.is_empty() => {
-                write!(f, "connection closed ({}): {}", closed.code.get(), closed.cause)
+            Self::Listen { address, error } => {
+                write!(f, "cannot listen at {address}")?;
+                below(error, f)
             }
-            Self::Closed(closed) => {
-                write!(f, "connection closed ({} {:?}): {}", closed.code.get(), closed.reason, closed.cause)
+            Self::Tls(error) => write!(f, "{error}"),
+            Self::Machine { what, error } => {
+                f.write_str(what)?;
+                below(error, f)
+            }
+            Self::Connect(error) => fmt::Display::fmt(error, f),
+            Self::Closed(Closed { code, reason, cause, .. }) => {
+                let reason = if reason.is_empty() { String::new() } else { format!(" {reason:?}") };
+                write!(f, "connection closed ({}{reason}): ", code.get())?;
+                fmt::Display::fmt(cause, f)
             }
             Self::Loop(what) => write!(f, "a loop failed: {what}"),
         }
     }
 }
 
-impl std::error::Error for Error {}
+/// Writes the source in the alternate form.
+fn below(error: &io::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if f.alternate() { write!(f, ": {error}") } else { Ok(()) }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Listen { error, .. } | Self::Machine { error, .. } => Some(error),
+            Self::Tls(error) => error.source(),
+            Self::Connect(error) => error.source(),
+            Self::Closed(closed) => closed.cause.source(),
+            Self::NothingToListenAt | Self::Loop(_) => None,
+        }
+    }
+}
 
 impl From<tautline_tls::Error> for Error {
     fn from(error: tautline_tls::Error) -> Self {

@@ -6,29 +6,64 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A server's TLS configuration whose certificates lie in files, to be loaded, and loaded again when they change.
+/// A server's TLS configuration with certificates in files, which can be reloaded when they change.
+///
+/// ```
+/// use tautline::{CertificateFiles, Error, ServerConfig, ServerFiles, Tls};
+///
+/// fn tls() -> Result<Tls<ServerConfig>, Error> {
+///     let certificate = CertificateFiles::new("/etc/tls/tls.crt", "/etc/tls/tls.key");
+///     let files = ServerFiles::new(ServerConfig::default()).certificate(certificate);
+///     Ok(files.load()?.into())
+/// }
+/// # assert!(tls().is_err());
+/// ```
 #[derive(Clone)]
 pub struct ServerFiles {
     base: ServerConfig,
     certificates: Vec<CertificateFiles>,
     client_roots: Option<PathBuf>,
-    /// What the files were like when they were last read.
+    /// The files' stamps when they were last read.
     seen: Arc<Mutex<Vec<Stamp>>>,
 }
 
-/// Where a certificate lies.
+/// The files of a certificate.
+///
+/// ```
+/// use tautline::{CertificateFiles, ServerConfig, ServerFiles};
+///
+/// let certificate = CertificateFiles::new("cert.pem", "key.pem").with_ocsp("ocsp.der");
+/// let files = ServerFiles::new(ServerConfig::default()).certificate(certificate);
+/// assert!(files.load().is_err(), "the files do not exist");
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CertificateFiles {
     /// Chain, end entity first, PEM.
     pub chain: PathBuf,
     /// Private key, PEM.
     pub key: PathBuf,
-    /// Response of the authority's OCSP responder, DER.
+    /// OCSP response to staple, DER.
     pub ocsp: Option<PathBuf>,
 }
 
-/// What a file is like, by which a change is noticed: whoever writes, renames or links it changes one of these, and so does
-/// a symbolic link on the way to it that leads elsewhere.
+impl CertificateFiles {
+    /// A chain and its private key, without an OCSP response.
+    pub fn new(chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        Self { chain: chain.into(), key: key.into(), ocsp: None }
+    }
+
+    /// Adds an OCSP response to staple, DER.
+    #[must_use]
+    pub fn with_ocsp(mut self, ocsp: impl Into<PathBuf>) -> Self {
+        self.ocsp = Some(ocsp.into());
+        self
+    }
+}
+
+/// Properties of a file by which a change is noticed.
+///
+/// Writing, renaming or linking the file changes at least one of them. So does a change of a symbolic link in its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -39,21 +74,22 @@ struct Stamp {
 }
 
 impl ServerFiles {
-    /// All that does not come from files. Certificates from files come behind those of `base`.
+    /// A configuration without files. Certificates from files are added behind those of `base`.
     #[must_use]
     pub fn new(base: ServerConfig) -> Self {
         Self { base, certificates: Vec::new(), client_roots: None, seen: Arc::default() }
     }
 
-    /// A certificate.
+    /// Adds a certificate.
     #[must_use]
     pub fn certificate(mut self, files: CertificateFiles) -> Self {
         self.certificates.push(files);
         self
     }
 
-    /// Takes the roots for client certificates from this PEM file. Certificates are required, but where `base` says
-    /// [`ClientAuth::Optional`].
+    /// Takes the roots for client certificates from this PEM file.
+    ///
+    /// Client certificates are required, unless `base` has [`ClientAuth::Optional`].
     #[must_use]
     pub fn client_roots(mut self, path: PathBuf) -> Self {
         self.client_roots = Some(path);
@@ -63,20 +99,21 @@ impl ServerFiles {
     /// Reads the files.
     ///
     /// # Errors
-    /// [`Error::Tls`] where one cannot be read, or holds nothing of the kind. Whether a key belongs to its certificate is seen
-    /// when the configuration is used; that error names the file too.
+    /// [`Error::Tls`] if a file cannot be read or has the wrong content. A key that does not belong to its certificate is
+    /// noticed when the configuration is used; that error names the file too.
     pub fn load(&self) -> Result<ServerConfig, Error> {
-        // First, so that what changes while it is read is read again.
+        // Before reading, so that a file that changes meanwhile is read again.
         let stamps = self.stamps();
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamps;
         let mut config = self.base.clone();
         for CertificateFiles { chain, key, ocsp } in &self.certificates {
-            config.certificates.push(Certificate {
-                chain: read(chain, "certificate", "BEGIN CERTIFICATE")?,
-                key: read(key, "key", "PRIVATE KEY")?,
-                ocsp: ocsp.as_ref().map_or_else(|| Ok(Vec::new()), |ocsp| read(ocsp, "OCSP response", ""))?,
-                name: format!("certificate {} with key {}", chain.display(), key.display()),
-            });
+            let name = format!("certificate {} with key {}", chain.display(), key.display());
+            let chain = read(chain, "certificate", "BEGIN CERTIFICATE")?;
+            let mut certificate = Certificate::new(chain, read(key, "key", "PRIVATE KEY")?).with_name(name);
+            if let Some(ocsp) = ocsp {
+                certificate.ocsp = read(ocsp, "OCSP response", "")?;
+            }
+            config.certificates.push(certificate);
         }
         if let Some(roots) = &self.client_roots {
             let roots = read(roots, "authority for client certificates", "BEGIN CERTIFICATE")?;
@@ -88,12 +125,14 @@ impl ServerFiles {
         Ok(config)
     }
 
-    /// Looks at the files `every` so often, on a thread of its own, and reloads what changed once it has not changed for as
-    /// long again. What cannot be used is logged, leaves everything as it is, and is tried again every minute, for the clock
-    /// may be what was wrong. Files are followed through symbolic links, so that whole folders can be swapped.
+    /// Reloads the files when they change. A thread looks at them each time the interval `every` has passed.
+    ///
+    /// A changed file is reloaded once it has not changed for another interval. Files that cannot be used are logged and change
+    /// nothing. They are tried again every minute, since the machine's clock may have been wrong. Symbolic links are followed,
+    /// so that whole folders can be swapped.
     ///
     /// # Errors
-    /// [`Error::Machine`] where no thread can be started.
+    /// [`Error::Machine`] if the thread cannot be started.
     pub fn watch(self, reloader: Reloader, every: Duration) -> Result<Watch, Error> {
         let (alive, over) = channel();
         let spawned = std::thread::Builder::new()
@@ -107,7 +146,7 @@ impl ServerFiles {
         let of_certificates =
             self.certificates.iter().flat_map(|files| [Some(&files.chain), Some(&files.key), files.ocsp.as_ref()]);
         let paths = of_certificates.flatten().chain(&self.client_roots);
-        // All of a file that is not there are alike.
+        // All missing files have the same stamp.
         paths.map(|path| fs::metadata(path).map_or(Stamp::NONE, |metadata| Stamp::of(&metadata))).collect()
     }
 
@@ -116,21 +155,50 @@ impl ServerFiles {
     }
 }
 
-/// Watches files until it is dropped.
-#[must_use = "it ends when it is dropped"]
+impl Reloader {
+    /// Reads `files` and [reloads](Self::reload) the configuration from them.
+    ///
+    /// # Errors
+    /// As [`reload`](Self::reload). The error names a file that cannot be read or used.
+    pub fn reload_files(&self, files: &ServerFiles) -> Result<(), Error> {
+        self.report(self.try_reload(|| files.load()))
+    }
+}
+
+/// A watch on files, which ends when it is dropped.
+///
+/// ```
+/// use std::time::Duration;
+/// use tautline::{Error, ServerFiles, ServerHandle, Watch};
+///
+/// /// Looks for replaced certificates every second, until the watch is dropped.
+/// fn watch(server: &ServerHandle, files: ServerFiles) -> Result<Watch, Error> {
+///     files.watch(server.reloader(), Duration::from_secs(1))
+/// }
+/// ```
+#[must_use = "the watch ends when it is dropped"]
 #[derive(Debug)]
 pub struct Watch {
     _alive: Sender<()>,
 }
 
-/// Secrets for tickets in a file, one a line, as [`TicketSecret::parse`] takes them. It is read again every five seconds.
+/// A file with secrets of ticket keys, one per line ([`TicketSecret::parse`]). It is read again every five seconds.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tautline::{ServerConfig, TicketFile, Tickets};
+///
+/// let source = Arc::new(TicketFile::new("/run/secrets/tickets".into()));
+/// let config = ServerConfig::default().with_tickets(Tickets::Fleet { source, epoch: Tickets::LONGEST });
+/// # let _ = config;
+/// ```
 #[derive(Clone, Debug)]
 pub struct TicketFile {
     path: PathBuf,
 }
 
 impl TicketFile {
-    /// Secrets from this file.
+    /// The file at this path.
     #[must_use]
     pub const fn new(path: PathBuf) -> Self {
         Self { path }
@@ -141,7 +209,7 @@ impl TicketKeySource for TicketFile {
     fn secrets(&self) -> Result<Vec<TicketSecret>, tautline_tls::Error> {
         use tautline_tls::Error;
         let path = self.path.display();
-        // The file's bytes are erased as the secrets are, whether they can be used or not.
+        // The file's bytes are erased like the secrets, even if they are invalid.
         let text = fs::read(&self.path)
             .map(zeroize::Zeroizing::new)
             .map_err(|error| Error::Config(format!("cannot read the ticket secret {path}: {error}")))?;
@@ -166,7 +234,7 @@ impl Stamp {
     }
 }
 
-/// How long to wait with files that cannot be used and do not change.
+/// Time after which unchanged files that could not be used are tried again.
 const RETRY: Duration = Duration::from_secs(60);
 
 fn watch(files: &ServerFiles, reloader: &Reloader, every: Duration, over: &Receiver<()>) {
@@ -174,7 +242,7 @@ fn watch(files: &ServerFiles, reloader: &Reloader, every: Duration, over: &Recei
     let mut failed: Option<(String, Instant)> = None;
     while over.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
         let stamps = files.stamps();
-        // Certificate and key are rarely replaced at once.
+        // A certificate and its key are rarely replaced at the same moment.
         let settled = stamps == before;
         let changed = files.have_changed(&stamps);
         before = stamps;
@@ -182,16 +250,16 @@ fn watch(files: &ServerFiles, reloader: &Reloader, every: Duration, over: &Recei
         if !settled || !(changed || due) {
             continue;
         }
-        match reloader.try_files(files) {
+        match reloader.try_reload(|| files.load()) {
             Err(error) if !changed && failed.as_ref().is_some_and(|(why, _)| *why == error.to_string()) => {
                 failed = Some((error.to_string(), Instant::now()));
             }
-            result => failed = reloader.told(result).err().map(|error| (error.to_string(), Instant::now())),
+            result => failed = reloader.report(result).err().map(|error| (error.to_string(), Instant::now())),
         }
     }
 }
 
-/// What `path` holds, which must have `mark` in it.
+/// Reads the file at `path`, which must contain `mark`. `what` names the file's content in errors.
 fn read(path: &Path, what: &str, mark: &str) -> Result<Vec<u8>, Error> {
     let refused = |why: &str| {
         let path = path.display();
@@ -202,7 +270,7 @@ fn read(path: &Path, what: &str, mark: &str) -> Result<Vec<u8>, Error> {
         return Err(refused("the file is empty"));
     }
     if !bytes.windows(mark.len().max(1)).any(|window| window.starts_with(mark.as_bytes())) {
-        return Err(refused(&format!("it is not PEM, for nothing in it says {mark:?}")));
+        return Err(refused(&format!("it is not PEM: it does not contain {mark:?}")));
     }
     Ok(bytes)
 }

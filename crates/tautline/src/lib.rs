@@ -1,8 +1,8 @@
 //! Secure WebSockets at the speed of the wire: server and client.
 //!
-//! A [`Server`] runs one loop per core; each owns its connections, TLS sessions and buffers and shares nothing with the
-//! others on the message path. An application is a [`Handler`], made once per loop. A [`Client`] runs the same loop for
-//! outgoing connections; [`connect`] gives a plain blocking [`Socket`] where that is all one needs.
+//! A [`Server`] runs one or more loops. Each loop owns its connections, TLS sessions and buffers, and shares nothing with the
+//! other loops on the message path. An application is a [`Handler`], made once per loop. A [`Client`] runs the same loop for
+//! outgoing connections. [`connect`] returns a [`Socket`], which is one blocking connection.
 //!
 //! # A server
 //! ```no_run
@@ -35,52 +35,68 @@
 
 mod choice;
 mod client;
+mod driver;
 mod error;
 mod files;
 mod reload;
 mod server;
 mod socket;
 mod thread;
-mod way;
+mod tls;
 
-pub use choice::TlsEngine;
-pub use client::{Client, ClientTls};
+/// The types of HTTP heads: of a [`Request`], an [`Opening`] and a [`Reply`].
+///
+/// ```
+/// use tautline::http::StatusCode;
+/// use tautline::{Reply, Request};
+///
+/// fn route(request: &Request<'_>) -> Reply {
+///     if request.is_upgrade { Reply::upgrade() } else { Reply::status(StatusCode::NOT_FOUND) }
+/// }
+/// ```
+pub use http;
+
+pub use choice::{EngineChoice, Then, TlsEngine};
+pub use client::Client;
+pub use driver::{driver_named, settle as settle_driver};
 pub use error::Error;
 pub use files::{CertificateFiles, ServerFiles, TicketFile, Watch};
 pub use reload::{Reloader, Reloads};
-pub use server::{Server, Tls};
+pub use server::Server;
 pub use socket::{Incoming, Socket, connect};
 pub use tautline_engine::probe::{Spread, Stage, Stages};
 pub use tautline_engine::{
     Cause, Chunk, Closed, Config, Conn, ConnId, ConnectError, Counters, Deadline, Deadlines, Delivery, DialId, Handler,
-    Limits, Offload, Opening, Outgoing, Proxy, ProxyKind, Reconnect, Records, Remote, RemoteError, Reply, Request,
-    Shard, SlowConsumer, Target,
+    Limits, Offload, Opening, Outgoing, Proxy, ProxyKind, Reconnect, Records, Reply, Request, Shard, ShardHandle,
+    ShardHandleError, SlowConsumer, Target,
 };
-pub use tautline_io::{Address, Io, KernelTls, ListenOptions, Spin};
+pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Spin};
+pub use tautline_tls::plain::Engine as Plain;
 pub use tautline_tls::{
-    Capabilities, Certificate, ClientAuth, ClientConfig, Facts, KeyCost, KeyExchange, Roots, ServerConfig, Sessions,
-    TicketKeySource, TicketSecret, Tickets, Versions,
+    Capabilities, Certificate, ClientAuth, ClientConfig, EngineKind, KeyCost, KeyExchange, Roots, ServerConfig,
+    Sessions, TicketKeySource, TicketSecret, Tickets, TlsInfo, Versions,
 };
+pub use tautline_tls_rustls::{Fused, Rustls};
 pub use tautline_ws::handshake::{HeadLimits, Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, Message, deflate::DeflateConfig};
-pub use thread::Running;
-pub use way::Way;
+pub use thread::ServerHandle;
+pub use tls::Tls;
 
-/// The layers, for compositions of your own: `Shard<E, D, H>` takes any engine and any driver.
+/// The layers, for compositions of your own: a [`Shard`] takes any engine and any driver.
 pub mod layers {
+    pub use tautline_buf as buf;
     pub use tautline_engine as engine;
     pub use tautline_io as io;
     pub use tautline_tls as tls;
     #[cfg(feature = "libssl")]
     pub use tautline_tls_libssl as tls_libssl;
     pub use tautline_tls_rustls as tls_rustls;
-    pub use tautline_window as window;
     pub use tautline_ws as ws;
     #[cfg(feature = "xdp")]
     pub use tautline_xdp as xdp;
 }
 
-/// Compiles the code in the documents.
+/// Runs the code in the documents as tests.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../../README.md")]

@@ -1,4 +1,4 @@
-use crate::{Error, ServerConfig, ServerFiles};
+use crate::{Error, ServerConfig};
 use log::Level;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,24 +6,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tautline_engine::Offload;
 use tautline_tls::{Engine, KeyCost};
 
-/// Gives a running server another TLS configuration, from any thread; clones act on the same server.
+/// Replaces the TLS configuration of a running server, from any thread. Clones act on the same server.
 ///
-/// A configuration is loaded and verified before it is used: a bad one changes nothing. Connections that stand go on with
-/// what they began with, handshakes that begin afterwards use the new one, in all loops.
+/// A configuration is verified before it is used, and an invalid one changes nothing. Existing connections keep the
+/// configuration that they began with. Handshakes that begin later use the new one, in all loops.
+///
+/// ```
+/// use tautline::{Certificate, Error, Reloader, ServerConfig};
+///
+/// /// Replaces a server's certificate, from any thread.
+/// fn renew(reloader: &Reloader, certificate: Certificate) -> Result<(), Error> {
+///     reloader.reload(&ServerConfig::new([certificate]))
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Reloader {
     apply: Arc<Apply>,
     costs: Arc<Costs>,
     counts: Arc<Counts>,
-    /// Held from before files are read until what they held is in use: what was read later must not give way to what was
-    /// read before.
+    /// Held from before files are read until the configuration is in use. So an older configuration never replaces a newer one.
     turn: Arc<Mutex<()>>,
 }
 
-/// An engine's `reload`, whichever engine it is.
+/// An engine's `reload`, without the engine's type.
 type Apply = dyn Fn(&ServerConfig) -> Result<(), tautline_tls::Error> + Send + Sync;
 
-/// An engine's `key_costs`.
+/// An engine's `key_costs`, without the engine's type.
 type Costs = dyn Fn() -> Vec<KeyCost> + Send + Sync;
 
 #[derive(Default)]
@@ -32,75 +40,80 @@ struct Counts {
     failed: AtomicU64,
 }
 
-/// How often a server's TLS configuration was replaced.
+/// The number of reloads of a server's TLS configuration.
+///
+/// ```
+/// use tautline::ServerHandle;
+///
+/// fn report(server: &ServerHandle) -> String {
+///     let reloads = server.reloader().reloads();
+///     format!("{} reloads, {} refused", reloads.done, reloads.failed)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reloads {
-    /// It was.
+    /// Reloads that replaced the configuration.
     pub done: u64,
-    /// It was not, and the one of before stayed.
+    /// Reloads that failed, so that the configuration stayed.
     pub failed: u64,
 }
 
 impl Reloader {
     pub(crate) fn new<E: Engine>(engine: E, offload: Offload) -> Self {
-        tell_costs(&engine, &offload);
+        report_costs(&engine, &offload);
         let measured = engine.clone();
         let apply = move |config: &ServerConfig| {
             engine.reload(config)?;
-            tell_costs(&engine, &offload);
+            report_costs(&engine, &offload);
             Ok(())
         };
         let costs = Arc::new(move || measured.key_costs());
         Self { apply: Arc::new(apply), costs, counts: Arc::default(), turn: Arc::default() }
     }
 
-    /// Has connections that begin from now on use `config`. Ticket keys stay where [`ServerConfig::tickets`] is what it was, so
-    /// sessions from before are resumed.
+    /// Makes new connections use `config`.
     ///
-    /// More is demanded than at the start, because there is something better to fall back on: certificates must be valid now,
-    /// and where a chain has more than one, another of them must have issued the first.
+    /// If [`ServerConfig::tickets`] is unchanged, the ticket keys stay, and earlier sessions are resumed.
+    ///
+    /// The checks are stricter than at the start, since the present configuration can stay in use. Certificates must be valid
+    /// now. If a chain has several certificates, another one must have issued the first.
     ///
     /// # Errors
-    /// [`Error::Tls`] where the configuration cannot be used, or the server speaks no TLS. Everything stays as it was then. It
-    /// is logged too.
+    /// [`Error::Tls`] if the configuration cannot be used, or if the server has no TLS. The configuration then stays. The error
+    /// is also logged.
     pub fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
         let _one_at_a_time = self.turn();
-        self.told((self.apply)(config).map_err(Error::Tls))
+        self.report((self.apply)(config).map_err(Error::Tls))
     }
 
-    /// Reads `files` again and [reloads](Self::reload) what they hold.
-    ///
-    /// # Errors
-    /// As [`reload`](Self::reload); a file that cannot be read or used is named.
-    pub fn reload_files(&self, files: &ServerFiles) -> Result<(), Error> {
-        self.told(self.try_files(files))
-    }
-
-    /// How often it went well, and how often it did not.
+    /// The number of reloads so far.
     #[must_use]
     pub fn reloads(&self) -> Reloads {
         let Counts { done, failed } = &*self.counts;
         Reloads { done: done.load(Ordering::Relaxed), failed: failed.load(Ordering::Relaxed) }
     }
 
-    /// What signing takes with the keys of now, as it was measured when they were loaded, for each kind of them: full handshakes
-    /// with those that take [`Offload::min_signature`](crate::Offload::min_signature) leave the loop. Empty without TLS.
+    /// The signature time of each kind of key in use, measured when the keys were loaded. Empty without TLS.
+    ///
+    /// Full handshakes leave the loop if a signature takes at least [`Offload::min_signature`](crate::Offload::min_signature).
     #[must_use]
     pub fn key_costs(&self) -> Vec<KeyCost> {
         (self.costs)()
     }
 
-    pub(crate) fn try_files(&self, files: &ServerFiles) -> Result<(), Error> {
+    /// Loads a configuration and applies it, without a log line or a count.
+    pub(crate) fn try_reload(&self, load: impl FnOnce() -> Result<ServerConfig, Error>) -> Result<(), Error> {
         let _one_at_a_time = self.turn();
-        Ok((self.apply)(&files.load()?)?)
+        Ok((self.apply)(&load()?)?)
     }
 
     fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Logs and counts what came of it.
-    pub(crate) fn told(&self, result: Result<(), Error>) -> Result<(), Error> {
+    /// Logs and counts the result of a reload.
+    pub(crate) fn report(&self, result: Result<(), Error>) -> Result<(), Error> {
         match &result {
             Ok(()) => {
                 self.counts.done.fetch_add(1, Ordering::Relaxed);
@@ -108,16 +121,16 @@ impl Reloader {
             }
             Err(error) => {
                 self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                log::error!("the TLS configuration was not reloaded, that of before stays: {error}");
+                log::error!("the TLS configuration was not reloaded and stays as it was: {error:#}");
             }
         }
         result
     }
 }
 
-/// Logs what keys take to sign, and what is made of it.
-fn tell_costs<E: Engine>(engine: &E, offload: &Offload) {
-    for KeyCost { kind, certificates, time } in engine.key_costs() {
+/// Logs the signature time of each kind of key, and where its handshakes run.
+fn report_costs<E: Engine>(engine: &E, offload: &Offload) {
+    for KeyCost { kind, certificates, time, .. } in engine.key_costs() {
         let leaves = offload.threads != Some(0) && time >= offload.min_signature;
         let (level, place) = if leaves { (Level::Info, "leave") } else { (Level::Debug, "stay in") };
         log::log!(

@@ -1,223 +1,185 @@
-use crate::thread::{Parts, Plan, Running};
-use crate::way::Way;
-use crate::{Address, Certificate, Config, Error, Handler, ServerConfig, Shard};
+use crate::choice::Then;
+use crate::driver::settle;
+use crate::thread::{Plan, ServerHandle};
+use crate::{Address, Config, DriverConfig, EngineChoice, Error, Handler, Reloader, ServerConfig, Shard, Tls};
 use std::io;
 use std::num::{NonZero, NonZeroU32};
 use std::sync::Arc;
-use tautline_engine::probe::{Off, Probe, Stamps};
 use tautline_engine::{HandshakePool, RecordPool};
-use tautline_io::{Compose, Driver, Io, Spin};
-use tautline_tls::{Capabilities, Engine, Session, plain};
-
-/// Which TLS a server speaks. The choice is made once, here; behind it everything is static.
-#[derive(Clone)]
-#[non_exhaustive]
-pub enum Tls {
-    /// None: `ws://`.
-    Plain,
-    /// The default: rustls' handshakes, and TLS 1.3 records opened and sealed in place.
-    Fused(Box<ServerConfig>),
-    /// rustls, handshakes and records.
-    Rustls(Box<ServerConfig>),
-    /// A library of the OpenSSL family.
-    #[cfg(feature = "libssl")]
-    Libssl(tautline_tls_libssl::Flavour, Box<ServerConfig>),
-    /// The handshakes of a library of the OpenSSL family, and TLS 1.3 records opened and sealed in place.
-    #[cfg(feature = "libssl")]
-    FusedLibssl(tautline_tls_libssl::Flavour, Box<ServerConfig>),
-}
-
-impl Tls {
-    /// TLS 1.2 and 1.3 with one certificate and the defaults of [`ServerConfig`].
-    #[must_use]
-    pub fn with_certificate(certificate: Certificate) -> Self {
-        Self::with(ServerConfig { certificates: vec![certificate], ..ServerConfig::default() })
-    }
-
-    /// The default engine with this configuration.
-    #[must_use]
-    pub fn with(config: ServerConfig) -> Self {
-        Self::Fused(Box::new(config))
-    }
-}
+use tautline_tls::{Capabilities, Engine, EngineKind, Session, plain};
+use tautline_tls_rustls::Fused;
 
 /// A server, before it starts.
+///
+/// ```
+/// use tautline::{Conn, Handler, Message, Outgoing, Server};
+///
+/// struct Echo;
+///
+/// impl Handler for Echo {
+///     type State = ();
+///     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+///         conn.send(Outgoing::from(&message));
+///     }
+/// }
+///
+/// let server = Server::plain().listen("127.0.0.1:0".parse()?).start(|_shard| Echo)?;
+/// let mut client = tautline::connect(&format!("ws://{}/", server.addresses()[0]))?;
+/// client.text("hello")?;
+/// assert_eq!(client.receive()?.data(), b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use]
-pub struct Server {
-    tls: Tls,
-    way: Way,
+pub struct Server<E = Fused> {
+    tls: Tls<ServerConfig, E>,
     plan: Plan,
 }
 
-impl Server {
+impl Server<plain::Engine> {
+    /// A server without TLS, for `ws://`.
+    pub fn plain() -> Self {
+        Self::new(Tls { engine: plain::Engine, config: ServerConfig::default() })
+    }
+}
+
+impl<E: EngineChoice> Server<E> {
     /// A server with one loop, [`Config::untrusted_internet`], and no address yet.
-    pub fn new(tls: Tls) -> Self {
+    pub fn new(tls: impl Into<Tls<ServerConfig, E>>) -> Self {
         let plan = Plan {
             config: Arc::new(Config::default()),
+            driver: DriverConfig::default(),
             listen: Vec::new(),
             shards: 1,
             cpus: Vec::new(),
             backlog: 4096,
             every: NonZeroU32::MIN,
+            stages: false,
             beside_others: false,
+            ends_idle: false,
             name: "tautline",
         };
-        Self { tls, way: Way::default(), plan }
+        Self { tls: tls.into(), plan }
     }
 
-    /// How its loops reach the wire: a driver with its settings, in place of [`io`](Self::io).
-    pub fn way(mut self, way: Way) -> Self {
-        self.way = way;
+    /// Sets the driver. Default: [epoll](DriverConfig::default).
+    pub fn driver(mut self, driver: impl Into<DriverConfig>) -> Self {
+        self.plan.driver = driver.into();
         self
     }
 
-    /// How its loops reach the wire.
-    pub fn io(mut self, io: Io) -> Self {
-        self.way.io = io;
-        self
-    }
-
-    /// How they spin, where they do ([`Io::spins`]).
-    pub fn spin(mut self, spin: Spin) -> Self {
-        self.way.spin = spin;
-        self
-    }
-
-    /// Takes frames past the kernel's TCP/IP stack instead. One loop serves the whole interface.
-    #[cfg(feature = "xdp")]
-    pub fn xdp(mut self, config: tautline_xdp::Config) -> Self {
-        self.way.xdp = Some(config);
-        self
-    }
-
-    /// Listens here too. TCP addresses are shared by all loops (`SO_REUSEPORT`); Unix sockets belong to the first.
+    /// Adds an address to listen at. All loops share TCP addresses (`SO_REUSEPORT`); the first loop has Unix sockets.
     pub fn listen(mut self, address: Address) -> Self {
         self.plan.listen.push(address);
         self
     }
 
-    /// Limits, deadlines and policies.
+    /// Sets limits, deadlines and policies.
     pub fn config(mut self, config: Config) -> Self {
         self.plan.config = Arc::new(config);
         self
     }
 
-    /// So many loops; 0 is one per CPU that this process may use.
+    /// Sets the number of loops; 0 takes one per CPU that this process may use. Default: 1.
     pub fn shards(mut self, shards: usize) -> Self {
         let cpus = || std::thread::available_parallelism().map_or(1, NonZero::get);
         self.plan.shards = if shards == 0 { cpus() } else { shards };
         self
     }
 
-    /// Lets other servers of the same user listen at its TCP addresses, so that one can take over from another without a
-    /// gap: the kernel spreads newcomers over both until the first [drains](crate::Running::drain). Both must say so, or have
-    /// several loops. Otherwise an address that is in use is an error, because nobody would notice two servers at one.
+    /// Lets other servers of the same user listen at the same TCP addresses, so that one can take over from another.
+    ///
+    /// The kernel spreads new connections over both until the first [drains](crate::ServerHandle::drain). The second server must
+    /// allow this, and the first must allow it or have several loops. Otherwise an address in use is an error, since two servers
+    /// at one address would go unnoticed.
     pub fn beside_others(mut self, yes: bool) -> Self {
         self.plan.beside_others = yes;
         self
     }
 
-    /// Pins loop *n* to the *n*th of these CPUs, starting over at the end of the list.
+    /// Pins loop *n* to the *n*th of these CPUs. At the end of the list it starts over.
     pub fn pin(mut self, cpus: Vec<usize>) -> Self {
         self.plan.cpus = cpus;
         self
     }
 
-    /// Has [stages](Self::start_with_stages) taken of the messages of one read in `every`, chosen by chance. Default 1, all.
+    /// Measures [stages](Self::start_with_stages) of one read in `every`, chosen at random. Default: 1, all reads.
     pub fn stages_of_one_read_in(mut self, every: NonZeroU32) -> Self {
         self.plan.every = every;
         self
     }
 
-    /// Starts the loops. `make` is called once in each of them, with its number.
+    /// Starts the loops. `make` is called once on each loop's thread, with the loop's number.
     ///
     /// # Errors
-    /// Nothing runs where any of it fails.
-    pub fn start<H: Handler>(self, make: impl Fn(u32) -> H + Send + Sync + 'static) -> Result<Running, Error> {
-        self.launch(make, |_| Off)
-    }
-
-    /// As [`start`](Self::start), with a [probe](tautline_engine::probe) that takes the time of messages received:
-    /// [`Running::stages`] tells it. Costs a quarter of a microsecond for each read, or
-    /// [less](Self::stages_of_one_read_in); a program that never calls this has no trace of it.
-    ///
-    /// # Errors
-    /// Nothing runs where any of it fails.
-    pub fn start_with_stages<H: Handler>(
-        self,
-        make: impl Fn(u32) -> H + Send + Sync + 'static,
-    ) -> Result<Running, Error> {
-        self.launch(make, Stamps::of_one_in)
-    }
-
-    fn launch<H: Handler, Q: Probe>(
-        self,
-        make: impl Fn(u32) -> H + Send + Sync + 'static,
-        probe: fn(NonZeroU32) -> Q,
-    ) -> Result<Running, Error> {
-        if self.plan.listen.is_empty() {
+    /// If a loop cannot start. Then none runs.
+    pub fn start<H: Handler>(self, make: impl Fn(u32) -> H + Send + Sync + 'static) -> Result<ServerHandle, Error> {
+        let Self { tls: Tls { engine, config }, plan } = self;
+        if plan.listen.is_empty() {
             return Err(Error::NothingToListenAt);
         }
-        let Self { tls, way, plan } = self;
-        if plan.shards > way.most_loops() {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "an interface has one loop; ask for one shard");
-            return Err(Error::Machine { what: "cannot share the XDP driver", error });
+        if plan.shards > plan.driver.max_loops() {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "this driver has one loop; ask for one shard");
+            return Err(Error::Machine { what: "cannot share the driver", error });
         }
-        match tls {
-            Tls::Plain => way.choose(Start { plan, engine: plain::Engine, make, probe }),
-            Tls::Fused(config) => {
-                let engine = tautline_tls_rustls::fused::Engine::server(&config)?;
-                way.settled(engine.name())?.choose(Start { plan, engine, make, probe })
-            }
-            Tls::Rustls(config) => {
-                let engine = tautline_tls_rustls::Engine::server(&config)?;
-                way.settled(engine.name())?.choose(Start { plan, engine, make, probe })
-            }
-            #[cfg(feature = "libssl")]
-            Tls::Libssl(flavour, config) => {
-                let engine = tautline_tls_libssl::Engine::new(flavour, Some(&config), None)?;
-                way.settled(engine.name())?.choose(Start { plan, engine, make, probe })
-            }
-            #[cfg(feature = "libssl")]
-            Tls::FusedLibssl(flavour, config) => {
-                let engine = tautline_tls_libssl::fused::Engine::new(flavour, Some(&config), None)?;
-                way.settled(engine.name())?.choose(Start { plan, engine, make, probe })
-            }
-        }
+        engine.choose(Start { plan, config, make })
+    }
+
+    /// Starts the loops like [`start`](Self::start), with a [probe](tautline_engine::probe) that times received messages.
+    ///
+    /// [`ServerHandle::stages`] returns the results. The probe costs 0.25 us per read, or [less](Self::stages_of_one_read_in).
+    ///
+    /// # Errors
+    /// If a loop cannot start. Then none runs.
+    pub fn start_with_stages<H: Handler>(
+        mut self,
+        make: impl Fn(u32) -> H + Send + Sync + 'static,
+    ) -> Result<ServerHandle, Error> {
+        self.plan.stages = true;
+        self.start(make)
     }
 }
 
-/// A server whose engine is chosen.
-struct Start<E, M, Q> {
+/// A server before its engine is known.
+struct Start<M> {
     plan: Plan,
-    engine: E,
+    config: ServerConfig,
     make: M,
-    probe: fn(NonZeroU32) -> Q,
 }
 
-impl<E: Engine, H: Handler, M: Fn(u32) -> H + Send + Sync + 'static, Q: Probe> Compose for Start<E, M, Q> {
-    type Output = Result<Running, Error>;
+impl<H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Then for Start<M> {
+    type Output = Result<ServerHandle, Error>;
 
-    fn with<D: Driver>(self, open: impl Fn() -> io::Result<D> + Clone + Send + Sync + 'static) -> Self::Output {
-        let Self { plan, engine, make, probe } = self;
-        let inline = E::Session::PASSTHROUGH || plan.config.offload.threads == Some(0);
+    fn with<K: EngineKind>(self, kind: K) -> Self::Output {
+        let Self { mut plan, config, make } = self;
+        let engine = kind.server(&config)?;
+        plan.driver = settle(plan.driver, kind.capabilities())?;
+        let inline = <K::Engine as Engine>::Session::PASSTHROUGH || plan.config.offload.threads == Some(0);
         let pool = (!inline).then(|| HandshakePool::start(&plan.config.offload)).transpose();
         let pool = pool.map_err(|error| Error::Machine { what: "cannot start a thread for handshakes", error })?;
-        let records = plan.config.offload.records.as_ref();
-        if records.is_some() && !Capabilities::of(engine.name()).is_some_and(|can| can.shares_records) {
-            let what = "have the records of a message sealed by several threads";
-            return Err(Capabilities::refusal(engine.name(), what, |can| can.shares_records).into());
-        }
-        let records = records.map(RecordPool::start).transpose();
-        let records = records.map_err(|error| Error::Machine { what: "cannot start a thread for records", error })?;
-        let prepare = move |shard: &mut Shard<E, D, H, Q>| {
-            if let Some(pool) = &pool {
-                shard.set_handshake_pool(pool.clone());
-            }
-            if let Some(records) = &records {
-                shard.set_record_pool(records.clone());
-            }
-        };
-        plan.start(Parts { engine, open, make, prepare, probe, work: Shard::run })
+        let records = record_pool(&plan, kind.capabilities())?;
+        let reloader = Reloader::new(engine.clone(), plan.config.offload.clone());
+        let shared = plan.config.clone();
+        plan.start(
+            reloader,
+            Box::new(move |number, driver| {
+                let mut shard = Shard::new(number, shared.clone(), engine.clone(), driver, make(number))?;
+                if let Some(pool) = &pool {
+                    shard.set_handshake_pool(pool.clone());
+                }
+                if let Some(records) = &records {
+                    shard.set_record_pool(records.clone());
+                }
+                Ok(Box::new(shard))
+            }),
+        )
     }
+}
+
+fn record_pool(plan: &Plan, engine: &Capabilities) -> Result<Option<RecordPool>, Error> {
+    let Some(records) = &plan.config.offload.records else { return Ok(None) };
+    if !engine.shares_records {
+        return Err(engine.refusal("have the records of a message sealed by several threads").into());
+    }
+    let started = RecordPool::start(records);
+    started.map(Some).map_err(|error| Error::Machine { what: "cannot start a thread for records", error })
 }

@@ -1,33 +1,57 @@
-use crate::{ClientTls, Closed, Config, Conn, ConnId, ConnectError, Delivery, Error, Handler, Message, Opening};
-use crate::{Outgoing, Shard, Target};
+use crate::choice::Then;
+use crate::{
+    ClientConfig, Closed, Config, Conn, ConnId, ConnectError, Delivery, EngineChoice, Error, Handler, Message, Opening,
+};
+use crate::{Outgoing, Shard, Target, Tls};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline_engine::DialId;
 use tautline_io::epoll;
-use tautline_tls::{Engine, Facts, plain};
-use tautline_tls_rustls::{Engine as Rustls, fused::Engine as Fused};
+use tautline_tls::{Engine, EngineKind, TlsInfo, plain};
 use tautline_ws::{CloseCode, Kind};
 
-/// Connects to a `ws://` or `wss://` URI with the platform's trusted authorities and waits until it stands.
+/// Connects to a `ws://` or `wss://` URI, and waits until the connection is open.
+///
+/// It trusts the platform's certificate authorities.
 ///
 /// # Errors
-/// Whatever failed, from the URI to the opening handshake.
+/// If the URI is invalid, the connection cannot be made, or the opening handshake fails.
 pub fn connect(uri: &str) -> Result<Socket, Error> {
-    Socket::connect(Target::new(uri)?, ClientTls::default(), Config::default())
+    Socket::connect(Target::new(uri)?, ClientConfig::default(), Config::default())
 }
 
-/// A blocking client connection: the same loop, run by whoever waits.
+/// A blocking client connection, whose methods run its loop.
 ///
-/// Pings are answered and deadlines kept only inside its methods; a program that does other things for long should use
-/// [`Client`](crate::Client). It stays on the thread that made it, as every loop does. Its driver is always epoll, and its records stay in user space: a [`Way`](crate::Way), and with it
-/// the kernel's TLS, is for that one.
+/// Pings are answered and deadlines are kept only inside its methods. A program that spends long on other work should
+/// use [`Client`](crate::Client). A socket stays on the thread that made it. Its driver is always epoll, without kernel
+/// TLS; [`Client`](crate::Client) has all drivers.
+///
+/// ```
+/// use tautline::{CloseCode, Incoming};
+///
+/// # struct Echo;
+/// # impl tautline::Handler for Echo {
+/// #     type State = ();
+/// #     fn on_message(&mut self, conn: &mut tautline::Conn<'_, ()>, message: tautline::Message<'_>) {
+/// #         conn.send(tautline::Outgoing::from(&message));
+/// #     }
+/// # }
+/// # let server = tautline::Server::plain().listen("127.0.0.1:0".parse()?).start(|_| Echo)?;
+/// # let address = &server.addresses()[0];
+///
+/// let mut socket = tautline::connect(&format!("ws://{address}/"))?;
+/// socket.text("hello")?;
+/// assert_eq!(socket.receive()?, Incoming::Text("hello".into()));
+/// socket.close(CloseCode::NORMAL, "")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Socket {
-    loops: Box<dyn Loop>,
+    shard: Box<dyn Loop>,
 }
 
-/// A loop by whichever engine, for whoever waits.
+/// The socket's loop, without the engine's type.
 trait Loop {
     fn connect(&mut self, target: Arc<Target>);
     fn mailbox(&mut self) -> &mut Mailbox;
@@ -36,7 +60,7 @@ trait Loop {
     fn with_conn(&mut self, conn: ConnId, act: &mut dyn FnMut(&mut Conn<'_, ()>));
 }
 
-impl<E: Engine> Loop for Shard<E, epoll::Driver, Mailbox> {
+impl<E: Engine> Loop for Shard<E, Mailbox> {
     fn connect(&mut self, target: Arc<Target>) {
         self.connect(target);
     }
@@ -58,52 +82,70 @@ impl<E: Engine> Loop for Shard<E, epoll::Driver, Mailbox> {
     }
 }
 
-/// A loop whose only connection is the socket's.
-fn alone<E: Engine>(engine: E, config: Config) -> Result<Box<dyn Loop>, Error> {
-    let made = epoll::Driver::new()
-        .and_then(|driver| Shard::new(0, Arc::new(config), engine, driver, Mailbox::default()))
-        .map_err(|error| Error::Machine { what: "cannot run a loop", error })?;
-    Ok(Box::new(made))
+/// The socket's loop, before its engine is known.
+struct SocketLoop {
+    tls: ClientConfig,
+    config: Config,
 }
 
-/// A message that was received.
+impl Then for SocketLoop {
+    type Output = Result<Box<dyn Loop>, Error>;
+
+    fn with<K: EngineKind>(self, kind: K) -> Self::Output {
+        let engine = kind.client(&self.tls)?;
+        let made = epoll::Driver::new()
+            .and_then(|driver| Shard::new(0, Arc::new(self.config), engine, driver, Mailbox::default()))
+            .map_err(|error| Error::Machine { what: "cannot run a loop", error })?;
+        Ok(Box::new(made))
+    }
+}
+
+/// A received message.
+///
+/// ```
+/// use tautline::{Incoming, Kind};
+///
+/// let message = Incoming::Text("hello".into());
+/// assert_eq!((message.kind(), message.data()), (Kind::Text, &b"hello"[..]));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
-    /// UTF-8.
+    /// A text message.
     Text(String),
-    /// Bytes.
+    /// A binary message.
     Binary(Vec<u8>),
 }
 
 #[derive(Default)]
 struct Mailbox {
     conn: Option<ConnId>,
-    facts: Facts,
+    tls: TlsInfo,
     response: Option<http::Response<()>>,
     received: VecDeque<Incoming>,
-    /// Bytes of them.
+    /// Bytes of `received`.
     bytes: usize,
-    /// They are so many that no more are read.
+    /// Whether reading is paused since too many messages wait.
     full: bool,
     failed: Option<ConnectError>,
     closed: Option<Closed>,
 }
 
-/// Where so many messages wait to be taken, or so many bytes of them, what follows stays in the kernel until half are.
-const MOST_WAITING: (usize, usize) = (1024, 16 << 20);
+/// Limits of the messages and bytes that wait in a socket. Reading pauses at either limit, until both are at most half
+/// used.
+const MAX_WAITING: (usize, usize) = (1024, 16 << 20);
 
 impl Mailbox {
     fn put(&mut self, message: Incoming) {
         self.bytes += message.data().len();
         self.received.push_back(message);
-        self.full |= self.received.len() >= MOST_WAITING.0 || self.bytes >= MOST_WAITING.1;
+        self.full |= self.received.len() >= MAX_WAITING.0 || self.bytes >= MAX_WAITING.1;
     }
 
-    /// The next message, and whether others may be read again.
+    /// The next message, and whether to resume reading.
     fn take(&mut self) -> Option<(Incoming, bool)> {
         let message = self.received.pop_front()?;
         self.bytes -= message.data().len();
-        let room = self.received.len() <= MOST_WAITING.0 / 2 && self.bytes <= MOST_WAITING.1 / 2;
+        let room = self.received.len() <= MAX_WAITING.0 / 2 && self.bytes <= MAX_WAITING.1 / 2;
         Some((message, room && std::mem::take(&mut self.full)))
     }
 }
@@ -113,7 +155,7 @@ impl Handler for Mailbox {
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
         self.conn = Some(conn.id());
-        self.facts = opening.tls.clone();
+        self.tls = opening.tls.clone();
         self.response = opening.response.cloned();
     }
 
@@ -137,31 +179,26 @@ impl Handler for Mailbox {
 }
 
 impl Socket {
-    /// Connects as `target` says and waits until the connection stands. A target's `reconnect` has no effect here, nor has
-    /// [`Config::streaming`].
+    /// Connects to `target`, and waits until the connection is open.
+    ///
+    /// [`Target::reconnect`] and [`Config::streaming`] have no effect on a socket.
     ///
     /// # Errors
-    /// Whatever failed, from the URI to the opening handshake.
-    pub fn connect(mut target: Target, tls: impl Into<ClientTls>, mut config: Config) -> Result<Self, Error> {
+    /// If the connection cannot be made, or the opening handshake fails.
+    pub fn connect<E: EngineChoice>(
+        mut target: Target,
+        tls: impl Into<Tls<ClientConfig, E>>,
+        mut config: Config,
+    ) -> Result<Self, Error> {
         target.reconnect = None;
         config.streaming = false;
-        let mut loops = match tls.into() {
-            _ if !target.is_secure() => alone(plain::Engine, config)?,
-            ClientTls::Fused(tls) => alone(Fused::client(&tls)?, config)?,
-            ClientTls::Rustls(tls) => alone(Rustls::client(&tls)?, config)?,
-            #[cfg(feature = "libssl")]
-            ClientTls::Libssl(flavour, tls) => {
-                alone(tautline_tls_libssl::Engine::new(flavour, None, Some(&tls))?, config)?
-            }
-            #[cfg(feature = "libssl")]
-            ClientTls::FusedLibssl(flavour, tls) => {
-                alone(tautline_tls_libssl::fused::Engine::new(flavour, None, Some(&tls))?, config)?
-            }
-        };
-        loops.connect(Arc::new(target));
-        let mut socket = Self { loops };
+        let Tls { engine, config: tls } = tls.into();
+        let then = SocketLoop { tls, config };
+        let mut shard = if target.is_secure() { engine.choose(then) } else { then.with(plain::Engine) }?;
+        shard.connect(Arc::new(target));
+        let mut socket = Self { shard };
         loop {
-            let mailbox = socket.loops.mailbox();
+            let mailbox = socket.shard.mailbox();
             if mailbox.conn.is_some() {
                 return Ok(socket);
             }
@@ -172,7 +209,7 @@ impl Socket {
         }
     }
 
-    /// Sends a text message; waits while the peer is slow.
+    /// Sends a text message. Waits while the peer is slow.
     ///
     /// # Errors
     /// [`Error::Closed`] once the connection has ended.
@@ -180,7 +217,7 @@ impl Socket {
         self.send(Outgoing::text(text))
     }
 
-    /// Sends a binary message; waits while the peer is slow.
+    /// Sends a binary message. Waits while the peer is slow.
     ///
     /// # Errors
     /// [`Error::Closed`] once the connection has ended.
@@ -188,24 +225,24 @@ impl Socket {
         self.send(Outgoing::binary(payload))
     }
 
-    /// Sends a message; waits while the peer is slow.
+    /// Sends a message. Waits while the peer is slow.
     ///
     /// # Errors
     /// [`Error::Closed`] once the connection has ended.
     pub fn send(&mut self, message: Outgoing<'_>) -> Result<(), Error> {
         let delivery = self.with_conn(|conn| conn.send(message));
-        self.loops.flush();
+        self.shard.flush();
         match delivery {
             Some(Delivery::Sent) => Ok(()),
             Some(Delivery::Queued(_) | Delivery::Dropped) => self.wait_until(|conn| conn.buffered() == 0),
-            Some(Delivery::Closed) | None => Err(self.ended()),
+            _ => Err(self.ended()),
         }
     }
 
     /// Waits for the next message.
     ///
     /// # Errors
-    /// [`Error::Closed`] once the connection has ended and everything received was taken.
+    /// [`Error::Closed`] once the connection has ended and all received messages were taken.
     pub fn receive(&mut self) -> Result<Incoming, Error> {
         loop {
             if let Some(message) = self.received()? {
@@ -215,10 +252,10 @@ impl Socket {
         }
     }
 
-    /// Waits for the next message at most `timeout`; `None` where none came.
+    /// Waits at most `timeout` for the next message; `None` if none arrived.
     ///
     /// # Errors
-    /// [`Error::Closed`] once the connection has ended and everything received was taken.
+    /// [`Error::Closed`] once the connection has ended and all received messages were taken.
     pub fn receive_timeout(&mut self, timeout: Duration) -> Result<Option<Incoming>, Error> {
         let begun = Instant::now();
         loop {
@@ -233,41 +270,43 @@ impl Socket {
         }
     }
 
-    /// The next message, where one is here.
+    /// The next message, if one waits.
     fn received(&mut self) -> Result<Option<Incoming>, Error> {
-        let mailbox = self.loops.mailbox();
-        let Some((message, goes_on)) = mailbox.take() else {
+        let mailbox = self.shard.mailbox();
+        let Some((message, resumes)) = mailbox.take() else {
             return if mailbox.closed.is_some() { Err(self.ended()) } else { Ok(None) };
         };
-        if goes_on {
+        if resumes {
             self.with_conn(|conn| conn.pause(false));
         }
         Ok(Some(message))
     }
 
-    /// Closes and waits for the peer's answer, at most until the close deadline. Messages that arrive meanwhile are lost.
+    /// Sends a close frame, and waits for the peer's answer until the close deadline.
+    ///
+    /// Messages that were not taken before, or that arrive meanwhile, are lost.
     ///
     /// # Errors
-    /// How the connection ended, where that was not by the peer's answer.
+    /// [`Error::Closed`] if the connection ended without the peer's close frame.
     pub fn close(mut self, code: CloseCode, reason: &str) -> Result<(), Error> {
         self.with_conn(|conn| conn.close(code, reason));
-        while self.loops.mailbox().closed.is_none() {
+        while self.shard.mailbox().closed.is_none() {
             self.turn(None)?;
         }
-        match self.loops.mailbox().closed.take() {
+        match self.shard.mailbox().closed.take() {
             Some(Closed { cause: tautline_engine::Cause::Local | tautline_engine::Cause::Peer, .. }) | None => Ok(()),
             Some(closed) => Err(Error::Closed(closed)),
         }
     }
 
-    /// What TLS agreed on. Empty without TLS.
-    pub fn tls(&mut self) -> &Facts {
-        &self.loops.mailbox().facts
+    /// The negotiated parameters of TLS. Empty without TLS.
+    pub fn tls(&mut self) -> &TlsInfo {
+        &self.shard.mailbox().tls
     }
 
     /// The server's response to the upgrade.
     pub fn response(&mut self) -> Option<&http::Response<()>> {
-        self.loops.mailbox().response.as_ref()
+        self.shard.mailbox().response.as_ref()
     }
 
     fn wait_until(&mut self, done: impl Fn(&Conn<'_, ()>) -> bool) -> Result<(), Error> {
@@ -280,25 +319,22 @@ impl Socket {
         }
     }
 
-    /// `None` where the connection is not open any more.
+    /// Calls `act` with the connection; `None` if it is no longer open.
     fn with_conn<R>(&mut self, act: impl FnOnce(&mut Conn<'_, ()>) -> R) -> Option<R> {
-        let conn = self.loops.mailbox().conn?;
+        let conn = self.shard.mailbox().conn?;
         let (mut act, mut result) = (Some(act), None);
-        self.loops.with_conn(conn, &mut |conn| result = act.take().map(|act| act(conn)));
+        self.shard.with_conn(conn, &mut |conn| result = act.take().map(|act| act(conn)));
         result
     }
 
     fn turn(&mut self, longest: Option<Duration>) -> Result<(), Error> {
-        self.loops.turn(longest).map_err(|error| Error::Machine { what: "the driver failed", error })
+        self.shard.turn(longest).map_err(|error| Error::Machine { what: "the driver failed", error })
     }
 
     fn ended(&mut self) -> Error {
-        let closed = self.loops.mailbox().closed.clone();
-        Error::Closed(closed.unwrap_or_else(|| Closed {
-            code: CloseCode::ABNORMAL,
-            reason: String::new(),
-            cause: tautline_engine::Cause::Local,
-        }))
+        let closed = self.shard.mailbox().closed.clone();
+        let closed = closed.unwrap_or_else(|| Closed::new(CloseCode::ABNORMAL, tautline_engine::Cause::Local));
+        Error::Closed(closed)
     }
 }
 
@@ -318,7 +354,7 @@ impl Incoming {
         }
     }
 
-    /// The bytes of either.
+    /// The message's bytes.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         match self {
@@ -333,15 +369,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mailbox_is_full_of_many_messages_or_of_large_ones() {
-        for (len, most) in [(0, MOST_WAITING.0), (1 << 20, MOST_WAITING.1 >> 20)] {
+    fn a_mailbox_fills_by_number_or_by_bytes() {
+        for (len, most) in [(0, MAX_WAITING.0), (1 << 20, MAX_WAITING.1 >> 20)] {
             let mut mailbox = Mailbox::default();
             for number in 1..=most {
                 assert!(!mailbox.full);
                 mailbox.put(Incoming::Binary(vec![0; len]));
                 assert_eq!(mailbox.full, number == most);
             }
-            // Room is told of once, when half are gone.
+            // Reading resumes once, when half of the messages are taken.
             for number in 1..=most {
                 let (_, room) = mailbox.take().unwrap();
                 assert_eq!(room, number == most / 2, "{number} of {len} B");

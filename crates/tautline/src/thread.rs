@@ -1,4 +1,4 @@
-//! Loops on threads of their own.
+//! Threads that run loops.
 
 use crate::{Error, Reloader, ServerConfig};
 use std::collections::BTreeMap;
@@ -8,91 +8,114 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tautline_engine::probe::{Probe, Stages};
-use tautline_engine::{Config, ConnId, Handler, Outgoing, Remote, RemoteError, Shard};
-use tautline_io::{Address, Driver, ListenOptions, epoll, machine};
+use tautline_engine::probe::{Probe, Stages, Stamps};
+use tautline_engine::{Config, ConnId, Handler, Outgoing, Shard, ShardHandle, ShardHandleError};
+use tautline_io::{Address, Driver, DriverConfig, ListenOptions, epoll, machine};
 use tautline_tls::Engine;
 use tautline_ws::CloseCode;
 
-/// Running loops. Dropping it leaves them running; [`drain`](Self::drain) and [`join`](Self::join) end them.
+/// A handle to running loops. Dropping it leaves them running; [`drain`](Self::drain) ends them.
+///
+/// ```
+/// use std::time::Duration;
+/// use tautline::{CloseCode, Conn, Handler, Message, Outgoing, Server};
+///
+/// struct Room;
+///
+/// impl Handler for Room {
+///     type State = ();
+///     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+///         conn.publish("room", Outgoing::from(&message));
+///     }
+/// }
+///
+/// let server = Server::plain().listen("127.0.0.1:0".parse()?).start(|_shard| Room)?;
+/// println!("listening on {}", server.addresses()[0]);
+/// server.publish("room", Outgoing::text("the server is up"))?;
+/// server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(1));
+/// server.join()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
-pub struct Running {
-    remotes: Vec<Remote>,
+pub struct ServerHandle {
+    shards: Vec<ShardHandle>,
     addresses: Vec<Address>,
     threads: Vec<Thread>,
     reloader: Reloader,
     left: Left,
 }
 
-/// A loop's thread, and what comes of it.
+/// A loop's thread, which returns the loop's result.
 type Thread = JoinHandle<Result<(), Error>>;
 
-/// What the probes of loops that have ended found, by the loop's number.
+/// The results of probes of loops that have ended, by the loop's number.
 type Left = Arc<Mutex<BTreeMap<u32, Box<Stages>>>>;
 
-impl Running {
-    /// Where it listens, in the order asked for; ports of 0 are resolved.
+impl ServerHandle {
+    /// The addresses at which it listens, in the order given, with actual ports.
     #[must_use]
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// The loops, for commands from any thread.
+    /// Handles to the loops, for commands from any thread.
     #[must_use]
-    pub fn remotes(&self) -> &[Remote] {
-        &self.remotes
+    pub fn shards(&self) -> &[ShardHandle] {
+        &self.shards
     }
 
     /// Sends `message` to every subscriber of `topic`.
     ///
     /// # Errors
-    /// The first loop that did not take it; the others did.
-    pub fn publish(&self, topic: &str, message: Outgoing<'_>) -> Result<(), RemoteError> {
-        let results = self.remotes.iter().map(|remote| remote.publish(topic, message));
+    /// The error of the first loop that did not take the message. All other loops were tried too.
+    pub fn publish(&self, topic: &str, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
+        let results = self.shards.iter().map(|shard| shard.publish(topic, message));
         results.fold(Ok(()), Result::and)
     }
 
-    /// Sends `message` to one connection; nowhere, where that has ended.
+    /// Sends `message` to one connection. It is discarded if the connection has ended.
     ///
     /// # Errors
-    /// Where its loop does not take it.
-    pub fn send(&self, to: ConnId, message: Outgoing<'_>) -> Result<(), RemoteError> {
-        let remote = self.remotes.get(to.shard as usize).ok_or(RemoteError::Stopped)?;
-        remote.send(to, message)
+    /// If the connection's loop does not take the message.
+    pub fn send(&self, to: ConnId, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
+        let shard = self.shards.get(to.shard() as usize).ok_or(ShardHandleError::Stopped)?;
+        shard.send(to, message)
     }
 
-    /// Where the time of all messages so far went; `None` where it was started without
-    /// [stages](crate::Server::start_with_stages). Also after loops have ended, but never from a handler's method.
+    /// The stages of all messages so far; `None` if it was started without [stages](crate::Server::start_with_stages).
+    ///
+    /// It works after loops have ended, too. A handler must not call it.
     #[must_use]
     pub fn stages(&self) -> Option<Box<Stages>> {
-        let of = |(number, remote): (u32, &Remote)| {
+        let of = |(number, shard): (u32, &ShardHandle)| {
             let left = || self.left.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned();
-            remote.stages().ok().flatten().or_else(left)
+            shard.stages().ok().flatten().or_else(left)
         };
-        (0..).zip(&self.remotes).filter_map(of).reduce(|mut all, one| {
+        (0..).zip(&self.shards).filter_map(of).reduce(|mut all, one| {
             all.merge(&one);
             all
         })
     }
 
-    /// Stops accepting and closes all connections with `code` (1001 going away, 1012 service restart); what is not closed
-    /// after `deadline` is cut. Returns at once; [`join`](Self::join) waits.
+    /// Stops accepting, and closes all connections with `code` (1001 going away, 1012 service restart).
+    ///
+    /// Connections that are not closed after `deadline` are aborted. This returns at once; [`join`](Self::join) waits.
     pub fn drain(&self, code: CloseCode, reason: &str, deadline: Duration) {
-        for remote in &self.remotes {
+        for shard in &self.shards {
             // A loop that has stopped already has nothing to drain.
-            let _ = remote.drain(code, reason, deadline);
+            let _ = shard.drain(code, reason, deadline);
         }
     }
 
-    /// Has connections that begin from now on use another TLS configuration, as [`Reloader::reload`] does.
+    /// Makes new connections use another TLS configuration, like [`Reloader::reload`].
     ///
     /// # Errors
-    /// Where it cannot be used, or there is no server or no TLS. Everything stays as it was then.
+    /// If the configuration cannot be used, or if this is a client or has no TLS. The configuration then stays.
     pub fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
         self.reloader.reload(config)
     }
 
-    /// What reloads the TLS configuration from other threads.
+    /// The means to reload the TLS configuration from other threads.
     #[must_use]
     pub fn reloader(&self) -> Reloader {
         self.reloader.clone()
@@ -101,15 +124,15 @@ impl Running {
     /// Waits until every loop has ended.
     ///
     /// # Errors
-    /// The first loop's failure.
+    /// The error of the first loop that failed.
     pub fn join(self) -> Result<(), Error> {
         self.join_with_stages().map(drop)
     }
 
-    /// As [`join`](Self::join); gives back what [`stages`](Self::stages) has in the end.
+    /// Waits like [`join`](Self::join), and returns the final [`stages`](Self::stages).
     ///
     /// # Errors
-    /// The first loop's failure.
+    /// The error of the first loop that failed.
     pub fn join_with_stages(mut self) -> Result<Option<Box<Stages>>, Error> {
         let results = std::mem::take(&mut self.threads).into_iter().map(end_of);
         results.fold(Ok(()), Result::and)?;
@@ -117,7 +140,7 @@ impl Running {
     }
 }
 
-/// Waits for a thread; its panic is an error.
+/// Waits for a thread, and turns its panic into an error.
 fn end_of(thread: Thread) -> Result<(), Error> {
     thread.join().unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -126,63 +149,90 @@ fn end_of(thread: Thread) -> Result<(), Error> {
     })
 }
 
-/// How loops are made; the same for servers and clients.
+/// The settings of loops, for servers and clients alike.
 pub(crate) struct Plan {
     pub(crate) config: Arc<Config>,
+    pub(crate) driver: DriverConfig,
     pub(crate) listen: Vec<Address>,
     pub(crate) shards: usize,
     pub(crate) cpus: Vec<usize>,
     pub(crate) backlog: i32,
-    /// Reads of which a probe watches one.
+    /// One read in this number has the stages of its messages measured.
     pub(crate) every: NonZeroU32,
+    /// Whether stages are measured.
+    pub(crate) stages: bool,
     /// Whether other servers may listen at the same addresses.
     pub(crate) beside_others: bool,
+    /// Whether a loop ends with its last connection.
+    pub(crate) ends_idle: bool,
+    /// Name of the threads.
     pub(crate) name: &'static str,
 }
 
-/// What a loop consists of, and what it does. Made once, used on every loop's thread.
-pub(crate) struct Parts<E: Engine, D: Driver, H: Handler, O, M, P, Q: Probe> {
-    pub(crate) engine: E,
-    /// Opens the driver, on the loop's thread.
-    pub(crate) open: O,
-    /// Makes the application for the loop of this number.
-    pub(crate) make: M,
-    /// Acts on a loop before it runs.
-    pub(crate) prepare: P,
-    /// Makes what watches its messages.
-    pub(crate) probe: fn(NonZeroU32) -> Q,
-    pub(crate) work: fn(&mut Shard<E, D, H, Q>) -> io::Result<()>,
+/// A [`Shard`] without the types of its engine and application, so that this file is compiled once.
+pub(crate) trait Loop {
+    fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<Address>;
+    fn handle(&self) -> ShardHandle;
+    fn set_others(&mut self, others: Vec<ShardHandle>);
+    fn set_probe(&mut self, probe: Box<dyn Probe>);
+    fn stages(&self) -> Option<Box<Stages>>;
+    fn turn(&mut self) -> io::Result<()>;
+    fn is_idle(&self) -> bool;
+    fn is_drained(&self) -> bool;
 }
 
-/// A loop, and where it listens.
-type Bound<E, D, H, Q> = (Shard<E, D, H, Q>, Vec<Address>);
+impl<E: Engine, H: Handler> Loop for Shard<E, H> {
+    fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<Address> {
+        self.listen(address, options)
+    }
 
-/// Where a loop tells that it stands, or why it does not.
+    fn handle(&self) -> ShardHandle {
+        self.handle()
+    }
+
+    fn set_others(&mut self, others: Vec<ShardHandle>) {
+        self.set_others(others);
+    }
+
+    fn set_probe(&mut self, probe: Box<dyn Probe>) {
+        self.set_probe(probe);
+    }
+
+    fn stages(&self) -> Option<Box<Stages>> {
+        self.stages()
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        self.turn(None)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.is_idle()
+    }
+
+    fn is_drained(&self) -> bool {
+        self.is_drained()
+    }
+}
+
+/// Makes the loop with this number over a driver, on the thread that runs it.
+type Make = dyn Fn(u32, Box<dyn Driver>) -> io::Result<Box<dyn Loop>> + Send + Sync;
+
+/// Reports to the starting thread that a loop is ready, or why it cannot start.
 type Report = Sender<Result<Started, Error>>;
 
 struct Started {
-    remote: Remote,
+    handle: ShardHandle,
     addresses: Vec<Address>,
-    others: Sender<Vec<Remote>>,
+    others: Sender<Vec<ShardHandle>>,
 }
 
 impl Plan {
     /// Starts every loop, or none.
-    pub(crate) fn start<E, D, H, O, M, P, Q>(self, parts: Parts<E, D, H, O, M, P, Q>) -> Result<Running, Error>
-    where
-        E: Engine,
-        D: Driver,
-        H: Handler,
-        O: Fn() -> io::Result<D> + Send + Sync + 'static,
-        M: Fn(u32) -> H + Send + Sync + 'static,
-        P: Fn(&mut Shard<E, D, H, Q>) + Send + Sync + 'static,
-        Q: Probe,
-    {
-        let reloader = Reloader::new(parts.engine.clone(), self.config.offload.clone());
-        let parts = Arc::new(parts);
-        let plan = Arc::new(self);
-        let mut running = Running {
-            remotes: Vec::new(),
+    pub(crate) fn start(self, reloader: Reloader, make: Box<Make>) -> Result<ServerHandle, Error> {
+        let (plan, make): (Arc<Self>, Arc<Make>) = (Arc::new(self), make.into());
+        let mut server = ServerHandle {
+            shards: Vec::new(),
             addresses: plan.listen.clone(),
             threads: Vec::new(),
             reloader,
@@ -191,36 +241,36 @@ impl Plan {
         let mut wakers = Vec::new();
         for number in 0..plan.shards {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
-            let (itself, parts) = (plan.clone(), parts.clone());
-            let (listen, left) = (running.addresses.clone(), running.left.clone());
-            let work = move |report| itself.run((number, &left), &listen, &parts, &report);
+            let (itself, make) = (plan.clone(), make.clone());
+            let (listen, left) = (server.addresses.clone(), server.left.clone());
+            let work = move |report| itself.run((number, &left), &listen, &*make, &report);
             match plan.launch(number, work) {
-                Ok((thread, Started { remote, addresses, others })) => {
-                    running.addresses = addresses;
-                    running.remotes.push(remote);
-                    running.threads.push(thread);
+                Ok((thread, Started { handle, addresses, others })) => {
+                    server.addresses = addresses;
+                    server.shards.push(handle);
+                    server.threads.push(thread);
                     wakers.push(others);
                 }
                 Err(error) => {
-                    // Those that stand wait to hear of the others, and would for ever.
+                    // Ready loops wait for the list of others. Without this they would wait for ever.
                     drop(wakers);
-                    running.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
-                    // What came of them matters less than why there are no more.
-                    let _ = running.join();
+                    server.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+                    // Only the first error is returned.
+                    let _ = server.join();
                     return Err(error);
                 }
             }
         }
         for (number, waker) in wakers.into_iter().enumerate() {
-            let mut others = running.remotes.clone();
+            let mut others = server.shards.clone();
             others.remove(number);
-            // A loop that has ended already needs no others.
+            // A loop that has ended already does not need the list.
             let _ = waker.send(others);
         }
-        Ok(running)
+        Ok(server)
     }
 
-    /// Starts a thread for a loop, and waits until that stands.
+    /// Starts a thread for a loop, and waits until the loop is ready.
     fn launch(
         &self,
         number: u32,
@@ -233,71 +283,52 @@ impl Plan {
             .map_err(|error| Error::Machine { what: "cannot start a thread", error })?;
         match reported.recv() {
             Ok(started) => Ok((thread, started?)),
-            // It panicked before it could tell.
+            // The thread panicked before it could report.
             Err(_) => Err(end_of(thread).err().unwrap_or_else(|| Error::Loop("it ended at once".into()))),
         }
     }
 
-    fn run<E, D, H, O, M, P, Q>(
-        &self,
-        (number, left): (u32, &Left),
-        listen: &[Address],
-        parts: &Parts<E, D, H, O, M, P, Q>,
-        report: &Report,
-    ) -> Result<(), Error>
-    where
-        E: Engine,
-        D: Driver,
-        H: Handler,
-        O: Fn() -> io::Result<D>,
-        M: Fn(u32) -> H,
-        P: Fn(&mut Shard<E, D, H, Q>),
-        Q: Probe,
-    {
-        let (mut shard, addresses) = match self.shard(number, listen, parts) {
+    fn run(&self, (number, left): (u32, &Left), listen: &[Address], make: &Make, report: &Report) -> Result<(), Error> {
+        let (mut shard, addresses) = match self.shard(number, listen, make) {
             Ok(made) => made,
             Err(error) => {
                 let _ = report.send(Err(error));
                 return Ok(());
             }
         };
-        (parts.prepare)(&mut shard);
-        let (others, receiver): (_, Receiver<Vec<Remote>>) = channel();
-        if report.send(Ok(Started { remote: shard.remote(), addresses, others })).is_err() {
+        let (others, receiver): (_, Receiver<Vec<ShardHandle>>) = channel();
+        if report.send(Ok(Started { handle: shard.handle(), addresses, others })).is_err() {
             return Ok(());
         }
-        // Without others the start was given up; a drain is on its way.
+        // If the list does not arrive, the start has failed, and a drain follows.
         shard.set_others(receiver.recv().unwrap_or_default());
-        let worked = (parts.work)(&mut shard).map_err(|error| Error::Machine { what: "the driver failed", error });
+        let ran = run_to_end(&mut *shard, self.ends_idle);
         if let Some(stages) = shard.stages() {
-            // Before the shard stops to answer, so that somebody has them at any time.
+            // Stored before the shard stops answering, so that they are available at any time.
             left.lock().unwrap_or_else(PoisonError::into_inner).insert(number, stages);
         }
-        worked
+        ran.map_err(|error| Error::Machine { what: "the driver failed", error })
     }
 
-    fn shard<E: Engine, D: Driver, H: Handler, O: Fn() -> io::Result<D>, M: Fn(u32) -> H, P, Q: Probe>(
-        &self,
-        number: u32,
-        listen: &[Address],
-        parts: &Parts<E, D, H, O, M, P, Q>,
-    ) -> Result<Bound<E, D, H, Q>, Error> {
+    fn shard(&self, number: u32, listen: &[Address], make: &Make) -> Result<(Box<dyn Loop>, Vec<Address>), Error> {
         if let Some(cpu) = self.cpus.get(number as usize % self.cpus.len().max(1)) {
             machine::pin_to_cpu(*cpu).map_err(|error| Error::Machine { what: "cannot pin a thread", error })?;
         }
-        let driver = (parts.open)().map_err(|error| Error::Machine { what: "cannot open the driver", error })?;
-        let handler = (parts.make)(number);
-        let (config, engine) = (self.config.clone(), parts.engine.clone());
-        let mut shard = Shard::with_probe(number, config, engine, driver, handler, (parts.probe)(self.every))
-            .map_err(|error| Error::Machine { what: "cannot make a loop", error })?;
+        let driver = self.driver.open().map_err(|error| Error::Machine { what: "cannot open the driver", error })?;
+        let mut shard = make(number, driver).map_err(|error| Error::Machine { what: "cannot make a loop", error })?;
+        if self.stages {
+            shard.set_probe(Box::new(Stamps::of_one_in(self.every)));
+        }
         let reuse_port = self.shards > 1 || self.beside_others;
-        let options = ListenOptions { backlog: self.backlog, reuse_port, ..ListenOptions::default() };
+        let mut options = ListenOptions::default();
+        options.backlog = self.backlog;
+        options.reuse_port = reuse_port;
         let mut addresses = Vec::new();
         for address in listen {
             if number == 0 && options.reuse_port && !self.beside_others {
                 refuse_occupied(address)?;
             }
-            // Unix sockets cannot be shared by address: the first loop has them.
+            // Loops cannot share the address of a Unix socket, so the first loop has it.
             if number > 0 && !matches!(address, Address::Tcp(_)) {
                 addresses.push(address.clone());
                 continue;
@@ -309,13 +340,24 @@ impl Plan {
     }
 }
 
-/// Loops share an address by `SO_REUSEPORT`, and so would another server of the same user, unnoticed: the kernel would
-/// spread clients over both. Listening once without it tells.
+/// Turns a loop until it is drained, or, if it `ends_idle`, until nothing is connected or connecting.
+pub(crate) fn run_to_end(shard: &mut dyn Loop, ends_idle: bool) -> io::Result<()> {
+    while !(shard.is_drained() || ends_idle && shard.is_idle()) {
+        shard.turn()?;
+    }
+    Ok(())
+}
+
+/// Checks that no other server listens at an address that loops share by `SO_REUSEPORT`.
+///
+/// Another server of the same user could share it unnoticed, and the kernel would spread clients over both. Listening once
+/// without that option fails then.
 fn refuse_occupied(address: &Address) -> Result<(), Error> {
     if !matches!(address, Address::Tcp(at) if at.port() != 0) {
         return Ok(());
     }
-    let alone = ListenOptions { backlog: 0, reuse_port: false, ..ListenOptions::default() };
+    let mut alone = ListenOptions::default();
+    alone.backlog = 0;
     let listened = epoll::Driver::new().and_then(|mut driver| driver.listen(address, &alone));
     listened.map(drop).map_err(|error| Error::Listen { address: address.clone(), error })
 }

@@ -1,4 +1,4 @@
-//! Messages cost a server no allocation once its buffers are warm.
+//! Messages cause no allocation in a server whose buffers are warm.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
 mod common;
@@ -13,23 +13,23 @@ use std::cell::Cell;
 use tautline::Outgoing;
 
 thread_local! {
-    /// How many the loop had made when it was told to count.
+    /// Allocations of the loop before the message `count`.
     static BEFORE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// An echo that counts, from one command to the other, what its loop allocates.
+/// An echo that counts the allocations of its loop between the messages `count` and `report`.
 fn counting() -> App {
     App::default().on_message(|events, conn, message| match message.text() {
         Some("count") => {
             conn.text("counting");
             BEFORE.set(allocations());
-            // One that is ours, to see that it counts.
+            // An allocation of the test, to see that it is counted.
             drop(std::hint::black_box(Box::new(7)));
         }
-        Some("tell") => {
+        Some("report") => {
             let count = allocations() - BEFORE.get();
             events.note(count.to_string());
-            conn.text("told");
+            conn.text("reported");
         }
         _ => {
             conn.send(Outgoing::from(&message));
@@ -45,7 +45,7 @@ fn exchange(peer: &mut Peer, messages: &[Vec<u8>]) {
     }
 }
 
-/// Single messages and many at once, as they come in one piece and in several, with pings between them.
+/// Exchanges single messages and many at once, in one piece and in several, and pings.
 fn round(peer: &mut Peer) {
     for len in [0, 1, 64, 125, 126, 1000, 4000] {
         exchange(peer, &[payload(len)]);
@@ -62,11 +62,11 @@ fn round(peer: &mut Peer) {
     assert_eq!(peer.frame(), Frame { first: PONG, payload: b"?".to_vec() });
 }
 
-/// Most rounds of counting. Whether a burst arrives in one piece is for the kernel to say, and one that never came so before may
-/// meet a buffer that has not grown yet; each grows few times.
-const MOST: usize = 10;
+/// Most rounds of counting. The kernel decides how a burst is cut, and a new cut may make a buffer grow. Each buffer grows only a
+/// few times.
+const MAX_ROUNDS: usize = 10;
 
-/// What a round of counting comes to in the end.
+/// Allocations of the last round, which is the first that has only the test's own one.
 fn counted(over: Over) -> u32 {
     let server = serve(over, config(), counting());
     let (mut one, mut other) = (server.peer(), server.peer());
@@ -75,15 +75,15 @@ fn counted(over: Over) -> u32 {
         round(&mut other);
     }
     let mut count = 0;
-    for number in 0..MOST {
+    for number in 0..MAX_ROUNDS {
         one.send(&masked(TEXT, b"count"));
         assert_eq!(one.frame().text(), "counting");
         for _ in 0..5 {
             round(&mut one);
             round(&mut other);
         }
-        one.send(&masked(TEXT, b"tell"));
-        assert_eq!(one.frame().text(), "told");
+        one.send(&masked(TEXT, b"report"));
+        assert_eq!(one.frame().text(), "reported");
         count = server.events.noted(number).parse().unwrap();
         if count == 1 {
             break;
@@ -97,6 +97,6 @@ fn counted(over: Over) -> u32 {
 #[test]
 fn a_warm_server_allocates_nothing() {
     assert_eq!(counted(Over::Plain), 1);
-    // What libraries allocate in their record layers is theirs; the fused engine has a record layer of its own.
+    // Only the fused engine has a record layer of our own. The record layers of other libraries may allocate.
     assert_eq!(counted(Over::Fused), 1);
 }

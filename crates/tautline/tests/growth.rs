@@ -1,7 +1,7 @@
-//! Connections come and go by every engine of this build, and leave nothing behind. What is watched is all that the process
-//! has allocated, the libraries in C included, so nothing else runs in it.
+//! Connections of every engine of this build leave no memory behind. The test watches all allocations of the process, those of
+//! the libraries in C included, so no other test runs in it.
 //!
-//! A run of 100,000 connections takes minutes for each engine; `ENGINE=openssl` is about one of them:
+//! A run of 100,000 connections takes minutes per engine. `ENGINE=openssl` runs only one engine:
 //! `CONNECTIONS=100000 cargo test --release -p tautline --features engines --test growth -- --nocapture`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use tautline::layers::tls_rustls::{Engine as Rustls, fused::Engine as Fused};
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{Pair, Split};
 
-/// Bytes that are allocated, by whomever.
+/// Allocated bytes of the whole process.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn allocated() -> usize {
     /// `struct mallinfo2`, see mallinfo(3).
@@ -36,14 +36,14 @@ fn allocated() -> usize {
     info.in_use + info.mapped
 }
 
-/// Where the allocator cannot be asked: resident memory.
+/// Resident memory, since this allocator cannot be asked.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn allocated() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// So many connections with a message each way; every other one resumes a session.
+/// Makes `count` connections with a message each way. Every other one may resume a session.
 fn connect(clients: &[impl Engine; 2], server: &impl Engine, count: usize) {
     for number in 0..count {
         let mut pair = Pair::new(&clients[number % 2], server, "localhost").unwrap();
@@ -52,14 +52,14 @@ fn connect(clients: &[impl Engine; 2], server: &impl Engine, count: usize) {
         pair.server.send(&[b"answer"]).unwrap();
         pair.settle(&mut Split::Whole).unwrap();
         assert_eq!((&pair.client.received[..], &pair.server.received[..]), (&b"answer"[..], &b"question"[..]));
-        assert!(number % 2 == 1 || !pair.server.session.facts().resumed);
+        assert!(number % 2 == 1 || !pair.server.session.tls_info().resumed);
         pair.client.close();
         pair.server.close();
         pair.settle(&mut Split::Whole).unwrap();
     }
 }
 
-/// What `count` connections leave behind must not be more than `most` bytes.
+/// Asserts that `count` connections of each engine leave at most `most` bytes behind.
 fn churn(count: usize, most: usize) {
     fn each<E: Engine>(
         name: &str,
@@ -70,13 +70,13 @@ fn churn(count: usize, most: usize) {
             return;
         }
         let authority = Authority::new("Test").unwrap();
-        let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
-        let server = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
-        let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
-        let forgetful = ClientConfig { no_resumption: true, ..client.clone() };
+        let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+        let server = ServerConfig::new([certificate]);
+        let client = ClientConfig::default().with_roots(Roots::Pem(authority.certificate().into()));
+        let forgetful = client.clone().without_resumption();
         let server = make(Some(&server), None).unwrap();
         let clients = [forgetful, client].map(|client| make(None, Some(&client)).unwrap());
-        // What is kept for ever, and what is kept up to a limit, is there by then.
+        // Afterwards permanent allocations exist, and bounded caches are full.
         connect(&clients, &server, 200);
         let before = allocated();
         connect(&clients, &server, count);
@@ -102,8 +102,8 @@ fn churn(count: usize, most: usize) {
     }
 }
 
-/// Tables of sessions and spare buffers come to some kilobytes, however many connections there were. A leak of 24 bytes for each
-/// would show.
+/// Tables of sessions and spare buffers take some kilobytes for any number of connections. A leak of 24 bytes per connection
+/// would be noticed.
 #[test]
 fn connections_leave_nothing_behind() {
     let count = std::env::var("CONNECTIONS").map_or(1000, |count| count.parse().expect("CONNECTIONS: a number"));

@@ -1,4 +1,4 @@
-//! What hostile peers cannot make a server hold: measured by an allocator that counts.
+//! Memory that hostile peers can make a server hold, measured by a counting allocator.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
 mod common;
@@ -23,7 +23,7 @@ fn grown(by: usize) {
     PEAK.fetch_max(live, Ordering::Relaxed);
 }
 
-// SAFETY: everything is the system allocator's, to which all calls pass unchanged.
+// SAFETY: all calls pass unchanged to the system allocator.
 unsafe impl GlobalAlloc for Measuring {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grown(layout.size());
@@ -51,13 +51,13 @@ static ALLOCATOR: Measuring = Measuring;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// One test at a time, because all of them are measured together.
+/// Lets one test run at a time, because all share the counting allocator.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A server that has served before, and the bytes that live now.
+/// A server that has served before, and the bytes that are allocated now.
 fn warm(over: Over, config: Config, app: App) -> (Started, usize) {
     let server = serve(over, config, app);
     server.serves();
@@ -67,21 +67,21 @@ fn warm(over: Over, config: Config, app: App) -> (Started, usize) {
     (server, live)
 }
 
-/// The most bytes that lived at once since then, beyond those.
+/// The peak of allocated bytes since `warm`, above `live`.
 fn peak_above(server: &Started, live: usize) -> usize {
-    // An answer says that the server is through with what it has read.
+    // Its answer means that the server has processed its input.
     server.counters();
     PEAK.load(Ordering::Relaxed).saturating_sub(live)
 }
 
-/// Limits with a send deadline that a test can wait for.
+/// A configuration with a short send deadline.
 fn impatient() -> Config {
     let mut config = config();
     config.deadlines.send = Duration::from_millis(400);
     config
 }
 
-/// Writes `wire` again and again, up to `most` bytes, until the server hangs up.
+/// Writes `wire` again and again, until the server hangs up or `most` bytes are written. Returns the bytes written.
 fn flood(socket: &mut std::net::TcpStream, wire: &[u8], most: usize) -> usize {
     let mut sent = 0;
     let mut at = 0;
@@ -99,7 +99,7 @@ fn flood(socket: &mut std::net::TcpStream, wire: &[u8], most: usize) -> usize {
 }
 
 #[test]
-fn pings_of_a_peer_that_reads_no_pongs() {
+fn pings_of_a_peer_that_does_not_read_pongs() {
     let _alone = alone();
     let (server, live) = warm(Over::Plain, impatient(), App::default());
     let mut peer = server.peer();
@@ -112,7 +112,7 @@ fn pings_of_a_peer_that_reads_no_pongs() {
     server.survives();
 }
 
-/// Echoes to a peer that reads nothing: the server stops to read, and gives the peer up in the end.
+/// Floods an echo server without reading. The server stops reading, and finally disconnects the peer.
 fn echoes_unread(over: Over, policy: SlowConsumer, size: usize) {
     let mut config = impatient();
     config.slow_consumer = policy;
@@ -121,7 +121,7 @@ fn echoes_unread(over: Over, policy: SlowConsumer, size: usize) {
     let messages = masked(TEXT, &vec![b'x'; size]);
     let repeat = (MIB / messages.len()).max(1);
     let wire = if over.is_secure() {
-        // One sealed megabyte after the other, since no record is taken twice.
+        // Each megabyte is sealed anew, since a record is accepted only once.
         let mut sent = 0;
         let plain = messages.repeat(repeat);
         while sent < 64 * MIB {
@@ -139,10 +139,10 @@ fn echoes_unread(over: Over, policy: SlowConsumer, size: usize) {
     if !wire.is_empty() {
         flood(&mut peer.socket, &wire, 64 * MIB);
     }
-    // Our own megabyte of messages, twice where it is sealed, is measured too.
+    // The peak includes the test's own megabyte of messages, and its sealed copy.
     assert!(peak_above(&server, live) < 9 * MIB, "{over:?} {policy:?} {size}: {}", peak_above(&server, live));
     let closed = server.events.close(server.events.open(1).0);
-    // The policy is for servers that send of their own accord: an echo stops to read before it could be broken.
+    // The slow-consumer policy does not apply: an echo server stops reading before its queue is full.
     assert!(matches!(closed.cause, Cause::Timeout(Deadline::Send) | Cause::Io(_)), "{size}: {closed:?}");
     assert_eq!(server.counters().messages_dropped, 0, "{size}");
     drop(peer);
@@ -150,7 +150,7 @@ fn echoes_unread(over: Over, policy: SlowConsumer, size: usize) {
 }
 
 #[test]
-fn messages_of_a_peer_that_reads_no_echoes() {
+fn messages_of_a_peer_that_does_not_read_echoes() {
     let _alone = alone();
     both(|over| {
         for size in [10, 1000, 100 * KIB, MIB] {
@@ -175,7 +175,7 @@ fn a_head_of_twenty_megabytes() {
 }
 
 #[test]
-fn announced_bytes_that_do_not_come() {
+fn announced_bytes_that_never_arrive() {
     let _alone = alone();
     let (server, live) = warm(Over::Plain, config(), App::default());
     let peers: Vec<_> = (0..200)
@@ -187,15 +187,15 @@ fn announced_bytes_that_do_not_come() {
         .collect();
     eventually("all of it is read", || server.counters().open == 200);
     server.serves();
-    // An announced length claims 16 KiB ahead of the bytes.
+    // For an announced length the server allocates at most 16 KiB before the bytes arrive.
     assert!(peak_above(&server, live) < 200 * 40 * KIB, "{}", peak_above(&server, live));
     drop(peers);
     server.survives();
 }
 
-/// A raw DEFLATE stream of zeros: 1032 bytes for each of its own.
+/// A raw DEFLATE stream of zeros, which inflates to 1032 times its length.
 fn bomb(len: usize) -> Vec<u8> {
-    use tautline::layers::window::Buf;
+    use tautline::layers::buf::Buf;
     use tautline::layers::ws::Role;
     use tautline::layers::ws::deflate::{DeflateParams, Deflater};
     let params = DeflateParams {
@@ -210,7 +210,7 @@ fn bomb(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn compressed_bombs() {
+fn decompression_bombs() {
     let _alone = alone();
     let bomb = bomb(64 * MIB);
     assert!(bomb.len() < 100 * KIB);
@@ -226,7 +226,7 @@ fn compressed_bombs() {
         peer.send(&masked(RSV1 | TEXT, &bomb));
         assert_eq!(peer.close_frame().0, 1009);
         peer.end();
-        // The ratio is looked at from 64 KiB on.
+        // The ratio is checked from 64 KiB on.
         assert!(peak_above(&server, live) < 4 * MIB, "{}", peak_above(&server, live));
         drop(peer);
         server.survives();
@@ -234,7 +234,7 @@ fn compressed_bombs() {
 }
 
 #[test]
-fn fragments_without_content() {
+fn empty_fragments() {
     let _alone = alone();
     let (server, live) = warm(Over::Plain, config(), App::default());
     let mut peer = server.peer();
@@ -243,7 +243,7 @@ fn fragments_without_content() {
     for _ in 0..50 {
         peer.send(&fragments);
     }
-    // Others are served meanwhile.
+    // Other clients are served meanwhile.
     server.serves();
     peer.send(&masked(ENDS, b"time"));
     assert_eq!(peer.frame().text(), "in time");
@@ -268,7 +268,7 @@ fn pipelined_requests_for_large_answers() {
 }
 
 #[test]
-fn nothing_is_kept_of_connections_that_are_gone() {
+fn ended_connections_leave_no_memory() {
     let _alone = alone();
     both(|over| {
         let (server, _) = warm(over, config(), App::default());
@@ -291,21 +291,21 @@ fn nothing_is_kept_of_connections_that_are_gone() {
         round();
         let before = round();
         let after = (0..4).map(|_| round()).min().unwrap();
-        // Events and log lines of the test itself grow a little.
+        // The test's own events and log lines take some memory.
         assert!(after < before + 200 * KIB, "{over:?}: {before} then {after}");
         server.survives();
     });
 }
 
 #[test]
-fn a_peer_that_takes_single_bytes_is_no_stuck_peer() {
+fn a_peer_that_takes_few_bytes_is_not_stuck() {
     let _alone = alone();
     let mut config = config();
     config.deadlines.send = Duration::from_secs(1);
     let (server, _) = warm(Over::Plain, config, App::default());
     let mut peer = server.peer();
     peer.send(&masked(TEXT, &vec![b'x'; MIB]));
-    // Slower than the send deadline in all, but never without progress for so long.
+    // The whole message takes longer than the send deadline, but each pause is shorter.
     let mut left = MIB + 10;
     let mut bytes = vec![0; 32 * KIB];
     while left > 0 {

@@ -1,4 +1,4 @@
-//! Sessions and certificates of servers that run: resumed elsewhere, replaced under load, watched in files.
+//! Sessions and certificates of running servers: resumed by other servers, replaced under load, watched in files.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
 mod common;
@@ -12,7 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tautline::{
     Address, Certificate, CertificateFiles, ClientAuth, ClientConfig, CloseCode, Conn, Handler, Incoming, Message,
-    Outgoing, Reloads, Running, Server, ServerConfig, ServerFiles, Socket, Target, TicketFile, Tickets, Tls, Versions,
+    Outgoing, Reloads, Server, ServerConfig, ServerFiles, ServerHandle, Socket, Target, TicketFile, Tickets, Tls,
+    Versions,
 };
 use tautline_testkit::certificate::{KeyKind, Leaf, Validity};
 
@@ -20,7 +21,7 @@ struct Measuring;
 
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 
-// SAFETY: everything is the system allocator's, to which all calls pass unchanged.
+// SAFETY: all calls pass unchanged to the system allocator.
 unsafe impl GlobalAlloc for Measuring {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size().cast_signed(), Ordering::Relaxed);
@@ -38,13 +39,13 @@ unsafe impl GlobalAlloc for Measuring {
 #[global_allocator]
 static ALLOCATOR: Measuring = Measuring;
 
-/// One test at a time, because one of them measures.
+/// Lets one test run at a time, because one of them measures memory.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Remembers nothing, so that it does not count.
+/// An echo that keeps nothing, so that it adds nothing to the measured memory.
 struct Echo;
 
 impl Handler for Echo {
@@ -55,12 +56,12 @@ impl Handler for Echo {
     }
 }
 
-struct Serving(Running);
+struct Serving(ServerHandle);
 
 impl Serving {
     fn new(config: ServerConfig, shards: usize) -> Self {
         logs::keep();
-        let server = Server::new(Tls::with(config)).listen("127.0.0.1:0".parse().unwrap()).shards(shards);
+        let server = Server::new(Tls::from(config)).listen("127.0.0.1:0".parse().unwrap()).shards(shards);
         Self(server.config(self::config()).start(|_| Echo).unwrap())
     }
 
@@ -74,17 +75,17 @@ impl Serving {
         Socket::connect(self.target(), client.clone(), config()).unwrap()
     }
 
-    /// Whether a connection resumes, and the certificate that it saw.
+    /// Connects once. Returns whether the session was resumed, and the server's certificate.
     fn meet(&self, client: &ClientConfig) -> (bool, Vec<u8>) {
         let mut socket = self.connect(client);
         echo(&mut socket);
-        let facts = socket.tls().clone();
+        let info = socket.tls().clone();
         socket.close(CloseCode::NORMAL, "").unwrap();
-        (facts.resumed, facts.peer_certificates[0].clone())
+        (info.resumed, info.peer_certificates[0].clone())
     }
 
     fn connections(&self) -> u64 {
-        self.0.remotes().iter().map(|remote| remote.counters().unwrap().connections).sum()
+        self.0.shards().iter().map(|shard| shard.counters().unwrap().connections).sum()
     }
 }
 
@@ -100,7 +101,7 @@ fn echo(socket: &mut Socket) {
 }
 
 fn issue(key: KeyKind, validity: Validity) -> Certificate {
-    AUTHORITY.issue(&Leaf { names: &["localhost"], key, validity, ..Leaf::default() }).unwrap()
+    AUTHORITY.issue(&Leaf::new(&["localhost"]).with_key(key).with_validity(validity)).unwrap()
 }
 
 fn fresh() -> Certificate {
@@ -139,15 +140,15 @@ fn a_fleet_resumes_across_servers_reloads_and_restarts() {
     let host = || {
         let source = std::sync::Arc::new(TicketFile::new(secret.clone()));
         let tickets = Tickets::Fleet { source, epoch };
-        ServerConfig { certificates: vec![fresh()], tickets, ..server_config() }
+        server_config().with_certificates([fresh()]).with_tickets(tickets)
     };
     for versions in [Versions::Tls13, Versions::Tls12] {
-        let client = ClientConfig { versions, ..client_config() };
+        let client = client_config().with_versions(versions);
         let config = host();
         let (a, b) = (Serving::new(config.clone(), 2), Serving::new(host(), 1));
         assert!(!a.meet(&client).0);
         assert!(b.meet(&client).0 && a.meet(&client).0, "{versions:?}");
-        a.0.reload(&ServerConfig { certificates: vec![fresh()], ..config }).unwrap();
+        a.0.reload(&config.with_certificates([fresh()])).unwrap();
         assert!(a.meet(&client).0);
         drop(a);
         assert!(Serving::new(host(), 1).meet(&client).0, "a host that started afterwards");
@@ -162,11 +163,7 @@ fn files_are_watched() {
     let _alone = alone();
     let folder = Folder::new("watch");
     let first = fresh();
-    let files = CertificateFiles {
-        chain: folder.write("chain.pem", &first.chain),
-        key: folder.write("key.pem", &first.key),
-        ocsp: None,
-    };
+    let files = CertificateFiles::new(folder.write("chain.pem", &first.chain), folder.write("key.pem", &first.key));
     let files = ServerFiles::new(ServerConfig::default()).certificate(files);
     let serving = Serving::new(files.load().unwrap(), 1);
     let reloader = serving.0.reloader();
@@ -176,7 +173,7 @@ fn files_are_watched() {
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(reloader.reloads(), Reloads::default(), "nothing has changed");
 
-    // One after the other, as most do it: in between they do not fit, and nothing happens.
+    // Replaced one after the other, as usual. In between they do not match, and the configuration stays.
     let second = fresh();
     folder.write("chain.pem", &second.chain);
     eventually("the mismatch is noticed", || reloader.reloads().failed > 0);
@@ -186,7 +183,7 @@ fn files_are_watched() {
     eventually("the new certificate is used", || reloader.reloads().done == 1);
     let (resumed, now) = serving.meet(&client_config());
     assert!(!resumed && now != seen);
-    assert_eq!(serving.meet(&veteran), (true, seen), "its ticket is still good");
+    assert_eq!(serving.meet(&veteran), (true, seen), "its ticket is still valid");
 
     let expired = issue(KeyKind::P256, Validity::Expired);
     folder.write("chain.pem", &expired.chain);
@@ -202,20 +199,20 @@ fn files_are_watched() {
     folder.write("chain.pem", &second.chain);
     folder.write("key.pem", &second.key);
     std::thread::sleep(Duration::from_millis(100));
-    assert_eq!(reloader.reloads(), before, "nobody watches any more");
+    assert_eq!(reloader.reloads(), before, "the watch has ended");
     reloader.reload_files(&files).unwrap();
 }
 
 #[test]
-fn client_certificates_can_be_demanded_from_now_on() {
+fn a_reload_can_require_client_certificates() {
     let _alone = alone();
     let config = server_config();
     let serving = Serving::new(config.clone(), 1);
     let mut stands = serving.connect(&client_config());
     let client_auth = ClientAuth::Required(AUTHORITY.certificate().into());
-    serving.0.reload(&ServerConfig { client_auth, ..config }).unwrap();
+    serving.0.reload(&config.with_client_auth(client_auth)).unwrap();
     echo(&mut stands);
-    // TLS 1.3 lets a client speak before it hears that it was refused.
+    // With TLS 1.3 a client can send before it learns that it was rejected.
     let refused =
         Socket::connect(serving.target(), client_config(), self::config()).and_then(|mut socket| socket.receive());
     assert!(refused.unwrap_err().to_string().contains("certificate"), "one is required");
@@ -224,20 +221,20 @@ fn client_certificates_can_be_demanded_from_now_on() {
 #[test]
 fn only_tls_servers_reload() {
     let _alone = alone();
-    let running = Server::new(Tls::Plain).listen("127.0.0.1:0".parse::<Address>().unwrap());
-    let running = running.start(|_| Echo).unwrap();
-    assert!(running.reload(&server_config()).unwrap_err().to_string().contains("without server configuration"));
-    running.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
-    running.join().unwrap();
+    let handle = Server::plain().listen("127.0.0.1:0".parse::<Address>().unwrap());
+    let handle = handle.start(|_| Echo).unwrap();
+    assert!(handle.reload(&server_config()).unwrap_err().to_string().contains("without server configuration"));
+    handle.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+    handle.join().unwrap();
 }
 
-/// Bytes of memory that this process has in use, whoever allocated them.
+/// Resident memory of this process, in bytes.
 fn resident() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// Reloads 250 times while clients connect, one of which resumes.
+/// Reloads 250 times while two clients connect again and again, one of them with tickets.
 fn reload_under_load(serving: &Serving, sides: &[ServerConfig; 2], veterans: &mut [Socket]) {
     let (over, connected, resumed) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -261,7 +258,7 @@ fn reload_under_load(serving: &Serving, sides: &[ServerConfig; 2], veterans: &mu
                 veterans.iter_mut().for_each(echo);
             }
         }
-        // So that some have met the last of them, however busy the machine is.
+        // Waits for connections after the last reload, also on a busy machine.
         let before = connected.load(Ordering::Relaxed);
         eventually("clients connect, and resume", || {
             connected.load(Ordering::Relaxed) >= before + 4 && resumed.load(Ordering::Relaxed) > 0
@@ -273,10 +270,10 @@ fn reload_under_load(serving: &Serving, sides: &[ServerConfig; 2], veterans: &mu
 #[test]
 fn a_thousand_reloads_under_load() {
     let _alone = alone();
-    let sides = [KeyKind::P256, KeyKind::Ed25519]
-        .map(|key| ServerConfig { certificates: vec![issue(key, Validity::Valid)], ..server_config() });
+    let sides =
+        [KeyKind::P256, KeyKind::Ed25519].map(|key| server_config().with_certificates([issue(key, Validity::Valid)]));
     let serving = Serving::new(sides[0].clone(), 2);
-    // What is logged is kept, and would count.
+    // Kept log lines would add to the measured memory.
     log::set_max_level(log::LevelFilter::Warn);
     let mut veterans: Vec<Socket> = (0..4).map(|_| serving.connect(&client_config())).collect();
     let mut measured = Vec::new();
@@ -287,10 +284,11 @@ fn a_thousand_reloads_under_load() {
         measured.push((LIVE.load(Ordering::Relaxed), resident()));
     }
     log::set_max_level(log::LevelFilter::Info);
-    assert_eq!(serving.0.reloader().reloads(), Reloads { done: 1250, failed: 0 });
+    let reloads = serving.0.reloader().reloads();
+    assert_eq!((reloads.done, reloads.failed), (1250, 0));
     veterans.iter_mut().for_each(echo);
     let ((live_before, resident_before), (live, resident)) = (measured[0], measured[4]);
-    // 1000 configurations kept would take megabytes.
+    // If 1000 configurations were kept, they would take megabytes.
     assert!(live - live_before < 64 << 10, "{measured:?}");
     assert!(resident.saturating_sub(resident_before) < 4 << 20, "{measured:?}");
 }

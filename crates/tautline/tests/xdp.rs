@@ -1,4 +1,4 @@
-//! WebSockets over TLS over the XDP driver, in namespaces that the tests make.
+//! WebSockets over TLS over the XDP driver, in network namespaces made by the tests.
 #![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
 #[path = "../../xdp/tests/world/mod.rs"]
@@ -10,22 +10,21 @@ use std::time::Duration;
 use tautline::layers::xdp::{self, Faults};
 use tautline::{
     Address, Certificate, Client, ClientConfig, CloseCode, Closed, Config, Conn, Handler, Incoming, Kind, Message,
-    Opening, Outgoing, Roots, Running, Server, ServerConfig, Socket, Target, Tls,
+    Opening, Outgoing, Roots, Server, ServerConfig, ServerHandle, Socket, Target, Tls,
 };
 use tautline_testkit::certificate::{Authority, Leaf};
 use world::{INTERFACE, OURS, THEIRS, World};
 
 static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::new("Test CA").unwrap());
 
-static CERTIFICATE: LazyLock<Certificate> =
-    LazyLock::new(|| AUTHORITY.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap());
+static CERTIFICATE: LazyLock<Certificate> = LazyLock::new(|| AUTHORITY.issue(&Leaf::new(&["localhost"])).unwrap());
 
 fn trusting() -> ClientConfig {
-    ClientConfig { roots: Roots::Pem(AUTHORITY.certificate().into()), ..ClientConfig::default() }
+    ClientConfig::default().with_roots(Roots::Pem(AUTHORITY.certificate().into()))
 }
 
 fn server() -> Server {
-    let tls = Tls::with(ServerConfig { certificates: vec![CERTIFICATE.clone()], ..ServerConfig::default() });
+    let tls = Tls::from(ServerConfig::new([CERTIFICATE.clone()]));
     let mut config = Config::low_latency();
     config.limits.max_message = 2 << 20;
     Server::new(tls).config(config)
@@ -41,9 +40,9 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| i.wrapping_mul(31).wrapping_add(i >> 8).wrapping_add(seed).to_le_bytes()[0]).collect()
 }
 
-fn stop(running: Running) {
-    running.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
-    running.join().unwrap();
+fn stop(handle: ServerHandle) {
+    handle.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+    handle.join().unwrap();
 }
 
 struct Echo;
@@ -55,7 +54,7 @@ impl Handler for Echo {
     }
 }
 
-/// Sends messages of these lengths, one after the other, and leaves when all have come back.
+/// Sends messages of these lengths, one after the other, and closes when all have come back.
 struct Asker {
     lengths: Vec<usize>,
     next: usize,
@@ -88,20 +87,21 @@ impl Handler for Asker {
 
 const LENGTHS: [usize; 7] = [64, 1000, 1 << 14, (1 << 14) + 1, 1 << 16, 200_000, 1 << 20];
 
-/// Nothing happens to frames, and much.
-fn weathers() -> [Option<Faults>; 2] {
+/// A network without faults, and one with many.
+fn networks() -> [Option<Faults>; 2] {
     [None, Some(Faults { lost: 10_000, late: 10_000, seed: 11 })]
 }
 
 #[test]
-fn serves() {
-    for faults in weathers() {
+fn a_server_echoes_all_sizes() {
+    for faults in networks() {
         let Some(world) = World::new() else { return };
         world.enter_ours();
-        let config = xdp::Config { faults, ..xdp::Config::new(INTERFACE) };
-        let running = server().listen(format!("{}:0", OURS[0]).parse().unwrap()).xdp(config).start(|_| Echo).unwrap();
+        let mut config = xdp::Config::new(INTERFACE);
+        config.faults = faults;
+        let handle = server().listen(format!("{}:0", OURS[0]).parse().unwrap()).driver(config).start(|_| Echo).unwrap();
         world.enter_theirs();
-        let target = target(&running.addresses()[0]);
+        let target = target(&handle.addresses()[0]);
         let clients: Vec<_> = (0..4)
             .map(|seed| {
                 let target = target.clone();
@@ -119,24 +119,24 @@ fn serves() {
             })
             .collect();
         clients.into_iter().for_each(|client| client.join().unwrap());
-        stop(running);
+        stop(handle);
     }
 }
 
 #[test]
-fn serves_a_thousand() {
+fn a_server_holds_a_thousand_connections() {
     let Some(world) = World::new() else { return };
     let _ = tautline::layers::io::machine::raise_nofile_limit();
     world.enter_ours();
     let address = format!("[{}]:0", OURS[1]).parse().unwrap();
-    let running = server().listen(address).xdp(xdp::Config::new(INTERFACE)).start(|_| Echo).unwrap();
+    let handle = server().listen(address).driver(xdp::Config::new(INTERFACE)).start(|_| Echo).unwrap();
     world.enter_theirs();
-    let target = target(&running.addresses()[0]);
+    let target = target(&handle.addresses()[0]);
     let clients: Vec<_> = (0..2)
         .map(|_| {
             let target = target.clone();
             thread::spawn(move || {
-                // One loop of the kernel's with 500 connections.
+                // One loop over the kernel's TCP with 500 connections.
                 let mut client = Client::new(trusting()).config(Config::low_latency());
                 for _ in 0..500 {
                     client = client.target(target.clone());
@@ -147,10 +147,10 @@ fn serves_a_thousand() {
         })
         .collect();
     clients.into_iter().for_each(|client| client.join().unwrap());
-    stop(running);
+    stop(handle);
 }
 
-/// Many connections: each asks once when all are open.
+/// A client of 500 connections. When all are open, one publishes to all.
 #[derive(Default)]
 struct Crowd {
     opened: usize,
@@ -174,26 +174,27 @@ impl Handler for Crowd {
 }
 
 #[test]
-fn connects() {
-    for faults in weathers() {
+fn a_client_asks_for_all_sizes() {
+    for faults in networks() {
         let Some(world) = World::new() else { return };
         world.enter_theirs();
         let listen = server().listen(format!("{}:0", THEIRS[0]).parse().unwrap());
-        let running = listen.start(|_| Echo).unwrap();
+        let handle = listen.start(|_| Echo).unwrap();
         world.enter_ours();
-        let config = xdp::Config { faults, ..xdp::Config::new(INTERFACE) };
+        let mut config = xdp::Config::new(INTERFACE);
+        config.faults = faults;
         let mut limits = Config::low_latency();
         limits.limits.max_message = 2 << 20;
-        let client = Client::new(trusting()).xdp(config).config(limits).target(target(&running.addresses()[0]));
+        let client = Client::new(trusting()).driver(config).config(limits).target(target(&handle.addresses()[0]));
         let asker = client.run(Asker { lengths: LENGTHS.to_vec(), next: 0 }).unwrap();
         assert_eq!(asker.next, LENGTHS.len());
-        stop(running);
+        stop(handle);
     }
 }
 
 #[test]
-fn one_loop_serves_an_interface() {
+fn refuses_two_loops_on_an_interface() {
     let address = "10.77.0.1:0".parse().unwrap();
-    let started = server().listen(address).shards(2).xdp(xdp::Config::new(INTERFACE)).start(|_| Echo);
-    assert!(started.unwrap_err().to_string().contains("one shard"));
+    let started = server().listen(address).shards(2).driver(xdp::Config::new(INTERFACE)).start(|_| Echo);
+    assert!(format!("{:#}", started.unwrap_err()).contains("one shard"));
 }

@@ -1,4 +1,4 @@
-//! An allocator that counts, for test binaries to include: each thread its own.
+//! An allocator that counts allocations per thread, for test binaries to include.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -7,7 +7,7 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Allocations that this thread has made in Rust, growing ones among them.
+/// How often this thread has allocated or reallocated memory through Rust's allocator.
 pub(crate) fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
@@ -18,7 +18,7 @@ fn count() {
 
 struct Counting;
 
-// SAFETY: every call is passed on to the system's allocator unchanged; counting allocates nothing.
+// SAFETY: every call goes to the system's allocator unchanged; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

@@ -1,27 +1,27 @@
 use core::ops::Range;
 
-/// Something that goes wrong with wire bytes on their way.
+/// A change to wire bytes between sender and receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// One bit is changed.
     Flip {
-        /// Which byte.
+        /// The index of the byte.
         at: usize,
-        /// Which bit of it, 0 to 7.
+        /// The bit of that byte, 0 to 7.
         bit: u8,
     },
-    /// The stream ends here.
+    /// The stream ends after this number of bytes.
     Truncate(usize),
-    /// The n-th record does not arrive.
+    /// The record with this index does not arrive.
     Drop(usize),
-    /// The n-th record arrives twice.
+    /// The record with this index arrives twice.
     Repeat(usize),
-    /// The n-th record and the one behind it change places.
+    /// The record with this index and the next one change places.
     Swap(usize),
 }
 
 impl Fault {
-    /// Does it to `wire`, which holds whole TLS records. A fault that is out of range does nothing.
+    /// Applies the fault to `wire`, which holds whole TLS records. A fault that is out of range changes nothing.
     pub fn apply(self, wire: &mut Vec<u8>) {
         let records = record_ranges(wire);
         match self {
@@ -51,7 +51,7 @@ impl Fault {
     }
 }
 
-/// Where the whole TLS records at the front of `wire` lie, by their headers.
+/// The ranges of the whole TLS records at the front of `wire`, as their headers give them.
 #[must_use]
 pub fn record_ranges(wire: &[u8]) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
@@ -72,7 +72,7 @@ mod tests {
     use super::Fault;
 
     #[test]
-    fn faults_hit_what_they_name() {
+    fn changes_only_the_named_place() {
         let wire = [&[23, 3, 3, 0, 2, 10, 11][..], &[23, 3, 3, 0, 1, 20], &[23, 3, 3, 0, 0]].concat();
         let after = |fault: Fault| {
             let mut wire = wire.clone();

@@ -1,20 +1,19 @@
-//! What tests of every layer share: certificates, in-memory pairs of sessions, faults, and the suite that every TLS
-//! engine must pass.
-//!
-//! [`certificate`] is also what makes development certificates for the `taut` program.
+//! Shared tools of the tests: certificates, in-memory pairs of sessions, faults, and the conformance suite that every
+//! TLS engine must pass.
 #![forbid(unsafe_code)]
 
-pub mod certificate;
 pub mod conformance;
 mod fault;
 pub mod hello;
 mod logged;
-pub mod old;
 pub mod pair;
 mod port;
 mod random;
+pub mod raw_peer;
+pub mod raw_peer_tls12;
 pub mod rustls_peer;
-pub mod wild;
+
+pub use tautline_dev_cert as certificate;
 
 pub use fault::{Fault, record_ranges};
 pub use logged::warnings;

@@ -1,8 +1,8 @@
 use std::cell::RefCell;
 
-/// What is logged on this thread while `action` runs, warnings and worse.
+/// Collects the warnings and errors that this thread logs while `action` runs.
 pub fn warnings(action: impl FnOnce()) -> Vec<String> {
-    thread_local!(static SAID: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) });
+    thread_local!(static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) });
     struct Collector;
     impl log::Log for Collector {
         fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
@@ -10,15 +10,15 @@ pub fn warnings(action: impl FnOnce()) -> Vec<String> {
         }
         fn log(&self, record: &log::Record<'_>) {
             if self.enabled(record.metadata()) {
-                SAID.with_borrow_mut(|said| said.push(record.args().to_string()));
+                LINES.with_borrow_mut(|lines| lines.push(record.args().to_string()));
             }
         }
         fn flush(&self) {}
     }
-    // Other tests of this process may have set it.
+    // Another call in this process may have set the logger already.
     let _ = log::set_logger(&Collector);
     log::set_max_level(log::LevelFilter::Warn);
-    SAID.take();
+    LINES.take();
     action();
-    SAID.take()
+    LINES.take()
 }

@@ -1,24 +1,24 @@
-//! Two TLS sessions joined by pipes in memory.
+//! Two TLS sessions that exchange bytes in memory.
 
 use crate::random::Random;
+use tautline_buf::Buf;
 use tautline_tls::{Content, Engine, Error, Handshake, Session};
-use tautline_window::Buf;
 
-/// One end of a connection: a session, what arrived for it, and what it made of that.
+/// One end of a connection: a session, its pending wire bytes, and what it has received.
 pub struct End<S> {
-    /// The session itself.
+    /// The TLS session.
     pub session: S,
-    /// Wire bytes that arrived and are not done with.
+    /// Wire bytes that have arrived and that the session has not used.
     pub inbox: Vec<u8>,
-    /// Wire bytes that wait to be delivered to the peer.
+    /// Wire bytes for the peer that are not delivered yet.
     pub outbox: Buf,
     /// Whether the handshake is complete.
     pub open: bool,
-    /// Application data that was received.
+    /// The application data received so far.
     pub received: Vec<u8>,
-    /// Records that held something else than application data.
+    /// The number of records without application data, close_notify not counted.
     pub control: usize,
-    /// Whether the peer's close_notify came.
+    /// Whether the peer's close_notify has arrived.
     pub closed: bool,
     scratch: Buf,
 }
@@ -38,7 +38,7 @@ impl<S: Session> End<S> {
         }
     }
 
-    /// Adds `wire` to what arrived and works on it.
+    /// Appends `wire` to the inbox and processes it.
     ///
     /// # Errors
     /// The session's error.
@@ -47,7 +47,7 @@ impl<S: Session> End<S> {
         self.work()
     }
 
-    /// Lets the session consume what arrived, until it needs more.
+    /// Lets the session process the inbox until it needs more bytes.
     ///
     /// # Errors
     /// The session's error.
@@ -65,9 +65,9 @@ impl<S: Session> End<S> {
         Ok(())
     }
 
-    /// Opens one record; says whether there was one.
+    /// Opens one record; returns whether any bytes were used.
     ///
-    /// The session sees a copy, so that it cannot rely on changes that it made to bytes it did not use.
+    /// The session gets a copy of the inbox, so it cannot rely on its changes to bytes that it did not use.
     fn step(&mut self) -> Result<bool, Error> {
         let mut wire = self.inbox.clone();
         let opened = self.session.open(&mut wire, &mut self.scratch, &mut self.outbox)?;
@@ -102,7 +102,7 @@ impl<S: Session> End<S> {
         self.session.close(&mut self.outbox);
     }
 
-    /// Empties the outbox.
+    /// Empties the outbox and returns its bytes.
     pub fn take_outbox(&mut self) -> Vec<u8> {
         let wire = self.outbox.filled().to_vec();
         self.outbox.clear();
@@ -110,32 +110,32 @@ impl<S: Session> End<S> {
     }
 }
 
-/// Which end of a [`Pair`].
+/// One of the two ends of a [`Pair`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that connected.
+    /// The end that connects.
     Client,
-    /// The one that accepted.
+    /// The end that accepts.
     Server,
 }
 
-/// An error, and whose it is.
+/// An error and the end that reported it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The end whose session reported it.
     pub side: Side,
-    /// What it reported.
+    /// The error.
     pub error: Error,
 }
 
-/// How the byte stream is cut on its way.
+/// How the byte stream is cut into pieces between the ends.
 #[derive(Clone, Debug)]
 pub enum Split {
-    /// Not at all: everything that is in the outbox arrives at once.
+    /// Not at all: the whole outbox arrives at once.
     Whole,
-    /// Every so many bytes.
+    /// Into pieces of this number of bytes.
     Every(usize),
-    /// Anywhere, most often after few bytes.
+    /// Into pieces of random length, about half of them at most 40 bytes.
     Random(Random),
 }
 
@@ -146,7 +146,7 @@ impl Split {
         Self::Random(Random::new(seed))
     }
 
-    /// Length of the next piece of a stream with `left` bytes to go, at least 1 where there are any.
+    /// The length of the next piece if `left` bytes are left: at least 1, or 0 if none are left.
     pub fn next(&mut self, left: usize) -> usize {
         match self {
             Self::Whole => left,
@@ -173,10 +173,10 @@ pub struct Pair<C, S> {
 }
 
 impl<C: Session, S: Session> Pair<C, S> {
-    /// Sessions of two engines; nothing is exchanged yet.
+    /// Makes a session of each engine; nothing is exchanged yet.
     ///
     /// # Errors
-    /// The engine's error, which has nothing to do with a peer.
+    /// The error of an engine that cannot make its session.
     pub fn new<X, Y>(client: &X, server: &Y, host: &str) -> Result<Self, Error>
     where
         X: Engine<Session = C>,
@@ -185,16 +185,18 @@ impl<C: Session, S: Session> Pair<C, S> {
         Ok(Self { client: End::new(client.connect(host)?), server: End::new(server.accept()?) })
     }
 
-    /// Shuttles bytes until both ends are open, or until nothing moves any more.
+    /// Exchanges bytes until neither end has more to send. Both ends are open then, unless one waits for bytes that
+    /// never come.
     ///
     /// # Errors
-    /// The first error of either end. The other end has then seen the alert; see [`last_words`](Self::last_words).
+    /// The first error of either end. That end's alert, if there is one, is still in its outbox; see
+    /// [`deliver_alert`](Self::deliver_alert).
     pub fn handshake(&mut self, split: &mut Split) -> Result<(), Failure> {
         self.client.work().map_err(|error| Failure { side: Side::Client, error })?;
         self.settle(split)
     }
 
-    /// Shuttles bytes until nothing moves any more.
+    /// Exchanges bytes until neither end has more to send.
     ///
     /// # Errors
     /// The first error of either end.
@@ -206,8 +208,8 @@ impl<C: Session, S: Session> Pair<C, S> {
         Ok(())
     }
 
-    /// After `side` has failed: delivers what it still had to say, and returns what the other end makes of it.
-    pub fn last_words(&mut self, side: Side) -> Option<Error> {
+    /// Delivers the outbox of `side`, which has failed, and returns the other end's error if there is one.
+    pub fn deliver_alert(&mut self, side: Side) -> Option<Error> {
         match side {
             Side::Client => carry(&mut self.client, &mut self.server, &mut Split::Whole),
             Side::Server => carry(&mut self.server, &mut self.client, &mut Split::Whole),

@@ -1,15 +1,15 @@
-//! A port where nobody listens.
+//! A port on which nothing listens.
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-/// A port of the loopback interface that refuses connections while this lives.
+/// A port of the loopback interface that refuses connections while this value lives.
 ///
-/// A socket that does not listen has it, so the kernel gives it to nobody else. One that was listened on and let go may be
-/// another test's a moment later, or be where the socket that dials it is put, which then connects to itself. A server that is
-/// told this port and sets `SO_REUSEADDR`, as ours do, can listen there (socket(7)).
+/// A socket that is bound but does not listen holds the port, so the kernel assigns it to no other socket. A port whose
+/// listener was closed is not as safe. Another test may get it, or a socket that connects to it, which then connects to
+/// itself. A server can still listen on a held port if it sets `SO_REUSEADDR`, as ours do (socket(7)).
 #[derive(Debug)]
 pub struct ClosedPort {
     address: SocketAddr,
@@ -17,10 +17,10 @@ pub struct ClosedPort {
 }
 
 impl ClosedPort {
-    /// Takes a port that is free.
+    /// Takes a free port.
     ///
     /// # Errors
-    /// The system has no port or no descriptor left.
+    /// The system has no free port or descriptor.
     pub fn new() -> io::Result<Self> {
         let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -28,7 +28,7 @@ impl ClosedPort {
         Ok(Self { address: net::getsockname(&socket)?.try_into()?, _socket: socket })
     }
 
-    /// Where it is.
+    /// The port, with the address of the loopback interface.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -40,7 +40,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn connections_are_refused_until_somebody_listens_who_was_told() {
+    fn refuses_connections_until_a_server_listens_there() {
         let port = ClosedPort::new().unwrap();
         let refused = TcpStream::connect(port.address()).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);

@@ -1,4 +1,4 @@
-/// A small generator of numbers that look random and depend on the seed alone. Not for keys.
+/// A small pseudo-random generator whose numbers depend on the seed alone. Not for keys.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -18,13 +18,13 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// A number below `limit`; 0 where that is 0.
+    /// A number below `limit`, or 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         let limit = u64::try_from(limit).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % limit).unwrap_or(0)
     }
 
-    /// `len` bytes.
+    /// The next `len` bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len + 8);
         while bytes.len() < len {

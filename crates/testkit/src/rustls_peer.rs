@@ -1,4 +1,4 @@
-//! rustls itself at the other end of a session, with one cipher suite of TLS 1.3.
+//! The rustls library as the peer of a session, with one cipher suite of TLS 1.3.
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "runs inside tests, which fail by panicking")]
 
 use crate::certificate::{Authority, Leaf};
@@ -17,36 +17,36 @@ pub const SUITES: [CipherSuite; 3] = [
     CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
 ];
 
-/// A certificate for `localhost`, and the authority that both ends trust.
+/// A certificate for `localhost` and the authority that issued it, which clients trust.
 pub struct Fixture {
-    /// In PEM.
+    /// The authority's certificate in PEM.
     pub roots: String,
-    /// The server's, whoever it is.
+    /// The certificate and key of the server, which is an engine's or rustls'.
     pub certificate: Certificate,
 }
 
 impl Default for Fixture {
     fn default() -> Self {
         let authority = Authority::new("Test").unwrap();
-        let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
+        let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
         Self { roots: authority.certificate().into(), certificate }
     }
 }
 
 impl Fixture {
-    /// Configures an engine's servers.
+    /// A server configuration for an engine.
     #[must_use]
     pub fn server(&self, versions: Versions) -> ServerConfig {
-        ServerConfig { certificates: vec![self.certificate.clone()], versions, ..ServerConfig::default() }
+        ServerConfig::new([self.certificate.clone()]).with_versions(versions)
     }
 
-    /// Configures an engine's clients.
+    /// A client configuration for an engine.
     #[must_use]
     pub fn client(&self, versions: Versions) -> ClientConfig {
-        ClientConfig { roots: Roots::Pem(self.roots.clone().into()), versions, ..ClientConfig::default() }
+        ClientConfig::default().with_roots(Roots::Pem(self.roots.clone().into())).with_versions(versions)
     }
 
-    /// Configures rustls' clients.
+    /// A client configuration for rustls.
     #[must_use]
     pub fn rustls_client(&self, suite: CipherSuite) -> rustls::ClientConfig {
         let mut roots = rustls::RootCertStore::empty();
@@ -58,7 +58,7 @@ impl Fixture {
             .with_no_client_auth()
     }
 
-    /// Configures rustls' servers.
+    /// A server configuration for rustls.
     #[must_use]
     pub fn rustls_server(&self, suite: CipherSuite) -> rustls::ServerConfig {
         let chain = CertificateDer::pem_slice_iter(&self.certificate.chain).map(Result::unwrap).collect();
@@ -71,7 +71,7 @@ impl Fixture {
             .unwrap()
     }
 
-    /// rustls as this end of a connection.
+    /// Makes a rustls connection for this side.
     #[must_use]
     pub fn rustls(&self, side: Side, suite: CipherSuite) -> Connection {
         match side {
@@ -81,7 +81,7 @@ impl Fixture {
     }
 }
 
-/// The name in the certificate.
+/// The name in the fixture's certificate.
 #[must_use]
 pub fn host() -> ServerName<'static> {
     ServerName::try_from("localhost").unwrap()
@@ -93,7 +93,7 @@ fn provider(suite: CipherSuite) -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(provider)
 }
 
-/// Carries bytes both ways until none are left; `cut` bytes at a time to our end.
+/// Exchanges bytes until neither side has any left. `end` gets its bytes in pieces of at most `cut`.
 pub fn settle<S: Session>(end: &mut End<S>, peer: &mut Connection, cut: usize) {
     loop {
         let mut wire = Vec::new();
@@ -115,7 +115,7 @@ pub fn settle<S: Session>(end: &mut End<S>, peer: &mut Connection, cut: usize) {
     }
 }
 
-/// Says something both ways, and checks that it arrives.
+/// Sends `question` to `end` and `answer` to `peer`, and checks that both arrive.
 pub fn converse<S: Session>(end: &mut End<S>, peer: &mut Connection, question: &[u8], answer: &[&[u8]], cut: usize) {
     end.received.clear();
     peer.writer().write_all(question).unwrap();

@@ -1,17 +1,22 @@
-//! What takes minutes to build and is the same for all profiles.
+//! Results of long builds, which all profiles share.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
-/// The folder `name`, which `build` fills unless that is done already. How that goes stands in the files `recipe` of the
-/// package whose build script asks: what was built as they were before is of no use once they change.
+/// Returns the folder `name`, which `build` fills unless a previous call did.
+///
+/// `recipe` names the files of the calling package that determine the result. A change in them makes a new folder.
 ///
 /// # Errors
-/// What `build` says, what keeps the folder from being made, and files that are not there; for a build script to print.
-pub fn folder(name: &str, recipe: &[&str], build: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
+/// The error of `build`, of making the folder, or of reading `recipe`; for a build script to print.
+pub fn build_once(
+    name: &str,
+    recipe: &[&str],
+    build: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<PathBuf, String> {
     let target = std::env::var("TARGET").map_err(|error| error.to_string())?;
-    let dir = shared()?.join(format!("{name}-{:016x}-{target}", hash(recipe)?));
+    let dir = cache_folder()?.join(format!("{name}-{:016x}-{target}", hash(recipe)?));
     let stamp = dir.join("complete");
     let fail = |error: std::io::Error| format!("{}: {error}", dir.display());
     std::fs::create_dir_all(&dir).map_err(fail)?;
@@ -25,7 +30,7 @@ pub fn folder(name: &str, recipe: &[&str], build: impl FnOnce(&Path) -> Result<(
     Ok(dir)
 }
 
-/// Of what stands in these files.
+/// A hash of the contents of these files.
 fn hash(recipe: &[&str]) -> Result<u64, String> {
     let mut hasher = DefaultHasher::new();
     for file in recipe {
@@ -34,8 +39,8 @@ fn hash(recipe: &[&str]) -> Result<u64, String> {
     Ok(hasher.finish())
 }
 
-/// A folder in cargo's target folder, beside those of the profiles.
-fn shared() -> Result<PathBuf, String> {
+/// The folder for such results in cargo's target folder, beside those of the profiles.
+fn cache_folder() -> Result<PathBuf, String> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
     // <target>/<profile>/build/<package>/out
     let profile = out.ancestors().find(|dir| dir.ends_with("build")).and_then(Path::parent);
@@ -48,7 +53,7 @@ mod tests {
     use super::hash;
 
     #[test]
-    fn what_is_built_depends_on_the_whole_recipe() {
+    fn the_hash_depends_on_all_files_of_the_recipe() {
         let hashes =
             [&["src/lib.rs"][..], &["src/cache.rs"], &["src/lib.rs", "src/cache.rs"]].map(|one| hash(one).unwrap());
         assert!(hashes[0] != hashes[1] && hashes[2] != hashes[0] && hashes[2] != hashes[1]);

@@ -1,12 +1,14 @@
-//! What the build scripts of engines in C share: where a registry keeps a library's sources, where it is built once for all
-//! profiles, and how it is joined with a shim into one object of which only the shim's table is visible. Libraries that share
-//! most of their symbols' names can so stand in one program.
+//! Shared code of the build scripts of engines that wrap a C library.
+//!
+//! [`find_package`] finds the library's sources among the packages of the lock file. [`build_once`] builds them once
+//! for all profiles. A [`Shim`] and the library become one object in which only the shim's table is visible.
+//! Libraries that define the same symbols can therefore be linked into one program.
 #![forbid(unsafe_code)]
 
 mod cache;
 mod package;
 mod shim;
 
-pub use cache::folder;
-pub use package::find;
+pub use cache::build_once;
+pub use package::find_package;
 pub use shim::{Shim, run};

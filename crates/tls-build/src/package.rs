@@ -1,18 +1,18 @@
-//! Where cargo keeps a package's sources.
+//! Finds the sources of a package.
 
-use crate::run;
+use crate::shim::run;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The version of package `name` in the lock file, and its folder.
+/// Finds the version of the package `name` in the lock file, and its folder.
 ///
 /// # Errors
-/// What cargo says, for a build script to print.
-pub fn find(name: &str) -> Result<(String, PathBuf), String> {
+/// The error of cargo, for a build script to print.
+pub fn find_package(name: &str) -> Result<(String, PathBuf), String> {
     let cargo = std::env::var_os("CARGO").ok_or("cargo does not say where it is")?;
     let metadata =
         |offline: &[&str]| run(Command::new(&cargo).args(["metadata", "--format-version=1", "--locked"]).args(offline));
-    // Offline first, for that is quick; it fails where packages for other platforms were never downloaded.
+    // Offline is faster, but fails if packages for other platforms were never downloaded.
     let text = metadata(&["--offline"]).or_else(|_| metadata(&[]))?;
     let metadata: serde_json::Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -1,12 +1,12 @@
-//! From C files and archives to one object with one visible symbol.
+//! Makes one object with one visible symbol from C files and archives.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// More flags for the compiler of shims, such as `-fsanitize=address`.
+/// The variable with more flags for the compiler of shims, such as `-fsanitize=address`.
 const FLAGS: &str = "TAUTLINE_SHIM_FLAGS";
 
-/// A shim, as it is built for one library.
+/// A shim for one library.
 pub struct Shim {
     table: String,
     dir: PathBuf,
@@ -14,15 +14,17 @@ pub struct Shim {
 }
 
 impl Shim {
-    /// Of these `sources`, which define the symbol `table` (in C: `TL_TABLE`), for a library whose headers lie in `include`.
+    /// Describes a shim.
+    ///
+    /// `sources` define the symbol `table` (in C: `TL_TABLE`). The headers of the library lie in `include`.
     ///
     /// # Errors
-    /// There is no folder for objects.
+    /// The folder for objects cannot be made.
     pub fn new(table: &str, sources: &[&str], include: &[PathBuf]) -> Result<Self, String> {
         let dir = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default()).join(table);
         std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         let mut cc = cc::Build::new();
-        // Optimised in every profile: it stands between every record and its buffer.
+        // Optimised in every profile, because every record passes through the shim.
         cc.files(sources).includes(include).out_dir(&dir).opt_level(2).pic(true).extra_warnings(true);
         cc.define("TL_TABLE", table).cargo_metadata(false);
         println!("cargo::rerun-if-env-changed={FLAGS}");
@@ -32,34 +34,36 @@ impl Shim {
         Ok(Self { table: table.to_owned(), dir, cc })
     }
 
-    /// Has the sources see a macro.
+    /// Defines a macro for the sources.
     pub fn define(&mut self, name: &str, value: &str) {
         self.cc.define(name, value);
     }
 
-    /// Has the sources begin with a header.
+    /// Includes a header before each source.
     pub fn include_first(&mut self, header: &str) {
         self.cc.flag("-include").flag(header);
     }
 
-    /// The shim's objects.
+    /// Compiles the sources to objects.
     ///
     /// # Errors
-    /// What the compiler says.
+    /// The error of the compiler.
     pub fn compile(&self) -> Result<Vec<PathBuf>, String> {
         self.cc.try_compile_intermediates().map_err(|error| format!("{}: {error}", self.table))
     }
 
-    /// Joins `objects` with what they need of `archives`, hides all symbols but the table's, and has rustc link the result.
+    /// Joins `objects` with the parts of `archives` that they need, and has rustc link the result.
+    ///
+    /// All symbols but the table's are hidden.
     ///
     /// # Errors
-    /// What the tools say.
+    /// The error of the tool that failed.
     pub fn link(&self, objects: &[PathBuf], archives: &[PathBuf]) -> Result<(), String> {
         let (joined, hidden) = (self.dir.join("joined.o"), self.dir.join("hidden.o"));
         let library = &self.table;
         let archive = self.dir.join(format!("lib{library}.a"));
-        // Without -d, a COMMON symbol would stay global and be merged with another library's of the same name; without
-        // --force-group-allocation, two libraries' groups of the same name would be.
+        // Without -d, COMMON symbols would stay global, and those of two libraries with the same name would be merged.
+        // Without --force-group-allocation, groups with the same name would be merged likewise.
         run(Command::new("ld")
             .args(["-r", "-d", "--force-group-allocation", "-o"])
             .arg(&joined)
@@ -81,10 +85,10 @@ impl Shim {
     }
 }
 
-/// Runs a tool and gives its output.
+/// Runs a tool and returns its output.
 ///
 /// # Errors
-/// What it wrote to standard error, where it fails.
+/// The tool's standard error if it fails.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command

@@ -1,4 +1,4 @@
-//! AWS-LC's libssl. Its libcrypto is the one that rustls uses, and has a prefix before every symbol already.
+//! AWS-LC's libssl. Its libcrypto is the one that rustls uses, whose symbols have a prefix already.
 
 use crate::shim::shim;
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use tautline_tls_build as tools;
 
 /// Builds AWS-LC's libssl from the sources in `aws-lc-sys` and links it.
 pub(crate) fn library() -> Result<(), String> {
-    let (version, sources) = tools::find("aws-lc-sys")?;
+    let (version, sources) = tools::find_package("aws-lc-sys")?;
     let include: Vec<PathBuf> = std::env::split_paths(&include(&version)?).collect();
-    let folder = tools::folder(&format!("aws-lc-ssl-{version}"), &["build/aws_lc.rs"], |dir| {
+    let folder = tools::build_once(&format!("aws-lc-ssl-{version}"), &["build/aws_lc.rs"], |dir| {
         compile(&sources.join("aws-lc/ssl"), &include, dir)
     })?;
     let shim = shim("aws_lc", &include)?;
@@ -28,14 +28,16 @@ fn compile(sources: &Path, include: &[PathBuf], dir: &Path) -> Result<(), String
     cc.flag("-fno-exceptions").flag("-fno-rtti").try_compile("ssl").map_err(|error| format!("aws-lc: {error}"))
 }
 
-/// Whether this is part of the library; tests lie in the same folder.
+/// Whether this file is part of the library; tests lie in the same folder.
 fn is_source(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.ends_with(".cc") && !name.ends_with("_test.cc")
 }
 
-/// The headers, as `aws-lc-sys` tells its dependents in a variable whose name contains its version; they must be of the same
-/// version as the sources, which cargo was asked for.
+/// The folders of the headers.
+///
+/// `aws-lc-sys` puts them into a variable whose name contains its version. They must have the version of the sources,
+/// which cargo reported.
 fn include(version: &str) -> Result<String, String> {
     let is_version = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
     let (told, folder) = std::env::vars()

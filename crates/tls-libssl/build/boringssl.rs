@@ -1,6 +1,6 @@
 //! BoringSSL from the sources in `boring-sys`.
 //!
-//! That package is not built: it does not tell where its library lies, without which there is no hiding its symbols.
+//! That package itself is not built. It does not say where its library lies, so the symbols could not be hidden.
 
 use crate::shim::shim;
 use std::path::Path;
@@ -9,9 +9,10 @@ use tautline_tls_build::{self as tools, run};
 
 /// Builds BoringSSL and links it.
 pub(crate) fn library() -> Result<(), String> {
-    let (version, sources) = tools::find("boring-sys")?;
+    let (version, sources) = tools::find_package("boring-sys")?;
     let sources = sources.join("deps/boringssl");
-    let folder = tools::folder(&format!("boringssl-{version}"), &["build/boringssl.rs"], |dir| build(&sources, dir))?;
+    let folder =
+        tools::build_once(&format!("boringssl-{version}"), &["build/boringssl.rs"], |dir| build(&sources, dir))?;
     let shim = shim("boringssl", &[sources.join("include")])?;
     shim.link(&shim.compile()?, &[folder.join("libssl.a"), folder.join("libcrypto.a")])?;
     println!("cargo::rustc-link-lib=stdc++");
@@ -31,7 +32,7 @@ fn build(sources: &Path, dir: &Path) -> Result<(), String> {
         let built = objects.join(archive);
         std::fs::rename(&built, dir.join(archive)).map_err(|error| format!("{}: {error}", built.display()))?;
     }
-    // Nobody needs the objects any more.
+    // The objects are not needed any more.
     let _ = std::fs::remove_dir_all(objects);
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! Compiles the shim (`csrc`) once for each library that is asked for, and links it with that library into one object of
-//! which only the shim's table is visible. Libraries that share most of their symbols' names can so stand in one program.
+//! Compiles the shim (`csrc`) once for each requested library, and links both into one object.
+//!
+//! Only the shim's table is visible in it. So libraries that share most names of symbols can stand in one program.
 
 #[cfg(feature = "aws-lc")]
 mod aws_lc;
@@ -21,11 +22,11 @@ fn main() {
         feature = "aws-lc",
         feature = "boringssl",
         feature = "libressl",
-        feature = "outside"
+        feature = "external"
     )) {
         println!("cargo::rustc-cfg=any_library");
     }
-    // For those who bring a library of their own: where table.h is.
+    // The folder of table.h, for crates that bring a library of their own.
     let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     println!("cargo::metadata=include={root}/csrc");
     if let Err(why) = build() {

@@ -1,9 +1,9 @@
-//! A library that is installed somewhere: `<prefix>/include` and `<prefix>/lib`.
+//! An installed library: `<prefix>/include` and `<prefix>/lib`.
 
 use crate::shim::shim;
 use std::path::{Path, PathBuf};
 
-/// The prefix that an environment variable names.
+/// The prefix in an environment variable.
 pub(crate) fn named_by(variable: &str) -> Option<PathBuf> {
     println!("cargo::rerun-if-env-changed={variable}");
     std::env::var_os(variable).filter(|prefix| !prefix.is_empty()).map(PathBuf::from)
@@ -12,7 +12,7 @@ pub(crate) fn named_by(variable: &str) -> Option<PathBuf> {
 /// Links the library below `prefix`.
 pub(crate) fn library(name: &'static str, prefix: &Path) -> Result<(), String> {
     let archive = |file: &str| {
-        // Debian keeps the system's libraries one level deeper.
+        // Debian puts the system's libraries one level deeper.
         let multiarch = format!("lib/{}-linux-gnu", std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default());
         ["lib64", "lib", &multiarch]
             .iter()

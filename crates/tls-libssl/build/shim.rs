@@ -5,7 +5,7 @@ use tautline_tls_build::Shim;
 
 const SOURCES: [&str; 5] = ["csrc/connection.c", "csrc/context.c", "csrc/memory.c", "csrc/table.c", "csrc/tickets.c"];
 
-/// For the library `name`, whose headers lie in `include`.
+/// The shim for the library `name`, whose headers lie in `include`.
 pub(crate) fn shim(name: &str, include: &[PathBuf]) -> Result<Shim, String> {
     Shim::new(&format!("tautline_libssl_{name}"), &SOURCES, include)
 }

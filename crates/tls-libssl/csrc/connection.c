@@ -1,4 +1,4 @@
-/* One connection over the caller's windows. */
+/* One connection over the caller's buffers. */
 #include "shim.h"
 
 #include <openssl/crypto.h>
@@ -42,11 +42,11 @@ static long window_ctrl(BIO *bio, int command, long number, void *pointer)
     (void)bio;
     (void)number;
     (void)pointer;
-    /* A flush that fails would fail the handshake; everything else is not for us. */
+    /* A failed flush would fail the handshake. All other commands are ignored. */
     return command == BIO_CTRL_FLUSH;
 }
 
-/* To be called once, before all else. Says whether it worked. */
+/* Must be called once, before all else. Returns whether it succeeded. */
 int32_t tl_init(void)
 {
 #if !TL_BORING_FAMILY && !defined(LIBRESSL_VERSION_NUMBER)
@@ -95,8 +95,8 @@ tl_conn *tl_conn_accept(const tl_context *context)
 }
 
 /*
- * A client's connection to the host `name`, or to the address `ip` (4 or 16 bytes) where there is no name. It offers to
- * resume `session`, if there is one.
+ * Makes a client's connection to the host `name`, or to the address `ip` (4 or 16 bytes) if there is no name. It offers to
+ * resume `session` if there is one.
  */
 tl_conn *tl_conn_connect(const tl_context *context, const char *name, const uint8_t *ip, size_t ip_len,
                          SSL_SESSION *session)
@@ -139,7 +139,7 @@ void tl_conn_free(tl_conn *conn)
         return;
     }
     if (conn->ssl != NULL) {
-        /* Without this, OpenSSL would take a session that did not end by close_notify for a bad one. */
+        /* Otherwise OpenSSL would mark a session as bad if it did not end by close_notify. */
         SSL_set_shutdown(conn->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
         SSL_free(conn->ssl);
         ERR_clear_error();
@@ -153,7 +153,7 @@ void tl_conn_free(tl_conn *conn)
     free(conn);
 }
 
-/* Why the certificate was refused. */
+/* The reason why the certificate was rejected. */
 static int32_t verify_kind(long error)
 {
     switch (error) {
@@ -184,10 +184,10 @@ static int32_t verify_kind(long error)
 }
 
 /*
- * Whether the library failed by itself: a key that does not sign, no randomness, no memory. Those of its parts that read what
- * the peer sent (ASN.1, X.509, points of curves) are not among them.
+ * Whether the library failed on its own: a key that does not sign, no randomness, no memory. Errors of the parts that parse
+ * the peer's input (ASN.1, X.509, points of curves) are not among them.
  */
-static int is_own(unsigned long error)
+static int is_library_fault(unsigned long error)
 {
     switch (ERR_GET_REASON(error)) {
     case ERR_R_MALLOC_FAILURE:
@@ -202,7 +202,7 @@ static int is_own(unsigned long error)
     case ERR_R_BIO_LIB:
     case ERR_R_SSL_LIB:
 #ifdef LIBRESSL_VERSION_NUMBER
-    /* The alert that it sends then; one that comes is told apart before. */
+    /* The alert that it sends then. A received alert is recognised before. */
     case SSL_AD_REASON_OFFSET + SSL_AD_INTERNAL_ERROR:
 #endif
         return 1;
@@ -211,10 +211,10 @@ static int is_own(unsigned long error)
     }
 }
 
-/* What a reason of the library's own means. */
+/* Maps an error of the library to a kind of failure. */
 static int32_t failure_kind(unsigned long error)
 {
-    if (is_own(error)) {
+    if (is_library_fault(error)) {
         return TL_LIBRARY;
     }
     if (ERR_GET_LIB(error) != ERR_LIB_SSL) {
@@ -223,7 +223,7 @@ static int32_t failure_kind(unsigned long error)
     switch (ERR_GET_REASON(error)) {
     case SSL_R_CERTIFICATE_VERIFY_FAILED:
 #ifdef LIBRESSL_VERSION_NUMBER
-    case SSL_R_NO_CERTIFICATE_RETURNED: /* its servers of TLS 1.2 */
+    case SSL_R_NO_CERTIFICATE_RETURNED: /* from servers of TLS 1.2 */
 #endif
         return TL_CERTIFICATE;
     case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
@@ -256,18 +256,18 @@ static int32_t failure_kind(unsigned long error)
     }
 }
 
-/* Whether an error that has an alert's number means that one came. */
-static int is_alerted(const tl_conn *conn)
+/* Whether an error with the number of an alert means that the peer sent that alert. */
+static int is_alert(const tl_conn *conn)
 {
 #ifdef LIBRESSL_VERSION_NUMBER
-    return conn->alerted;
+    return conn->alert_received;
 #else
     (void)conn;
     return 1;
 #endif
 }
 
-/* Says what went wrong: the first error that the TLS part of the library raised, else the first of all. */
+/* Fills the result with the first error of the library's TLS part, or else with the first error. */
 static void explain(tl_conn *conn, tl_result *result)
 {
     unsigned long first = ERR_peek_error();
@@ -281,18 +281,18 @@ static void explain(tl_conn *conn, tl_result *result)
     result->status = TL_FAILED;
     if (conn->windows.broken) {
         result->failure = TL_MEMORY;
-    } else if (is_alerted(conn) && ERR_GET_LIB(chosen) == ERR_LIB_SSL && ERR_GET_REASON(chosen) >= SSL_AD_REASON_OFFSET
+    } else if (is_alert(conn) && ERR_GET_LIB(chosen) == ERR_LIB_SSL && ERR_GET_REASON(chosen) >= SSL_AD_REASON_OFFSET
                && ERR_GET_REASON(chosen) < SSL_AD_REASON_OFFSET + 256) {
         result->failure = TL_ALERT;
         result->alert = ERR_GET_REASON(chosen) - SSL_AD_REASON_OFFSET;
         if (result->alert == SSL3_AD_CLOSE_NOTIFY) {
-            /* AWS-LC and BoringSSL look at the level, which means nothing in TLS 1.3 (RFC 8446, section 6). */
+            /* AWS-LC and BoringSSL check the level, which TLS 1.3 ignores (RFC 8446, section 6). */
             result->status = TL_CLOSED;
         }
     } else {
         result->failure = chosen == 0 ? TL_PROTOCOL : failure_kind(chosen);
     }
-    /* Of its own failures, what came first says most: the rest is which part was called by which. */
+    /* The first of the library's own failures says most; the others are its callers. */
     tl_reason(result->failure == TL_LIBRARY ? first : chosen, result->reason);
     if (result->failure == TL_CERTIFICATE) {
         result->verify = verify_kind(conn->verify);
@@ -303,7 +303,7 @@ static void explain(tl_conn *conn, tl_result *result)
     }
 }
 
-/* Lends the caller's windows to the connection. Says whether it is fit for an operation. */
+/* Lends the caller's windows to the connection. Returns whether it can be used. */
 static int arm(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap)
 {
     int fit = tl_windows_arm(&conn->windows, in, in_len, out, out_cap);
@@ -314,7 +314,7 @@ static int arm(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, si
     return fit;
 }
 
-/* Moves what a BIO with memory of its own holds to where the window would have had it. */
+/* Moves the output of a BIO with memory of its own to the window. */
 static void collect(tl_conn *conn)
 {
     size_t len = BIO_pending(conn->memory_out);
@@ -331,11 +331,11 @@ static void collect(tl_conn *conn)
 }
 
 /*
- * Takes the windows back and says what became of the operation that returned `code`.
+ * Takes the windows back and fills the result of the operation that returned `code`.
  *
- * The queue of errors must be empty when an operation begins, or those of another would be taken for its own. Looking at it
- * takes OpenSSL longer than all else that is done here, so every call leaves it empty, and data that passes, which adds nothing
- * to it, does not look.
+ * The queue of errors must be empty when an operation begins, or it would report errors of another. To inspect the queue
+ * costs OpenSSL more than all else here. So every call leaves it empty, and calls that only pass data, which add no errors,
+ * do not inspect it.
  */
 static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
 {
@@ -347,7 +347,7 @@ static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
     } else if (code > 0) {
         result->status = TL_DONE;
     } else {
-        conn->unsettled = 1;
+        conn->may_have_errors = 1;
         switch (SSL_get_error(conn->ssl, code)) {
         case SSL_ERROR_WANT_READ:
             result->status = TL_WANT;
@@ -361,39 +361,39 @@ static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
     }
     tl_windows_disarm(&conn->windows, in_len, result);
     result->rekeyed = conn->rekeyed;
-    if (conn->unsettled) {
+    if (conn->may_have_errors) {
         ERR_clear_error();
-        /* What was read may have something else follow, as the answer to a KeyUpdate, with the next data. */
-        conn->unsettled = code <= 0;
+        /* After a read without data, the next data may come with something else, such as the answer to a KeyUpdate. */
+        conn->may_have_errors = code <= 0;
     }
 }
 
-/* Advances the handshake with one record, or none where there is none yet. */
+/* Advances the handshake with one record, or begins it if `in_len` is 0. */
 void tl_conn_handshake(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap, tl_result *result)
 {
     result->plain = 0;
-    conn->unsettled = 1;
+    conn->may_have_errors = 1;
     int code = arm(conn, in, in_len, out, out_cap) ? SSL_do_handshake(conn->ssl) : -1;
     disarm(conn, in_len, code, result);
 }
 
 /*
- * Opens one record. `plain` may be the memory where the record lies: the library copies it before it writes there. It must
- * have room for all that the record can hold.
+ * Opens one record. `plain` may be the memory of the record, which the library copies before it writes there. It must have
+ * room for the record's content.
  */
 void tl_conn_read(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *plain, size_t plain_cap, uint8_t *out,
                   size_t out_cap, tl_result *result)
 {
     int code = -1;
     if (arm(conn, in, in_len, out, out_cap)) {
-        /* All libraries give all that a record holds at once, where there is room. */
+        /* All libraries return the whole content of a record if there is room. */
         code = SSL_read(conn->ssl, plain, plain_cap > INT_MAX ? INT_MAX : (int)plain_cap);
     }
     result->plain = code > 0 ? (size_t)code : 0;
     disarm(conn, in_len, code, result);
 }
 
-/* Seals `plain`, at least one byte, in as few records as fit. Where the library wants to read first, nothing is sealed. */
+/* Seals `plain`, at least one byte, in as few records as possible. If the library has to read first, nothing is sealed. */
 void tl_conn_write(tl_conn *conn, const uint8_t *plain, size_t plain_len, uint8_t *out, size_t out_cap,
                    tl_result *result)
 {
@@ -414,19 +414,19 @@ void tl_conn_write(tl_conn *conn, const uint8_t *plain, size_t plain_len, uint8_
 void tl_conn_close(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result)
 {
     result->plain = 0;
-    conn->unsettled = 1;
-    /* 0 says that ours is sent and the peer's has not come. */
+    conn->may_have_errors = 1;
+    /* 0 means that our close_notify is sent and the peer's has not arrived. */
     int code = arm(conn, NULL, 0, out, out_cap) ? SSL_shutdown(conn->ssl) : -1;
     disarm(conn, 0, code == 0 ? 1 : code, result);
 }
 
-/* Moves what spilled to `out`, which has room for all of it. */
+/* Moves the spilled output to `out`, which has room for all of it. */
 void tl_conn_spill(tl_conn *conn, uint8_t *out)
 {
     tl_windows_spill(&conn->windows, out);
 }
 
-/* Has the next write change the keys first (TLS 1.3). */
+/* Has the next write change the keys first (TLS 1.3). Returns whether the library can. */
 int32_t tl_conn_update_keys(tl_conn *conn)
 {
 #ifdef LIBRESSL_VERSION_NUMBER
@@ -435,7 +435,7 @@ int32_t tl_conn_update_keys(tl_conn *conn)
 #else
     int updates = SSL_key_update(conn->ssl, SSL_KEY_UPDATE_NOT_REQUESTED);
     ERR_clear_error();
-    conn->unsettled = 1;
+    conn->may_have_errors = 1;
     return updates;
 #endif
 }
@@ -479,24 +479,24 @@ static void group_name(const tl_conn *conn, char *name, size_t cap)
     name[len] = '\0';
 }
 
-/* What the handshake agreed on. Pointers are good until the connection is used again. */
-void tl_conn_facts(const tl_conn *conn, tl_facts *facts)
+/* Copies the negotiated parameters. The pointers are valid until the connection is used again. */
+void tl_conn_info(const tl_conn *conn, tl_info *info)
 {
     const unsigned char *alpn = NULL;
     unsigned int alpn_len = 0;
     const SSL_CIPHER *cipher = SSL_get_current_cipher(conn->ssl);
-    facts->version = SSL_version(conn->ssl);
-    facts->suite = cipher == NULL ? 0 : (int32_t)(SSL_CIPHER_get_id(cipher) & 0xffff);
-    facts->resumed = SSL_session_reused((SSL *)conn->ssl);
+    info->version = SSL_version(conn->ssl);
+    info->suite = cipher == NULL ? 0 : (int32_t)(SSL_CIPHER_get_id(cipher) & 0xffff);
+    info->resumed = SSL_session_reused((SSL *)conn->ssl);
     SSL_get0_alpn_selected(conn->ssl, &alpn, &alpn_len);
-    facts->alpn = alpn;
-    facts->alpn_len = alpn_len;
-    facts->server_name = conn->server_name[0] == '\0' ? NULL : conn->server_name;
-    group_name(conn, facts->group, sizeof(facts->group));
+    info->alpn = alpn;
+    info->alpn_len = alpn_len;
+    info->server_name = conn->server_name[0] == '\0' ? NULL : conn->server_name;
+    group_name(conn, info->group, sizeof(info->group));
     ERR_clear_error();
 }
 
-/* The peer's certificate at `index`, its own first, as DER for `bytes_free`; gives its length, 0 where there is none. */
+/* Copies the peer's certificate at `index` as DER for `bytes_free`; its own is the first. Returns the length, or 0 for none. */
 size_t tl_conn_peer_certificate(const tl_conn *conn, size_t index, uint8_t **der)
 {
 #if !TL_BORING_FAMILY && !defined(LIBRESSL_VERSION_NUMBER)
@@ -508,7 +508,7 @@ size_t tl_conn_peer_certificate(const tl_conn *conn, size_t index, uint8_t **der
     if (leaf != NULL && index > 0) {
         STACK_OF(X509) *chain = SSL_get_peer_cert_chain(conn->ssl);
         size_t len = chain == NULL ? 0 : (size_t)sk_X509_num(chain);
-        /* A client finds the leaf in the chain too, a server does not. */
+        /* In a client the chain contains the leaf, in a server it does not. */
         size_t at = len > 0 && X509_cmp(sk_X509_value(chain, 0), leaf) == 0 ? index : index - 1;
         certificate = at < len ? sk_X509_value(chain, (int)at) : NULL;
     }
@@ -530,8 +530,8 @@ int32_t tl_conn_refused_validity(const tl_conn *conn, char *from, char *until, s
 }
 
 /*
- * To be called once a client's handshake is complete: the session of a resumed connection of TLS 1.2 is kept once more. It
- * may have a new ticket, of which OpenSSL tells no callback.
+ * Must be called when a client's handshake is complete. Keeps the session of a resumed connection of TLS 1.2 once more: it may
+ * have a new ticket, which OpenSSL reports to no callback.
  */
 void tl_conn_keep_session(tl_conn *conn)
 {
@@ -544,23 +544,23 @@ void tl_conn_keep_session(tl_conn *conn)
     }
 }
 
-/* A session to resume, for `session_free`; null where there is none. */
+/* Takes a session to resume, for `session_free`; null if there is none. */
 SSL_SESSION *tl_conn_session(tl_conn *conn)
 {
     return conn->sessions_len == 0 ? NULL : conn->sessions[--conn->sessions_len];
 }
 
 /*
- * Seals what a server holds back until it first writes: AWS-LC and BoringSSL do so with tickets, the others have sent theirs
- * with the handshake.
+ * Seals the records that a server holds back until its first write. AWS-LC and BoringSSL hold back tickets; the others send
+ * theirs in the handshake.
  */
 void tl_conn_flush(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result)
 {
     result->plain = 0;
-    conn->unsettled = 1;
+    conn->may_have_errors = 1;
     int ready = arm(conn, NULL, 0, out, out_cap);
 #if TL_BORING_FAMILY
-    /* Nothing written is nothing wrong. */
+    /* A write of 0 bytes is no error. */
     int code = ready ? SSL_write(conn->ssl, "", 0) : -1;
     disarm(conn, 0, code == 0 ? 1 : code, result);
 #else
@@ -568,7 +568,7 @@ void tl_conn_flush(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *resul
 #endif
 }
 
-/* Gives the first traffic secrets away, `TL_SECRET` bytes of room each; their length, or 0 where they are not known. */
+/* Moves the first traffic secrets to buffers of `TL_SECRET` bytes. Returns their length, or 0 if they are not known. */
 size_t tl_conn_secrets(tl_conn *conn, uint8_t *client, uint8_t *server)
 {
     size_t len = conn->secret_lens[0] == conn->secret_lens[1] ? conn->secret_lens[0] : 0;
@@ -580,8 +580,8 @@ size_t tl_conn_secrets(tl_conn *conn, uint8_t *client, uint8_t *server)
 }
 
 /*
- * For measuring, before the first operation: has BIOs with memory of their own stand between the library and the windows, as
- * they do in most programs. Says whether there was memory.
+ * For benchmarks, before the first operation: puts BIOs with memory of their own between the library and the windows, as most
+ * programs do. Returns whether there was memory.
  */
 int32_t tl_conn_memory(tl_conn *conn)
 {
@@ -600,7 +600,7 @@ int32_t tl_conn_memory(tl_conn *conn)
     return 1;
 }
 
-/* For tests: has spilling fail. */
+/* For tests: makes spilling fail. */
 void tl_conn_faults(tl_conn *conn, int32_t spill_fails)
 {
     conn->windows.spill_fails = spill_fails;

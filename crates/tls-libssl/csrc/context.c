@@ -1,4 +1,4 @@
-/* Certificates, trust and settings: from the caller's bytes to the library's objects. */
+/* Converts certificates, trust and settings from the caller's bytes to the library's objects. */
 #define _GNU_SOURCE
 #include "shim.h"
 
@@ -13,13 +13,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* What is offered, by preference: AES-128 first, the fastest where there are AES instructions. */
+/* The offered suites, by preference: AES-128 first, the fastest with AES instructions. */
 #define SUITES_13 "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
 #define SUITES_12                                                                                                       \
     "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:"                          \
     "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"
 
-/* The first that the library knows; the last is all that is classical. `*` has OpenSSL (3.5) send a key share for it at once. */
+/* The first list that the library knows is used; the last is classical. `*` has OpenSSL 3.5 send a key share at once. */
 static const char *const GROUPS[] = {
     "*X25519MLKEM768:*X25519:P-256:P-384",
     "X25519MLKEM768:X25519:P-256:P-384",
@@ -27,7 +27,7 @@ static const char *const GROUPS[] = {
 };
 
 #ifndef LIBRESSL_VERSION_NUMBER
-/* ECDSA before Ed25519 before RSA, so that the cheapest certificate is shown to those who can verify it. */
+/* ECDSA before Ed25519 before RSA, so that clients that can verify the cheapest certificate receive it. */
 static const char *const SIGNATURES[] = {
     "ecdsa_secp256r1_sha256:ecdsa_secp384r1_sha384:ed25519:rsa_pss_rsae_sha256:rsa_pss_rsae_sha384:rsa_pss_rsae_sha512:"
     "rsa_pkcs1_sha256:rsa_pkcs1_sha384:rsa_pkcs1_sha512",
@@ -45,17 +45,17 @@ void tl_reason(unsigned long code, char *reason)
     if (text == NULL) {
         text = "unknown reason";
     }
-    /* The newer libraries shout: CERTIFICATE_VERIFY_FAILED. */
-    int shouts = 1;
+    /* The newer libraries write reasons as CERTIFICATE_VERIFY_FAILED. */
+    int upper = 1;
     size_t len = 0;
     for (; text[len] != '\0' && len + 1 < TL_REASON; len++) {
-        shouts = shouts && !(text[len] >= 'a' && text[len] <= 'z');
+        upper = upper && !(text[len] >= 'a' && text[len] <= 'z');
     }
     for (size_t at = 0; at < len; at++) {
         char c = text[at];
-        if (shouts && c == '_') {
+        if (upper && c == '_') {
             c = ' ';
-        } else if (shouts && c >= 'A' && c <= 'Z') {
+        } else if (upper && c >= 'A' && c <= 'Z') {
             c = (char)(c + ('a' - 'A'));
         }
         reason[at] = c;
@@ -70,7 +70,7 @@ static void refuse(tl_refusal *refusal, int32_t kind)
     ERR_clear_error();
 }
 
-/* Without this, an encrypted key would ask at the terminal. */
+/* Otherwise an encrypted key would prompt at the terminal. */
 static int no_passphrase(char *buffer, int size, int writing, void *user)
 {
     (void)buffer;
@@ -80,7 +80,7 @@ static int no_passphrase(char *buffer, int size, int writing, void *user)
     return -1;
 }
 
-/* Every certificate in `pem`, or null. */
+/* Parses every certificate in `pem`; null on error. */
 static STACK_OF(X509) *read_chain(const uint8_t *pem, size_t len, tl_refusal *refusal)
 {
     BIO *bio = BIO_new_mem_buf(pem, (int)len);
@@ -100,7 +100,7 @@ static STACK_OF(X509) *read_chain(const uint8_t *pem, size_t len, tl_refusal *re
             goto fail;
         }
     }
-    /* Behind the last one stands "no start line"; anything else is damage. */
+    /* "no start line" is the normal end; all else is damage. */
     unsigned long error = ERR_peek_last_error();
     if (ERR_GET_LIB(error) != ERR_LIB_PEM || ERR_GET_REASON(error) != PEM_R_NO_START_LINE) {
         refuse(refusal, TL_CONFIG_BAD_CERTIFICATE);
@@ -119,8 +119,8 @@ fail:
     return NULL;
 }
 
-/* Reads the header of a value of ASN.1 with this tag at `*at`; moves `*at` to its content and gives that's length, or -1. */
-static long enter(const uint8_t **at, const uint8_t *end, uint8_t tag)
+/* Reads an ASN.1 header with this tag at `*at`, and moves `*at` to the content. Returns the content's length, or -1. */
+static long der_enter(const uint8_t **at, const uint8_t *end, uint8_t tag)
 {
     const uint8_t *p = *at;
     if (end - p < 2 || p[0] != tag) {
@@ -142,32 +142,32 @@ static long enter(const uint8_t **at, const uint8_t *end, uint8_t tag)
 }
 
 /*
- * The second version of PKCS#8 (RFC 5958) has the public key behind the private one, which is why some libraries do not read
- * it. Turns a key's DER into the first version, in place; gives its new length, or -1 where it is something else.
+ * Converts a key's DER from the second version of PKCS#8 (RFC 5958) to the first, in place. The second version has the public
+ * key after the private one, which some libraries cannot parse. Returns the new length, or -1 if it is another format.
  */
 static long to_pkcs8_v1(uint8_t *der, long len)
 {
     const uint8_t *at = der;
     const uint8_t *end = der + len;
-    if (enter(&at, end, 0x30) < 0) {
+    if (der_enter(&at, end, 0x30) < 0) {
         return -1;
     }
     const uint8_t *inner = at;
-    if (enter(&at, end, 0x02) != 1 || *at != 1) {
+    if (der_enter(&at, end, 0x02) != 1 || *at != 1) {
         return -1;
     }
     uint8_t *version = der + (at - der);
     at++;
-    long algorithm = enter(&at, end, 0x30);
+    long algorithm = der_enter(&at, end, 0x30);
     if (algorithm < 0) {
         return -1;
     }
     at += algorithm;
-    long secret = enter(&at, end, 0x04);
+    long secret = der_enter(&at, end, 0x04);
     if (secret < 0) {
         return -1;
     }
-    /* Only short keys, as Ed25519's, come in this version. */
+    /* Only short keys such as Ed25519's have this version. */
     long content = at + secret - inner;
     if (content > 127) {
         return -1;
@@ -178,7 +178,7 @@ static long to_pkcs8_v1(uint8_t *der, long len)
     return content + 2;
 }
 
-/* A key in PKCS#8 of the second version, or null. */
+/* Parses a key in the second version of PKCS#8; null on error. */
 static EVP_PKEY *read_pkcs8_v2(const uint8_t *pem, size_t len)
 {
     char *name = NULL;
@@ -214,7 +214,7 @@ static EVP_PKEY *read_key(const uint8_t *pem, size_t len, tl_refusal *refusal)
         key = read_pkcs8_v2(pem, len);
     }
     if (key == NULL) {
-        /* What the libraries say where there is no key at all is less clear. */
+        /* The libraries' errors for a missing key are less clear. */
         static const char LABEL[] = "PRIVATE KEY-----";
         int none = memmem(pem, len, LABEL, sizeof(LABEL) - 1) == NULL;
         refuse(refusal, none ? TL_CONFIG_NO_KEY : TL_CONFIG_BAD_KEY);
@@ -223,7 +223,7 @@ static EVP_PKEY *read_key(const uint8_t *pem, size_t len, tl_refusal *refusal)
     return key;
 }
 
-/* Parses a chain and its key (PEM), which must belong together. Null with a refusal otherwise. */
+/* Parses a chain and the key that belongs to it, in PEM; null with a refusal on error. */
 tl_identity *tl_identity_new(const uint8_t *chain, size_t chain_len, const uint8_t *key, size_t key_len,
                              tl_refusal *refusal)
 {
@@ -289,8 +289,8 @@ int32_t tl_identity_validity(const tl_identity *identity, char *from, char *unti
 }
 
 /*
- * Whether any other certificate of the chain issued the first, where there are others: which of them comes when is for the peer
- * to sort out.
+ * Whether another certificate of the chain issued the first; true if there is no other. Peers sort the chain themselves, so
+ * the order does not matter.
  */
 int32_t tl_identity_linked(const tl_identity *identity)
 {
@@ -307,31 +307,31 @@ int32_t tl_identity_linked(const tl_identity *identity)
     return linked;
 }
 
-/* Whether the certificate may be used by a server, or by a client (RFC 5280, section 4.2.1.12). */
+/* Whether the certificate's usage allows a server, or a client (RFC 5280, section 4.2.1.12). */
 int32_t tl_identity_fits(const tl_identity *identity, int32_t server)
 {
     uint32_t uses = X509_get_extended_key_usage(identity->leaf);
     ERR_clear_error();
 #ifdef TL_WOLFSSL
-    /* Nothing is said to be allowed where nothing is said. */
+    /* wolfSSL returns 0 if the extension is missing, which allows every usage. */
     uses = uses == 0 ? UINT32_MAX : uses;
 #endif
     return (uses & (XKU_ANYEKU | (server ? XKU_SSL_SERVER : XKU_SSL_CLIENT))) != 0;
 }
 
-/* How long the key is. */
+/* The length of the key in bits. */
 int32_t tl_identity_bits(const tl_identity *identity)
 {
     return EVP_PKEY_bits(identity->key);
 }
 
-/* Signs something with the key, for the time that this takes; says whether it worked. */
+/* Signs fixed bytes, so that the caller can measure the time. Returns whether it succeeded. */
 int32_t tl_identity_sign(const tl_identity *identity)
 {
     static const unsigned char MESSAGE[64];
     unsigned char signature[1024];
     size_t len = sizeof(signature);
-    /* Ed25519 hashes by itself. */
+    /* Ed25519 has its own hash. */
     const EVP_MD *digest = EVP_PKEY_id(identity->key) == EVP_PKEY_ED25519 ? NULL : EVP_sha256();
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
     int done = ctx != NULL && EVP_DigestSignInit(ctx, NULL, digest, NULL, identity->key) == 1
@@ -343,7 +343,7 @@ int32_t tl_identity_sign(const tl_identity *identity)
 
 /*
  * Writes a line for each name that the certificate is valid for: `D` and a DNS name, or `I` and an address in hexadecimal.
- * Names that hold anything but printable ASCII are left out, and so is what does not fit. Gives the length.
+ * Names that are not printable ASCII are left out, and so are names that do not fit. Returns the length.
  */
 size_t tl_x509_names(X509 *certificate, char *text, size_t cap)
 {
@@ -353,7 +353,7 @@ size_t tl_x509_names(X509 *certificate, char *text, size_t cap)
     for (size_t i = 0; names != NULL && i < (size_t)sk_GENERAL_NAME_num(names); i++) {
         size_t at_name = i;
 #ifdef TL_WOLFSSL
-        /* The last comes first. */
+        /* wolfSSL has the names in reverse order. */
         at_name = sk_GENERAL_NAME_num(names) - 1 - i;
 #endif
         const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, (int)at_name);
@@ -408,7 +408,7 @@ static void copy_time(const ASN1_TIME *time, char *text, size_t cap)
     text[1 + len] = '\0';
 }
 
-/* Writes both ends of the certificate's validity; says 0 where it is valid now, 1 before, 2 after. */
+/* Writes both ends of the certificate's validity. Returns 0 if it is valid now, 1 before, 2 after. */
 int32_t tl_x509_validity(X509 *certificate, char *from, char *until, size_t cap)
 {
     const ASN1_TIME *begins = X509_get0_notBefore(certificate);
@@ -430,7 +430,7 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Keeps the secret that `line` tells (a label, the client's random and the secret), where it is one of the two. */
+/* Keeps the secret in `line` (label, client random, secret) if it is one of the two traffic secrets. */
 static void keep_secret(tl_conn *conn, const char *line)
 {
     static const char *const LABELS[2] = {"CLIENT_TRAFFIC_SECRET_0 ", "SERVER_TRAFFIC_SECRET_0 "};
@@ -457,13 +457,13 @@ static void on_secret(const SSL *ssl, const char *line)
     }
     if (context->key_log >= 0) {
         struct iovec parts[2] = {{(void *)line, strlen(line)}, {(void *)"\n", 1}};
-        /* One call, so that lines of several threads do not mix. There is nobody to tell of a failure. */
+        /* One call, so that lines of several threads do not mix. A failure cannot be reported. */
         ssize_t written = writev(context->key_log, parts, 2);
         (void)written;
     }
 }
 
-/* Notes what is wrong with a chain, and changes nothing about it. */
+/* Notes the first error of a chain, and does not change the result. */
 static int on_verify(int ok, X509_STORE_CTX *store)
 {
     const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
@@ -472,7 +472,7 @@ static int on_verify(int ok, X509_STORE_CTX *store)
         X509 *certificate = X509_STORE_CTX_get_current_cert(store);
         conn->verify = X509_STORE_CTX_get_error(store);
 #ifdef TL_WOLFSSL
-        /* It may be a part of the connection, and go with it. */
+        /* A copy, because the certificate may be a part of the connection and be freed with it. */
         conn->refused = certificate == NULL ? NULL : X509_dup(certificate);
 #else
         if (certificate != NULL && X509_up_ref(certificate)) {
@@ -484,7 +484,7 @@ static int on_verify(int ok, X509_STORE_CTX *store)
 }
 
 #ifdef LIBRESSL_VERSION_NUMBER
-/* The group of a ServerHello's key_share (RFC 8446, sections 4.1.3 and 4.2.8); 0 where there is none. */
+/* The group in a ServerHello's key_share (RFC 8446, sections 4.1.3 and 4.2.8); 0 if there is none. */
 static int group_of_hello(const uint8_t *message, size_t len)
 {
     const size_t session_id = 4 + 2 + 32;
@@ -502,9 +502,10 @@ static int group_of_hello(const uint8_t *message, size_t len)
 }
 
 /*
- * Notes what the library does not tell otherwise: whether it was the peer who sent the alert in its queue of errors, the
- * group of the key exchange, in TLS 1.2 from ServerKeyExchange (RFC 8422, section 5.4), and, before a ticket is opened, for
- * which name it must be.
+ * Notes what LibreSSL does not report: a received alert, the key exchange group, and the server name.
+ *
+ * The alert shows that an error in the library's queue came from the peer. In TLS 1.2 the group is in ServerKeyExchange
+ * (RFC 8422, section 5.4). The server name is needed before a ticket is opened.
  */
 static void on_message(int sent, int version, int type, const void *data, size_t len, SSL *ssl, void *user)
 {
@@ -517,7 +518,7 @@ static void on_message(int sent, int version, int type, const void *data, size_t
         return;
     }
     if (!sent && type == SSL3_RT_ALERT && len == 2) {
-        conn->alerted = 1;
+        conn->alert_received = 1;
     }
     if (!sent && type == SSL3_RT_HANDSHAKE && len > 0 && message[0] == SSL3_MT_CLIENT_HELLO) {
         tl_name_of_hello(message, len, conn->server_name);
@@ -532,7 +533,7 @@ static void on_message(int sent, int version, int type, const void *data, size_t
 #elif !defined(TL_WOLFSSL)
 #define TL_KEY_UPDATE 24
 
-/* Notes that the peer changes its keys: it may do so in one record with tickets (RFC 8446, section 5.1). */
+/* Notes that the peer changes its keys, perhaps in one record with tickets (RFC 8446, section 5.1). */
 static void on_message(int sent, int version, int type, const void *data, size_t len, SSL *ssl, void *user)
 {
     tl_conn *conn = SSL_get_app_data(ssl);
@@ -545,7 +546,7 @@ static void on_message(int sent, int version, int type, const void *data, size_t
 }
 #endif
 
-/* A client's sessions are kept for the caller to collect; should there be too many, the oldest goes. */
+/* Keeps a client's session until the caller collects it. If there are too many, the oldest is dropped. */
 static int on_session(SSL *ssl, SSL_SESSION *session)
 {
     tl_conn *conn = SSL_get_app_data(ssl);
@@ -559,7 +560,7 @@ static int on_session(SSL *ssl, SSL_SESSION *session)
     }
 #ifdef TL_WOLFSSL
     if (SSL_version(ssl) < TLS1_3_VERSION && conn->sessions_len > 0) {
-        /* The same session before its ticket came. */
+        /* The last one is the same session before its ticket arrived. */
         SSL_SESSION_free(conn->sessions[--conn->sessions_len]);
     }
 #endif
@@ -572,7 +573,7 @@ static int on_session(SSL *ssl, SSL_SESSION *session)
     return 0;
 }
 
-/* The server's order decides. */
+/* Selects an application protocol by the server's order. */
 static int on_alpn(SSL *ssl, const unsigned char **chosen, unsigned char *chosen_len, const unsigned char *offered,
                    unsigned int offered_len, void *user)
 {
@@ -593,7 +594,7 @@ static int on_alpn(SSL *ssl, const unsigned char **chosen, unsigned char *chosen
 }
 
 #if !TL_BORING_FAMILY && !defined(LIBRESSL_VERSION_NUMBER) && !defined(TL_WOLFSSL)
-/* Notes which name is asked for: tickets are bound to it, and opened before `on_name` is called. */
+/* Notes the server name. Tickets are bound to it, and opened before `on_name` is called. */
 static int on_hello(SSL *ssl, int *alert, void *user)
 {
     tl_conn *conn = SSL_get_app_data(ssl);
@@ -608,7 +609,7 @@ static int on_hello(SSL *ssl, int *alert, void *user)
 }
 #endif
 
-/* Chooses the certificates for the name that the client asks for: exact names, then wildcards, then the first. */
+/* Selects the certificates for the client's server name: an exact name, else a wildcard, else the first group. */
 static int on_name(SSL *ssl, int *alert, void *user)
 {
     const tl_context *context = user;
@@ -650,7 +651,7 @@ static int set_groups(SSL_CTX *ctx, const char *list)
 static int set_any_groups(SSL_CTX *ctx, int classical)
 {
     size_t len = sizeof(GROUPS) / sizeof(GROUPS[0]);
-    /* ML-KEM is for TLS 1.3; LibreSSL would choose it in TLS 1.2 too, and fail. */
+    /* ML-KEM requires TLS 1.3. LibreSSL would select it in TLS 1.2 too, and fail. */
     size_t first = classical ? len - 1 : 0;
     return first_known(set_groups, ctx, GROUPS + first, len - first);
 }
@@ -662,17 +663,17 @@ static int set_signatures(SSL_CTX *ctx, const char *list)
 }
 #endif
 
-/* Settings that are the same for every group of certificates. */
+/* Applies the settings that all groups of certificates share. */
 static int configure(SSL_CTX *ctx, const tl_context *context, const tl_options *options)
 {
     SSL_CTX_set_app_data(ctx, (void *)context);
     SSL_CTX_set_options(ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
 #ifdef SSL_OP_PRIORITIZE_CHACHA
-    /* Who lists ChaCha20 first has no AES instructions. */
+    /* A client that lists ChaCha20 first has no AES instructions. */
     SSL_CTX_set_options(ctx, SSL_OP_PRIORITIZE_CHACHA);
 #endif
 #if !TL_BORING_FAMILY && !defined(LIBRESSL_VERSION_NUMBER)
-    /* Of one record, which is all that is ever lent to it: the header and the rest in one go. */
+    /* Reads header and body in one call. The BIO never has more than one record. */
     SSL_CTX_set_read_ahead(ctx, 1);
 #endif
     SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_AUTO_RETRY);
@@ -713,7 +714,7 @@ static int configure(SSL_CTX *ctx, const tl_context *context, const tl_options *
         SSL_CTX_set_num_tickets(ctx, 0);
 #endif
     } else if (options->server) {
-        /* Tickets hold all there is to a session, so nothing is stored here and all shards can resume it. */
+        /* A ticket holds the whole session. So nothing is stored here, and every shard can resume it. */
         SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
         if (!tl_tickets_use(ctx)) {
             return 0;
@@ -732,7 +733,7 @@ static int configure(SSL_CTX *ctx, const tl_context *context, const tl_options *
         SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
         SSL_CTX_sess_set_new_cb(ctx, on_session);
 #ifdef TL_WOLFSSL
-        /* It asks for none in TLS 1.2 unless told to. */
+        /* In TLS 1.2 wolfSSL asks for tickets only after this call. */
         if (wolfSSL_CTX_UseSessionTicket(ctx) != WOLFSSL_SUCCESS) {
             return 0;
         }
@@ -744,15 +745,15 @@ static int configure(SSL_CTX *ctx, const tl_context *context, const tl_options *
         if (context->alpn_len > 0) {
             SSL_CTX_set_alpn_select_cb(ctx, on_alpn, (void *)context);
         }
-        /* All groups resume one another's sessions; certificates are chosen anew each time. */
+        /* All groups resume one another's sessions; the certificates are selected anew each time. */
         static const unsigned char ID[] = "tautline";
         return SSL_CTX_set_session_id_context(ctx, ID, sizeof(ID) - 1);
     }
-    /* Unlike all else, this returns 0 for success. */
+    /* This function, unlike the others, returns 0 for success. */
     return context->alpn_len == 0 || SSL_CTX_set_alpn_protos(ctx, context->alpn, (unsigned int)context->alpn_len) == 0;
 }
 
-/* One more SSL_CTX, configured like the others. */
+/* Adds one more SSL_CTX with the same settings. */
 static int add_group(tl_context *context, const tl_options *options)
 {
     SSL_CTX **groups = realloc(context->groups, (context->groups_len + 1) * sizeof(*groups));
@@ -768,7 +769,7 @@ static int add_group(tl_context *context, const tl_options *options)
     return configure(ctx, context, options);
 }
 
-/* A configuration with `options->groups` groups of certificates, empty so far. Null with a refusal otherwise. */
+/* Makes a configuration with `options->groups` groups, without certificates yet; null with a refusal on error. */
 tl_context *tl_context_new(const tl_options *options, tl_refusal *refusal)
 {
     ERR_clear_error();
@@ -817,7 +818,7 @@ void tl_context_free(tl_context *context)
     if (context == NULL) {
         return;
     }
-    /* The first last: in wolfSSL, the store that the others share is a part of it. */
+    /* In reverse order: in wolfSSL the store that the others share is a part of the first. */
     for (size_t at = context->groups_len; at > 0; at--) {
         SSL_CTX_free(context->groups[at - 1]);
     }
@@ -837,7 +838,7 @@ static int trust(tl_context *context, X509 *root)
         return 0;
     }
     for (size_t at = 0; context->server && at < context->groups_len; at++) {
-        /* What a client may be asked for. */
+        /* The authorities that a server names when it asks for a certificate. */
         if (!SSL_CTX_add_client_CA(context->groups[at], root)) {
             return 0;
         }
@@ -845,7 +846,7 @@ static int trust(tl_context *context, X509 *root)
     return 1;
 }
 
-/* Trusts every certificate in `pem`; says how many, or 0 with a refusal. */
+/* Trusts every certificate in `pem`. Returns their number, or 0 with a refusal. */
 int32_t tl_context_trust_pem(tl_context *context, const uint8_t *pem, size_t len, tl_refusal *refusal)
 {
     ERR_clear_error();
@@ -863,7 +864,7 @@ int32_t tl_context_trust_pem(tl_context *context, const uint8_t *pem, size_t len
     return count;
 }
 
-/* Trusts one certificate; says whether it could be parsed. */
+/* Trusts one certificate. Returns whether it could be parsed. */
 int32_t tl_context_trust_der(tl_context *context, const uint8_t *der, size_t len)
 {
     X509 *root = d2i_X509(NULL, &der, (long)len);
@@ -874,7 +875,7 @@ int32_t tl_context_trust_der(tl_context *context, const uint8_t *der, size_t len
 }
 
 #ifdef OPENSSL_IS_BORINGSSL
-/* Several certificates stand side by side as credentials, in the order in which they are added. */
+/* Adds a credential; several stand side by side in the order in which they were added. */
 static int use_identity(SSL_CTX *ctx, const tl_identity *identity)
 {
     size_t len = 1 + sk_X509_num(identity->chain);
@@ -898,7 +899,7 @@ static int use_identity(SSL_CTX *ctx, const tl_identity *identity)
     return good;
 }
 #else
-/* There is one place for each kind of key, or for one in all (wolfSSL), which the preferred takes. */
+/* Uses the identity. There is one place for each kind of key, or one for all (wolfSSL), which the first one takes. */
 static int use_identity(SSL_CTX *ctx, const tl_identity *identity)
 {
 #ifdef TL_WOLFSSL
@@ -911,7 +912,7 @@ static int use_identity(SSL_CTX *ctx, const tl_identity *identity)
 }
 #endif
 
-/* Adds an identity to a group. Whichever is preferred must be added first, and one of each kind at most. */
+/* Adds an identity to a group. The preferred one must come first; there is at most one for each kind of key. */
 int32_t tl_context_use(tl_context *context, size_t group, const tl_identity *identity, tl_refusal *refusal)
 {
     ERR_clear_error();
@@ -923,7 +924,7 @@ int32_t tl_context_use(tl_context *context, size_t group, const tl_identity *ide
     return 0;
 }
 
-/* Which group serves which names. */
+/* Maps names to groups. */
 int32_t tl_context_names(tl_context *context, const tl_name *names, size_t len)
 {
     context->names = tl_names_new(names, len, context->groups_len);
@@ -931,7 +932,7 @@ int32_t tl_context_names(tl_context *context, const tl_name *names, size_t len)
     return context->names != NULL;
 }
 
-/* To be called once all is added: has every group trust what the first one does. */
+/* Must be called after all additions. Has every group trust the authorities of the first. */
 int32_t tl_context_seal(tl_context *context)
 {
     X509_STORE *store = SSL_CTX_get_cert_store(context->groups[0]);

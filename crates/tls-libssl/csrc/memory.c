@@ -1,7 +1,8 @@
 /*
- * OpenSSL's buffers. A connection has one for reading and one for writing only while there is something in them
- * (SSL_MODE_RELEASE_BUFFERS), so each record takes a block of some 16 KiB and gives it back: every thread keeps a few of them,
- * which are then in its cache too.
+ * Memory for OpenSSL's record buffers.
+ *
+ * A connection has them only while they hold something (SSL_MODE_RELEASE_BUFFERS). So each record allocates a block of about
+ * 16 KiB and frees it. Every thread keeps a few such blocks, which then stay in the processor's cache.
  */
 #include "shim.h"
 
@@ -12,20 +13,20 @@
 
 #include <openssl/crypto.h>
 
-/* What a record's buffer takes at least, and the blocks that are kept: they fit both directions. */
+/* Requests of more than LEAST bytes, up to BLOCK, receive blocks of BLOCK bytes, which fit both directions. */
 #define LEAST SSL3_RT_MAX_PLAIN_LENGTH
 #define BLOCK (SSL3_RT_MAX_PLAIN_LENGTH + 1024)
 
-/* As many as two connections use at a time. */
+/* Two connections use this number of blocks at a time. */
 #define KEPT 4
 
 typedef struct {
     size_t len;
     void *blocks[KEPT];
-    int known; /* to `threads`: 1, or -1 when the thread ends */
+    int known; /* 1 if `threads` has this cache, -1 when the thread ends */
 } cache;
 
-static _Thread_local cache mine;
+static _Thread_local cache own_cache;
 static pthread_key_t threads;
 
 static void give_back(void *ended)
@@ -44,7 +45,7 @@ static void *take(size_t size, const char *file, int line)
     if (size <= LEAST || size > BLOCK) {
         return size == 0 ? NULL : malloc(size);
     }
-    return mine.len > 0 ? mine.blocks[--mine.len] : malloc(BLOCK);
+    return own_cache.len > 0 ? own_cache.blocks[--own_cache.len] : malloc(BLOCK);
 }
 
 static void *grow(void *block, size_t size, const char *file, int line)
@@ -66,21 +67,21 @@ static void drop(void *block, const char *file, int line)
         return;
     }
     size_t size = malloc_usable_size(block);
-    if (size < BLOCK || size > 2 * BLOCK || mine.len == KEPT || mine.known < 0) {
+    if (size < BLOCK || size > 2 * BLOCK || own_cache.len == KEPT || own_cache.known < 0) {
         free(block);
         return;
     }
-    if (mine.known == 0) {
-        if (pthread_setspecific(threads, &mine) != 0) {
+    if (own_cache.known == 0) {
+        if (pthread_setspecific(threads, &own_cache) != 0) {
             free(block);
             return;
         }
-        mine.known = 1;
+        own_cache.known = 1;
     }
-    mine.blocks[mine.len++] = block;
+    own_cache.blocks[own_cache.len++] = block;
 }
 
-/* To be called before anything else of the library. Where it does not work, the library allocates as it always does. */
+/* Must be called before all else of the library. If it fails, the library allocates as usual. */
 void tl_memory_init(void)
 {
     if (pthread_key_create(&threads, give_back) == 0) {

@@ -1,4 +1,4 @@
-/* The names of a server: those it has certificates for, and the one that a client asks for. For the shims of all libraries. */
+/* The names that a server has certificates for, and the name that a client sends. For the shims of all libraries. */
 #ifndef TAUTLINE_NAMES_H
 #define TAUTLINE_NAMES_H
 
@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for the longest name of a host (RFC 1035, section 2.3.4), and for its end. */
+/* Room for the longest host name (RFC 1035, section 2.3.4) and its terminating zero. */
 #define TL_NAME 256
 
-/* Copies the name that a client asks for to `name` (TL_NAME). Says whether it can be one. */
+/* Copies the client's server name to `name` (TL_NAME). Returns whether it can be a name. */
 static inline int tl_name_copy(char *name, const uint8_t *asked, size_t len)
 {
     if (len >= TL_NAME || memchr(asked, 0, len) != NULL) {
@@ -21,14 +21,14 @@ static inline int tl_name_copy(char *name, const uint8_t *asked, size_t len)
     return 1;
 }
 
-/* Copies `name` with small letters, as names are compared, to `small` (TL_NAME); gives its length. */
-static inline size_t tl_name_small(char *small, const char *name)
+/* Copies `name` in lower case to `lower` (TL_NAME), because names compare without case. Returns its length. */
+static inline size_t tl_name_lowercase(char *lower, const char *name)
 {
     size_t len = 0;
     for (; name[len] != '\0' && len + 1 < TL_NAME; len++) {
-        small[len] = name[len] >= 'A' && name[len] <= 'Z' ? (char)(name[len] + ('a' - 'A')) : name[len];
+        lower[len] = name[len] >= 'A' && name[len] <= 'Z' ? (char)(name[len] + ('a' - 'A')) : name[len];
     }
-    small[len] = '\0';
+    lower[len] = '\0';
     return len;
 }
 
@@ -37,7 +37,7 @@ static inline size_t tl_two_bytes(const uint8_t *at)
     return (size_t)at[0] << 8 | at[1];
 }
 
-/* Copies the name in a server_name extension (RFC 6066, section 3) to `name` (TL_NAME), where there is one. */
+/* Copies the name in a server_name extension (RFC 6066, section 3) to `name` (TL_NAME), if there is one. */
 static inline void tl_name_of_extension(const uint8_t *extension, size_t len, char *name)
 {
     const size_t header = 2 + 1 + 2;
@@ -46,10 +46,10 @@ static inline void tl_name_of_extension(const uint8_t *extension, size_t len, ch
     }
 }
 
-/* Copies the name that a ClientHello, its header included, asks for to `name` (TL_NAME), where there is one. */
+/* Copies the server name in a ClientHello, which begins with its header, to `name` (TL_NAME), if there is one. */
 static inline void tl_name_of_hello(const uint8_t *hello, size_t len, char *name)
 {
-    /* Header, version, random; then session id, suites, compression and extensions, each behind its length. */
+    /* Header, version, random; then session id, suites, compression and extensions, each with its length first. */
     size_t at = 4 + 2 + 32;
     at += at < len ? 1 + (size_t)hello[at] : len;
     at += at + 2 <= len ? 2 + tl_two_bytes(hello + at) : len;
@@ -73,7 +73,7 @@ static inline int tl_names_compare(const void *a, const void *b)
     return strcmp(((const tl_name *)a)->name, ((const tl_name *)b)->name);
 }
 
-/* A sorted copy of `names`, whose groups must be below `groups`; null where there is no memory. */
+/* Makes a sorted copy of `names`, whose groups must be below `groups`; null if memory runs out. */
 static inline tl_name *tl_names_new(const tl_name *names, size_t len, size_t groups)
 {
     tl_name *copy = calloc(len == 0 ? 1 : len, sizeof(*copy));
@@ -102,12 +102,12 @@ static inline void tl_names_free(tl_name *names, size_t len)
     free(names);
 }
 
-/* Which of `names` is meant by the one that a client asks for: exact names, then wildcards; null for none. */
+/* Finds the entry for the client's server name: first an exact name, then a wildcard; null if there is none. */
 static inline const tl_name *tl_names_find(const tl_name *names, size_t len, const char *asked)
 {
-    /* One byte more at the front, for the wildcard. */
+    /* The first byte is room for the wildcard. */
     char name[TL_NAME + 1];
-    size_t name_len = tl_name_small(name + 1, asked);
+    size_t name_len = tl_name_lowercase(name + 1, asked);
     tl_name key = {name + 1, 0};
     if (len == 0) {
         return NULL;
@@ -116,7 +116,7 @@ static inline const tl_name *tl_names_find(const tl_name *names, size_t len, con
         name[name_len] = '\0';
     }
     const tl_name *found = bsearch(&key, names, len, sizeof(key), tl_names_compare);
-    /* RFC 6125, section 6.4.3: a wildcard stands for one whole label, the leftmost. */
+    /* RFC 6125, section 6.4.3: a wildcard stands for exactly one label, the leftmost. */
     char *dot = strchr(name + 1, '.');
     if (found == NULL && dot != NULL && dot > name + 1) {
         dot[-1] = '*';

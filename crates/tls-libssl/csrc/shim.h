@@ -1,6 +1,4 @@
-/*
- * A shim over one library of the OpenSSL family. The same sources are compiled once for each library, against its own headers.
- */
+/* A shim over one library of the OpenSSL family. It is compiled once for each library, against that library's headers. */
 #ifndef TAUTLINE_SHIM_H
 #define TAUTLINE_SHIM_H
 
@@ -32,12 +30,12 @@ struct tl_identity {
 struct tl_context {
     int server;
     int verify;
-    int key_log;       /* a file descriptor, or -1 */
+    int key_log; /* a file descriptor, or -1 */
     int secrets;
     size_t groups_len;
-    SSL_CTX **groups;  /* the first is what connections are made of; the others hold other names' certificates */
+    SSL_CTX **groups; /* connections are made of the first; the others hold the certificates of other names */
     size_t names_len;
-    tl_name *names;    /* sorted */
+    tl_name *names; /* sorted */
     uint8_t *alpn;
     size_t alpn_len;
     tl_find_key find_key;
@@ -49,27 +47,27 @@ struct tl_context {
 struct tl_conn {
     SSL *ssl;
     tl_windows windows;
-    int unsettled; /* something else than data has passed, or will with the next */
-    int verify;   /* the first error of verification */
-    /* Noted where the library does not tell. */
-    int alerted;  /* an alert came */
-    int group;    /* of the key exchange, its number in the registry; 0 where there was none */
-    int rekeyed;  /* a KeyUpdate came */
+    int may_have_errors; /* an operation may have left errors in the queue, or the next data may */
+    int verify;          /* the first error of verification */
+    /* Noted because the library does not report it. */
+    int alert_received;
+    int group;   /* the registry's number of the key exchange group, or 0 */
+    int rekeyed; /* whether a KeyUpdate arrived */
     X509 *refused;
     size_t sessions_len;
     SSL_SESSION *sessions[TL_SESSIONS];
     char server_name[TL_NAME];
-    /* The first traffic secrets, the client's and the server's, where they are wanted. */
+    /* The first traffic secrets of client and server, if the context keeps them. */
     size_t secret_lens[2];
     uint8_t secrets[2][TL_SECRET];
 #ifdef TL_WOLFSSL
-    /* The start of a handshake message's header, whose end has not come. */
+    /* The start of an incomplete header of a handshake message. */
     size_t header_len;
     uint8_t header[4];
-    /* Kept where the library forgets its ticket. */
+    /* Kept because the library drops the ticket of a session that it resumes. */
     SSL_SESSION *offered;
 #endif
-    /* For measuring. */
+    /* For benchmarks. */
     BIO *memory_in;
     BIO *memory_out;
 };
@@ -98,17 +96,17 @@ int32_t tl_context_seal(tl_context *context);
 
 /* tickets.c */
 int32_t tl_random(uint8_t *bytes, size_t len);
-/* Has `ctx`, whose context has keys for tickets, use them. */
+/* Has `ctx` seal and open tickets with the keys of its context. */
 int32_t tl_tickets_use(SSL_CTX *ctx);
 
 /* memory.c */
 void tl_memory_init(void);
 
-/* A copy for whoever is to resume the session, since a connection changes its own: it marks one that failed, for example. */
+/* Copies a session for the client that resumes it. A connection changes its own, for example marks it as failed. */
 static inline SSL_SESSION *tl_session_copy(SSL_SESSION *session)
 {
 #if TL_BORING_FAMILY
-    /* These do not change any more. */
+    /* In these libraries sessions are immutable. */
     SSL_SESSION_up_ref(session);
     return session;
 #else
@@ -131,7 +129,7 @@ void tl_conn_write(tl_conn *conn, const uint8_t *plain, size_t plain_len, uint8_
 void tl_conn_close(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result);
 void tl_conn_spill(tl_conn *conn, uint8_t *out);
 int32_t tl_conn_update_keys(tl_conn *conn);
-void tl_conn_facts(const tl_conn *conn, tl_facts *facts);
+void tl_conn_info(const tl_conn *conn, tl_info *info);
 size_t tl_conn_peer_certificate(const tl_conn *conn, size_t index, uint8_t **der);
 size_t tl_conn_refused_names(const tl_conn *conn, char *text, size_t cap);
 int32_t tl_conn_refused_validity(const tl_conn *conn, char *from, char *until, size_t cap);
@@ -142,7 +140,7 @@ void tl_conn_flush(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *resul
 size_t tl_conn_secrets(tl_conn *conn, uint8_t *client, uint8_t *server);
 int32_t tl_conn_memory(tl_conn *conn);
 
-/* Copies the library's words for the error `code` (0: the oldest in the queue). */
+/* Copies the library's text for the error `code` (0: the oldest in the queue). */
 void tl_reason(unsigned long code, char *reason);
 
 #endif

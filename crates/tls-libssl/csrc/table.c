@@ -1,4 +1,4 @@
-/* The one symbol of the library that stays visible: TL_TABLE is its name, tautline_libssl_<library>. */
+/* The only visible symbol: TL_TABLE is its name, tautline_libssl_<library>. */
 #include "shim.h"
 
 static const char *version(void)
@@ -46,7 +46,7 @@ const tl_table TL_TABLE = {
     .conn_close = tl_conn_close,
     .conn_spill = tl_conn_spill,
     .conn_update_keys = tl_conn_update_keys,
-    .conn_facts = tl_conn_facts,
+    .conn_info = tl_conn_info,
     .conn_peer_certificate = tl_conn_peer_certificate,
     .conn_refused_names = tl_conn_refused_names,
     .conn_refused_validity = tl_conn_refused_validity,
@@ -56,7 +56,7 @@ const tl_table TL_TABLE = {
     .session_free = session_free,
     .bytes_free = bytes_free,
 #ifndef TL_WOLFSSL
-    /* wolfSSL holds nothing back, and there are no records of our own behind it; nor is there a BIO to measure. */
+    /* wolfSSL holds nothing back, exports no secrets, and has no BIO to measure. */
     .conn_flush = tl_conn_flush,
     .conn_secrets = tl_conn_secrets,
     .conn_memory = tl_conn_memory,

@@ -1,10 +1,10 @@
 /*
- * What the Rust side of this crate calls: a table of functions over one TLS library. A shim, written for that library, fills
- * it; of all symbols, only the table's name (TL_TABLE) stays visible, so that libraries can stand side by side in one program.
+ * The interface to the Rust side of this crate: a table of functions over one TLS library, filled by that library's shim.
  *
- * Nothing behind it calls back into Rust but for a ticket's key, and nothing keeps a pointer of the caller's beyond the call
- * that brought it but for the ticket keys.
- * src/sys/table.rs mirrors the types; both say so where one changes, and every shim fills every field.
+ * Only the symbol TL_TABLE stays visible, so that libraries can stand side by side in one program.
+ * The functions call back into Rust only for a ticket's key. They keep no pointer of the caller's after the call, except the
+ * ticket keys.
+ * src/sys/table.rs mirrors the types: change both together. Every shim fills every field that is not optional.
  */
 #ifndef TAUTLINE_TABLE_H
 #define TAUTLINE_TABLE_H
@@ -12,31 +12,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What became of an operation. */
+/* The outcome of an operation. */
 enum {
-    TL_DONE = 0,   /* complete; for a read: `plain` bytes were opened */
-    TL_WANT = 1,   /* the peer's next record is needed */
-    TL_CLOSED = 2, /* the peer's close_notify came */
-    TL_FAILED = 3, /* see `failure` */
+    TL_DONE = 0,   /* complete; a read has opened `plain` bytes */
+    TL_WANT = 1,   /* the library needs the peer's next record */
+    TL_CLOSED = 2, /* the peer's close_notify arrived */
+    TL_FAILED = 3, /* `failure` has the reason */
 };
 
-/* Why an operation failed. */
+/* The reason why an operation failed. */
 enum {
-    TL_PROTOCOL = 1,       /* the peer broke the protocol: `reason` */
+    TL_PROTOCOL = 1,       /* the peer broke the protocol; `reason` says how */
     TL_ALERT = 2,          /* the peer sent the fatal alert `alert` */
-    TL_CERTIFICATE = 3,    /* the peer's certificate was refused: `verify` */
-    TL_NO_CERTIFICATE = 4, /* the peer showed none, and one is required */
+    TL_CERTIFICATE = 3,    /* the peer's certificate was rejected; `verify` says why */
+    TL_NO_CERTIFICATE = 4, /* the peer sent no certificate, but one is required */
     TL_NO_ALPN = 5,        /* no application protocol in common */
     TL_BAD_RECORD = 6,     /* a record does not authenticate */
     TL_VERSION = 7,        /* no version in common */
     TL_NO_CIPHER = 8,      /* no suite, group or signature in common */
-    TL_LIBRARY = 9,        /* the library failed on its own: `reason` */
-    TL_MEMORY = 10,        /* no memory for what must be sent; the connection is dead for good */
+    TL_LIBRARY = 9,        /* the library failed on its own; `reason` says how */
+    TL_MEMORY = 10,        /* no memory for output; the connection cannot be used again */
 };
 
-/* Why a certificate was refused. */
+/* The reason why a certificate was rejected. */
 enum {
-    TL_VERIFY_OTHER = 0, /* `reason` */
+    TL_VERIFY_OTHER = 0, /* `reason` says why */
     TL_VERIFY_EXPIRED = 1,
     TL_VERIFY_NOT_YET = 2,
     TL_VERIFY_ISSUER = 3,
@@ -47,7 +47,7 @@ enum {
     TL_VERIFY_REVOKED = 8,
 };
 
-/* Why a configuration was refused. */
+/* The reason why a configuration was rejected. */
 enum {
     TL_CONFIG_LIBRARY = 1,
     TL_CONFIG_NO_CERTIFICATE = 2,
@@ -56,15 +56,15 @@ enum {
     TL_CONFIG_BAD_KEY = 5,
     TL_CONFIG_MISMATCH = 6,
     TL_CONFIG_KEY_LOG = 7,
-    TL_CONFIG_ED25519 = 8, /* the library has no Ed25519 */
+    TL_CONFIG_ED25519 = 8, /* the library lacks Ed25519 */
 };
 
 #define TL_REASON 120
 
-/* Longest output of a hash of TLS 1.3, which is a traffic secret's length. */
+/* Longest output of a TLS 1.3 hash, and so most bytes of a traffic secret. */
 #define TL_SECRET 48
 
-/* What is behind these is the library's. */
+/* Each shim defines these types. */
 typedef struct tl_identity tl_identity;
 typedef struct tl_context tl_context;
 typedef struct tl_conn tl_conn;
@@ -79,11 +79,11 @@ typedef struct {
     int32_t failure;
     int32_t alert;
     int32_t verify;
-    size_t used;    /* bytes of the input that the library took */
-    size_t written; /* bytes that lie in the output window */
-    size_t spilled; /* bytes behind them, for `conn_spill` */
-    size_t plain;   /* bytes of application data */
-    int32_t rekeyed; /* whether the peer has changed its keys so far; looked for where `secrets` are wanted */
+    size_t used;     /* bytes of the input that the library consumed */
+    size_t written;  /* bytes in the output window */
+    size_t spilled;  /* further output, for `conn_spill` */
+    size_t plain;    /* bytes of application data */
+    int32_t rekeyed; /* whether the peer has changed its keys; known only if the options have `secrets` */
     char reason[TL_REASON];
 } tl_result;
 
@@ -92,52 +92,53 @@ typedef struct {
     char reason[TL_REASON];
 } tl_refusal;
 
-/* What seals a ticket. */
+/* A key that seals tickets. */
 typedef struct {
     uint8_t name[16];
     uint8_t cipher[32];
-    uint8_t mac[32]; /* where the cipher does not authenticate */
+    uint8_t mac[32]; /* for ciphers that do not authenticate */
 } tl_ticket_key;
 
 enum {
     TL_NO_KEY = 0,
-    TL_CURRENT_KEY = 1, /* which seals */
-    TL_OTHER_KEY = 2,   /* which only opens */
+    TL_CURRENT_KEY = 1, /* seals and opens */
+    TL_OTHER_KEY = 2,   /* only opens */
 };
 
 /*
- * Gives the key of this name, or where there is no name, the current one: TL_CURRENT_KEY and the like. Any thread may call it.
- * Whoever calls it erases `key`.
+ * Copies the key of this name, or the current key if `name` is null, to `key`. Returns TL_CURRENT_KEY and so on.
+ *
+ * Any thread may call it. The caller must erase `key`.
  */
 typedef int32_t (*tl_find_key)(const void *keys, const uint8_t *name, tl_ticket_key *key);
 
 typedef struct {
     int32_t server;
-    int32_t lowest;  /* 0x0303, 0x0304 */
+    int32_t lowest; /* 0x0303, 0x0304 */
     int32_t highest;
-    int32_t verify;  /* 0: not at all, 1: where the peer has a certificate, 2: it must have one */
-    int32_t resume;  /* whether tickets are issued, or sessions kept */
-    size_t groups;   /* groups of certificates that a server chooses from by name */
-    int32_t classical; /* no key exchange with ML-KEM */
-    const uint8_t *alpn; /* each protocol behind its length */
+    int32_t verify;          /* 0: never, 1: if the peer sends a certificate, 2: the peer must send one */
+    int32_t resume;          /* whether a server issues tickets, or a client stores sessions */
+    size_t groups;           /* number of groups of certificates, which a server selects by name */
+    int32_t classical;       /* whether key exchanges with ML-KEM are left out */
+    const uint8_t *alpn;     /* protocols, each with its length first */
     size_t alpn_len;
-    const char *key_log; /* a file's name, or null */
-    tl_find_key find_key;    /* a server's, where it resumes */
-    const void *ticket_keys; /* what `find_key` is called with, for as long as the context lives */
-    size_t tickets_each; /* for each handshake of TLS 1.3 */
-    uint32_t tickets_last; /* seconds for which a ticket can be opened at least, which it is announced with */
-    int32_t secrets; /* connections keep their traffic secrets, for `conn_secrets` */
+    const char *key_log;     /* the name of a file, or null */
+    tl_find_key find_key;    /* for a server that resumes */
+    const void *ticket_keys; /* the first argument of `find_key`; must outlive the context */
+    size_t tickets_each;     /* tickets for each handshake of TLS 1.3 */
+    uint32_t tickets_last;   /* seconds for which a ticket can be opened at least; its announced lifetime */
+    int32_t secrets;         /* whether connections keep their traffic secrets, for `conn_secrets` */
 } tl_options;
 
 typedef struct {
     int32_t version;
-    int32_t suite; /* its number in the registry */
+    int32_t suite; /* the registry's number */
     int32_t resumed;
     const uint8_t *alpn;
     size_t alpn_len;
-    const char *server_name; /* null where there is none */
+    const char *server_name; /* null if there is none */
     char group[48];
-} tl_facts;
+} tl_info;
 
 typedef struct {
     const char *name; /* lower case, perhaps `*.` at the front */
@@ -145,7 +146,7 @@ typedef struct {
 } tl_name;
 
 /*
- * The table; its functions' comments stand at their definitions. Where the library has a queue of errors for each thread, every
+ * The table. Its functions are documented at their definitions. If the library has a queue of errors for each thread, every
  * function leaves it empty.
  */
 typedef struct {
@@ -187,7 +188,7 @@ typedef struct {
     void (*conn_close)(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result);
     void (*conn_spill)(tl_conn *conn, uint8_t *out);
     int32_t (*conn_update_keys)(tl_conn *conn);
-    void (*conn_facts)(const tl_conn *conn, tl_facts *facts);
+    void (*conn_info)(const tl_conn *conn, tl_info *info);
     size_t (*conn_peer_certificate)(const tl_conn *conn, size_t index, uint8_t **der);
     size_t (*conn_refused_names)(const tl_conn *conn, char *text, size_t cap);
     int32_t (*conn_refused_validity)(const tl_conn *conn, char *from, char *until, size_t cap);
@@ -198,7 +199,7 @@ typedef struct {
     void (*session_free)(tl_session *session);
     void (*bytes_free)(uint8_t *bytes);
 
-    /* From here on they may be null: TL_OPTIONAL of them. */
+    /* The following TL_OPTIONAL fields may be null. */
     void (*conn_flush)(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result);
     size_t (*conn_secrets)(tl_conn *conn, uint8_t *client, uint8_t *server);
     int32_t (*conn_memory)(tl_conn *conn);

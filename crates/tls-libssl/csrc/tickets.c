@@ -1,6 +1,7 @@
 /*
- * How a server's tickets are sealed (RFC 5077, section 4): AES-256-CBC and HMAC-SHA-256. The key of the MAC is made for the
- * name that the client asks for, so that a ticket is good for that name alone: not all libraries look at it.
+ * Seals a server's tickets with AES-256-CBC and HMAC-SHA-256 (RFC 5077, section 4).
+ *
+ * The MAC key is derived for the client's server name. So a ticket is valid only for that name, which not all libraries check.
  */
 #define _GNU_SOURCE
 #include "shim.h"
@@ -19,7 +20,7 @@
 #define MAC_CTX HMAC_CTX
 #endif
 
-/* Fills `bytes` at random. Says whether it could. */
+/* Fills `bytes` with random numbers. Returns whether it succeeded. */
 int32_t tl_random(uint8_t *bytes, size_t len)
 {
     int filled = len <= INT_MAX && RAND_bytes(bytes, (int)len) == 1;
@@ -34,7 +35,7 @@ static int set_mac(MAC_CTX *mac, const tl_ticket_key *key, const tl_conn *conn)
     char name[TL_NAME];
     uint8_t bound[32];
     unsigned int bound_len = 0;
-    size_t name_len = tl_name_small(name, conn->server_name);
+    size_t name_len = tl_name_lowercase(name, conn->server_name);
     if (HMAC(EVP_sha256(), key->mac, sizeof(key->mac), (const uint8_t *)name, name_len, bound, &bound_len) == NULL) {
         return 0;
     }
@@ -52,7 +53,7 @@ static int set_mac(MAC_CTX *mac, const tl_ticket_key *key, const tl_conn *conn)
     return set;
 }
 
-/* 0: no key of ours; 1: go on; 2: go on and issue a new ticket. */
+/* Returns 0 for an unknown key, 1 to continue, 2 to continue and issue a new ticket. */
 static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher, MAC_CTX *mac, int seals)
 {
     const tl_context *context = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
@@ -70,7 +71,7 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
             result = 1;
         }
     } else if (EVP_DecryptInit_ex(cipher, EVP_aes_256_cbc(), NULL, key.cipher, iv) && set_mac(mac, &key, conn)) {
-        /* Clients use a ticket of TLS 1.3 once. */
+        /* Clients use a TLS 1.3 ticket once, so they receive a new one. */
         result = which == TL_CURRENT_KEY && SSL_version(ssl) < TLS1_3_VERSION ? 1 : 2;
     }
     OPENSSL_cleanse(&key, sizeof(key));

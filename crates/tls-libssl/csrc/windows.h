@@ -1,4 +1,4 @@
-/* What a connection has of the caller's buffers during one operation, and what did not fit there. For the shims of all libraries. */
+/* The caller's buffers during one operation, and output that does not fit them. For the shims of all libraries. */
 #ifndef TAUTLINE_WINDOWS_H
 #define TAUTLINE_WINDOWS_H
 
@@ -8,21 +8,21 @@
 #include <string.h>
 
 typedef struct {
-    /* Armed for one operation. */
+    /* Set for one operation. */
     const uint8_t *in;
     size_t in_len;
     uint8_t *out;
     size_t out_cap;
     size_t out_len;
-    /* What did not fit the window. */
+    /* Output that did not fit the window. */
     uint8_t *spill;
     size_t spill_len;
     size_t spill_cap;
-    int broken; /* spilling failed: what was to be sent is lost, and nothing may follow it */
+    int broken; /* spilling failed: output is lost, and nothing may follow it */
     int spill_fails; /* for tests */
 } tl_windows;
 
-/* Lends the caller's buffers to the connection. Says whether it is fit for an operation. */
+/* Lends the caller's buffers to the connection. Returns whether it can be used. */
 static inline int tl_windows_arm(tl_windows *windows, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap)
 {
     windows->in = in;
@@ -33,7 +33,7 @@ static inline int tl_windows_arm(tl_windows *windows, const uint8_t *in, size_t 
     return !windows->broken;
 }
 
-/* Takes the buffers back, of which `in_len` bytes were to be read, and says what became of them. */
+/* Takes the buffers back and fills the result. `in_len` is the number of bytes that were to be read. */
 static inline void tl_windows_disarm(tl_windows *windows, size_t in_len, tl_result *result)
 {
     result->used = in_len - windows->in_len;
@@ -42,7 +42,7 @@ static inline void tl_windows_disarm(tl_windows *windows, size_t in_len, tl_resu
     (void)tl_windows_arm(windows, NULL, 0, NULL, 0);
 }
 
-/* Reads at most `cap` bytes; gives how many. */
+/* Reads at most `cap` bytes. Returns their number. */
 static inline size_t tl_windows_read(tl_windows *windows, void *to, size_t cap)
 {
     size_t len = windows->in_len < cap ? windows->in_len : cap;
@@ -54,10 +54,10 @@ static inline size_t tl_windows_read(tl_windows *windows, void *to, size_t cap)
     return len;
 }
 
-/* Writes all of `from`, or says that there was no memory for it. */
+/* Writes all of `from`. Returns whether there was memory. */
 static inline int tl_windows_write(tl_windows *windows, const void *from, size_t size)
 {
-    /* Once something has spilled, all that follows must, to keep the order. */
+    /* After a spill all further output spills too, to keep the order. */
     if (windows->spill_len == 0 && size <= windows->out_cap - windows->out_len) {
         memcpy(windows->out + windows->out_len, from, size);
         windows->out_len += size;
@@ -79,7 +79,7 @@ static inline int tl_windows_write(tl_windows *windows, const void *from, size_t
     return 1;
 }
 
-/* Moves what spilled to `out`, which has room for all of it. */
+/* Moves the spilled output to `out`, which has room for all of it. */
 static inline void tl_windows_spill(tl_windows *windows, uint8_t *out)
 {
     memcpy(out, windows->spill, windows->spill_len);

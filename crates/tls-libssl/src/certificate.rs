@@ -1,4 +1,4 @@
-//! What certificates say of themselves.
+//! Names and validity of certificates.
 
 use core::fmt::Write as _;
 use core::net::IpAddr;
@@ -6,13 +6,13 @@ use core::net::IpAddr;
 /// A name that a certificate is valid for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
-    /// Lower case, perhaps with `*.` at the front.
+    /// A DNS name in lower case, perhaps with `*.` at the front.
     Dns(String),
     Ip(IpAddr),
 }
 
 impl Name {
-    /// Reads what the shim writes: a line each, `D` and a name, or `I` and an address in hexadecimal.
+    /// Parses the shim's lines: `D` and a DNS name, or `I` and an address in hexadecimal.
     pub(crate) fn parse_all(text: &[u8]) -> Vec<Self> {
         text.split(|&byte| byte == b'\n').filter_map(Self::parse).collect()
     }
@@ -39,11 +39,11 @@ impl core::fmt::Display for Name {
     }
 }
 
-/// When a certificate is valid.
+/// The time for which a certificate is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
     pub(crate) state: State,
-    /// As `2026-11-22 00:33 UTC`.
+    /// Formatted as `2026-11-22 00:33 UTC`.
     pub(crate) from: String,
     pub(crate) until: String,
 }
@@ -67,7 +67,7 @@ impl Validity {
     }
 }
 
-/// A time of ASN.1 for people: `2` or `4`, for how many digits the year has, then `YYMMDDHHMMSSZ` (RFC 5280, section 4.1.2.5).
+/// Formats an ASN.1 time: `2` or `4`, the digits of the year, then `YYMMDDHHMMSSZ` (RFC 5280, section 4.1.2.5).
 fn date(time: &str) -> String {
     let century = |year: &str| if year < "50" { "20" } else { "19" };
     let (year, rest) = match time.split_at_checked(1) {
@@ -87,7 +87,7 @@ mod tests {
     use super::{Name, date};
 
     #[test]
-    fn reads_names() {
+    fn parses_names() {
         let names =
             Name::parse_all(b"DLocalHost\nD*.example.com\nI7f000001\nI00000000000000000000000000000001\nIff\nX\n");
         let text: Vec<_> = names.iter().map(ToString::to_string).collect();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_both_kinds_of_times() {
+    fn formats_both_kinds_of_times() {
         assert_eq!(date("2261122003359Z"), "2026-11-22 00:33 UTC");
         assert_eq!(date("2991231235959Z"), "1999-12-31 23:59 UTC");
         assert_eq!(date("420501231235959Z"), "2050-12-31 23:59 UTC");

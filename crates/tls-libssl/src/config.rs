@@ -1,31 +1,29 @@
-//! From Tautline's configuration to the library's.
+//! Converts Tautline's configuration to the library's.
 
-use crate::certificate::{Name, State};
+use crate::certificate::State;
+use crate::groups::Groups;
 use crate::signers::Signers;
 use crate::sys::{Context, Identity, KeyKind, Library, Options, Refusal, RefusalKind, TicketKeys, Verify};
-use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt as _;
 use std::sync::Arc;
-use tautline_tls::{
-    Capabilities, Certificate, ClientAuth, ClientConfig, Error, KeyExchange, Roots, ServerConfig, Versions,
-};
+use tautline_tls::{Certificate, ClientAuth, ClientConfig, Error, KeyExchange, Roots, ServerConfig, Versions};
 
-/// What is asked of certificates.
+/// The strictness of the checks on certificates when a configuration is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Demands {
-    /// At the start there is nothing to fall back on, and the clock may be wrong.
+pub(crate) enum Strictness {
+    /// An invalid certificate is only a warning, because the clock may be wrong.
     Start,
-    /// They must be valid now, and their chains complete.
+    /// Certificates must be valid now and their chains complete, because the server can keep the ones that it has.
     Reload,
 }
 
-/// A server's configuration; `secrets` says whether connections keep their traffic secrets.
+/// Builds a server's configuration. `secrets` has connections keep their traffic secrets.
 pub(crate) fn server(
     library: Library,
     config: &ServerConfig,
     tickets: Option<Arc<TicketKeys>>,
-    demands: Demands,
+    strictness: Strictness,
     secrets: bool,
 ) -> Result<(Context, Signers), Error> {
     let count = config.certificates.len();
@@ -37,10 +35,9 @@ pub(crate) fn server(
         let what = what(certificate, index, count);
         let identity = load(library, certificate, &what, true)?;
         if !certificate.ocsp.is_empty() {
-            let name = library.flavour().name();
-            return Err(Capabilities::refusal(name, "staple OCSP responses", |one| one.stapling));
+            return Err(library.flavour().capabilities().refusal("staple OCSP responses"));
         }
-        if demands == Demands::Reload {
+        if strictness == Strictness::Reload {
             check(&identity, &what)?;
         }
         identities.push(identity);
@@ -50,24 +47,25 @@ pub(crate) fn server(
         return Err(Error::Config(format!("tickets for each handshake: 1 to {most}")));
     }
     let name = library.flavour().name();
-    if tickets.is_some() && config.versions == Versions::Tls13 && !can(library, |one| one.resumes_tls13) {
+    if tickets.is_some() && config.versions == Versions::Tls13 && !library.flavour().capabilities().resumes_tls13 {
         log::warn!("{name} issues no tickets of TLS 1.3, so every handshake is a full one");
     }
     let groups = Groups::of(&identities);
-    if !can(library, |one| one.several_keys) && groups.members.iter().any(|members| members.len() > 1) {
+    if !library.flavour().capabilities().several_keys && groups.members.iter().any(|members| members.len() > 1) {
         let what = "show certificates with keys of several kinds for one name";
-        return Err(Capabilities::refusal(name, what, |one| one.several_keys));
+        return Err(library.flavour().capabilities().refusal(what));
     }
     let (verify, roots) = match &config.client_auth {
         ClientAuth::None => (Verify::Never, None),
         ClientAuth::Required(roots) => (Verify::Required, Some(roots)),
         ClientAuth::Optional(roots) => (Verify::IfShown, Some(roots)),
+        _ => return Err(Error::unknown("client certificates")),
     };
     let mut context = new_context(
         library,
         &Options {
             server: true,
-            versions: versions(config.versions),
+            versions: versions(config.versions)?,
             verify,
             resume: false,
             tickets: tickets.map(|keys| (keys, config.tickets_per_handshake)),
@@ -93,7 +91,7 @@ pub(crate) fn server(
     Ok((context, Signers::new(identities, groups, config.versions != Versions::Tls12)))
 }
 
-/// What errors and the log call a certificate.
+/// The name of a certificate in errors and in the log.
 fn what(certificate: &Certificate, index: usize, count: usize) -> String {
     match (certificate.name.as_str(), count) {
         ("", 1) => "server certificate".to_owned(),
@@ -102,7 +100,7 @@ fn what(certificate: &Certificate, index: usize, count: usize) -> String {
     }
 }
 
-/// What a reload demands of a certificate.
+/// Checks a certificate as strictly as a reload does.
 fn check(identity: &Identity, what: &str) -> Result<(), Error> {
     let validity = identity.validity();
     let wrong = match validity.state {
@@ -113,17 +111,17 @@ fn check(identity: &Identity, what: &str) -> Result<(), Error> {
         }
         State::Valid => return Ok(()),
     };
-    Err(Error::Config(format!("{what}: {wrong}; what was there before stays in use")))
+    Err(Error::Config(format!("{what}: {wrong}; the previous configuration stays in use")))
 }
 
-/// A client's configuration; `secrets` says whether connections keep their traffic secrets.
+/// Builds a client's configuration. `secrets` has connections keep their traffic secrets.
 pub(crate) fn client(library: Library, config: &ClientConfig, secrets: bool) -> Result<Context, Error> {
     let own = config.certificate.as_ref().map(|own| load(library, own, "client certificate", false)).transpose()?;
     let mut context = new_context(
         library,
         &Options {
             server: false,
-            versions: versions(config.versions),
+            versions: versions(config.versions)?,
             verify: if matches!(config.roots, Roots::DangerNone) { Verify::Never } else { Verify::Required },
             resume: !config.no_resumption,
             tickets: None,
@@ -140,6 +138,7 @@ pub(crate) fn client(library: Library, config: &ClientConfig, secrets: bool) -> 
             context.trust_pem(pem).map_err(|refusal| bad_certificate(library, &refusal, "trusted roots"))?;
         }
         Roots::DangerNone => {}
+        _ => return Err(Error::unknown("trusted roots")),
     }
     if let Some(own) = own {
         context.add(0, &own).map_err(|refusal| Error::Config(format!("client certificate: {}", refusal.reason)))?;
@@ -158,7 +157,7 @@ fn complete(mut context: Context, names: &[(CString, u32)]) -> Result<Context, E
     if context.complete(names) { Ok(context) } else { Err(Error::Library("no memory".to_owned())) }
 }
 
-/// Parses `certificate` and checks that its key belongs to it. `what` names it in errors and in the log.
+/// Parses `certificate` and checks that its key belongs to it. `what` is its name in errors and in the log.
 fn load(library: Library, certificate: &Certificate, what: &str, is_server: bool) -> Result<Identity, Error> {
     let identity = Identity::new(library, &certificate.chain, &certificate.key).map_err(|refusal| {
         let reason = &refusal.reason;
@@ -177,21 +176,16 @@ fn load(library: Library, certificate: &Certificate, what: &str, is_server: bool
             _ => bad_certificate(library, &refusal, what),
         }
     })?;
-    if identity.kind() == KeyKind::Ed25519 && !can(library, |one| one.ed25519) {
+    if identity.kind() == KeyKind::Ed25519 && !library.flavour().capabilities().ed25519 {
         return Err(no_ed25519(library, what));
     }
     warn_if_unusable(&identity, what, is_server);
     Ok(identity)
 }
 
-/// Whether this library is known for something.
-fn can(library: Library, what: impl Fn(&Capabilities) -> bool) -> bool {
-    Capabilities::of(library.flavour().name()).is_none_or(what)
-}
-
 fn no_ed25519(library: Library, what: &str) -> Error {
     let what = format!("use Ed25519 keys ({what})");
-    Capabilities::refusal(library.flavour().name(), &what, |one| one.ed25519)
+    library.flavour().capabilities().refusal(&what)
 }
 
 fn bad_certificate(library: Library, refusal: &Refusal, what: &str) -> Error {
@@ -206,15 +200,15 @@ fn bad_certificate(library: Library, refusal: &Refusal, what: &str) -> Error {
     }
 }
 
-/// Logs what peers will refuse. Not an error: the clock may be wrong, and a peer may not check.
+/// Logs a reason for peers to reject a certificate. It is no error: the clock may be wrong, and a peer may not verify.
 fn warn_if_unusable(identity: &Identity, what: &str, is_server: bool) {
     let validity = identity.validity();
     match validity.state {
         State::Valid if identity.fits(is_server) => {}
-        State::Valid => log::warn!("{what} is meant for another use (extended key usage): peers will refuse it"),
-        State::Expired => log::warn!("{what} expired on {}: peers will refuse it; renew it", validity.until),
+        State::Valid => log::warn!("{what} is meant for another use (extended key usage): peers will reject it"),
+        State::Expired => log::warn!("{what} expired on {}: peers will reject it; renew it", validity.until),
         State::NotYet => {
-            log::warn!("{what} is not valid before {}: peers will refuse it until then", validity.from);
+            log::warn!("{what} is not valid before {}: peers will reject it until then", validity.from);
         }
     }
 }
@@ -237,15 +231,16 @@ fn trust_platform(context: &mut Context) -> Result<(), Error> {
     Ok(())
 }
 
-const fn versions(versions: Versions) -> (u16, u16) {
+fn versions(versions: Versions) -> Result<(u16, u16), Error> {
     match versions {
-        Versions::All => (0x0303, 0x0304),
-        Versions::Tls13 => (0x0304, 0x0304),
-        Versions::Tls12 => (0x0303, 0x0303),
+        Versions::All => Ok((0x0303, 0x0304)),
+        Versions::Tls13 => Ok((0x0304, 0x0304)),
+        Versions::Tls12 => Ok((0x0303, 0x0303)),
+        _ => Err(Error::unknown("versions of TLS")),
     }
 }
 
-/// RFC 7301, section 3.1: each name behind its length.
+/// Encodes protocol names as RFC 7301, section 3.1 does: each behind its length.
 fn protocols(names: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
     let mut list = Vec::new();
     for name in names {
@@ -259,11 +254,10 @@ fn protocols(names: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
     Ok(list)
 }
 
-/// Refuses what this library has no way to do.
+/// The file of the key log, if one is wanted; an error if the library cannot write one.
 fn key_log_of(library: Library, wanted: bool) -> Result<Option<CString>, Error> {
-    let name = library.flavour().name();
-    if wanted && !can(library, |one| one.key_log) {
-        return Err(Capabilities::refusal(name, "write a key log", |one| one.key_log));
+    if wanted && !library.flavour().capabilities().key_log {
+        return Err(library.flavour().capabilities().refusal("write a key log"));
     }
     Ok(key_log(wanted))
 }
@@ -271,87 +265,4 @@ fn key_log_of(library: Library, wanted: bool) -> Result<Option<CString>, Error> 
 fn key_log(wanted: bool) -> Option<CString> {
     let file = std::env::var_os("SSLKEYLOGFILE").filter(|file: &OsString| wanted && !file.is_empty())?;
     CString::new(file.into_vec()).ok()
-}
-
-/// Which certificates stand for which names.
-pub(crate) struct Groups {
-    /// Indices of certificates, the preferred ones first, one of each kind of key. The first group is for clients that name
-    /// no host, or none of ours: the first certificate and those for just the same names.
-    pub(crate) members: Vec<Vec<usize>>,
-    /// Exact names, and wildcards as `*.example.com`.
-    pub(crate) names: Vec<(CString, u32)>,
-}
-
-impl Groups {
-    fn of(identities: &[Identity]) -> Self {
-        let kinds: Vec<_> = identities.iter().map(Identity::kind).collect();
-        let names: Vec<_> = identities.iter().map(|identity| dns_names(&identity.names())).collect();
-        Self::by_names(&kinds, &names)
-    }
-
-    fn by_names(kinds: &[KeyKind], own_names: &[Vec<String>]) -> Self {
-        let mut by_preference: Vec<_> = (0..kinds.len()).collect();
-        by_preference.sort_by_key(|&index| kinds[index]);
-        let one_of_each = |candidates: Vec<usize>| {
-            let mut members: Vec<usize> = Vec::new();
-            for index in candidates {
-                if members.iter().all(|&member| kinds[member] != kinds[index]) {
-                    members.push(index);
-                }
-            }
-            members
-        };
-        let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-        for &index in &by_preference {
-            for name in &own_names[index] {
-                by_name.entry(name).or_default().push(index);
-            }
-        }
-        let fallback =
-            by_preference.into_iter().filter(|&index| index == 0 || own_names[index] == own_names[0]).collect();
-        let mut members = vec![one_of_each(fallback)];
-        let mut names = Vec::new();
-        for (name, candidates) in by_name {
-            let wanted = one_of_each(candidates);
-            let group = members.iter().position(|members| *members == wanted).unwrap_or_else(|| {
-                members.push(wanted);
-                members.len() - 1
-            });
-            if let (Ok(name), Ok(group)) = (CString::new(name), u32::try_from(group)) {
-                names.push((name, group));
-            }
-        }
-        Self { members, names }
-    }
-}
-
-fn dns_names(names: &[Name]) -> Vec<String> {
-    let mut names: Vec<_> = names
-        .iter()
-        .filter_map(|name| match name {
-            Name::Dns(name) => Some(name.clone()),
-            Name::Ip(_) => None,
-        })
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Groups, KeyKind};
-
-    #[test]
-    fn groups_by_name_and_prefers_cheap_keys() {
-        use KeyKind::{Ecdsa, Ed25519, Rsa};
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let groups = Groups::by_names(
-            &[Rsa, Ecdsa, Rsa, Ed25519, Ecdsa],
-            &[names(&["a"]), names(&["a"]), names(&["*.b", "c"]), names(&["c"]), names(&["c"])],
-        );
-        assert_eq!(groups.members, [vec![1, 0], vec![2], vec![4, 3, 2]]);
-        let named: Vec<_> = groups.names.iter().map(|(name, group)| (name.to_str().unwrap(), *group)).collect();
-        assert_eq!(named, [("*.b", 1), ("a", 0), ("c", 2)]);
-    }
 }

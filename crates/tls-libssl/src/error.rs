@@ -1,8 +1,8 @@
-use crate::Flavour;
+use crate::flavour::Flavour;
 use crate::sys::{Connection, Failure, failure, verify};
 use tautline_tls::{Error, alert};
 
-/// Our words for what the library reports.
+/// Converts an error of the library to ours.
 pub(crate) fn describe(why: &Failure, connection: &Connection, expected: &str, flavour: Flavour) -> Error {
     let reason = &why.reason;
     match why.kind {
@@ -23,7 +23,7 @@ pub(crate) fn describe(why: &Failure, connection: &Connection, expected: &str, f
     }
 }
 
-/// Why a certificate was refused, as its user would say it.
+/// The reason why a certificate was rejected, in words for its user.
 fn certificate(why: &Failure, connection: &Connection, expected: &str) -> String {
     match why.verify {
         verify::EXPIRED => format!("it expired on {}", connection.refused_validity().until),
@@ -44,7 +44,7 @@ fn certificate(why: &Failure, connection: &Connection, expected: &str) -> String
         verify::SIGNATURE => {
             "a signature does not match: another issuer of the same name made it, or it was changed".to_owned()
         }
-        verify::AUTHORITY => "it was issued by one that is no authority".to_owned(),
+        verify::AUTHORITY => "its issuer is not a certificate authority".to_owned(),
         verify::REVOKED => "it was revoked".to_owned(),
         _ => why.reason.clone(),
     }

@@ -1,9 +1,12 @@
-#[cfg(feature = "outside")]
-use crate::Outside;
+use crate::capabilities;
+#[cfg(feature = "external")]
+use crate::sys::External;
 use core::fmt;
+use tautline_tls::Capabilities;
 
-/// A library that is built in: of the OpenSSL family, or one that another crate brings.
+/// A library in this build: one of the OpenSSL family, or one from another crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Flavour {
     /// OpenSSL 3: feature `openssl`.
     #[cfg(feature = "openssl")]
@@ -17,13 +20,13 @@ pub enum Flavour {
     /// LibreSSL: feature `libressl`.
     #[cfg(feature = "libressl")]
     LibreSsl,
-    /// One that another crate brings: feature `outside`.
-    #[cfg(feature = "outside")]
-    Outside(&'static Outside),
+    /// A library from another crate: feature `external`.
+    #[cfg(feature = "external")]
+    External(&'static External),
 }
 
 impl Flavour {
-    /// Every library of the OpenSSL family that is built in.
+    /// Every library of the OpenSSL family in this build.
     pub const ALL: &[Self] = &[
         #[cfg(feature = "openssl")]
         Self::OpenSsl,
@@ -37,39 +40,51 @@ impl Flavour {
 
     /// The engine's name in configuration, logs and results.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
+        self.capabilities().engine
+    }
+
+    /// The capabilities of the library's engine.
+    #[must_use]
+    pub fn capabilities(self) -> &'static Capabilities {
         match self {
             #[cfg(feature = "openssl")]
-            Self::OpenSsl => "openssl",
+            Self::OpenSsl => &capabilities::OPENSSL,
             #[cfg(feature = "aws-lc")]
-            Self::AwsLc => "aws-lc",
+            Self::AwsLc => &capabilities::AWS_LC,
             #[cfg(feature = "boringssl")]
-            Self::BoringSsl => "boringssl",
+            Self::BoringSsl => &capabilities::BORINGSSL,
             #[cfg(feature = "libressl")]
-            Self::LibreSsl => "libressl",
-            #[cfg(feature = "outside")]
-            Self::Outside(library) => library.name(),
+            Self::LibreSsl => &capabilities::LIBRESSL,
+            #[cfg(feature = "external")]
+            Self::External(library) => library.capabilities(),
         }
     }
 
-    /// The engine's name with records of our own; `None` where the library does not give its keys away.
+    /// The engine's name with our own records; `None` if the library does not export its keys.
     #[must_use]
-    pub const fn fused_name(self) -> Option<&'static str> {
+    pub fn fused_name(self) -> Option<&'static str> {
+        self.fused_capabilities().map(|can| can.engine)
+    }
+
+    /// The capabilities of the library's engine with records of our own; `None` if the library does not export its keys.
+    #[must_use]
+    pub fn fused_capabilities(self) -> Option<&'static Capabilities> {
         match self {
             #[cfg(feature = "openssl")]
-            Self::OpenSsl => Some("fused+openssl"),
+            Self::OpenSsl => Some(&capabilities::FUSED_OPENSSL),
             #[cfg(feature = "aws-lc")]
-            Self::AwsLc => Some("fused+aws-lc"),
+            Self::AwsLc => Some(&capabilities::FUSED_AWS_LC),
             #[cfg(feature = "boringssl")]
-            Self::BoringSsl => Some("fused+boringssl"),
+            Self::BoringSsl => Some(&capabilities::FUSED_BORINGSSL),
             #[cfg(feature = "libressl")]
             Self::LibreSsl => None,
-            #[cfg(feature = "outside")]
-            Self::Outside(_) => None,
+            #[cfg(feature = "external")]
+            Self::External(_) => None,
         }
     }
 
-    /// The library's name as its makers write it.
+    /// The library's name in its makers' spelling.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -81,15 +96,9 @@ impl Flavour {
             Self::BoringSsl => "BoringSSL",
             #[cfg(feature = "libressl")]
             Self::LibreSsl => "LibreSSL",
-            #[cfg(feature = "outside")]
-            Self::Outside(library) => library.title(),
+            #[cfg(feature = "external")]
+            Self::External(library) => library.title(),
         }
-    }
-
-    /// The library's name and version in its own words, as `OpenSSL 3.6.3 9 Jun 2026`; empty where it does not start.
-    #[must_use]
-    pub fn version(self) -> String {
-        crate::sys::Library::get(self).map(crate::sys::Library::version).unwrap_or_default()
     }
 }
 

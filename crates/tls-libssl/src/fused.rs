@@ -1,43 +1,43 @@
-//! A handshake by a library of the OpenSSL family, our own TLS 1.3 records.
+//! A handshake by a library of the OpenSSL family with our own TLS 1.3 records.
 //!
-//! After a TLS 1.3 handshake the traffic secrets come through the log of keys that the library has, and
-//! [`tautline_tls_records`] opens and seals records in place; the library's own memory of the connection is freed.
+//! After a TLS 1.3 handshake [`tautline_tls_records`] opens and seals records in place. The traffic secrets come through
+//! the library's key log callback. The library's own state of the connection is freed.
 //!
-//! A server gives the library up when the handshake is complete and the tickets are sealed. A client that remembers sessions
-//! does so at the first application data, before which servers send their tickets; a ticket that comes later is lost. Where
-//! keys change before that, and in TLS 1.2, records stay with the library.
+//! A server frees the library's state when the handshake is complete and the tickets are sealed. A client that remembers
+//! sessions frees it at the first application data, before which servers send their tickets. A later ticket is lost.
+//! Records stay with the library in TLS 1.2, and if keys change before that moment.
 //!
-//! LibreSSL tells its secrets to nobody.
+//! LibreSSL does not export its secrets.
 
-use crate::{Flavour, session};
+use crate::flavour::Flavour;
+use crate::{engine, session};
+use tautline_buf::Buf;
 use tautline_tls::{Capabilities, ClientConfig, Error, KeyCost, ServerConfig, Signing, registry};
-use tautline_tls_records::{Agreed, Keys, Library, Records, Role, Suite};
-use tautline_window::Buf;
+use tautline_tls_records::{CompactTlsInfo, Keys, Library, Records, Role, Suite};
 
 /// One connection: the library's handshake, then our own records.
 pub type Session = tautline_tls_records::Session<session::Session>;
 
-/// One library with one configuration, records our own; clones share it, its tickets' keys, and the sessions a client
-/// remembers.
+/// One library's handshake with our own records, for one configuration. Clones share it, its ticket keys, and the sessions
+/// that a client remembers.
 #[derive(Clone)]
 pub struct Engine {
-    name: &'static str,
-    library: crate::Engine,
+    capabilities: &'static Capabilities,
+    library: engine::Engine,
 }
 
 impl Engine {
-    /// An engine of this library for the roles that have a configuration.
+    /// Makes an engine of this library for each role that has a configuration.
     ///
     /// # Errors
-    /// As [`Engine::new`](crate::Engine::new), and [`Error::Config`] for a library that tells no secrets.
+    /// The errors of [`Engine::new`](crate::Engine::new), and [`Error::Config`] for a library that does not export secrets.
     pub fn new(flavour: Flavour, server: Option<&ServerConfig>, client: Option<&ClientConfig>) -> Result<Self, Error> {
-        let refuse =
-            || Capabilities::refusal(flavour.name(), "give its keys to records of our own", |one| one.key_export);
-        let name = flavour.fused_name().ok_or_else(refuse)?;
-        Ok(Self { name, library: crate::Engine::with_secrets(flavour, server, client, true)? })
+        let refusal = || flavour.capabilities().refusal("export its keys to our own records");
+        let capabilities = flavour.fused_capabilities().ok_or_else(refusal)?;
+        Ok(Self { capabilities, library: engine::Engine::with_secrets(flavour, server, client, true)? })
     }
 
-    /// Whose handshakes these are.
+    /// The library that this engine's handshakes use.
     #[must_use]
     pub const fn flavour(&self) -> Flavour {
         self.library.flavour()
@@ -47,8 +47,8 @@ impl Engine {
 impl tautline_tls::Engine for Engine {
     type Session = Session;
 
-    fn name(&self) -> &'static str {
-        self.name
+    fn capabilities(&self) -> &'static Capabilities {
+        self.capabilities
     }
 
     fn accept(&self) -> Result<Session, Error> {
@@ -74,21 +74,21 @@ impl tautline_tls::Engine for Engine {
 
 impl Library for session::Session {
     fn is_ready(&self) -> bool {
-        self.can_leave()
+        self.can_export_keys()
     }
 
     fn into_records(self: Box<Self>, out: &mut Buf) -> Result<Records, Error> {
-        let leaving = self.leave(out)?;
-        let suite = Suite::from_code(leaving.suite)
-            .ok_or_else(|| Error::Library("the library agreed on a cipher that is unknown here".to_owned()))?;
-        let (role, theirs, ours) = if leaving.is_client {
-            (Role::Client, leaving.server, leaving.client)
+        let keys = self.export_keys(out)?;
+        let suite = Suite::from_code(keys.suite)
+            .ok_or_else(|| Error::Library("the library negotiated a cipher that is unknown here".to_owned()))?;
+        let (role, theirs, ours) = if keys.is_client {
+            (Role::Client, keys.server, keys.client)
         } else {
-            (Role::Server, leaving.client, leaving.server)
+            (Role::Server, keys.client, keys.server)
         };
-        let rx = Keys::derive(suite, theirs, leaving.opened)?;
-        let tx = Keys::derive(suite, ours, leaving.sealed)?;
-        let group = registry::group_number(&leaving.facts.group);
-        Ok(Records::new(role, suite, (rx, tx), Agreed::new(suite as u16, group, leaving.facts), None))
+        let rx = Keys::derive(suite, theirs, keys.opened)?;
+        let tx = Keys::derive(suite, ours, keys.sealed)?;
+        let group = registry::group_number(&keys.info.group);
+        Ok(Records::new(role, suite, (rx, tx), CompactTlsInfo::new(suite as u16, group, keys.info), None))
     }
 }

@@ -2,15 +2,15 @@ use core::net::IpAddr;
 use std::ffi::CString;
 use tautline_tls::Error;
 
-/// Whom a client connects to.
+/// The host that a client connects to.
 pub(crate) enum Host {
-    /// A DNS name, without a dot at its end.
+    /// A DNS name without a trailing dot.
     Name(CString),
     Address(IpAddr),
 }
 
 impl Host {
-    /// From a URL's host, where IPv6 addresses stand in brackets.
+    /// Parses the host of a URL, which has IPv6 addresses in brackets.
     pub(crate) fn parse(host: &str) -> Result<Self, Error> {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if let Ok(address) = bare.parse() {
@@ -26,7 +26,7 @@ impl Host {
     }
 }
 
-/// RFC 1123, section 2.1, with the underscore that some use.
+/// Whether this is a label (RFC 1123, section 2.1), with the underscore that some names have.
 fn is_label(label: &str) -> bool {
     (1..=63).contains(&label.len())
         && !label.starts_with('-')
@@ -39,7 +39,7 @@ mod tests {
     use super::Host;
 
     #[test]
-    fn tells_names_from_addresses_and_the_rest() {
+    fn parses_names_and_addresses_and_rejects_the_rest() {
         for name in ["localhost", "a.b-c.example.", "xn--bcher-kva.example", "_x.example", "3com.com"] {
             assert!(
                 matches!(Host::parse(name), Ok(Host::Name(found)) if found.to_str() == Ok(name.trim_end_matches('.')))

@@ -1,60 +1,60 @@
-use crate::engine::Client;
+use crate::client::ClientContext;
 use crate::error::describe;
-use crate::facts::facts;
 use crate::host::Host;
 use crate::sys::{Connection, Context, Failure, Status};
+use crate::tls_info::tls_info;
 use core::net::IpAddr;
 use std::sync::Arc;
+use tautline_buf::Buf;
 use tautline_tls::record::{self, Front, HEADER, MAX_PLAIN};
-use tautline_tls::{Content, Error, Facts, Handshake, Opened};
+use tautline_tls::{Content, Error, Handshake, Opened, TlsInfo};
 use tautline_tls_records::{Secret, gather};
-use tautline_window::Buf;
 
-/// Most bytes of a handshake: the longest messages that the libraries take, in records that are not uselessly small.
+/// Most bytes of a handshake: the longest messages that the libraries take, in records of a sensible size.
 const MAX_HANDSHAKE: usize = 128 * 1024;
 
-/// Most records in a row that hold no application data. Each library has limits of its own for some kinds of them.
-const MAX_QUIET: u8 = 64;
+/// Most records in a row without application data. Each library has limits of its own for some kinds of them.
+const MAX_CONTROL_RECORDS: u8 = 64;
 
-/// Longest body of a TLS 1.3 record of any suite that is offered: content, its type, tag (RFC 8446, section 5.2).
+/// Longest body of a TLS 1.3 record of any offered suite: content, content type and tag (RFC 8446, section 5.2).
 const MAX_BODY_TLS13: usize = MAX_PLAIN + 1 + 16;
 
-/// Header, explicit nonce (TLS 1.2), tag and content type: no suite that is offered adds more to a record.
+/// Most bytes that an offered suite adds to a record: header, explicit nonce (TLS 1.2), tag and content type.
 const MAX_OVERHEAD: usize = HEADER + 8 + 16 + 1;
 
-/// Most bytes that wait for the end of a handshake message of the peer's.
+/// Most bytes of plaintext that are held back until the peer completes a handshake message.
 const MAX_HELD: usize = 64 * 1024;
 
-/// Records that one key protects before the next one takes over, a third of what AES-GCM allows (RFC 8446, section 5.5).
+/// Records that one key protects before the next one replaces it: a third of AES-GCM's limit (RFC 8446, section 5.5).
 const REKEY_AFTER: u64 = 1 << 23;
 
-/// Records that one key may protect at all (RFC 8446, section 5.5), where the library cannot change it: LibreSSL.
+/// Most records that one key may protect (RFC 8446, section 5.5), for LibreSSL, which cannot change keys.
 const MAX_SEALED: u64 = 23_726_566;
 
 /// One connection through a library of the OpenSSL family.
 ///
-/// After an error `out` holds the library's alert, but where the connection ran out of memory.
+/// After an error `out` holds the library's alert, unless memory ran out.
 pub struct Session {
     connection: Connection,
     context: Arc<Context>,
-    client: Option<Arc<Client>>,
-    /// Whom a client expects: for its sessions, and for errors.
+    client: Option<Arc<ClientContext>>,
+    /// The host that a client expects. Its sessions are stored under it, and errors name it.
     host: Box<str>,
     phase: Phase,
     is_tls13: bool,
-    /// Bytes of the handshake so far.
+    /// Number of bytes received in the handshake.
     received: usize,
-    /// Records since the last that held application data.
-    quiet: u8,
-    /// Records that our key protected.
+    /// Number of records since the last one that held application data.
+    control_records: u8,
+    /// Number of records that our current key has protected.
     sealed: u64,
-    /// Records since the handshake that the peer's key protected.
+    /// Number of records that were opened since the handshake.
     opened: u64,
-    /// One of them held application data.
+    /// Whether a record held application data.
     has_data: bool,
-    /// The first traffic secrets may not be those in use any more.
+    /// Whether keys changed, so that the first traffic secrets may be out of use.
     is_rekeyed: bool,
-    /// What waits for the end of a handshake message of the peer's.
+    /// Plaintext that is held back until the peer completes a handshake message.
     held: Vec<u8>,
     sent_close: bool,
     received_close: bool,
@@ -69,7 +69,7 @@ enum Phase {
     Failed,
 }
 
-/// What a record held.
+/// The content of a record.
 enum Found {
     Data(usize),
     Control,
@@ -77,15 +77,15 @@ enum Found {
     Closed,
 }
 
-/// What somebody else needs to go on with a connection.
-pub(crate) struct Leaving {
+/// The state with which our own records continue a connection.
+pub(crate) struct ExportedKeys {
     pub(crate) is_client: bool,
     pub(crate) suite: u16,
-    pub(crate) facts: Facts,
-    /// The first traffic secrets.
+    pub(crate) info: TlsInfo,
+    /// The first traffic secrets of client and server.
     pub(crate) client: Secret,
     pub(crate) server: Secret,
-    /// Records that they protected, of those that were received and of those that were sent.
+    /// Number of received records, and of sent records, that they protected.
     pub(crate) opened: u64,
     pub(crate) sealed: u64,
 }
@@ -96,7 +96,7 @@ impl Session {
         Ok(Self::new(connection, Arc::clone(context), None, ""))
     }
 
-    pub(crate) fn connect(client: &Arc<Client>, host: &str) -> Result<Self, Error> {
+    pub(crate) fn connect(client: &Arc<ClientContext>, host: &str) -> Result<Self, Error> {
         let parsed = Host::parse(host)?;
         let session = client.sessions.as_ref().and_then(|sessions| sessions.take(host));
         let context = Arc::clone(&client.context);
@@ -109,7 +109,7 @@ impl Session {
         Ok(Self::new(connection, Arc::clone(&client.context), Some(Arc::clone(client)), host))
     }
 
-    fn new(connection: Connection, context: Arc<Context>, client: Option<Arc<Client>>, host: &str) -> Self {
+    fn new(connection: Connection, context: Arc<Context>, client: Option<Arc<ClientContext>>, host: &str) -> Self {
         Self {
             connection,
             context,
@@ -118,7 +118,7 @@ impl Session {
             phase: Phase::Fresh,
             is_tls13: false,
             received: 0,
-            quiet: 0,
+            control_records: 0,
             sealed: 0,
             opened: 0,
             has_data: false,
@@ -129,40 +129,40 @@ impl Session {
         }
     }
 
-    /// For tests: has all that the library writes take the way of what does not fit the caller's buffer, and has that fail
-    /// for want of memory.
+    /// For tests: with `spill_all` none of the library's output fits the caller's buffer. With `spill_fails` there is no memory
+    /// for such output.
     #[doc(hidden)]
     pub fn inject(&mut self, spill_all: bool, spill_fails: bool) {
         self.connection.inject(if spill_all { 0 } else { usize::MAX }, spill_fails);
     }
 
-    /// For tests: has the library find so many bytes of room at most in the caller's buffer.
+    /// For tests: limits the room in the caller's buffer that the library sees.
     #[doc(hidden)]
     pub fn limit_window(&mut self, bytes: usize) {
         self.connection.inject(bytes, false);
     }
 
-    /// For tests: has the key that it seals with be worn out, so that it changes before the next record where the library
-    /// can do that.
+    /// For tests: ages the sealing key to its limit. It changes before the next record, if the library can change keys.
     #[doc(hidden)]
     pub fn wear_out(&mut self) {
         self.sealed = REKEY_AFTER;
     }
 
-    /// For measuring, before the first operation: has the library work on BIOs with memory of their own, as most programs do.
+    /// For benchmarks, before the first operation: gives the library BIOs with memory of their own, as most programs do.
     ///
     /// # Errors
-    /// There is no memory for them.
+    /// There is no memory for the BIOs.
     #[doc(hidden)]
     pub fn use_memory_bio(&mut self) -> Result<(), Error> {
         if self.connection.use_memory() { Ok(()) } else { Err(no_memory()) }
     }
 
-    /// For measuring: opens the record at the front of `wire` into `plain`, which must have room for all that a record holds.
-    /// Gives the bytes that are done with, and those of application data; nothing where the record is not whole.
+    /// For benchmarks: opens the record at the front of `wire` into `plain`, which must have room for a whole record.
+    ///
+    /// Returns the number of bytes used and of application data; `None` if the record is not whole.
     ///
     /// # Errors
-    /// As [`open`](tautline_tls::Session::open); [`Error::ApiMisuse`] too where there is not room enough.
+    /// The errors of [`open`](tautline_tls::Session::open), and [`Error::ApiMisuse`] if `plain` is too short.
     #[doc(hidden)]
     pub fn open_into(
         &mut self,
@@ -171,7 +171,7 @@ impl Session {
         out: &mut Buf,
     ) -> Result<Option<(usize, usize)>, Error> {
         if self.phase != Phase::Open || plain.len() < MAX_PLAIN {
-            return Err(Error::ApiMisuse("there is less room than a record needs, or no connection"));
+            return Err(Error::ApiMisuse("the plaintext buffer is too short for a record, or no connection is open"));
         }
         let (used, found) = match self.open_record(wire, Some(plain), out) {
             Ok((used, found)) => (used, found),
@@ -184,9 +184,9 @@ impl Session {
         })
     }
 
-    /// Whether the first traffic secrets and the numbers of records are all that somebody else needs to go on.
-    pub(crate) fn can_leave(&self) -> bool {
-        // A client stays for its tickets, which servers send before their first data; without a memory it wants none.
+    /// Whether our own records can continue with only the first traffic secrets and the numbers of records.
+    pub(crate) fn can_export_keys(&self) -> bool {
+        // Servers send tickets before their first data. A client that stores sessions waits for them.
         let has_tickets = self.has_data || self.client.as_ref().is_none_or(|client| client.sessions.is_none());
         self.phase == Phase::Open
             && self.is_tls13
@@ -196,8 +196,8 @@ impl Session {
             && !(self.sent_close || self.received_close)
     }
 
-    /// Leaves the connection to somebody else.
-    pub(crate) fn leave(mut self, out: &mut Buf) -> Result<Leaving, Error> {
+    /// Exports the keys, for our own records to seal and open all later records.
+    pub(crate) fn export_keys(mut self, out: &mut Buf) -> Result<ExportedKeys, Error> {
         if self.client.is_none() {
             let start = out.len();
             if let Status::Failed(failure) = self.connection.flush(out).status {
@@ -205,17 +205,24 @@ impl Session {
             }
             self.sealed += records(&out.filled()[start..]);
         }
-        let agreed = self.connection.agreed();
-        let suite = agreed.suite;
-        let (client, server) = self
-            .connection
-            .secrets()
-            .ok_or_else(|| Error::Library(format!("{} tells no secrets", self.context.library().flavour().title())))?;
+        let negotiated = self.connection.negotiated();
+        let suite = negotiated.suite;
+        let (client, server) = self.connection.secrets().ok_or_else(|| {
+            Error::Library(format!("{} does not export secrets", self.context.library().flavour().title()))
+        })?;
         let is_client = self.client.is_some();
-        Ok(Leaving { is_client, suite, facts: facts(agreed), client, server, opened: self.opened, sealed: self.sealed })
+        Ok(ExportedKeys {
+            is_client,
+            suite,
+            info: tls_info(negotiated),
+            client,
+            server,
+            opened: self.opened,
+            sealed: self.sealed,
+        })
     }
 
-    /// Marks the session dead where `result` is an error.
+    /// Marks the session as failed if `result` is an error.
     fn check<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         if result.is_err() {
             self.phase = Phase::Failed;
@@ -240,11 +247,11 @@ impl Session {
             let len = match record::front(rest) {
                 Front::Whole(len) => len,
                 Front::Partial => return Ok((used, Handshake::Pending)),
-                Front::Invalid => return Err(self.refuse(&rest[..HEADER], record::not_tls(rest), out)),
+                Front::Invalid => return Err(self.reject(&rest[..HEADER], record::not_tls(rest), out)),
             };
             self.received += len;
             if self.received > MAX_HANDSHAKE {
-                return Err(self.refuse(&UNEXPECTED, "a handshake of far too many bytes", out));
+                return Err(self.reject(&UNEXPECTED, "a handshake of far too many bytes", out));
             }
             used += len;
             let start = out.len();
@@ -252,7 +259,7 @@ impl Session {
                 self.phase = Phase::Open;
                 self.is_tls13 = self.connection.is_tls13();
                 if self.client.is_none() {
-                    // Behind a client's Finished a server sends tickets, under the keys that data will have.
+                    // A server sends tickets after the client's Finished, under the keys of application data.
                     self.sealed = records(&out.filled()[start..]);
                 }
                 if self.client.is_some() {
@@ -264,7 +271,7 @@ impl Session {
         }
     }
 
-    /// Has the library process one record of the handshake, or begin where there is none yet.
+    /// Has the library process one record of the handshake, or begin the handshake if `record` is empty.
     fn feed(&mut self, record: &[u8], out: &mut Buf) -> Result<Handshake, Error> {
         let outcome = self.connection.handshake(record, out);
         match outcome.status {
@@ -276,8 +283,8 @@ impl Session {
         }
     }
 
-    /// Shows the library something that it refuses, for its alert.
-    fn refuse(&mut self, wire: &[u8], what: &str, out: &mut Buf) -> Error {
+    /// Gives the library bytes that it rejects, so that it makes an alert, and returns the error.
+    fn reject(&mut self, wire: &[u8], what: &str, out: &mut Buf) -> Error {
         let _ = match self.phase {
             Phase::Open => self.connection.read(&mut wire.to_vec(), out),
             _ => self.connection.handshake(wire, out),
@@ -285,7 +292,7 @@ impl Session {
         Error::Peer(what.to_owned())
     }
 
-    /// Keeps what a client can resume later.
+    /// Stores the sessions that a client can resume later.
     fn collect_sessions(&mut self) {
         let Some(sessions) = self.client.as_ref().and_then(|client| client.sessions.as_ref()) else { return };
         while let Some(session) = self.connection.session() {
@@ -293,7 +300,7 @@ impl Session {
         }
     }
 
-    /// Opens the record at the front of `wire`; what it held is then at the front of `plain`, or there where it lay.
+    /// Opens the record at the front of `wire`. Its content is then at the front of `plain`, or of `wire` if `plain` is `None`.
     fn open_record(
         &mut self,
         wire: &mut [u8],
@@ -303,16 +310,16 @@ impl Session {
         let used = match record::front(wire) {
             Front::Whole(len) => len,
             Front::Partial => return Ok((0, Found::Partial)),
-            Front::Invalid => return Err(self.refuse(&wire[..HEADER], record::not_tls(wire), out)),
+            Front::Invalid => return Err(self.reject(&wire[..HEADER], record::not_tls(wire), out)),
         };
         if self.is_tls13 {
-            // RFC 8446, section 5: after the handshake everything is protected. OpenSSL would let change_cipher_spec pass,
-            // and padding beyond what a record may hold.
+            // RFC 8446, section 5: after the handshake all records are protected. OpenSSL would accept change_cipher_spec, and
+            // padding beyond the length of a record.
             if wire[0] != DATA {
-                return Err(self.refuse(&UNEXPECTED, "an unprotected record after the handshake", out));
+                return Err(self.reject(&UNEXPECTED, "an unprotected record after the handshake", out));
             }
             if used > HEADER + MAX_BODY_TLS13 {
-                return Err(self.refuse(&TOO_LONG, "a record that holds more than it may", out));
+                return Err(self.reject(&TOO_LONG, "a record that holds more than it may", out));
             }
         }
         let outcome = match plain {
@@ -329,16 +336,16 @@ impl Session {
                 Found::Closed
             }
             Status::Want | Status::Done if outcome.plain == 0 => {
-                if self.quiet == MAX_QUIET {
+                if self.control_records == MAX_CONTROL_RECORDS {
                     let what = "it floods the connection with records that hold no data";
-                    return Err(self.refuse(&UNEXPECTED, what, out));
+                    return Err(self.reject(&UNEXPECTED, what, out));
                 }
-                self.quiet += 1;
+                self.control_records += 1;
                 self.collect_sessions();
                 Found::Control
             }
             Status::Want | Status::Done => {
-                self.quiet = 0;
+                self.control_records = 0;
                 self.has_data = true;
                 Found::Data(outcome.plain)
             }
@@ -350,7 +357,7 @@ impl Session {
         Ok((used, found))
     }
 
-    /// Seals `plain` as whole records and one for the rest.
+    /// Seals `plain` as full records and one for the rest.
     fn seal_piece(&mut self, plain: &[u8], out: &mut Buf) -> Result<(), Error> {
         if !self.held.is_empty() {
             return self.hold(plain);
@@ -363,11 +370,11 @@ impl Session {
                 self.is_rekeyed = true;
             } else if self.sealed > MAX_SEALED {
                 return Err(Error::Library(
-                    "its key has protected all records that it may, and cannot change".to_owned(),
+                    "its key has protected the most records that it may, and cannot change".to_owned(),
                 ));
             }
         }
-        // Besides, a KeyUpdate may be due.
+        // A KeyUpdate may precede the data.
         let room = plain.len() + (records + 2) * MAX_OVERHEAD;
         let outcome = self.connection.write(plain, room, out);
         match outcome.status {
@@ -390,7 +397,7 @@ impl tautline_tls::Session for Session {
     fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
         match self.phase {
             Phase::Open => return Ok((0, Handshake::Complete)),
-            Phase::Failed => return Err(DEAD),
+            Phase::Failed => return Err(FAILED),
             Phase::Fresh | Phase::Handshaking => {}
         }
         let result = self.advance(wire, out);
@@ -400,7 +407,7 @@ impl tautline_tls::Session for Session {
     fn open<'b>(&mut self, wire: &'b mut [u8], _scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
         match self.phase {
             Phase::Open => {}
-            Phase::Failed => return Err(DEAD),
+            Phase::Failed => return Err(FAILED),
             Phase::Fresh | Phase::Handshaking => return Err(Error::ApiMisuse("open before the handshake is complete")),
         }
         if self.received_close {
@@ -435,23 +442,23 @@ impl tautline_tls::Session for Session {
         }
     }
 
-    fn facts(&self) -> Facts {
-        if self.phase == Phase::Open { facts(self.connection.agreed()) } else { Facts::default() }
+    fn tls_info(&self) -> TlsInfo {
+        if self.phase == Phase::Open { tls_info(self.connection.negotiated()) } else { TlsInfo::default() }
     }
 }
 
-const DEAD: Error = Error::ApiMisuse("the session has failed before");
+const FAILED: Error = Error::ApiMisuse("the session has failed before");
 
 /// application_data
 const DATA: u8 = 23;
 
-/// What no library accepts after the handshake: a handshake message, unprotected. The alert is unexpected_message.
+/// An unprotected handshake message, which every library rejects after the handshake with the alert unexpected_message.
 const UNEXPECTED: [u8; HEADER + 1] = [22, 3, 3, 0, 1, 0];
 
-/// A header that announces more than any record holds. The alert is record_overflow.
+/// A header with a length that no record has. The alert is record_overflow.
 const TOO_LONG: [u8; HEADER] = [DATA, 3, 3, 0xff, 0xff];
 
-/// How many records these are.
+/// The number of whole records at the front of `wire`.
 fn records(mut wire: &[u8]) -> u64 {
     let mut count = 0;
     while let Front::Whole(len) = record::front(wire) {

@@ -1,20 +1,20 @@
-use crate::Flavour;
+use crate::flavour::Flavour;
 use crate::sys::ResumableSession;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tautline_tls::{Certificate, ClientConfig, Roots};
 
-/// Hosts that a client remembers.
+/// Most hosts that a client remembers.
 const HOSTS: usize = 128;
 
-/// Sessions for each of them.
+/// Most sessions for each host.
 const EACH: usize = 8;
 
-/// What a client keeps to resume its sessions, shared by all engines whose configurations are clones of each other.
+/// The sessions that a client can resume. Engines whose configurations are clones of each other share them.
 #[derive(Default)]
 pub(crate) struct Sessions(Mutex<Hosts>);
 
-/// Whose sessions they are: whoever trusts others, or is somebody else, must not use them.
+/// The owner of sessions. A client with other roots or another certificate must not use them.
 #[derive(PartialEq, Eq)]
 struct Owner {
     flavour: Flavour,
@@ -22,7 +22,7 @@ struct Owner {
     certificate: Option<Certificate>,
 }
 
-/// What stays in a configuration's memory.
+/// The value that the configuration's [`Sessions`](tautline_tls::Sessions) stores.
 struct Kept {
     owner: Owner,
     sessions: Arc<Sessions>,
@@ -31,12 +31,12 @@ struct Kept {
 #[derive(Default)]
 struct Hosts {
     by_name: HashMap<Box<str>, VecDeque<ResumableSession>>,
-    /// The names, the one that was added first in front.
+    /// The names in the order in which they were added, the oldest in front.
     order: VecDeque<Box<str>>,
 }
 
 impl Sessions {
-    /// What is kept for this configuration; `None` where nothing is to be.
+    /// The sessions of this configuration; `None` if it resumes nothing.
     pub(crate) fn of(flavour: Flavour, config: &ClientConfig) -> Option<Arc<Self>> {
         let (roots, certificate) = (config.roots.clone(), config.certificate.clone());
         let owner = Owner { flavour, roots, certificate };
@@ -48,14 +48,14 @@ impl Sessions {
         })
     }
 
-    /// The newest session with `host`, which is gone then.
+    /// Takes the newest session with `host`.
     pub(crate) fn take(&self, host: &str) -> Option<ResumableSession> {
         let mut hosts = self.lock();
         let sessions = hosts.by_name.get_mut(host)?;
         sessions.pop_back()
     }
 
-    /// Keeps `session`; the oldest gives way where there are too many.
+    /// Stores `session`. If there are too many for the host, the oldest is dropped.
     pub(crate) fn put(&self, host: &str, session: ResumableSession) {
         let mut hosts = self.lock();
         if !hosts.by_name.contains_key(host) {

@@ -1,4 +1,4 @@
-use crate::config::Groups;
+use crate::groups::Groups;
 use crate::sys::{Identity, KeyKind};
 use core::time::Duration;
 use std::collections::HashMap;
@@ -7,22 +7,22 @@ use tautline_tls::hello::{Hello, begins};
 use tautline_tls::record::{Front, front};
 use tautline_tls::{KeyCost, Signing};
 
-/// A server's keys, for what signing with them takes.
+/// A server's keys with the times that they take to sign.
 pub(crate) struct Signers {
     identities: Vec<Identity>,
     kinds: Vec<Kind>,
-    /// The kind of each key.
+    /// The index in `kinds` of each key's kind.
     kind_of: Vec<usize>,
-    /// Which of them stand together, as in [`Groups`], and for which names.
+    /// The indices of each group's keys, as in [`Groups`], and the group of each name.
     members: Vec<Vec<usize>>,
     names: HashMap<Box<[u8]>, u32>,
     has_tls13: bool,
 }
 
-/// Keys that take the same time.
+/// A kind of key: all keys of it take the same time to sign.
 struct Kind {
     name: String,
-    /// `None` where the library fails to sign.
+    /// `None` if the library fails to sign.
     time: Option<Duration>,
     certificates: usize,
 }
@@ -43,7 +43,7 @@ impl Signers {
         Self { identities, kinds, kind_of, members: groups.members, names, has_tls13 }
     }
 
-    /// What the signature for the client whose first bytes these are will cost; `None` as long as there is no whole record.
+    /// The cost of the signature for a client, from its first bytes; `None` unless they hold a whole record of a ClientHello.
     pub(crate) fn signing(&self, wire: &[u8]) -> Option<Signing> {
         let Front::Whole(len) = front(wire) else { return None };
         let record = &wire[..len];
@@ -51,9 +51,9 @@ impl Signers {
             return None;
         }
         let Some(hello) = Hello::read(record) else {
-            // Cut into several records, which honest clients do not do with less than 16 KiB: as dear as it can get.
+            // The ClientHello spans several records, which honest clients do only above 16 KiB: the slowest key is assumed.
             let time = self.kinds.iter().filter_map(|kind| kind.time).max()?;
-            return Some(Signing { time, may_resume: false });
+            return Some(Signing::new(time, false));
         };
         let members = self.members.get(self.group(hello.server_name()))?;
         let time = if self.has_tls13 && hello.offers_tls13() {
@@ -61,38 +61,39 @@ impl Signers {
             let verifiable = |index: &&usize| schemes.iter().any(|&scheme| fits(&self.identities[**index], scheme));
             self.time(*members.iter().find(verifiable).or_else(|| members.first())?)?
         } else {
-            // Suites, groups and the library's taste decide too: as dear as these allow.
+            // In TLS 1.2 the choice also depends on suites, groups and the library. The slowest possible key is assumed.
             let suited = |index: &&usize| hello.has_suites_for(self.identities[**index].kind() == KeyKind::Rsa);
             members.iter().filter(suited).filter_map(|&index| self.time(index)).max().unwrap_or_default()
         };
-        Some(Signing { time, may_resume: hello.offers_ticket() })
+        Some(Signing::new(time, hello.offers_ticket()))
     }
 
-    /// The group of certificates that the library chooses for this name.
+    /// The group of certificates that the library selects for this name.
     fn group(&self, name: Option<&str>) -> usize {
         let Some(name) = name else { return 0 };
         let name = name.trim_end_matches('.').to_ascii_lowercase();
-        // RFC 6125, section 6.4.3: a wildcard stands for one whole label, the leftmost.
+        // RFC 6125, section 6.4.3: a wildcard stands for exactly one label, the leftmost.
         let wildcard = || name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
         let known = |name: &str| self.names.get(name.as_bytes()).copied();
         let group = known(&name).or_else(|| wildcard().and_then(|wildcard| known(&wildcard)));
         group.and_then(|group| usize::try_from(group).ok()).unwrap_or(0)
     }
 
-    /// `None` where the library fails to sign.
+    /// The time that the key at `index` takes; `None` if the library fails to sign.
     fn time(&self, index: usize) -> Option<Duration> {
         self.kinds[self.kind_of[index]].time
     }
 
     pub(crate) fn key_costs(&self) -> Vec<KeyCost> {
-        let cost =
-            |kind: &Kind| Some(KeyCost { kind: kind.name.clone(), certificates: kind.certificates, time: kind.time? });
+        let cost = |kind: &Kind| Some(KeyCost::new(&*kind.name, kind.certificates, kind.time?));
         self.kinds.iter().filter_map(cost).collect()
     }
 }
 
-/// Measures once for each kind of keys: what a signature costs goes by the algorithm and the length of the key, and to measure
-/// every one of a thousand RSA keys would take seconds.
+/// Measures the time of a signature.
+///
+/// Each kind of key is measured once. The time depends on the algorithm and on the length of the key, and to measure
+/// each of a thousand RSA keys would take seconds.
 fn measure(identity: &Identity) -> Option<Duration> {
     let once = || {
         let start = Instant::now();
@@ -111,7 +112,7 @@ fn name(identity: &Identity) -> String {
     }
 }
 
-/// Whether this key makes signatures of this scheme in TLS 1.3, where those of ECDSA name the curve (RFC 8446, section 4.2.3).
+/// Whether this key can sign with this scheme in TLS 1.3. There an ECDSA scheme names the curve (RFC 8446, section 4.2.3).
 fn fits(identity: &Identity, scheme: u16) -> bool {
     match identity.kind() {
         KeyKind::Ecdsa => matches!((scheme, identity.bits()), (0x0403, 256) | (0x0503, 384) | (0x0603, 521)),

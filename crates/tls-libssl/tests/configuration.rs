@@ -1,29 +1,29 @@
-//! What engines make of a configuration beyond what the suite tests.
+//! Tests of the configuration that the conformance suite does not have.
 #![cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{Pair, Split};
-use tautline_tls::{Certificate, ClientConfig, Error, Facts, KeyExchange, Roots, ServerConfig, Session as _};
+use tautline_tls::{Certificate, ClientConfig, Error, KeyExchange, Roots, ServerConfig, Session as _, TlsInfo};
 use tautline_tls_libssl::{Engine, Flavour};
 
 fn leaf() -> Leaf<'static> {
-    Leaf { names: &["localhost"], ..Leaf::default() }
+    Leaf::new(&["localhost"])
 }
 
 fn server(certificate: Certificate) -> ServerConfig {
-    ServerConfig { certificates: vec![certificate], ..ServerConfig::default() }
+    ServerConfig::new([certificate])
 }
 
-/// What client and server agree on; a message each way carries late tickets.
-fn shake(client: &Engine, server: &Engine) -> Facts {
+/// Returns the negotiated parameters. A message each way carries late tickets.
+fn negotiate(client: &Engine, server: &Engine) -> TlsInfo {
     let mut pair = Pair::new(client, server, "localhost").unwrap();
     pair.handshake(&mut Split::Whole).unwrap();
     pair.client.send(&[b"hello"]).unwrap();
     pair.server.send(&[b"hello"]).unwrap();
     pair.settle(&mut Split::Whole).unwrap();
     assert_eq!((pair.client.received, pair.server.received), (b"hello".to_vec(), b"hello".to_vec()));
-    pair.client.session.facts()
+    pair.client.session.tls_info()
 }
 
 #[test]
@@ -34,24 +34,24 @@ fn clients_choose_their_key_exchange() {
         let accepting = Engine::new(flavour, Some(&config), None).unwrap();
         for (key_exchange, expected) in [(KeyExchange::All, "X25519MLKEM768"), (KeyExchange::Classical, "X25519")] {
             let roots = Roots::Pem(authority.certificate().into());
-            let client = ClientConfig { roots, key_exchange, ..ClientConfig::default() };
+            let client = ClientConfig::default().with_roots(roots).with_key_exchange(key_exchange);
             let connecting = Engine::new(flavour, None, Some(&client)).unwrap();
-            let group = shake(&connecting, &accepting).group;
-            // A system's OpenSSL or LibreSSL may be older than the hybrid.
+            let group = negotiate(&connecting, &accepting).group;
+            // A system's OpenSSL or LibreSSL may be too old for X25519MLKEM768.
             assert!(group == expected || (group == "X25519" && !cfg!(feature = "engines")), "{flavour}: {group}");
         }
     }
 }
 
 #[test]
-fn what_an_engine_cannot_do_names_one_that_can() {
+fn a_refusal_names_an_engine_with_the_capability() {
     let authority = Authority::new("Test").unwrap();
     let certificate = authority.issue(&leaf()).unwrap();
-    let stapled = Certificate { ocsp: vec![1], ..certificate };
+    let stapled = certificate.with_ocsp(vec![1]);
     for &flavour in Flavour::ALL {
         let refused = Engine::new(flavour, Some(&server(stapled.clone())), None).err();
         assert!(
-            matches!(&refused, Some(Error::Config(why)) if why.contains("take fused or rustls")),
+            matches!(&refused, Some(Error::Config(why)) if why.contains("take an engine that can")),
             "{flavour}: {refused:?}"
         );
         assert!(!flavour.version().is_empty());

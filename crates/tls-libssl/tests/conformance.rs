@@ -1,6 +1,6 @@
-//! The suite that every engine must pass, for each library that is built in.
+//! Runs the conformance suite of all engines for each library of this build.
 
-/// A module with the whole suite for one library.
+/// Makes a module with the whole suite for one library.
 macro_rules! library {
     ($feature:literal $module:ident $flavour:ident) => {
         #[cfg(feature = $feature)]
@@ -12,7 +12,7 @@ macro_rules! library {
     };
 }
 
-/// The same with records of our own behind its handshakes.
+/// Makes a module with the whole suite for one library's handshake with our own records.
 macro_rules! fused {
     ($feature:literal $module:ident $flavour:ident) => {
         #[cfg(feature = $feature)]

@@ -1,12 +1,12 @@
-//! Who opens and seals records behind a library's handshake, and when; with rustls itself at the other end.
+//! The moment when our own records take over from a library, with rustls as the peer.
 #![cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl"))]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use rustls::{CipherSuite, Connection};
 use tautline_testkit::pair::{End, Pair, Side, Split};
+use tautline_testkit::raw_peer::{RawPeer, kind};
 use tautline_testkit::rustls_peer::{Fixture, SUITES, converse, settle};
-use tautline_testkit::wild::{Wild, kind};
-use tautline_tls::{ClientConfig, Engine as _, Session as _, Versions};
+use tautline_tls::{Engine as _, Session as _, Versions};
 use tautline_tls_libssl::fused::{Engine, Session};
 use tautline_tls_libssl::{Engine as Library, Flavour};
 
@@ -19,12 +19,12 @@ fn flavours() -> impl Iterator<Item = Flavour> {
     Flavour::ALL.iter().copied().filter(|flavour| flavour.fused_name().is_some())
 }
 
-/// Says something both ways, and checks that it arrives.
+/// Sends a message both ways, and checks that it arrives.
 fn chat(end: &mut End<Session>, peer: &mut Connection) {
     converse(end, peer, b"question", &[b"ans", b"wer"], usize::MAX);
 }
 
-/// Both ends of a connection of ours to rustls.
+/// Connects an end of ours to rustls.
 fn connected(fixture: &Fixture, flavour: Flavour, is_client: bool, suite: CipherSuite) -> (End<Session>, Connection) {
     let engine = engine(fixture, flavour);
     let session = if is_client { engine.connect("localhost") } else { engine.accept() }.unwrap();
@@ -37,7 +37,7 @@ fn connected(fixture: &Fixture, flavour: Flavour, is_client: bool, suite: Cipher
 }
 
 #[test]
-fn keys_are_taken_over_with_every_suite() {
+fn our_records_take_over_with_every_suite() {
     let fixture = Fixture::default();
     for flavour in flavours() {
         for suite in SUITES {
@@ -47,20 +47,20 @@ fn keys_are_taken_over_with_every_suite() {
                     chat(&mut end, &mut peer);
                     peer.refresh_traffic_keys().unwrap();
                 }
-                let facts = end.session.facts();
+                let info = end.session.tls_info();
                 let snapshot = end.session.export().unwrap();
                 assert_eq!(snapshot.suite as u16, u16::from(suite), "{flavour}");
                 assert!(snapshot.rx.sequence < 3, "{flavour}: keys changed with each message");
-                assert_eq!((facts.suite, facts.version), (format!("{suite:?}"), "TLSv1.3"));
-                assert!(!facts.group.starts_with("number"), "{flavour}: {}", facts.group);
-                assert_eq!(facts.server_name.as_deref(), Some("localhost"));
+                assert_eq!((info.suite, info.version), (format!("{suite:?}"), "TLSv1.3"));
+                assert!(!info.group.starts_with("number"), "{flavour}: {}", info.group);
+                assert_eq!(info.server_name.as_deref(), Some("localhost"));
             }
         }
     }
 }
 
 #[test]
-fn a_server_takes_over_at_once_and_a_client_when_its_tickets_have_come() {
+fn our_records_take_over_at_once_in_a_server_and_after_tickets_in_a_client() {
     let fixture = Fixture::default();
     for flavour in flavours() {
         let engine = engine(&fixture, flavour);
@@ -78,9 +78,9 @@ fn a_server_takes_over_at_once_and_a_client_when_its_tickets_have_come() {
 
         let mut again = Pair::new(&engine, &engine, "localhost").unwrap();
         again.handshake(&mut Split::Whole).unwrap();
-        assert!(again.client.session.facts().resumed, "{flavour}");
-        // One that wants no tickets waits for none.
-        let config = ClientConfig { no_resumption: true, ..fixture.client(Versions::All) };
+        assert!(again.client.session.tls_info().resumed, "{flavour}");
+        // A client that resumes nothing does not wait for tickets.
+        let config = fixture.client(Versions::All).without_resumption();
         let mut pair = Pair::new(&Engine::new(flavour, None, Some(&config)).unwrap(), &engine, "localhost").unwrap();
         pair.handshake(&mut Split::Whole).unwrap();
         assert!(pair.client.session.export().is_ok(), "{flavour}");
@@ -88,7 +88,7 @@ fn a_server_takes_over_at_once_and_a_client_when_its_tickets_have_come() {
 }
 
 #[test]
-fn records_stay_with_the_library_where_keys_change_too_early_and_in_tls_1_2() {
+fn records_stay_with_the_library_after_an_early_key_update_and_in_tls_1_2() {
     let fixture = Fixture::default();
     for flavour in flavours() {
         let (mut end, mut peer) = connected(&fixture, flavour, true, CipherSuite::TLS13_AES_128_GCM_SHA256);
@@ -105,7 +105,7 @@ fn records_stay_with_the_library_where_keys_change_too_early_and_in_tls_1_2() {
         pair.settle(&mut Split::Whole).unwrap();
         assert_eq!(pair.client.received, b"old");
         assert!(pair.client.session.export().is_err(), "{flavour}");
-        assert_eq!(pair.client.session.facts().version, "TLSv1.2");
+        assert_eq!(pair.client.session.tls_info().version, "TLSv1.2");
     }
 }
 
@@ -114,24 +114,24 @@ fn a_ticket_and_new_keys_may_come_in_one_record() {
     let fixture = Fixture::default();
     for flavour in flavours() {
         let mut client = End::new(engine(&fixture, flavour).connect("localhost").unwrap());
-        let mut wild = Wild::server(&mut client, &fixture.certificate, None);
+        let mut raw_peer = RawPeer::server(&mut client, &fixture.certificate, None);
         let ticket = [&[4, 0, 0, 46, 0, 0, 14, 16, 1, 2, 3, 4, 1, 1, 0, 32][..], &[1; 32], &[0, 0]].concat();
         let key_update = [24, 0, 0, 1, 0];
-        client.deliver(&wild.seal(kind::HANDSHAKE, &[&ticket[..], &key_update].concat(), 0)).unwrap();
-        wild.tx.update();
+        client.deliver(&raw_peer.seal(kind::HANDSHAKE, &[&ticket[..], &key_update].concat(), 0)).unwrap();
+        raw_peer.tx.update();
         for round in 0..3 {
-            client.deliver(&wild.seal(kind::DATA, &[round; 9], 0)).unwrap();
+            client.deliver(&raw_peer.seal(kind::DATA, &[round; 9], 0)).unwrap();
             client.send(&[&[round]]).unwrap();
-            assert_eq!(wild.open(&client.take_outbox()), [(kind::DATA, vec![round])], "{flavour}");
+            assert_eq!(raw_peer.open(&client.take_outbox()), [(kind::DATA, vec![round])], "{flavour}");
         }
         assert_eq!(client.received, [[0; 9], [1; 9], [2; 9]].concat(), "{flavour}");
         assert!(client.session.export().is_err(), "{flavour}: its first keys are not in use any more");
 
-        // What is neither data nor changes keys does not keep the library.
+        // A record without data does not make the client wait, unless it changes keys.
         let mut client = End::new(engine(&fixture, flavour).connect("localhost").unwrap());
-        let mut wild = Wild::server(&mut client, &fixture.certificate, None);
-        client.deliver(&wild.seal(kind::DATA, &[], 5)).unwrap();
-        client.deliver(&wild.seal(kind::DATA, b"data", 0)).unwrap();
+        let mut raw_peer = RawPeer::server(&mut client, &fixture.certificate, None);
+        client.deliver(&raw_peer.seal(kind::DATA, &[], 5)).unwrap();
+        client.deliver(&raw_peer.seal(kind::DATA, b"data", 0)).unwrap();
         assert!(client.session.export().is_ok(), "{flavour}");
     }
 }

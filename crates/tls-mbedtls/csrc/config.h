@@ -1,4 +1,4 @@
-/* What of Mbed TLS is built: TLS 1.2 and 1.3 over caller's callbacks, and what they need. */
+/* The parts of Mbed TLS that are built: TLS 1.2 and 1.3 over callbacks, and their dependencies. */
 #define MBEDTLS_HAVE_ASM
 #define MBEDTLS_HAVE_TIME
 #define MBEDTLS_HAVE_TIME_DATE
@@ -7,7 +7,7 @@
 #define MBEDTLS_PLATFORM_C
 #define MBEDTLS_VERSION_C
 
-/* Shards have threads of their own: keys, randomness and RSA blinding are shared under these locks. */
+/* Shards run on threads of their own. They share keys, randomness and RSA blinding under these locks. */
 #define MBEDTLS_THREADING_C
 #define MBEDTLS_THREADING_PTHREAD
 
@@ -59,7 +59,7 @@
 #define MBEDTLS_X509_CRT_PARSE_C
 #define MBEDTLS_X509_RSASSA_PSS_SUPPORT
 
-/* PSA, which TLS 1.3 needs. */
+/* PSA, which TLS 1.3 requires. */
 #define MBEDTLS_PSA_CRYPTO_C
 #define MBEDTLS_PSA_KEY_STORE_DYNAMIC
 

@@ -1,4 +1,4 @@
-/* One connection over the caller's windows. */
+/* One connection over the caller's buffers. */
 #include "shim.h"
 
 #include "mbedtls/platform_util.h"
@@ -52,8 +52,8 @@ tl_conn *tl_conn_accept(const tl_context *context)
 }
 
 /*
- * A client's connection to the host `name`, or to the address `ip` (4 or 16 bytes) where there is no name. It offers to
- * resume `session`, if there is one.
+ * Makes a client's connection to the host `name`, or to the address `ip` (4 or 16 bytes) if there is no name. It offers to
+ * resume `session` if there is one.
  */
 tl_conn *tl_conn_connect(const tl_context *context, const char *name, const uint8_t *ip, size_t ip_len,
                          mbedtls_ssl_session *session)
@@ -69,12 +69,12 @@ tl_conn *tl_conn_connect(const tl_context *context, const char *name, const uint
         size_t len = strlen(name);
         memcpy(conn->server_name, name, len < sizeof(conn->server_name) ? len + 1 : 0);
     }
-    /* Without a name, none is sent; that the address is compared is for the callback. */
+    /* With a null name, no server name is sent. `tl_on_verify` compares the address. */
     if (mbedtls_ssl_set_hostname(&conn->ssl, name) != 0) {
         tl_conn_free(conn);
         return NULL;
     }
-    /* One that does not fit any more is left aside. */
+    /* A session that does not fit any more is not offered. */
     if (session != NULL && mbedtls_ssl_set_session(&conn->ssl, session) != 0) {
         mbedtls_ssl_session_init(conn->ssl.session_negotiate);
     }
@@ -118,7 +118,7 @@ void tl_keep_session(tl_conn *conn)
     conn->sessions[conn->sessions_len++] = session;
 }
 
-/* Lends the caller's windows to the connection. Says whether it is fit for an operation. */
+/* Lends the caller's windows to the connection. Returns whether it can be used. */
 static int arm(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap)
 {
     tl_current = conn;
@@ -130,7 +130,7 @@ static size_t sent(const tl_conn *conn)
     return conn->windows.out_len + conn->windows.spill_len;
 }
 
-/* The alert for an error that the library has not told the peer itself. */
+/* The alert for an error that the library has not reported to the peer. */
 static unsigned char alert_for(const tl_conn *conn, int code)
 {
     switch (code) {
@@ -160,11 +160,14 @@ static unsigned char alert_for(const tl_conn *conn, int code)
     }
 }
 
-/* Takes the windows back and says what became of the operation that returned `code`; `before` had been sent before that. */
+/*
+ * Takes the windows back and fills the result of the operation that returned `code`. `before` is the number of bytes of output
+ * before the failed step.
+ */
 static void disarm(tl_conn *conn, size_t in_len, size_t before, int code, tl_result *result)
 {
     if (code == MBEDTLS_ERR_SSL_WANT_READ && conn->ssl.in_left > 0) {
-        /* It was given a whole record, or what is none, and takes it for the beginning of one. */
+        /* The library takes a malformed record for the beginning of a longer one. It was given a whole record. */
         code = MBEDTLS_ERR_SSL_INVALID_RECORD;
     }
     int is_alert = code == MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE || code == MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY;
@@ -185,7 +188,7 @@ static void disarm(tl_conn *conn, size_t in_len, size_t before, int code, tl_res
     tl_current = NULL;
 }
 
-/* Notes what the library forgets once the handshake is complete. */
+/* Notes what the library drops when the handshake is complete. */
 static void note(tl_conn *conn)
 {
     const mbedtls_ssl_context *ssl = &conn->ssl;
@@ -209,12 +212,12 @@ static void note(tl_conn *conn)
     }
 }
 
-/* What the library lets pass. */
+/* Checks what the library does not. */
 static int check(tl_conn *conn)
 {
     mbedtls_ssl_context *ssl = &conn->ssl;
     const mbedtls_ssl_session *session = ssl->session_negotiate;
-    /* VERIFY_OPTIONAL goes on with a certificate that is refused. */
+    /* With VERIFY_OPTIONAL the library continues after a rejected certificate. */
     if (conn->context->server && conn->context->verify == 1 && session != NULL && session->peer_cert != NULL
         && session->verify_result != 0) {
         uint32_t flags = session->verify_result;
@@ -229,7 +232,7 @@ static int check(tl_conn *conn)
         (void) mbedtls_ssl_send_alert_message(ssl, MBEDTLS_SSL_ALERT_LEVEL_FATAL, alert);
         return MBEDTLS_ERR_X509_CERT_VERIFY_FAILED;
     }
-    /* RFC 8446, section 5.1: nothing may stand behind the message after which keys change. */
+    /* RFC 8446, section 5.1: no byte may follow the message after which keys change. */
     if (ssl->state == MBEDTLS_SSL_HANDSHAKE_OVER && ssl->tls_version == MBEDTLS_SSL_VERSION_TLS1_3
         && (ssl->badmac_seen_or_in_hsfraglen != 0 || (ssl->in_hslen != 0 && ssl->in_hslen < ssl->in_msglen))) {
         return MBEDTLS_ERR_SSL_UNEXPECTED_MESSAGE;
@@ -238,8 +241,10 @@ static int check(tl_conn *conn)
 }
 
 /*
- * In TLS 1.3 the library changes the keys that it seals with when it needs them, and so late that the alerts of these states
- * would go under no key, or one that the peer has forgotten (RFC 8446, section 6: alerts are protected like all else).
+ * Changes the sealing keys of TLS 1.3 in time for alerts.
+ *
+ * The library changes them when it next sends. In these states it would send an alert under no key, or under one that the
+ * peer has dropped. RFC 8446, section 6: alerts are protected like all else.
  */
 static void protect(mbedtls_ssl_context *ssl)
 {
@@ -265,7 +270,7 @@ static void protect(mbedtls_ssl_context *ssl)
         }
         break;
     case MBEDTLS_SSL_CLIENT_CCS_AFTER_SERVER_FINISHED:
-        /* change_cipher_spec is the last that goes unprotected. */
+        /* change_cipher_spec is the last unprotected record. */
         transform = NULL;
         break;
     default:
@@ -289,7 +294,7 @@ static int step(mbedtls_ssl_context *ssl)
     }
     if (code != 0 && ssl->send_alert) {
         if (ssl->alert_type == MBEDTLS_SSL_ALERT_MSG_NO_CERT) {
-            /* That one is of SSL 3.0. */
+            /* NO_CERT is an alert of SSL 3.0. */
             ssl->alert_type = TL_ALERT_CERTIFICATE_REQUIRED;
         }
         code = mbedtls_ssl_handle_pending_alert(ssl);
@@ -297,7 +302,7 @@ static int step(mbedtls_ssl_context *ssl)
     return code;
 }
 
-/* Advances the handshake with one record, or none where there is none yet. */
+/* Advances the handshake with one record, or begins it if `in_len` is 0. */
 void tl_conn_handshake(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap, tl_result *result)
 {
     size_t before = 0;
@@ -318,7 +323,7 @@ void tl_conn_handshake(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t 
 /* Opens one record of TLS 1.2. */
 static int read_tls12(tl_conn *conn, uint8_t *plain, size_t cap, size_t *total)
 {
-    /* How many may be empty is for the caller to say. */
+    /* The caller limits the number of empty records. */
     conn->ssl.nb_zero = 0;
     int code;
     do {
@@ -328,7 +333,7 @@ static int read_tls12(tl_conn *conn, uint8_t *plain, size_t cap, size_t *total)
     return code;
 }
 
-/* Opens one record of TLS 1.3 in the library's memory, and copies what it held. */
+/* Opens one record of TLS 1.3 in the library's buffer, and copies its content. */
 static int read_aside(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *plain, size_t cap, size_t *total)
 {
     uint8_t *record = conn->ssl.in_hdr;
@@ -347,8 +352,7 @@ static int read_aside(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *
 }
 
 /*
- * Opens one record. `plain` may be the memory where the record lies, and is for TLS 1.3. It must have room for all that the
- * record can hold.
+ * Opens one record. In TLS 1.3 `plain` may be the memory of the record. It must have room for the record's content.
  */
 void tl_conn_read(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *plain, size_t plain_cap, uint8_t *out,
                   size_t out_cap, tl_result *result)
@@ -368,7 +372,7 @@ void tl_conn_read(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *plai
     disarm(conn, in_len, 0, code, result);
 }
 
-/* Seals one record, which may be as long as records may be: mbedtls_ssl_write leaves out a byte for TLS 1.3. */
+/* Seals one record of up to the full length. mbedtls_ssl_write allows one byte less in TLS 1.3. */
 static int write_record(mbedtls_ssl_context *ssl, const uint8_t *plain, size_t len)
 {
     ssl->out_msgtype = MBEDTLS_SSL_MSG_APPLICATION_DATA;
@@ -377,7 +381,7 @@ static int write_record(mbedtls_ssl_context *ssl, const uint8_t *plain, size_t l
     return mbedtls_ssl_write_record(ssl, 1);
 }
 
-/* Seals `plain`, at least one byte, in as few records as fit. */
+/* Seals `plain`, at least one byte, in as few records as possible. */
 void tl_conn_write(tl_conn *conn, const uint8_t *plain, size_t plain_len, uint8_t *out, size_t out_cap,
                    tl_result *result)
 {
@@ -405,20 +409,20 @@ void tl_conn_close(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *resul
     disarm(conn, 0, 0, code, result);
 }
 
-/* Moves what spilled to `out`, which has room for all of it. */
+/* Moves the spilled output to `out`, which has room for all of it. */
 void tl_conn_spill(tl_conn *conn, uint8_t *out)
 {
     tl_windows_spill(&conn->windows, out);
 }
 
-/* Has the next write change the keys first (TLS 1.3). */
+/* Has the next write change the keys first (TLS 1.3). Returns whether the library can. */
 int32_t tl_conn_update_keys(tl_conn *conn)
 {
     conn->update = conn->ssl.tls_version == MBEDTLS_SSL_VERSION_TLS1_3;
     return conn->update;
 }
 
-/* For tests: has spilling fail. */
+/* For tests: makes spilling fail. */
 void tl_conn_faults(tl_conn *conn, int32_t spill_fails)
 {
     conn->windows.spill_fails = spill_fails;

@@ -1,4 +1,4 @@
-/* Trust and settings: what connections of one role have in common. */
+/* Trust and settings, which all connections of one role share. */
 #define _GNU_SOURCE
 #include "shim.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is offered, by preference: AES-128 first, the fastest where there are AES instructions. */
+/* The offered suites, by preference: AES-128 first, the fastest with AES instructions. */
 static const int SUITES[] = {
     MBEDTLS_TLS1_3_AES_128_GCM_SHA256,
     MBEDTLS_TLS1_3_AES_256_GCM_SHA384,
@@ -31,7 +31,7 @@ static const uint16_t GROUPS[] = {
     MBEDTLS_SSL_IANA_TLS_GROUP_NONE,
 };
 
-/* ECDSA before RSA, so that the cheapest certificate is shown to those who can verify it. */
+/* ECDSA before RSA, so that clients that can verify the cheaper certificate receive it. */
 static const uint16_t SIGNATURES[] = {
     MBEDTLS_TLS1_3_SIG_ECDSA_SECP256R1_SHA256,
     MBEDTLS_TLS1_3_SIG_ECDSA_SECP384R1_SHA384,
@@ -63,8 +63,9 @@ static int has_address(const mbedtls_x509_crt *certificate, const uint8_t *ip, s
 }
 
 /*
- * The library has looked at a certificate of the peer's, and at the name if there is one. Here its address is compared, names
- * that stand in the subject do not count (RFC 9525, section 2), and what is wrong is noted.
+ * Completes the verification of a peer's certificate, which the library has checked, with its name if there is one.
+ *
+ * It compares the address, ignores names in the subject (RFC 9525, section 2), and notes the first error.
  */
 int tl_on_verify(void *user, mbedtls_x509_crt *certificate, int depth, uint32_t *flags)
 {
@@ -87,7 +88,7 @@ int tl_on_verify(void *user, mbedtls_x509_crt *certificate, int depth, uint32_t 
     return 0;
 }
 
-/* A line of a key log (https://www.ietf.org/archive/id/draft-ietf-tls-keylogfile-02.html). */
+/* Writes a line of the key log (https://www.ietf.org/archive/id/draft-ietf-tls-keylogfile-02.html). */
 void tl_on_secret(void *user, mbedtls_ssl_key_export_type type, const unsigned char *secret, size_t secret_len,
                   const unsigned char client_random[32], const unsigned char server_random[32],
                   mbedtls_tls_prf_types prf)
@@ -125,13 +126,13 @@ void tl_on_secret(void *user, mbedtls_ssl_key_export_type type, const unsigned c
         len += snprintf(line + len, sizeof(line) - (size_t) len, "%02x", secret[at]);
     }
     line[len++] = '\n';
-    /* One call, so that lines of several threads do not mix. There is nobody to tell of a failure. */
+    /* One call, so that lines of several threads do not mix. A failure cannot be reported. */
     ssize_t written = write(conn->context->key_log, line, (size_t) len);
     (void) written;
     mbedtls_platform_zeroize(line, sizeof(line));
 }
 
-/* Chooses the certificates for the name that the client asks for: exact names, then wildcards, then the first. */
+/* Selects the certificates for the client's server name: an exact name, else a wildcard, else the first group. */
 static int on_name(void *user, mbedtls_ssl_context *ssl, const unsigned char *asked, size_t len)
 {
     const tl_context *context = user;
@@ -153,7 +154,7 @@ static int on_name(void *user, mbedtls_ssl_context *ssl, const unsigned char *as
     return 0;
 }
 
-/* Protocols as the library wants them: a list of strings. */
+/* Sets the protocols in the library's form: a list of strings. */
 static int set_alpn(tl_context *context, const tl_options *options)
 {
     size_t count = 0;
@@ -192,9 +193,9 @@ static int configure(tl_context *context, const tl_options *options)
     mbedtls_ssl_conf_ciphersuites(conf, SUITES);
     mbedtls_ssl_conf_groups(conf, GROUPS);
     mbedtls_ssl_conf_sig_algs(conf, SIGNATURES);
-    /* Forward secrecy for resumed sessions too. */
+    /* Resumed sessions have forward secrecy too. */
     mbedtls_ssl_conf_tls13_key_exchange_modes(conf, MBEDTLS_SSL_TLS1_3_KEY_EXCHANGE_MODE_EPHEMERAL_ALL);
-    /* Where a server takes clients without a certificate, the connection looks at what the library found: it goes on with bad ones. */
+    /* With VERIFY_OPTIONAL the library continues after a bad certificate; connection.c rejects it. */
     static const int MODES[] = {MBEDTLS_SSL_VERIFY_NONE, MBEDTLS_SSL_VERIFY_OPTIONAL, MBEDTLS_SSL_VERIFY_REQUIRED};
     mbedtls_ssl_conf_authmode(conf, MODES[options->verify]);
     if (options->server) {
@@ -212,7 +213,7 @@ static int configure(tl_context *context, const tl_options *options)
     return options->alpn_len > 0 ? set_alpn(context, options) : 0;
 }
 
-/* A configuration with `options->groups` groups of certificates, empty so far. Null with a refusal otherwise. */
+/* Makes a configuration with `options->groups` groups, without certificates yet; null with a refusal on error. */
 tl_context *tl_context_new(const tl_options *options, tl_refusal *refusal)
 {
     tl_context *context = calloc(1, sizeof(*context));
@@ -272,7 +273,7 @@ void tl_context_free(tl_context *context)
     free(context);
 }
 
-/* Trusts every certificate in `pem`; says how many, or 0 with a refusal. */
+/* Trusts every certificate in `pem`. Returns their number, or 0 with a refusal. */
 int32_t tl_context_trust_pem(tl_context *context, const uint8_t *pem, size_t len, tl_refusal *refusal)
 {
     if (!tl_read_chain(&context->trusted, pem, len, refusal)) {
@@ -285,13 +286,13 @@ int32_t tl_context_trust_pem(tl_context *context, const uint8_t *pem, size_t len
     return count;
 }
 
-/* Trusts one certificate; says whether it could be parsed. */
+/* Trusts one certificate. Returns whether it could be parsed. */
 int32_t tl_context_trust_der(tl_context *context, const uint8_t *der, size_t len)
 {
     return mbedtls_x509_crt_parse_der(&context->trusted, der, len) == 0;
 }
 
-/* Adds an identity to a group. Whichever is preferred must be added first, and one of each kind at most. */
+/* Adds an identity to a group. The preferred one must come first; there is at most one for each kind of key. */
 int32_t tl_context_use(tl_context *context, size_t group, const tl_identity *identity, tl_refusal *refusal)
 {
     int code = MBEDTLS_ERR_SSL_BAD_INPUT_DATA;
@@ -314,7 +315,7 @@ int32_t tl_context_use(tl_context *context, size_t group, const tl_identity *ide
     return code == 0;
 }
 
-/* Which group serves which names. */
+/* Maps names to groups. */
 int32_t tl_context_names(tl_context *context, const tl_name *names, size_t len)
 {
     context->names = tl_names_new(names, len, context->groups_len);
@@ -322,7 +323,7 @@ int32_t tl_context_names(tl_context *context, const tl_name *names, size_t len)
     return context->names != NULL;
 }
 
-/* To be called once all is added. */
+/* Must be called after all additions. */
 int32_t tl_context_seal(tl_context *context)
 {
     if (context->trusted.version != 0) {

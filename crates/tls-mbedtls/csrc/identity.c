@@ -1,4 +1,4 @@
-/* Certificates and keys: from the caller's bytes to the library's objects, and what they say of themselves. */
+/* Parses certificates and keys, and reads their properties. */
 #define _GNU_SOURCE
 #include "shim.h"
 
@@ -14,7 +14,7 @@ void tl_reason(int code, char *reason)
     const char *high = mbedtls_high_level_strerr(code);
     const char *low = mbedtls_low_level_strerr(code);
     const char *text = high != NULL ? high : low;
-    /* "SSL - Verification of the message MAC failed": the module is of no use to anyone. */
+    /* "SSL - Verification of the message MAC failed": the module's name does not help. */
     const char *dash = text == NULL ? NULL : strstr(text, " - ");
     if (dash != NULL) {
         text = dash + 3;
@@ -28,7 +28,7 @@ static void refuse(tl_refusal *refusal, int32_t kind, int code)
     tl_reason(code, refusal->reason);
 }
 
-/* The object identifier of Ed25519 (RFC 8410, section 3), which the library cannot read. */
+/* Whether it has the object identifier of Ed25519 (RFC 8410, section 3), which the library cannot parse. */
 static int is_ed25519(const uint8_t *pem)
 {
     static const uint8_t OID[] = {0x06, 0x03, 0x2b, 0x65, 0x70};
@@ -52,7 +52,7 @@ static int is_ed25519(const uint8_t *pem)
     return found;
 }
 
-/* A copy that ends in 0, which the library needs to take it for PEM. */
+/* Copies PEM with a terminating zero, without which the library does not recognise it. */
 static uint8_t *terminated(const uint8_t *pem, size_t len)
 {
     uint8_t *copy = malloc(len + 1);
@@ -85,7 +85,7 @@ int tl_read_chain(mbedtls_x509_crt *chain, const uint8_t *pem, size_t len, tl_re
         refuse(refusal, TL_CONFIG_LIBRARY, MBEDTLS_ERR_X509_ALLOC_FAILED);
         return 0;
     }
-    /* A positive code counts those that could not be read. */
+    /* A positive code is the number of certificates that could not be parsed. */
     int code = mbedtls_x509_crt_parse(chain, copy, len + 1);
     if (code != 0) {
         refuse(refusal, is_ed25519(copy) ? TL_CONFIG_ED25519 : TL_CONFIG_BAD_CERTIFICATE,
@@ -115,7 +115,7 @@ static int read_key(mbedtls_pk_context *key, const uint8_t *pem, size_t len, tl_
     return code == 0;
 }
 
-/* Parses a chain and its key (PEM), which must belong together. Null with a refusal otherwise. */
+/* Parses a chain and the key that belongs to it, in PEM; null with a refusal on error. */
 tl_identity *tl_identity_new(const uint8_t *chain, size_t chain_len, const uint8_t *key, size_t key_len,
                              tl_refusal *refusal)
 {
@@ -141,7 +141,7 @@ tl_identity *tl_identity_new(const uint8_t *chain, size_t chain_len, const uint8
     return identity;
 }
 
-/* One more reference. */
+/* Adds a reference. */
 tl_identity *tl_identity_share(tl_identity *identity)
 {
     __atomic_add_fetch(&identity->references, 1, __ATOMIC_RELAXED);
@@ -195,8 +195,8 @@ static int is_issuer(const mbedtls_x509_crt *issuer, const mbedtls_x509_crt *cer
 }
 
 /*
- * Whether any other certificate of the chain issued the first, where there are others: which of them comes when is for the peer
- * to sort out.
+ * Whether another certificate of the chain issued the first; true if there is no other. Peers sort the chain themselves, so
+ * the order does not matter.
  */
 int32_t tl_identity_linked(const tl_identity *identity)
 {
@@ -207,20 +207,20 @@ int32_t tl_identity_linked(const tl_identity *identity)
     return linked;
 }
 
-/* Whether the certificate may be used by a server, or by a client (RFC 5280, section 4.2.1.12). */
+/* Whether the certificate's usage allows a server, or a client (RFC 5280, section 4.2.1.12). */
 int32_t tl_identity_fits(const tl_identity *identity, int32_t server)
 {
     const char *use = server ? MBEDTLS_OID_SERVER_AUTH : MBEDTLS_OID_CLIENT_AUTH;
     return mbedtls_x509_crt_check_extended_key_usage(&identity->chain, use, strlen(use)) == 0;
 }
 
-/* How long the key is. */
+/* The length of the key in bits. */
 int32_t tl_identity_bits(const tl_identity *identity)
 {
     return (int32_t)mbedtls_pk_get_bitlen(&identity->key);
 }
 
-/* Signs something with the key, for the time that this takes; says whether it worked. */
+/* Signs fixed bytes, so that the caller can measure the time. Returns whether it succeeded. */
 int32_t tl_identity_sign(const tl_identity *identity)
 {
     static const unsigned char HASH[32];
@@ -233,7 +233,7 @@ int32_t tl_identity_sign(const tl_identity *identity)
 
 /*
  * Writes a line for each name that the certificate is valid for: `D` and a DNS name, or `I` and an address in hexadecimal.
- * Names that hold anything but printable ASCII are left out, and so is what does not fit. Gives the length.
+ * Names that are not printable ASCII are left out, and so are names that do not fit. Returns the length.
  */
 size_t tl_crt_names(const mbedtls_x509_crt *certificate, char *text, size_t cap)
 {
@@ -275,7 +275,7 @@ static void copy_time(const mbedtls_x509_time *time, char *text, size_t cap)
                     time->sec);
 }
 
-/* Writes both ends of the certificate's validity; says 0 where it is valid now, 1 before, 2 after. */
+/* Writes both ends of the certificate's validity. Returns 0 if it is valid now, 1 before, 2 after. */
 int32_t tl_crt_validity(const mbedtls_x509_crt *certificate, char *from, char *until, size_t cap)
 {
     copy_time(&certificate->valid_from, from, cap);

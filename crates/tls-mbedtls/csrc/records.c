@@ -1,6 +1,6 @@
 /*
- * Records of TLS 1.3 once the handshake is complete. The library opens and seals them; what they hold is looked at here, since
- * the library knows no KeyUpdate (RFC 8446, section 4.6.3), which every peer may send.
+ * Records of TLS 1.3 after the handshake. The library opens and seals them. Their content is handled here, because the library
+ * lacks KeyUpdate (RFC 8446, section 4.6.3), which every peer may send.
  */
 #include "shim.h"
 
@@ -12,7 +12,7 @@
 #define HEADER 5
 #define KEY_UPDATE 24
 
-/* Derives the next secret, key and nonce of one direction from its secret of now. */
+/* Derives the next secret, key and nonce of one direction from its current secret. */
 static int next_keys(tl_conn *conn, int outgoing)
 {
     mbedtls_ssl_context *ssl = &conn->ssl;
@@ -67,7 +67,7 @@ int tl_record_update(tl_conn *conn)
     return code == 0 ? next_keys(conn, 1) : code;
 }
 
-/* The peer's keys change, and ours where it asks for that. */
+/* Changes the peer's keys, and ours if the peer asks for it. */
 static int on_key_update(tl_conn *conn, const uint8_t *message, size_t len, int is_last)
 {
     if (len != 5) {
@@ -77,7 +77,7 @@ static int on_key_update(tl_conn *conn, const uint8_t *message, size_t len, int 
         return MBEDTLS_ERR_SSL_ILLEGAL_PARAMETER;
     }
     if (!is_last) {
-        /* RFC 8446, section 5.1: keys do not change inside a record. */
+        /* RFC 8446, section 5.1: keys do not change within a record. */
         return MBEDTLS_ERR_SSL_UNEXPECTED_MESSAGE;
     }
     int asked = message[4];
@@ -88,7 +88,7 @@ static int on_key_update(tl_conn *conn, const uint8_t *message, size_t len, int 
     return code;
 }
 
-/* Has the library read a ticket, as if it had just opened the record. */
+/* Has the library read a ticket, as if it had just opened its record. */
 static int on_ticket(tl_conn *conn, const uint8_t *message, size_t len)
 {
     mbedtls_ssl_context *ssl = &conn->ssl;
@@ -120,7 +120,7 @@ static int on_message(tl_conn *conn, const uint8_t *message, size_t len, int is_
     }
 }
 
-/* Adds a part of a handshake message, or more, and works on what is all there. */
+/* Appends a part of a handshake message, or several messages, and handles each complete one. */
 static int on_handshake(tl_conn *conn, const uint8_t *part, size_t len)
 {
     if (len == 0) {
@@ -164,7 +164,7 @@ static int on_alert(tl_conn *conn, const uint8_t *alert, size_t len)
     if (len != 2) {
         return MBEDTLS_ERR_SSL_DECODE_ERROR;
     }
-    /* RFC 8446, section 6: but for these two all are fatal, whatever their level says. */
+    /* RFC 8446, section 6: all alerts but these two are fatal, of whatever level. */
     switch (alert[1]) {
     case MBEDTLS_SSL_ALERT_MSG_CLOSE_NOTIFY:
         return MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY;
@@ -197,7 +197,7 @@ int tl_record_open(tl_conn *conn, uint8_t *wire, size_t len, size_t *plain)
     record.data_len = len - HEADER;
     int code = mbedtls_ssl_decrypt_buf(ssl, ssl->transform_in, &record);
     if (code != 0) {
-        /* What authenticates and is padding all through. */
+        /* An authentic record of padding alone is an unexpected message. */
         return code == MBEDTLS_ERR_SSL_INVALID_RECORD ? MBEDTLS_ERR_SSL_UNEXPECTED_MESSAGE : code;
     }
     int at = MBEDTLS_SSL_SEQUENCE_NUMBER_LEN;

@@ -1,8 +1,8 @@
-/* A shim over Mbed TLS 3.6: what its files share. */
+/* A shim over Mbed TLS 3.6: the declarations that its files share. */
 #ifndef TAUTLINE_SHIM_H
 #define TAUTLINE_SHIM_H
 
-/* The library's own headers: KeyUpdate, which it lacks, needs the keys of its records. */
+/* The library's private headers. KeyUpdate, which it lacks, needs the keys of its records. */
 #include "ssl_misc.h"
 #include "ssl_tls13_keys.h"
 
@@ -19,7 +19,7 @@
 #include "table.h"
 #include "windows.h"
 
-/* The randomness of PSA, which all threads share. */
+/* The random generator of PSA, which all threads share. */
 #define TL_RANDOM mbedtls_psa_get_random, MBEDTLS_PSA_RANDOM_STATE
 
 #define TL_NAMES 4096
@@ -47,14 +47,14 @@ struct tl_context {
     mbedtls_ssl_config conf;
     mbedtls_x509_crt trusted;
     size_t groups_len;
-    tl_group *groups; /* the first is for those who name no host, or none of ours */
+    tl_group *groups; /* the first serves clients that send no name, or an unknown one */
     size_t names_len;
-    tl_name *names;   /* sorted */
-    char *alpn;       /* each name with its end */
+    tl_name *names; /* sorted */
+    char *alpn;     /* protocols, each with a terminating zero */
     const char **alpn_list;
 };
 
-/* What there is to say about a certificate that was refused; the library forgets it at once. */
+/* The properties of a rejected certificate, which the library drops at once. */
 typedef struct {
     int32_t validity;
     char from[TL_TIME];
@@ -68,28 +68,28 @@ typedef struct {
 /* The longest content of a record. */
 #define TL_PLAIN 16384
 
-/* RFC 8446, section 6.2; the library does not know it. */
+/* RFC 8446, section 6.2; the library lacks it. */
 #define TL_ALERT_CERTIFICATE_REQUIRED 116
 
-/* The longest handshake message that is taken after the handshake: a ticket. */
+/* Longest handshake message that is accepted after the handshake: a ticket. */
 #define TL_MESSAGE 16384
 
 struct tl_conn {
     mbedtls_ssl_context ssl;
     const tl_context *context;
     tl_windows windows;
-    /* TLS 1.3 after the handshake: a handshake message that is not all there, and whether our keys are to change. */
+    /* TLS 1.3 after the handshake: an incomplete handshake message, and whether our keys must change. */
     uint8_t *message;
     size_t message_len;
     int update;
-    int alert;  /* the alert that came, or -1 */
-    int closed; /* close_notify was sent */
-    /* What the handshake agreed on and the library forgets. */
+    int alert;  /* the received alert, or -1 */
+    int closed; /* whether close_notify was sent */
+    /* Negotiated parameters that the library drops. */
     uint16_t group;
     int resumed;
-    uint32_t verify; /* the library's flags */
+    uint32_t verify; /* the library's flags of verification */
     tl_refused *refused;
-    uint8_t ip[16]; /* whom a client expects, where there is no name */
+    uint8_t ip[16]; /* the host that a client expects, if it has no name */
     size_t ip_len;
     size_t sessions_len;
     mbedtls_ssl_session *sessions[TL_SESSIONS];
@@ -110,9 +110,9 @@ int32_t tl_identity_fits(const tl_identity *identity, int32_t server);
 int32_t tl_identity_sign(const tl_identity *identity);
 size_t tl_crt_names(const mbedtls_x509_crt *certificate, char *text, size_t cap);
 int32_t tl_crt_validity(const mbedtls_x509_crt *certificate, char *from, char *until, size_t cap);
-/* Copies the library's words for an error. */
+/* Copies the library's text for an error. */
 void tl_reason(int code, char *reason);
-/* Adds every certificate in `pem` to `chain`. Says whether that worked. */
+/* Adds every certificate in `pem` to `chain`. Returns whether it succeeded. */
 int tl_read_chain(mbedtls_x509_crt *chain, const uint8_t *pem, size_t len, tl_refusal *refusal);
 
 /* context.c */
@@ -123,7 +123,7 @@ int32_t tl_context_trust_der(tl_context *context, const uint8_t *der, size_t len
 int32_t tl_context_use(tl_context *context, size_t group, const tl_identity *identity, tl_refusal *refusal);
 int32_t tl_context_names(tl_context *context, const tl_name *names, size_t len);
 int32_t tl_context_seal(tl_context *context);
-/* To be set on each connection: both note what the connection has to know. */
+/* Callbacks of each connection, which note what the connection needs. */
 int tl_on_verify(void *user, mbedtls_x509_crt *certificate, int depth, uint32_t *flags);
 void tl_on_secret(void *user, mbedtls_ssl_key_export_type type, const unsigned char *secret, size_t secret_len,
                   const unsigned char client_random[32], const unsigned char server_random[32],
@@ -131,13 +131,13 @@ void tl_on_secret(void *user, mbedtls_ssl_key_export_type type, const unsigned c
 
 /* tickets.c */
 int32_t tl_random(uint8_t *bytes, size_t len);
-/* What seals and opens tickets; `user` is the context. */
+/* Seals or opens a ticket; `user` is the context. */
 int tl_ticket_seal(void *user, const mbedtls_ssl_session *session, unsigned char *start, const unsigned char *end,
                    size_t *len, uint32_t *lifetime);
 int tl_ticket_open(void *user, mbedtls_ssl_session *session, unsigned char *ticket, size_t len);
 
 /* connection.c */
-/* The connection that this thread is at work on: callbacks for tickets are not told. */
+/* The connection in use on this thread. Callbacks for tickets do not receive it. */
 extern _Thread_local const tl_conn *tl_current;
 tl_conn *tl_conn_accept(const tl_context *context);
 tl_conn *tl_conn_connect(const tl_context *context, const char *name, const uint8_t *ip, size_t ip_len,
@@ -153,24 +153,24 @@ void tl_conn_close(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *resul
 void tl_conn_spill(tl_conn *conn, uint8_t *out);
 int32_t tl_conn_update_keys(tl_conn *conn);
 void tl_conn_faults(tl_conn *conn, int32_t spill_fails);
-/* Keeps the session that a client was given, where it is to be kept. */
+/* Keeps the client's session if the context stores sessions. */
 void tl_keep_session(tl_conn *conn);
 
-/* facts.c */
-void tl_conn_facts(const tl_conn *conn, tl_facts *facts);
+/* info.c */
+void tl_conn_info(const tl_conn *conn, tl_info *info);
 size_t tl_conn_peer_certificate(const tl_conn *conn, size_t index, uint8_t **der);
 size_t tl_conn_refused_names(const tl_conn *conn, char *text, size_t cap);
 int32_t tl_conn_refused_validity(const tl_conn *conn, char *from, char *until, size_t cap);
 void tl_conn_keep_session(tl_conn *conn);
 mbedtls_ssl_session *tl_conn_session(tl_conn *conn);
 void tl_session_free(mbedtls_ssl_session *session);
-/* Says what the failure `code` of an operation means. */
+/* Fills the result for the failure `code` of an operation. */
 void tl_explain(const tl_conn *conn, int code, tl_result *result);
 
 /* records.c */
-/* Opens the one record of TLS 1.3 in `wire` where it lies, and moves what it held to its front. 0, or an error. */
+/* Opens the one record of TLS 1.3 in `wire` in place, and moves its content to the front. Returns 0 or an error. */
 int tl_record_open(tl_conn *conn, uint8_t *wire, size_t len, size_t *plain);
-/* Changes the keys that we seal with, and tells the peer. */
+/* Sends a KeyUpdate and changes the sealing keys. */
 int tl_record_update(tl_conn *conn);
 
 #endif

@@ -1,4 +1,4 @@
-/* The one symbol of the library that stays visible. */
+/* The only visible symbol. */
 #include "shim.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ const tl_table TL_TABLE = {
     .conn_close = tl_conn_close,
     .conn_spill = tl_conn_spill,
     .conn_update_keys = tl_conn_update_keys,
-    .conn_facts = tl_conn_facts,
+    .conn_info = tl_conn_info,
     .conn_peer_certificate = tl_conn_peer_certificate,
     .conn_refused_names = tl_conn_refused_names,
     .conn_refused_validity = tl_conn_refused_validity,

@@ -1,4 +1,4 @@
-/* How a server's tickets are sealed: AES-256-GCM, with the name that the client asks for, for which alone a ticket is good. */
+/* Seals a server's tickets with AES-256-GCM. A ticket is valid only for the client's server name, which the tag covers. */
 #include "shim.h"
 
 #include "mbedtls/gcm.h"
@@ -12,7 +12,7 @@
 #define TAG 16
 #define OVERHEAD (NAME + NONCE + TAG)
 
-/* What is authenticated beside a session: the key's name, and that of the server. */
+/* The additional data of a ticket: the key's name and the server name. */
 typedef struct {
     unsigned char text[NAME + TL_NAME];
     size_t len;
@@ -22,11 +22,11 @@ static binding bind(const unsigned char *key, const char *server)
 {
     binding to;
     memcpy(to.text, key, NAME);
-    to.len = NAME + tl_name_small((char *) to.text + NAME, server);
+    to.len = NAME + tl_name_lowercase((char *) to.text + NAME, server);
     return to;
 }
 
-/* Fills `bytes` at random. Says whether it could. */
+/* Fills `bytes` with random numbers. Returns whether it succeeded. */
 int32_t tl_random(uint8_t *bytes, size_t len)
 {
     return psa_generate_random(bytes, len) == PSA_SUCCESS;
@@ -90,7 +90,7 @@ int tl_ticket_open(void *user, mbedtls_ssl_session *session, unsigned char *tick
     mbedtls_gcm_init(&gcm);
     int code = mbedtls_gcm_setkey(&gcm, MBEDTLS_CIPHER_ID_AES, key.cipher, 256);
     if (code == 0) {
-        /* The library may come to the ticket before it comes to the name. It has checked the message's length. */
+        /* The library may reach the ticket before the server name. It has checked the message's length. */
         const unsigned char *hello = tl_current->ssl.in_msg;
         size_t hello_len = 4 + ((size_t) hello[1] << 16 | (size_t) hello[2] << 8 | hello[3]);
         char asked[TL_NAME] = "";

@@ -1,10 +1,10 @@
-//! Mbed TLS 3.6 as an engine of Tautline: small, and slow where others have assembly.
+//! Mbed TLS 3.6 as an engine of Tautline. It is small, and slow on processors for which other libraries have assembly.
 //!
-//! The engine is that of `tautline_tls_libssl`, over a table of functions that a shim fills here. TLS 1.2 and 1.3; X25519,
-//! P-256 and P-384; ECDSA and RSA certificates (the library has no Ed25519, and no ML-KEM). Records of TLS 1.3 are decrypted
-//! where they lie. The library knows no KeyUpdate, so the shim adds it.
+//! The engine is that of `tautline_tls_libssl`, over a table of functions that a shim fills here. It has TLS 1.2 and 1.3;
+//! X25519, P-256 and P-384; ECDSA and RSA certificates. The library has neither Ed25519 nor ML-KEM. It opens records of
+//! TLS 1.3 in place. It lacks KeyUpdate, which the shim adds.
 //!
-//! Shards share what is the library's own (randomness, ephemeral keys, blinding of RSA) under its locks.
+//! Shards share the library's global state (randomness, ephemeral keys, RSA blinding) under its locks.
 #![cfg_attr(
     feature = "mbedtls",
     doc = r#"
@@ -13,7 +13,7 @@
 use tautline_tls::{ClientConfig, Engine as _, Roots};
 use tautline_tls_libssl::Engine;
 
-let config = ClientConfig { roots: Roots::DangerNone, ..ClientConfig::default() };
+let config = ClientConfig::default().with_roots(Roots::DangerNone);
 let engine = Engine::new(tautline_tls_mbedtls::FLAVOUR, None, Some(&config))?;
 assert_eq!(engine.name(), "mbedtls");
 # Ok(())

@@ -1,13 +1,21 @@
 //! The table that the build script links.
 
-use tautline_tls_libssl::{Flavour, Outside, Table};
+use tautline_tls_libssl::{Capabilities, External, Flavour, Table};
 
 unsafe extern "C" {
     static tautline_mbedtls: Table;
 }
 
-// SAFETY: the shim in `csrc` defines this table as its TL_TABLE, and is written to that contract.
-static LIBRARY: Outside = unsafe { Outside::new(&raw const tautline_mbedtls, "mbedtls", "Mbed TLS") };
+static CAPABILITIES: Capabilities = {
+    let mut can = Capabilities::new("mbedtls", "Mbed TLS 3.6").with_feature("mbedtls");
+    can.stapling = false;
+    can.post_quantum = false;
+    can.ed25519 = false;
+    can
+};
+
+// SAFETY: the shim in `csrc` defines this table as its TL_TABLE and keeps its contract.
+static LIBRARY: External = unsafe { External::new(&raw const tautline_mbedtls, "Mbed TLS", &CAPABILITIES) };
 
 /// Mbed TLS, for `tautline_tls_libssl::Engine::new`.
-pub const FLAVOUR: Flavour = Flavour::Outside(&LIBRARY);
+pub const FLAVOUR: Flavour = Flavour::External(&LIBRARY);

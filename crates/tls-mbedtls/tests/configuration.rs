@@ -1,4 +1,4 @@
-//! What the engine makes of a configuration beyond what the suite tests.
+//! Tests of the configuration that the conformance suite does not have.
 #![cfg(feature = "mbedtls")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
@@ -8,11 +8,11 @@ use tautline_tls_libssl::Engine;
 use tautline_tls_mbedtls::FLAVOUR;
 
 fn leaf() -> Leaf<'static> {
-    Leaf { names: &["localhost"], ..Leaf::default() }
+    Leaf::new(&["localhost"])
 }
 
 fn server(certificate: Certificate) -> ServerConfig {
-    ServerConfig { certificates: vec![certificate], ..ServerConfig::default() }
+    ServerConfig::new([certificate])
 }
 
 fn refusal(config: &ServerConfig) -> String {
@@ -23,12 +23,12 @@ fn refusal(config: &ServerConfig) -> String {
 }
 
 #[test]
-fn what_it_cannot_do_names_an_engine_that_can() {
+fn a_refusal_names_an_engine_with_the_capability() {
     let authority = Authority::new("Test").unwrap();
     let certificate = authority.issue(&leaf()).unwrap();
-    let ed25519 = authority.issue(&Leaf { key: KeyKind::Ed25519, ..leaf() }).unwrap();
-    let stapled = Certificate { ocsp: vec![1], ..certificate };
-    assert!(refusal(&server(ed25519)).contains("use Ed25519 keys (server certificate); take fused or rustls"));
-    assert!(refusal(&server(stapled)).contains("staple OCSP responses; take fused or rustls"));
+    let ed25519 = authority.issue(&leaf().with_key(KeyKind::Ed25519)).unwrap();
+    let stapled = certificate.with_ocsp(vec![1]);
+    assert!(refusal(&server(ed25519)).contains("use Ed25519 keys (server certificate); take an engine that can"));
+    assert!(refusal(&server(stapled)).contains("staple OCSP responses; take an engine that can"));
     assert!(FLAVOUR.version().starts_with("Mbed TLS 3.6"));
 }

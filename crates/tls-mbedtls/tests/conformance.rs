@@ -1,4 +1,4 @@
-//! The suite that every engine must pass.
+//! Runs the conformance suite of all engines.
 #![cfg(feature = "mbedtls")]
 
 tautline_testkit::tls_conformance!(|server: Option<&_>, client: Option<&_>| {

@@ -18,7 +18,7 @@ mod tests {
     use super::name;
 
     #[test]
-    fn every_alert_has_a_name() {
+    fn names_every_alert_that_rustls_knows() {
         assert_eq!(name(48), "unknown_ca");
         assert_eq!(name(200), "number 200");
         for code in 0..=u8::MAX {

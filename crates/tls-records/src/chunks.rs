@@ -1,4 +1,4 @@
-/// Chunks that are read as one stream.
+/// A list of chunks, read as one stream.
 #[derive(Clone)]
 pub(crate) struct Chunks<'a> {
     current: &'a [u8],
@@ -10,7 +10,7 @@ impl<'a> Chunks<'a> {
         Self { current: &[], rest: chunks }
     }
 
-    /// The next `len` bytes, where they lie in one chunk. There must be as many.
+    /// Takes the next `len` bytes if they lie in one chunk. At least `len` bytes must be left.
     pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         self.skip_empty();
         let (taken, behind) = self.current.split_at_checked(len)?;
@@ -18,7 +18,7 @@ impl<'a> Chunks<'a> {
         Some(taken)
     }
 
-    /// Copies the next bytes to fill `to`.
+    /// Copies the next bytes into `to` until it is full.
     pub(crate) fn gather(&mut self, mut to: &mut [u8]) {
         while !to.is_empty() {
             self.skip_empty();
@@ -33,7 +33,7 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    /// Passes over the next bytes. There must be as many.
+    /// Skips the next `len` bytes. At least `len` bytes must be left.
     pub(crate) fn skip(&mut self, mut len: usize) {
         while len > 0 && !self.is_over() {
             self.skip_empty();
@@ -60,7 +60,7 @@ mod tests {
     use super::Chunks;
 
     #[test]
-    fn takes_what_lies_in_one_piece_and_gathers_the_rest() {
+    fn takes_bytes_of_one_chunk_and_gathers_those_of_several() {
         let mut chunks = Chunks::new(&[b"", b"abc", b"", b"de", b"f"]);
         assert_eq!(chunks.take(2), Some(&b"ab"[..]));
         assert_eq!(chunks.take(2), None);

@@ -1,79 +1,86 @@
-//! A thread's live AEAD contexts.
+//! A per-thread cache of AEAD contexts.
 //!
-//! A context is 0.6 KiB that can be made of a key in a tenth of a microsecond. Kept for every connection, idle ones would
-//! pay for it in memory, and busy ones, where they are many, in cache misses that cost more than making it anew. So a
-//! connection keeps its keys alone, and a thread keeps the contexts of those that it hears of often: a key that comes up
-//! again soon gets a place, of one that was not used for longest (a clock decides). All others use a context once,
-//! which the library allocates for it, in C.
+//! A context takes 0.6 KiB and is made from a key in about 0.1 us. If every connection kept its contexts, idle ones
+//! would cost memory. Many busy ones would cost cache misses, which take longer than making a context.
 //!
-//! A context belongs to one key for ever: each key has a number that is never given to another, and the number is asked
-//! for whenever a context is used.
+//! So a connection keeps only its keys, and each thread caches the contexts of the busy ones. A key that is used again
+//! soon gets a slot of the cache. If the cache is full, the CLOCK algorithm picks a slot that was not used lately.
+//! Other keys use a context once, which the library allocates in C.
+//!
+//! A context is never used with another key. Each key has a unique number, which is compared before each use.
 
 use aws_lc_rs::aead::LessSafeKey;
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use tautline_tls::Error;
 
-/// Most contexts of a thread: both directions of 512 busy connections, 0.6 MiB.
-const PLACES: usize = 1 << PLACE_BITS;
-const PLACE_BITS: u32 = 10;
-const PLACE_MASK: u64 = PLACES as u64 - 1;
+/// Most contexts per thread: both directions of 512 busy connections, 0.6 MiB.
+const SLOTS: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 10;
+const SLOT_MASK: u64 = SLOTS as u64 - 1;
 
-/// A key that was wanted within so many misses gets a place. As many keys as there are places are worth one each.
-const SOON: u32 = 1 << PLACE_BITS;
+/// A key gets a slot if at most this many misses of the cache lie between two of its own.
+///
+/// It equals the number of slots, so that as many keys as there are slots get one each.
+const REUSE_WITHIN: u32 = 1 << SLOT_BITS;
 
 thread_local! {
     static CONTEXTS: RefCell<Contexts> = const { RefCell::new(Contexts::new()) };
 }
 
-/// The number of the next key. 2^54 of them are enough for ever.
+/// The number of the next key; 2^54 of them never run out.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A key's claim to a context: whoever holds the key holds this with it.
+const ENDING: Error = Error::ApiMisuse("the thread is ending, and with it its keys");
+
+/// A key's claim to a context in the cache; stored beside the key.
 pub(crate) struct Claim {
-    /// The key's number, and in the low bits its place, where it has one. As bytes, it needs no room to be aligned.
-    name: [u8; 8],
-    /// When it was last missed; 0 for never.
+    /// The key's number and, in the low bits, the index of its slot. An array of bytes needs no padding for alignment.
+    handle: [u8; 8],
+    /// The cache's count of misses at the key's last miss; 0 if it had none.
     missed: u32,
 }
 
 impl Claim {
-    /// A claim for a new key.
+    /// Makes a claim for a new key.
     pub(crate) fn new() -> Self {
-        Self { name: (NEXT.fetch_add(1, Ordering::Relaxed) << PLACE_BITS).to_ne_bytes(), missed: 0 }
+        Self { handle: (NEXT.fetch_add(1, Ordering::Relaxed) << SLOT_BITS).to_ne_bytes(), missed: 0 }
     }
 
-    /// Has `act` use the context of this claim's key, which `make` makes where there is none.
+    /// Calls `act` once, with the context of the claim's key, which `make` makes if it is not in the cache.
     #[inline]
     pub(crate) fn with<R>(
         &mut self,
         make: impl FnOnce() -> Result<LessSafeKey, Error>,
-        act: impl FnOnce(&LessSafeKey) -> R,
+        mut act: impl FnMut(&LessSafeKey) -> R,
     ) -> Result<R, Error> {
-        let used = CONTEXTS.try_with(|contexts| {
-            let contexts = &mut *contexts.borrow_mut();
-            if let Some(context) = contexts.find(self.name()) {
-                return Ok(act(context));
-            }
-            let context = make()?;
-            let result = act(&context);
-            contexts.missed(self, context);
-            Ok(result)
-        });
-        used.unwrap_or(Err(Error::ApiMisuse("the thread is ending, and with it its keys")))
+        let handle = self.handle();
+        match CONTEXTS.try_with(|contexts| contexts.borrow_mut().find(handle).map(&mut act)) {
+            Ok(Some(result)) => Ok(result),
+            Ok(None) => self.with_new(make()?, act),
+            Err(_) => Err(ENDING),
+        }
     }
 
-    const fn name(&self) -> u64 {
-        u64::from_ne_bytes(self.name)
+    /// Calls `act` with a context that was not in the cache. It stands apart so that the path above stays short.
+    #[inline(never)]
+    fn with_new<R>(&mut self, context: LessSafeKey, mut act: impl FnMut(&LessSafeKey) -> R) -> Result<R, Error> {
+        let result = act(&context);
+        CONTEXTS.try_with(|contexts| contexts.borrow_mut().missed(self, context)).map_err(|_| ENDING)?;
+        Ok(result)
     }
 
-    const fn place(&self) -> usize {
-        (self.name() & PLACE_MASK) as usize
+    const fn handle(&self) -> u64 {
+        u64::from_ne_bytes(self.handle)
+    }
+
+    const fn slot(&self) -> usize {
+        (self.handle() & SLOT_MASK) as usize
     }
 }
 
 impl Drop for Claim {
-    /// The key is gone, and so is its context. (On another thread than that which used it, it waits there to be replaced.)
+    /// Frees the key's slot on this thread. On other threads that used the key, its context stays until it is replaced.
     fn drop(&mut self) {
         let _ = CONTEXTS.try_with(|contexts| {
             if let Ok(mut contexts) = contexts.try_borrow_mut() {
@@ -84,81 +91,81 @@ impl Drop for Claim {
 }
 
 struct Contexts {
-    places: Vec<Place>,
-    /// Places whose keys are gone.
+    slots: Vec<Slot>,
+    /// Indices of slots whose keys were dropped.
     free: Vec<usize>,
-    /// Where the search for the next place to take begins.
+    /// The clock's hand: the slot where the search for the next victim begins.
     hand: usize,
-    /// How many there were, never 0.
+    /// Number of misses, never 0; it wraps.
     misses: u32,
 }
 
-/// aws-lc wipes what a context held when it is dropped.
-struct Place {
-    /// Whose it is; 0 where it is free.
-    name: u64,
-    /// Since the hand was here.
+/// One slot of the cache. aws-lc wipes a context when it is dropped.
+struct Slot {
+    /// The handle of the key's claim; 0 if the slot is free.
+    handle: u64,
+    /// Whether the context was used since the hand last passed.
     used: bool,
     context: Option<LessSafeKey>,
 }
 
 impl Contexts {
     const fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new(), hand: 0, misses: 1 }
+        Self { slots: Vec::new(), free: Vec::new(), hand: 0, misses: 1 }
     }
 
     #[inline]
-    fn find(&mut self, name: u64) -> Option<&LessSafeKey> {
-        let place = self.places.get_mut((name & PLACE_MASK) as usize)?;
-        if place.name != name {
+    fn find(&mut self, handle: u64) -> Option<&LessSafeKey> {
+        let slot = self.slots.get_mut((handle & SLOT_MASK) as usize)?;
+        if slot.handle != handle {
             return None;
         }
-        place.used = true;
-        place.context.as_ref()
+        slot.used = true;
+        slot.context.as_ref()
     }
 
-    /// Keeps `context` where its key comes up often.
+    /// Counts a miss, and keeps `context` if its key was used again soon.
     #[cold]
     fn missed(&mut self, claim: &mut Claim, context: LessSafeKey) {
         self.misses = self.misses.wrapping_add(1).max(1);
         let last = core::mem::replace(&mut claim.missed, self.misses);
-        if last == 0 || self.misses.wrapping_sub(last) > SOON {
+        if last == 0 || self.misses.wrapping_sub(last) > REUSE_WITHIN {
             return;
         }
-        let place = self.vacate();
-        let name = claim.name() & !PLACE_MASK | place as u64;
-        claim.name = name.to_ne_bytes();
-        self.places[place] = Place { name, used: true, context: Some(context) };
+        let slot = self.vacate();
+        let handle = claim.handle() & !SLOT_MASK | slot as u64;
+        claim.handle = handle.to_ne_bytes();
+        self.slots[slot] = Slot { handle, used: true, context: Some(context) };
     }
 
-    /// A place to be taken.
+    /// Returns the index of a slot to fill.
     fn vacate(&mut self) -> usize {
-        if let Some(place) = self.free.pop() {
-            return place;
+        if let Some(slot) = self.free.pop() {
+            return slot;
         }
-        if self.places.len() < PLACES {
-            // Once for all: later no record needs an allocation.
-            self.places.reserve_exact(PLACES - self.places.len());
-            self.free.reserve(PLACES);
-            self.places.push(Place { name: 0, used: false, context: None });
-            return self.places.len() - 1;
+        if self.slots.len() < SLOTS {
+            // All memory at once, so that no later record allocates.
+            self.slots.reserve_exact(SLOTS - self.slots.len());
+            self.free.reserve(SLOTS);
+            self.slots.push(Slot { handle: 0, used: false, context: None });
+            return self.slots.len() - 1;
         }
-        // Ends in the second round at the latest: the first one clears all marks.
+        // Ends in the second round at the latest, since the first one clears all marks.
         loop {
-            let place = self.hand;
-            self.hand = (self.hand + 1) % PLACES;
-            if !core::mem::take(&mut self.places[place].used) {
-                return place;
+            let slot = self.hand;
+            self.hand = (self.hand + 1) % SLOTS;
+            if !core::mem::take(&mut self.slots[slot].used) {
+                return slot;
             }
         }
     }
 
     fn forget(&mut self, claim: &Claim) {
-        if let Some(place) = self.places.get_mut(claim.place())
-            && place.name == claim.name()
+        if let Some(slot) = self.slots.get_mut(claim.slot())
+            && slot.handle == claim.handle()
         {
-            *place = Place { name: 0, used: false, context: None };
-            self.free.push(claim.place());
+            *slot = Slot { handle: 0, used: false, context: None };
+            self.free.push(claim.slot());
         }
     }
 }

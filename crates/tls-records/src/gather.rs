@@ -3,15 +3,17 @@ use tautline_tls::Error;
 use tautline_tls::record::MAX_PLAIN;
 
 thread_local! {
-    /// Where chunks that share a record are gathered, at most one record's worth.
+    /// Chunks that share a record, gathered; at most one record's content.
     static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Gives chunks of one stream to a library, whose `seal` takes one slice at a time: whole records straight from chunks where
-/// these are long enough, gathered otherwise. Nothing empty is given. `seal` must not call this in turn.
+/// Passes chunks of one stream to a library whose `seal` takes one slice at a time.
+///
+/// Long chunks are passed as slices of whole records; shorter ones are gathered into records first. No slice is empty.
+/// `seal` must not call this function.
 ///
 /// # Errors
-/// Those of `seal`, whereupon the rest is left out.
+/// The first error of `seal`, which ends the call.
 pub fn gather(plain: &[&[u8]], mut seal: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
     if let [single] = plain {
         return if single.is_empty() { Ok(()) } else { seal(single) };
@@ -44,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_whole_records_where_they_can_be() {
+    fn passes_whole_records_if_there_are_enough_bytes() {
         let long: Vec<u8> = (0..MAX_PLAIN * 2 + 5).map(|at| at.to_le_bytes()[0]).collect();
         for (chunks, expected) in [
             (&[&long[..0]][..], &[][..]),
@@ -66,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_ends_it() {
+    fn stops_at_the_first_error() {
         let mut calls = 0;
         let outcome = gather(&[&[1; MAX_PLAIN], &[2]], |_| {
             calls += 1;

@@ -1,22 +1,22 @@
-mod shared;
+mod parallel;
 
 use crate::contexts::Claim;
 use crate::schedule::{IV, Key, Secret, Suite};
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
+use tautline_buf::kernel_tls::{Cipher, Direction, TrafficKeys};
 use tautline_tls::Error;
 use tautline_tls::record::HEADER;
-use tautline_window::kernel::{Cipher, Direction, TrafficKeys};
 use zeroize::Zeroize;
 
-/// Bytes of the tag, which is the same for all suites of TLS 1.3.
+/// Length of the tag in bytes, for every suite of TLS 1.3.
 const TAG: usize = 16;
 
-/// Bytes that a record is longer than its content: header, content type, tag.
+/// Bytes of a record beyond its content: header, content type, tag.
 pub(crate) const OVERHEAD: usize = HEADER + 1 + TAG;
 
-/// The keys of one direction, and how many records they protected. Wiped when they are dropped.
+/// The keys of one direction, with the number of records that they have protected; wiped on drop.
 ///
-/// What a record needs comes first: where its context is at hand, the rest is not touched.
+/// The fields that every record needs come first. If the AEAD's context is cached, the others are not touched.
 #[repr(C)]
 pub struct Keys {
     sequence: u64,
@@ -27,12 +27,12 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The `key` and `iv` that somebody derived from `secret`, which protected `sequence` records.
+    /// Takes a `key` and `iv` that a library derived from `secret`, and that have protected `sequence` records.
     ///
     /// # Errors
-    /// [`Error::Library`] where they come from another secret, [`Error::ApiMisuse`] where they have a wrong length.
+    /// [`Error::Library`] if `iv` does not come from `secret`, [`Error::ApiMisuse`] if a length is wrong.
     pub fn new(suite: Suite, secret: Secret, key: &[u8], iv: &[u8], sequence: u64) -> Result<Self, Error> {
-        // Whatever goes wrong with how the secret got here, it must not be noticed at the first key update.
+        // Without this check, a wrong secret would only show at the first key update.
         if secret.iv(suite)? != *iv {
             return Err(Error::Library("the traffic secret is not that of the keys".to_owned()));
         }
@@ -40,15 +40,15 @@ impl Keys {
         Self::from_parts(sequence, key, iv, secret)
     }
 
-    /// The keys that `secret` stands for, which protected `sequence` records.
+    /// Derives key and IV from `secret`; they have protected `sequence` records.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] where nothing can be derived from it.
+    /// [`Error::ApiMisuse`] if HKDF cannot derive them.
     pub fn derive(suite: Suite, secret: Secret, sequence: u64) -> Result<Self, Error> {
         Self::from_parts(sequence, secret.key(suite)?, &secret.iv(suite)?, secret)
     }
 
-    /// As a kernel would have them, which knows no secrets.
+    /// The keys as a kernel has them: without a secret.
     #[cfg(test)]
     pub(crate) fn of_kernel(keys: &TrafficKeys) -> Option<Self> {
         let key = Key::new(&keys.key[..keys.cipher.key_len()])?;
@@ -60,66 +60,71 @@ impl Keys {
         Ok(Self { sequence, claim: Claim::new(), iv, key, secret })
     }
 
-    /// RFC 8446, section 7.2.
+    /// Replaces secret, key and IV by the next ones (RFC 8446, section 7.2).
     pub(crate) fn update(&mut self, suite: Suite) -> Result<(), Error> {
         *self = Self::derive(suite, self.secret.next(suite)?, 0)?;
         Ok(())
     }
 
-    /// Records that these keys protected.
+    /// How many records these keys have protected.
     pub(crate) const fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// The kernel protected so many records more.
+    /// Counts records that the kernel protected with these keys.
     pub(crate) const fn count(&mut self, records: usize) {
         self.sequence = self.sequence.saturating_add(records as u64);
     }
 
-    /// What the kernel needs to go on with them.
+    /// A copy for the kernel.
     pub(crate) const fn for_kernel(&self, direction: Direction, cipher: Cipher) -> TrafficKeys {
         TrafficKeys { direction, cipher, key: *self.key.bytes(), iv: self.iv, sequence: self.sequence }
     }
 
-    /// What these keys come from.
+    /// The bytes of the secret that these keys come from.
     pub(crate) fn secret(&self, suite: Suite) -> &[u8] {
         self.secret.bytes(suite)
     }
 
-    /// Opens a record's body, which lies behind its header, in place; gives the length of content, type and padding.
-    /// `None` where it does not authenticate, of which nothing is left then.
+    /// Opens the body of a record in place; returns the length of content, type and padding.
+    ///
+    /// `None` if the record does not authenticate; then `body` holds no plaintext.
     ///
     /// # Errors
-    /// What our own side is at fault for: no context could be made, or the numbers are used up.
+    /// A failure of this end: no context could be made, or the sequence numbers are used up.
     #[inline]
     pub(crate) fn open(&mut self, suite: Suite, body: &mut [u8]) -> Result<Option<usize>, Error> {
         // RFC 8446, section 5.2: the header is authenticated, with the version that every protected record has.
         let header = header(body.len()).ok_or(TOO_LONG)?;
-        let nonce = self.next_nonce().ok_or(USED_UP)?;
-        let open =
-            |context: &LessSafeKey| context.open_in_place(nonce, Aad::from(header), body).ok().map(|inner| inner.len());
+        let sequence = self.next_sequence().ok_or(USED_UP)?;
+        let open = |context: &LessSafeKey| {
+            let nonce = nonce(self.iv, sequence);
+            context.open_in_place(nonce, Aad::from(header), body).ok().map(|inner| inner.len())
+        };
         self.claim.with(|| self.key.context(suite), open)
     }
 
-    /// Seals `plain` as a record of type `kind` into `wire`, which is [`OVERHEAD`] longer; without `plain`, what lies in
-    /// `wire` between the room for the header and that for type and tag.
+    /// Seals `plain` as a record of type `kind` into `wire`, which is [`OVERHEAD`] longer.
+    ///
+    /// Without `plain`, the content already lies in `wire`, behind the room for the header.
     #[inline]
     pub(crate) fn seal(&mut self, suite: Suite, kind: u8, plain: Option<&[u8]>, wire: &mut [u8]) -> Result<(), Error> {
-        let nonce = self.next_nonce().ok_or(USED_UP)?;
-        let seal = |context: &LessSafeKey| Record { plain, wire, nonce }.seal(suite, kind, context);
-        self.claim.with(|| self.key.context(suite), seal)?.ok_or(REFUSED)
+        let sequence = self.next_sequence().ok_or(USED_UP)?;
+        let seal = |context: &LessSafeKey| {
+            Record { plain, wire: &mut *wire, nonce: nonce(self.iv, sequence) }.seal(suite, kind, context)
+        };
+        self.claim.with(|| self.key.context(suite), seal)?.ok_or(SEAL_FAILED)
     }
 
-    /// The next record's; it never wraps.
-    fn next_nonce(&mut self) -> Option<Nonce> {
-        let next = self.sequence.checked_add(1)?;
-        let nonce = nonce(self.iv, self.sequence);
-        self.sequence = next;
-        Some(nonce)
+    /// The sequence number of the next record, which never wraps.
+    fn next_sequence(&mut self) -> Option<u64> {
+        let sequence = self.sequence;
+        self.sequence = sequence.checked_add(1)?;
+        Some(sequence)
     }
 }
 
-/// RFC 8446, section 5.3: the sequence number, over the end of the IV.
+/// The nonce of a record: the IV, its end XORed with the sequence number (RFC 8446, section 5.3).
 #[inline]
 fn nonce(mut iv: [u8; IV], sequence: u64) -> Nonce {
     for (byte, number) in iv[IV - 8..].iter_mut().zip(sequence.to_be_bytes()) {
@@ -130,14 +135,14 @@ fn nonce(mut iv: [u8; IV], sequence: u64) -> Nonce {
 
 /// A record to be sealed.
 struct Record<'a> {
-    /// Its content; `None` where that lies in its place already.
+    /// The content; `None` if it already lies in `wire`.
     plain: Option<&'a [u8]>,
     wire: &'a mut [u8],
     nonce: Nonce,
 }
 
 impl Record<'_> {
-    /// `None` where the AEAD refuses.
+    /// Seals the record; `None` if the AEAD fails.
     #[inline]
     fn seal(self, suite: Suite, kind: u8, context: &LessSafeKey) -> Option<()> {
         let (front, body) = self.wire.split_at_mut_checked(HEADER)?;
@@ -145,7 +150,8 @@ impl Record<'_> {
         front.copy_from_slice(&header);
         let aad = Aad::from(header);
         match self.plain {
-            // Sealing with the content type apart from the content costs AES-GCM nothing, but ChaCha20 more than a copy.
+            // The content type lies apart from the content. AES-GCM seals both at no extra cost; with ChaCha20 that
+            // costs more than a copy.
             Some(plain) if suite != Suite::Chacha20Poly1305 => {
                 let (content, type_and_tag) = body.split_at_mut_checked(plain.len())?;
                 context.seal_out_of_place_scatter(self.nonce, aad, plain, content, &[kind], type_and_tag).ok()
@@ -173,7 +179,7 @@ impl Drop for Keys {
 
 const TOO_LONG: Error = Error::ApiMisuse("a record is longer than its header can say");
 const USED_UP: Error = Error::ApiMisuse("the connection's keys are used up: open a new one");
-const REFUSED: Error = Error::ApiMisuse("the AEAD refuses to seal");
+const SEAL_FAILED: Error = Error::ApiMisuse("the AEAD failed to seal a record");
 
 /// The header of a protected record with a body of `len` bytes.
 fn header(len: usize) -> Option<[u8; HEADER]> {

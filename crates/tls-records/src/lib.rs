@@ -1,20 +1,22 @@
-//! TLS 1.3 records of our own, behind a library's handshake.
+//! Our own TLS 1.3 records, behind the handshake of a TLS library.
 //!
-//! Whoever gives away the traffic secrets of an established connection can have its records opened and sealed here: in
-//! place in the caller's buffer, straight from the caller's slices, without a copy or an allocation per record. [`Session`]
-//! is a session of a [`Library`] that does so as soon as it can. Everything that a TLS implementation owes after the
-//! handshake is in [`Records`]: limits, alerts, key updates, padding.
+//! A library that exports the traffic secrets of an established connection can have its records opened and sealed here.
+//! Records are opened in place in the caller's buffer and sealed straight from the caller's slices, without a copy or
+//! an allocation per record.
 //!
-//! The AEAD is aws-lc-rs' `LessSafeKey`; no tag is ever skipped, and no byte that did not authenticate is handed out. A
-//! connection keeps keys, IVs, sequence numbers and secrets, 0.3 KiB in all; contexts of the AEAD are kept for busy ones
-//! only, by thread (`contexts.rs`). Keys and secrets are wiped when they are done with.
+//! A [`Session`] wraps a session of a [`Library`], and takes its records over as soon as the library exports its
+//! secrets. [`Records`] does all that TLS requires after the handshake: limits, alerts, key updates, padding.
 //!
-//! An established session can be [exported](Session::export) as plain data, a [`Snapshot`], and go on elsewhere.
+//! The AEAD is aws-lc-rs' `LessSafeKey`. Every tag is verified before a byte is handed out. A connection keeps keys,
+//! IVs, sequence numbers and secrets, 0.3 KiB in all. Contexts of the AEAD are cached per thread, for busy connections
+//! only (`contexts.rs`). Keys and secrets are wiped on drop.
+//!
+//! An established session can be [exported](Session::export) as plain data, a [`Snapshot`], and imported elsewhere.
 #![forbid(unsafe_code)]
 
-mod agreed;
 mod alert;
 mod chunks;
+mod compact_tls_info;
 mod contexts;
 mod gather;
 mod keys;
@@ -23,8 +25,8 @@ mod schedule;
 mod session;
 mod snapshot;
 
-pub use agreed::Agreed;
 pub use alert::{DECODE_ERROR, ILLEGAL_PARAMETER};
+pub use compact_tls_info::CompactTlsInfo;
 pub use gather::gather;
 pub use keys::Keys;
 pub use records::{Records, TICKETS, TICKETS_RESUMED, Tickets};

@@ -1,44 +1,50 @@
 //! TLS 1.3 after the handshake (RFC 8446, sections 4.6, 5 and 6).
 
+mod in_kernel;
 mod kernel;
 
-use crate::agreed::Agreed;
 use crate::alert::{self, BAD_RECORD_MAC, CLOSE_NOTIFY, DECODE_ERROR, ILLEGAL_PARAMETER, INTERNAL_ERROR};
 use crate::alert::{RECORD_OVERFLOW, UNEXPECTED_MESSAGE, USER_CANCELED};
 use crate::chunks::Chunks;
+use crate::compact_tls_info::CompactTlsInfo;
 use crate::keys::{Keys, OVERHEAD};
 use crate::schedule::{Secret, Suite};
 use crate::snapshot::{Role, Snapshot, Traffic};
-use kernel::InKernel;
+use in_kernel::InKernel;
 use std::collections::VecDeque;
+use tautline_buf::Buf;
+use tautline_buf::kernel_tls::{Direction, NEW_KEYS, TrafficKeys, head};
 use tautline_tls::record::{HEADER, MAX_PLAIN};
-use tautline_tls::{Content, Error, Opened, Team};
-use tautline_window::Buf;
-use tautline_window::kernel::{Direction, NEW_KEYS, TrafficKeys, head};
+use tautline_tls::{Content, Error, Helpers, Opened};
 
-/// Longest body of a protected record (section 5.2).
+/// Longest body of a protected record in bytes (section 5.2).
 const MAX_BODY: usize = MAX_PLAIN + 256;
 
-/// Records that one key protects before the next one takes over, a third of what AES-GCM allows (section 5.5). A peer whose
-/// key has protected as many is asked for another one: the limit is that of who seals, but few libraries count.
+/// How many records a key protects before it is replaced: a third of the limit of AES-GCM (section 5.5).
 ///
-/// Integrity has a limit too, of records that do not authenticate, which needs no counter: the first one is the last.
+/// The sender is to keep that limit, but few libraries count. A peer whose key has protected this many records is
+/// therefore asked for a new one.
+///
+/// Records that do not authenticate have a limit, too. It needs no counter, since the first such record ends the
+/// connection.
 const REKEY_AFTER: u64 = 1 << 23;
 
-/// Longest handshake message that is put together from several records; only a ticket is ever that long.
+/// Longest handshake message in bytes. Only a ticket can be long.
 const MAX_MESSAGE: usize = 1 << 16;
 
-/// Tickets that a client takes of a connection which was not resumed. What a library needs for it is worth a kilobyte and the
-/// server's certificates, and servers send one or two, right after the handshake.
+/// How many tickets a client accepts from a connection that was not resumed.
+///
+/// Servers send one or two, right after the handshake. While it waits for them, a client keeps about 1 KiB of the
+/// library's state and the server's certificates.
 pub const TICKETS: u8 = 2;
 
-/// Tickets that a client takes of a resumed connection, which used one up.
+/// How many tickets a client accepts from a resumed connection, which used one up.
 pub const TICKETS_RESUMED: u8 = 1;
 
-/// Records after which a client waits for no more of them.
+/// After this many records, the next data ends a client's wait for tickets.
 const TICKETS_WITHIN: u64 = 16;
 
-/// Most records in a row that hold no application data.
+/// Most consecutive records without application data.
 const MAX_QUIET: u8 = 64;
 
 /// Most user_canceled alerts.
@@ -53,12 +59,12 @@ const DATA: u8 = 23;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
-/// Where a client's tickets go.
+/// The receiver of a client's tickets.
 pub trait Tickets: Send {
     /// Takes the body of a NewSessionTicket (section 4.6.1), without its header.
     ///
     /// # Errors
-    /// What is wrong with it, in words for the peer's fault, behind the alert that says so.
+    /// The alert for the peer, and the error that names its fault.
     fn take(&mut self, body: &[u8]) -> Result<(), (u8, Error)>;
 }
 
@@ -66,41 +72,41 @@ pub trait Tickets: Send {
 pub struct Records {
     rx: Keys,
     tx: Keys,
-    agreed: Agreed,
-    rare: Option<Box<Rare>>,
+    info: CompactTlsInfo,
+    cold: Option<Box<Cold>>,
     suite: Suite,
     role: Role,
     quiet: u8,
     canceled: u8,
-    /// New keys of ours are due before the next data, as the peer asked for them (section 4.6.3), or
+    /// A KeyUpdate of ours is due before the next data (section 4.6.3).
     owes_update: bool,
-    /// because that is how to ask for new ones of the peer's.
+    /// That KeyUpdate requests one from the peer.
     asks_update: bool,
     sent_close: bool,
     received_close: bool,
     kernel: InKernel,
 }
 
-/// What most connections have no use for most of the time.
+/// State that most connections do not need most of the time.
 #[derive(Default)]
-struct Rare {
+struct Cold {
     /// The beginning of a handshake message that is split over records.
     partial: Vec<u8>,
-    /// Where a client's tickets go, for as long as they are wanted.
+    /// The receiver of a client's tickets, until it has enough of them.
     tickets: Option<Box<dyn Tickets>>,
-    /// How many it took.
+    /// How many tickets it took.
     taken: u8,
-    /// Keys that the kernel is still to get.
+    /// Keys that the kernel has not got yet.
     for_kernel: VecDeque<TrafficKeys>,
 }
 
-impl Rare {
+impl Cold {
     fn is_empty(&self) -> bool {
         self.partial.is_empty() && self.tickets.is_none() && self.for_kernel.is_empty()
     }
 }
 
-/// Why a record is refused: the alert that says so, and our words.
+/// The reason why a record is refused: the alert for the peer, and our error.
 struct Refusal(u8, Error);
 
 impl Refusal {
@@ -109,33 +115,34 @@ impl Refusal {
     }
 }
 
-/// A handshake message, header included, and what lies behind it.
+/// A handshake message with its header, and the bytes behind it.
 type Cut<'m> = (&'m [u8], &'m [u8]);
 
-/// What an opened record means.
+/// The meaning of an opened record.
 enum Meaning {
-    /// Application data, so many bytes of it.
+    /// Application data of this many bytes.
     Data(usize),
     Control,
     Closed,
 }
 
 impl Records {
-    /// Takes over behind a handshake: the keys for what is received and for what is sent, what was agreed on, and where a
-    /// client's tickets are to go.
+    /// Takes a connection over after its handshake.
+    ///
+    /// The first keys are for receiving, the second for sending. `tickets` gets a client's tickets.
     #[must_use]
     pub fn new(
         role: Role,
         suite: Suite,
         (rx, tx): (Keys, Keys),
-        agreed: Agreed,
+        info: CompactTlsInfo,
         tickets: Option<Box<dyn Tickets>>,
     ) -> Self {
         Self {
             rx,
             tx,
-            agreed,
-            rare: tickets.map(|tickets| Box::new(Rare { tickets: Some(tickets), ..Rare::default() })),
+            info,
+            cold: tickets.map(|tickets| Box::new(Cold { tickets: Some(tickets), ..Cold::default() })),
             suite,
             role,
             quiet: 0,
@@ -161,8 +168,8 @@ impl Records {
         Ok(Self {
             rx: keys(&snapshot.rx)?,
             tx: keys(&snapshot.tx)?,
-            agreed: Agreed::new(suite as u16, snapshot.group, snapshot.facts.clone()),
-            rare: (!partial.is_empty()).then(|| Box::new(Rare { partial, ..Rare::default() })),
+            info: CompactTlsInfo::new(suite as u16, snapshot.group, snapshot.facts.clone()),
+            cold: (!partial.is_empty()).then(|| Box::new(Cold { partial, ..Cold::default() })),
             suite,
             role: snapshot.role,
             quiet: snapshot.quiet,
@@ -182,20 +189,20 @@ impl Records {
             suite: self.suite,
             rx: traffic(&self.rx),
             tx: traffic(&self.tx),
-            partial: self.rare.map(|rare| rare.partial).unwrap_or_default(),
+            partial: self.cold.map(|cold| cold.partial).unwrap_or_default(),
             quiet: self.quiet,
             canceled: self.canceled,
             owes_update: self.owes_update,
             asks_update: self.asks_update,
             sent_close: self.sent_close,
             received_close: self.received_close,
-            group: self.agreed.group(),
-            facts: self.agreed.facts(),
+            group: self.info.group(),
+            facts: self.info.expand(),
         }
     }
 
-    pub(crate) const fn agreed(&self) -> &Agreed {
-        &self.agreed
+    pub(crate) const fn info(&self) -> &CompactTlsInfo {
+        &self.info
     }
 
     pub(crate) fn open<'b>(&mut self, wire: &'b mut [u8], out: &mut Buf) -> Result<Opened<'b>, Error> {
@@ -209,10 +216,10 @@ impl Records {
         let result = match self.open_body(wire) {
             Ok(None) => return Ok(Opened { used: 0, content: Content::Partial }),
             Ok(Some((used, inner))) => {
-                // Nearly all records: data without padding, nothing unusual going on.
+                // The fast path of nearly all records: data without padding, and no cold state.
                 if let [.., _, DATA] = wire[HEADER..HEADER + inner]
                     && inner <= MAX_PLAIN + 1
-                    && self.rare.is_none()
+                    && self.cold.is_none()
                     && self.rx.sequence() != REKEY_AFTER
                 {
                     self.quiet = 0;
@@ -225,7 +232,7 @@ impl Records {
         match result {
             Ok((used, Meaning::Data(len))) => {
                 self.quiet = 0;
-                self.give_tickets_up();
+                self.stop_taking_tickets();
                 Ok(Opened { used, content: Content::Data(&mut wire[HEADER..HEADER + len]) })
             }
             Ok((used, Meaning::Control)) => Ok(Opened { used, content: Content::Control }),
@@ -237,21 +244,22 @@ impl Records {
         }
     }
 
-    /// Tells the peer why its record is refused.
+    /// Appends the alert for the peer and returns our error.
     #[cold]
     fn refuse(&mut self, Refusal(alert, error): Refusal, out: &mut Buf) -> Error {
-        // Section 6.1: nothing is sent after close_notify, an answer to an alert neither.
+        // Section 6.1: nothing is sent after close_notify, and no alert answers an alert.
         if !self.sent_close
             && !matches!(error, Error::Alert(_))
             && let Err(also) = self.seal_record(ALERT, &[2, alert], out)
         {
-            log::debug!("no alert: {also}");
+            log::debug!("no alert was sent: {also}");
         }
         error
     }
 
-    /// Opens the record at the front of `wire` in place, if it is whole; gives its length, and that of content, type and
-    /// padding behind the header.
+    /// Opens the record at the front of `wire` in place; `None` if it is not whole.
+    ///
+    /// Returns the length of the record, and that of content, type and padding behind its header.
     #[inline]
     fn open_body(&mut self, wire: &mut [u8]) -> Result<Option<(usize, usize)>, Refusal> {
         let [kind, major, _, high, low, ..] = *wire else { return Ok(None) };
@@ -267,13 +275,13 @@ impl Records {
         }
     }
 
-    /// What the inside of a record means: content, type and padding.
+    /// Interprets the plaintext of a record: content, type and padding.
     fn interpret(&mut self, inner: &[u8]) -> Result<Meaning, Refusal> {
         if self.rx.sequence() == REKEY_AFTER && !self.kernel.transmits() {
             (self.owes_update, self.asks_update) = (true, true);
         }
         if inner.len() > MAX_PLAIN + 1 {
-            return Err(Refusal::new(RECORD_OVERFLOW, "it sent a record with too much in it"));
+            return Err(Refusal::new(RECORD_OVERFLOW, "it sent a record with more than 16384 bytes of content"));
         }
         // Section 5.4: the content type is the last byte that is not zero; the zeros behind it are padding.
         let end = inner.iter().rposition(|&byte| byte != 0);
@@ -303,7 +311,9 @@ impl Records {
         }
     }
 
-    /// Section 6: one alert to a record; all but the two closure alerts are fatal, whatever level they claim.
+    /// Handles an alert (section 6), one per record.
+    ///
+    /// All alerts but the two closure alerts are fatal, whatever their level.
     fn alert(&mut self, content: &[u8]) -> Result<Meaning, Refusal> {
         match *content {
             [_, CLOSE_NOTIFY] => Ok(Meaning::Closed),
@@ -311,7 +321,9 @@ impl Records {
                 self.canceled += 1;
                 Ok(Meaning::Control)
             }
-            [_, USER_CANCELED] => Err(Refusal::new(UNEXPECTED_MESSAGE, "it keeps canceling")),
+            [_, USER_CANCELED] => {
+                Err(Refusal::new(UNEXPECTED_MESSAGE, "it keeps canceling: too many user_canceled alerts"))
+            }
             [_, code] => Err(Refusal(code, Error::Alert(alert::name(code)))),
             _ => Err(Refusal::new(DECODE_ERROR, "it sent a malformed alert")),
         }
@@ -322,26 +334,26 @@ impl Records {
         if content.is_empty() {
             return Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent an empty handshake record"));
         }
-        let mut joined = self.rare.as_mut().map(|rare| core::mem::take(&mut rare.partial)).unwrap_or_default();
+        let mut joined = self.cold.as_mut().map(|cold| core::mem::take(&mut cold.partial)).unwrap_or_default();
         let mut rest = if joined.is_empty() {
             content
         } else {
             joined.extend_from_slice(content);
             &joined[..]
         };
-        while let Some((message, behind)) = self.next_message(rest)? {
+        while let Some((message, behind)) = self.split_message(rest)? {
             self.handshake_message(message, behind)?;
             rest = behind;
         }
         if !rest.is_empty() {
-            self.rare.get_or_insert_default().partial = rest.to_vec();
+            self.cold.get_or_insert_default().partial = rest.to_vec();
         }
-        self.tidy();
+        self.free_cold();
         Ok(Meaning::Control)
     }
 
-    /// Splits the first message off, header included, if it is whole. One that we would not take is refused at once.
-    fn next_message<'m>(&self, bytes: &'m [u8]) -> Result<Option<Cut<'m>>, Refusal> {
+    /// Splits the first message off if it is whole. A message that has no place here is refused by its first bytes.
+    fn split_message<'m>(&self, bytes: &'m [u8]) -> Result<Option<Cut<'m>>, Refusal> {
         let Some(&kind) = bytes.first() else { return Ok(None) };
         let expected = kind == KEY_UPDATE || (kind == NEW_SESSION_TICKET && self.role == Role::Client);
         if !expected {
@@ -359,53 +371,54 @@ impl Records {
         if let [KEY_UPDATE, _, _, _, request] = *message {
             return self.peer_updates_keys(request, behind);
         }
-        // Section 4.6.1: a ticket, which nobody has to use.
-        let Some(rare) = self.rare.as_deref_mut() else { return Ok(()) };
-        let Some(tickets) = &mut rare.tickets else { return Ok(()) };
+        // Section 4.6.1: a ticket, which a client may ignore.
+        let Some(cold) = self.cold.as_deref_mut() else { return Ok(()) };
+        let Some(tickets) = &mut cold.tickets else { return Ok(()) };
         tickets.take(&message[4..]).map_err(|(alert, error)| Refusal(alert, error))?;
-        rare.taken += 1;
-        if rare.taken == if self.agreed.is_resumed() { TICKETS_RESUMED } else { TICKETS } {
-            rare.tickets = None;
+        cold.taken += 1;
+        if cold.taken == if self.info.is_resumed() { TICKETS_RESUMED } else { TICKETS } {
+            cold.tickets = None;
         }
         Ok(())
     }
 
-    /// Whether no handshake message has begun and not ended.
+    /// Whether no handshake message is incomplete.
     fn is_between_messages(&self) -> bool {
-        self.rare.as_ref().is_none_or(|rare| rare.partial.is_empty())
+        self.cold.as_ref().is_none_or(|cold| cold.partial.is_empty())
     }
 
-    fn give_tickets_up(&mut self) {
+    /// Drops the receiver of tickets once they are no longer expected.
+    fn stop_taking_tickets(&mut self) {
         if self.rx.sequence() >= TICKETS_WITHIN
-            && let Some(rare) = &mut self.rare
+            && let Some(cold) = &mut self.cold
         {
-            rare.tickets = None;
-            self.tidy();
+            cold.tickets = None;
+            self.free_cold();
         }
     }
 
-    /// Frees what is not needed any more.
-    fn tidy(&mut self) {
-        if self.rare.as_ref().is_some_and(|rare| rare.is_empty()) {
-            self.rare = None;
+    /// Frees the cold state if it is empty.
+    fn free_cold(&mut self) {
+        if self.cold.as_ref().is_some_and(|cold| cold.is_empty()) {
+            self.cold = None;
         }
     }
 
-    /// Section 4.6.3.
+    /// Handles a KeyUpdate (section 4.6.3).
     fn peer_updates_keys(&mut self, request: u8, behind: &[u8]) -> Result<(), Refusal> {
         if !behind.is_empty() {
-            return Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent more under keys that it has just given up"));
+            return Err(Refusal::new(UNEXPECTED_MESSAGE, "it sent more under the old keys after its key update"));
         }
         let requested = match request {
             0 => false,
             1 => true,
             _ => return Err(Refusal::new(ILLEGAL_PARAMETER, "it sent a malformed key update")),
         };
-        self.check_kernel_follows(requested)?;
+        self.check_kernel_can_rekey(requested)?;
         self.owes_update |= requested;
         self.rx.update(self.suite).map_err(|error| Refusal(INTERNAL_ERROR, error))?;
         if self.kernel.receives() {
-            self.tell_kernel(Direction::Receive);
+            self.queue_kernel_keys(Direction::Receive);
         }
         Ok(())
     }
@@ -425,8 +438,8 @@ impl Records {
         self.seal_with_limit(plain, out, REKEY_AFTER)
     }
 
-    /// Seals `plain` with others' help, unless the keys have to change meanwhile.
-    pub(super) fn seal_with(&mut self, plain: &[&[u8]], out: &mut Buf, team: &dyn Team) -> Result<(), Error> {
+    /// Seals `plain` with the help of other threads, unless the keys change on the way.
+    pub(super) fn seal_with(&mut self, plain: &[&[u8]], out: &mut Buf, helpers: &dyn Helpers) -> Result<(), Error> {
         let len: usize = plain.iter().map(|chunk| chunk.len()).sum();
         let count = len.div_ceil(MAX_PLAIN);
         let keys_last = !self.owes_update && self.tx.sequence() + count as u64 <= REKEY_AFTER;
@@ -434,15 +447,15 @@ impl Records {
             return self.seal(plain, out);
         }
         let all = len + count * OVERHEAD;
-        self.tx.seal_many(self.suite, DATA, (plain, len), &mut out.reserve(all)[..all], team)?;
+        self.tx.seal_many(self.suite, DATA, (plain, len), &mut out.reserve(all)[..all], helpers)?;
         out.commit(all);
         Ok(())
     }
 
-    /// Seals `plain`, changing keys after `limit` records.
+    /// Seals `plain`, and changes keys after `limit` records.
     ///
-    /// The first record is the short one: it mostly holds a frame's header and must be gathered, while those behind it
-    /// lie each in one chunk and are sealed from where they are.
+    /// The first record is the short one. It usually has a frame's header and must be gathered. Each record behind it
+    /// then lies in one chunk and is sealed from there.
     fn seal_with_limit(&mut self, plain: &[&[u8]], out: &mut Buf, limit: u64) -> Result<(), Error> {
         if self.kernel.transmits() {
             return self.seal_frame(plain, out, limit);
@@ -482,21 +495,21 @@ impl Records {
     pub(crate) fn update_keys_now(&mut self, ask: bool, out: &mut Buf) -> Result<(), Error> {
         if self.sent_close || self.is_in_kernel() {
             return Err(Error::ApiMisuse(
-                "keys are changed before the close, and not by hand where the kernel has them",
+                "keys cannot be changed after the close, nor by a call once the kernel has them",
             ));
         }
         self.asks_update |= ask;
         self.update_keys(out)
     }
 
-    /// Says that our keys change, and changes them.
+    /// Seals a KeyUpdate and changes our keys.
     fn update_keys(&mut self, out: &mut Buf) -> Result<(), Error> {
         self.seal_record(HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, self.asks_update.into()], out)?;
         self.tx.update(self.suite)?;
         (self.owes_update, self.asks_update) = (false, false);
         if self.kernel.transmits() {
             out.put(&head(NEW_KEYS, 0));
-            self.tell_kernel(Direction::Transmit);
+            self.queue_kernel_keys(Direction::Transmit);
         }
         Ok(())
     }

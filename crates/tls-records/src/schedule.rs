@@ -1,16 +1,16 @@
-//! The key schedule behind the handshake (RFC 8446, sections 7.1 to 7.3).
+//! The key schedule after the handshake (RFC 8446, sections 7.1 to 7.3).
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Algorithm, CHACHA20_POLY1305, LessSafeKey, UnboundKey};
 use aws_lc_rs::hkdf::{self, HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
 use tautline_tls::Error;
 use zeroize::Zeroize;
 
-/// Longest key of an AEAD here.
+/// Longest AEAD key of the suites, in bytes.
 const MAX_KEY: usize = 32;
-/// Longest output of a hash here, which is a secret's length.
+/// Longest hash output of the suites in bytes, which is the length of a secret.
 const MAX_HASH: usize = 48;
 
-/// Bytes of an IV, which is the same for all suites.
+/// Length of an IV in bytes, for every suite.
 pub(crate) const IV: usize = 12;
 
 /// A cipher suite of TLS 1.3 (RFC 8446, section B.4).
@@ -26,7 +26,7 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// The suite of this number at IANA.
+    /// Finds a suite by its IANA number.
     #[must_use]
     pub const fn from_code(code: u16) -> Option<Self> {
         match code {
@@ -37,7 +37,7 @@ impl Suite {
         }
     }
 
-    /// Bytes of its hash's output, and so of a traffic secret.
+    /// Length in bytes of the suite's hash, and so of a traffic secret.
     #[must_use]
     pub const fn hash_len(self) -> usize {
         match self {
@@ -46,7 +46,7 @@ impl Suite {
         }
     }
 
-    /// Bytes of its AEAD's key.
+    /// Length in bytes of the key of the suite's AEAD.
     pub(crate) const fn key_len(self) -> usize {
         match self {
             Self::Aes128Gcm => 16,
@@ -70,12 +70,12 @@ impl Suite {
     }
 }
 
-/// A traffic secret; wiped when it is dropped. How many of the bytes count is for the suite to say.
+/// A traffic secret; wiped on drop. The suite determines its length.
 #[derive(Clone)]
 pub struct Secret([u8; MAX_HASH]);
 
 impl Secret {
-    /// `None` where `secret` is longer than any hash's output.
+    /// Copies a secret; `None` if it is longer than the longest hash.
     #[must_use]
     pub fn new(secret: &[u8]) -> Option<Self> {
         let mut own = Self([0; MAX_HASH]);
@@ -83,7 +83,7 @@ impl Secret {
         Some(own)
     }
 
-    /// Its bytes, as many as the suite's hash has.
+    /// The bytes of the secret, as many as the suite's hash has.
     #[must_use]
     pub fn bytes(&self, suite: Suite) -> &[u8] {
         &self.0[..suite.hash_len()]
@@ -96,23 +96,25 @@ impl Secret {
         Ok(next)
     }
 
-    /// The IV that it stands for.
+    /// Derives the IV.
     pub(crate) fn iv(&self, suite: Suite) -> Result<[u8; IV], Error> {
         let mut iv = [0; IV];
         self.expand(suite, b"\x08tls13 iv\0", &mut iv)?;
         Ok(iv)
     }
 
-    /// The key that it stands for.
+    /// Derives the key.
     pub(crate) fn key(&self, suite: Suite) -> Result<Key, Error> {
         let mut key = Key([0; MAX_KEY]);
         self.expand(suite, b"\x09tls13 key\0", &mut key.0[..suite.key_len()])?;
         Ok(key)
     }
 
-    /// HKDF-Expand-Label with an empty context; `label` with the lengths of itself before and of the context behind it.
+    /// HKDF-Expand-Label with an empty context.
+    ///
+    /// `label` includes its own length in front and the length of the context behind.
     fn expand(&self, suite: Suite, label: &[u8], out: &mut [u8]) -> Result<(), Error> {
-        /// A length, as aws-lc wants to be told of it.
+        /// An output length, in the form that aws-lc-rs takes.
         struct Len(usize);
 
         impl KeyType for Len {
@@ -121,10 +123,10 @@ impl Secret {
             }
         }
 
-        const REFUSED: Error = Error::ApiMisuse("HKDF refuses to derive a key");
-        let len = u16::try_from(out.len()).map_err(|_| REFUSED)?.to_be_bytes();
+        const FAILED: Error = Error::ApiMisuse("HKDF failed to derive a key");
+        let len = u16::try_from(out.len()).map_err(|_| FAILED)?.to_be_bytes();
         let prk = Prk::new_less_safe(suite.hash(), self.bytes(suite));
-        prk.expand(&[&len, label], Len(out.len())).and_then(|okm| okm.fill(out)).map_err(|_| REFUSED)
+        prk.expand(&[&len, label], Len(out.len())).and_then(|okm| okm.fill(out)).map_err(|_| FAILED)
     }
 }
 
@@ -134,23 +136,23 @@ impl Drop for Secret {
     }
 }
 
-/// A key of an AEAD; wiped when it is dropped. How many of the bytes count is for the suite to say.
+/// A key of an AEAD; wiped on drop. The suite determines its length.
 pub(crate) struct Key([u8; MAX_KEY]);
 
 impl Key {
-    /// `None` where `key` is longer than any AEAD's.
+    /// Copies a key; `None` if it is longer than the longest key.
     pub(crate) fn new(key: &[u8]) -> Option<Self> {
         let mut own = Self([0; MAX_KEY]);
         own.0.get_mut(..key.len())?.copy_from_slice(key);
         Some(own)
     }
 
-    /// All of its bytes; those behind the suite's count for nothing.
+    /// All bytes; those behind the suite's key length are unused.
     pub(crate) const fn bytes(&self) -> &[u8; MAX_KEY] {
         &self.0
     }
 
-    /// The key as the AEAD wants it, which costs a tenth of a microsecond.
+    /// Makes the AEAD's context of the key, which takes about 0.1 us.
     pub(crate) fn context(&self, suite: Suite) -> Result<LessSafeKey, Error> {
         UnboundKey::new(suite.aead(), &self.0[..suite.key_len()])
             .map(LessSafeKey::new)
@@ -172,7 +174,7 @@ mod tests {
         (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
     }
 
-    /// RFC 8448, section 3: the traffic secrets of application data, and what they stand for.
+    /// RFC 8448, section 3: traffic secrets of application data, with their keys and IVs.
     #[test]
     fn derives_the_keys_of_rfc_8448() {
         for (secret, key, iv) in [
@@ -194,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn takes_no_secret_that_is_too_long() {
+    fn rejects_a_secret_longer_than_every_hash() {
         assert!(Secret::new(&[0; 48]).is_some());
         assert!(Secret::new(&[0; 49]).is_none());
     }
 
     #[test]
-    fn suites_have_their_codes() {
+    fn finds_suites_by_their_code() {
         for suite in [Suite::Aes128Gcm, Suite::Aes256Gcm, Suite::Chacha20Poly1305] {
             assert_eq!(Suite::from_code(suite as u16), Some(suite));
         }

@@ -1,31 +1,36 @@
 use crate::records::Records;
 use crate::snapshot::Snapshot;
-use tautline_tls::{Error, Facts, Handshake, Opened, Team};
-use tautline_window::Buf;
-use tautline_window::kernel::{Direction, TrafficKeys};
+use tautline_buf::Buf;
+use tautline_buf::kernel_tls::{Direction, TrafficKeys};
+use tautline_tls::{Error, Handshake, Helpers, Opened, TlsInfo};
 
-/// A session of a library that gives its keys away.
+/// A session of a TLS library that can export its keys.
 pub trait Library: tautline_tls::Session {
-    /// Whether it does so now. Asked when the handshake is complete, and after each record that it opens from then on; one
-    /// that never is ready, as in TLS 1.2, goes on by itself.
+    /// Whether the library can export its keys now.
+    ///
+    /// It is asked when the handshake is complete, and then after each record that it opens. A session that is never
+    /// ready, as in TLS 1.2, keeps its records.
     fn is_ready(&self) -> bool;
 
-    /// Gives the keys away: whatever comes behind the bytes that were used so far is for [`Records`]. What is to leave before
-    /// theirs is appended to `out`.
+    /// Exports the keys: [`Records`] takes over behind the bytes used so far.
+    ///
+    /// Bytes that the library still has to send are appended to `out`.
     ///
     /// # Errors
-    /// Where there is something of the stream that the keys would miss, or the library tells no secrets after all.
+    /// The library holds bytes of the stream that `Records` would miss, or it exports no secrets after all.
     fn into_records(self: Box<Self>, out: &mut Buf) -> Result<Records, Error>;
 }
 
 /// One connection: a library's handshake, then our own records.
 pub struct Session<L>(State<L>);
 
-/// Records lie in the session itself, since connections mostly stand: the shard's own state of a connection is in the same
-/// piece of memory.
+/// The state of a session.
+///
+/// `Records` is not boxed, since most connections are established. It lies in one piece of memory with the shard's
+/// state of the connection.
 #[expect(clippy::large_enum_variant, reason = "the large one is the common one")]
 enum State<L> {
-    /// The handshake, and records for as long as the library does not give its keys away.
+    /// The handshake, and the library's records until it exports its keys.
     Library(Box<L>),
     /// TLS 1.3 after the handshake.
     Records(Records),
@@ -33,21 +38,22 @@ enum State<L> {
 }
 
 impl<L: Library> Session<L> {
-    /// A session that begins with the library's.
+    /// Makes a session that begins with the handshake of `library`.
     #[must_use]
     pub fn new(library: L) -> Self {
         Self(State::Library(Box::new(library)))
     }
 
-    /// All there is to this connection, so that another session goes on with it, in another process perhaps. This one is
-    /// dead afterwards, for two that seal with the same keys would break both.
+    /// Exports the state of the connection, for a session that continues it, possibly in another process.
     ///
-    /// Between two calls a session holds nothing of the stream but whole records' worth: bytes that the caller did not
-    /// get used go with the snapshot, to be presented to the session made of it.
+    /// This session is dead afterwards: two sessions with the same keys would reuse nonces, which exposes the traffic.
+    ///
+    /// Between two calls a session holds no bytes of the wire. The caller moves the bytes that were not used along with
+    /// the snapshot, and presents them to the new session.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] before the handshake is complete, after an error, for TLS 1.2, as long as a library keeps its
-    /// keys, and once the kernel has them; the session stays as it is.
+    /// [`Error::ApiMisuse`] before the handshake is complete, for TLS 1.2, until the library exports its keys, once the
+    /// kernel has them, and after an error. The session then stays as it is.
     pub fn export(&mut self) -> Result<Snapshot, Error> {
         match core::mem::replace(&mut self.0, State::Failed) {
             State::Records(records) if !records.is_in_kernel() => Ok(records.export()),
@@ -58,21 +64,22 @@ impl<L: Library> Session<L> {
         }
     }
 
-    /// Goes on with a connection that was [exported](Self::export). A client takes no more tickets on it.
+    /// Continues a connection that was [exported](Self::export). A client accepts no more tickets on it.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] for a snapshot that no session made.
+    /// [`Error::ApiMisuse`] if no session can be in the snapshot's state.
     pub fn import(snapshot: &Snapshot) -> Result<Self, Error> {
         Ok(Self(State::Records(Records::import(snapshot)?)))
     }
 
-    /// Appends a KeyUpdate to `out` and seals with new keys from then on (RFC 8446, section 4.6.3); `ask` asks the peer to do
-    /// the same. What happens by itself needs no call: new keys long before those in use are worn out, and where the peer
-    /// asks for them.
+    /// Appends a KeyUpdate to `out` and seals with new keys from then on (RFC 8446, section 4.6.3).
+    ///
+    /// `ask` requests new keys from the peer, too. No call is needed for updates that the session makes by itself: when
+    /// the peer requests one, and long before a key reaches its limit.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] where the session does not seal by itself: before the handshake is complete, after the close or
-    /// an error, for TLS 1.2, as long as a library keeps its keys, and once the kernel has them.
+    /// [`Error::ApiMisuse`] before the handshake is complete, for TLS 1.2, until the library exports its keys, once the
+    /// kernel has them, and after the close or an error.
     pub fn update_keys(&mut self, ask: bool, out: &mut Buf) -> Result<(), Error> {
         match &mut self.0 {
             State::Records(records) => records.update_keys_now(ask, out),
@@ -80,7 +87,7 @@ impl<L: Library> Session<L> {
         }
     }
 
-    /// Takes the keys over, where the library gives them away.
+    /// Takes the keys over if the library can export them.
     fn take_over(&mut self, out: &mut Buf) -> Result<(), Error> {
         if let State::Library(library) = &mut self.0
             && library.is_ready()
@@ -111,7 +118,7 @@ impl<L: Library> tautline_tls::Session for Session<L> {
         match &mut self.0 {
             State::Records(records) => match records.open(wire, out) {
                 Err(error) => {
-                    // The session is dead, and its keys are wiped.
+                    // Dropping the records wipes their keys.
                     self.0 = State::Failed;
                     Err(error)
                 }
@@ -134,9 +141,9 @@ impl<L: Library> tautline_tls::Session for Session<L> {
         }
     }
 
-    fn seal_with(&mut self, plain: &[&[u8]], out: &mut Buf, team: &dyn Team) -> Result<(), Error> {
+    fn seal_with(&mut self, plain: &[&[u8]], out: &mut Buf, helpers: &dyn Helpers) -> Result<(), Error> {
         match &mut self.0 {
-            State::Records(records) => records.seal_with(plain, out, team),
+            State::Records(records) => records.seal_with(plain, out, helpers),
             _ => self.seal(plain, out),
         }
     }
@@ -145,7 +152,7 @@ impl<L: Library> tautline_tls::Session for Session<L> {
         match &mut self.0 {
             State::Records(records) => {
                 if let Err(error) = records.close(out) {
-                    log::debug!("no close_notify: {error}");
+                    log::debug!("no close_notify was sent: {error}");
                 }
             }
             State::Library(library) => library.close(out),
@@ -172,11 +179,11 @@ impl<L: Library> tautline_tls::Session for Session<L> {
         matches!(&self.0, State::Records(records) if records.is_kernel_worn_out())
     }
 
-    fn facts(&self) -> Facts {
+    fn tls_info(&self) -> TlsInfo {
         match &self.0 {
-            State::Records(records) => records.agreed().facts(),
-            State::Library(library) => library.facts(),
-            State::Failed => Facts::default(),
+            State::Records(records) => records.info().expand(),
+            State::Library(library) => library.tls_info(),
+            State::Failed => TlsInfo::default(),
         }
     }
 }

@@ -1,78 +1,82 @@
 use crate::schedule::Suite;
 use core::fmt;
-use tautline_tls::{Error, Facts};
+use tautline_tls::{Error, TlsInfo};
 use zeroize::Zeroize;
 
-/// Which end of a connection a session is.
+/// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It accepted the connection.
+    /// The end that accepted the connection.
     Server,
-    /// It opened the connection.
+    /// The end that opened the connection.
     Client,
 }
 
-/// An established TLS 1.3 connection as plain data: all that a [`Session`](crate::Session) has.
+/// An established TLS 1.3 connection as plain data: the whole state of a [`Session`](crate::Session).
 ///
-/// It holds the keys to everything that the connection still sends, so keep it as close as a private key; it is wiped when
-/// it is dropped. Use it once: two sessions that seal with the same keys give both away.
+/// It holds the keys to all future traffic of the connection, so keep it as safe as a private key. It is wiped on drop.
+/// Use it once: two sessions with the same keys reuse nonces, which exposes the traffic.
 ///
-/// [`encode`](Self::encode) and [`decode`](Self::decode) turn it to bytes and back.
+/// [`encode`](Self::encode) and [`decode`](Self::decode) convert it to bytes and back.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Which end this is.
+    /// This end of the connection.
     pub role: Role,
     /// Cipher suite.
     pub suite: Suite,
-    /// What the peer sends.
+    /// The direction from the peer.
     pub rx: Traffic,
-    /// What is sent to the peer.
+    /// The direction to the peer.
     pub tx: Traffic,
-    /// The beginning of a handshake message that is split over records; mostly empty.
+    /// The beginning of a handshake message that is split over records; usually empty.
     pub partial: Vec<u8>,
-    /// Records in a row, up to now, that held no application data.
+    /// The number of records without application data since the last one with data.
     pub quiet: u8,
-    /// Warnings of the peer's that it cancels, so far.
+    /// The number of user_canceled alerts that the peer sent.
     pub canceled: u8,
-    /// The peer asked for new keys, which are due before the next record (RFC 8446, section 4.6.3).
+    /// A KeyUpdate is due before the next record, since the peer requested it (RFC 8446, section 4.6.3).
     pub owes_update: bool,
-    /// The peer is to be asked for new keys of its own with the next record.
+    /// The KeyUpdate that is due requests new keys from the peer.
     pub asks_update: bool,
     /// close_notify was sent.
     pub sent_close: bool,
     /// close_notify was received.
     pub received_close: bool,
-    /// Key exchange group, by its number at IANA.
+    /// Key exchange group, by its IANA number.
     pub group: u16,
-    /// What else the handshake agreed on. `version`, `suite` and `group` in here count for nothing.
-    pub facts: Facts,
+    /// The other results of the handshake; its `version`, `suite` and `group` are ignored.
+    pub facts: TlsInfo,
 }
 
 /// One direction of a [`Snapshot`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Traffic {
-    /// Traffic secret (RFC 8446, section 7.1), as long as the suite's hash: 32 or 48 bytes. Key and IV come from it.
+    /// Traffic secret (RFC 8446, section 7.1), as long as the suite's hash: 32 or 48 bytes. Key and IV derive from it.
     pub secret: Vec<u8>,
-    /// Records that its key protected so far.
+    /// How many records the key has protected.
     pub sequence: u64,
 }
 
-/// The format's version, in the first byte.
+/// Version of the encoding, its first byte.
 const VERSION: u8 = 1;
 
-/// No chain of certificates is longer, nor is anything else.
+/// Most certificates that [`Snapshot::decode`] accepts.
 const MAX_CERTIFICATES: usize = 100;
 
 impl Snapshot {
-    /// Appends it as bytes. The format is this library's own and has a version: one that is not known is refused.
+    /// Appends the snapshot as bytes.
     ///
-    /// Integers are big-endian. Version (1), role (1: 0 server, 1 client), suite (2), group (2), records without data (1),
-    /// cancellations (1), flags (1: owes an update 1, sent close 2, received close 4, resumed 8, has ALPN 16, has a name
-    /// 32, asks for an update 64), then for what is received and for what is sent the sequence number (8) and the secret, then the partial
-    /// message, ALPN, server name, the number of certificates (4) and these. What has a length of its own has it (4) in
-    /// front.
+    /// The format is this library's own. It begins with a version, and [`decode`](Self::decode) rejects an unknown one.
+    ///
+    /// Integers are big-endian; the number of bytes is in parentheses. First come version (1), role (1: 0 server, 1
+    /// client), suite (2), group (2), `quiet` (1), `canceled` (1) and flags (1). Then come sequence number (8) and
+    /// secret, for `rx` and then for `tx`. The partial message, ALPN, server name, the number of certificates (4) and
+    /// the certificates follow. Each field of variable length has its length (4) in front.
+    ///
+    /// Flags: owes an update 1, sent close 2, received close 4, resumed 8, has ALPN 16, has a server name 32, asks for
+    /// an update 64.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let Facts { alpn, server_name, resumed, peer_certificates, .. } = &self.facts;
+        let TlsInfo { alpn, server_name, resumed, peer_certificates, .. } = &self.facts;
         let (alpn_set, name_set) = (alpn.is_some(), server_name.is_some());
         let (sent, received) = (self.sent_close, self.received_close);
         let flags = [self.owes_update, sent, received, *resumed, alpn_set, name_set, self.asks_update];
@@ -94,15 +98,15 @@ impl Snapshot {
         }
     }
 
-    /// Reads what [`encode`](Self::encode) wrote, all of it.
+    /// Reads a snapshot that [`encode`](Self::encode) wrote.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] where `bytes` are something else.
+    /// [`Error::ApiMisuse`] if `bytes` are not exactly one snapshot of this version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut rest = bytes;
         match Self::read(&mut rest) {
             Some(snapshot) if rest.is_empty() => Ok(snapshot),
-            _ => Err(Error::ApiMisuse("this is no snapshot of a session, or one of another version")),
+            _ => Err(Error::ApiMisuse("the bytes are not a session snapshot, or one of another version")),
         }
     }
 
@@ -126,14 +130,12 @@ impl Snapshot {
         let alpn = take(rest)?.to_vec();
         let server_name = str::from_utf8(take(rest)?).ok()?.to_owned();
         let count = take_len(rest)?;
-        let facts = Facts {
-            alpn: flag(4).then_some(alpn),
-            server_name: flag(5).then_some(server_name),
-            resumed: flag(3),
-            peer_certificates: (count <= MAX_CERTIFICATES)
-                .then(|| (0..count).map(|_| Some(take(rest)?.to_vec())).collect::<Option<_>>())??,
-            ..Facts::default()
-        };
+        let mut facts = TlsInfo::default();
+        facts.alpn = flag(4).then_some(alpn);
+        facts.server_name = flag(5).then_some(server_name);
+        facts.resumed = flag(3);
+        facts.peer_certificates = (count <= MAX_CERTIFICATES)
+            .then(|| (0..count).map(|_| Some(take(rest)?.to_vec())).collect::<Option<_>>())??;
         Some(Self {
             role,
             suite,
@@ -158,14 +160,14 @@ impl Drop for Traffic {
     }
 }
 
-/// Says nothing of secrets.
+/// Omits the secrets.
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot").field("role", &self.role).field("suite", &self.suite).finish_non_exhaustive()
     }
 }
 
-/// Says nothing of secrets.
+/// Omits the secret.
 impl fmt::Debug for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Traffic").field("sequence", &self.sequence).finish_non_exhaustive()
@@ -177,7 +179,7 @@ fn put(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend(bytes);
 }
 
-/// Nothing in here is anywhere near 4 GiB: all of it came out of a handshake.
+/// Appends a length. No field comes near 4 GiB, since a handshake limits all of them.
 fn put_len(len: usize, out: &mut Vec<u8>) {
     out.extend(u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes());
 }

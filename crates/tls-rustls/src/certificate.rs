@@ -1,7 +1,7 @@
-//! From PEM to rustls' types, with errors that say which certificate is wrong and what to do about it.
+//! Converts PEM to rustls' types, with errors that name the certificate and the remedy.
 
-use crate::config::Demands;
 use crate::error;
+use crate::strictness::Strictness;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
@@ -10,17 +10,17 @@ use rustls::{InconsistentKeys, RootCertStore};
 use tautline_tls::{Certificate, Error};
 use webpki::{EndEntityCert, KeyUsage};
 
-/// Parses `certificate` and checks that its key belongs to it. `what` names it in errors and in the log.
+/// Parses `certificate` and checks that its key belongs to it. `what` is its name in errors and in the log.
 pub(crate) fn load(
     certificate: &Certificate,
     what: &str,
     usage: KeyUsage,
     provider: &CryptoProvider,
-    demands: Demands,
+    strictness: Strictness,
 ) -> Result<CertifiedKey, Error> {
     let chain = chain(&certificate.chain, what)?;
     for (index, certificate) in chain.iter().enumerate() {
-        // What else may be wrong with an issuer's is for the peer to judge.
+        // Only malformed DER is an error here. Peers judge all else about an issuer's certificate.
         if let Err(error @ (webpki::Error::BadDer | webpki::Error::TrailingData(_))) =
             EndEntityCert::try_from(certificate)
         {
@@ -51,7 +51,9 @@ pub(crate) fn load(
     }
     match flaw(&certified.cert, usage) {
         None => {}
-        Some(Flaw::Fatal(why)) if demands == Demands::Reload => return Err(Error::Config(format!("{what} {why}"))),
+        Some(Flaw::Fatal(why)) if strictness == Strictness::Reload => {
+            return Err(Error::Config(format!("{what} {why}")));
+        }
         Some(Flaw::Fatal(why) | Flaw::Doubtful(why)) => log::warn!("{what} {why}"),
     }
     Ok(certified)
@@ -68,7 +70,7 @@ fn chain(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, Error> 
     Ok(chain)
 }
 
-/// Trusted authorities from `pem`.
+/// Parses the trusted authorities in `pem`.
 pub(crate) fn roots(pem: &[u8], what: &str) -> Result<RootCertStore, Error> {
     let mut store = RootCertStore::empty();
     for certificate in chain(pem, what)? {
@@ -79,7 +81,7 @@ pub(crate) fn roots(pem: &[u8], what: &str) -> Result<RootCertStore, Error> {
     Ok(store)
 }
 
-/// DNS names that a certificate is valid for, lower case, wildcards as `*.example.com`.
+/// The DNS names that a certificate is valid for, in lower case, wildcards as `*.example.com`.
 pub(crate) fn names(certificate: &CertifiedKey) -> Vec<String> {
     let Some(Ok(parsed)) = certificate.cert.first().map(EndEntityCert::try_from) else { return Vec::new() };
     let mut names: Vec<_> = parsed.valid_dns_names().map(str::to_ascii_lowercase).collect();
@@ -88,40 +90,41 @@ pub(crate) fn names(certificate: &CertifiedKey) -> Vec<String> {
     names
 }
 
-/// Why peers will refuse a certificate.
+/// A reason for peers to reject a certificate.
 enum Flaw {
-    /// As it is now no peer that checks can take it.
+    /// Every peer that verifies certificates rejects it now.
     Fatal(String),
-    /// Some peers take it.
+    /// Some peers accept it.
     Doubtful(String),
 }
 
-/// What peers will refuse a chain for. When a server starts that is no error: the clock may be wrong, and a peer may not
-/// check.
+/// Finds a reason for peers to reject a chain.
+///
+/// This is no error when a server starts, because the clock may be wrong and a peer may not verify certificates.
 fn flaw(chain: &[CertificateDer<'_>], usage: KeyUsage) -> Option<Flaw> {
     let (first, rest) = chain.split_first()?;
-    // Any other certificate of the chain that the first leads to will do: the peer knows how to go on from there.
+    // The leaf may be issued by any other certificate of the chain: peers build the path from there.
     let issuers: Vec<_> = rest.iter().filter_map(|issuer| webpki::anchor_from_trusted_cert(issuer).ok()).collect();
     let verify = |certificate, issuers: &[_]| {
         let algorithms = webpki::ALL_VERIFICATION_ALGS;
         let parsed = EndEntityCert::try_from(certificate).ok()?;
         parsed.verify_for_usage(algorithms, issuers, &[], UnixTime::now(), usage, None, None).err()
     };
-    // Without issuers this never succeeds, but validity and usage are what it looks at first.
+    // Without issuers the verification always fails, but it checks validity and usage first.
     match verify(first, &issuers) {
         Some(webpki::Error::CertExpired { not_after, .. }) => {
-            return Some(Flaw::Fatal(format!("expired on {}: peers will refuse it; renew it", error::date(not_after))));
+            return Some(Flaw::Fatal(format!("expired on {}: peers will reject it; renew it", error::date(not_after))));
         }
         Some(webpki::Error::CertNotValidYet { not_before, .. }) => {
             let date = error::date(not_before);
-            return Some(Flaw::Fatal(format!("is not valid before {date}: peers will refuse it until then")));
+            return Some(Flaw::Fatal(format!("is not valid before {date}: peers will reject it until then")));
         }
         Some(webpki::Error::RequiredEkuNotFoundContext(_)) => {
-            let why = "is meant for another use (extended key usage): peers will refuse it";
+            let why = "is meant for another use (extended key usage): peers will reject it";
             return Some(Flaw::Doubtful(why.to_owned()));
         }
         Some(webpki::Error::CaUsedAsEndEntity) => {
-            let why = "belongs to an authority: peers will refuse it; let it issue one for this host";
+            let why = "belongs to an authority: peers will reject it; let it issue one for this host";
             return Some(Flaw::Doubtful(why.to_owned()));
         }
         Some(webpki::Error::UnknownIssuer | webpki::Error::InvalidSignatureForPublicKey) if !rest.is_empty() => {

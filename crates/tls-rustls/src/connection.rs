@@ -1,32 +1,32 @@
-//! rustls' unbuffered connections, driven to where they need the peer or the caller.
+//! rustls' unbuffered connections, each driven until it needs the peer or the caller.
 
 use crate::error::describe;
-use crate::record::MAX_PLAIN;
-use crate::serving::Serving;
+use crate::live_config::LiveConfig;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{ClientConfig, CommonState, ExtractedSecrets};
 use std::sync::Arc;
+use tautline_buf::Buf;
 use tautline_tls::Error;
-use tautline_window::Buf;
+use tautline_tls::record::MAX_PLAIN;
 
-/// Header, explicit nonce (TLS 1.2), tag and content type: no suite adds more to a record.
+/// Most bytes that a suite adds to a record: header, explicit nonce (TLS 1.2), tag and content type.
 const MAX_OVERHEAD: usize = 5 + 8 + 16 + 1;
 
 /// A connection of either role.
 pub(crate) enum Connection {
-    /// A server that has not seen a record yet: accepting costs no more than this.
-    Waiting(Arc<Serving>),
+    /// A server that has not received a record yet. It holds no rustls connection.
+    Waiting(Arc<LiveConfig>),
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
 }
 
-/// What rustls still does for a client that gave its keys away: it takes tickets.
+/// The rest of a client's connection whose keys were exported: it accepts tickets.
 pub(crate) struct Tickets(pub(crate) KernelConnection<ClientConnectionData>);
 
-/// Where rustls stopped.
+/// The state in which rustls stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The handshake needs the peer's next record.
@@ -48,7 +48,7 @@ impl Connection {
         Ok(Self::Client(Box::new(connection)))
     }
 
-    /// What both roles know; `None` before the first record.
+    /// The state that both roles share; `None` before the first record.
     pub(crate) fn common(&self) -> Option<&CommonState> {
         match self {
             Self::Waiting(_) => None,
@@ -57,11 +57,12 @@ impl Connection {
         }
     }
 
-    /// Lets rustls work on `wire`, which holds whole records, and says how much of it is done with. What it wants to
-    /// send, after an error too, is appended to `out`; application data to `plain`.
+    /// Has rustls process `wire`, which holds whole records, and returns how many bytes it consumed.
+    ///
+    /// Bytes for the peer are appended to `out`, also after an error. Application data is appended to `plain`.
     pub(crate) fn process(&mut self, wire: &mut [u8], plain: &mut Buf, out: &mut Buf) -> Result<(usize, Step), Error> {
-        if let Self::Waiting(serving) = self {
-            let config = Arc::clone(serving.acceptor().config(wire));
+        if let Self::Waiting(live) = self {
+            let config = Arc::clone(live.current().config(wire));
             let connection = UnbufferedServerConnection::new(config).map_err(|error| describe(&error))?;
             *self = Self::Server(Box::new(connection));
         }
@@ -72,7 +73,7 @@ impl Connection {
         }
     }
 
-    /// Seals `plain` into `out`. `held` is what [`process`](Self::process) left of the wire.
+    /// Seals `plain` into `out`. `held` is the part of the wire that [`process`](Self::process) did not consume.
     pub(crate) fn seal(&mut self, held: &mut [u8], plain: &[u8], out: &mut Buf) -> Result<(), Error> {
         match self {
             Self::Waiting(_) => Err(NOT_OPEN),
@@ -81,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// Hands over the keys of an established TLS 1.3 connection.
+    /// Exports the keys of an established TLS 1.3 connection.
     pub(crate) fn into_keys(self) -> Result<(ExtractedSecrets, Option<Tickets>), Error> {
         match self {
             Self::Waiting(_) => Err(NOT_OPEN),
@@ -109,7 +110,7 @@ impl Connection {
 
 const NOT_OPEN: Error = Error::ApiMisuse("no data can be sent before the handshake is complete or after the close");
 
-/// What the two roles' connections have in common but for their types.
+/// The methods that the connection types of both roles share.
 trait Role {
     type Data;
 
@@ -153,7 +154,7 @@ fn process<R: Role>(
         let UnbufferedStatus { discard, state } = connection.next(&mut wire[used..]);
         let step = match state {
             Ok(ConnectionState::EncodeTlsData(mut encode)) => {
-                append(out, 0, |free| encode.encode(free).map_err(Full::from))?;
+                append(out, 0, |free| encode.encode(free).map_err(EncodeFailure::from))?;
                 None
             }
             Ok(ConnectionState::TransmitTlsData(transmit)) => {
@@ -169,7 +170,7 @@ fn process<R: Role>(
             Ok(ConnectionState::BlockedHandshake) => Some(Step::Blocked),
             Ok(ConnectionState::WriteTraffic(_)) => Some(Step::Ready),
             Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Some(Step::Closed),
-            // Early data is never accepted, and rustls has no other states now.
+            // Early data is never accepted, and rustls has no other states today.
             Ok(_) => return Err(Error::Library("rustls is in an unknown state".to_owned())),
             Err(error) => {
                 let error = describe(&error);
@@ -184,21 +185,21 @@ fn process<R: Role>(
     }
 }
 
-/// Appends what is still to be sent after an error: the alert. rustls reads nothing while it has something to send.
+/// Appends the pending alert after an error. rustls reads nothing while it has bytes to send.
 fn encode_alert<R: Role>(connection: &mut R, wire: &mut [u8], out: &mut Buf) -> Result<(), Error> {
     while connection.state().wants_write() {
         let Ok(ConnectionState::EncodeTlsData(mut encode)) = connection.next(wire).state else { break };
-        append(out, 0, |free| encode.encode(free).map_err(Full::from))?;
+        append(out, 0, |free| encode.encode(free).map_err(EncodeFailure::from))?;
     }
     Ok(())
 }
 
-/// Seals `plain`, or close_notify where there is none.
+/// Seals `plain`, or close_notify if it is `None`.
 fn write<R: Role>(connection: &mut R, held: &mut [u8], plain: Option<&[u8]>, out: &mut Buf) -> Result<(), Error> {
     loop {
         match connection.next(held).state {
             Ok(ConnectionState::EncodeTlsData(mut encode)) => {
-                append(out, 0, |free| encode.encode(free).map_err(Full::from))?;
+                append(out, 0, |free| encode.encode(free).map_err(EncodeFailure::from))?;
             }
             Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
             Ok(ConnectionState::PeerClosed) => {}
@@ -217,34 +218,38 @@ fn write<R: Role>(connection: &mut R, held: &mut [u8], plain: Option<&[u8]>, out
     }
 }
 
-/// Why nothing was written.
-enum Full {
-    /// This many bytes are needed.
-    Needs(usize),
-    /// It never will be.
-    Never(&'static str),
+/// A reason why rustls wrote nothing.
+enum EncodeFailure {
+    /// The buffer needs room for this many bytes.
+    NeedsRoom(usize),
+    /// More room does not help.
+    Fatal(&'static str),
 }
 
-impl From<EncodeError> for Full {
+impl From<EncodeError> for EncodeFailure {
     fn from(error: EncodeError) -> Self {
         match error {
-            EncodeError::InsufficientSize(size) => Self::Needs(size.required_size),
-            EncodeError::AlreadyEncoded => Self::Never("handshake message encoded twice"),
+            EncodeError::InsufficientSize(size) => Self::NeedsRoom(size.required_size),
+            EncodeError::AlreadyEncoded => Self::Fatal("handshake message encoded twice"),
         }
     }
 }
 
-impl From<EncryptError> for Full {
+impl From<EncryptError> for EncodeFailure {
     fn from(error: EncryptError) -> Self {
         match error {
-            EncryptError::InsufficientSize(size) => Self::Needs(size.required_size),
-            EncryptError::EncryptExhausted => Self::Never("the connection's keys are used up: open a new one"),
+            EncryptError::InsufficientSize(size) => Self::NeedsRoom(size.required_size),
+            EncryptError::EncryptExhausted => Self::Fatal("the connection's keys are used up: open a new one"),
         }
     }
 }
 
-/// Has `write` write into the free part of `out`, which it gives at least `room` bytes, or as many as it asks for.
-fn append(out: &mut Buf, room: usize, mut write: impl FnMut(&mut [u8]) -> Result<usize, Full>) -> Result<(), Error> {
+/// Has `write` write into the free part of `out`, which has at least `room` bytes, or as many as `write` asks for.
+fn append(
+    out: &mut Buf,
+    room: usize,
+    mut write: impl FnMut(&mut [u8]) -> Result<usize, EncodeFailure>,
+) -> Result<(), Error> {
     let mut room = room;
     loop {
         match write(out.reserve(room)) {
@@ -252,9 +257,11 @@ fn append(out: &mut Buf, room: usize, mut write: impl FnMut(&mut [u8]) -> Result
                 out.commit(written);
                 return Ok(());
             }
-            Err(Full::Needs(needed)) if needed > room => room = needed,
-            Err(Full::Needs(_)) => return Err(Error::Library("rustls refuses room enough".to_owned())),
-            Err(Full::Never(why)) => return Err(Error::Library(why.to_owned())),
+            Err(EncodeFailure::NeedsRoom(needed)) if needed > room => room = needed,
+            Err(EncodeFailure::NeedsRoom(_)) => {
+                return Err(Error::Library("rustls rejects a buffer of the size that it asked for".to_owned()));
+            }
+            Err(EncodeFailure::Fatal(why)) => return Err(Error::Library(why.to_owned())),
         }
     }
 }

@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tautline_tls::KeyCost;
 
-/// How long keys take to sign.
+/// The times that keys take to sign.
 ///
-/// Measured once for each kind, when they are loaded: what a signature costs goes by the algorithm and the length of the key,
-/// and to measure every one of a thousand RSA keys would take seconds.
+/// Each kind of key is measured once, when keys are loaded. The time depends on the algorithm and on the length of the
+/// key, and to measure each of a thousand RSA keys would take seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Costs {
     kinds: Vec<KeyCost>,
-    /// The kind of each key.
+    /// The index in `kinds` of each key's kind.
     of: Vec<usize>,
 }
 
-/// Every scheme that a key could want to be measured with.
+/// The schemes to measure with, one for each kind of key.
 const ALL_SCHEMES: &[SignatureScheme] = &[
     SignatureScheme::RSA_PSS_SHA256,
     SignatureScheme::ECDSA_NISTP256_SHA256,
@@ -29,7 +29,7 @@ impl Costs {
         let mut costs = Self::default();
         let mut known = HashMap::new();
         for key in keys {
-            // Whole, the public key has the same length for all keys of a kind.
+            // The encoded public key has the same length for all keys of a kind.
             let len = key.public_key().map_or(0, |key| key.len());
             let kind = *known.entry((u8::from(key.algorithm()), len)).or_insert_with(|| {
                 costs.kinds.push(measure(key));
@@ -41,12 +41,12 @@ impl Costs {
         costs
     }
 
-    /// Of the key with this number.
+    /// The time that the key at `index` takes.
     pub(crate) fn time(&self, index: usize) -> Duration {
         self.kinds[self.of[index]].time
     }
 
-    /// Of the slowest.
+    /// The time that the slowest key takes.
     pub(crate) fn longest(&self) -> Duration {
         self.kinds.iter().map(|kind| kind.time).max().unwrap_or_default()
     }
@@ -60,7 +60,7 @@ fn measure(key: &dyn SigningKey) -> KeyCost {
     let signer = key.choose_scheme(ALL_SCHEMES);
     let once = || {
         let start = Instant::now();
-        // A failure is for the handshake to report.
+        // A key that cannot sign fails in the handshake, which reports it.
         let signature = signer.as_ref()?.sign(&[0; 64]).ok()?;
         Some((start.elapsed(), signature.len()))
     };
@@ -73,5 +73,5 @@ fn measure(key: &dyn SigningKey) -> KeyCost {
         _ if key.algorithm() == SignatureAlgorithm::RSA => format!("RSA-{}", len * 8),
         _ => format!("{:?}", key.algorithm()),
     };
-    KeyCost { kind, certificates: 0, time }
+    KeyCost::new(kind, 0, time)
 }

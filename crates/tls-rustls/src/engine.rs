@@ -1,37 +1,38 @@
-use crate::serving::Serving;
-use crate::{Session, config};
+use crate::config;
+use crate::live_config::LiveConfig;
+use crate::session::Session;
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use tautline_tls::{ClientConfig, Error, KeyCost, ServerConfig, Signing};
 
-/// rustls with one configuration; clones share it, its tickets' keys, and the sessions a client remembers.
+/// rustls with one configuration. Clones share it, its ticket keys, and the sessions that a client remembers.
 #[derive(Clone)]
 pub struct Engine {
-    server: Option<Arc<Serving>>,
+    server: Option<Arc<LiveConfig>>,
     client: Option<Arc<rustls::ClientConfig>>,
 }
 
 impl Engine {
-    /// An engine for the roles that have a configuration.
+    /// Makes an engine for each role that has a configuration.
     ///
     /// # Errors
-    /// [`Error::Config`] where a certificate, key or root cannot be used; it says which, and what to do.
+    /// [`Error::Config`] if a certificate, key or root cannot be used. The text names it and the remedy.
     pub fn new(server: Option<&ServerConfig>, client: Option<&ClientConfig>) -> Result<Self, Error> {
         Self::with_secrets(server, client, false)
     }
 
-    /// An engine that accepts connections.
+    /// Makes an engine that accepts connections.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// The errors of [`new`](Self::new).
     pub fn server(config: &ServerConfig) -> Result<Self, Error> {
         Self::new(Some(config), None)
     }
 
-    /// An engine that opens connections.
+    /// Makes an engine that opens connections.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// The errors of [`new`](Self::new).
     pub fn client(config: &ClientConfig) -> Result<Self, Error> {
         Self::new(None, Some(config))
     }
@@ -41,7 +42,7 @@ impl Engine {
         client: Option<&ClientConfig>,
         secrets: bool,
     ) -> Result<Self, Error> {
-        let server = server.map(|server| Serving::new(server, secrets)).transpose()?;
+        let server = server.map(|server| LiveConfig::new(server, secrets)).transpose()?;
         let client = client.map(|client| config::client(client, secrets)).transpose()?;
         Ok(Self { server: server.map(Arc::new), client: client.map(Arc::new) })
     }
@@ -50,28 +51,26 @@ impl Engine {
 impl tautline_tls::Engine for Engine {
     type Session = Session;
 
-    fn name(&self) -> &'static str {
-        "rustls"
+    fn capabilities(&self) -> &'static tautline_tls::Capabilities {
+        &crate::capabilities::RUSTLS
     }
 
     fn accept(&self) -> Result<Session, Error> {
-        let serving =
-            self.server.as_ref().ok_or(Error::ApiMisuse("accept on an engine without server configuration"))?;
-        Ok(Session::accept(Arc::clone(serving)))
+        let live = self.server.as_ref().ok_or(Error::ApiMisuse("accept on an engine without server configuration"))?;
+        Ok(Session::accept(Arc::clone(live)))
     }
 
     fn signing(&self, hello: &[u8]) -> Option<Signing> {
-        self.server.as_ref().and_then(|serving| serving.acceptor().signing(hello))
+        self.server.as_ref().and_then(|live| live.current().signing(hello))
     }
 
     fn key_costs(&self) -> Vec<KeyCost> {
-        self.server.as_ref().map_or_else(Vec::new, |serving| serving.acceptor().key_costs())
+        self.server.as_ref().map_or_else(Vec::new, |live| live.current().key_costs())
     }
 
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
-        let serving =
-            self.server.as_ref().ok_or(Error::ApiMisuse("reload on an engine without server configuration"))?;
-        serving.reload(config)
+        let live = self.server.as_ref().ok_or(Error::ApiMisuse("reload on an engine without server configuration"))?;
+        live.reload(config)
     }
 
     fn connect(&self, host: &str) -> Result<Session, Error> {

@@ -2,7 +2,7 @@ use rustls::pki_types::UnixTime;
 use rustls::{CertificateError, PeerIncompatible};
 use tautline_tls::{Error, alert};
 
-/// Our words for what rustls reports.
+/// Converts an error of rustls to ours.
 pub(crate) fn describe(error: &rustls::Error) -> Error {
     match error {
         rustls::Error::InvalidCertificate(why) => Error::Certificate(certificate(why)),
@@ -41,7 +41,7 @@ fn incompatible(why: &PeerIncompatible) -> String {
     }
 }
 
-/// Why a certificate was refused, as its user would say it.
+/// The reason why a certificate was rejected, in words for its user.
 pub(crate) fn certificate(why: &CertificateError) -> String {
     match why {
         CertificateError::Expired => "it has expired".to_owned(),
@@ -78,12 +78,12 @@ pub(crate) fn certificate(why: &CertificateError) -> String {
     }
 }
 
-/// rustls prints names as `DnsName("example.com")`.
+/// The name in `DnsName("example.com")`, which is how rustls prints it.
 fn plain_name(name: &str) -> &str {
     name.split('"').nth(1).unwrap_or(name)
 }
 
-/// Day and time in UTC (proleptic Gregorian calendar).
+/// Formats day and time in UTC (proleptic Gregorian calendar).
 pub(crate) fn date(time: UnixTime) -> String {
     let seconds = time.as_secs();
     let (mut year, mut day) = (1970, seconds / 86_400);

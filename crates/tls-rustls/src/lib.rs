@@ -1,17 +1,17 @@
 //! rustls as an engine of Tautline.
 //!
-//! [`Engine`] runs rustls over its unbuffered interface: the library's handshake and the library's records. It negotiates
-//! TLS 1.2 and 1.3, offers X25519MLKEM768, and prefers AES-128-GCM where the machine has AES instructions. The
-//! cryptography is aws-lc-rs, always; the process-wide default provider is neither read nor set.
+//! [`Engine`] runs rustls over its unbuffered interface: handshake and records are rustls'. It negotiates TLS 1.2 and 1.3
+//! and offers X25519MLKEM768. It prefers AES-128-GCM if the processor has AES instructions. The cryptography is always
+//! aws-lc-rs; the process-wide default provider is neither read nor set.
 //!
-//! [`fused::Engine`] takes the keys over after a TLS 1.3 handshake and opens and seals records itself, in place.
+//! [`fused::Engine`] takes over the keys after a TLS 1.3 handshake, and opens and seals records itself, in place.
 //!
 //! ```
 //! # fn main() -> Result<(), tautline_tls::Error> {
 //! use tautline_tls::{ClientConfig, Engine as _, Handshake, Roots, Session as _};
-//! use tautline_window::Buf;
+//! use tautline_buf::Buf;
 //!
-//! let config = ClientConfig { roots: Roots::DangerNone, ..ClientConfig::default() };
+//! let config = ClientConfig::default().with_roots(Roots::DangerNone);
 //! let mut session = tautline_tls_rustls::Engine::client(&config)?.connect("localhost")?;
 //! let mut out = Buf::new();
 //! assert_eq!(session.handshake(&mut [], &mut out)?, (0, Handshake::Pending));
@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod capabilities;
 mod certificate;
 mod config;
 mod connection;
@@ -28,17 +29,19 @@ mod cost;
 mod engine;
 mod error;
 pub mod fused;
-mod hello;
-mod memory;
+mod kind;
+mod live_config;
 mod provider;
 mod resolver;
-mod serving;
+mod resumption;
+mod secret_log;
+mod server_configs;
 mod session;
 mod staple;
+mod strictness;
 mod ticket;
 mod trust;
 
-use tautline_tls::record;
-
 pub use engine::Engine;
+pub use kind::{Fused, Rustls};
 pub use session::Session;

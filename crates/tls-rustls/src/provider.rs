@@ -4,10 +4,10 @@ use rustls::crypto::aws_lc_rs::{cipher_suite as suite, default_provider};
 use std::sync::Arc;
 use tautline_tls::KeyExchange;
 
-/// aws-lc-rs, with the cipher suites in our order.
+/// aws-lc-rs with the cipher suites in our order.
 ///
-/// AES-128 comes before AES-256: it is as good as unbreakable and up to a fifth faster. Without AES instructions ChaCha20
-/// comes first. A server follows this order, see [`Acceptor`](crate::hello::Acceptor).
+/// AES-128 precedes AES-256, because it is up to a fifth faster and as good as unbreakable. Without AES instructions
+/// ChaCha20 is first. A server follows this order, see [`ServerConfigs`](crate::server_configs::ServerConfigs).
 pub(crate) fn provider(key_exchange: KeyExchange) -> Arc<CryptoProvider> {
     let aes = [
         suite::TLS13_AES_128_GCM_SHA256,
@@ -42,7 +42,7 @@ const fn is_hybrid(group: NamedGroup) -> bool {
     )
 }
 
-/// Whether this machine computes AES in hardware.
+/// Whether the processor has AES instructions.
 fn has_aes() -> bool {
     #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
     return std::arch::is_x86_feature_detected!("aes");

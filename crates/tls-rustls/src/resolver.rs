@@ -10,24 +10,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 thread_local! {
-    /// The name in the ClientHello that this thread resolved last.
+    /// The name in the last ClientHello that this thread resolved.
     ///
-    /// An unbuffered connection does not tell it, so the resolver, which runs inside our own call into rustls, notes it.
-    static ASKED: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
+    /// An unbuffered connection does not report it. The resolver runs inside our own call into rustls and notes it here.
+    static SNI: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
 }
 
-/// The host name of the ClientHello that was resolved on this thread since the last call.
-pub(crate) fn take_asked_name() -> Option<Box<str>> {
-    ASKED.with_borrow_mut(Option::take)
+/// Takes the host name in the last ClientHello that this thread resolved since the previous call.
+pub(crate) fn take_sni() -> Option<Box<str>> {
+    SNI.with_borrow_mut(Option::take)
 }
 
 /// Chooses among a server's certificates: by name, then by what the client can verify.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     keys: Vec<Stapled>,
-    /// Exact names, and wildcards as `*.example.com`, each with its certificates, the preferred one first.
+    /// Exact names, and wildcards as `*.example.com`, each with the indices of its certificates, the preferred one first.
     names: HashMap<String, Vec<usize>>,
-    /// For clients that name no host, or none of ours: the first certificate and those for just the same names.
+    /// The first certificate and those for the same names. They serve clients that send no name, or an unknown one.
     fallback: Vec<usize>,
     costs: Costs,
 }
@@ -49,12 +49,12 @@ impl Resolver {
         Self { keys, names, fallback, costs }
     }
 
-    /// How long the signature takes that [`resolve`](Self::resolve) would have made for this name and these schemes.
+    /// The time of the signature if [`resolve`](Self::resolve) were called with this name and these schemes.
     pub(crate) fn signing_time(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Duration {
         self.choose(name, schemes).map_or(Duration::ZERO, |index| self.costs.time(index))
     }
 
-    /// How long the signatures of all keys take.
+    /// The times that signatures take, by key.
     pub(crate) const fn costs(&self) -> &Costs {
         &self.costs
     }
@@ -62,14 +62,14 @@ impl Resolver {
     fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<usize> {
         let candidates = self.candidates(name);
         let verifiable = |index: &&usize| self.keys[**index].key().key.choose_scheme(schemes).is_some();
-        // Where nothing fits, any of them: rustls then refuses the client with a better reason than "no certificate".
+        // If none fits, any of them will do: rustls then gives a better reason than "no certificate".
         candidates.iter().find(verifiable).or_else(|| candidates.first()).copied()
     }
 
     fn candidates(&self, name: Option<&str>) -> &[usize] {
         let Some(name) = name else { return &self.fallback };
         let name = name.trim_end_matches('.').to_ascii_lowercase();
-        // RFC 6125, section 6.4.3: a wildcard stands for one whole label, the leftmost.
+        // RFC 6125, section 6.4.3: a wildcard stands for exactly one label, the leftmost.
         let wildcard = || name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
         self.names
             .get(&name)
@@ -80,13 +80,13 @@ impl Resolver {
 
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        ASKED.set(hello.server_name().map(Box::from));
+        SNI.set(hello.server_name().map(Box::from));
         let index = self.choose(hello.server_name(), hello.signature_schemes())?;
         Some(Arc::clone(self.keys[index].current()))
     }
 }
 
-/// ECDSA signs fastest, RSA slowest.
+/// The order of preference: ECDSA signs fastest, RSA slowest.
 const fn rank(algorithm: SignatureAlgorithm) -> u8 {
     match algorithm {
         SignatureAlgorithm::ECDSA => 0,

@@ -1,34 +1,34 @@
 use crate::connection::{Connection, Step, Tickets};
-use crate::record::{self, Front, HEADER};
+use crate::live_config::LiveConfig;
 use crate::resolver;
-use crate::serving::Serving;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, CommonState, ExtractedSecrets, HandshakeKind, ProtocolVersion};
 use std::sync::Arc;
-use tautline_tls::{Content, Error, Facts, Handshake, Opened, registry};
+use tautline_buf::Buf;
+use tautline_tls::record::{self, Front, HEADER};
+use tautline_tls::{Content, Error, Handshake, Opened, TlsInfo, registry};
 use tautline_tls_records::gather;
-use tautline_window::Buf;
 
-/// Most bytes of a handshake message that is split over records: the longest message that rustls takes, and the headers
-/// and tags of records that are not uselessly small.
+/// Most bytes of a handshake message that spans records: rustls' longest message, with the headers and tags of records
+/// of a sensible size.
 const MAX_HELD: usize = 128 * 1024;
 
-/// Most records in a row that hold no application data. Each library has limits of its own for some kinds of them.
-const MAX_QUIET: u8 = 64;
+/// Most records in a row without application data. rustls has limits of its own for some kinds of them.
+const MAX_CONTROL_RECORDS: u8 = 64;
 
 /// One connection through rustls.
 ///
-/// After an error `out` holds an alert wherever rustls makes one; a few floods (empty records, warnings, tiny pieces of
-/// handshake messages) end without.
+/// After an error `out` holds an alert if rustls makes one. It makes none for a few floods: empty records, warnings, and
+/// tiny pieces of handshake messages.
 pub struct Session {
     connection: Connection,
-    /// Whole records of a handshake message that is not complete yet. rustls wants to see them again.
+    /// Whole records of an incomplete handshake message, which rustls has to see again.
     held: Vec<u8>,
     /// The host name of the ClientHello.
     server_name: Option<Box<str>>,
     phase: Phase,
-    /// Records since the last that held application data.
-    quiet: u8,
+    /// Number of records since the last one that held application data.
+    control_records: u8,
     sent_close: bool,
     received_close: bool,
 }
@@ -43,16 +43,16 @@ enum Phase {
 }
 
 impl Session {
-    pub(crate) fn accept(serving: Arc<Serving>) -> Self {
-        Self::new(Connection::Waiting(serving), None)
+    pub(crate) fn accept(live: Arc<LiveConfig>) -> Self {
+        Self::new(Connection::Waiting(live), None)
     }
 
     pub(crate) fn connect(config: &Arc<ClientConfig>, name: ServerName<'static>) -> Result<Self, Error> {
-        let asked = match &name {
+        let server_name = match &name {
             ServerName::DnsName(name) => Some(Box::from(name.as_ref())),
             _ => None,
         };
-        Ok(Self::new(Connection::client(config, name)?, asked))
+        Ok(Self::new(Connection::client(config, name)?, server_name))
     }
 
     const fn new(connection: Connection, server_name: Option<Box<str>>) -> Self {
@@ -61,44 +61,44 @@ impl Session {
             held: Vec::new(),
             server_name,
             phase: Phase::Fresh,
-            quiet: 0,
+            control_records: 0,
             sent_close: false,
             received_close: false,
         }
     }
 
-    /// Whether the handshake is complete and TLS 1.3 was agreed on.
+    /// Whether the handshake is complete and negotiated TLS 1.3.
     pub(crate) fn is_open_tls13(&self) -> bool {
         let version = self.connection.common().and_then(|common| common.protocol_version());
         self.phase == Phase::Open && version == Some(ProtocolVersion::TLSv1_3)
     }
 
-    /// Hands over the keys to one who seals and opens records itself, from the next byte on; with them the group, by its
-    /// number, and what else was agreed on but version and suite.
-    pub(crate) fn into_keys(self) -> Result<(u16, Facts, ExtractedSecrets, Option<Tickets>), Error> {
+    /// Exports the keys, for the caller to seal and open all later records.
+    ///
+    /// With them come the number of the group, and the negotiated parameters except version and suite.
+    pub(crate) fn into_keys(self) -> Result<(u16, TlsInfo, ExtractedSecrets, Option<Tickets>), Error> {
         let Some(common) = self.connection.common() else { return Err(Error::ApiMisuse("no handshake yet")) };
-        // RFC 8446, section 5.1: messages do not span a change of keys.
+        // RFC 8446, section 5.1: a message must not span a change of keys.
         if !self.held.is_empty() {
             return Err(Error::Peer("the beginning of another message behind Finished".to_owned()));
         }
-        let (group, facts) = (group(common), self.names(common));
+        let (group, info) = (group(common), self.names(common));
         let (secrets, tickets) = self.connection.into_keys()?;
-        Ok((group, facts, secrets, tickets))
+        Ok((group, info, secrets, tickets))
     }
 
-    /// What was agreed on but version, suite and group.
-    fn names(&self, common: &CommonState) -> Facts {
+    /// The negotiated parameters except version, suite and group.
+    fn names(&self, common: &CommonState) -> TlsInfo {
         let certificates = common.peer_certificates().unwrap_or_default();
-        Facts {
-            alpn: common.alpn_protocol().map(<[u8]>::to_vec),
-            server_name: self.server_name.as_deref().map(str::to_owned),
-            resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
-            peer_certificates: certificates.iter().map(|certificate| certificate.to_vec()).collect(),
-            ..Facts::default()
-        }
+        let mut info = TlsInfo::default();
+        info.alpn = common.alpn_protocol().map(<[u8]>::to_vec);
+        info.server_name = self.server_name.as_deref().map(str::to_owned);
+        info.resumed = common.handshake_kind() == Some(HandshakeKind::Resumed);
+        info.peer_certificates = certificates.iter().map(|certificate| certificate.to_vec()).collect();
+        info
     }
 
-    /// Marks the session dead where `result` is an error.
+    /// Marks the session as failed if `result` is an error.
     fn check<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         if result.is_err() {
             self.phase = Phase::Failed;
@@ -107,7 +107,7 @@ impl Session {
     }
 
     fn advance(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
-        // No application data comes out of a handshake whose records are fed one by one.
+        // The handshake feeds rustls one record at a time, so it returns no application data.
         let mut plain = Buf::new();
         let mut used = 0;
         let mut step = Step::Blocked;
@@ -122,7 +122,7 @@ impl Session {
             let len = match record::front(rest) {
                 Front::Whole(len) => len,
                 Front::Partial => return Ok((used, Handshake::Pending)),
-                Front::Invalid => return Err(self.refuse(rest, out)),
+                Front::Invalid => return Err(self.reject(rest, out)),
             };
             step = self.feed(&mut rest[..len], &mut plain, out)?;
             used += len;
@@ -136,7 +136,7 @@ impl Session {
         Ok((used, Handshake::Complete))
     }
 
-    /// Has rustls process one whole record. It is done with even where rustls wants to see it again.
+    /// Has rustls process one whole record. A record that rustls has to see again is kept here, so it counts as used.
     fn feed(&mut self, record: &mut [u8], plain: &mut Buf, out: &mut Buf) -> Result<Step, Error> {
         let step = if self.held.is_empty() {
             let (used, step) = self.connection.process(record, plain, out)?;
@@ -158,8 +158,8 @@ impl Session {
         Ok(step)
     }
 
-    /// Shows rustls a header that it refuses, for its alert, and says what is wrong.
-    fn refuse(&mut self, wire: &[u8], out: &mut Buf) -> Error {
+    /// Gives rustls a header that it rejects, so that it makes an alert, and returns the error.
+    fn reject(&mut self, wire: &[u8], out: &mut Buf) -> Error {
         let what = record::not_tls(wire);
         self.held.extend_from_slice(&wire[..HEADER]);
         let _ = self.connection.process(&mut self.held, &mut Buf::new(), out);
@@ -170,18 +170,18 @@ impl Session {
         let used = match record::front(wire) {
             Front::Whole(len) => len,
             Front::Partial => return Ok(Opened { used: 0, content: Content::Partial }),
-            Front::Invalid => return Err(self.refuse(wire, out)),
+            Front::Invalid => return Err(self.reject(wire, out)),
         };
         let content = match self.feed(&mut wire[..used], scratch, out)? {
             Step::Data if !scratch.is_empty() => {
-                self.quiet = 0;
+                self.control_records = 0;
                 Content::Data(scratch.filled_mut())
             }
-            Step::Data | Step::Ready | Step::Blocked if self.quiet == MAX_QUIET => {
+            Step::Data | Step::Ready | Step::Blocked if self.control_records == MAX_CONTROL_RECORDS => {
                 return Err(Error::Peer("it floods the connection with records that hold no data".to_owned()));
             }
             Step::Data | Step::Ready | Step::Blocked => {
-                self.quiet += 1;
+                self.control_records += 1;
                 Content::Control
             }
             Step::Closed => {
@@ -197,12 +197,12 @@ impl tautline_tls::Session for Session {
     fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
         match self.phase {
             Phase::Open => return Ok((0, Handshake::Complete)),
-            Phase::Failed => return Err(DEAD),
+            Phase::Failed => return Err(FAILED),
             Phase::Fresh | Phase::Handshaking => {}
         }
-        let _ = resolver::take_asked_name();
+        let _ = resolver::take_sni();
         let result = self.advance(wire, out);
-        if let Some(name) = resolver::take_asked_name() {
+        if let Some(name) = resolver::take_sni() {
             self.server_name = Some(name);
         }
         self.check(result)
@@ -211,7 +211,7 @@ impl tautline_tls::Session for Session {
     fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
         match self.phase {
             Phase::Open => {}
-            Phase::Failed => return Err(DEAD),
+            Phase::Failed => return Err(FAILED),
             Phase::Fresh | Phase::Handshaking => return Err(Error::ApiMisuse("open before the handshake is complete")),
         }
         if self.received_close {
@@ -240,26 +240,25 @@ impl tautline_tls::Session for Session {
         }
     }
 
-    fn facts(&self) -> Facts {
-        let Some(common) = self.connection.common() else { return Facts::default() };
-        Facts {
-            version: match common.protocol_version() {
-                Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
-                Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
-                _ => "",
-            },
-            suite: common
-                .negotiated_cipher_suite()
-                .map_or_else(String::new, |suite| registry::suite(suite.suite().into())),
-            group: common.negotiated_key_exchange_group().map_or_else(String::new, |_| registry::group(group(common))),
-            ..self.names(common)
-        }
+    fn tls_info(&self) -> TlsInfo {
+        let Some(common) = self.connection.common() else { return TlsInfo::default() };
+        let mut info = self.names(common);
+        info.version = match common.protocol_version() {
+            Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+            Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            _ => "",
+        };
+        let suite = common.negotiated_cipher_suite();
+        info.suite = suite.map_or_else(String::new, |suite| registry::suite(suite.suite().into()));
+        let is_known = common.negotiated_key_exchange_group().is_some();
+        info.group = if is_known { registry::group(group(common)) } else { String::new() };
+        info
     }
 }
 
-/// The key exchange group, by its number at IANA; 0 where there was none.
+/// The IANA number of the key exchange group, or 0 if there was none.
 fn group(common: &CommonState) -> u16 {
     common.negotiated_key_exchange_group().map_or(0, |group| group.name().into())
 }
 
-const DEAD: Error = Error::ApiMisuse("the session has failed before");
+const FAILED: Error = Error::ApiMisuse("the session has failed before");

@@ -1,9 +1,9 @@
-//! OCSP responses to staple (RFC 6960): read as far as it takes to tell whether sending one helps.
+//! Reads OCSP responses (RFC 6960) just far enough to decide whether to staple them.
 //!
-//! Its signature is not verified: clients do that, and a wrong one hurts nobody but the server that sends it.
+//! The signature is not verified. Clients verify it, and a wrong one harms only the server that sends it.
 
-use crate::config::Demands;
 use crate::error;
+use crate::strictness::Strictness;
 use core::time::Duration;
 use rustls::pki_types::UnixTime;
 use rustls::sign::CertifiedKey;
@@ -11,18 +11,20 @@ use std::sync::Arc;
 use tautline_tls::Error;
 use webpki::EndEntityCert;
 
-/// A certificate, with and without what is stapled to it.
+/// A certificate, with and without its stapled OCSP response.
 #[derive(Debug)]
 pub(crate) struct Stapled {
     bare: Arc<CertifiedKey>,
-    /// And the second, since 1970, in which it runs out.
+    /// The certificate with its response, and the second since 1970 at which the response expires.
     stapled: Option<(Arc<CertifiedKey>, u64)>,
 }
 
 impl Stapled {
-    /// `ocsp` is empty where there is none. One that says nothing useful is left out with a warning, since it is often renewed
-    /// later than the certificate; what is no response at all is an error.
-    pub(crate) fn new(key: CertifiedKey, ocsp: &[u8], what: &str, demands: Demands) -> Result<Self, Error> {
+    /// Pairs a certificate with its OCSP response; `ocsp` is empty if there is none.
+    ///
+    /// An unusable response is left out with a warning, because responses are often renewed later than certificates.
+    /// Bytes that are no response are an error. On a reload, a revoked certificate is an error too.
+    pub(crate) fn new(key: CertifiedKey, ocsp: &[u8], what: &str, strictness: Strictness) -> Result<Self, Error> {
         if ocsp.is_empty() {
             return Ok(Self { bare: Arc::new(key), stapled: None });
         }
@@ -33,7 +35,7 @@ impl Stapled {
         };
         let until = match read(ocsp, serial) {
             Answer::Good { until } if until.is_none_or(|until| until > UnixTime::now().as_secs()) => until,
-            Answer::Revoked if demands == Demands::Reload => {
+            Answer::Revoked if strictness == Strictness::Reload => {
                 return Err(Error::Config(format!("{what}: it was revoked, says its OCSP response; get another")));
             }
             Answer::Malformed => {
@@ -55,7 +57,9 @@ impl Stapled {
         &self.bare
     }
 
-    /// The certificate, with its response until that runs out: clients refuse an old one, but bear none.
+    /// The certificate, with its response until that expires.
+    ///
+    /// Clients reject an expired response, but accept a certificate without a response.
     pub(crate) fn current(&self) -> &Arc<CertifiedKey> {
         match &self.stapled {
             Some((stapled, until)) if UnixTime::now().as_secs() < *until => stapled,
@@ -64,20 +68,20 @@ impl Stapled {
     }
 }
 
-/// What a response says about one certificate.
+/// The status of one certificate in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// It is not revoked; a newer answer comes before this second since 1970.
+    /// The certificate is not revoked. The next response is due before this second since 1970.
     Good { until: Option<u64> },
-    /// It is revoked.
+    /// The certificate is revoked.
     Revoked,
-    /// The responder does not know it.
+    /// The responder does not know the certificate.
     Unknown,
-    /// The response is about others.
+    /// The response is about other certificates.
     Other,
-    /// The responder refused to answer, with this status.
+    /// The responder did not answer; this is its status code.
     Refused(u8),
-    /// This is no OCSP response.
+    /// The bytes are no OCSP response.
     Malformed,
 }
 
@@ -103,12 +107,12 @@ const OCTETS: u8 = 0x04;
 const OBJECT: u8 = 0x06;
 const ENUMERATED: u8 = 0x0a;
 const TIME: u8 = 0x18;
-/// Context-specific tags, as `[0]`; the second and third are constructed.
+// Context-specific tags: `[0]`, and the constructed `[0]` and `[1]`.
 const GOOD: u8 = 0x80;
 const EXPLICIT_0: u8 = 0xa0;
 const REVOKED: u8 = 0xa1;
 
-/// RFC 6960, section 4.2.1.
+/// Reads the status of the certificate `serial` from a response (RFC 6960, section 4.2.1).
 fn read(response: &[u8], serial: &[u8]) -> Answer {
     match answer(response, trimmed(serial)) {
         Some(answer) => answer,
@@ -135,7 +139,7 @@ fn answer(response: &[u8], serial: &[u8]) -> Option<Answer> {
     let mut data = Der(basic.take(SEQUENCE)?);
     let (mut tag, _) = data.next()?;
     if tag == EXPLICIT_0 {
-        // The version came first; this is who answers.
+        // The first element was the version; the next is the responder's ID.
         tag = data.next()?.0;
     }
     if !matches!(tag, 0xa1 | 0xa2) {
@@ -152,7 +156,7 @@ fn answer(response: &[u8], serial: &[u8]) -> Option<Answer> {
     Some(Answer::Other)
 }
 
-/// A SingleResponse: the serial number it is about, and what it says.
+/// Reads a SingleResponse: the serial number and the status.
 fn single(response: &[u8]) -> Option<(&[u8], Answer)> {
     let mut single = Der(response);
     let mut id = Der(single.take(SEQUENCE)?);
@@ -174,11 +178,11 @@ fn single(response: &[u8]) -> Option<(&[u8], Answer)> {
     Some((serial, answer))
 }
 
-/// What is left of a sequence in DER.
+/// The unread rest of a DER sequence.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
-    /// The next element, its tag and value. `None` at the end, or where the rest is not DER.
+    /// Takes the next element: its tag and value. `None` at the end, or if the rest is not DER.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&[tag, first], rest) = self.0.split_first_chunk()?;
         let (len, rest) = match first {
@@ -199,13 +203,13 @@ impl<'a> Der<'a> {
     }
 }
 
-/// A number without leading zeros.
+/// Strips leading zeros from a number.
 fn trimmed(number: &[u8]) -> &[u8] {
     let zeros = number.iter().take_while(|&&byte| byte == 0).count();
     &number[zeros..]
 }
 
-/// Seconds since 1970 of `YYYYMMDDHHMMSSZ` (RFC 5280, section 4.1.2.5.2).
+/// Converts `YYYYMMDDHHMMSSZ` (RFC 5280, section 4.1.2.5.2) to seconds since 1970.
 fn seconds(time: &[u8]) -> Option<u64> {
     let [digits @ .., b'Z'] = time else { return None };
     if digits.len() != 14 || !digits.iter().all(u8::is_ascii_digit) {

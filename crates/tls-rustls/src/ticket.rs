@@ -1,4 +1,4 @@
-//! Tickets: how they are sealed. `tautline_tls_tickets` has the keys.
+//! Seals and opens tickets with the keys that `tautline_tls_tickets` holds.
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::rand;
@@ -13,9 +13,9 @@ const HEAD: usize = Material::NAME + NONCE_LEN;
 pub(crate) struct Sealer(Ticketer<Key>);
 
 impl Sealer {
-    /// `None` where tickets are off.
+    /// Makes a sealer; `None` if tickets are off.
     pub(crate) fn new(tickets: &Tickets) -> Result<Option<Self>, Error> {
-        // The format is the first that there was, and has no name.
+        // The format's name is empty, because it was the first format.
         Ok(Ticketer::new(tickets, "", Box::new(|bytes| rand::fill(bytes).is_ok()))?.map(Self))
     }
 }
@@ -38,11 +38,11 @@ impl ProducesTickets for Sealer {
     }
 }
 
-/// AWS-LC erases its memory when it is dropped.
+/// A key for tickets. AWS-LC erases its memory on drop.
 ///
-/// A ticket is name (16 bytes), nonce (12), sealed session, tag (16). The name, which the tag covers too, says at once
-/// whether a key fits. AES-256-GCM-SIV (RFC 8452) bears a whole fleet drawing random nonces for one key: there is no nonce
-/// to run out of, and one that comes twice says no more than whether two sessions are the same.
+/// A ticket is name (16 bytes), nonce (12), sealed session and tag (16). The tag covers the name too, which says at once
+/// whether a key fits. Hosts of a fleet draw random nonces for one key. AES-256-GCM-SIV (RFC 8452) allows that: a nonce
+/// that repeats reveals only whether two sessions are equal.
 struct Key {
     name: [u8; Material::NAME],
     aead: LessSafeKey,
@@ -57,7 +57,7 @@ impl tautline_tls_tickets::Key for Key {
 }
 
 impl Key {
-    /// A ticket for `session`.
+    /// Makes a ticket for `session`.
     fn seal(&self, session: &[u8]) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).ok()?;
@@ -71,7 +71,7 @@ impl Key {
         Some(sealed)
     }
 
-    /// The session in `ticket`, where this key sealed it.
+    /// Opens `ticket`; `None` if this key did not seal it.
     fn open(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let (nonce, sealed) = ticket.strip_prefix(&self.name)?.split_first_chunk::<NONCE_LEN>()?;
         let mut session = sealed.to_vec();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_was_changed_does_not_open() {
+    fn rejects_a_changed_or_truncated_ticket() {
         let sealer = fleet();
         let ticket = sealer.encrypt(b"session").unwrap();
         assert_eq!(ticket.len(), 16 + 12 + 7 + 16);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn own_keys_are_nobody_elses() {
+    fn servers_with_own_keys_reject_tickets_of_each_other() {
         let own = || Sealer::new(&Tickets::Own { rotate: Duration::from_secs(60) }).unwrap().unwrap();
         let (a, b) = (own(), own());
         let ticket = a.encrypt(b"session").unwrap();

@@ -1,4 +1,4 @@
-//! Whom a client or a server believes.
+//! The verifiers of certificates, of servers and of clients.
 
 use crate::certificate;
 use rustls::client::WebPkiServerVerifier;
@@ -11,12 +11,16 @@ use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 use std::sync::Arc;
 use tautline_tls::{ClientAuth, Error, Roots};
 
-/// How a client verifies servers.
-pub(crate) fn of_servers(roots: &Roots, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, Error> {
+/// Makes the verifier with which a client checks servers.
+pub(crate) fn server_verifier(
+    roots: &Roots,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, Error> {
     let store = match roots {
         Roots::Platform => platform()?,
         Roots::Pem(pem) => certificate::roots(pem, "trusted roots")?,
         Roots::DangerNone => return Ok(Arc::new(DangerNone(Arc::clone(provider)))),
+        _ => return Err(Error::unknown("trusted roots")),
     };
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
         .build()
@@ -24,8 +28,8 @@ pub(crate) fn of_servers(roots: &Roots, provider: &Arc<CryptoProvider>) -> Resul
     Ok(verifier)
 }
 
-/// How a server verifies clients.
-pub(crate) fn of_clients(
+/// Makes the verifier with which a server checks clients.
+pub(crate) fn client_verifier(
     auth: &ClientAuth,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, Error> {
@@ -33,6 +37,7 @@ pub(crate) fn of_clients(
         ClientAuth::None => return Ok(WebPkiClientVerifier::no_client_auth()),
         ClientAuth::Required(pem) => (pem, true),
         ClientAuth::Optional(pem) => (pem, false),
+        _ => return Err(Error::unknown("client certificates")),
     };
     let store = certificate::roots(pem, "roots for client certificates")?;
     let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider));
@@ -45,10 +50,10 @@ pub(crate) fn of_clients(
 fn platform() -> Result<RootCertStore, Error> {
     let found = rustls_native_certs::load_native_certs();
     let mut store = RootCertStore::empty();
-    // Trust stores hold a few certificates that are older than the rules; the others do without them.
-    let (_, refused) = store.add_parsable_certificates(found.certs);
-    if refused > 0 {
-        log::debug!("{refused} certificates of the platform's trust store cannot be used");
+    // Trust stores hold a few certificates that predate today's rules. They are skipped.
+    let (_, rejected) = store.add_parsable_certificates(found.certs);
+    if rejected > 0 {
+        log::debug!("{rejected} certificates of the platform's trust store cannot be used");
     }
     if store.is_empty() {
         let reason = found.errors.first().map_or_else(|| "it is empty".to_owned(), ToString::to_string);
@@ -60,7 +65,7 @@ fn platform() -> Result<RootCertStore, Error> {
     Ok(store)
 }
 
-/// Accepts every certificate. The handshake's signature is still checked, so the peer does hold the certificate's key.
+/// Accepts every certificate. The handshake's signature is still verified, so the peer holds the certificate's key.
 #[derive(Debug)]
 struct DangerNone(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! The suite that every engine must pass, for the engines of this crate.
+//! Runs the conformance suite of all engines for the engines of this crate.
 
 mod library {
     tautline_testkit::tls_conformance!(tautline_tls_rustls::Engine::new);

@@ -1,11 +1,11 @@
-//! Replays the corpus of the fuzz targets, so that what fuzzing found once is looked at in every test run.
+//! Replays the corpus of the fuzz targets, so that every test run checks the findings of fuzzing.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod fuzz;
 
 use std::path::Path;
 
-/// Gives every file of a target's corpus to `run`; at least `least` there must be.
+/// Gives every file of a target's corpus to `run`. The corpus must have at least `least` files.
 fn replay(target: &str, least: usize, run: impl Fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut count = 0;
@@ -21,7 +21,7 @@ fn replay(target: &str, least: usize, run: impl Fn(&[u8])) {
 #[test]
 fn tls_records() {
     replay("tls_records", 5, |input| {
-        // Every input for both engines and both roles, before and after the handshake.
+        // Each input goes to both engines in both roles, before and after the handshake.
         for how in 0..8 {
             fuzz::tls_records::run(&[&[how][..], &input[1.min(input.len())..]].concat());
         }

@@ -1,4 +1,4 @@
-//! What depends on the environment: the key log and the platform's trust store. Each case runs in a process of its own.
+//! The key log and the platform's trust store depend on the environment. Each case runs in a process of its own.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use tautline_testkit::pair::{Pair, Split};
 use tautline_tls::{ClientConfig, Error, Roots, ServerConfig};
 use tautline_tls_rustls::Engine;
 
-/// Where the child finds the authority's certificate, the server's chain and its key.
+/// Names the variable with the folder of the authority's certificate, the server's chain and its key.
 const FOLDER: &str = "TAUTLINE_TEST_FOLDER";
 
-/// Runs the test `case` of this binary, which does nothing otherwise, with these variables.
+/// Runs the test `case` of this binary in a process with these variables. Without them the case does nothing.
 fn in_child(case: &str, variables: &[(&str, &str)]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", case, "--nocapture", "--test-threads=1"]);
@@ -20,12 +20,12 @@ fn in_child(case: &str, variables: &[(&str, &str)]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// A new folder with an authority and a server's certificate.
+/// Makes a folder with an authority's certificate and a server's certificate and key.
 fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("tautline-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let authority = Authority::new("Test").unwrap();
-    let leaf = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
+    let leaf = authority.issue(&Leaf::new(&["localhost"])).unwrap();
     std::fs::write(folder.join("authority.pem"), authority.certificate()).unwrap();
     std::fs::write(folder.join("chain.pem"), leaf.chain).unwrap();
     std::fs::write(folder.join("key.pem"), leaf.key).unwrap();
@@ -35,8 +35,8 @@ fn folder(name: &str) -> PathBuf {
 fn connect(roots: Roots, key_log: bool) {
     let read = |name: &str| std::fs::read(PathBuf::from(std::env::var_os(FOLDER).unwrap()).join(name)).unwrap();
     let certificate = tautline_tls::Certificate::new(read("chain.pem"), read("key.pem"));
-    let server = ServerConfig { certificates: vec![certificate], key_log, ..ServerConfig::default() };
-    let client = ClientConfig { roots, key_log, ..ClientConfig::default() };
+    let server = ServerConfig::new([certificate]).with_key_log(key_log);
+    let client = ClientConfig::default().with_roots(roots).with_key_log(key_log);
     let engine = Engine::new(Some(&server), Some(&client)).unwrap();
     let mut pair = Pair::new(&engine, &engine, "localhost").unwrap();
     pair.handshake(&mut Split::Whole).unwrap();
@@ -44,12 +44,12 @@ fn connect(roots: Roots, key_log: bool) {
 }
 
 #[test]
-fn key_logs_need_the_variable_and_the_configuration() {
+fn a_key_log_needs_both_the_variable_and_the_configuration() {
     let folder = folder("keylog");
     let log = folder.join("keys.log");
     let paths = [(FOLDER, folder.to_str().unwrap()), ("SSLKEYLOGFILE", log.to_str().unwrap())];
     in_child("child_without_key_log", &paths);
-    assert!(!log.exists(), "secrets are written only where the configuration allows it");
+    assert!(!log.exists(), "secrets are written only if the configuration allows it");
     in_child("child_with_key_log", &paths);
     let written = std::fs::read_to_string(&log).unwrap();
     assert!(written.contains("CLIENT_TRAFFIC_SECRET_0") && written.contains("SERVER_TRAFFIC_SECRET_0"), "{written}");
@@ -71,7 +71,7 @@ fn child_with_key_log() {
 }
 
 #[test]
-fn the_platform_trusts_what_its_store_holds() {
+fn platform_roots_come_from_the_trust_store() {
     let folder = folder("roots");
     let roots = folder.join("authority.pem");
     in_child(

@@ -1,4 +1,4 @@
-//! A connection that moves from session to session, with rustls itself at the other end.
+//! Moves a connection from session to session, with rustls at the other end.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Read;
@@ -12,21 +12,21 @@ fn engine(fixture: &Fixture, versions: Versions) -> Engine {
     Engine::new(Some(&fixture.server(versions)), Some(&fixture.client(versions))).unwrap()
 }
 
-/// Says something random both ways.
+/// Sends random messages both ways.
 fn chat(end: &mut End<Session>, peer: &mut rustls::Connection, random: &mut Random) {
     let (question, answer) = (random.bytes(20 + random.clone().below(2000)), random.bytes(100));
     converse(end, peer, &question, &[&answer], 1 + random.below(3000));
 }
 
-/// Moves the connection to another session, by way of bytes.
-fn moved(mut end: End<Session>) -> End<Session> {
-    let facts = end.session.facts();
+/// Moves the connection to another session through encoded bytes.
+fn export_and_import(mut end: End<Session>) -> End<Session> {
+    let info = end.session.tls_info();
     let snapshot = end.session.export().unwrap();
-    assert!(end.send(&[b"from the grave"]).is_err(), "nobody but the new session can use the keys");
+    assert!(end.send(&[b"after the export"]).is_err(), "only the new session can use the keys");
     let mut bytes = Vec::new();
     snapshot.encode(&mut bytes);
     let session = Session::import(&Snapshot::decode(&bytes).unwrap()).unwrap();
-    assert_eq!(session.facts(), facts);
+    assert_eq!(session.tls_info(), info);
     let mut new = End::new(session);
     new.open = true;
     new.inbox = end.inbox;
@@ -34,7 +34,7 @@ fn moved(mut end: End<Session>) -> End<Session> {
 }
 
 #[test]
-fn lives_on_before_and_after_key_updates() {
+fn an_imported_session_continues_before_and_after_key_updates() {
     let fixture = Fixture::default();
     let engine = engine(&fixture, Versions::All);
     let mut random = Random::new(11);
@@ -50,38 +50,38 @@ fn lives_on_before_and_after_key_updates() {
             end.work().unwrap();
             settle(&mut end, &mut peer, usize::MAX);
             assert!(end.open && !peer.is_handshaking());
-            assert_eq!(end.session.facts().suite, format!("{suite:?}"));
-            end = moved(end);
+            assert_eq!(end.session.tls_info().suite, format!("{suite:?}"));
+            end = export_and_import(end);
             for _ in 0..3 {
                 chat(&mut end, &mut peer, &mut random);
-                end = moved(end);
-                // It asks for ours in turn, so both directions get new keys. The debt outlives a move.
+                end = export_and_import(end);
+                // The peer asks for our KeyUpdate too, so both directions change keys. The owed KeyUpdate survives a move.
                 peer.refresh_traffic_keys().unwrap();
                 let mut wire = Vec::new();
                 peer.write_tls(&mut wire).unwrap();
                 end.deliver(&wire).unwrap();
-                end = moved(end);
+                end = export_and_import(end);
                 chat(&mut end, &mut peer, &mut random);
                 chat(&mut end, &mut peer, &mut random);
             }
             peer.send_close_notify();
             settle(&mut end, &mut peer, usize::MAX);
             assert!(end.closed);
-            end = moved(end);
+            end = export_and_import(end);
             end.send(&[b"the last word"]).unwrap();
             end.close();
             settle(&mut end, &mut peer, usize::MAX);
             let mut heard = Vec::new();
             peer.reader().read_to_end(&mut heard).unwrap();
             assert_eq!(heard, b"the last word");
-            end = moved(end);
+            end = export_and_import(end);
             assert!(end.send(&[b"one more"]).is_err());
         }
     }
 }
 
 #[test]
-fn tls_1_2_stays_where_it_is() {
+fn tls_1_2_sessions_cannot_be_exported() {
     let engine = engine(&Fixture::default(), Versions::Tls12);
     let mut pair = Pair::new(&engine, &engine, "localhost").unwrap();
     pair.handshake(&mut Split::Whole).unwrap();
@@ -92,7 +92,7 @@ fn tls_1_2_stays_where_it_is() {
 }
 
 #[test]
-fn a_snapshot_with_the_wrong_secrets_is_refused() {
+fn import_rejects_a_secret_of_the_wrong_length() {
     let fixture = Fixture::default();
     let mut end = End::new(engine(&fixture, Versions::All).accept().unwrap());
     let mut peer = fixture.rustls(Side::Client, SUITES[0]);

@@ -1,7 +1,7 @@
-//! Our record layer against rustls' own, over random streams: both directions, every suite, records of all sizes and kinds,
-//! cut anywhere. What rustls' layer seals ours opens record by record to the same content, and the other way round.
+//! Our record layer against rustls' own, over random streams. Each side opens every record that the other seals.
 //!
-//! Some ten thousand records by default; `TAUTLINE_TEST_RECORDS` says how many.
+//! The streams cover both directions, every suite, and records of all sizes and kinds, split anywhere. The default is
+//! about 20,000 records; `TAUTLINE_TEST_RECORDS` sets another number.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod rustls_layer;
@@ -9,35 +9,35 @@ mod rustls_layer;
 use rustls::CipherSuite;
 use rustls_layer::Layer;
 use std::collections::VecDeque;
+use tautline_buf::Buf;
 use tautline_testkit::Random;
 use tautline_testkit::pair::{End, Side, Split};
 use tautline_testkit::rustls_peer::{Fixture, SUITES};
 use tautline_tls::{Content, Engine as _, Error, Session as _, Versions};
 use tautline_tls_rustls::fused::{Engine, Session};
-use tautline_window::Buf;
 
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const DATA: u8 = 23;
 const MAX_PLAIN: usize = 16_384;
 
-/// When our layer changes keys by itself, and asks for others.
-const WORN: u64 = 1 << 23;
+/// Number of records after which our layer changes its keys and asks the peer to do so.
+const REKEY_AFTER: u64 = 1 << 23;
 
-/// What our end is to make of a record of rustls'.
+/// The result that our end must give for a record of rustls'.
 #[derive(Debug)]
 enum Expected {
     Data(Vec<u8>),
     Control,
-    /// From then on we owe new keys.
+    /// A KeyUpdate with a request: from then on we owe one.
     Request,
     Closed,
     Alert(&'static str),
-    /// It was changed on the way.
+    /// The record was changed in transit.
     Forged,
 }
 
-/// How a stream ends.
+/// The way in which a stream ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ending {
     TheyClose,
@@ -51,11 +51,11 @@ struct Stream {
     theirs: Layer,
     random: Random,
     split: Split,
-    /// On its way to us: bytes, and what each record of them means, with its length.
+    /// Bytes in transit to us; `expected` has the length and the meaning of each record in them.
     wire: Vec<u8>,
     expected: VecDeque<(usize, Expected)>,
     inbox: Vec<u8>,
-    /// What we sent.
+    /// The bytes that we sent.
     out: Buf,
     scratch: Buf,
     owes: bool,
@@ -71,8 +71,9 @@ impl Stream {
         let session = if theirs == Side::Client { engine.accept() } else { engine.connect("localhost") };
         let mut end = End::new(session.unwrap());
         let mut theirs = Layer::new(fixture, theirs, suite, &mut end);
-        // Some streams meet the end of a key's life.
-        let mut sequence = || if random.below(3) == 0 { WORN - 1 - random.next() % 40 } else { random.next() % 1000 };
+        // Some streams reach the limit of a key.
+        let mut sequence =
+            || if random.below(3) == 0 { REKEY_AFTER - 1 - random.next() % 40 } else { random.next() % 1000 };
         theirs.skip(sequence(), sequence());
         let mut snapshot = end.session.export().unwrap();
         (snapshot.rx.sequence, snapshot.tx.sequence) = (theirs.sealed, theirs.opened);
@@ -107,9 +108,9 @@ impl Stream {
         self.records += 1;
     }
 
-    /// One thing that a peer may say.
+    /// Appends one random message of the peer.
     fn they_say(&mut self) {
-        // Floods are refused, which the conformance suite shows.
+        // The conformance suite covers floods of records without data, which are rejected.
         let what = if self.quiet > 40 { 4 } else { self.random.below(24) };
         self.quiet += 1;
         match what {
@@ -139,7 +140,7 @@ impl Stream {
         }
     }
 
-    /// Has us open what is on its way, but for the last bytes sometimes. Returns how our session ended, if it did.
+    /// Opens the bytes in transit, sometimes without the last ones. Returns the end of our session, if it ended.
     fn we_open(&mut self, all: bool) -> Option<Result<(), Error>> {
         let keep = if all || self.random.below(3) > 0 { 0 } else { self.random.below(self.wire.len() + 1) };
         while self.wire.len() > keep {
@@ -179,7 +180,7 @@ impl Stream {
         None
     }
 
-    /// We say something; rustls' layer opens it.
+    /// Seals a random message, which rustls' layer opens.
     fn we_say(&mut self) {
         if self.random.below(12) == 0 {
             let ask = self.random.below(2) == 1;
@@ -189,28 +190,28 @@ impl Stream {
         let data = self.random.bytes(len);
         let (a, b) = (self.random.below(len + 1), self.random.below(len + 1));
         self.ours.seal(&[&data[..a.min(b)], &data[a.min(b)..a.max(b)], &[], &data[a.max(b)..]], &mut self.out).unwrap();
-        let heard = self.they_open();
-        assert!(heard.data == data, "{len} bytes");
-        assert_eq!(heard.last, None);
+        let received = self.they_open();
+        assert!(received.data == data, "{len} bytes");
+        assert_eq!(received.last, None);
     }
 
-    /// Opens all that we sent with rustls' layer; checks that keys change when they must.
-    fn they_open(&mut self) -> Heard {
+    /// Opens all that we sent with rustls' layer, and checks that keys change when they must.
+    fn they_open(&mut self) -> Received {
         let wire = self.out.filled().to_vec();
         self.out.clear();
-        let (mut heard, mut rest) = (Heard { data: Vec::new(), last: None }, &wire[..]);
+        let (mut received, mut rest) = (Received { data: Vec::new(), last: None }, &wire[..]);
         while let [_, _, _, high, low, ..] = *rest {
             let (record, behind) = rest.split_at(5 + usize::from(u16::from_be_bytes([high, low])));
             rest = behind;
-            assert_eq!(heard.last, None, "nothing follows an alert");
+            assert_eq!(received.last, None, "a record follows an alert");
             self.records += 1;
             let (kind, content) = self.theirs.open(record);
             match (kind, &content[..]) {
                 (DATA, _) => {
-                    assert!(!self.owes, "data before the new keys that are due");
-                    assert!(self.theirs.opened <= WORN, "a key that is worn out");
+                    assert!(!self.owes, "data came before the KeyUpdate that is due");
+                    assert!(self.theirs.opened <= REKEY_AFTER, "a key protects too many records");
                     assert!(!content.is_empty());
-                    heard.data.extend(content);
+                    received.data.extend(content);
                 }
                 (HANDSHAKE, &[24, 0, 0, 1, request @ 0..=1]) => {
                     self.theirs.update_rx();
@@ -222,12 +223,12 @@ impl Stream {
                         self.updates[0] += 1;
                     }
                 }
-                (ALERT, &[level, code]) => heard.last = Some((level, code)),
+                (ALERT, &[level, code]) => received.last = Some((level, code)),
                 other => panic!("{other:?}"),
             }
         }
         assert!(rest.is_empty(), "whole records");
-        heard
+        received
     }
 
     fn run(mut self, records: u64, ending: Ending) -> (u64, [u64; 2]) {
@@ -257,7 +258,7 @@ impl Stream {
             Ending::WeClose => {
                 self.ours.close(&mut self.out);
                 assert_eq!(self.they_open().last, Some((1, 0)));
-                // The other direction goes on.
+                // The other direction stays open.
                 self.they_seal(DATA, b"the last word", Expected::Data(b"the last word".to_vec()));
                 assert!(self.we_open(true).is_none());
                 return;
@@ -278,15 +279,15 @@ impl Stream {
     }
 }
 
-/// What rustls' layer opened.
-struct Heard {
+/// The content that rustls' layer opened.
+struct Received {
     data: Vec<u8>,
-    /// Level and code of the alert at the end.
+    /// Level and code of the alert at the end of the stream.
     last: Option<(u8, u8)>,
 }
 
 #[test]
-fn ours_and_rustls_record_layer_agree() {
+fn our_record_layer_interoperates_with_rustls() {
     let wanted = std::env::var("TAUTLINE_TEST_RECORDS").map_or(20_000, |number| number.parse().unwrap());
     let endings = [Ending::TheyClose, Ending::WeClose, Ending::TheyAlert, Ending::TheyForge];
     let fixture = Fixture::default();

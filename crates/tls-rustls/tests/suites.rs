@@ -1,4 +1,4 @@
-//! Whose order of cipher suites counts, and which certificate fits them.
+//! The selection of cipher suite and certificate.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use rustls::CipherSuite;
@@ -8,8 +8,8 @@ use tautline_testkit::pair::End;
 use tautline_tls::{Engine as _, ServerConfig, Session as _, Versions};
 use tautline_tls_rustls::Engine;
 
-/// What the server and a client with these suites, in this order, agree on.
-fn agreed(server: &Engine, suites: &[CipherSuite]) -> String {
+/// The suite that the server negotiates with a client that lists these suites in this order.
+fn negotiated(server: &Engine, suites: &[CipherSuite]) -> String {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     let all = std::mem::take(&mut provider.cipher_suites);
     let find = |wanted| all.iter().find(|suite| suite.suite() == wanted).copied();
@@ -30,10 +30,10 @@ fn agreed(server: &Engine, suites: &[CipherSuite]) -> String {
     client.write_tls(&mut hello).unwrap();
     let mut end = End::new(server.accept().unwrap());
     end.deliver(&hello).unwrap();
-    end.session.facts().suite
+    end.session.tls_info().suite
 }
 
-/// Whether the processor has instructions for it.
+/// Whether the processor has AES instructions.
 fn has_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("aes");
@@ -44,12 +44,12 @@ fn has_aes() -> bool {
 }
 
 #[test]
-fn the_server_decides_unless_the_client_prefers_chacha20() {
+fn the_order_of_the_server_decides_unless_the_client_prefers_chacha20() {
     use CipherSuite as S;
     let authority = Authority::new("Test").unwrap();
-    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
+    let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
     for versions in [Versions::All, Versions::Tls12] {
-        let config = ServerConfig { certificates: vec![certificate.clone()], versions, ..ServerConfig::default() };
+        let config = ServerConfig::new([certificate.clone()]).with_versions(versions);
         let server = Engine::server(&config).unwrap();
         let [aes_128, aes_256, chacha] = if versions == Versions::All {
             [S::TLS13_AES_128_GCM_SHA256, S::TLS13_AES_256_GCM_SHA384, S::TLS13_CHACHA20_POLY1305_SHA256]
@@ -61,28 +61,28 @@ fn the_server_decides_unless_the_client_prefers_chacha20() {
             ]
         };
         if has_aes() {
-            assert_eq!(agreed(&server, &[aes_256, aes_128, chacha]), format!("{aes_128:?}"));
-            assert_eq!(agreed(&server, &[aes_256, chacha, aes_128]), format!("{aes_128:?}"));
+            assert_eq!(negotiated(&server, &[aes_256, aes_128, chacha]), format!("{aes_128:?}"));
+            assert_eq!(negotiated(&server, &[aes_256, chacha, aes_128]), format!("{aes_128:?}"));
         } else {
-            assert_eq!(agreed(&server, &[aes_256, aes_128, chacha]), format!("{chacha:?}"));
+            assert_eq!(negotiated(&server, &[aes_256, aes_128, chacha]), format!("{chacha:?}"));
         }
-        assert_eq!(agreed(&server, &[aes_256]), format!("{aes_256:?}"));
-        assert_eq!(agreed(&server, &[chacha, aes_128, aes_256]), format!("{chacha:?}"));
-        assert_eq!(agreed(&server, &[chacha, aes_256]), format!("{chacha:?}"));
+        assert_eq!(negotiated(&server, &[aes_256]), format!("{aes_256:?}"));
+        assert_eq!(negotiated(&server, &[chacha, aes_128, aes_256]), format!("{chacha:?}"));
+        assert_eq!(negotiated(&server, &[chacha, aes_256]), format!("{chacha:?}"));
     }
 }
 
 #[test]
-fn the_certificate_is_one_that_the_client_can_use() {
+fn selects_a_certificate_that_the_client_can_verify() {
     use CipherSuite as S;
     let authority = Authority::new("Test").unwrap();
-    let issue = |key| authority.issue(&Leaf { names: &["localhost"], key, ..Leaf::default() }).unwrap();
+    let issue = |key| authority.issue(&Leaf::new(&["localhost"]).with_key(key)).unwrap();
     for keys in [[KeyKind::P256, KeyKind::Rsa2048], [KeyKind::Rsa2048, KeyKind::P256]] {
-        let server = ServerConfig { certificates: keys.map(issue).into(), ..ServerConfig::default() };
+        let server = ServerConfig::new(keys.map(issue));
         let server = Engine::server(&server).unwrap();
         let (rsa, ecdsa) = (S::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, S::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384);
-        assert_eq!(agreed(&server, &[rsa]), format!("{rsa:?}"));
-        assert_eq!(agreed(&server, &[ecdsa]), format!("{ecdsa:?}"));
-        assert_eq!(agreed(&server, &[rsa, ecdsa]), format!("{ecdsa:?}"), "the one that is faster to sign");
+        assert_eq!(negotiated(&server, &[rsa]), format!("{rsa:?}"));
+        assert_eq!(negotiated(&server, &[ecdsa]), format!("{ecdsa:?}"));
+        assert_eq!(negotiated(&server, &[rsa, ecdsa]), format!("{ecdsa:?}"), "ECDSA signs faster");
     }
 }

@@ -1,18 +1,18 @@
-use crate::material::{Key, Maker};
+use crate::material::{Key, KeyMaker};
 use arc_swap::ArcSwap;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use tautline_tls::{Error, TicketSecret};
 
-/// RFC 8446, section 4.6.1.
+/// Longest lifetime of a ticket in seconds (RFC 8446, section 4.6.1).
 const LONGEST_LIFETIME: u64 = 7 * 24 * 60 * 60;
 
-/// Three keys for each secret, and how to make the next.
+/// The keys of the current period, and the means to make the next ones.
 pub(crate) struct Keys<K> {
-    maker: Maker,
+    maker: KeyMaker,
     pub(crate) ring: ArcSwap<Ring<K>>,
-    /// Seconds for which a key is the current one.
+    /// How many seconds a key is the current one.
     period: u64,
-    /// Held to replace the ring only, so those who seal and open never wait for it.
+    /// Locked only to replace the ring, so sealing and opening never wait for it.
     origin: Mutex<Origin>,
 }
 
@@ -21,36 +21,37 @@ enum Origin {
     Fleet(Vec<TicketSecret>),
 }
 
-/// The keys of one period; a key that is in no ring any more is erased.
+/// The keys of one period; a key that leaves the last ring is erased.
 pub(crate) struct Ring<K> {
-    /// Seconds since 1970 that it is for, the last not among them.
+    /// First second of the period, counted since 1970.
     from: u64,
+    /// First second after the period.
     pub(crate) until: u64,
     pub(crate) current: Arc<K>,
     next: Arc<K>,
-    /// The previous one and, where there are several secrets, all of the others.
+    /// The previous key and all keys of the other secrets.
     others: Vec<Arc<K>>,
 }
 
 impl<K: Key> Keys<K> {
-    pub(crate) fn own(maker: Maker, period: u64, now: u64) -> Result<Self, Error> {
+    pub(crate) fn own(maker: KeyMaker, period: u64, now: u64) -> Result<Self, Error> {
         let ring = own_ring(&maker, period, now)?;
         Ok(Self { maker, ring: ArcSwap::from_pointee(ring), period, origin: Mutex::new(Origin::Own) })
     }
 
-    pub(crate) fn fleet(maker: Maker, secrets: Vec<TicketSecret>, period: u64, now: u64) -> Result<Self, Error> {
+    pub(crate) fn fleet(maker: KeyMaker, secrets: Vec<TicketSecret>, period: u64, now: u64) -> Result<Self, Error> {
         check(&secrets)?;
         let ring = fleet_ring(&maker, &secrets, period, now)?;
         Ok(Self { maker, ring: ArcSwap::from_pointee(ring), period, origin: Mutex::new(Origin::Fleet(secrets)) })
     }
 
-    /// The key that seals; `None` where its time has passed and there is no other.
+    /// The key that seals; `None` if its period has passed and no other key could be made.
     pub(crate) fn current(&self, now: u64) -> Option<Arc<K>> {
         self.renew(now).ok()?;
         Some(Arc::clone(&self.ring.load().current))
     }
 
-    /// What `look` makes of the first key that it makes something of.
+    /// Returns the first result of `look` that is `Some`, over all keys.
     pub(crate) fn find<T>(&self, now: u64, mut look: impl FnMut(&K) -> Option<T>) -> Option<T> {
         self.renew(now).ok()?;
         let ring = self.ring.load();
@@ -61,13 +62,13 @@ impl<K: Key> Keys<K> {
         u32::try_from(self.period).unwrap_or(u32::MAX)
     }
 
-    /// Seconds for which a ticket sealed now can be opened.
+    /// How many seconds a ticket that is sealed now can be opened.
     pub(crate) fn lifetime(&self, now: u64) -> u32 {
         let left = (self.ring.load().until + self.period).saturating_sub(now);
         u32::try_from(left.min(LONGEST_LIFETIME)).unwrap_or(0)
     }
 
-    /// Replaces keys whose time has passed.
+    /// Replaces the keys if their period has passed.
     pub(crate) fn renew(&self, now: u64) -> Result<(), Error> {
         if self.ring.load().covers(now) {
             return Ok(());
@@ -75,13 +76,13 @@ impl<K: Key> Keys<K> {
         let origin = match self.origin.try_lock() {
             Ok(origin) => origin,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Another thread is at it: for this moment the keys of before do.
+            // Another thread is replacing them. Until it has, the old keys serve.
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
         let old = self.ring.load();
         if !old.covers(now) {
             let new = match &*origin {
-                Origin::Own => old.followed(&self.maker, self.period, now)?,
+                Origin::Own => old.successor(&self.maker, self.period, now)?,
                 Origin::Fleet(secrets) => fleet_ring(&self.maker, secrets, self.period, now)?,
             };
             self.ring.store(Arc::new(new));
@@ -89,7 +90,7 @@ impl<K: Key> Keys<K> {
         Ok(())
     }
 
-    /// Takes new secrets; says whether they are.
+    /// Replaces the secrets; returns whether they differ from the old ones.
     pub(crate) fn replace(&self, secrets: Vec<TicketSecret>, now: u64) -> Result<bool, Error> {
         check(&secrets)?;
         let mut origin = self.origin.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,15 +107,16 @@ impl<K: Key> Keys<K> {
 }
 
 impl<K: Key> Ring<K> {
-    /// Whether these are the keys for `now`: a thread may be late with the time that it read before the period began, and
-    /// to take that for a clock set back would bring the next keys early.
+    /// Whether these keys serve at `now`, or `now` lies at most one period before them.
+    ///
+    /// A thread may have read the clock before the period began. That must not count as a clock that was set back.
     fn covers(&self, now: u64) -> bool {
         let period = self.until - self.from;
         (self.from.saturating_sub(period)..self.until).contains(&now)
     }
 
-    /// The keys that come after these. A clock that was set back by more than a period begins the same keys' period anew.
-    fn followed(&self, maker: &Maker, period: u64, now: u64) -> Result<Self, Error> {
+    /// Makes the keys that follow these. If the clock was set back by more than a period, these keys start over.
+    fn successor(&self, maker: &KeyMaker, period: u64, now: u64) -> Result<Self, Error> {
         if now >= self.until + period {
             return own_ring(maker, period, now);
         }
@@ -132,12 +134,12 @@ impl<K: Key> Ring<K> {
     }
 }
 
-fn own_ring<K: Key>(maker: &Maker, period: u64, now: u64) -> Result<Ring<K>, Error> {
+fn own_ring<K: Key>(maker: &KeyMaker, period: u64, now: u64) -> Result<Ring<K>, Error> {
     let (current, next) = (Arc::new(maker.random()?), Arc::new(maker.random()?));
     Ok(Ring { from: now, until: now + period, current, next, others: Vec::new() })
 }
 
-fn fleet_ring<K: Key>(maker: &Maker, secrets: &[TicketSecret], period: u64, now: u64) -> Result<Ring<K>, Error> {
+fn fleet_ring<K: Key>(maker: &KeyMaker, secrets: &[TicketSecret], period: u64, now: u64) -> Result<Ring<K>, Error> {
     let epoch = now / period;
     let (first, rest) = secrets.split_first().ok_or_else(no_secret)?;
     let key = |secret, epoch| maker.derived(secret, period, epoch).map(Arc::new);
@@ -160,7 +162,7 @@ fn check(secrets: &[TicketSecret]) -> Result<(), Error> {
     match secrets.len() {
         0 => Err(no_secret()),
         count if count > TicketSecret::MOST => Err(Error::Config(format!(
-            "the source of ticket secrets gave {count}, at most {} are kept",
+            "the source of ticket secrets returned {count}, but at most {} are allowed",
             TicketSecret::MOST
         ))),
         _ => Ok(()),
@@ -168,5 +170,5 @@ fn check(secrets: &[TicketSecret]) -> Result<(), Error> {
 }
 
 fn no_secret() -> Error {
-    Error::Config("the source of ticket secrets gave none".to_owned())
+    Error::Config("the source of ticket secrets returned none".to_owned())
 }

@@ -1,8 +1,8 @@
-//! The keys of session tickets, over time and over hosts: which one seals now, and which ones open.
+//! Session ticket keys: their rotation over time, and their derivation on every host of a fleet.
 //!
-//! What a ticket looks like is its engine's business. An engine brings a type of its own that is made of [`Material`] and
-//! seals and opens ([`Key`]); [`Ticketer`] keeps three of them, or as many for each secret of a fleet, for all shards at once
-//! and without a lock.
+//! An engine defines the layout of its tickets. It brings a key type of its own ([`Key`]), made from [`Material`], that
+//! seals and opens them. A [`Ticketer`] holds three such keys, or three for each secret of a fleet, for all shards and
+//! without a lock.
 #![forbid(unsafe_code)]
 
 mod keys;

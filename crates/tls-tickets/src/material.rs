@@ -3,38 +3,40 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use tautline_tls::{Error, TicketSecret};
 use zeroize::Zeroizing;
 
-/// HKDF's salt and labels. They, the order of what follows them, and the layout of a ticket are what hosts of one fleet must
-/// agree on: whoever changes one changes the version in all.
+/// HKDF's salt and labels.
+///
+/// The hosts of a fleet must agree on these, on the order of the other inputs, and on the layout of a ticket. A change
+/// to any of them needs a new version in all three.
 const SALT: &[u8] = b"tautline ticket secret v1";
 const NAME_LABEL: &[u8] = b"tautline ticket name v1";
 const KEY_LABEL: &[u8] = b"tautline ticket key v1";
 
-/// Fills bytes at random, or says that it cannot.
+/// Fills bytes at random; returns `false` if it cannot.
 pub type Random = Box<dyn Fn(&mut [u8]) -> bool + Send + Sync>;
 
-/// What seals tickets for one period, in the form that one engine needs. It erases itself when it is dropped.
+/// An engine's key, which seals the tickets of one period; it erases itself on drop.
 pub trait Key: Sized + Send + Sync + 'static {
-    /// A key of this material.
+    /// Makes a key from `material`.
     ///
     /// # Errors
-    /// [`Error::Library`] where the engine's library cannot make one.
+    /// [`Error::Library`] if the engine's library cannot make one.
     fn new(material: &Material) -> Result<Self, Error>;
 }
 
-/// What a key is made of; erased when it is dropped.
+/// The bytes that a key is made from; erased on drop.
 pub struct Material {
     name: [u8; Self::NAME],
     key: Zeroizing<[u8; Self::KEY]>,
 }
 
 impl Material {
-    /// Bytes of a name.
+    /// Length of a name in bytes.
     pub const NAME: usize = 16;
 
-    /// Bytes of a key: 32 for the cipher, and 32 for a separate authenticator where the cipher is none.
+    /// Length of a key in bytes: 32 for the cipher, and 32 for a MAC if the cipher does not authenticate.
     pub const KEY: usize = 64;
 
-    /// What a ticket begins with, so that it says at once which key fits.
+    /// The name that each ticket begins with, so that a server finds the key that opens it.
     #[must_use]
     pub const fn name(&self) -> &[u8; Self::NAME] {
         &self.name
@@ -53,15 +55,17 @@ impl Key for Material {
     }
 }
 
-/// How one engine's keys are made.
-pub(crate) struct Maker {
-    /// Whose tickets they are: engines do not understand each other's, so hosts that run different ones derive different keys.
+/// Makes the keys of one engine.
+pub(crate) struct KeyMaker {
+    /// The engine's ticket format.
+    ///
+    /// Engines cannot open each other's tickets, so hosts with different formats derive different keys.
     pub(crate) format: &'static str,
     pub(crate) random: Random,
 }
 
-impl Maker {
-    /// A key that nobody else has.
+impl KeyMaker {
+    /// Makes a key that no other server has.
     pub(crate) fn random<K: Key>(&self) -> Result<K, Error> {
         let mut material = Material { name: [0; Material::NAME], key: Zeroizing::new([0; Material::KEY]) };
         if !((self.random)(&mut material.name) && (self.random)(&mut *material.key)) {
@@ -70,7 +74,7 @@ impl Maker {
         K::new(&material)
     }
 
-    /// The key of this `epoch` (by number, since 1970) of so many seconds.
+    /// Derives a fleet's key for an epoch: the one with number `epoch` since 1970, each of them `seconds` long.
     pub(crate) fn derived<K: Key>(&self, secret: &TicketSecret, seconds: u64, epoch: u64) -> Result<K, Error> {
         let material = self
             .derive(secret, seconds, epoch)

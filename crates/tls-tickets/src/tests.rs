@@ -1,7 +1,7 @@
-//! Keys over time, on a clock that the tests turn.
+//! Keys over time, on a clock that the tests set.
 
 use crate::keys::Keys;
-use crate::material::{Maker, Material};
+use crate::material::{KeyMaker, Material};
 use crate::ticketer::SHORTEST_INTERVAL;
 use crate::{Random, Ticketer};
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -22,8 +22,8 @@ fn random() -> Random {
     Box::new(|bytes| aws_lc_rs::rand::fill(bytes).is_ok())
 }
 
-fn maker() -> Maker {
-    Maker { format: "", random: random() }
+fn maker() -> KeyMaker {
+    KeyMaker { format: "", random: random() }
 }
 
 fn own(period: u64) -> Keys<Material> {
@@ -58,15 +58,15 @@ fn own_keys_open_for_one_period_at_least_and_two_at_most() {
     let after = seal(&keys, START + 2 * PERIOD - 1);
     assert!(!opens(&keys, START + 2 * PERIOD, &ticket));
     assert!(opens(&keys, START + 2 * PERIOD, &after));
-    assert!(!opens(&keys, START + 9 * PERIOD, &after), "nobody came for long");
+    assert!(!opens(&keys, START + 9 * PERIOD, &after), "the keys were not used for seven periods");
 }
 
 #[test]
-fn keys_that_are_in_no_ring_are_dropped() {
+fn a_key_that_leaves_the_ring_is_dropped() {
     let keys = own(PERIOD);
     let first = Arc::downgrade(&keys.ring.load().current);
     keys.renew(START + PERIOD).unwrap();
-    assert!(first.upgrade().is_some(), "it is the previous one now");
+    assert!(first.upgrade().is_some(), "it is the previous key now");
     keys.renew(START + 2 * PERIOD).unwrap();
     assert!(first.upgrade().is_none());
     let current = Arc::downgrade(&keys.ring.load().current);
@@ -75,16 +75,16 @@ fn keys_that_are_in_no_ring_are_dropped() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_keeps_own_keys() {
+fn own_keys_survive_a_clock_that_is_set_back() {
     let keys = own(PERIOD);
     let ticket = seal(&keys, START);
     assert!(opens(&keys, START - 10 * PERIOD, &ticket));
-    assert!(opens(&keys, START - 9 * PERIOD, &ticket), "as the previous one");
+    assert!(opens(&keys, START - 9 * PERIOD, &ticket), "its key is the previous one");
     assert!(!opens(&keys, START - 8 * PERIOD, &ticket));
 }
 
 #[test]
-fn who_is_late_brings_no_key_early() {
+fn a_thread_with_an_old_time_does_not_renew_keys() {
     let keys = own(PERIOD);
     let ticket = seal(&keys, START);
     for now in [START + PERIOD, START + PERIOD - 1, START + 2 * PERIOD - 1] {
@@ -107,7 +107,7 @@ fn hosts_with_one_secret_open_each_others_tickets() {
 }
 
 #[test]
-fn a_new_secret_is_spread_before_it_is_used() {
+fn hosts_resume_each_others_sessions_while_a_new_secret_spreads() {
     let (a, b) = (fleet(&[1]), fleet(&[1]));
     let with = |bytes: &[u8]| bytes.iter().copied().map(secret).collect::<Vec<_>>();
     let resumes = |a: &Keys<Material>, b: &Keys<Material>| {
@@ -128,9 +128,9 @@ fn a_new_secret_is_spread_before_it_is_used() {
 }
 
 #[test]
-fn hosts_with_other_tickets_derive_other_keys() {
+fn different_ticket_formats_derive_different_keys() {
     let with = |format| {
-        let maker = Maker { format, random: random() };
+        let maker = KeyMaker { format, random: random() };
         Keys::<Material>::fleet(maker, vec![secret(1)], PERIOD, START).unwrap()
     };
     let (a, b) = (with("openssl").current(START).unwrap(), with("mbedtls").current(START).unwrap());
@@ -139,17 +139,16 @@ fn hosts_with_other_tickets_derive_other_keys() {
 }
 
 #[test]
-fn without_randomness_there_is_no_key() {
-    let broken = || Maker { format: "", random: Box::new(|_| false) };
+fn own_keys_need_randomness_and_derived_keys_do_not() {
+    let broken = || KeyMaker { format: "", random: Box::new(|_| false) };
     assert!(matches!(Keys::<Material>::own(broken(), PERIOD, START), Err(Error::Library(_))));
     let derived = Keys::<Material>::fleet(broken(), vec![secret(1)], PERIOD, START).unwrap();
-    assert!(derived.current(START).is_some(), "a fleet's are derived");
+    assert!(derived.current(START).is_some(), "a fleet's keys are derived");
 }
 
-/// What hosts of one fleet agree on stays as it is, or gets a new version: these bytes come from an HKDF and an AES-GCM-SIV of
-/// another implementation.
+/// The derivation changes only with its version. These bytes come from another implementation of HKDF and AES-GCM-SIV.
 #[test]
-fn the_derivation_is_the_documented_one() {
+fn derives_the_documented_keys() {
     let key: Material = maker().derived(&secret(7), 43_200, 41_000).unwrap();
     assert_eq!(key.name(), DOCUMENTED_NAME);
     let aead = LessSafeKey::new(UnboundKey::new(&AES_256_GCM_SIV, &key.key()[..32]).unwrap());
@@ -163,7 +162,7 @@ const DOCUMENTED_SEALED: &[u8; 23] =
     b"\x5a\x14\xaf\xdb\xdd\x42\xca\xe4\x0a\x11\xa5\x5a\xbe\x4f\x98\x38\x02\xb2\x34\x2d\x56\xb2\x6f";
 
 #[test]
-fn many_threads_meet_the_end_of_a_period() {
+fn threads_seal_and_open_across_the_end_of_a_period() {
     const THREADS: usize = 4;
     let keys = own(2);
     let round = Barrier::new(THREADS);
@@ -173,7 +172,7 @@ fn many_threads_meet_the_end_of_a_period() {
             scope.spawn(move || {
                 for second in START..START + 500 {
                     round.wait();
-                    // Half of them read the clock a moment too early, whoever comes first.
+                    // At any time about half of the threads use a clock that is one second behind.
                     for late in [thread & 1, thread >> 1] {
                         let now = second + late as u64;
                         let ticket = seal(keys, now);
@@ -200,7 +199,7 @@ fn periods_are_bounded() {
     assert!(ticketer(&Tickets::Off).unwrap().is_none());
 }
 
-/// Gives the secret of the number that it holds; none at 0.
+/// A source that returns the secret with the number it holds, and an error for 0.
 struct Numbered(AtomicUsize);
 
 impl TicketKeySource for Numbered {
@@ -217,7 +216,7 @@ impl TicketKeySource for Numbered {
 }
 
 #[test]
-fn the_source_is_asked_again_and_a_failure_changes_nothing() {
+fn polls_the_source_and_keeps_the_old_secrets_after_an_error() {
     let source = Arc::new(Numbered(AtomicUsize::new(0)));
     let tickets = Tickets::Fleet { source: source.clone(), epoch: Tickets::LONGEST };
     assert!(ticketer(&tickets).is_err());
@@ -234,7 +233,7 @@ fn the_source_is_asked_again_and_a_failure_changes_nothing() {
         assert!(Instant::now() < end, "the new secret never came");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // The thread has the other reference to the keys, and ends with the ticketer.
+    // The background thread holds the other reference to the keys, and ends with the ticketer.
     let keys = Arc::downgrade(&ticketer.keys);
     drop(ticketer);
     while keys.upgrade().is_some() {

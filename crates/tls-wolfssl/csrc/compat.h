@@ -1,4 +1,4 @@
-/* Read before all else: what of OpenSSL's interface wolfSSL lacks, or has under another name. */
+/* Included before each source: functions of OpenSSL's interface that wolfSSL lacks, or has under another name. */
 #ifndef TAUTLINE_COMPAT_H
 #define TAUTLINE_COMPAT_H
 
@@ -10,7 +10,7 @@
 
 #include <openssl/ssl.h>
 
-/* What differs in files that are shared: one certificate for each group, for one. */
+/* Selects wolfSSL's variants in shared files. One of them is a single certificate for each group. */
 #define TL_WOLFSSL
 
 static inline int tl_set1_chain(SSL_CTX *ctx, STACK_OF(X509) *chain)
@@ -24,7 +24,7 @@ static inline int tl_set1_chain(SSL_CTX *ctx, STACK_OF(X509) *chain)
 
 #define SSL_CTX_set1_chain(ctx, chain) tl_set1_chain((ctx), (chain))
 
-/* Unlike wolfSSL, OpenSSL says 0 where it worked. */
+/* OpenSSL's function returns 0 for success, wolfSSL's does not. */
 static inline int tl_set_alpn(SSL_CTX *ctx, const unsigned char *list, unsigned int len)
 {
     return wolfSSL_CTX_set_alpn_protos(ctx, list, len) == WOLFSSL_SUCCESS ? 0 : 1;

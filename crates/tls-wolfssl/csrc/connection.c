@@ -1,4 +1,4 @@
-/* One connection over the caller's windows, by wolfSSL's I/O callbacks. */
+/* One connection over the caller's buffers, through wolfSSL's I/O callbacks. */
 #include "shim.h"
 
 #include <wolfssl/error-ssl.h>
@@ -26,11 +26,11 @@ static int window_write(WOLFSSL *ssl, char *from, int len, void *user)
     return tl_windows_write(&conn->windows, from, (size_t)len) ? len : WOLFSSL_CBIO_ERR_GENERAL;
 }
 
-/* To be called once, before all else. Says whether it worked. */
+/* Must be called once, before all else. Returns whether it succeeded. */
 int32_t tl_init(void)
 {
 #if defined(__x86_64__)
-    /* What its ciphers are compiled for. */
+    /* The library's ciphers are compiled with these instructions. */
     if (!__builtin_cpu_supports("aes") || !__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("sse4.1")) {
         return 0;
     }
@@ -41,9 +41,10 @@ int32_t tl_init(void)
 int tl_tls13_message(WOLFSSL *ssl, byte *input, word32 *at, word32 end);
 
 /*
- * Called instead of DoTls13HandShakeMsg, with what of handshake messages a record holds from `at` to `end`. It does two things
- * that the library does not: the header of a message may come in pieces, and nothing may stand behind a message in its record
- * after which keys change (RFC 8446, section 5.1).
+ * Replaces DoTls13HandShakeMsg. It is called with the handshake messages of a record, from `at` to `end`.
+ *
+ * It accepts the header of a message in pieces. It rejects bytes that follow a message after which keys change (RFC 8446,
+ * section 5.1).
  */
 int tl_tls13_message(WOLFSSL *ssl, byte *input, word32 *at, word32 end)
 {
@@ -63,7 +64,7 @@ int tl_tls13_message(WOLFSSL *ssl, byte *input, word32 *at, word32 end)
         if (conn->header_len < sizeof(conn->header)) {
             return 0;
         }
-        /* By itself, whereupon the library waits for the rest. */
+        /* The library gets the header alone, and then waits for the rest. */
         word32 start = 0;
         conn->header_len = 0;
         type = conn->header[0];
@@ -71,7 +72,7 @@ int tl_tls13_message(WOLFSSL *ssl, byte *input, word32 *at, word32 end)
     } else {
         type = len > 0 ? input[*at] : 0;
         if (type == finished && SSL_is_server(ssl) && ssl->session != NULL) {
-            /* It would count on from the ticket that the client showed, and fail when a byte is full. */
+            /* Otherwise the nonce would continue from the client's ticket, and fail when its byte overflows. */
             ssl->session->ticketNonce.len = 0;
         }
         code = DoTls13HandShakeMsg(ssl, input, at, end);
@@ -111,8 +112,8 @@ tl_conn *tl_conn_accept(const tl_context *context)
 }
 
 /*
- * A client's connection to the host `name`, or to the address `ip` (4 or 16 bytes) where there is no name. It offers to
- * resume `session`, if there is one.
+ * Makes a client's connection to the host `name`, or to the address `ip` (4 or 16 bytes) if there is no name. It offers to
+ * resume `session` if there is one.
  */
 tl_conn *tl_conn_connect(const tl_context *context, const char *name, const uint8_t *ip, size_t ip_len,
                          SSL_SESSION *session)
@@ -139,9 +140,9 @@ tl_conn *tl_conn_connect(const tl_context *context, const char *name, const uint
         memcpy(conn->server_name, name, len < sizeof(conn->server_name) ? len + 1 : 0);
     }
     if (good && session != NULL) {
-        /* One of its own, since tickets that it receives go there. */
+        /* A copy, because the library stores received tickets in it. */
         SSL_SESSION *own = tl_session_copy(session);
-        /* One that ended by now is refused, and not offered. */
+        /* An expired session is rejected here, and not offered. */
         (void)(own != NULL && SSL_set_session(conn->ssl, own));
         SSL_SESSION_free(own);
         conn->offered = tl_session_copy(session);
@@ -159,7 +160,7 @@ void tl_conn_free(tl_conn *conn)
         return;
     }
     if (conn->ssl != NULL) {
-        /* Without this, OpenSSL would take a session that did not end by close_notify for a bad one. */
+        /* Otherwise the library would mark a session as bad if it did not end by close_notify. */
         SSL_set_shutdown(conn->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
         SSL_free(conn->ssl);
     }
@@ -172,7 +173,7 @@ void tl_conn_free(tl_conn *conn)
     free(conn);
 }
 
-/* Why the certificate was refused. */
+/* The reason why the certificate was rejected. */
 static int32_t verify_kind(int error)
 {
     switch (error) {
@@ -198,7 +199,7 @@ static int32_t verify_kind(int error)
     }
 }
 
-/* Whether it signs now, for which it needs nothing of the peer's. */
+/* Whether the connection is in a state in which it signs, without input of the peer. */
 static int is_signing(WOLFSSL *ssl)
 {
     int is_tls13 = wolfSSL_version(ssl) >= TLS1_3_VERSION;
@@ -208,7 +209,7 @@ static int is_signing(WOLFSSL *ssl)
     return ssl->options.connectState == (is_tls13 ? FIRST_REPLY_THIRD : FIRST_REPLY_SECOND);
 }
 
-/* What an error of the library's means. */
+/* Maps an error of the library to a kind of failure. */
 static int32_t failure_kind(WOLFSSL *ssl, int error)
 {
     if (verify_kind(error) != TL_VERIFY_OTHER) {
@@ -242,7 +243,7 @@ static int32_t failure_kind(WOLFSSL *ssl, int error)
     }
 }
 
-/* The alert for an error that the library has not told the peer itself. */
+/* The alert for an error that the library has not reported to the peer. */
 static int alert_for(int32_t failure)
 {
     switch (failure) {
@@ -261,7 +262,7 @@ static int alert_for(int32_t failure)
     }
 }
 
-/* Says what went wrong, and tells the peer where the library has not. */
+/* Fills the result, and sends an alert unless the library has. */
 static void explain(tl_conn *conn, int error, tl_result *result)
 {
     WOLFSSL_ALERT_HISTORY alerts;
@@ -285,14 +286,14 @@ static void explain(tl_conn *conn, int error, tl_result *result)
     }
 }
 
-/* Clears the error queue and lends the caller's windows to the connection. Says whether it is fit for an operation. */
+/* Clears the queue of errors and lends the caller's windows to the connection. Returns whether it can be used. */
 static int arm(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap)
 {
     ERR_clear_error();
     return tl_windows_arm(&conn->windows, in, in_len, out, out_cap);
 }
 
-/* Takes the windows back and says what became of the operation that returned `code`. */
+/* Takes the windows back and fills the result of the operation that returned `code`. */
 static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
 {
     int error = code > 0 ? 0 : wolfSSL_get_error(conn->ssl, code);
@@ -310,7 +311,7 @@ static void disarm(tl_conn *conn, size_t in_len, int code, tl_result *result)
     tl_windows_disarm(&conn->windows, in_len, result);
 }
 
-/* Advances the handshake with one record, or none where there is none yet. */
+/* Advances the handshake with one record, or begins it if `in_len` is 0. */
 void tl_conn_handshake(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *out, size_t out_cap, tl_result *result)
 {
     result->plain = 0;
@@ -319,8 +320,8 @@ void tl_conn_handshake(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t 
 }
 
 /*
- * Opens one record. `plain` may be the memory where the record lies: the library copies it before it writes there. It must
- * have room for all that the record can hold.
+ * Opens one record. `plain` may be the memory of the record, which the library copies before it writes there. It must have
+ * room for the record's content.
  */
 void tl_conn_read(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *plain, size_t plain_cap, uint8_t *out,
                   size_t out_cap, tl_result *result)
@@ -336,7 +337,7 @@ void tl_conn_read(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *plai
         } while (code > 0 && total < plain_cap && SSL_pending(conn->ssl) > 0);
     }
     if (code > 0 && header_len > 0) {
-        /* RFC 8446, section 5.1: nothing may come between a message's pieces. */
+        /* RFC 8446, section 5.1: no other record may come between the pieces of a message. */
         conn->ssl->error = OUT_OF_ORDER_E;
         code = -1;
         total = 0;
@@ -345,7 +346,7 @@ void tl_conn_read(tl_conn *conn, const uint8_t *in, size_t in_len, uint8_t *plai
     disarm(conn, in_len, code, result);
 }
 
-/* Seals `plain`, at least one byte, in as few records as fit. Where the library wants to read first, nothing is sealed. */
+/* Seals `plain`, at least one byte, in as few records as possible. If the library has to read first, nothing is sealed. */
 void tl_conn_write(tl_conn *conn, const uint8_t *plain, size_t plain_len, uint8_t *out, size_t out_cap,
                    tl_result *result)
 {
@@ -366,53 +367,54 @@ void tl_conn_write(tl_conn *conn, const uint8_t *plain, size_t plain_len, uint8_
 void tl_conn_close(tl_conn *conn, uint8_t *out, size_t out_cap, tl_result *result)
 {
     result->plain = 0;
-    /* 0 says that ours is sent and the peer's has not come. */
+    /* 0 means that our close_notify is sent and the peer's has not arrived. */
     int code = arm(conn, NULL, 0, out, out_cap) ? SSL_shutdown(conn->ssl) : -1;
     disarm(conn, 0, code == 0 ? 1 : code, result);
 }
 
-/* Moves what spilled to `out`, which has room for all of it. */
+/* Moves the spilled output to `out`, which has room for all of it. */
 void tl_conn_spill(tl_conn *conn, uint8_t *out)
 {
     tl_windows_spill(&conn->windows, out);
 }
 
-/* Has the next write change the keys first (TLS 1.3). */
+/* Has the next write change the keys first (TLS 1.3). Returns whether the library can. */
 int32_t tl_conn_update_keys(tl_conn *conn)
 {
     ERR_clear_error();
-    /* It is written at once: beside the window, so that it goes with what is written next. */
+    /* The library writes the KeyUpdate at once. No window is lent now, so it spills and leaves with the next output. */
     return wolfSSL_update_keys(conn->ssl) == WOLFSSL_SUCCESS;
 }
+
 static void group_name(const SSL *ssl, char *name, size_t cap)
 {
     const char *text = wolfSSL_get_curve_name((SSL *)ssl);
     size_t len = text == NULL ? 0 : strnlen(text, cap - 1);
-    /* The library shouts: SECP256R1. */
-    int shouts = len > 4 && memcmp(text, "SECP", 4) == 0;
+    /* The library writes SECP256R1. */
+    int upper = len > 4 && memcmp(text, "SECP", 4) == 0;
     for (size_t at = 0; at < len; at++) {
-        name[at] = shouts && text[at] >= 'A' && text[at] <= 'Z' ? (char)(text[at] + ('a' - 'A')) : text[at];
+        name[at] = upper && text[at] >= 'A' && text[at] <= 'Z' ? (char)(text[at] + ('a' - 'A')) : text[at];
     }
     name[len] = '\0';
 }
 
-/* What the handshake agreed on. Pointers are good until the connection is used again. */
-void tl_conn_facts(const tl_conn *conn, tl_facts *facts)
+/* Copies the negotiated parameters. The pointers are valid until the connection is used again. */
+void tl_conn_info(const tl_conn *conn, tl_info *info)
 {
     const unsigned char *alpn = NULL;
     unsigned int alpn_len = 0;
     const SSL_CIPHER *cipher = SSL_get_current_cipher(conn->ssl);
-    facts->version = SSL_version(conn->ssl);
-    facts->suite = cipher == NULL ? 0 : (int32_t)(SSL_CIPHER_get_id(cipher) & 0xffff);
-    facts->resumed = SSL_session_reused((SSL *)conn->ssl);
+    info->version = SSL_version(conn->ssl);
+    info->suite = cipher == NULL ? 0 : (int32_t)(SSL_CIPHER_get_id(cipher) & 0xffff);
+    info->resumed = SSL_session_reused((SSL *)conn->ssl);
     SSL_get0_alpn_selected(conn->ssl, &alpn, &alpn_len);
-    facts->alpn = alpn;
-    facts->alpn_len = alpn_len;
-    facts->server_name = conn->server_name[0] == '\0' ? NULL : conn->server_name;
-    group_name(conn->ssl, facts->group, sizeof(facts->group));
+    info->alpn = alpn;
+    info->alpn_len = alpn_len;
+    info->server_name = conn->server_name[0] == '\0' ? NULL : conn->server_name;
+    group_name(conn->ssl, info->group, sizeof(info->group));
 }
 
-/* The peer's certificate at `index`, its own first, as DER for `bytes_free`; gives its length, 0 where there is none. */
+/* Copies the peer's certificate at `index` as DER for `bytes_free`; its own is the first. Returns the length, or 0 for none. */
 size_t tl_conn_peer_certificate(const tl_conn *conn, size_t index, uint8_t **der)
 {
     X509 *leaf = SSL_get_peer_certificate(conn->ssl);
@@ -420,7 +422,7 @@ size_t tl_conn_peer_certificate(const tl_conn *conn, size_t index, uint8_t **der
     if (leaf != NULL && index > 0) {
         STACK_OF(X509) *chain = SSL_get_peer_cert_chain(conn->ssl);
         size_t len = chain == NULL ? 0 : (size_t)sk_X509_num(chain);
-        /* A client finds the leaf in the chain too, a server does not. */
+        /* In a client the chain contains the leaf, in a server it does not. */
         size_t at = len > 0 && X509_cmp(sk_X509_value(chain, 0), leaf) == 0 ? index : index - 1;
         certificate = at < len ? sk_X509_value(chain, (int)at) : NULL;
     }
@@ -441,8 +443,8 @@ int32_t tl_conn_refused_validity(const tl_conn *conn, char *from, char *until, s
 }
 
 /*
- * To be called once a client's handshake is complete: the session of a resumed connection of TLS 1.2 is kept once more. It
- * may have a new ticket, of which no callback is told; where it has none, it is forgotten with the one that was offered.
+ * Must be called when a client's handshake is complete. Keeps the session of a resumed connection of TLS 1.2 once more: it may
+ * have a new ticket, which no callback reports. Without one the library drops it, and the offered session is kept.
  */
 void tl_conn_keep_session(tl_conn *conn)
 {
@@ -458,13 +460,13 @@ void tl_conn_keep_session(tl_conn *conn)
     }
 }
 
-/* A session to resume, for `session_free`; null where there is none. */
+/* Takes a session to resume, for `session_free`; null if there is none. */
 SSL_SESSION *tl_conn_session(tl_conn *conn)
 {
     return conn->sessions_len == 0 ? NULL : conn->sessions[--conn->sessions_len];
 }
 
-/* For tests: has spilling fail. */
+/* For tests: makes spilling fail. */
 void tl_conn_faults(tl_conn *conn, int32_t spill_fails)
 {
     conn->windows.spill_fails = spill_fails;

@@ -1,4 +1,4 @@
-/* How a server's tickets are sealed: AES-256-GCM. */
+/* Seals a server's tickets with AES-256-GCM. */
 #include "shim.h"
 
 #include <wolfssl/wolfcrypt/aes.h>
@@ -10,13 +10,13 @@
 #define NONCE 12
 #define TAG 16
 
-/* Fills `bytes` at random. Says whether it could. */
+/* Fills `bytes` with random numbers. Returns whether it succeeded. */
 int32_t tl_random(uint8_t *bytes, size_t len)
 {
     return len <= INT_MAX && RAND_bytes(bytes, (int)len) == 1;
 }
 
-/* Seals or opens the ticket in place. The library's iv and mac are longer than a nonce and a tag. */
+/* Seals or opens a ticket in place. The library's iv and mac are longer than the nonce and the tag. */
 static int on_ticket(WOLFSSL *ssl, unsigned char *name, unsigned char *iv, unsigned char *mac, int seals,
                      unsigned char *ticket, int len, int *out_len, void *user)
 {
@@ -46,8 +46,8 @@ static int on_ticket(WOLFSSL *ssl, unsigned char *name, unsigned char *iv, unsig
     if (code == 0) {
         *out_len = len;
         /*
-         * A server of TLS 1.3 sends new tickets at any rate, and takes no word of it here. In TLS 1.2 the library has yet to
-         * see whether the ticket is for the name that is asked for, and would send no other where it is not.
+         * A server of TLS 1.3 always sends new tickets. In TLS 1.2 the library checks the server name later, and would send no
+         * ticket if that differs. So the result asks for a new one.
          */
         int keeps = seals || wolfSSL_version(ssl) >= TLS1_3_VERSION;
         result = keeps ? WOLFSSL_TICKET_RET_OK : WOLFSSL_TICKET_RET_CREATE;

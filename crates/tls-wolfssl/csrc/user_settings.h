@@ -1,4 +1,4 @@
-/* What of wolfSSL is built: TLS 1.2 and 1.3 and what they need, behind the interface of OpenSSL that its shim is written to. */
+/* The parts of wolfSSL that are built: TLS 1.2 and 1.3 and their dependencies, behind OpenSSL's interface for the shim. */
 #ifndef TAUTLINE_USER_SETTINGS_H
 #define TAUTLINE_USER_SETTINGS_H
 
@@ -86,7 +86,7 @@
 #define USE_INTEL_POLY1305_SPEEDUP
 #endif
 
-/* What nobody may choose any more. */
+/* Algorithms that are not secure any more. */
 #define NO_DH
 #define NO_DSA
 #define NO_DES3

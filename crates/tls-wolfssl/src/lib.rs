@@ -1,11 +1,11 @@
 //! wolfSSL as an engine of Tautline.
 //!
-//! wolfSSL is under the GNU General Public License, version 3 (or a commercial one of its makers'). The code of this crate is
-//! not, but a program that is built with the feature `wolfssl` contains the library, and may be given away under the terms of
-//! that licence alone. So nothing turns the feature on but whoever asks for it by name; `engines` does not.
+//! wolfSSL is under the GNU General Public License, version 3, or a commercial licence of its makers. The code of this
+//! crate is not. But a program built with the feature `wolfssl` contains the library, and may be distributed under the
+//! terms of the GPL alone. So only a feature of this name turns it on; `engines` does not.
 //!
-//! The engine is that of `tautline_tls_libssl`, over a table of functions that is filled here: the shim of the OpenSSL family on
-//! wolfSSL's interface to match, with its own I/O callbacks, errors and tickets.
+//! The engine is that of `tautline_tls_libssl`, over a table of functions that a shim fills here. The shim is that of the
+//! OpenSSL family on wolfSSL's compatible interface, with I/O callbacks, errors and tickets of its own.
 #![cfg_attr(
     feature = "wolfssl",
     doc = r#"
@@ -14,7 +14,7 @@
 use tautline_tls::{ClientConfig, Engine as _, Roots};
 use tautline_tls_libssl::Engine;
 
-let config = ClientConfig { roots: Roots::DangerNone, ..ClientConfig::default() };
+let config = ClientConfig::default().with_roots(Roots::DangerNone);
 let engine = Engine::new(tautline_tls_wolfssl::FLAVOUR, None, Some(&config))?;
 assert_eq!(engine.name(), "wolfssl");
 # Ok(())

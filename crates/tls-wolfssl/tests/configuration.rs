@@ -1,4 +1,4 @@
-//! What the engine makes of a configuration beyond what the suite tests.
+//! Tests of the configuration that the conformance suite does not have.
 #![cfg(feature = "wolfssl")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,11 +9,11 @@ use tautline_tls_libssl::Engine;
 use tautline_tls_wolfssl::FLAVOUR;
 
 fn leaf() -> Leaf<'static> {
-    Leaf { names: &["localhost"], ..Leaf::default() }
+    Leaf::new(&["localhost"])
 }
 
 fn server(certificate: Certificate) -> ServerConfig {
-    ServerConfig { certificates: vec![certificate], ..ServerConfig::default() }
+    ServerConfig::new([certificate])
 }
 
 fn refusal(config: &ServerConfig) -> String {
@@ -24,16 +24,16 @@ fn refusal(config: &ServerConfig) -> String {
 }
 
 #[test]
-fn what_it_cannot_do_names_an_engine_that_can() {
+fn a_refusal_names_an_engine_with_the_capability() {
     let authority = Authority::new("Test").unwrap();
     let certificate = authority.issue(&leaf()).unwrap();
-    let rsa = authority.issue(&Leaf { key: KeyKind::Rsa2048, ..leaf() }).unwrap();
-    let ed25519 = authority.issue(&Leaf { key: KeyKind::Ed25519, ..leaf() }).unwrap();
-    let stapled = Certificate { ocsp: vec![1], ..certificate.clone() };
-    let both = ServerConfig { certificates: vec![rsa, certificate], ..ServerConfig::default() };
-    assert!(refusal(&both).contains("keys of several kinds for one name; take fused or rustls or openssl"));
-    assert!(refusal(&server(ed25519)).contains("use Ed25519 keys (server certificate); take fused or rustls"));
-    assert!(refusal(&server(stapled)).contains("staple OCSP responses; take fused or rustls"));
+    let rsa = authority.issue(&leaf().with_key(KeyKind::Rsa2048)).unwrap();
+    let ed25519 = authority.issue(&leaf().with_key(KeyKind::Ed25519)).unwrap();
+    let stapled = certificate.clone().with_ocsp(vec![1]);
+    let both = ServerConfig::new([rsa, certificate]);
+    assert!(refusal(&both).contains("keys of several kinds for one name; take an engine that can"));
+    assert!(refusal(&server(ed25519)).contains("use Ed25519 keys (server certificate); take an engine that can"));
+    assert!(refusal(&server(stapled)).contains("staple OCSP responses; take an engine that can"));
     assert!(FLAVOUR.version().starts_with("wolfSSL 5."), "{}", FLAVOUR.version());
 }
 
@@ -42,10 +42,10 @@ fn clients_choose_their_key_exchange() {
     let authority = Authority::new("Test").unwrap();
     let accepting = Engine::new(FLAVOUR, Some(&server(authority.issue(&leaf()).unwrap())), None).unwrap();
     for (key_exchange, group) in [(KeyExchange::All, "X25519MLKEM768"), (KeyExchange::Classical, "X25519")] {
-        let client = ClientConfig { roots: Roots::DangerNone, key_exchange, ..ClientConfig::default() };
+        let client = ClientConfig::default().with_roots(Roots::DangerNone).with_key_exchange(key_exchange);
         let connecting = Engine::new(FLAVOUR, None, Some(&client)).unwrap();
         let mut pair = Pair::new(&connecting, &accepting, "localhost").unwrap();
         pair.handshake(&mut Split::Whole).unwrap();
-        assert_eq!(pair.client.session.facts().group, group);
+        assert_eq!(pair.client.session.tls_info().group, group);
     }
 }

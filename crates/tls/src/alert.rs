@@ -1,6 +1,6 @@
 //! Alerts (RFC 8446, section 6).
 
-/// The name of an alert in RFC 8446, section 6, or of the older ones in RFC 5246, section 7.2.
+/// Returns the name of an alert by its code (RFC 8446, section 6; RFC 5246, section 7.2 for older ones).
 #[must_use]
 pub fn name(code: u8) -> String {
     let name = match code {
@@ -49,7 +49,7 @@ mod tests {
     use super::name;
 
     #[test]
-    fn alerts_have_names() {
+    fn names_known_alerts_and_numbers_others() {
         assert_eq!(name(48), "unknown_ca");
         assert_eq!(name(200), "number 200");
     }

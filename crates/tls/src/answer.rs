@@ -1,25 +1,27 @@
 use crate::hello::{short_vector, vector};
 use crate::record::{Front, HEADER, front};
 
-/// What a server answered to a ClientHello, as its flight says: no library has to be asked, and none says it sooner.
+/// A server's answer to a ClientHello, read from its first flight.
+///
+/// Reading the flight works for every TLS library and as early as the answer is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It asked for another ClientHello (RFC 8446, section 4.1.4). Nothing was signed yet.
+    /// The server requested another ClientHello (RFC 8446, section 4.1.4). It has signed nothing yet.
     Retry,
-    /// A full handshake, which it signed.
+    /// The server runs a full handshake and has signed it.
     Full,
-    /// It resumes an earlier session, without a signature.
+    /// The server resumes an earlier session, without a signature.
     Resumed,
 }
 
-/// The random that makes a ServerHello a HelloRetryRequest (RFC 8446, section 4.1.3).
+/// The random of a HelloRetryRequest, which is otherwise a ServerHello (RFC 8446, section 4.1.3).
 const RETRY: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11,
     0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
 impl Answer {
-    /// `None` where `flight`, which is what one call appended, does not begin with a ServerHello.
+    /// Reads the answer from the bytes that one call appended; `None` if `flight` does not begin with a ServerHello.
     #[must_use]
     pub fn read(flight: &[u8]) -> Option<Self> {
         let Flight { message, switches } = Flight::read(flight);
@@ -38,19 +40,19 @@ impl Answer {
             has_psk |= *kind == [0, 41];
             extensions = vector(behind)?.1;
         }
-        // In TLS 1.2 it is who resumes that goes over to the new keys at once (RFC 5246, section 7.3); in TLS 1.3 a
-        // change_cipher_spec means nothing.
+        // In TLS 1.2 a server that resumes switches to the new keys in its first flight (RFC 5246, section 7.3). In TLS
+        // 1.3 a change_cipher_spec means nothing.
         let resumed = if is_tls13 { has_psk } else { switches };
         Some(if resumed { Self::Resumed } else { Self::Full })
     }
 }
 
-/// What of a flight can be read without a key.
+/// The unencrypted part of a flight.
 #[derive(Default)]
 struct Flight {
-    /// The first handshake message, in however many records it came, and maybe more behind it.
+    /// The first handshake message, joined from its records, and possibly bytes of the next ones.
     message: Vec<u8>,
-    /// There is a change_cipher_spec.
+    /// The flight has a change_cipher_spec.
     switches: bool,
 }
 
@@ -95,13 +97,13 @@ mod tests {
     const SWITCH: [u8; 6] = [20, 3, 3, 0, 1, 1];
 
     #[test]
-    fn the_answer_is_read_in_however_many_records() {
+    fn reads_an_answer_split_over_any_number_of_records() {
         let both = [VERSION, PSK].concat();
         for (random, extensions, expected) in [
             ([7; 32], &VERSION[..], Answer::Full),
             ([7; 32], &both, Answer::Resumed),
             (RETRY, &VERSION, Answer::Retry),
-            // TLS 1.2, whose servers may know the same extensions.
+            // TLS 1.2: without supported_versions.
             ([7; 32], &[0, 35, 0, 0], Answer::Full),
             ([7; 32], &[], Answer::Full),
         ] {
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_server_hello_is_no_answer() {
+    fn returns_none_without_a_whole_server_hello() {
         assert_eq!(Answer::read(&[]), None);
         assert_eq!(Answer::read(&[21, 3, 3, 0, 2, 2, 40]), None);
         assert_eq!(Answer::read(&records(&[4, 0, 0, 50].repeat(20), 80)), None);

@@ -1,60 +1,61 @@
 use crate::Error;
 use core::fmt::Write as _;
 
-/// What an engine can do. All of them have RSA and ECDSA certificates, SNI, reload and resumption in TLS 1.2.
+/// The features of a TLS engine.
+///
+/// Every engine has RSA and ECDSA certificates, SNI, reload and resumption in TLS 1.2.
+///
+/// ```
+/// use tautline_tls::Capabilities;
+///
+/// static MINE: Capabilities = {
+///     let mut can = Capabilities::new("mine", "MyTLS 1.0").with_feature("mine");
+///     can.ed25519 = false;
+///     can
+/// };
+/// assert!(MINE.refusal("use an Ed25519 key").to_string().contains("mine cannot use an Ed25519 key"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Capabilities {
-    /// Its name in configuration, logs and results.
+    /// The engine's name in configuration, logs and results.
     pub engine: &'static str,
-    /// Whose handshakes and whose records.
+    /// The TLS library; `own records` says that Tautline seals and opens the records itself.
     pub library: &'static str,
-    /// The feature that builds it in; empty where it always is.
+    /// The Cargo feature that builds the engine in; empty if it is always built in.
     pub feature: &'static str,
     /// Versions of TLS, oldest first.
     pub versions: &'static [&'static str],
-    /// AEADs, those of AES with GCM.
+    /// AEADs; AES stands for AES-GCM.
     pub suites: &'static [&'static str],
-    /// Application protocols are agreed upon (ALPN).
+    /// The engine negotiates application protocols (ALPN).
     pub alpn: bool,
-    /// Servers ask for certificates, and clients have them.
+    /// Servers request client certificates, and clients present them.
     pub client_certificates: bool,
-    /// Key exchange with ML-KEM.
+    /// The engine offers key exchange with ML-KEM.
     pub post_quantum: bool,
-    /// Ed25519 certificates.
+    /// The engine accepts Ed25519 certificates.
     pub ed25519: bool,
-    /// Certificates with keys of several kinds stand for one name, so that each client is shown one that it understands.
+    /// One name may have certificates with several kinds of key; each client gets one that it can verify.
     pub several_keys: bool,
     /// A server resumes sessions of TLS 1.3 too.
     pub resumes_tls13: bool,
-    /// OCSP responses are stapled.
+    /// A server staples OCSP responses.
     pub stapling: bool,
-    /// Secrets can be written for those who look into the traffic.
+    /// The engine writes secrets to the file that `SSLKEYLOGFILE` names.
     pub key_log: bool,
-    /// An established session's keys can be taken out.
+    /// An established session's keys can be exported.
     pub key_export: bool,
-    /// Records are opened where they lie, without a copy.
+    /// Records are opened in place, without a copy.
     pub in_place: bool,
     /// Several threads can seal the records of one message ([`Session::seal_with`](crate::Session::seal_with)).
     pub shares_records: bool,
 }
 
 impl Capabilities {
-    /// Every engine, built in or not.
-    pub const ALL: [Self; 11] = [
-        Self::rustls("fused", "rustls, own records").with_own_records(),
-        Self::rustls("rustls", "rustls on AWS-LC"),
-        Self::libssl("openssl", "OpenSSL 3"),
-        Self::libssl("aws-lc", "AWS-LC"),
-        Self::libssl("boringssl", "BoringSSL"),
-        Self { ed25519: false, resumes_tls13: false, key_log: false, ..Self::libssl("libressl", "LibreSSL") },
-        Self { post_quantum: false, ed25519: false, ..Self::libssl("mbedtls", "Mbed TLS 3.6") },
-        Self { ed25519: false, several_keys: false, ..Self::libssl("wolfssl", "wolfSSL (GPLv3)") },
-        Self::fused("fused+openssl", "OpenSSL 3, own records", "openssl"),
-        Self::fused("fused+aws-lc", "AWS-LC, own records", "aws-lc"),
-        Self::fused("fused+boringssl", "BoringSSL, own records", "boringssl"),
-    ];
-
-    const fn rustls(engine: &'static str, library: &'static str) -> Self {
+    /// Everything that rustls has, with records of the library's own, in every build.
+    #[must_use]
+    pub const fn new(engine: &'static str, library: &'static str) -> Self {
         Self {
             engine,
             library,
@@ -75,46 +76,39 @@ impl Capabilities {
         }
     }
 
-    const fn libssl(engine: &'static str, library: &'static str) -> Self {
-        Self { feature: engine, stapling: false, ..Self::rustls(engine, library) }
+    /// Names the cargo feature that builds the engine.
+    #[must_use]
+    pub const fn with_feature(self, feature: &'static str) -> Self {
+        Self { feature, ..self }
     }
 
-    /// The handshakes of the library that this feature builds in, our own records.
-    const fn fused(engine: &'static str, library: &'static str, feature: &'static str) -> Self {
-        Self { feature, ..Self::libssl(engine, library).with_own_records() }
-    }
-
-    const fn with_own_records(self) -> Self {
+    /// Adds the capabilities of records that this project opens and seals in place.
+    #[must_use]
+    pub const fn with_own_records(self) -> Self {
         Self { key_export: true, in_place: true, shares_records: true, ..self }
     }
 
-    /// The engine of this name.
+    /// The error of an engine that is asked for something (`what`) that it cannot do.
     #[must_use]
-    pub fn of(engine: &str) -> Option<&'static Self> {
-        const { &Self::ALL }.iter().find(|one| one.engine == engine)
+    pub fn refusal(&self, what: &str) -> Error {
+        let engine = self.engine;
+        Error::Config(format!("{engine} cannot {what}; take an engine that can (docs/engines.md), or leave it out"))
     }
 
-    /// The error of `engine`, asked for something (`what`) that it cannot do: it names those that can.
+    /// Two tables in Markdown with a line for each engine: what it negotiates with a peer, and what else it does.
     #[must_use]
-    pub fn refusal(engine: &str, what: &str, can: impl Fn(&Self) -> bool) -> Error {
-        let able: Vec<_> = Self::ALL.iter().filter(|one| can(one)).map(|one| one.engine).collect();
-        Error::Config(format!("{engine} cannot {what}; take {}, or leave it out", able.join(" or ")))
-    }
-
-    /// All of this as two tables in Markdown, a line for each engine: what it agrees upon with a peer, and what else it does.
-    #[must_use]
-    pub fn table() -> String {
+    pub fn table(engines: &[&Self]) -> String {
         let yes = |can: bool| if can { "yes" } else { "no" }.to_owned();
         let titles = ["engine", "library", "TLS", "suites", "ALPN", "mTLS", "resumes"];
-        let agreed = Self::ALL.map(|one| {
+        let negotiated = engines.iter().map(|one| {
             let resumed = if one.resumes_tls13 { one.versions } else { &["1.2"] };
             let [engine, library] = [one.engine, one.library].map(str::to_owned);
             let [versions, suites, resumed] = [one.versions, one.suites, resumed].map(|names| names.join(" "));
             [engine, library, versions, suites, yes(one.alpn), yes(one.client_certificates), resumed]
         });
-        let text = markdown(titles, &agreed);
+        let text = markdown(titles, &negotiated.collect::<Vec<_>>());
         let titles = ["engine", "ML-KEM", "Ed25519", "keys", "stapling", "key log", "keys out", "in place", "shared"];
-        let further = Self::ALL.map(|one| {
+        let further = engines.iter().map(|one| {
             let flags = [
                 one.post_quantum,
                 one.ed25519,
@@ -128,7 +122,7 @@ impl Capabilities {
             let [mlkem, ed25519, keys, stapling, log, out, place, shared] = flags.map(yes);
             [one.engine.to_owned(), mlkem, ed25519, keys, stapling, log, out, place, shared]
         });
-        text + "\n" + &markdown(titles, &further)
+        text + "\n" + &markdown(titles, &further.collect::<Vec<_>>())
     }
 }
 
@@ -154,34 +148,30 @@ mod tests {
     use super::Capabilities;
 
     #[test]
-    fn refusals_name_those_that_can() {
-        let why = Capabilities::refusal("openssl", "staple OCSP responses", |one| one.stapling).to_string();
-        assert!(why.ends_with("openssl cannot staple OCSP responses; take fused or rustls, or leave it out"), "{why}");
-        assert_eq!(Capabilities::of("fused").map(|one| one.in_place), Some(true));
-        assert!(Capabilities::of("schannel").is_none());
+    fn a_refusal_names_the_engine_and_the_way_out() {
+        let why = Capabilities::new("one", "a library").refusal("staple OCSP responses").to_string();
+        assert!(why.contains("one cannot staple OCSP responses; take an engine that can"), "{why}");
     }
 
     #[test]
-    fn the_tables_are_square_and_have_everything() {
-        let text = Capabilities::table();
+    fn the_tables_are_square_and_have_every_engine() {
+        let fused = Capabilities::new("fused", "rustls, own records").with_own_records();
+        let other = Capabilities { resumes_tls13: false, ..Capabilities::new("other", "another library") };
+        let text = Capabilities::table(&[&fused, &other]);
         let tables: Vec<&str> = text.split("\n\n").collect();
         for table in &tables {
             let mut lens = table.lines().map(str::len);
             let first = lens.next().unwrap();
             assert!(lens.all(|len| len == first), "{table}");
-            assert_eq!(table.lines().count(), 2 + Capabilities::ALL.len());
+            assert_eq!(table.lines().count(), 4);
         }
         let line = |table: &str, engine: &str| {
             let start = format!("| {engine} ");
             let line = table.lines().find(|line| line.starts_with(&start)).unwrap();
             line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join("/")
         };
-        assert_eq!(line(tables[0], "libressl"), "libressl/LibreSSL/1.2 1.3/AES-128 AES-256 ChaCha20/yes/yes/1.2");
-        assert_eq!(
-            line(tables[0], "fused"),
-            "fused/rustls, own records/1.2 1.3/AES-128 AES-256 ChaCha20/yes/yes/1.2 1.3"
-        );
+        assert_eq!(line(tables[0], "other"), "other/another library/1.2 1.3/AES-128 AES-256 ChaCha20/yes/yes/1.2");
         assert_eq!(line(tables[1], "fused"), "fused/yes/yes/yes/yes/yes/yes/yes/yes");
-        assert_eq!(line(tables[1], "wolfssl"), "wolfssl/yes/no/no/no/yes/no/no/no");
+        assert_eq!(line(tables[1], "other"), "other/yes/yes/yes/yes/yes/no/no/no");
     }
 }

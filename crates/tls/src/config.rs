@@ -1,53 +1,103 @@
 use crate::{Sessions, Tickets};
 
-/// A certificate chain with its private key, PEM.
+/// A certificate chain with its private key, both in PEM.
+///
+/// ```
+/// use tautline_tls::{Certificate, ServerConfig};
+///
+/// let (chain, key) = ("-----BEGIN CERTIFICATE-----…", "-----BEGIN PRIVATE KEY-----…");
+/// let certificate = Certificate::new(chain, key).with_name("example.com");
+/// let config = ServerConfig::new([certificate]);
+/// assert_eq!(config.certificates[0].name, "example.com");
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Certificate {
-    /// Chain, end entity first, PEM.
+    /// Chain in PEM, end entity first.
     pub chain: Vec<u8>,
-    /// Private key: PKCS#8, PKCS#1 or SEC1, PEM.
+    /// Private key in PEM: PKCS#8, PKCS#1 or SEC1.
     pub key: Vec<u8>,
-    /// What the authority's OCSP responder answered about it (RFC 6960, DER), to be stapled (RFC 6066, section 8); empty is
-    /// none. One that has run out is not sent.
+    /// OCSP response for this certificate (RFC 6960, DER), to be stapled (RFC 6066, section 8); empty for none.
+    ///
+    /// An expired response is not sent.
     pub ocsp: Vec<u8>,
-    /// What errors and the log call it, as the name of its file; empty counts it.
+    /// Name in errors and logs, such as the file's name; if it is empty, they number the certificate.
     pub name: String,
 }
 
 impl Certificate {
-    /// A chain, end entity first, and its private key, both PEM.
+    /// Makes a certificate of a chain, end entity first, and its private key, both in PEM.
     #[must_use]
     pub fn new(chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         Self { chain: chain.into(), key: key.into(), ..Self::default() }
     }
+
+    /// With this OCSP response, DER.
+    #[must_use]
+    pub fn with_ocsp(mut self, ocsp: impl Into<Vec<u8>>) -> Self {
+        self.ocsp = ocsp.into();
+        self
+    }
+
+    /// With this name in errors and in the log.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
 }
 
-/// What a server asks of its clients' certificates.
+/// Whether a server requests certificates of its clients.
+///
+/// ```
+/// use tautline_tls::{Certificate, ClientAuth, ServerConfig};
+///
+/// let roots = ClientAuth::Required("-----BEGIN CERTIFICATE-----…".into());
+/// let config = ServerConfig::new([Certificate::new("chain", "key")]).with_client_auth(roots);
+/// assert!(matches!(config.client_auth, ClientAuth::Required(_)));
+/// ```
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub enum ClientAuth {
-    /// No certificate is asked for.
+    /// The server requests none.
     #[default]
     None,
-    /// A certificate that chains to one of these roots (PEM) is required; a missing one is refused.
+    /// The server requires a certificate that chains to one of these roots (PEM).
     Required(Vec<u8>),
-    /// A certificate is asked for and verified against these roots (PEM) where the client has one.
+    /// The server requests a certificate; if the client presents one, it must chain to one of these roots (PEM).
     Optional(Vec<u8>),
 }
 
-/// Which certificate authorities a client trusts.
+/// The certificate authorities that a client trusts.
+///
+/// ```
+/// use tautline_tls::{ClientConfig, Roots};
+///
+/// let config = ClientConfig::default().with_roots(Roots::Pem("-----BEGIN CERTIFICATE-----…".into()));
+/// assert!(ClientConfig::default().roots == Roots::Platform && config.roots != Roots::Platform);
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Roots {
     /// The platform's trust store.
     #[default]
     Platform,
-    /// These and no others, PEM.
+    /// These and no others, in PEM.
     Pem(Vec<u8>),
-    /// No check at all: anyone can read and change the traffic. For experiments on loopback only.
+    /// No verification: anyone can read and change the traffic. For experiments on loopback only.
     DangerNone,
 }
 
-/// Which versions of TLS may be negotiated.
+/// The versions of TLS that may be negotiated.
+///
+/// ```
+/// use tautline_tls::{ClientConfig, Versions};
+///
+/// let config = ClientConfig::default().with_versions(Versions::Tls13);
+/// assert_eq!((ClientConfig::default().versions, config.versions), (Versions::All, Versions::Tls13));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Versions {
     /// TLS 1.2 and 1.3.
     #[default]
@@ -58,26 +108,47 @@ pub enum Versions {
     Tls12,
 }
 
-/// Which key exchanges a client offers.
+/// The key exchanges that a client offers.
+///
+/// ```
+/// use tautline_tls::{ClientConfig, KeyExchange};
+///
+/// let config = ClientConfig::default().with_key_exchange(KeyExchange::Classical);
+/// assert_eq!((ClientConfig::default().key_exchange, config.key_exchange), (KeyExchange::All, KeyExchange::Classical));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KeyExchange {
-    /// Whatever the engine has, first the hybrid with ML-KEM (`X25519MLKEM768`): who records the session today cannot read
-    /// it with a quantum computer tomorrow.
+    /// All that the engine has, the hybrid with ML-KEM (`X25519MLKEM768`) first.
+    ///
+    /// With the hybrid, a session that is recorded today stays secret from a later quantum computer.
     #[default]
     All,
-    /// Elliptic curves only: a shorter ClientHello, and some 50 us less CPU time on either side.
+    /// Elliptic curves only: a shorter ClientHello, and about 50 us less CPU time at each end.
     Classical,
 }
 
-/// What a server needs, for every engine.
+/// A server's TLS configuration, for every engine.
 ///
-/// Several certificates stand side by side: the one that covers the client's SNI name is used, of several the one whose
-/// key type the client can verify (ECDSA before RSA), the first of all where no name matches.
+/// Of several certificates, the server presents the one that covers the client's SNI name. If several cover it, the
+/// client gets one whose key type it can verify, ECDSA before RSA. If none covers it, the first certificate is used.
+///
+/// ```
+/// use std::time::Duration;
+/// use tautline_tls::{Certificate, ServerConfig, Tickets, Versions};
+///
+/// let certificates = [Certificate::new("chain of example.com", "key"), Certificate::new("chain of example.org", "key")];
+/// let config = ServerConfig::new(certificates)
+///     .with_versions(Versions::Tls13)
+///     .with_tickets(Tickets::Own { rotate: Duration::from_secs(3600) });
+/// assert_eq!((config.certificates.len(), config.tickets_per_handshake), (2, 2));
+/// ```
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ServerConfig {
-    /// At least one.
+    /// The certificates, at least one.
     pub certificates: Vec<Certificate>,
-    /// Whether clients must show certificates. Tickets are off where they are asked for.
+    /// Whether the server requests client certificates. If it does, tickets are off.
     pub client_auth: ClientAuth,
     /// Application protocols by preference; empty negotiates none. WebSocket over HTTP/1.1 is `http/1.1`.
     pub alpn: Vec<Vec<u8>>,
@@ -85,16 +156,72 @@ pub struct ServerConfig {
     pub versions: Versions,
     /// Session resumption.
     pub tickets: Tickets,
-    /// Tickets for each TLS 1.3 handshake, from 1 to [`MOST_TICKETS`](Self::MOST_TICKETS): as many connections can be resumed
-    /// from it, since clients use each ticket once. A client may ask for less (RFC 9149).
+    /// Tickets per TLS 1.3 handshake, 1 to [`MOST_TICKETS`](Self::MOST_TICKETS); a client may request fewer (RFC 9149).
+    ///
+    /// Clients use each ticket once, so this many connections can resume the session.
     pub tickets_per_handshake: u8,
-    /// Write secrets to the file that `SSLKEYLOGFILE` names, where it is set.
+    /// Writes secrets to the file that `SSLKEYLOGFILE` names, if that is set.
     pub key_log: bool,
 }
 
 impl ServerConfig {
-    /// Most tickets for a handshake.
+    /// Upper limit of [`tickets_per_handshake`](Self::tickets_per_handshake).
     pub const MOST_TICKETS: u8 = 16;
+
+    /// The defaults with these certificates.
+    #[must_use]
+    pub fn new(certificates: impl Into<Vec<Certificate>>) -> Self {
+        Self::default().with_certificates(certificates)
+    }
+
+    /// With these certificates in place of others.
+    #[must_use]
+    pub fn with_certificates(mut self, certificates: impl Into<Vec<Certificate>>) -> Self {
+        self.certificates = certificates.into();
+        self
+    }
+
+    /// With this demand on clients.
+    #[must_use]
+    pub fn with_client_auth(mut self, client_auth: ClientAuth) -> Self {
+        self.client_auth = client_auth;
+        self
+    }
+
+    /// With these application protocols.
+    #[must_use]
+    pub fn with_alpn(mut self, alpn: Vec<Vec<u8>>) -> Self {
+        self.alpn = alpn;
+        self
+    }
+
+    /// With these versions of TLS.
+    #[must_use]
+    pub const fn with_versions(mut self, versions: Versions) -> Self {
+        self.versions = versions;
+        self
+    }
+
+    /// With this kind of session resumption.
+    #[must_use]
+    pub fn with_tickets(mut self, tickets: Tickets) -> Self {
+        self.tickets = tickets;
+        self
+    }
+
+    /// With this number of tickets for each TLS 1.3 handshake.
+    #[must_use]
+    pub const fn with_tickets_per_handshake(mut self, tickets: u8) -> Self {
+        self.tickets_per_handshake = tickets;
+        self
+    }
+
+    /// Whether to write secrets to the file that `SSLKEYLOGFILE` names.
+    #[must_use]
+    pub const fn with_key_log(mut self, key_log: bool) -> Self {
+        self.key_log = key_log;
+        self
+    }
 }
 
 impl Default for ServerConfig {
@@ -111,26 +238,90 @@ impl Default for ServerConfig {
     }
 }
 
-/// What a client needs, for every engine.
+/// A client's TLS configuration, for every engine.
+///
+/// ```
+/// use tautline_tls::{ClientConfig, Roots, Versions};
+///
+/// let roots = Roots::Pem("-----BEGIN CERTIFICATE-----…".into());
+/// let config = ClientConfig::default().with_roots(roots).with_versions(Versions::Tls13).without_resumption();
+/// assert!(config.no_resumption && config.certificate.is_none());
+/// ```
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub struct ClientConfig {
     /// Trusted authorities.
     pub roots: Roots,
-    /// The client's own certificate, where the server asks for one.
+    /// The client's own certificate, for servers that request one.
     pub certificate: Option<Certificate>,
     /// Application protocols by preference.
     pub alpn: Vec<Vec<u8>>,
     /// Versions of TLS.
     pub versions: Versions,
-    /// No session resumption. Else up to eight tickets are kept for each of the last 128 hosts; each ticket of TLS 1.3 is used
-    /// once, so that connections cannot be linked by it (RFC 8446, appendix C.4).
+    /// Disables session resumption.
+    ///
+    /// Otherwise the client keeps up to eight tickets for each of the last 128 hosts. It uses a TLS 1.3 ticket once, so
+    /// that observers cannot link connections by it (RFC 8446, appendix C.4).
     pub no_resumption: bool,
-    /// Where sessions are kept. Clones of a configuration have this in common, so what one connection was given another can
-    /// use, in whichever client or socket, as long as they trust the same roots and show the same certificate. Those are read
-    /// once for all of them, the platform's trust store too.
+    /// The store of resumable sessions, which all clones of a configuration share.
+    ///
+    /// A connection can resume the session of another one, in any client or socket, if both trust the same roots and
+    /// present the same certificate. Roots and certificate are parsed once for all of them, the platform's trust store
+    /// included.
     pub sessions: Sessions,
     /// Key exchanges to offer.
     pub key_exchange: KeyExchange,
-    /// Write secrets to the file that `SSLKEYLOGFILE` names, where it is set.
+    /// Writes secrets to the file that `SSLKEYLOGFILE` names, if that is set.
     pub key_log: bool,
+}
+
+impl ClientConfig {
+    /// With these trusted authorities.
+    #[must_use]
+    pub fn with_roots(mut self, roots: Roots) -> Self {
+        self.roots = roots;
+        self
+    }
+
+    /// With this certificate for servers that ask for one.
+    #[must_use]
+    pub fn with_certificate(mut self, certificate: Certificate) -> Self {
+        self.certificate = Some(certificate);
+        self
+    }
+
+    /// With these application protocols.
+    #[must_use]
+    pub fn with_alpn(mut self, alpn: Vec<Vec<u8>>) -> Self {
+        self.alpn = alpn;
+        self
+    }
+
+    /// With these versions of TLS.
+    #[must_use]
+    pub const fn with_versions(mut self, versions: Versions) -> Self {
+        self.versions = versions;
+        self
+    }
+
+    /// Without session resumption.
+    #[must_use]
+    pub const fn without_resumption(mut self) -> Self {
+        self.no_resumption = true;
+        self
+    }
+
+    /// With these key exchanges.
+    #[must_use]
+    pub const fn with_key_exchange(mut self, key_exchange: KeyExchange) -> Self {
+        self.key_exchange = key_exchange;
+        self
+    }
+
+    /// Whether to write secrets to the file that `SSLKEYLOGFILE` names.
+    #[must_use]
+    pub const fn with_key_log(mut self, key_log: bool) -> Self {
+        self.key_log = key_log;
+        self
+    }
 }

@@ -1,51 +1,60 @@
-use crate::{Error, ServerConfig, Team};
+use crate::{Capabilities, Error, Helpers, ServerConfig};
 use core::time::Duration;
-use tautline_window::Buf;
-use tautline_window::kernel::{Direction, TrafficKeys};
+use tautline_buf::Buf;
+use tautline_buf::kernel_tls::{Direction, TrafficKeys};
 
 /// A TLS library with one configuration, shared by all shards; clones are the same engine.
 pub trait Engine: Clone + Send + Sync + 'static {
-    /// One connection's state.
+    /// The state of one connection.
     type Session: Session;
 
-    /// The engine's name in configuration, logs and results: `rustls`, `plain`.
-    fn name(&self) -> &'static str;
+    /// The engine's capabilities, which hold its name too.
+    fn capabilities(&self) -> &'static Capabilities;
 
-    /// A session for a connection that a client opened.
+    /// The engine's name in configuration, logs and results: `rustls`, `plain`.
+    fn name(&self) -> &'static str {
+        self.capabilities().engine
+    }
+
+    /// Makes a session for a connection that a client opened.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] where the engine was built without a server configuration.
+    /// [`Error::ApiMisuse`] if the engine was built without a server configuration.
     fn accept(&self) -> Result<Self::Session, Error>;
 
-    /// A session for a connection to `host` (a DNS name or an IP address, without a port). The certificate must be
-    /// valid for it.
+    /// Makes a session for a connection to `host`: a DNS name or an IP address, without a port.
+    ///
+    /// The server's certificate must be valid for `host`.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] where the engine was built without a client configuration, [`Error::Config`] where `host`
-    /// is neither a DNS name nor an IP address.
+    /// [`Error::ApiMisuse`] if the engine was built without a client configuration, [`Error::Config`] if `host` is
+    /// neither a DNS name nor an IP address.
     fn connect(&self, host: &str) -> Result<Self::Session, Error>;
 
-    /// What a server's signature in the handshake that begins with these bytes will cost; `None` where they are no whole
-    /// record of a ClientHello, and where the engine does not know.
+    /// Estimates the signature that a server's handshake needs, from the client's first record.
+    ///
+    /// `None` if `hello` is not a whole record with a ClientHello, or if the engine does not know.
     fn signing(&self, hello: &[u8]) -> Option<Signing> {
         let _ = hello;
         None
     }
 
-    /// What a server's keys take to sign, a line for each kind of them; empty where the engine does not know.
+    /// Reports how long a server's keys take to sign, one entry per kind of key; empty if the engine does not know.
     fn key_costs(&self) -> Vec<KeyCost> {
         Vec::new()
     }
 
-    /// Has every connection that begins from now on use `config`, in all clones. Those that stand go on as they are. Ticket
-    /// keys stay where [`ServerConfig::tickets`] is equal to what it was.
+    /// Replaces the server configuration in all clones, for connections accepted from now on.
     ///
-    /// More is demanded than at the start, because there is something better to fall back on: certificates must be valid now,
-    /// and where a chain has more than one, another of them must have issued the first.
+    /// Established connections go on unchanged. Ticket keys are kept if [`ServerConfig::tickets`] equals its old value.
+    ///
+    /// A reload checks more than the start, because the old configuration is there to fall back on. Each certificate
+    /// must be valid now. If a chain has more than one certificate, another one of the chain must have issued the
+    /// first.
     ///
     /// # Errors
-    /// [`Error::Config`] where `config` cannot be used, and [`Error::ApiMisuse`] where the engine was built without a server
-    /// configuration. Everything stays as it was then.
+    /// [`Error::Config`] if `config` is not usable, [`Error::ApiMisuse`] if the engine was built without a server
+    /// configuration. After an error the old configuration stays in use.
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
         let _ = config;
         Err(Error::ApiMisuse("reload on an engine without server configuration"))
@@ -55,151 +64,201 @@ pub trait Engine: Clone + Send + Sync + 'static {
 /// One TLS connection, sans I/O.
 ///
 /// Contract, for every method:
-/// * The caller owns `wire`, `scratch` and `out`; the session keeps no reference. A session never needs to see a byte
-///   twice: what it reports as used is done with, and everything else the caller presents again, with more behind it.
+/// * The caller owns `wire`, `scratch` and `out`; the session keeps no reference. The caller drops the bytes that a
+///   call reports as used. It presents the others again, with more behind them.
 /// * A record is used whole or not at all, so the caller must be able to present one whole: up to 18,437 bytes.
-/// * Reading can write (a KeyUpdate reply, an alert, a ticket). Such bytes are appended to `out` and must be sent in
-///   order with what [`seal`](Self::seal) appends.
-/// * After an error the session is dead; `out` holds the alert that tells the peer, to be sent before closing.
-/// * Post-handshake messages and empty records are rate-limited; a flood is an error.
-/// * A session may move to another thread between two calls: that is how expensive handshakes leave the loop.
+/// * A call that reads can also write: a KeyUpdate reply, an alert, a ticket. Such bytes are appended to `out` and must
+///   be sent in order with those of [`seal`](Self::seal).
+/// * After an error the session is dead. `out` then holds the alert for the peer, to be sent before closing.
+/// * Post-handshake messages and empty records are limited; a flood is an error.
+/// * A session may move to another thread between two calls. That is how expensive handshakes leave the loop.
 pub trait Session: Send + 'static {
-    /// Plaintext and wire bytes are the same, so the caller may skip [`open`](Self::open) and [`seal`](Self::seal).
+    /// Whether plaintext and wire bytes are the same.
+    ///
+    /// If so, the caller may skip [`open`](Self::open) and [`seal`](Self::seal).
     const PASSTHROUGH: bool = false;
 
-    /// Advances the handshake with what is in `wire`. Once it says [`Handshake::Complete`], bytes behind `used` belong to
-    /// [`open`](Self::open). A client's first call, with an empty `wire`, produces the ClientHello.
+    /// Advances the handshake with the bytes in `wire`; returns how many were used.
+    ///
+    /// After [`Handshake::Complete`], the bytes behind the used ones belong to [`open`](Self::open). A client's first
+    /// call, with an empty `wire`, produces the ClientHello.
     ///
     /// # Errors
-    /// Whatever made the handshake fail.
+    /// The reason why the handshake failed.
     fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error>;
 
-    /// Opens the record at the front of `wire`. The plaintext lies in `wire` itself (in-place engines) or in `scratch`
-    /// (which the session clears first).
+    /// Opens the record at the front of `wire`.
+    ///
+    /// The plaintext lies in `wire` (in-place engines) or in `scratch`, which the session clears first.
     ///
     /// # Errors
-    /// A record that does not authenticate or breaks the protocol, a fatal alert.
+    /// The record does not authenticate or breaks the protocol, or it is a fatal alert.
     fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error>;
 
-    /// Seals the concatenation of `plain` as few records as fit and appends them to `out`. All of it is sealed.
+    /// Seals the concatenation of `plain` into as few records as possible and appends them to `out`.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] before the handshake is complete or after [`close`](Self::close); a key that is used up.
+    /// [`Error::ApiMisuse`] before the handshake is complete, after [`close`](Self::close), or if the key is used up.
     fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error>;
 
-    /// The same, with the records of one call sealed by several threads at once, where the engine can
-    /// ([`Capabilities::shares_records`](crate::Capabilities)); the bytes are those of [`seal`](Self::seal).
+    /// Seals as [`seal`](Self::seal) does, to the same bytes, but with several threads if the engine can.
+    ///
+    /// [`Capabilities::shares_records`](crate::Capabilities) says which engines can.
     ///
     /// # Errors
     /// As [`seal`](Self::seal).
-    fn seal_with(&mut self, plain: &[&[u8]], out: &mut Buf, team: &dyn Team) -> Result<(), Error> {
-        let _ = team;
+    fn seal_with(&mut self, plain: &[&[u8]], out: &mut Buf, helpers: &dyn Helpers) -> Result<(), Error> {
+        let _ = helpers;
         self.seal(plain, out)
     }
 
-    /// Appends close_notify, once. Nothing can be sealed afterwards; [`open`](Self::open) goes on.
+    /// Appends close_notify, once. Afterwards nothing can be sealed, but [`open`](Self::open) still works.
     fn close(&mut self, out: &mut Buf);
 
-    /// What the handshake agreed on; meaningful once it is complete.
-    fn facts(&self) -> Facts;
+    /// Reports what the handshake negotiated; meaningful once it is complete.
+    fn tls_info(&self) -> TlsInfo;
 
-    /// The keys of one direction, so that the kernel seals or opens its records from now on; `None` where they cannot be
-    /// had, as with TLS 1.2. Nothing changes before the session hears that the kernel [took](Self::kernel_took) them.
+    /// Returns the keys of one direction for the kernel; `None` if they are not available, as with TLS 1.2.
     ///
-    /// The caller asks between two records: all that was sealed is with the kernel, or nothing of the peer's is left that
-    /// was not opened.
+    /// The session works as before until [`kernel_took`](Self::kernel_took) reports that the kernel accepted them.
+    ///
+    /// The caller asks between two records. For sending, the kernel must have all sealed bytes; for receiving, the
+    /// session must have opened all of the peer's.
     fn kernel_keys(&self, direction: Direction) -> Option<TrafficKeys> {
         let _ = direction;
         None
     }
 
-    /// The kernel has the keys of this direction, and takes others after them (`rekeys`) or not. From now on
-    /// [`seal`](Self::seal) and [`close`](Self::close) write [frames](tautline_window::kernel), or [`open`](Self::open)
-    /// reads them.
+    /// Notifies the session that the kernel has the keys of this direction.
+    ///
+    /// `rekeys` says whether the kernel accepts new keys later.
+    ///
+    /// From now on [`seal`](Self::seal) and [`close`](Self::close) write [frames](tautline_buf::kernel_tls) if the
+    /// direction is sending, and [`open`](Self::open) reads them if it is receiving.
     fn kernel_took(&mut self, direction: Direction, rekeys: bool) {
         let _ = (direction, rekeys);
     }
 
-    /// Keys that the kernel needs after those it has: for receiving before it opens another record, for sending before it
-    /// meets the frame that says so. Asked for after every other call, until there are none.
+    /// Returns the next keys that the kernel needs; the caller asks after every other call until there are none.
+    ///
+    /// The kernel must get keys for receiving before it opens another record, and keys for sending before it reaches
+    /// the [`NEW_KEYS`](tautline_buf::kernel_tls::NEW_KEYS) frame.
     fn next_kernel_keys(&mut self) -> Option<TrafficKeys> {
         None
     }
 
-    /// Whether a key has protected so much that the connection should end soon, as the kernel takes no other.
+    /// Whether the kernel's sending key is near its limit and cannot be replaced, so that the connection should end.
     fn is_kernel_worn_out(&self) -> bool {
         false
     }
 }
 
-/// What one handshake asks of a server's key.
+/// The cost of a server's signature in one handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Signing {
-    /// How long the key that fits takes to sign, as measured on this machine when the configuration was loaded.
+    /// How long the matching key takes to sign, as measured on this machine when the configuration was loaded.
     pub time: Duration,
-    /// The client has a ticket: where it is a good one, nothing is signed.
+    /// Whether the client offers a ticket. If the server accepts it, nothing is signed.
     pub may_resume: bool,
 }
 
-/// What a server's keys of one kind take to sign.
+impl Signing {
+    /// A signature that takes this time, unless a ticket saves it.
+    #[must_use]
+    pub const fn new(time: Duration, may_resume: bool) -> Self {
+        Self { time, may_resume }
+    }
+}
+
+/// The cost of signing with a server's keys of one kind.
+///
+/// ```
+/// use std::time::Duration;
+/// use tautline_tls::KeyCost;
+///
+/// let cheap = KeyCost::new("ECDSA-256", 3, Duration::from_micros(15));
+/// let dear = KeyCost::new("RSA-2048", 1, Duration::from_micros(900));
+/// let dearest = [&cheap, &dear].into_iter().max_by_key(|cost| cost.time);
+/// assert_eq!(dearest, Some(&dear));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KeyCost {
-    /// Algorithm and bits, as `RSA-2048`.
+    /// Algorithm and bits, such as `RSA-2048`.
     pub kind: String,
-    /// Certificates with such keys.
+    /// How many certificates have such a key.
     pub certificates: usize,
-    /// The shortest of three signatures with one of them.
+    /// The shortest of three signatures with one of these keys.
     pub time: Duration,
+}
+
+impl KeyCost {
+    /// The measured cost of keys of one kind.
+    #[must_use]
+    pub fn new(kind: impl Into<String>, certificates: usize, time: Duration) -> Self {
+        Self { kind: kind.into(), certificates, time }
+    }
 }
 
 /// Whether a handshake needs more from the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Handshake {
-    /// The peer's next bytes are needed.
+    /// The handshake needs the peer's next bytes.
     Pending,
-    /// Application data can flow.
+    /// The handshake is complete: application data can be sent and received.
     Complete,
 }
 
-/// What [`Session::open`] did.
+/// The result of one [`Session::open`].
 #[derive(Debug)]
 #[must_use]
 pub struct Opened<'b> {
-    /// Bytes of `wire` that are done with.
+    /// How many bytes of `wire` were used.
     pub used: usize,
-    /// What they held.
+    /// The content of the used bytes.
     pub content: Content<'b>,
 }
 
-/// What one step of [`Session::open`] found.
+/// The content of a record that [`Session::open`] opened.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Content<'b> {
-    /// Application data, to read and to change in place.
+    /// Application data, which the caller may change in place.
     Data(&'b mut [u8]),
     /// A record for TLS itself (ticket, KeyUpdate, warning, empty record): call again with the rest.
     Control,
-    /// No whole record is in `wire`: `used` is 0 and more bytes are needed.
+    /// `wire` holds no whole record: `used` is 0 and more bytes are needed.
     Partial,
     /// The peer's close_notify: no application data follows.
     Closed,
 }
 
-/// What a handshake agreed on.
+/// The result of a TLS handshake.
+///
+/// ```
+/// use tautline_tls::TlsInfo;
+///
+/// fn describe(tls: &TlsInfo) -> String {
+///     if tls.version.is_empty() { "without TLS".into() } else { format!("{} by {}", tls.version, tls.suite) }
+/// }
+/// assert_eq!(describe(&TlsInfo::default()), "without TLS");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
-    /// `TLSv1.3`, `TLSv1.2`; empty without TLS.
+#[non_exhaustive]
+pub struct TlsInfo {
+    /// `TLSv1.3` or `TLSv1.2`; empty without TLS.
     pub version: &'static str,
-    /// Cipher suite by its IANA name, as `TLS13_AES_128_GCM_SHA256`.
+    /// Cipher suite by its IANA name, such as `TLS13_AES_128_GCM_SHA256`.
     pub suite: String,
-    /// Key exchange group, as `X25519MLKEM768`.
+    /// Key exchange group, such as `X25519MLKEM768`.
     pub group: String,
-    /// Application protocol by ALPN.
+    /// Application protocol, negotiated by ALPN.
     pub alpn: Option<Vec<u8>>,
-    /// Host name that the client asked for by SNI.
+    /// Host name that the client sent in SNI.
     pub server_name: Option<String>,
-    /// Whether an earlier session was resumed.
+    /// Whether the handshake resumed an earlier session.
     pub resumed: bool,
-    /// The peer's certificates, end entity first, DER.
+    /// The peer's certificates in DER, end entity first.
     pub peer_certificates: Vec<Vec<u8>>,
 }

@@ -1,21 +1,29 @@
 use std::fmt;
 
-/// Why a session or a configuration failed, by who is at fault.
+/// A failure of a session or a configuration; each variant names the party at fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The calling code used the API wrongly.
+    /// The calling code misused the API.
     ApiMisuse(&'static str),
-    /// The configuration cannot work: which part, and what to do.
+    /// The configuration is not usable: the text names the part and the remedy.
     Config(String),
     /// The peer broke the protocol or did not authenticate.
     Peer(String),
     /// The peer sent a fatal alert: its name in RFC 8446, section 6.
     Alert(String),
-    /// The peer's certificate was refused: why.
+    /// This end rejected the peer's certificate, for the reason given.
     Certificate(String),
     /// The TLS library failed on its own.
     Library(String),
+}
+
+impl Error {
+    /// The error of an engine whose configuration asks for a kind of `what` that is younger than the engine.
+    #[must_use]
+    pub fn unknown(what: &str) -> Self {
+        Self::Config(format!("{what}: this engine does not know this setting"))
+    }
 }
 
 impl fmt::Display for Error {

@@ -1,16 +1,16 @@
-//! What is read ahead of a ClientHello (RFC 8446, section 4.1.2).
+//! Reads a ClientHello (RFC 8446, section 4.1.2) before the TLS library does.
 
 use crate::record::HEADER;
 
-/// Whether this record begins a ClientHello.
+/// Whether `record` begins a ClientHello.
 #[must_use]
 pub const fn begins(record: &[u8]) -> bool {
     matches!(record, [22, _, _, _, _, 1, ..])
 }
 
-/// What a server can know of a client before its library does.
+/// A client's ClientHello, as hints for the server.
 ///
-/// Hints only: the library parses the message anew, and whatever cannot be read here counts as not there.
+/// The TLS library parses the message again. A field that cannot be read here counts as absent.
 #[derive(Clone, Copy, Debug)]
 pub struct Hello<'a> {
     suites: &'a [u8],
@@ -18,7 +18,7 @@ pub struct Hello<'a> {
 }
 
 impl<'a> Hello<'a> {
-    /// `None` where the message is not whole in this record.
+    /// Reads a ClientHello from its record; `None` if the record does not hold all of the message.
     #[must_use]
     pub fn read(record: &'a [u8]) -> Option<Self> {
         // Handshake type and length.
@@ -34,7 +34,7 @@ impl<'a> Hello<'a> {
         Some(Self { suites, extensions })
     }
 
-    /// Whether it lists a ChaCha20 suite first.
+    /// Whether the client lists a ChaCha20 suite first.
     #[must_use]
     pub fn prefers_chacha(&self) -> bool {
         let first = self.suites.as_chunks().0.iter().copied().find(|&suite| !is_grease(suite));
@@ -53,7 +53,7 @@ impl<'a> Hello<'a> {
         None
     }
 
-    /// server_name (RFC 6066, section 3): a list, of which only a first host name is in use.
+    /// The first host name of the extension server_name (RFC 6066, section 3).
     #[must_use]
     pub fn server_name(&self) -> Option<&'a str> {
         let (list, _) = vector(self.extension(0)?)?;
@@ -61,7 +61,7 @@ impl<'a> Hello<'a> {
         core::str::from_utf8(name).ok()
     }
 
-    /// signature_algorithms (RFC 8446, section 4.2.3), by their numbers, but for those that no suite goes with.
+    /// The signature schemes that the client offers (RFC 8446, section 4.2.3) and that one of its suites can use.
     #[must_use]
     pub fn schemes(&self) -> Vec<u16> {
         let list = self.extension(13).and_then(vector).unwrap_or_default().0;
@@ -69,8 +69,9 @@ impl<'a> Hello<'a> {
         schemes.filter(|&scheme| self.has_suites_for(is_rsa(scheme))).collect()
     }
 
-    /// Whether it lists a suite by which a server signs with RSA, or with anything else. Those of TLS 1.2 say by which
-    /// (RFC 8422, section 5), those of TLS 1.3 leave it open.
+    /// Whether the client lists a suite for servers that sign with RSA (`rsa`), or with another algorithm.
+    ///
+    /// A suite of TLS 1.2 names the algorithm (RFC 8422, section 5). A suite of TLS 1.3 allows any.
     #[must_use]
     pub fn has_suites_for(&self, rsa: bool) -> bool {
         self.suites.as_chunks().0.iter().any(|suite| match u16::from_be_bytes(*suite) {
@@ -81,27 +82,30 @@ impl<'a> Hello<'a> {
         })
     }
 
-    /// supported_versions (RFC 8446, section 4.2.1) has TLS 1.3.
+    /// Whether the client offers TLS 1.3 in supported_versions (RFC 8446, section 4.2.1).
     #[must_use]
     pub fn offers_tls13(&self) -> bool {
         let list = self.extension(43).and_then(short_vector).unwrap_or_default().0;
         list.as_chunks().0.contains(&[3, 4])
     }
 
-    /// pre_shared_key (RFC 8446, section 4.2.11), or a session_ticket that is not empty (RFC 5077, section 3.2).
+    /// Whether the client offers a ticket.
+    ///
+    /// The ticket is in pre_shared_key (RFC 8446, section 4.2.11), or in a session_ticket that is not empty (RFC 5077,
+    /// section 3.2).
     #[must_use]
     pub fn offers_ticket(&self) -> bool {
         self.extension(41).is_some() || self.extension(35).is_some_and(|ticket| !ticket.is_empty())
     }
 }
 
-/// Bytes behind a length of two bytes, and what is behind them.
+/// Splits a vector with a length of two bytes from the bytes behind it.
 pub(crate) fn vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
 }
 
-/// Bytes behind a length of one byte, and what is behind them.
+/// Splits a vector with a length of one byte from the bytes behind it.
 pub(crate) fn short_vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first()?;
     rest.split_at_checked(usize::from(*len))
@@ -112,7 +116,7 @@ const fn is_rsa(scheme: u16) -> bool {
     matches!(scheme, 0x0201 | 0x0301 | 0x0401 | 0x0501 | 0x0601 | 0x0804..=0x0806 | 0x0809..=0x080b)
 }
 
-/// Reserved values that clients mix in to keep servers tolerant (RFC 8701): `0x0a0a`, `0x1a1a` ... `0xfafa`.
+/// Whether a suite is one of the values that clients add to keep servers tolerant (RFC 8701): `0x0a0a` to `0xfafa`.
 const fn is_grease([high, low]: [u8; 2]) -> bool {
     high == low && high & 0x0f == 0x0a
 }
@@ -152,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_a_signature_goes_by() {
+    fn reads_server_name_signature_schemes_and_tickets() {
         let name = vector(&[&[0][..], &vector(b"example.com")].concat());
         let schemes = vector(&[4, 3, 8, 4]);
         let extensions: [(u16, &[u8]); 3] = [(0x0a0a, b""), (0, &name), (13, &schemes)];
@@ -168,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn suites_of_tls12_say_how_to_sign() {
+    fn suites_of_tls12_restrict_the_signature_schemes() {
         let schemes = vector(&[4, 3, 8, 7, 8, 4, 4, 1]);
         let signs = |suites: &[u16]| {
             let hello = hello(0, suites, &[(13, &schemes)]);
@@ -182,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_read() {
+    fn reads_whether_tls13_is_offered() {
         let offers = |versions: &[u8]| {
             let hello = hello(0, &[0x1301], &[(43, versions)]);
             Hello::read(&hello).unwrap().offers_tls13()
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn survives_every_truncation_and_every_byte() {
+    fn rejects_every_truncation_and_survives_changed_bytes() {
         let schemes = vector(&[4, 3]);
         let whole = hello(32, &[0x1303], &[(13, &schemes), (41, b"")]);
         for len in 0..whole.len() {

@@ -1,22 +1,24 @@
 //! TLS engines and sessions over caller-owned buffers.
 //!
-//! An [`Engine`] is a TLS library with one configuration; a [`Session`] is one connection of it, sans I/O: ciphertext
-//! comes in as a slice, what must be sent is appended to a [`Buf`](tautline_window::Buf), and waiting is a value. The
-//! caller owns every buffer. Configuration ([`ServerConfig`], [`ClientConfig`]) is the same for every engine.
+//! An [`Engine`] is a TLS library with one configuration. A [`Session`] is one of its connections, sans I/O: ciphertext
+//! comes in as a slice, and bytes to send are appended to a [`Buf`](tautline_buf::Buf). A call never waits
+//! for the peer: its result, such as [`Handshake::Pending`], says that more bytes are needed. The caller owns every
+//! buffer. All engines take the same configuration: [`ServerConfig`] and [`ClientConfig`].
 //!
-//! [`plain`] is the null engine: no TLS at all, for `ws://` and for measuring what TLS costs.
+//! [`plain`] is the null engine: no TLS, for `ws://` and for measuring the cost of TLS.
 //!
-//! A handshake over a blocking stream. What the peer sent behind it stays in `wire`, for [`Session::open`]:
+//! This example runs a handshake over a blocking stream. Bytes that the peer sent after its handshake stay in `wire`,
+//! for [`Session::open`]:
 //! ```
 //! use std::io::{self, Read, Write};
 //! use tautline_tls::{Engine as _, Handshake, Session, plain};
-//! use tautline_window::Buf;
+//! use tautline_buf::Buf;
 //!
-//! fn shake_hands(session: &mut impl Session, stream: &mut (impl Read + Write), wire: &mut Buf) -> io::Result<()> {
+//! fn handshake(session: &mut impl Session, stream: &mut (impl Read + Write), wire: &mut Buf) -> io::Result<()> {
 //!     let mut out = Buf::new();
 //!     loop {
 //!         let result = session.handshake(wire.filled_mut(), &mut out);
-//!         stream.write_all(out.filled())?; // after an error too: the alert
+//!         stream.write_all(out.filled())?; // also after an error, for the alert
 //!         out.clear();
 //!         let (used, handshake) = result.map_err(io::Error::other)?;
 //!         wire.take(used);
@@ -32,7 +34,7 @@
 //! }
 //!
 //! let mut session = plain::Engine.accept().map_err(io::Error::other)?;
-//! shake_hands(&mut session, &mut io::Cursor::new(Vec::new()), &mut Buf::new())?;
+//! handshake(&mut session, &mut io::Cursor::new(Vec::new()), &mut Buf::new())?;
 //! # Ok::<(), io::Error>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -44,18 +46,20 @@ mod config;
 mod engine;
 mod error;
 pub mod hello;
+mod helpers;
+mod kind;
 pub mod plain;
 pub mod record;
 pub mod registry;
 mod sessions;
-mod team;
 mod tickets;
 
 pub use answer::Answer;
 pub use capabilities::Capabilities;
 pub use config::{Certificate, ClientAuth, ClientConfig, KeyExchange, Roots, ServerConfig, Versions};
-pub use engine::{Content, Engine, Facts, Handshake, KeyCost, Opened, Session, Signing};
+pub use engine::{Content, Engine, Handshake, KeyCost, Opened, Session, Signing, TlsInfo};
 pub use error::Error;
+pub use helpers::Helpers;
+pub use kind::EngineKind;
 pub use sessions::Sessions;
-pub use team::Team;
 pub use tickets::{TicketKeySource, TicketSecret, Tickets};

@@ -1,11 +1,55 @@
 //! The null engine: bytes pass unchanged.
 
-use crate::{Content, Facts, Handshake, Opened};
-use tautline_window::Buf;
+use crate::{Capabilities, ClientConfig, Content, EngineKind, Error, Handshake, Opened, ServerConfig, TlsInfo};
+use tautline_buf::Buf;
 
-/// No TLS.
+/// Nothing of TLS.
+static CAPABILITIES: Capabilities = Capabilities {
+    engine: "plain",
+    library: "none",
+    feature: "",
+    versions: &[],
+    suites: &[],
+    alpn: false,
+    client_certificates: false,
+    post_quantum: false,
+    ed25519: false,
+    several_keys: false,
+    resumes_tls13: false,
+    stapling: false,
+    key_log: false,
+    key_export: false,
+    in_place: false,
+    shares_records: false,
+};
+
+/// The engine for connections without TLS.
+///
+/// ```
+/// use tautline_tls::{EngineKind, ServerConfig, plain};
+///
+/// let engine = plain::Engine.server(&ServerConfig::default())?;
+/// assert_eq!(EngineKind::name(engine), "plain");
+/// # Ok::<(), tautline_tls::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Engine;
+
+impl EngineKind for Engine {
+    type Engine = Self;
+
+    fn capabilities(self) -> &'static Capabilities {
+        &CAPABILITIES
+    }
+
+    fn server(self, _: &ServerConfig) -> Result<Self, Error> {
+        Ok(self)
+    }
+
+    fn client(self, _: &ClientConfig) -> Result<Self, Error> {
+        Ok(self)
+    }
+}
 
 /// A connection without TLS.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,15 +58,15 @@ pub struct Session;
 impl crate::Engine for Engine {
     type Session = Session;
 
-    fn name(&self) -> &'static str {
-        "plain"
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
     }
 
-    fn accept(&self) -> Result<Session, crate::Error> {
+    fn accept(&self) -> Result<Session, Error> {
         Ok(Session)
     }
 
-    fn connect(&self, _host: &str) -> Result<Session, crate::Error> {
+    fn connect(&self, _host: &str) -> Result<Session, Error> {
         Ok(Session)
     }
 }
@@ -30,22 +74,17 @@ impl crate::Engine for Engine {
 impl crate::Session for Session {
     const PASSTHROUGH: bool = true;
 
-    fn handshake(&mut self, _wire: &mut [u8], _out: &mut Buf) -> Result<(usize, Handshake), crate::Error> {
+    fn handshake(&mut self, _wire: &mut [u8], _out: &mut Buf) -> Result<(usize, Handshake), Error> {
         Ok((0, Handshake::Complete))
     }
 
-    fn open<'b>(
-        &mut self,
-        wire: &'b mut [u8],
-        _scratch: &'b mut Buf,
-        _out: &mut Buf,
-    ) -> Result<Opened<'b>, crate::Error> {
+    fn open<'b>(&mut self, wire: &'b mut [u8], _scratch: &'b mut Buf, _out: &mut Buf) -> Result<Opened<'b>, Error> {
         let used = wire.len();
         let content = if used == 0 { Content::Partial } else { Content::Data(wire) };
         Ok(Opened { used, content })
     }
 
-    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), crate::Error> {
+    fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
         for chunk in plain {
             out.put(chunk);
         }
@@ -54,7 +93,7 @@ impl crate::Session for Session {
 
     fn close(&mut self, _out: &mut Buf) {}
 
-    fn facts(&self) -> Facts {
-        Facts::default()
+    fn tls_info(&self) -> TlsInfo {
+        TlsInfo::default()
     }
 }

@@ -1,26 +1,26 @@
-//! The record header (RFC 8446, section 5.1): one byte of type, two of version, two of length. What engines share.
+//! The record header (RFC 8446, section 5.1): one byte of type, two of version, two of length.
 
-/// Bytes of a record header.
+/// Length of a record header in bytes.
 pub const HEADER: usize = 5;
 
-/// Longest plaintext of one record.
+/// Longest plaintext of one record, in bytes.
 pub const MAX_PLAIN: usize = 16_384;
 
-/// No protected record of any version is longer than this many bytes behind its header (RFC 5246, section 6.2.3).
+/// Upper limit of a record's body in bytes, for every version of TLS (RFC 5246, section 6.2.3).
 const MAX_BODY: usize = MAX_PLAIN + 2048;
 
-/// What stands at the front of the wire.
+/// The kind of bytes at the front of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
-    /// A whole record of this many bytes, header included.
+    /// A whole record, of this many bytes with its header.
     Whole(usize),
-    /// Less than a whole record, as far as its header says.
+    /// The beginning of a record.
     Partial,
     /// Not the header of a record.
     Invalid,
 }
 
-/// Looks at the header alone, so that an incomplete record costs next to nothing.
+/// Classifies the bytes at the front of `wire` by their header alone, so that an incomplete record costs little.
 #[must_use]
 pub fn front(wire: &[u8]) -> Front {
     let &[kind, major, _, high, low, ref rest @ ..] = wire else { return Front::Partial };
@@ -34,7 +34,7 @@ pub fn front(wire: &[u8]) -> Front {
     }
 }
 
-/// What speaks here, where a header is not TLS.
+/// Describes a peer whose bytes are [not a record](Front::Invalid), for an error text.
 #[must_use]
 pub fn not_tls(wire: &[u8]) -> &'static str {
     const REQUESTS: [&[u8; HEADER]; 10] =
@@ -52,7 +52,7 @@ mod tests {
     use super::{Front, front};
 
     #[test]
-    fn tells_whole_records_from_partial_and_impossible_ones() {
+    fn distinguishes_whole_partial_and_invalid_records() {
         let mut record = [7; 20];
         record[..5].copy_from_slice(&[23, 3, 3, 0, 10]);
         for len in 0..record.len() {

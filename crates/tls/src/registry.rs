@@ -1,4 +1,4 @@
-//! Names of what is numbered at IANA: cipher suites and key exchange groups of TLS, those that engines here agree on.
+//! IANA's names and numbers of the cipher suites and key exchange groups that the engines negotiate.
 
 /// Suites of TLS 1.3 (RFC 8446, section B.4), and of TLS 1.2 (RFC 5289, RFC 7905).
 const SUITES: [(u16, &str); 9] = [
@@ -27,19 +27,19 @@ const GROUPS: [(u16, &str); 10] = [
     (0x11ec, "X25519MLKEM768"),
 ];
 
-/// The name of a cipher suite, as `TLS13_AES_128_GCM_SHA256`.
+/// Returns the name of a cipher suite, such as `TLS13_AES_128_GCM_SHA256`.
 #[must_use]
 pub fn suite(number: u16) -> String {
     name(&SUITES, number)
 }
 
-/// The name of a key exchange group, as `X25519MLKEM768`.
+/// Returns the name of a key exchange group, such as `X25519MLKEM768`.
 #[must_use]
 pub fn group(number: u16) -> String {
     name(&GROUPS, number)
 }
 
-/// The number of the group that is called so; 0 where there is none here.
+/// Returns the number of the group with this name; 0 if it is not in the table.
 #[must_use]
 pub fn group_number(name: &str) -> u16 {
     GROUPS.iter().find(|(_, known)| *known == name).map_or(0, |&(number, _)| number)
@@ -55,7 +55,7 @@ mod tests {
     use super::{GROUPS, group, group_number, suite};
 
     #[test]
-    fn numbers_have_names_and_names_numbers() {
+    fn maps_numbers_to_names_and_back() {
         assert_eq!(suite(0x1301), "TLS13_AES_128_GCM_SHA256");
         assert_eq!(suite(0x1304), "number 0x1304");
         for (number, name) in GROUPS {

@@ -1,15 +1,27 @@
 use core::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a client remembers of servers, so that it can resume sessions; clones are one memory.
+/// A client's store of resumable sessions; clones share it.
 ///
-/// What is in it belongs to the engine that put it there.
+/// It holds one value, of a type that the engine chooses.
+///
+/// ```
+/// use tautline_tls::{ClientConfig, Sessions};
+///
+/// let sessions = Sessions::default();
+/// let mut config = ClientConfig::default();
+/// config.sessions = sessions.clone();
+/// // A copy of the configuration resumes the sessions of the first.
+/// let other = config.clone();
+/// # let _ = other;
+/// ```
 #[derive(Clone, Default)]
 pub struct Sessions(Arc<Mutex<Option<Box<dyn Any + Send>>>>);
 
 impl Sessions {
-    /// Lends an engine what it remembers here: `None` where there is nothing yet, or only what another kind of engine left.
-    /// What it then holds is kept.
+    /// Lends the stored value to `work`, as `None` if there is none of type `T`, and stores what `work` leaves there.
+    ///
+    /// A value of another type, which another kind of engine left, is dropped.
     pub fn with<T: Send + 'static, R>(&self, work: impl FnOnce(&mut Option<T>) -> R) -> R {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut known = kept.take().and_then(|kept| kept.downcast().ok()).map(|known| *known);
@@ -24,12 +36,12 @@ mod tests {
     use super::Sessions;
 
     #[test]
-    fn clones_are_one_memory_of_one_engine() {
+    fn clones_share_one_value_of_one_type() {
         let sessions = Sessions::default();
         let clone = sessions.clone();
         sessions.with(|known| *known = Some(5_u8));
         assert_eq!(clone.with(|known: &mut Option<u8>| *known), Some(5));
         assert_eq!(clone.with(|known: &mut Option<u16>| *known), None);
-        assert_eq!(sessions.with(|known: &mut Option<u8>| *known), None, "another engine had nothing to keep");
+        assert_eq!(sessions.with(|known: &mut Option<u8>| *known), None, "the call for another type dropped it");
     }
 }

@@ -4,28 +4,43 @@ use core::time::Duration;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Whether and by which keys a server lets clients resume their sessions: tickets of TLS 1.3 (RFC 8446, section 2.2) and of
-/// TLS 1.2 (RFC 5077).
+/// A server's session tickets, and the keys that seal them.
 ///
-/// A ticket holds the session, sealed with a key that only servers have; nothing is stored per client. At every time there
-/// are three keys: the current one, which seals, the previous and the next, which are only accepted. After each period they
-/// move up, and the previous one is erased. A ticket can thus be used for one period at least and two at most.
+/// Tickets let clients resume sessions of TLS 1.3 (RFC 8446, section 2.2) and TLS 1.2 (RFC 5077). A ticket holds the
+/// session, sealed with a key that only servers have, so that a server stores nothing per client.
 ///
-/// Where client certificates are asked for ([`ClientAuth`](crate::ClientAuth)) there are no tickets, whatever is said here: a
-/// resumed session does not show the certificate again, so that a revoked one would live on in tickets.
+/// A server has three keys at a time. The current one seals and opens tickets; the previous and the next one only open
+/// them. After each period the server erases the previous key, and the others move up. A ticket is therefore valid for
+/// at least one period and at most two.
+///
+/// A server that requests client certificates ([`ClientAuth`](crate::ClientAuth)) issues no tickets, whatever
+/// this value is. A resumed session does not present the certificate again, so a revoked certificate would live on in
+/// tickets.
+///
+/// ```
+/// use tautline_tls::{ServerConfig, TicketSecret, Tickets};
+///
+/// // Every host of the fleet reads these 32 random bytes from the same place.
+/// let secret = TicketSecret::new(&[7; 32])?;
+/// let config = ServerConfig::default().with_tickets(Tickets::fleet(secret));
+/// assert!(config.tickets != Tickets::Off && config.tickets != Tickets::default());
+/// # Ok::<(), tautline_tls::Error>(())
+/// ```
 #[derive(Clone)]
+#[non_exhaustive]
 pub enum Tickets {
     /// No session is resumed.
     Off,
-    /// Keys of this engine alone, made at random.
+    /// Random keys that only this engine has.
     Own {
         /// The period: from one second to [`LONGEST`](Self::LONGEST).
         rotate: Duration,
     },
-    /// Keys that every host derives from the same secret and from the time of day, so that each resumes what any other
-    /// issued. Their clocks may differ by most of an epoch.
+    /// Keys that every host of a fleet derives from one secret and the time of day.
+    ///
+    /// Each host resumes the sessions of all others. Their clocks must differ by less than one epoch.
     Fleet {
-        /// Where the secret comes from.
+        /// The source of the secret.
         source: Arc<dyn TicketKeySource>,
         /// The period: whole seconds, up to [`LONGEST`](Self::LONGEST), the same on every host.
         epoch: Duration,
@@ -33,11 +48,13 @@ pub enum Tickets {
 }
 
 impl Tickets {
-    /// The longest period, and the default: 12 hours. Whoever steals a key can resume, and for TLS 1.2 read, what was sealed
-    /// with it, so that keys must not grow old.
+    /// The longest period, and the default: 12 hours.
+    ///
+    /// A thief of a key can resume the sessions whose tickets it sealed and, with TLS 1.2, decrypt them. Keys must
+    /// therefore be replaced often.
     pub const LONGEST: Duration = Duration::from_hours(12);
 
-    /// Keys derived from a secret that does not change.
+    /// Makes a fleet's tickets with a secret that does not change.
     #[must_use]
     pub fn fleet(secret: TicketSecret) -> Self {
         Self::Fleet { source: Arc::new(secret), epoch: Self::LONGEST }
@@ -50,7 +67,7 @@ impl Default for Tickets {
     }
 }
 
-/// Equal where a reload may keep the keys: the same period, and the same source object.
+/// Equal if a reload may keep the keys: same period, same source object.
 impl PartialEq for Tickets {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -64,27 +81,61 @@ impl PartialEq for Tickets {
     }
 }
 
-/// Where a fleet's secrets come from: a file, a key management service.
+/// A source of a fleet's secrets, such as a file or a key management service.
+///
+/// ```
+/// use std::time::Duration;
+/// use tautline_tls::{Error, TicketKeySource, TicketSecret};
+///
+/// /// Reads the secrets from the environment, every minute.
+/// struct Environment;
+///
+/// impl TicketKeySource for Environment {
+///     fn secrets(&self) -> Result<Vec<TicketSecret>, Error> {
+///         let text = std::env::var("TICKET_SECRETS").map_err(|error| Error::Config(error.to_string()))?;
+///         TicketSecret::parse(text.as_bytes())
+///     }
+///
+///     fn interval(&self) -> Duration {
+///         Duration::from_secs(60)
+///     }
+/// }
+/// ```
 pub trait TicketKeySource: Send + Sync {
-    /// The secrets of now, from one to [`TicketSecret::MOST`]. Tickets are sealed by keys of the first; those of all are
-    /// accepted, so that a new secret can be spread before it is used, and the old one be taken away after that.
+    /// Returns the current secrets, from one to [`TicketSecret::MOST`].
     ///
-    /// Asked when the engine is made, then every [`interval`](Self::interval) on a thread of its own, so it may block.
+    /// Keys of the first secret seal tickets; keys of all secrets open them. To change the secret, append the new one
+    /// on every host, then move it to the front, and remove the old one later.
+    ///
+    /// The engine calls this when it is made, and then every [`interval`](Self::interval) on a thread of its own. The
+    /// call may block.
     ///
     /// # Errors
-    /// When the engine is made: [`Error::Config`], and there is no engine. Later: it is logged, the secrets of before stay.
+    /// [`Error::Config`] if there are no secrets. If the first call fails, the engine is not made. The error of a later
+    /// call is logged, and the old secrets stay in use.
     fn secrets(&self) -> Result<Vec<TicketSecret>, Error>;
 
-    /// How often to ask.
+    /// Returns the time between two calls of [`secrets`](Self::secrets).
     fn interval(&self) -> Duration {
         Duration::from_secs(5)
     }
 }
 
-/// What a fleet's ticket keys are derived from; erased when it is dropped.
+/// The secret that a fleet's ticket keys are derived from; erased on drop.
 ///
-/// Whoever has it can resume every session of the fleet, read the TLS 1.2 connections whose tickets were sealed by its keys,
-/// and pass for the fleet to clients that hold tickets: keep it as safe as the private key, and change it now and then.
+/// Keep it as safe as the private key, and change it regularly. An attacker who has it can resume every session of the
+/// fleet, and impersonate the fleet to clients that hold tickets. With TLS 1.2, the attacker can also decrypt
+/// connections whose tickets were sealed by its keys.
+///
+/// ```
+/// use tautline_tls::TicketSecret;
+///
+/// // The lines of a file: the first secret seals.
+/// let secrets = TicketSecret::parse(b"# from `openssl rand -hex 32`\n00112233445566778899aabbccddeeff\n")?;
+/// assert_eq!(secrets.len(), 1);
+/// assert!(TicketSecret::new(b"too short").is_err());
+/// # Ok::<(), tautline_tls::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct TicketSecret(Zeroizing<Vec<u8>>);
 
@@ -92,13 +143,13 @@ impl TicketSecret {
     /// The shortest secret, in bytes.
     pub const SHORTEST: usize = 32;
 
-    /// Most secrets of one source.
+    /// The most secrets that one source may return.
     pub const MOST: usize = 4;
 
-    /// A secret of these bytes, which must be random: 32 bytes of `/dev/urandom`, not a passphrase.
+    /// Makes a secret of random bytes: 32 bytes of `/dev/urandom`, say, not a passphrase.
     ///
     /// # Errors
-    /// [`Error::Config`] where there are less than [`SHORTEST`](Self::SHORTEST).
+    /// [`Error::Config`] if there are fewer than [`SHORTEST`](Self::SHORTEST).
     pub fn new(secret: &[u8]) -> Result<Self, Error> {
         if secret.len() < Self::SHORTEST {
             let (len, least) = (secret.len(), Self::SHORTEST);
@@ -109,11 +160,14 @@ impl TicketSecret {
         Ok(Self(Zeroizing::new(secret.to_vec())))
     }
 
-    /// Reads secrets from text: one a line, its characters taken as they are but for spaces around it; empty lines and lines
-    /// that begin with `#` do not count.
+    /// Reads secrets from text, one per line.
+    ///
+    /// The characters of a line are the secret, without spaces around them. Empty lines and lines that begin with `#`
+    /// are skipped.
     ///
     /// # Errors
-    /// [`Error::Config`] where there is none, too many, one that is too short, or anything but printable ASCII.
+    /// [`Error::Config`] if there is no secret, if there are too many, if one is too short, or if one has other
+    /// characters than printable ASCII.
     pub fn parse(text: &[u8]) -> Result<Vec<Self>, Error> {
         let mut secrets = Vec::new();
         for line in text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii) {
@@ -122,7 +176,7 @@ impl TicketSecret {
             }
             if !line.iter().all(u8::is_ascii_graphic) {
                 return Err(Error::Config(
-                    "ticket secrets: expected one secret a line, in hexadecimal or Base64, as `openssl rand -hex 32` makes it"
+                    "ticket secrets: expected one secret per line, in hexadecimal or Base64, as `openssl rand -hex 32` makes it"
                         .to_owned(),
                 ));
             }
@@ -137,7 +191,7 @@ impl TicketSecret {
         }
     }
 
-    /// Its bytes.
+    /// The bytes of the secret.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -150,7 +204,7 @@ impl fmt::Debug for TicketSecret {
     }
 }
 
-/// A source that never changes.
+/// A source whose secret never changes.
 impl TicketKeySource for TicketSecret {
     fn secrets(&self) -> Result<Vec<TicketSecret>, Error> {
         Ok(vec![self.clone()])
@@ -173,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_holds_one_secret_a_line() {
+    fn parses_one_secret_per_line() {
         let (a, b) = ("a".repeat(32), "b".repeat(64));
         let text = format!("# first\r\n\n  {a}\r\n{b}");
         let secrets = TicketSecret::parse(text.as_bytes()).unwrap();
@@ -182,16 +236,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_refused() {
+    fn rejects_text_without_usable_secrets() {
         assert!(refused(b"").contains("none found"));
         assert!(refused(b"# only this\n").contains("none found"));
         assert!(refused(&[b'x'; 31]).contains("31 bytes are too few"));
-        assert!(refused(&[0; 48]).contains("expected one secret a line"));
+        assert!(refused(&[0; 48]).contains("expected one secret per line"));
         assert!(refused(format!("{0}\n{0}\n{0}\n{0}\n{0}\n", "c".repeat(32)).as_bytes()).contains("5 are too many"));
     }
 
     #[test]
-    fn a_reload_keeps_the_keys_of_the_same_source() {
+    fn tickets_are_equal_if_period_and_source_are_the_same() {
         let fleet = Tickets::fleet(TicketSecret::new(&[7; 32]).unwrap());
         let same = fleet.clone();
         assert!(fleet == same);

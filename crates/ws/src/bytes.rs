@@ -1,7 +1,7 @@
-//! Plain data in bytes: integers big-endian, and lengths of four bytes in front of what has one.
+//! Reads and writes fields of encoded state: big-endian integers, and byte strings behind a length of four bytes.
 
 pub(crate) fn put(bytes: &[u8], out: &mut Vec<u8>) {
-    // Nothing that is kept of a connection is anywhere near 4 GiB; what is would be refused when it is read.
+    // No state of a connection comes near 4 GiB. If one did, reading it back would fail.
     out.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
     out.extend(bytes);
 }

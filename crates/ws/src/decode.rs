@@ -1,8 +1,9 @@
+mod found;
 mod header;
 mod payload;
 mod state;
 
-use self::payload::Found;
+use self::found::Found;
 pub use self::state::{DecoderState, FrameState, MessageState};
 use crate::deflate::Inflater;
 use crate::mask::mask;
@@ -10,30 +11,30 @@ use crate::utf8::Utf8;
 use crate::{Error, Event, Header, Kind, Message, Opcode, Role};
 use core::fmt;
 use core::ops::Range;
-use tautline_window::{Buf, Pool};
+use tautline_buf::{Buf, Pool};
 
-/// What one step of [`Decoder::decode`] did.
+/// The result of one [`Decoder::decode`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Decoded<'b> {
-    /// Bytes of the input that are done with.
+    /// How many bytes of the input were used.
     pub used: usize,
-    /// What they held; `None` where all of the input was used and nothing is whole yet.
+    /// The event in the used bytes; `None` if all of the input was used and no event is complete yet.
     pub event: Option<Event<'b>>,
 }
 
 /// Turns the peer's bytes into messages and control frames.
 ///
-/// A message that lies in the input as one whole frame is unmasked there and handed out as a slice of the input. Frames
-/// that the input's end cuts, and fragmented messages, are unmasked into an assembly buffer from the pool, which grows
-/// with the bytes that really arrived and never past the limit. So the caller need not keep input, and an idle decoder
-/// holds no buffer.
+/// A message that lies in the input as one whole frame is unmasked in place and returned as a slice of the input. An
+/// incomplete frame or a fragmented message is unmasked into an assembly buffer from the pool. That buffer grows with
+/// the bytes that arrived, and never past the limit. So the caller need not keep input, and an idle decoder holds no
+/// buffer.
 ///
-/// An error is final: the decoder repeats it for all further input. After a close frame all further input is used up
+/// An error is final: the decoder repeats it for all further input. After a close frame, further input is used up
 /// without events (RFC 6455, section 5.5.1).
 ///
 /// ```
-/// use tautline_window::Pool;
+/// use tautline_buf::Pool;
 /// use tautline_ws::{Decoder, Event, Role};
 ///
 /// let mut pool = Pool::new(1 << 20);
@@ -50,14 +51,14 @@ pub struct Decoder {
     assembly: Buf,
     inflater: Option<Box<Inflater>>,
     max_message: usize,
-    /// Bytes of the current message so far, where it is not compressed.
+    /// Bytes of the current message so far, if it is not compressed.
     total: usize,
-    /// Bytes of the current frame's payload that are still to come.
+    /// Bytes of the current frame's payload that have not arrived yet.
     remaining: u64,
-    /// Bytes of the assembly that outlast the control frame, or the event, that the rest of it belongs to.
+    /// Bytes of the assembly to keep: those behind them belong to the current control frame or to the last event.
     keep: usize,
     phase: Phase,
-    /// The key for the next byte of the payload.
+    /// The masking key, rotated to the next byte of the payload.
     key: [u8; 4],
     head: [u8; Header::MAX_LEN],
     head_len: u8,
@@ -65,13 +66,15 @@ pub struct Decoder {
     fin: bool,
     role: Role,
     streaming: bool,
-    /// The bytes of the assembly behind `keep` were handed out.
+    /// The bytes of the assembly behind `keep` belong to the last event.
     stale: bool,
-    /// Fresh wherever a message begins, for the end of a text makes it so.
+    /// Validates the text in progress. Its `finish` leaves it ready for the next message.
     utf8: Utf8,
     message: Option<Progress>,
 }
 
+/// The position of a decoder in the stream.
+///
 /// ```text
 ///   whole message ┌──┐
 ///      handed out │  ▼     any other frame
@@ -83,7 +86,7 @@ pub struct Decoder {
 ///     anywhere ──── error ───► Failed                          Closed
 /// ```
 enum Phase {
-    /// As `Header`, with nothing held and nothing begun: the next message may take the short way.
+    /// Before a frame's header, with no message in progress and no bytes held: the next message may take the fast path.
     Idle,
     /// Before or inside a frame's header.
     Header,
@@ -101,13 +104,14 @@ struct Progress {
     kind: Kind,
     compressed: bool,
     streaming: bool,
-    /// No chunk of it was handed out.
+    /// No chunk of the message was handed out.
     first: bool,
 }
 
 impl Decoder {
-    /// A decoder for what arrives at `role`, with messages of up to `max_message` bytes (inflated ones where they come
-    /// compressed).
+    /// Makes a decoder for the frames that `role` receives, with messages of up to `max_message` bytes.
+    ///
+    /// The limit counts inflated bytes if a message is compressed.
     #[must_use]
     pub const fn new(role: Role, max_message: usize) -> Self {
         Self {
@@ -131,31 +135,33 @@ impl Decoder {
         }
     }
 
-    /// Accepts compressed messages.
+    /// Adds a decompressor, so that compressed messages are accepted.
     #[must_use]
     pub fn with_inflater(mut self, inflater: Inflater) -> Self {
         self.inflater = Some(Box::new(inflater));
         self
     }
 
-    /// Hands messages out in [chunks](Event::Chunk) as they arrive, instead of whole; from the next message on. The limit
-    /// on a message's size holds for the sum of its chunks.
+    /// Sets whether messages are handed out in [chunks](Event::Chunk) as they arrive, from the next message on.
+    ///
+    /// The limit on a message's size applies to the sum of its chunks.
     pub fn set_streaming(&mut self, on: bool) {
         self.streaming = on;
         if on && matches!(self.phase, Phase::Idle) {
             self.phase = Phase::Header;
         }
-        self.settle();
+        self.resume_fast_path();
     }
 
-    /// Finds the next event, using bytes from the front of `input`.
+    /// Decodes the next event from the front of `input`.
     ///
-    /// Bytes that are used must not be shown again; what is left must be, with more behind it or not. Without an event
-    /// all of `input` was used. What an event borrows is the decoder's or lies in `input`; used bytes of `input` are
-    /// changed.
+    /// The caller drops the used bytes and presents the others again, with or without more behind them. If there is no
+    /// event, all of `input` was used.
+    ///
+    /// An event borrows from the decoder or from `input`. The decoder changes used bytes of `input`.
     ///
     /// # Errors
-    /// The peer broke the protocol or sent more than the limit. The error is final.
+    /// The peer broke the protocol or exceeded the limit. The error is final.
     #[inline]
     pub fn decode<'b>(&'b mut self, input: &'b mut [u8], pool: &mut Pool) -> Result<Decoded<'b>, Error> {
         if matches!(self.phase, Phase::Idle)
@@ -174,8 +180,9 @@ impl Decoder {
         self.decode_any(input, pool)
     }
 
-    /// The last event is done with: a buffer that only it needed goes back to the pool. Otherwise the next
-    /// [`decode`](Self::decode) does this.
+    /// Returns the buffer of the last event to the pool, if nothing else needs it.
+    ///
+    /// Without this call, the next [`decode`](Self::decode) does so.
     #[inline]
     pub fn recycle(&mut self, pool: &mut Pool) {
         if self.stale {
@@ -183,7 +190,7 @@ impl Decoder {
         }
     }
 
-    /// Whether neither a message nor a frame has begun and not ended.
+    /// Whether no message and no frame is in progress.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Idle | Phase::Header) && self.head_len == 0 && self.message.is_none()
@@ -196,12 +203,12 @@ impl Decoder {
             Ok(found) => found,
             Err(error) => return Err(self.fail(error, pool)),
         };
-        self.settle();
+        self.resume_fast_path();
         let event = found.map(|found| self.event(found, input)).transpose()?;
         Ok(Decoded { used, event })
     }
 
-    /// The next event and how many bytes were used up to its end.
+    /// Finds the next event; returns how many bytes were used up to its end.
     fn find(&mut self, input: &mut [u8], pool: &mut Pool) -> Result<(usize, Option<Found>), Error> {
         let mut at = 0;
         loop {
@@ -225,18 +232,18 @@ impl Decoder {
         }
     }
 
-    /// Forgets what was handed out; an empty buffer goes back to the pool.
+    /// Drops the bytes of the last event; an empty buffer goes back to the pool.
     fn release(&mut self, pool: &mut Pool) {
         self.stale = false;
         self.assembly.truncate(self.keep);
         if self.assembly.is_empty() {
             pool.give(core::mem::take(&mut self.assembly));
         }
-        self.settle();
+        self.resume_fast_path();
     }
 
-    /// Opens the short way again where nothing is held.
-    fn settle(&mut self) {
+    /// Allows the fast path again if no bytes are held.
+    fn resume_fast_path(&mut self) {
         if self.is_idle() && !self.stale && self.assembly.is_empty() {
             self.phase = if self.streaming { Phase::Header } else { Phase::Idle };
         }
@@ -257,8 +264,9 @@ impl fmt::Debug for Decoder {
     }
 }
 
-/// The message at the front of `input`, where it is one whole uncompressed frame below 64 KiB that breaks no rule. All
-/// else, right or wrong, is for the long way to judge.
+/// The fast path: finds a message at the front of `input` that is one whole, valid, plain frame below 64 KiB.
+///
+/// `None` leaves the input, valid or not, to the slow path.
 #[inline]
 fn whole_message(role: Role, input: &[u8], max_message: usize) -> Option<(Kind, Range<usize>)> {
     let [first, second, rest @ ..] = input else { return None };
@@ -267,7 +275,7 @@ fn whole_message(role: Role, input: &[u8], max_message: usize) -> Option<(Kind, 
         0x82 => Kind::Binary,
         _ => return None,
     };
-    // The mask bit falls out where it is as it should be, and spoils the length where it is not.
+    // The mask bit is 0 here if it is right. If it is wrong, it is 1 and makes the length invalid.
     let (len, key_len) = match role {
         Role::Server => (second ^ 0x80, 4),
         Role::Client => (*second, 0),
@@ -282,7 +290,7 @@ fn whole_message(role: Role, input: &[u8], max_message: usize) -> Option<(Kind, 
     (minimal && len <= max_message && end <= input.len()).then_some((kind, start..end))
 }
 
-/// Unmasks `input[range]` with the key that lies before it.
+/// Unmasks `input[range]` with the key in front of it.
 #[inline]
 fn unmask_behind_key(input: &mut [u8], range: Range<usize>) -> &mut [u8] {
     let (head, data) = input[..range.end].split_at_mut(range.start);

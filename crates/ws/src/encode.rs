@@ -1,36 +1,37 @@
 use crate::close::ClosePayload;
-use crate::deflate::{Deflater, Press};
-use crate::mask::mask_copy;
+use crate::deflate::{Deflater, SharedDeflater};
 use crate::{CloseCode, Error, Header, Kind, Opcode, Prepared, Role};
 use core::fmt;
-use tautline_window::{Buf, Pool};
+use tautline_buf::{Buf, Pool};
 
 /// A piece of a message for [`Encoder::fragment`].
 #[derive(Clone, Copy, Debug)]
 pub struct Fragment<'a> {
-    /// Kind of the whole message, the same in all of its fragments.
+    /// Kind of the message, the same in all of its fragments.
     pub kind: Kind,
-    /// The next bytes.
+    /// The next bytes of the message.
     pub payload: &'a [u8],
-    /// The message ends with them.
+    /// The message ends with this fragment.
     pub last: bool,
-    /// Compress the message, where that was negotiated; what the first fragment says counts for all.
+    /// Whether to compress the message, if compression was negotiated. The first fragment decides for all.
     pub compress: bool,
 }
 
-/// Turns messages and control frames into the bytes that go to the peer.
+/// Turns messages and control frames into bytes for the peer.
 ///
-/// Everything is appended to `out`, whole frames at a time. `key` is asked for a frame's masking key where the role is
-/// [`Role::Client`] and never otherwise: draw it from a cryptographic generator (RFC 6455, section 5.3). That text is
-/// UTF-8 is for the caller to see to. An error that says [`Error::ApiMisuse`] leaves `out` and the encoder as they were.
+/// Every call appends whole frames to `out`. `key` returns the masking key of a frame. It is called for
+/// [`Role::Client`] only, and must draw from a cryptographic generator (RFC 6455, section 5.3). The caller must ensure
+/// that text is UTF-8.
+///
+/// After [`Error::ApiMisuse`] `out` and the encoder are unchanged.
 ///
 /// ```
-/// use tautline_window::{Buf, Pool};
+/// use tautline_buf::{Buf, Pool};
 /// use tautline_ws::{Encoder, Kind, Role};
 ///
 /// let (mut out, mut pool) = (Buf::new(), Pool::new(1 << 20));
 /// let mut encoder = Encoder::new(Role::Client);
-/// let key = || [0x37, 0xfa, 0x21, 0x3d]; // a generator's output in earnest
+/// let key = || [0x37, 0xfa, 0x21, 0x3d]; // in production, the output of a cryptographic generator
 /// encoder.message(Kind::Text, b"Hello", false, key, &mut out, &mut pool)?;
 /// assert_eq!(out.filled(), b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58"); // RFC 6455, section 5.7
 /// # Ok::<(), tautline_ws::Error>(())
@@ -41,26 +42,26 @@ pub struct Encoder {
     state: EncoderState,
 }
 
-/// What an [`Encoder`] may send next: all that it has of a connection beyond what it was made with.
+/// The state of an [`Encoder`] that changes with a connection: which frames may come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncoderState {
-    /// Any frame that begins a message.
+    /// The next frame begins a message.
     Idle,
-    /// Fragments of this message.
+    /// The next data frame continues this message.
     Fragments {
-        /// Text or binary.
+        /// The message's kind.
         kind: Kind,
-        /// It is compressed.
+        /// The message is compressed.
         compressed: bool,
-        /// A frame of it was sent.
+        /// A frame of the message was sent.
         started: bool,
     },
-    /// Nothing: a close frame was sent.
+    /// A close frame was sent: no frame may follow.
     Closed,
 }
 
 impl EncoderState {
-    /// It as a byte: 0, 1, or for fragments 2, and then text 4, compressed 8, started 16.
+    /// Encodes the state as a byte: 0 idle, 1 closed; 2 fragments, plus 4 text, 8 compressed, 16 started.
     #[must_use]
     pub fn encode(self) -> u8 {
         match self {
@@ -72,10 +73,10 @@ impl EncoderState {
         }
     }
 
-    /// Reads what [`encode`](Self::encode) made.
+    /// Reads a byte that [`encode`](Self::encode) made.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] for anything else.
+    /// [`Error::ApiMisuse`] for any other byte.
     pub const fn decode(byte: u8) -> Result<Self, Error> {
         Ok(match byte {
             0 => Self::Idle,
@@ -85,29 +86,30 @@ impl EncoderState {
                 compressed: byte & 8 != 0,
                 started: byte & 16 != 0,
             },
-            _ => return Err(Error::ApiMisuse("this is no state of an encoder")),
+            _ => return Err(Error::ApiMisuse("the byte is not the state of an encoder")),
         })
     }
 }
 
 impl Encoder {
-    /// An encoder for what `role` sends.
+    /// Makes an encoder for the frames that `role` sends.
     #[must_use]
     pub const fn new(role: Role) -> Self {
         Self { deflater: None, role, state: EncoderState::Idle }
     }
 
-    /// Can compress messages.
+    /// Adds a compressor, so that messages can be compressed.
     #[must_use]
     pub fn with_deflater(mut self, deflater: Deflater) -> Self {
         self.deflater = Some(Box::new(deflater));
         self
     }
 
-    /// Appends a message in one frame, compressed where `compress` asks for it and it was negotiated.
+    /// Appends a message in one frame, compressed if `compress` is set and compression was negotiated.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] inside a fragmented message and after [`close`](Self::close); [`Error::Compressor`].
+    /// [`Error::ApiMisuse`] inside a fragmented message and after [`close`](Self::close), [`Error::Compressor`] if the
+    /// compressor fails.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "the hot call: a context struct would be built for each message")]
     pub fn message(
@@ -138,14 +140,14 @@ impl Encoder {
         }
     }
 
-    /// Appends the next piece of a message that is sent in pieces, as a frame of its own. Pings, pongs and a close frame
-    /// may come between two pieces, other messages may not.
+    /// Appends the next piece of a fragmented message as a frame of its own.
     ///
-    /// Of a compressed message pieces before the last may yield nothing yet.
+    /// Control frames may come between two pieces, other messages may not. If the message is compressed, a piece before
+    /// the last may yield no frame yet.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] where the kind differs from that of the message in progress and after
-    /// [`close`](Self::close); [`Error::Compressor`].
+    /// [`Error::ApiMisuse`] if the kind differs from that of the message in progress, and after [`close`](Self::close);
+    /// [`Error::Compressor`] if the compressor fails.
     pub fn fragment(
         &mut self,
         fragment: Fragment<'_>,
@@ -187,27 +189,32 @@ impl Encoder {
         Ok(())
     }
 
-    /// The frame to send for a message that was framed before: compressed by `press`, where that is given and compression
-    /// was negotiated.
+    /// Returns the frame to send for a prepared message.
     ///
-    /// A compressor that keeps its window begins a new one behind it, because it has not seen this message and the peer
-    /// has; see [`Deflater::release`] for why it may.
+    /// The frame is compressed by `shared_deflater`, if one is given and compression was negotiated.
+    ///
+    /// A compressor that keeps its window then starts a new one, since the peer has seen this message and the
+    /// compressor has not. [`Deflater::release`] says why this is allowed.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] for a client, inside a fragmented message and after [`close`](Self::close);
-    /// [`Error::Compressor`], which leaves the encoder as it was.
+    /// [`Error::ApiMisuse`] for a client, inside a fragmented message, and after [`close`](Self::close);
+    /// [`Error::Compressor`] if the compressor fails, which leaves the encoder unchanged.
     pub fn prepared<'a>(
         &mut self,
         message: &'a Prepared,
-        press: Option<&mut Press>,
+        shared_deflater: Option<&mut SharedDeflater>,
         pool: &mut Pool,
     ) -> Result<&'a [u8], Error> {
         self.check_idle()?;
         if self.role == Role::Client {
-            return Err(Error::ApiMisuse("a client masks each frame anew, so it cannot send prepared ones"));
+            return Err(Error::ApiMisuse(
+                "a client masks each frame with a new key, so it cannot send prepared frames",
+            ));
         }
-        let (Some(press), Some(deflater)) = (press, &mut self.deflater) else { return Ok(message.frame()) };
-        let frame = message.compressed(deflater.window_bits(), press, pool)?;
+        let (Some(shared_deflater), Some(deflater)) = (shared_deflater, &mut self.deflater) else {
+            return Ok(message.frame());
+        };
+        let frame = message.compressed(deflater.window_bits(), shared_deflater, pool)?;
         if !core::ptr::eq(frame, message.frame()) {
             deflater.release();
         }
@@ -217,24 +224,25 @@ impl Encoder {
     /// Appends a ping.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] for more than 125 bytes and after [`close`](Self::close).
+    /// [`Error::ApiMisuse`] for a payload of more than 125 bytes and after [`close`](Self::close).
     pub fn ping(&mut self, payload: &[u8], key: impl FnMut() -> [u8; 4], out: &mut Buf) -> Result<(), Error> {
         self.control(Opcode::Ping, payload, key, out)
     }
 
-    /// Appends a pong: the answer to a ping with its payload, or a sign of life.
+    /// Appends a pong: the answer to a ping with its payload, or an unsolicited sign of life.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] for more than 125 bytes and after [`close`](Self::close).
+    /// [`Error::ApiMisuse`] for a payload of more than 125 bytes and after [`close`](Self::close).
     pub fn pong(&mut self, payload: &[u8], key: impl FnMut() -> [u8; 4], out: &mut Buf) -> Result<(), Error> {
         self.control(Opcode::Pong, payload, key, out)
     }
 
-    /// Appends the close frame, after which nothing can be sent; a second call does nothing. The reason is cut to 123
-    /// bytes at a character's boundary.
+    /// Appends the close frame, after which nothing can be sent; a second call does nothing.
+    ///
+    /// The reason is cut to 123 bytes at a character boundary.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] for a code that must not be on the wire: see [`CloseCode::is_sendable`].
+    /// [`Error::ApiMisuse`] for a code that must not be sent: see [`CloseCode::is_sendable`].
     pub fn close(
         &mut self,
         close: Option<(CloseCode, &str)>,
@@ -261,14 +269,15 @@ impl Encoder {
         matches!(self.state, EncoderState::Closed)
     }
 
-    /// All there is to this end of the connection, for an encoder made as this one was to go on with; this one sends nothing
-    /// any more.
+    /// Exports the state, for a new encoder with the same settings; this one can send no more.
     ///
-    /// A compressor's window does not move: without it, what follows merely compresses less well at first. What the compressor has and
-    /// did not yield of a message in fragments is appended to `out`, as one more of them.
+    /// A compressor's window is not exported. Without it, the next messages compress less well at first.
+    ///
+    /// If a fragmented message is in progress, the bytes that the compressor still holds of it are appended to `out`,
+    /// as one more fragment.
     ///
     /// # Errors
-    /// [`Error::Compressor`].
+    /// [`Error::Compressor`] if the compressor fails.
     pub fn export(
         &mut self,
         key: impl FnMut() -> [u8; 4],
@@ -291,10 +300,12 @@ impl Encoder {
         Ok(core::mem::replace(&mut self.state, EncoderState::Closed))
     }
 
-    /// Goes on where another encoder [stopped](Self::export); this one is new, and made as that one was.
+    /// Continues the state that another encoder [exported](Self::export).
+    ///
+    /// This encoder must be new and have the same settings.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] where a message is compressed and this encoder cannot.
+    /// [`Error::ApiMisuse`] if the message in progress is compressed and this encoder has no compressor.
     pub fn import(self, state: EncoderState) -> Result<Self, Error> {
         if matches!(state, EncoderState::Fragments { compressed: true, .. }) && self.deflater.is_none() {
             return Err(Error::ApiMisuse("the message in progress is compressed, and this encoder has no compressor"));
@@ -302,7 +313,7 @@ impl Encoder {
         Ok(Self { state, ..self })
     }
 
-    /// The compressor, to look at its memory or to let it go.
+    /// The compressor, to read or release its memory.
     pub fn deflater_mut(&mut self) -> Option<&mut Deflater> {
         self.deflater.as_deref_mut()
     }
@@ -354,7 +365,7 @@ struct Flags {
     rsv1: bool,
 }
 
-/// Appends one frame: header and payload in one reservation, masked on the way.
+/// Appends one frame: header and payload in one reservation, masked while it is copied.
 #[inline]
 fn put_frame(
     role: Role,
@@ -369,23 +380,7 @@ fn put_frame(
         Role::Client => Some(key()),
     };
     let header = Header { fin: flags.fin, rsv1: flags.rsv1, opcode, key, len: payload.len() as u64 };
-    put(&header, payload, out);
-}
-
-/// Appends `header` and `payload`, masked where the header has a key.
-#[inline]
-pub(crate) fn put(header: &Header, payload: &[u8], out: &mut Buf) {
-    let mut head = [0; Header::MAX_LEN];
-    let start = header.encode_to(&mut head);
-    let free = out.reserve(Header::MAX_LEN + payload.len());
-    // A copy of fixed size is two moves; the payload overwrites what of it is no header.
-    free[..Header::MAX_LEN].copy_from_slice(&head);
-    let body = &mut free[start..start + payload.len()];
-    match header.key {
-        Some(key) => mask_copy(payload, body, key),
-        None => body.copy_from_slice(payload),
-    }
-    out.commit(start + payload.len());
+    header.put_frame(payload, out);
 }
 
 #[cfg(test)]

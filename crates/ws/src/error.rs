@@ -1,60 +1,61 @@
 use crate::CloseCode;
 use core::fmt;
 
-/// Why decoding or encoding failed. All but [`Compressor`](Self::Compressor) and
-/// [`ApiMisuse`](Self::ApiMisuse) are the peer's doing.
+/// A failure to decode or encode.
+///
+/// The peer is at fault, except for [`Compressor`](Self::Compressor) and [`ApiMisuse`](Self::ApiMisuse).
 ///
 /// A decoding error is final: send a close frame with [`close_code`](Self::close_code) and end the connection
 /// (RFC 6455, section 7.1.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Error {
-    /// A reserved bit was set that no negotiated extension gives a meaning (section 5.2).
+    /// A frame has a reserved bit that no negotiated extension defines (section 5.2).
     ReservedBits,
-    /// An opcode that is reserved: 3-7 or 11-15 (section 5.2).
+    /// A frame has a reserved opcode: 3-7 or 11-15 (section 5.2).
     ReservedOpcode(u8),
     /// A client sent a frame without a mask (section 5.1).
     NotMasked,
     /// A server sent a masked frame (section 5.1).
     Masked,
-    /// A length in more bytes than it needs (section 5.2).
+    /// A frame's length is encoded in more bytes than needed (section 5.2).
     LengthNotMinimal,
-    /// A length of 2^63 or more (section 5.2).
+    /// A frame's length is 2^63 or more (section 5.2).
     LengthTooLarge,
-    /// A ping, pong or close frame without FIN (section 5.4).
+    /// A ping, pong or close frame has no FIN (section 5.4).
     ControlFragmented,
-    /// A ping, pong or close frame with more than 125 bytes (section 5.5).
+    /// A ping, pong or close frame has more than 125 bytes (section 5.5).
     ControlTooLong,
-    /// A continuation frame although no message had begun (section 5.4).
+    /// A continuation frame arrived, but no message had begun (section 5.4).
     UnexpectedContinuation,
     /// A new message began before the one in progress had ended (section 5.4).
     MessageInterleaved,
-    /// A close frame of one byte: too short for a code (section 5.5.1).
+    /// A close frame has one byte, too few for a code (section 5.5.1).
     CloseTruncated,
-    /// A close code that must not be on the wire (section 7.4).
+    /// A close frame has a code that must not be sent (section 7.4).
     InvalidCloseCode(u16),
-    /// Text or a close reason that is not UTF-8 (section 8.1).
+    /// Text or a close reason is not UTF-8 (section 8.1).
     InvalidUtf8,
-    /// A message larger than the configured limit.
+    /// A message is larger than the configured limit.
     MessageTooBig {
-        /// The limit, in bytes.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// A compressed message that grew out of proportion while it was inflated.
+    /// A compressed message inflated by more than the configured ratio.
     InflateRatio {
-        /// The limit: inflated bytes for each compressed one.
+        /// The limit: inflated bytes per compressed byte.
         limit: u32,
     },
-    /// A compressed message that is not valid DEFLATE (RFC 7692, section 7.2.2).
+    /// A compressed message is not valid DEFLATE (RFC 7692, section 7.2.2).
     InvalidDeflate,
     /// The compressor failed on its own.
     Compressor,
-    /// The calling code used the API wrongly: what, and what to do instead.
+    /// The calling code misused the API; the text names the remedy.
     ApiMisuse(&'static str),
 }
 
 impl Error {
-    /// The close code that tells the peer.
+    /// The close code to send to the peer.
     #[must_use]
     pub const fn close_code(&self) -> CloseCode {
         match self {

@@ -1,16 +1,16 @@
-//! `Sec-WebSocket-Extensions` (RFC 6455, section 9.1): which extensions, with which parameters, in order of preference.
+//! The header `Sec-WebSocket-Extensions` (RFC 6455, section 9.1): extensions with parameters, in order of preference.
 
-use crate::handshake::fields::is_token_byte;
+use crate::fields::is_token_byte;
 use core::fmt::{self, Write as _};
 use http::HeaderMap;
 use http::header::SEC_WEBSOCKET_EXTENSIONS;
 
-/// One extension of the list: offered by a client, or accepted by a server.
+/// One extension of the list, offered by a client or accepted by a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extension {
-    /// The registered name, as `permessage-deflate`. Compared in any case.
+    /// The registered name, such as `permessage-deflate`; case does not matter.
     pub name: String,
-    /// The parameters in the order sent; the same name may come twice, which is for the extension to judge.
+    /// The parameters in the order sent. A name may occur twice; the extension decides whether that is valid.
     pub params: Vec<Param>,
 }
 
@@ -19,11 +19,11 @@ pub struct Extension {
 pub struct Param {
     /// The name.
     pub name: String,
-    /// The value, without the quotes it may have been sent in; a token in any case.
+    /// The value: a token, without the quotes that it may have been sent in.
     pub value: Option<String>,
 }
 
-/// A list that does not follow the grammar. RFC 6455, section 9.1: the handshake must fail.
+/// A list does not follow the grammar, so that the handshake must fail (RFC 6455, section 9.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedExtensions;
 
@@ -36,20 +36,20 @@ impl fmt::Display for MalformedExtensions {
 impl core::error::Error for MalformedExtensions {}
 
 impl Extension {
-    /// An extension without parameters.
+    /// Makes an extension without parameters.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), params: Vec::new() }
     }
 
-    /// The same with one more parameter.
+    /// Adds a parameter.
     #[must_use]
     pub fn with(mut self, name: &str, value: Option<&str>) -> Self {
         self.params.push(Param { name: name.to_owned(), value: value.map(str::to_owned) });
         self
     }
 
-    /// Every extension of a head, from all of its header lines.
+    /// Reads the extensions of a head, from all of its header lines.
     ///
     /// # Errors
     /// A header line does not follow the grammar.
@@ -61,10 +61,10 @@ impl Extension {
         Ok(extensions)
     }
 
-    /// Appends every extension of one header line. Empty list members are skipped.
+    /// Appends the extensions of one header line; skips empty members of the list.
     ///
     /// # Errors
-    /// The line does not follow the grammar; `extensions` holds what came before.
+    /// The line does not follow the grammar; `extensions` holds the extensions before the fault.
     pub fn parse_list(line: &[u8], extensions: &mut Vec<Self>) -> Result<(), MalformedExtensions> {
         let mut cursor = Cursor { rest: line };
         loop {
@@ -83,7 +83,7 @@ impl Extension {
     }
 }
 
-/// Writes the extension as it stands in the header. Values that are tokens, as those that were parsed, need no quotes.
+/// Writes the extension as in the header. Values are written without quotes, since parsed ones are tokens.
 impl fmt::Display for Extension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
@@ -130,7 +130,7 @@ impl Cursor<'_> {
         if token.is_empty() { Err(MalformedExtensions) } else { Ok(token) }
     }
 
-    /// The rest of a quoted string, whose content must be a token once `\` is undone.
+    /// Reads the rest of a quoted string. Its content must be a token once `\` escapes are removed.
     fn quoted(&mut self) -> Result<String, MalformedExtensions> {
         let mut token = String::new();
         loop {
@@ -193,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn reads_quotes_blanks_and_empty_members() {
+    fn accepts_quotes_blanks_and_empty_members() {
         assert_eq!(parse(" , a ;\tb = \"c\\d\" ;e,, f;g ,").unwrap(), ["a; b=cd; e", "f; g"]);
         assert_eq!(parse("").unwrap(), [""; 0]);
     }
 
     #[test]
-    fn refuses_what_the_grammar_does_not_know() {
+    fn rejects_lines_outside_the_grammar() {
         for wrong in [
             ";",
             "=",
@@ -235,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(
+        fn parse_list_reverses_display(
             list in proptest::collection::vec(("[a-z!#$%&'*+.^_`|~-]{1,9}", proptest::collection::vec(
                 ("[a-zA-Z0-9-]{1,9}", proptest::option::of("[a-zA-Z0-9-]{1,9}")), 0..4)), 0..4)
         ) {

@@ -1,6 +1,14 @@
 use crate::Error;
+use crate::mask::mask_copy;
+use tautline_buf::Buf;
 
-/// What a message holds.
+/// The kind of a message: text or binary.
+///
+/// ```
+/// use tautline_ws::{Kind, Opcode};
+///
+/// assert_eq!(Opcode::from(Kind::Text), Opcode::Text);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// UTF-8 text.
@@ -9,11 +17,11 @@ pub enum Kind {
     Binary,
 }
 
-/// What a frame is for (RFC 6455, section 5.2). The reserved ones cannot be expressed.
+/// The opcode of a frame (RFC 6455, section 5.2), except for the reserved ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Opcode {
-    /// Goes on with the message that a text or binary frame began.
+    /// Continues the message that a text or binary frame began.
     Continuation = 0x0,
     /// Begins a text message.
     Text = 0x1,
@@ -21,14 +29,14 @@ pub enum Opcode {
     Binary = 0x2,
     /// Begins the closing handshake, or answers it.
     Close = 0x8,
-    /// Asks for a pong with the same payload.
+    /// Requests a pong with the same payload.
     Ping = 0x9,
-    /// Answers a ping, or says unasked that the sender is alive.
+    /// Answers a ping, or shows unsolicited that the sender is alive.
     Pong = 0xa,
 }
 
 impl Opcode {
-    /// Whether this is a close, ping or pong: at most 125 bytes, never fragmented, allowed between fragments.
+    /// Whether this is a close, ping or pong frame: at most 125 bytes, never fragmented, allowed between fragments.
     #[must_use]
     pub const fn is_control(self) -> bool {
         self as u8 & 0x8 != 0
@@ -70,28 +78,28 @@ impl From<Kind> for Opcode {
 pub struct Header {
     /// The message ends with this frame.
     pub fin: bool,
-    /// The message is compressed (RFC 7692, section 6); only on its first frame.
+    /// The message is compressed (RFC 7692, section 6); set only on its first frame.
     pub rsv1: bool,
-    /// What the frame is for.
+    /// The opcode.
     pub opcode: Opcode,
-    /// The key that the payload is masked with, from a client.
+    /// The masking key of a client's frame.
     pub key: Option<[u8; 4]>,
-    /// Bytes of payload, below 2^63.
+    /// Length of the payload in bytes, below 2^63.
     pub len: u64,
 }
 
 impl Header {
-    /// Longest header: 2 bytes, 8 of length, 4 of key.
+    /// Longest header in bytes: 2, plus 8 of length, plus 4 of key.
     pub const MAX_LEN: usize = 14;
 
-    /// Parses the header at the front of `bytes` and says how long it is; `None` where it is not whole yet.
+    /// Parses the header at the front of `bytes` and returns its length; `None` if it is incomplete.
     ///
-    /// Holds every rule that a frame must keep by itself. Whether RSV1, a mask or this opcode fit the connection and the
-    /// message in progress is for the [`Decoder`](crate::Decoder) to say.
+    /// This checks every rule for a frame by itself. The [`Decoder`](crate::Decoder) checks whether RSV1, mask and
+    /// opcode fit the connection and the message in progress.
     ///
     /// # Errors
-    /// RSV2 or RSV3, a reserved opcode, a length that is not minimal or too large, a control frame that is fragmented or
-    /// longer than 125 bytes. What the first two bytes get wrong is found without the others.
+    /// RSV2 or RSV3 is set, the opcode is reserved, or the length is not minimal or too large. A control frame is
+    /// fragmented or longer than 125 bytes. A fault in the first two bytes is found without the others.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
         let [first, second, rest @ ..] = bytes else { return Ok(None) };
@@ -124,7 +132,7 @@ impl Header {
         Ok(Some((header, bytes.len() - rest.len())))
     }
 
-    /// Writes the header with its length in the fewest bytes and returns how long it is.
+    /// Writes the header, its length field in as few bytes as possible, and returns how long the header is.
     #[inline]
     pub fn encode_to(&self, out: &mut [u8; Self::MAX_LEN]) -> usize {
         out[0] = u8::from(self.fin) << 7 | u8::from(self.rsv1) << 6 | self.opcode as u8;
@@ -152,7 +160,23 @@ impl Header {
         end + 4
     }
 
-    /// Length of a header that begins with these two bytes.
+    /// Appends the header and `payload`, masked if the header has a key.
+    #[inline]
+    pub(crate) fn put_frame(&self, payload: &[u8], out: &mut Buf) {
+        let mut head = [0; Self::MAX_LEN];
+        let start = self.encode_to(&mut head);
+        let free = out.reserve(Self::MAX_LEN + payload.len());
+        // A copy of fixed size compiles to two moves. The payload then overwrites the bytes behind the header.
+        free[..Self::MAX_LEN].copy_from_slice(&head);
+        let body = &mut free[start..start + payload.len()];
+        match self.key {
+            Some(key) => mask_copy(payload, body, key),
+            None => body.copy_from_slice(payload),
+        }
+        out.commit(start + payload.len());
+    }
+
+    /// Length of a header, by its second byte.
     pub(crate) const fn len_of(second: u8) -> usize {
         let len = match second & 0x7f {
             126 => 4,
@@ -163,7 +187,7 @@ impl Header {
     }
 }
 
-/// The length that the 7 bits `short` begin and what follows it; `None` where it is not whole yet.
+/// Parses the length that the 7 bits `short` begin, and returns the bytes behind it; `None` if it is incomplete.
 #[inline]
 fn parse_len(short: u8, bytes: &[u8]) -> Result<Option<(u64, &[u8])>, Error> {
     //= https://www.rfc-editor.org/rfc/rfc6455#section-5.2
@@ -194,7 +218,7 @@ mod tests {
     use crate::Error;
     use proptest::prelude::*;
 
-    /// Section 5.2 once more, bit by bit.
+    /// Section 5.2 again, bit by bit.
     fn oracle(bytes: &[u8]) -> Result<Option<(Header, usize)>, Error> {
         if bytes.len() < 2 {
             return Ok(None);
@@ -265,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_lengths_that_are_not_minimal_or_too_large() {
+    fn rejects_lengths_that_are_not_minimal_or_too_large() {
         assert_eq!(Header::parse(b"\x82\x7e\x00\x7d"), Err(Error::LengthNotMinimal));
         assert!(Header::parse(b"\x82\x7e\x00\x7e").unwrap().is_some());
         assert_eq!(Header::parse(b"\x82\x7f\0\0\0\0\0\0\xff\xff"), Err(Error::LengthNotMinimal));
@@ -276,12 +300,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_the_oracle(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
+        fn parses_arbitrary_bytes_like_the_oracle(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
             prop_assert_eq!(Header::parse(&bytes), oracle(&bytes));
         }
 
         #[test]
-        fn reads_what_it_wrote(
+        fn parse_reverses_encode_to(
             fin: bool,
             rsv1: bool,
             opcode in prop::sample::select(&[Opcode::Continuation, Opcode::Text, Opcode::Binary][..]),

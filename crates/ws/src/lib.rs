@@ -1,20 +1,20 @@
 //! WebSocket without I/O: RFC 6455 and RFC 7692, server and client.
 //!
-//! [`handshake`] turns an HTTP connection into a WebSocket one. From then on an [`Encoder`] turns messages into bytes and
-//! a [`Decoder`] turns bytes into messages. Nothing here reads a socket, a clock or a random number, and nothing is
-//! global: bytes, buffers and masking keys are arguments, so that everything can be run in memory, byte by byte.
+//! [`handshake`] upgrades an HTTP connection to WebSocket. From then on an [`Encoder`] turns messages into bytes and a
+//! [`Decoder`] turns bytes into messages. Nothing here reads a socket, a clock or a random number, and nothing is
+//! global. Bytes, buffers and masking keys are arguments, so tests can run everything in memory, byte by byte.
 //!
-//! What answers to a [ping](Event::Ping), a [close frame](Event::Close) or an [`Error`] are due is said there, but
-//! sending them is the caller's part, as is every deadline.
+//! The caller sends the answers that RFC 6455 requires, and keeps every deadline. [`Event::Ping`], [`Event::Close`] and
+//! [`Error`] say which answer is due.
 //!
 //! ```
-//! use tautline_window::{Buf, Pool};
+//! use tautline_buf::{Buf, Pool};
 //! use tautline_ws::{Decoder, Encoder, Event, Kind, Role};
 //!
 //! let mut pool = Pool::new(1 << 20);
 //! let (mut client, mut server) = (Encoder::new(Role::Client), Decoder::new(Role::Server, 1 << 20));
 //! let mut wire = Buf::new();
-//! let key = || [0x37, 0xfa, 0x21, 0x3d]; // a generator's output in earnest
+//! let key = || [0x37, 0xfa, 0x21, 0x3d]; // in production, the output of a cryptographic generator
 //! client.message(Kind::Text, "grüß Gott".as_bytes(), false, key, &mut wire, &mut pool)?;
 //! client.ping(b"alive?", key, &mut wire)?;
 //!
@@ -34,32 +34,28 @@
 
 mod bytes;
 mod close;
+mod close_code;
 mod decode;
 pub mod deflate;
 mod encode;
 mod error;
 pub mod extension;
+mod fields;
 mod frame;
 pub mod handshake;
 #[expect(unsafe_code, reason = "vectors are loaded from and stored to raw pointers")]
 pub mod mask;
 mod message;
 mod prepared;
+mod role;
 mod utf8;
 
-pub use close::{Close, CloseCode};
+pub use close::Close;
+pub use close_code::CloseCode;
 pub use decode::{Decoded, Decoder, DecoderState, FrameState, MessageState};
 pub use encode::{Encoder, EncoderState, Fragment};
 pub use error::Error;
 pub use frame::{Header, Kind, Opcode};
 pub use message::{Event, Message};
 pub use prepared::Prepared;
-
-/// Which end of the connection this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// Accepted the connection; receives masked frames and sends unmasked ones.
-    Server,
-    /// Opened the connection; sends masked frames and receives unmasked ones.
-    Client,
-}
+pub use role::Role;

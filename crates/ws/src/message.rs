@@ -1,13 +1,14 @@
 use crate::{Close, Error, Kind, utf8};
 use core::fmt;
 
-/// What a [`Decoder`](crate::Decoder) found.
+/// An event of a [`Decoder`](crate::Decoder): a message, a chunk of one, or a control frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'b> {
     /// A whole message.
     Message(Message<'b>),
-    /// A piece of a message, where the decoder [streams](crate::Decoder::set_streaming). Text is valid so far, but a
-    /// chunk may begin and end inside a character.
+    /// A piece of a message, if the decoder [streams](crate::Decoder::set_streaming).
+    ///
+    /// Text is valid so far, but a chunk may begin and end inside a character.
     Chunk {
         /// Kind of the whole message.
         kind: Kind,
@@ -20,16 +21,29 @@ pub enum Event<'b> {
     },
     /// A ping: answer with a pong that has the same payload (RFC 6455, section 5.5.2).
     Ping(&'b [u8]),
-    /// A pong, asked for or not.
+    /// A pong, solicited or not.
     Pong(&'b [u8]),
-    /// The peer's close frame, `None` where it is empty: answer with a close frame, unless one was sent before (section
-    /// 5.5.1). Nothing follows.
+    /// The peer's close frame, `None` if it is empty. No event follows.
+    ///
+    /// Answer with a close frame, unless one was sent before (section 5.5.1).
     Close(Option<Close<'b>>),
 }
 
-/// A whole message. Text is valid UTF-8.
+/// A whole message; text is valid UTF-8.
 ///
-/// INVARIANT: where `kind` is [`Kind::Text`], `data` is UTF-8.
+/// INVARIANT: if `kind` is [`Kind::Text`], `data` is UTF-8.
+///
+/// ```
+/// use tautline_buf::{Buf, Pool};
+/// use tautline_ws::{Decoder, Encoder, Event, Kind, Role};
+///
+/// let (mut wire, mut pool) = (Buf::new(), Pool::new(1 << 20));
+/// Encoder::new(Role::Server).message(Kind::Text, b"hello", false, || [0; 4], &mut wire, &mut pool)?;
+/// let mut decoder = Decoder::new(Role::Client, 1 << 20);
+/// let Some(Event::Message(message)) = decoder.decode(wire.filled_mut(), &mut pool)?.event else { panic!() };
+/// assert_eq!((message.kind(), message.text(), message.data()), (Kind::Text, Some("hello"), &b"hello"[..]));
+/// # Ok::<(), tautline_ws::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Message<'b> {
     kind: Kind,
@@ -37,10 +51,10 @@ pub struct Message<'b> {
 }
 
 impl<'b> Message<'b> {
-    /// A message that came in one piece; text is validated here.
+    /// Makes a message that arrived in one piece, and validates its text.
     ///
     /// # Errors
-    /// Text that is not UTF-8.
+    /// The text is not UTF-8.
     #[inline]
     pub(crate) fn validate(kind: Kind, data: &'b [u8]) -> Result<Self, Error> {
         if kind == Kind::Text {
@@ -49,10 +63,10 @@ impl<'b> Message<'b> {
         Ok(Self { kind, data })
     }
 
-    /// A message whose text was validated as it arrived.
+    /// Makes a message whose text was validated as it arrived.
     ///
     /// # Safety
-    /// Where `kind` is [`Kind::Text`], `data` must be UTF-8.
+    /// If `kind` is [`Kind::Text`], `data` must be UTF-8.
     #[expect(unsafe_code, reason = "validating text that arrived in pieces a second time would double its cost")]
     pub(crate) const unsafe fn new_unchecked(kind: Kind, data: &'b [u8]) -> Self {
         Self { kind, data }
@@ -70,7 +84,7 @@ impl<'b> Message<'b> {
         self.data
     }
 
-    /// The payload of a text message.
+    /// The payload as text; `None` for a binary message.
     #[must_use]
     #[inline]
     #[expect(unsafe_code, reason = "the decoder has validated the text")]

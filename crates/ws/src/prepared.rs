@@ -1,56 +1,65 @@
-use crate::deflate::Press;
-use crate::{Error, Header, Kind, encode};
+use crate::deflate::SharedDeflater;
+use crate::{Error, Header, Kind};
 use core::fmt;
 use std::sync::{Arc, OnceLock};
-use tautline_window::{Buf, Pool};
+use tautline_buf::{Buf, Pool};
 
-/// A server's message, framed once to be sent to many clients, and compressed once for each size of window that they
-/// allow. Clones share the bytes, also across threads.
+/// A server's message, framed once and sent to many clients.
 ///
-/// The compressed form refers to nothing before it, so it may go to any connection with permessage-deflate whose window
-/// is at least as large ([`Encoder::prepared`](crate::Encoder::prepared)).
+/// It is compressed once for each window size that clients allow. Clones share the bytes, also across threads.
+///
+/// The compressed form refers to no earlier message. Any connection with permessage-deflate and a window of at least
+/// its size can therefore receive it ([`Encoder::prepared`](crate::Encoder::prepared)).
 #[derive(Clone)]
 pub struct Prepared(Arc<Frames>);
 
 struct Frames {
     plain: Box<[u8]>,
-    /// By window; `None` where compressing does not make it smaller. Two threads may both come to compress it, which is
-    /// cheaper than one that waits for the other.
-    compressed: [OnceLock<Option<Box<[u8]>>>; Press::WINDOWS],
+    /// The compressed frame by window size; `None` if compressing does not make it smaller.
+    ///
+    /// Two threads may both compress a message. That is cheaper than letting one wait for the other.
+    compressed: [OnceLock<Option<Box<[u8]>>>; SharedDeflater::WINDOWS],
 }
 
 impl Prepared {
-    /// Frames a message. That text is UTF-8 is for the caller to see to.
+    /// Frames a message. The caller must ensure that text is UTF-8.
     #[must_use]
     pub fn new(kind: Kind, payload: &[u8]) -> Self {
         let mut frame = Buf::new();
-        encode::put(&header(kind, payload, false), payload, &mut frame);
+        header(kind, payload, false).put_frame(payload, &mut frame);
         Self(Arc::new(Frames { plain: frame.filled().into(), compressed: Default::default() }))
     }
 
-    /// The frame as it goes on the wire, not compressed.
+    /// The uncompressed frame.
     #[must_use]
     pub fn frame(&self) -> &[u8] {
         &self.0.plain
     }
 
-    /// The frame, compressed for a window of `window_bits`; not compressed where that would not make it smaller.
+    /// The frame compressed for a window of `window_bits`.
+    ///
+    /// It is uncompressed if zlib has no such window, or if compression does not make it smaller.
     ///
     /// # Errors
-    /// [`Error::Compressor`].
-    pub fn compressed(&self, window_bits: u8, press: &mut Press, pool: &mut Pool) -> Result<&[u8], Error> {
-        let Some(place) = Press::place(window_bits) else { return Ok(self.frame()) };
-        let cell = &self.0.compressed[place];
+    /// [`Error::Compressor`] if the compressor fails.
+    pub fn compressed(
+        &self,
+        window_bits: u8,
+        shared_deflater: &mut SharedDeflater,
+        pool: &mut Pool,
+    ) -> Result<&[u8], Error> {
+        let Some(slot) = SharedDeflater::slot(window_bits) else { return Ok(self.frame()) };
+        let cell = &self.0.compressed[slot];
         if cell.get().is_none() {
             let mut deflated = pool.take();
-            let result = press.press(window_bits, self.payload(), &mut deflated);
+            let result = shared_deflater.deflate(window_bits, self.payload(), &mut deflated);
             if result.is_ok() {
                 let frame = (deflated.len() < self.payload().len()).then(|| {
                     let mut frame = Buf::new();
-                    encode::put(&header(self.kind(), deflated.filled(), true), deflated.filled(), &mut frame);
+                    header(self.kind(), deflated.filled(), true).put_frame(deflated.filled(), &mut frame);
                     frame.filled().into()
                 });
-                // Where another thread was faster, its result is as good.
+                // If another thread was faster, its result stays.
                 let _ = cell.set(frame);
             }
             pool.give(deflated);
@@ -65,7 +74,7 @@ impl Prepared {
         if self.0.plain[0] & 0x0f == 1 { Kind::Text } else { Kind::Binary }
     }
 
-    /// The payload, not compressed.
+    /// The uncompressed payload.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.0.plain[Header::len_of(self.0.plain[1])..]
@@ -88,7 +97,7 @@ mod tests {
     use crate::{Header, Kind};
 
     #[test]
-    fn frames_and_remembers_every_length_form() {
+    fn keeps_kind_and_payload_for_every_length_form() {
         for len in [0, 125, 126, 65_535, 65_536] {
             let payload = vec![b'x'; len];
             for kind in [Kind::Text, Kind::Binary] {

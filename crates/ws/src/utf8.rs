@@ -1,7 +1,7 @@
 use crate::Error;
 use core::str;
 
-/// The text that `bytes` are.
+/// Returns `bytes` as text if they are UTF-8.
 #[inline]
 pub(crate) fn validate(bytes: &[u8]) -> Result<&str, Error> {
     simdutf8::basic::from_utf8(bytes).map_err(|_| Error::InvalidUtf8)
@@ -9,8 +9,7 @@ pub(crate) fn validate(bytes: &[u8]) -> Result<&str, Error> {
 
 /// Validates UTF-8 that arrives in pieces, cut anywhere.
 ///
-/// Wrong bytes are found in the piece that makes them wrong, be it in the middle of a character: no continuation of what
-/// [`push`](Self::push) accepted so far is needed to refuse it.
+/// [`push`](Self::push) rejects a piece at its first byte that no continuation can make valid, even inside a character.
 ///
 /// INVARIANT: `carry[..len]` is a proper prefix of one well-formed character.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +23,7 @@ impl Utf8 {
         Self { carry: [0; 4], len: 0 }
     }
 
-    /// The next piece.
+    /// Validates the next piece.
     pub(crate) fn push(&mut self, mut piece: &[u8]) -> Result<(), Error> {
         while self.len > 0 {
             let Some((byte, rest)) = piece.split_first() else { return Ok(()) };
@@ -37,28 +36,28 @@ impl Utf8 {
         tail.iter().try_for_each(|byte| self.extend(*byte))
     }
 
-    /// The end of the text: wrong where it is inside a character. Otherwise the next text may begin.
+    /// Ends the text; fails if the end is inside a character. After success the next text may begin.
     pub(crate) const fn finish(&self) -> Result<(), Error> {
         if self.len == 0 { Ok(()) } else { Err(Error::InvalidUtf8) }
     }
 
-    /// The beginning of a character that is cut.
-    pub(crate) fn cut(&self) -> &[u8] {
+    /// The bytes of an incomplete character at the end.
+    pub(crate) fn incomplete(&self) -> &[u8] {
         &self.carry[..self.len.into()]
     }
 
-    /// Whether, with `piece` behind what came, exactly `piece` is cut, or nothing came and nothing is needed.
-    pub(crate) fn is_cut(&mut self, piece: &[u8]) -> bool {
-        piece.is_empty() || (self.push(piece).is_ok() && self.cut() == piece)
+    /// Pushes `piece` and returns whether it is exactly one incomplete character. An empty piece always passes.
+    pub(crate) fn accepts_incomplete(&mut self, piece: &[u8]) -> bool {
+        piece.is_empty() || (self.push(piece).is_ok() && self.incomplete() == piece)
     }
 
-    /// One more byte of a character that is cut.
+    /// Adds one byte to the incomplete character.
     fn extend(&mut self, byte: u8) -> Result<(), Error> {
         let len = usize::from(self.len);
         self.carry[len] = byte;
         match str::from_utf8(&self.carry[..=len]) {
             Ok(_) => self.len = 0,
-            // No length of an error: the bytes could yet become a character. Four never could, so `len` stays below 4.
+            // Without `error_len` the bytes can still become a character. Four bytes never can, so `len` stays below 4.
             Err(error) if error.error_len().is_none() => self.len += 1,
             Err(_) => return Err(Error::InvalidUtf8),
         }
@@ -66,7 +65,7 @@ impl Utf8 {
     }
 }
 
-/// How many bytes at the end of `bytes` look like a character that is cut: 0 to 3. Whether they are one is not checked.
+/// Returns how many bytes at the end of `bytes` look like an incomplete character: 0 to 3. They are not validated.
 fn incomplete_len(bytes: &[u8]) -> usize {
     for (back, byte) in bytes.iter().rev().take(3).enumerate() {
         let width = match byte {
@@ -94,7 +93,7 @@ mod tests {
         utf8.finish()
     }
 
-    /// Whether some continuation makes `bytes` text.
+    /// Whether some continuation makes `bytes` valid.
     fn can_become_text(bytes: &[u8]) -> bool {
         str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true)
     }
@@ -123,7 +122,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_split_in_three_agrees_with_the_standard_library() {
+    fn agrees_with_the_standard_library_for_every_split_in_three() {
         for sample in SAMPLES {
             let expected = str::from_utf8(sample).map(drop).map_err(|_| Error::InvalidUtf8);
             assert_eq!(validate(sample).map(drop), expected);
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_bytes_are_found_at_the_first_byte_that_makes_them_wrong() {
+    fn rejects_a_text_at_the_first_byte_that_cannot_become_valid() {
         for sample in SAMPLES {
             let mut utf8 = Utf8::default();
             for (i, byte) in sample.iter().enumerate() {
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn all_four_byte_strings_of_interesting_bytes_agree_with_the_standard_library() {
+    fn agrees_with_the_standard_library_for_all_strings_of_four_boundary_bytes() {
         const BYTES: [u8; 18] = [
             0x00, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc1, 0xc2, 0xdf, 0xe0, 0xed, 0xef, 0xf0, 0xf4, 0xf5, 0xff,
         ];
@@ -186,7 +185,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn any_split_agrees_with_the_standard_library(
+        fn agrees_with_the_standard_library_for_any_split(
             text in text_with_faults(),
             mut cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
         ) {

@@ -4,11 +4,11 @@
 mod counting;
 
 use counting::allocations;
-use tautline_window::{Buf, Pool};
+use tautline_buf::{Buf, Pool};
 use tautline_ws::deflate::{DeflateParams, Deflater, Inflater};
 use tautline_ws::{Decoder, Encoder, Error, Event, Kind, Role};
 
-/// Sends a message from a client to a server, in pieces of `step` bytes, and answers it.
+/// Sends a message from a client to a server in pieces of `step` bytes, and echoes it.
 fn echo(ends: &mut Ends, payload: &[u8], step: usize) -> Result<(), Error> {
     let Ends { client, server, answers, at_client, wire, back, pool } = ends;
     client.message(Kind::Text, payload, true, || [1, 2, 3, 4], wire, pool)?;

@@ -1,4 +1,4 @@
-//! Replays the fuzz targets' corpus, so that what fuzzing found once is looked at in every test run.
+//! Replays the corpus of the fuzz targets, so that every test run covers what fuzzing has found.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a target fails by panicking")]
 

@@ -4,15 +4,15 @@ use rustix::fd::OwnedFd;
 use smoltcp::socket::tcp::State;
 use std::net::IpAddr;
 use std::time::Instant;
+use tautline_buf::Buf;
 use tautline_io::Token;
-use tautline_window::Buf;
 
-/// How far a connection is.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The peer's handshake is not complete. Names the listener.
+    /// The peer's handshake is not complete. The number is the listener's.
     HalfOpen(u32),
-    /// Complete, and not accepted yet.
+    /// The handshake is complete, but the connection is not accepted yet. The number is the listener's.
     Waiting(u32),
     /// The next hop's hardware address is not known yet.
     Resolving {
@@ -22,57 +22,57 @@ pub(crate) enum Phase {
     /// Our first segment is not answered yet.
     Connecting,
     Open,
-    /// Broken. The sink was told, or will be.
+    /// The connection failed. The failure was reported to the sink, or will be.
     Failed,
-    /// The user closed it; what is pending, and the end itself, are still to be sent.
+    /// The user closed it. Pending bytes and the FIN must still be sent.
     Orphan,
 }
 
 /// One connection.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts about one connection")]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of one connection")]
 pub(crate) struct Conn {
     pub(crate) tcp: Tcp,
     pub(crate) pair: Pair,
-    /// Where its frames go.
+    /// The Ethernet header of its frames.
     pub(crate) header: Ethernet,
     pub(crate) phase: Phase,
-    /// What the user knows it by, from accepting or connecting until closing.
+    /// The user's token, from accept or connect until close.
     pub(crate) token: Option<Token>,
-    /// The sink wants no bytes for now.
+    /// Whether the sink paused receiving.
     pub(crate) paused: bool,
-    /// The peer finished its direction, and the sink was told.
+    /// Whether the peer's FIN was reported to the sink.
     pub(crate) finished: bool,
-    /// Our direction is to be finished once `pending` is gone.
+    /// Whether our FIN must be sent after `pending`.
     pub(crate) finishing: bool,
-    /// The peer's reset was let through.
+    /// Whether a reset of the peer was passed to the stack.
     pub(crate) reset: bool,
-    /// It was asked for an acknowledgement that makes the stack go on.
+    /// Whether a probe asked for an acknowledgement that makes the stack retransmit.
     pub(crate) stuck: bool,
-    /// Probes that were sent.
+    /// Number of probes that were sent.
     pub(crate) probes: u8,
-    /// It is in the list of those to serve.
+    /// Whether it is in the driver's `queue`.
     pub(crate) queued: bool,
-    /// It is in the list of those that have something to send.
+    /// Whether it is in the driver's list of connections that have something to send.
     pub(crate) dirty: bool,
-    /// What found no room in the send buffer.
+    /// Bytes that found no room in the send buffer.
     pub(crate) pending: Buf,
-    /// The peer finished its direction, and all before that is here.
+    /// Whether the peer's FIN arrived, and all bytes before it.
     ended: bool,
-    /// What the stack was about to forget, before what it still has.
-    kept: Buf,
-    /// The peer's first sequence number, where it is known.
+    /// Bytes saved from the stack before it dropped them. They precede the stack's.
+    saved: Buf,
+    /// The peer's initial sequence number, if it is known.
     first: Option<u32>,
-    /// What the peer acknowledged: the sequence number of the first byte that the stack keeps.
+    /// The last acknowledgement of the peer: the sequence number of the first byte in the stack's send buffer.
     acknowledged: Option<u32>,
-    /// Bytes that were taken from the stack.
+    /// Number of bytes that were taken from the stack.
     taken: u32,
-    /// The earliest entry in the list of timers.
+    /// The time of the connection's earliest entry in the driver's `timers`.
     pub(crate) timer: Option<Instant>,
-    /// When what waits for the receiver reached this machine, the last of it, if frames are stamped.
+    /// Arrival time of the last bytes that wait for the receiver, if frames are stamped.
     pub(crate) arrival: Option<u64>,
-    /// When it is given up, whatever the stack says.
+    /// Time at which the connection is aborted.
     pub(crate) deadline: Option<Instant>,
-    /// Keeps the local port of an outgoing connection from the kernel.
+    /// A bound kernel socket that reserves the local port of an outgoing connection.
     pub(crate) port: Option<OwnedFd>,
 }
 
@@ -94,7 +94,7 @@ impl Conn {
             dirty: false,
             pending: Buf::new(),
             ended: false,
-            kept: Buf::new(),
+            saved: Buf::new(),
             first: None,
             acknowledged: None,
             taken: 0,
@@ -109,25 +109,25 @@ impl Conn {
         self.tcp.get().state()
     }
 
-    /// Notes what the stack took. `was` is the state before, `moved` whether bytes arrived or were acknowledged.
-    pub(crate) fn note(&mut self, segment: &Segment, was: State, moved: bool) {
+    /// Updates the state after a segment. `was` is the state before; `moved` says whether bytes arrived or were acknowledged.
+    pub(crate) fn on_segment(&mut self, segment: &Segment, was: State, moved: bool) {
         let is = self.state();
         if matches!(was, State::Listen | State::SynSent)
             && !matches!(is, State::Listen | State::SynSent | State::Closed)
         {
-            // The peer's first sequence number.
+            // The peer's initial sequence number.
             self.first = Some(segment.sequence);
         }
         let opened = matches!(was, State::SynSent | State::SynReceived)
             && !matches!(is, State::Listen | State::SynSent | State::SynReceived | State::Closed);
         if opened || moved {
-            // The stack takes nothing from a segment that acknowledges what was not sent.
+            // The stack ignores a segment that acknowledges bytes which were not sent.
             self.acknowledged = Some(segment.acknowledged);
         }
         self.ended |= matches!(self.state(), State::CloseWait | State::Closing | State::LastAck | State::TimeWait);
     }
 
-    /// Whether a reset is the peer's own: it knows exactly which byte comes next (RFC 5961 section 3.2).
+    /// Whether a reset has exactly the next sequence number, which shows that it is the peer's (RFC 5961 section 3.2).
     pub(crate) fn is_exact(&self, segment: &Segment) -> bool {
         let Some(first) = self.first else { return false };
         let waiting = u32::try_from(self.tcp.get().recv_queue()).unwrap_or(0);
@@ -136,54 +136,54 @@ impl Conn {
         segment.sequence == next
     }
 
-    /// Whether a segment that begins there was sent, and is not acknowledged.
+    /// Whether the byte with this sequence number was sent and is not acknowledged.
     pub(crate) fn is_under_way(&self, sequence: u32) -> bool {
         let unacknowledged = u32::try_from(self.tcp.get().send_queue()).unwrap_or(0);
         self.acknowledged.is_some_and(|acknowledged| sequence.wrapping_sub(acknowledged) < unacknowledged)
     }
 
-    /// Whether the peer has all that was sent, and knows that it was the end.
+    /// Whether the peer has acknowledged all bytes and our FIN.
     pub(crate) fn is_settled(&self) -> bool {
         matches!(self.state(), State::FinWait2 | State::TimeWait | State::Closed)
     }
 
-    /// Moves what arrived into `buf`, as far as it fits.
+    /// Moves received bytes to `buf`, as many as fit. Returns their number.
     pub(crate) fn take_received(&mut self, buf: &mut [u8]) -> usize {
-        let kept = self.kept.len().min(buf.len());
-        if kept > 0 {
-            buf[..kept].copy_from_slice(&self.kept.filled()[..kept]);
-            self.kept.take(kept);
-            return kept;
+        let saved = self.saved.len().min(buf.len());
+        if saved > 0 {
+            buf[..saved].copy_from_slice(&self.saved.filled()[..saved]);
+            self.saved.take(saved);
+            return saved;
         }
         let taken = self.tcp.get_mut().recv_slice(buf).unwrap_or(0);
         self.taken = self.taken.wrapping_add(u32::try_from(taken).unwrap_or(0));
         taken
     }
 
-    /// Saves what was not delivered from the end of `TIME-WAIT`, when the stack clears its buffers.
-    pub(crate) fn keep(&mut self) {
+    /// Saves undelivered bytes in `TIME-WAIT`, at whose end the stack clears its buffers.
+    pub(crate) fn save_undelivered(&mut self) {
         let len = self.tcp.get().recv_queue();
         if self.state() == State::TimeWait && len > 0 {
             let mut bytes = vec![0; len];
-            // Only once: nothing follows the peer's end, so that nothing is kept yet.
+            // This happens once: no byte follows the peer's FIN, so nothing was saved before.
             let taken = self.take_received(&mut bytes);
-            self.kept.put(&bytes[..taken]);
+            self.saved.put(&bytes[..taken]);
         }
     }
 
-    /// Whether nothing more will arrive because the peer said so, also where the connection is over by now.
+    /// Whether the peer's FIN arrived, which may have been before the connection closed.
     pub(crate) const fn is_at_end(&self) -> bool {
         self.ended
     }
 
-    /// Moves `buf` into the send buffer, as far as it fits.
+    /// Moves bytes of `buf` to the send buffer, as many as fit.
     pub(crate) fn put(&mut self, buf: &mut Buf) {
         if let Ok(taken) = self.tcp.get_mut().send_slice(buf.filled()) {
             buf.take(taken);
         }
     }
 
-    /// Finishes our direction if that was asked for and nothing is before it.
+    /// Sends our FIN if it was asked for and no bytes are pending.
     pub(crate) fn finish(&mut self) {
         let connected = !matches!(self.phase, Phase::Resolving { .. } | Phase::Connecting);
         if self.finishing && self.pending.is_empty() && connected {

@@ -3,7 +3,7 @@
 use crate::conn::{Conn, Phase};
 use crate::driver::Driver;
 use crate::frame::{Ethernet, Pair};
-use crate::listening::{Use, reserve};
+use crate::listening::{Purpose, reserve};
 use crate::wire::Wire;
 use rustix::fd::OwnedFd;
 use std::cmp::Reverse;
@@ -12,14 +12,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tautline_io::Token;
 
-/// Dynamic ports (RFC 6335 section 6).
+/// The first dynamic port (RFC 6335 section 6).
 const FIRST_PORT: u16 = 49_152;
 
-/// Ports that are tried before there are none.
-const PORTS: usize = 64;
+/// Number of ports to try before the error that none is free.
+const MAX_PORT_TRIES: usize = 64;
 
-/// Times that the kernel is asked for the next hop's hardware address: about 3 seconds.
-const TRIES: u32 = 50;
+/// Number of requests to the kernel for the next hop's hardware address, which take about 3 seconds.
+const MAX_TRIES: u32 = 50;
 
 impl<W: Wire> Driver<W> {
     pub(crate) fn dial(&mut self, to: SocketAddr) -> io::Result<Token> {
@@ -27,15 +27,15 @@ impl<W: Wire> Driver<W> {
             let text = format!("the xdp driver is limited to {} connections", self.config.connections);
             return Err(io::Error::other(text));
         }
-        // A scope says which interface is meant, and there is but one.
+        // The scope names the interface, and there is only one.
         let remote = SocketAddr::new(to.ip(), to.port());
-        let (from, next_hop) = self.find_way(remote.ip())?;
+        let (from, next_hop) = self.route_to(remote.ip())?;
         let (pair, port) = self.find_port(from, remote)?;
         let tcp = self.stack.active(pair.local, remote)?;
-        let known = self.netlink.neighbour(self.facts.index, next_hop);
+        let known = self.netlink.neighbour(self.info.index, next_hop);
         let phase = if known.is_some() { Phase::Connecting } else { Phase::Resolving { next_hop, tries: 0 } };
         self.claim(pair.local)?;
-        let header = Ethernet::new(known.unwrap_or_default(), self.facts.mac, remote.ip());
+        let header = Ethernet::new(known.unwrap_or_default(), self.info.mac, remote.ip());
         let mut conn = Conn::new(tcp, pair, header, phase);
         conn.port = Some(port);
         let id = self.conns.insert(conn);
@@ -48,9 +48,9 @@ impl<W: Wire> Driver<W> {
         Ok(token)
     }
 
-    /// Our address and the next hop on the way to `to`.
-    fn find_way(&mut self, to: IpAddr) -> io::Result<(IpAddr, IpAddr)> {
-        let name = &self.facts.name;
+    /// Finds our address and the next hop for `to`.
+    fn route_to(&mut self, to: IpAddr) -> io::Result<(IpAddr, IpAddr)> {
+        let name = &self.info.name;
         let of_link = |address: &IpAddr| matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
         let (gateway, source) = if of_link(&to) {
             (None, None)
@@ -58,7 +58,7 @@ impl<W: Wire> Driver<W> {
             let route = self.netlink.route(to).map_err(|error| {
                 io::Error::new(error.kind(), format!("there is no route to {to} for {name}: {error}"))
             })?;
-            if route.interface != self.facts.index {
+            if route.interface != self.info.index {
                 let text = format!("the route to {to} does not lead through {name}; see `ip route get {to}`");
                 return Err(io::Error::new(io::ErrorKind::HostUnreachable, text));
             }
@@ -76,9 +76,9 @@ impl<W: Wire> Driver<W> {
         Ok((from, gateway.unwrap_or(to)))
     }
 
-    /// A local port that nobody uses, by chance (RFC 6056), and what keeps it from the kernel.
+    /// Finds a random free local port (RFC 6056). Returns the pair and the kernel socket that reserves the port.
     fn find_port(&self, from: IpAddr, remote: SocketAddr) -> io::Result<(Pair, OwnedFd)> {
-        for _ in 0..PORTS {
+        for _ in 0..MAX_PORT_TRIES {
             let mut random = [0; 2];
             getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
             let port = FIRST_PORT | u16::from_ne_bytes(random) & !FIRST_PORT;
@@ -90,9 +90,9 @@ impl<W: Wire> Driver<W> {
             if let (SocketAddr::V6(v6), true) =
                 (&mut local, matches!(from, IpAddr::V6(v6) if v6.is_unicast_link_local()))
             {
-                v6.set_scope_id(self.facts.index);
+                v6.set_scope_id(self.info.index);
             }
-            match reserve(local, Use::Connect) {
+            match reserve(local, Purpose::Connect) {
                 Ok((fd, _)) => return Ok((pair, fd)),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 Err(error) => return Err(error),
@@ -101,22 +101,22 @@ impl<W: Wire> Driver<W> {
         Err(io::Error::new(io::ErrorKind::AddrInUse, format!("no port of {from} is free")))
     }
 
-    /// Asks for the next hop's hardware address, once more.
+    /// Asks the kernel once more for the next hop's hardware address.
     pub(crate) fn resolve(&mut self, id: Token) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let Phase::Resolving { next_hop, tries } = conn.phase else { return };
-        if let Some(mac) = self.netlink.neighbour(self.facts.index, next_hop) {
-            conn.header = Ethernet::new(mac, self.facts.mac, conn.pair.remote.ip());
+        if let Some(mac) = self.netlink.neighbour(self.info.index, next_hop) {
+            conn.header = Ethernet::new(mac, self.info.mac, conn.pair.remote.ip());
             conn.phase = Phase::Connecting;
             return;
         }
         if tries == 0
-            && let Err(error) = self.netlink.resolve(self.facts.index, next_hop)
+            && let Err(error) = self.netlink.resolve(self.info.index, next_hop)
         {
-            let text = format!("cannot let the kernel resolve {next_hop}: {error}; it takes CAP_NET_ADMIN");
+            let text = format!("cannot have the kernel resolve {next_hop}: {error}; it takes CAP_NET_ADMIN");
             return self.fail_later(id, io::Error::new(error.kind(), text));
         }
-        if tries == TRIES {
+        if tries == MAX_TRIES {
             let text = format!("{next_hop}, the next hop to {}, does not answer", conn.pair.remote.ip());
             return self.fail_later(id, io::Error::new(io::ErrorKind::HostUnreachable, text));
         }

@@ -2,101 +2,124 @@ use crate::config::Config;
 use crate::conn::{Conn, Phase};
 use crate::faulty::Faulty;
 use crate::frame::Pair;
-use crate::hash::Keys;
-use crate::listening::Listening;
+use crate::hash::FoldState;
+use crate::listeners::Listeners;
 use crate::netlink::Netlink;
-use crate::port::{Facts, Port};
+use crate::port::{InterfaceInfo, Port};
 use crate::slab::Slab;
 use crate::stack::Stack;
 use crate::wake::Wake;
-use crate::wire::{CHECK, Wire};
+use crate::wire::{CHECK_INTERVAL, Wire};
 use rustix::fd::AsFd;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tautline_io::{Address, Arrival, Clock, ListenOptions, Listener, Sent, Sink, Ticker, Token, Waker};
-use tautline_window::Buf;
+use tautline_buf::Buf;
+use tautline_io::{
+    Address, Arrival, Clock, DriverConfig, External, ListenOptions, Listener, Sent, Sink, Ticker, Token, Waker,
+};
 
-/// Longest wait while the device has no room for what is to be sent.
-const FULL: Duration = Duration::from_millis(1);
+/// Longest wait while the device has no room for frames to send.
+const FULL_WAIT: Duration = Duration::from_millis(1);
 
-/// TCP connections over an AF_XDP interface. See the [crate](crate).
+/// A driver for TCP connections over an AF_XDP interface. See the [crate](crate).
 pub struct Driver<W: Wire = Port> {
     pub(crate) config: Config,
-    pub(crate) facts: Facts,
+    pub(crate) info: InterfaceInfo,
     pub(crate) netlink: Netlink,
     pub(crate) wire: Faulty<W>,
     pub(crate) stack: Stack,
     pub(crate) wake: Wake,
-    /// The time of this turn.
+    /// The time of the current turn or call.
     pub(crate) now: Instant,
-    /// When the device was last known to be there.
+    /// The time of the last check that the device is still there.
     checked: Instant,
-    /// All connections, also those that the user does not know yet or any more.
+    /// All connections, including those that the user does not know yet or any more.
     pub(crate) conns: Slab<Conn>,
-    /// Those that the user knows.
+    /// The connections that the user knows, by the user's token.
     pub(crate) tokens: Slab<Token>,
-    pub(crate) pairs: HashMap<Pair, Token, Keys>,
-    /// Local endpoints whose frames are ours, and how many listeners and connections need them.
+    pub(crate) pairs: HashMap<Pair, Token, FoldState>,
+    /// The local endpoints whose frames we take, with the number of listeners and connections that use each.
     pub(crate) claims: HashMap<SocketAddr, u32>,
-    pub(crate) listening: Listening,
-    /// Connections to serve in the next turn, which does not wait.
+    pub(crate) listening: Listeners,
+    /// Connections to serve in the next turn, which then does not wait.
     pub(crate) queue: VecDeque<Token>,
     /// Connections that have something to send.
     pub(crate) dirty: Vec<Token>,
-    /// Empty; room for the next of those.
-    clean: Vec<Token>,
-    /// Connections whose failure the sink does not know yet.
+    /// An empty list, swapped with `dirty`.
+    spare: Vec<Token>,
+    /// Failures that were not reported to the sink yet.
     pub(crate) failures: VecDeque<(Token, io::Error)>,
-    /// When to look at which connection.
+    /// The times at which to serve connections.
     pub(crate) timers: BinaryHeap<Reverse<(Instant, Token)>>,
-    /// Headroom and what is lent; empty while it is lent.
+    /// Headroom and received bytes, as lent to the sink; empty during a turn.
     pub(crate) buffer: Vec<u8>,
-    /// When what is lent came, and what asks for that.
+    /// Times of the lent bytes, if arrivals are stamped.
     pub(crate) stamps: Option<Stamps>,
-    /// A turn is under way, at the end of which all is sent.
+    /// Whether a turn is under way. At its end all connections send.
     in_turn: bool,
 }
 
-/// What is known of the bytes that are lent.
+/// The times of the bytes that are lent to the sink.
 pub(crate) struct Stamps {
     pub(crate) ticker: Ticker,
-    /// When they began to be copied out of the stack.
+    /// The time at which their copy out of the stack began.
     pub(crate) began: u64,
-    /// When the last of them came.
+    /// The time at which the last of them arrived.
     pub(crate) arrival: Option<u64>,
+}
+
+impl External for Config {
+    fn name(&self) -> &str {
+        if self.spin.is_zero() { "xdp" } else { "xdp-spin" }
+    }
+
+    fn max_loops(&self) -> usize {
+        1
+    }
+
+    fn open(&self) -> io::Result<Box<dyn tautline_io::Driver>> {
+        Ok(Box::new(Driver::with(self.clone())?))
+    }
+}
+
+impl From<Config> for DriverConfig {
+    fn from(config: Config) -> Self {
+        Self::External(Arc::new(config))
+    }
 }
 
 impl Driver<Port> {
     /// Opens the interface with the default [`Config`].
     ///
     /// # Errors
-    /// No such interface, no privilege, or no support; the text says what to do.
+    /// The interface, a privilege or the kernel's support is missing. The text names the remedy.
     pub fn new(interface: &str) -> io::Result<Self> {
         Self::with(Config::new(interface))
     }
 
-    /// Opens an interface as `config` says.
+    /// Opens the interface of `config`.
     ///
     /// # Errors
-    /// No such interface, no privilege, or no support; the text says what to do.
+    /// The interface, a privilege or the kernel's support is missing. The text names the remedy.
     pub fn with(config: Config) -> io::Result<Self> {
         let config = config.clamp();
         let mut netlink = Netlink::new()?;
-        let (port, facts) = Port::open(&config, &mut netlink)?;
-        Self::over(port, config, facts, netlink)
+        let (port, info) = Port::open(&config, &mut netlink)?;
+        Self::with_wire(port, config, info, netlink)
     }
 
-    /// Frames that were lost between the device and us: too long, or more than there was room for.
+    /// Number of received frames that the kernel dropped: they were too long, or there was no room for them.
     #[must_use]
     pub fn dropped_frames(&self) -> u64 {
         self.wire.wire.dropped()
     }
 
-    /// Whether the device works in our memory, without copies.
+    /// Whether the device reads and writes frames in the driver's memory, without copies.
     #[must_use]
     pub const fn is_zero_copy(&self) -> bool {
         self.wire.wire.zero_copy
@@ -110,13 +133,13 @@ impl Driver<Port> {
 }
 
 impl<W: Wire> Driver<W> {
-    pub(crate) fn over(wire: W, config: Config, facts: Facts, netlink: Netlink) -> io::Result<Self> {
+    pub(crate) fn with_wire(wire: W, config: Config, info: InterfaceInfo, netlink: Netlink) -> io::Result<Self> {
         let now = Instant::now();
-        let stack = Stack::new(&config, &facts, now)?;
+        let stack = Stack::new(&config, &info, now)?;
         Ok(Self {
             wire: Faulty::new(wire, config.faults),
             config,
-            facts,
+            info,
             netlink,
             stack,
             wake: Wake::new()?,
@@ -126,10 +149,10 @@ impl<W: Wire> Driver<W> {
             tokens: Slab::new(),
             pairs: HashMap::default(),
             claims: HashMap::new(),
-            listening: Listening::default(),
+            listening: Listeners::default(),
             queue: VecDeque::new(),
             dirty: Vec::new(),
-            clean: Vec::new(),
+            spare: Vec::new(),
             failures: VecDeque::new(),
             timers: BinaryHeap::new(),
             buffer: Vec::new(),
@@ -138,7 +161,7 @@ impl<W: Wire> Driver<W> {
         })
     }
 
-    /// The connection that the user means.
+    /// The driver's own token of the connection that the user knows as `token`.
     pub(crate) fn id(&self, token: Token) -> Option<Token> {
         self.tokens.get(token).copied()
     }
@@ -147,14 +170,15 @@ impl<W: Wire> Driver<W> {
         self.conns.get(self.id(token)?)
     }
 
-    /// How long to wait: not at all where something is to be done, not past the next timer.
-    fn clip(&mut self, timeout: Option<Duration>) -> Option<Duration> {
+    /// Limits a timeout: to zero if there is work, else to the next timer, and to [`FULL_WAIT`] while frames wait for
+    /// room in the device.
+    fn limit_timeout(&mut self, timeout: Option<Duration>) -> Option<Duration> {
         if !self.failures.is_empty() || !self.queue.is_empty() || self.has_to_accept() {
             return Some(Duration::ZERO);
         }
         let mut clipped = timeout;
         if !self.dirty.is_empty() {
-            let full = if self.wire.has_room() { Duration::ZERO } else { FULL };
+            let full = if self.wire.has_room() { Duration::ZERO } else { FULL_WAIT };
             clipped = Some(clipped.map_or(full, |timeout| timeout.min(full)));
         }
         if let Some(Reverse((at, _))) = self.timers.peek() {
@@ -165,9 +189,9 @@ impl<W: Wire> Driver<W> {
     }
 
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let mut timeout = self.clip(timeout);
+        let mut timeout = self.limit_timeout(timeout);
         if self.wire.is_readable() || self.wake.is_set() || timeout == Some(Duration::ZERO) {
-            // What another queue of the device holds is seen by the receive that follows.
+            // `receive_frames` follows, and looks at all queues.
             return Ok(());
         }
         if !self.config.spin.is_zero() {
@@ -185,7 +209,7 @@ impl<W: Wire> Driver<W> {
                     timeout = timeout.map(|timeout| timeout.saturating_sub(spun));
                     break;
                 }
-                self.wire.settle();
+                self.wire.recycle();
                 self.check(start + spun)?;
             }
             if timeout == Some(Duration::ZERO) {
@@ -195,27 +219,27 @@ impl<W: Wire> Driver<W> {
         let owed = self.wake.is_owed().then(Instant::now);
         self.wire.wait(self.wake.as_fd(), timeout)?;
         if let Some(start) = owed
-            && self.wake.settle()
+            && self.wake.take_owed()
             && !self.wire.is_readable()
         {
-            // It was the end of a wake that has been answered.
+            // Only the late write of an earlier wake ended the wait, and that wake was handled before.
             let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
             return self.wire.wait(self.wake.as_fd(), left);
         }
         Ok(())
     }
 
-    /// Looks, now and then, whether the device is still there.
+    /// Checks at intervals whether the device is still there.
     fn check(&mut self, now: Instant) -> io::Result<()> {
-        if now.saturating_duration_since(self.checked) < CHECK {
+        if now.saturating_duration_since(self.checked) < CHECK_INTERVAL {
             return Ok(());
         }
         self.checked = now;
         self.wire.check()
     }
 
-    fn deliver<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
-        // What the sink's calls add to them waits for the next turn.
+    fn deliver(&mut self, buffer: &mut [u8], sink: &mut dyn Sink) {
+        // The sink's calls can add failures and connections. Those wait for the next turn.
         for _ in 0..self.failures.len() {
             self.deliver_failure(buffer, sink);
         }
@@ -232,20 +256,20 @@ impl<W: Wire> Driver<W> {
         self.accept(buffer, sink);
     }
 
-    /// Sends what connections have to send, and hands it to the device.
+    /// Sends for all connections that have something to send, and flushes the device.
     pub(crate) fn send_all(&mut self) {
-        // What is soiled meanwhile waits for the next time.
-        let mut dirty = mem::replace(&mut self.dirty, mem::take(&mut self.clean));
+        // A connection that becomes dirty meanwhile waits for the next call.
+        let mut dirty = mem::replace(&mut self.dirty, mem::take(&mut self.spare));
         for id in dirty.drain(..) {
             if self.conns.get(id).is_some_and(|conn| conn.dirty) {
                 self.egress(id);
             }
         }
-        self.clean = dirty;
+        self.spare = dirty;
         self.wire.flush();
     }
 
-    /// Sends at once what is asked for outside of turns.
+    /// Sends at once if no turn is under way.
     fn send_unless_in_turn(&mut self) {
         if !self.in_turn {
             self.now = Instant::now();
@@ -253,7 +277,9 @@ impl<W: Wire> Driver<W> {
         }
     }
 
-    /// Does what the kernel does for its sockets at any time: answers peers, and tells the user nothing. Public for tests.
+    /// Answers peers, but reports nothing to the user, as a kernel does for its sockets between turns.
+    ///
+    /// Public for tests only.
     #[doc(hidden)]
     pub fn work_in_background(&mut self) {
         self.now = Instant::now();
@@ -262,7 +288,7 @@ impl<W: Wire> Driver<W> {
         for id in self.queue.clone() {
             match self.conns.get(id).map(|conn| conn.phase) {
                 Some(Phase::HalfOpen(_) | Phase::Waiting(_)) => self.handshake(id),
-                Some(Phase::Orphan) => self.go_on_closing(id),
+                Some(Phase::Orphan) => self.continue_closing(id),
                 Some(Phase::Resolving { .. }) => self.resolve(id),
                 _ => {}
             }
@@ -272,7 +298,7 @@ impl<W: Wire> Driver<W> {
     }
 
     /// Marks a connection as having something to send.
-    pub(crate) fn soil(&mut self, id: Token) {
+    pub(crate) fn mark_dirty(&mut self, id: Token) {
         if let Some(conn) = self.conns.get_mut(id)
             && !mem::replace(&mut conn.dirty, true)
         {
@@ -280,7 +306,7 @@ impl<W: Wire> Driver<W> {
         }
     }
 
-    /// Lets the next turn serve a connection.
+    /// Queues a connection to be served in the next turn.
     pub(crate) fn enqueue(&mut self, id: Token) {
         if let Some(conn) = self.conns.get_mut(id)
             && !mem::replace(&mut conn.queued, true)
@@ -290,8 +316,10 @@ impl<W: Wire> Driver<W> {
     }
 }
 
-impl<W: Wire + 'static> tautline_io::Driver for Driver<W> {
-    const NAME: &'static str = "xdp";
+impl<W: Wire> tautline_io::Driver for Driver<W> {
+    fn name(&self) -> &'static str {
+        "xdp"
+    }
 
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
         let Address::Tcp(at) = address else { return Err(only_tcp(address)) };
@@ -326,7 +354,7 @@ impl<W: Wire + 'static> tautline_io::Driver for Driver<W> {
             }
             if conn.phase == Phase::Open && conn.pending.is_empty() {
                 conn.put(&mut buf);
-                self.soil(id);
+                self.mark_dirty(id);
                 self.send_unless_in_turn();
             }
             let Some(conn) = self.conns.get_mut(id) else { return Sent::Done(buf) };
@@ -336,7 +364,7 @@ impl<W: Wire + 'static> tautline_io::Driver for Driver<W> {
             if conn.pending.is_empty() {
                 conn.pending = buf;
             } else {
-                // Against the contract, but losing bytes in the middle of a stream would be worse.
+                // The caller broke the contract: a send is pending. Losing bytes within a stream would be worse.
                 conn.pending.put(buf.filled());
             }
             return Sent::Pending;
@@ -358,7 +386,7 @@ impl<W: Wire + 'static> tautline_io::Driver for Driver<W> {
         let Some(conn) = self.conns.get_mut(id) else { return };
         if !mem::replace(&mut conn.finishing, true) && conn.phase == Phase::Open {
             conn.finish();
-            self.soil(id);
+            self.mark_dirty(id);
             self.send_unless_in_turn();
         }
     }
@@ -399,7 +427,7 @@ impl<W: Wire + 'static> tautline_io::Driver for Driver<W> {
         self.stamps.as_ref().map(|stamps| stamps.began)
     }
 
-    fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {
+    fn turn(&mut self, timeout: Option<Duration>, sink: &mut dyn Sink) -> io::Result<()> {
         if !self.dirty.is_empty() {
             self.now = Instant::now();
             self.send_all();
@@ -410,7 +438,7 @@ impl<W: Wire + 'static> tautline_io::Driver for Driver<W> {
         sink.woke(self);
         self.in_turn = true;
         let mut buffer = mem::take(&mut self.buffer);
-        // Nothing is there in the first turn, and after a sink that panicked.
+        // The buffer is empty in the first turn, and after a sink panicked.
         buffer.resize(self.config.headroom + self.config.receive_buffer, 0);
         self.deliver(&mut buffer, sink);
         self.buffer = buffer;
@@ -421,8 +449,9 @@ impl<W: Wire + 'static> tautline_io::Driver for Driver<W> {
 }
 
 impl<W: Wire> Drop for Driver<W> {
-    /// Sends to its end what was closed in good order, for at most `Config::linger`, and resets what is still open: nobody
-    /// else could answer its peers.
+    /// Resets open connections, and finishes closed ones for at most `Config::linger`.
+    ///
+    /// Nothing else answers their peers once the driver is gone.
     fn drop(&mut self) {
         self.now = Instant::now();
         self.end();

@@ -1,4 +1,4 @@
-//! Connections that the user is done with.
+//! Connections that the user closed or that failed.
 
 use crate::conn::Phase;
 use crate::driver::Driver;
@@ -11,7 +11,7 @@ use std::time::Instant;
 use tautline_io::Token;
 
 impl<W: Wire> Driver<W> {
-    /// The user closed it.
+    /// Closes a connection for the user, or aborts it.
     pub(crate) fn abandon(&mut self, id: Token, abort: bool) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.token = None;
@@ -20,24 +20,24 @@ impl<W: Wire> Driver<W> {
                 conn.phase = Phase::Orphan;
                 conn.finishing = true;
                 conn.deadline = Some(Instant::now() + self.config.linger);
-                self.soil(id);
+                self.mark_dirty(id);
                 self.enqueue(id);
             }
-            // The peer knows of no connection yet.
+            // The peer does not know of the connection yet.
             Phase::Resolving { .. } | Phase::Connecting => self.remove(id),
             _ => self.abort(id),
         }
     }
 
-    /// Goes on to send what is pending, and then the end.
-    pub(crate) fn go_on_closing(&mut self, id: Token) {
+    /// Sends pending bytes, then the FIN.
+    pub(crate) fn continue_closing(&mut self, id: Token) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let mut pending = std::mem::take(&mut conn.pending);
         conn.put(&mut pending);
         conn.pending = pending;
         let tcp = conn.tcp.get();
         if conn.pending.is_empty() && tcp.send_queue() == 0 && tcp.recv_queue() > 0 {
-            // Nobody will read that: the peer must know (RFC 1122 section 4.2.2.13).
+            // The bytes will not be read, so the peer gets a reset (RFC 1122 section 4.2.2.13).
             return self.abort(id);
         }
         conn.finish();
@@ -46,7 +46,7 @@ impl<W: Wire> Driver<W> {
         }
     }
 
-    /// The end of all connections.
+    /// Ends all connections.
     pub(crate) fn end(&mut self) {
         self.end_listening();
         for id in self.conns.tokens() {
@@ -81,7 +81,7 @@ impl<W: Wire> Driver<W> {
         self.conns.tokens().into_iter().filter_map(|id| self.conns.get(id)).any(|conn| !conn.is_settled())
     }
 
-    /// Resets a connection and forgets it.
+    /// Resets a connection and removes it.
     pub(crate) fn abort(&mut self, id: Token) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         if !matches!(conn.state(), State::TimeWait | State::SynSent) {
@@ -91,19 +91,20 @@ impl<W: Wire> Driver<W> {
         self.remove(id);
     }
 
-    /// A connection that only waits for its last segments to die out makes way for another one of the same pair. Whoever
-    /// still knows it can read what was not delivered yet.
+    /// Replaces a connection in `TIME-WAIT`, so that a new one can use its pair.
+    ///
+    /// If the user still has a token, undelivered bytes stay available.
     pub(crate) fn retire(&mut self, id: Token) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         if conn.token.is_none() {
             return self.remove(id);
         }
-        conn.keep();
-        conn.tcp = Tcp::over();
+        conn.save_undelivered();
+        conn.tcp = Tcp::closed();
         self.pairs.remove(&conn.pair);
     }
 
-    /// Forgets a connection.
+    /// Removes a connection.
     pub(crate) fn remove(&mut self, id: Token) {
         let Some(conn) = self.conns.remove(id) else { return };
         if self.pairs.get(&conn.pair) == Some(&id) {
@@ -118,7 +119,7 @@ impl<W: Wire> Driver<W> {
         self.release(conn.pair.local);
     }
 
-    /// Takes the frames for a local endpoint, once more.
+    /// Takes the frames of a local endpoint from the kernel, or counts one more use.
     pub(crate) fn claim(&mut self, local: SocketAddr) -> io::Result<()> {
         if let Some(count) = self.claims.get_mut(&local) {
             *count += 1;
@@ -129,13 +130,13 @@ impl<W: Wire> Driver<W> {
         Ok(())
     }
 
-    /// Leaves the frames for a local endpoint to the kernel when nobody needs them any more.
+    /// Counts one use less, and leaves the frames to the kernel after the last.
     pub(crate) fn release(&mut self, local: SocketAddr) {
         let Some(count) = self.claims.get_mut(&local) else { return };
         *count -= 1;
         if *count == 0 {
             self.claims.remove(&local);
-            // It fails only where it is not there.
+            // Removal fails only if the endpoint is not there.
             let _ = self.wire.claim(local, false);
         }
     }

@@ -1,4 +1,4 @@
-//! Frames that get lost and change their order, for tests.
+//! Loses and reorders frames, for tests.
 
 use crate::wire::Wire;
 use rustix::fd::BorrowedFd;
@@ -6,18 +6,18 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How often frames come to harm in each direction, in parts of a million. For tests of what lies above.
+/// Faults in each direction, in parts per million of frames. For tests of higher layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Frames that vanish.
+    /// Frames that are lost.
     pub lost: u32,
-    /// Frames that are overtaken by the next one.
+    /// Frames that the next one overtakes.
     pub late: u32,
-    /// Where the pseudo-random sequence begins.
+    /// Seed of the pseudo-random sequence.
     pub seed: u64,
 }
 
-/// A wire that does what [`Faults`] say.
+/// A wire with the faults of [`Faults`].
 pub(crate) struct Faulty<W: Wire> {
     pub(crate) wire: W,
     faults: Option<Faults>,
@@ -40,7 +40,7 @@ impl<W: Wire> Faulty<W> {
 
     fn fate(&mut self) -> Fate {
         let Some(faults) = self.faults else { return Fate::Fine };
-        // SplitMix64: every seed gives another sequence.
+        // SplitMix64: every seed gives a different sequence.
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -97,8 +97,8 @@ impl<W: Wire> Wire for Faulty<W> {
         self.wire.give_back(frame);
     }
 
-    fn settle(&mut self) {
-        self.wire.settle();
+    fn recycle(&mut self) {
+        self.wire.recycle();
     }
 
     fn has_room(&mut self) -> bool {

@@ -1,4 +1,4 @@
-//! As much of a frame as is needed to find its connection; the TCP/IP stack checks the rest.
+//! Reads just enough of a frame to find its connection. The TCP/IP stack checks the rest.
 
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -41,7 +41,7 @@ pub(crate) struct Pair {
 
 impl Hash for Pair {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        // Without the local address, of which there are few: equal pairs have the rest equal, which is all that is needed.
+        // The local address is left out, because there are few. Equal pairs still have equal hashes.
         let ports = u64::from(self.local.port()) << 16 | u64::from(self.remote.port());
         match self.remote.ip() {
             IpAddr::V4(v4) => hasher.write_u64(u64::from(v4.to_bits()) << 32 | ports),
@@ -53,22 +53,23 @@ impl Hash for Pair {
     }
 }
 
-/// What a TCP segment is about.
+/// The parts of a TCP segment that the driver needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) pair: Pair,
-    /// The header for frames that go back to where this one came from.
-    pub(crate) back: Ethernet,
+    /// The Ethernet header for replies.
+    pub(crate) reply_header: Ethernet,
     pub(crate) sequence: u32,
-    /// What it acknowledges, where it does.
+    /// The acknowledgement number, valid with the flag ACK.
     pub(crate) acknowledged: u32,
     flags: u8,
     is_empty: bool,
 }
 
 impl Segment {
-    /// Reads a frame that came for `mac`: TCP over IPv4 without options, or over IPv6 without extension headers, in one
-    /// piece. All else is none of ours; the program passes it to the kernel.
+    /// Reads a frame for `mac`: unfragmented TCP over IPv4 without options, or over IPv6 without extension headers.
+    ///
+    /// The XDP program passes all other frames to the kernel.
     #[inline]
     pub(crate) fn read(frame: &[u8], mac: Mac) -> Option<Self> {
         let (ethernet, packet) = frame.split_at_checked(ETHERNET)?;
@@ -102,7 +103,7 @@ impl Segment {
         let from = Mac::try_from(&ethernet[6..12]).ok()?;
         Some(Self {
             pair: Pair { local: SocketAddr::new(local, port(2)), remote: SocketAddr::new(remote, port(0)) },
-            back: Ethernet::new(from, mac, local),
+            reply_header: Ethernet::new(from, mac, local),
             sequence: u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]),
             acknowledged: u32::from_be_bytes([tcp[8], tcp[9], tcp[10], tcp[11]]),
             flags: tcp[13],
@@ -110,13 +111,13 @@ impl Segment {
         })
     }
 
-    /// The first segment of a connection that the peer opens.
-    pub(crate) const fn opens(&self) -> bool {
+    /// Whether it opens a connection of the peer: SYN without ACK, RST and FIN.
+    pub(crate) const fn is_syn(&self) -> bool {
         self.flags & (SYN | ACK | RST | FIN) == SYN
     }
 
-    /// Whether it only acknowledges.
-    pub(crate) const fn is_bare_acknowledgement(&self) -> bool {
+    /// Whether it is an acknowledgement without data.
+    pub(crate) const fn is_pure_ack(&self) -> bool {
         self.flags & (SYN | ACK | RST | FIN) == ACK && self.is_empty
     }
 
@@ -125,14 +126,14 @@ impl Segment {
     }
 }
 
-/// Changes the window of the TCP segment in an IP packet that [`Segment::read`] has read, by the least there is.
+/// Changes the window of a TCP segment by the smallest step. [`Segment::read`] must have read the IP packet.
 pub(crate) fn change_window(packet: &mut [u8]) {
     let tcp = if packet.first().is_some_and(|first| first >> 4 == 4) { 20 } else { 40 };
     let Some(tcp) = packet.get_mut(tcp..).and_then(|tcp| tcp.first_chunk_mut::<20>()) else { return };
     let (old, sum) = (u16::from_be_bytes([tcp[14], tcp[15]]), u16::from_be_bytes([tcp[16], tcp[17]]));
     let new = old ^ 1;
     tcp[14..16].copy_from_slice(&new.to_be_bytes());
-    // RFC 1624 section 3: the sum of the whole changes by the difference.
+    // RFC 1624 section 3: the checksum changes by the difference of the field.
     let wide = u32::from(!sum) + u32::from(!old) + u32::from(new);
     let folded = (wide & 0xffff) + (wide >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);
@@ -147,7 +148,7 @@ pub(crate) mod tests {
     pub(crate) const OURS: Mac = [2, 0, 0, 0, 0, 1];
     pub(crate) const THEIRS: Mac = [2, 0, 0, 0, 0, 2];
 
-    /// A frame with a TCP header without options, as `flags` say.
+    /// A frame with these flags and a TCP header without options.
     pub(crate) fn frame(pair: Pair, sequence: u32, flags: u8) -> Vec<u8> {
         let mut frame = Ethernet::new(OURS, THEIRS, pair.local.ip()).0.to_vec();
         match (pair.remote.ip(), pair.local.ip()) {
@@ -181,9 +182,9 @@ pub(crate) mod tests {
             let frame = frame(pair, 77, SYN);
             let segment = Segment::read(&frame, OURS).unwrap();
             assert_eq!((segment.pair, segment.sequence), (pair, 77));
-            assert!(segment.opens() && !segment.is_reset());
-            assert_eq!(segment.back, Ethernet::new(THEIRS, OURS, pair.local.ip()));
-            assert!(Segment::read(&frame, THEIRS).is_none(), "a frame for somebody else");
+            assert!(segment.is_syn() && !segment.is_reset());
+            assert_eq!(segment.reply_header, Ethernet::new(THEIRS, OURS, pair.local.ip()));
+            assert!(Segment::read(&frame, THEIRS).is_none(), "the frame is for another address");
             for cut in 0..frame.len() {
                 assert!(Segment::read(&frame[..cut], OURS).is_none(), "{cut}");
             }
@@ -191,7 +192,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn refuses_fragments_options_and_other_protocols() {
+    fn rejects_fragments_options_and_other_protocols() {
         let good = frame(pairs()[0], 0, ACK);
         for (at, byte) in [(14, 0x46), (14, 0x65), (20, 0x20), (21, 1), (23, 17), (12, 0x81)] {
             let mut bad = good.clone();
@@ -225,10 +226,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn only_a_bare_syn_opens() {
+    fn only_a_bare_syn_is_a_syn() {
         for flags in 0..=255 {
             let segment = Segment::read(&frame(pairs()[0], 0, flags), OURS).unwrap();
-            assert_eq!(segment.opens(), flags & 0x17 == SYN, "{flags:#x}");
+            assert_eq!(segment.is_syn(), flags & 0x17 == SYN, "{flags:#x}");
         }
     }
 }

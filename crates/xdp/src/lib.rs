@@ -1,9 +1,9 @@
-//! A driver past the kernel's TCP/IP stack: AF_XDP frames (`xdp(7)` in the kernel's documentation) and smoltcp.
+//! A driver that bypasses the kernel's TCP/IP stack: AF_XDP frames (`xdp(7)` in the kernel's documentation) and smoltcp.
 //!
-//! [`Driver`] implements [`tautline_io::Driver`] over one Ethernet interface. An XDP program on that interface hands it the
-//! TCP segments for the endpoints that it listens at or connects from, and what routers say of too long ones from there. It
-//! leaves all else to the kernel: ARP, neighbour discovery, ICMP, fragments, every other port, and the frames of queues
-//! without a socket. It takes root, or `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`.
+//! [`Driver`] implements [`tautline_io::Driver`] over one Ethernet interface. An XDP program on that interface redirects
+//! the TCP segments of our endpoints to the driver, and routers' messages about too long segments. All else stays with the
+//! kernel: ARP, neighbour discovery, ICMP, fragments, every other port, and the frames of queues without a socket. The
+//! driver needs root, or `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`.
 //!
 //! ```no_run
 //! use tautline_io::{Driver as _, ListenOptions};
@@ -14,17 +14,16 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! What differs from the kernel's sockets:
-//! - One driver owns an interface; a second one, in this process or another, is refused. It serves all receive queues.
-//! - When the process ends, its connections end: the kernel takes the program away, also after a crash, and answers the
-//!   peers with resets.
-//! - Memory is bounded: [`Config::connections`] times the buffers of one. Handshakes that do not complete are bounded
-//!   apart, and the oldest gives way; there are no SYN cookies.
-//! - Local endpoints are reserved in the kernel by bound sockets that never listen, so ports in use are refused as usual.
+//! The differences from the kernel's sockets:
+//! - One driver owns an interface and serves all its receive queues. A second driver, in any process, is rejected.
+//! - When the process ends, even by a crash, the kernel removes the program and answers the peers with resets.
+//! - Memory is bounded by [`Config::connections`] times the buffers of one. Incomplete handshakes have a limit of their
+//!   own, beyond which a new one evicts the oldest. There are no SYN cookies.
+//! - Kernel sockets that are bound and never listen reserve the local endpoints. So ports in use are rejected as usual.
 //!
-//! Rings and program are our own few hundred lines rather than a crate's: `libxdp` and `libbpf` need a C toolchain and
-//! libclang to build and two shared libraries to run, and the crates in Rust that were tried read no wakeup flags or
-//! produce no program. TCP is smoltcp, unmodified; see `stack.rs` for what is made up for.
+//! Rings and program are a few hundred lines of our own. `libxdp` and `libbpf` need a C toolchain and libclang to build and
+//! two shared libraries to run. The Rust crates that were tried read no wakeup flags or make no program. TCP is unmodified
+//! smoltcp; `stack.rs` lists what the driver adds.
 #![deny(unsafe_code)]
 
 mod config;
@@ -35,6 +34,7 @@ mod ending;
 mod faulty;
 mod frame;
 mod hash;
+mod listeners;
 mod listening;
 mod netlink;
 mod path;

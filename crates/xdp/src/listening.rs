@@ -3,12 +3,12 @@
 use crate::conn::{Conn, Phase};
 use crate::driver::Driver;
 use crate::frame::Segment;
+use crate::listeners::Entry;
 use crate::wire::Wire;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use smoltcp::socket::tcp::State;
-use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -17,42 +17,15 @@ use tautline_io::{ListenOptions, Listener, Sink, Token};
 /// Most connections that one turn accepts.
 const ACCEPTS: usize = 64;
 
-/// How long a peer may take for its handshake.
+/// Time limit of a peer's handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// What is listened at.
-#[derive(Default)]
-pub(crate) struct Listening {
-    listeners: Vec<Place>,
-    at: HashMap<SocketAddr, u32>,
-    /// Connections whose handshake is not complete, the oldest first; some may be complete or gone.
-    half_open: VecDeque<Token>,
-    /// How many of those are neither.
-    pub(crate) half_open_count: usize,
-    /// Connections to accept, the oldest first; some may be gone.
-    ready: VecDeque<Token>,
-    pub(crate) paused: bool,
-}
-
-struct Place {
-    /// A socket of the kernel that is bound, and never listens: no other program gets the port.
-    reserved: Option<OwnedFd>,
-    backlog: usize,
-}
-
-/// What becomes of a segment that opens a connection.
+/// The outcome of a segment that opens a connection.
 pub(crate) enum Admission {
-    NobodyListens,
-    /// Too many connections: the peer tries again.
+    NoListener,
+    /// There are too many connections. The segment is dropped, and the peer tries again.
     Full,
-    As(Token),
-}
-
-#[cfg(test)]
-impl Listening {
-    pub(crate) fn half_open_len(&self) -> usize {
-        self.half_open.len()
-    }
+    Admitted(Token),
 }
 
 impl<W: Wire> Driver<W> {
@@ -61,33 +34,34 @@ impl<W: Wire> Driver<W> {
         at: SocketAddr,
         options: &ListenOptions,
     ) -> io::Result<(Listener, SocketAddr)> {
-        let mine = self.addresses_of(at.ip());
-        if mine.is_empty() {
-            let all: Vec<_> = self.facts.addresses.iter().map(|(address, _)| address.to_string()).collect();
-            let name = &self.facts.name;
+        let addresses = self.addresses_of(at.ip());
+        if addresses.is_empty() {
+            let all: Vec<_> = self.info.addresses.iter().map(|(address, _)| address.to_string()).collect();
+            let name = &self.info.name;
             let text = format!("{} is no address of {name}, which has {}", at.ip(), all.join(", "));
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text));
         }
-        let mine_is = |address: &IpAddr| self.listening.at.contains_key(&SocketAddr::new(*address, at.port()));
-        if mine.iter().any(mine_is) {
+        let is_taken =
+            |address: &IpAddr| self.listening.by_endpoint.contains_key(&SocketAddr::new(*address, at.port()));
+        if addresses.iter().any(is_taken) {
             return Err(Errno::ADDRINUSE.into());
         }
-        let (reserved, at) = reserve(at, Use::Listen)?;
-        let endpoints: Vec<_> = mine.into_iter().map(|address| SocketAddr::new(address, at.port())).collect();
+        let (reserved, at) = reserve(at, Purpose::Listen)?;
+        let endpoints: Vec<_> = addresses.into_iter().map(|address| SocketAddr::new(address, at.port())).collect();
         for (done, &endpoint) in endpoints.iter().enumerate() {
             if let Err(error) = self.claim(endpoint) {
                 endpoints[..done].iter().for_each(|&claimed| self.release(claimed));
                 return Err(error);
             }
         }
-        let number = u32::try_from(self.listening.listeners.len()).unwrap_or(u32::MAX);
+        let number = u32::try_from(self.listening.all.len()).unwrap_or(u32::MAX);
         let backlog = usize::try_from(options.backlog).unwrap_or(0).max(1);
-        self.listening.listeners.push(Place { reserved: Some(reserved), backlog });
-        self.listening.at.extend(endpoints.into_iter().map(|endpoint| (endpoint, number)));
+        self.listening.all.push(Entry { reserved: Some(reserved), backlog });
+        self.listening.by_endpoint.extend(endpoints.into_iter().map(|endpoint| (endpoint, number)));
         Ok((Listener(number), at))
     }
 
-    /// The addresses of the interface that are meant by one that may be unspecified.
+    /// The addresses of the interface that `address` stands for; it may be unspecified.
     fn addresses_of(&self, address: IpAddr) -> Vec<IpAddr> {
         let meant = |own: &IpAddr| {
             if address.is_unspecified() { own.is_ipv4() == address.is_ipv4() } else { *own == address }
@@ -96,10 +70,10 @@ impl<W: Wire> Driver<W> {
     }
 
     pub(crate) fn end_listening(&mut self) {
-        for (endpoint, _) in std::mem::take(&mut self.listening.at) {
+        for (endpoint, _) in std::mem::take(&mut self.listening.by_endpoint) {
             self.release(endpoint);
         }
-        self.listening.listeners.iter_mut().for_each(|place| place.reserved = None);
+        self.listening.all.iter_mut().for_each(|entry| entry.reserved = None);
         let half_open = std::mem::take(&mut self.listening.half_open);
         for id in half_open.into_iter().chain(std::mem::take(&mut self.listening.ready)) {
             if self.conns.get(id).is_some_and(|conn| matches!(conn.phase, Phase::HalfOpen(_) | Phase::Waiting(_))) {
@@ -108,34 +82,36 @@ impl<W: Wire> Driver<W> {
         }
     }
 
-    /// Makes a connection of a segment that opens one.
+    /// Makes a connection for a segment that opens one.
     pub(crate) fn admit(&mut self, segment: &Segment) -> Admission {
-        let Some(&listener) = self.listening.at.get(&segment.pair.local) else { return Admission::NobodyListens };
-        let backlog = self.listening.listeners.get(listener as usize).map_or(0, |place| place.backlog);
+        let Some(&listener) = self.listening.by_endpoint.get(&segment.pair.local) else {
+            return Admission::NoListener;
+        };
+        let backlog = self.listening.all.get(listener as usize).map_or(0, |entry| entry.backlog);
         if self.conns.len() >= self.config.connections as usize || self.listening.ready.len() >= backlog {
             return Admission::Full;
         }
-        self.make_room_for_half_open();
+        self.evict_half_open();
         let Ok(tcp) = self.stack.passive(segment.pair.local) else { return Admission::Full };
         if self.claim(segment.pair.local).is_err() {
             return Admission::Full;
         }
-        let mut conn = Conn::new(tcp, segment.pair, segment.back, Phase::HalfOpen(listener));
+        let mut conn = Conn::new(tcp, segment.pair, segment.reply_header, Phase::HalfOpen(listener));
         conn.deadline = Some(self.now + HANDSHAKE);
         let id = self.conns.insert(conn);
         self.pairs.insert(segment.pair, id);
         self.listening.half_open.push_back(id);
         self.listening.half_open_count += 1;
-        Admission::As(id)
+        Admission::Admitted(id)
     }
 
-    /// A flood of first segments costs no more than the limit: the oldest that did not complete gives way.
-    fn make_room_for_half_open(&mut self) {
+    /// Evicts the oldest connection with an incomplete handshake if there are too many, so that a SYN flood stays bounded.
+    fn evict_half_open(&mut self) {
         let most = self.config.half_open as usize;
         let conns = &self.conns;
         let is_half_open = |&id: &Token| conns.get(id).is_some_and(|conn| matches!(conn.phase, Phase::HalfOpen(_)));
         if self.listening.half_open.len() >= 2 * most {
-            // Most of them are complete or gone; each is looked at once or twice.
+            // Most of the entries are complete or gone. Each is looked at once or twice.
             self.listening.half_open.retain(is_half_open);
         }
         while let Some(&oldest) = self.listening.half_open.front() {
@@ -150,7 +126,7 @@ impl<W: Wire> Driver<W> {
         }
     }
 
-    /// A segment came for a connection that is not accepted.
+    /// Advances a connection that is not accepted yet, after a segment arrived.
     pub(crate) fn handshake(&mut self, id: Token) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         match (conn.phase, conn.state()) {
@@ -171,7 +147,7 @@ impl<W: Wire> Driver<W> {
         !self.listening.paused && !self.listening.ready.is_empty()
     }
 
-    pub(crate) fn accept<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
+    pub(crate) fn accept(&mut self, buffer: &mut [u8], sink: &mut dyn Sink) {
         for _ in 0..ACCEPTS {
             if self.listening.paused {
                 return;
@@ -183,27 +159,27 @@ impl<W: Wire> Driver<W> {
             conn.phase = Phase::Open;
             conn.token = Some(token);
             sink.accepted(self, token, Listener(listener));
-            // What came with the handshake.
+            // Delivers bytes that arrived with the handshake.
             self.serve(id, buffer, sink);
         }
     }
 }
 
-/// What a port is kept for.
+/// The purpose for which a port is reserved.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
-    /// Connections that the kernel still remembers do no harm.
+pub(crate) enum Purpose {
+    /// To listen: connections that the kernel still remembers do not matter.
     Listen,
-    /// Nothing else may have it.
+    /// To connect: no other socket may have the port.
     Connect,
 }
 
-/// Keeps a port from all other programs; a port of 0 is chosen by the kernel.
-pub(crate) fn reserve(at: SocketAddr, what_for: Use) -> io::Result<(OwnedFd, SocketAddr)> {
+/// Reserves a port, so that no other program can bind it. The kernel selects a port for 0.
+pub(crate) fn reserve(at: SocketAddr, purpose: Purpose) -> io::Result<(OwnedFd, SocketAddr)> {
     let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // A port that the kernel chooses must be nobody's.
-    if what_for == Use::Listen && at.port() != 0 {
+    // A port that the kernel selects must be unused.
+    if purpose == Purpose::Listen && at.port() != 0 {
         sockopt::set_socket_reuseaddr(&fd, true)?;
     }
     if at.is_ipv6() {

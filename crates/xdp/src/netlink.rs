@@ -1,4 +1,4 @@
-//! What the kernel knows of the interface, of routes and of neighbours: rtnetlink(7).
+//! Queries the kernel for interfaces, routes and neighbours: rtnetlink(7).
 
 use crate::frame::Mac;
 use rustix::fd::OwnedFd;
@@ -44,7 +44,7 @@ const ROUTE_SOURCE: u16 = 7;
 const NEIGHBOUR_ADDRESS: u16 = 1;
 const NEIGHBOUR_MAC: u16 = 2;
 
-/// `NTF_USE`: the kernel is to resolve the neighbour as if it had a packet for it.
+/// `NTF_USE`: the kernel resolves the neighbour as if it had a packet for it.
 const USE: u8 = 1;
 /// `NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_NOARP | NUD_PERMANENT`: the address is known.
 const KNOWN: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
@@ -61,16 +61,16 @@ const TENTATIVE: u8 = 0x40;
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) index: u32,
-    /// `None` where it is no Ethernet: the loopback device has an address of zeros.
+    /// The hardware address; `None` if it is no Ethernet: the loopback device has an address of zeros.
     pub(crate) mac: Option<Mac>,
     pub(crate) mtu: u32,
     pub(crate) queues: u32,
     pub(crate) is_up: bool,
-    /// Made by software: `veth`, `bond` ...; empty for a device.
+    /// The kind of a software interface: `veth`, `bond` ...; empty for a device.
     pub(crate) kind: String,
 }
 
-/// How packets get to a destination.
+/// A route to a destination.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     pub(crate) interface: u32,
@@ -78,35 +78,37 @@ pub(crate) struct Route {
     pub(crate) source: Option<IpAddr>,
 }
 
-/// A socket of the namespace that it was made in.
+/// A netlink socket, bound to the network namespace in which it was made.
 pub(crate) struct Netlink {
     fd: OwnedFd,
     sequence: u32,
 }
 
 impl Netlink {
+    /// Opens a socket.
+    ///
     /// # Errors
     /// No descriptors are left.
     pub(crate) fn new() -> io::Result<Self> {
-        // Without a protocol it is the first: NETLINK_ROUTE.
+        // Without a protocol it is protocol 0: NETLINK_ROUTE.
         let fd = net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         net::bind(&fd, &SocketAddrNetlink::new(0, 0))?;
-        // The kernel answers within the call; only a broken one would leave us waiting.
+        // The kernel answers within the call. The timeout is for a broken kernel.
         set_socket_timeout(&fd, Timeout::Recv, Some(Duration::from_secs(1)))?;
         Ok(Self { fd, sequence: 0 })
     }
 
-    /// The interface of this name.
+    /// Finds the interface with this name.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such interface.
     pub(crate) fn link(&mut self, name: &str) -> io::Result<Link> {
         let mut body = vec![0; 16];
         let mut text = name.as_bytes().to_vec();
         text.push(0);
         attribute(&mut body, LINK_NAME, &text);
         let mut found = None;
-        self.ask(GET_LINK, 0, &body, |kind, body| {
+        self.request(GET_LINK, 0, &body, |kind, body| {
             let (Some(head), Some(attributes)) = (body.get(..16), body.get(16..)) else { return };
             if kind == NEW_LINK {
                 found = Some(link(head, attributes));
@@ -115,18 +117,18 @@ impl Netlink {
         found.ok_or_else(|| Errno::NODEV.into())
     }
 
-    /// Addresses of an interface and the lengths of their prefixes.
+    /// Finds the addresses of an interface and the lengths of their prefixes.
     ///
     /// # Errors
     /// The kernel does not answer.
     pub(crate) fn addresses(&mut self, interface: u32) -> io::Result<Vec<(IpAddr, u8)>> {
         let mut addresses = Vec::new();
-        self.ask(GET_ADDRESS, DUMP, &[0; 8], |kind, body| {
+        self.request(GET_ADDRESS, DUMP, &[0; 8], |kind, body| {
             let (Some(head), Some(rest)) = (body.get(..8), body.get(8..)) else { return };
             if kind != NEW_ADDRESS || word(&head[4..]) != Some(interface) || head[2] & TENTATIVE != 0 {
                 return;
             }
-            // A point-to-point IPv4 interface gives the peer's address besides its own.
+            // A point-to-point IPv4 interface also reports the peer's address.
             let pick = |wanted| attributes(rest).find(|&(kind, _)| kind == wanted).and_then(|(_, data)| ip(data));
             if let Some(address) = pick(ADDRESS_LOCAL).or_else(|| pick(ADDRESS)) {
                 addresses.push((address, head[1]));
@@ -135,17 +137,17 @@ impl Netlink {
         Ok(addresses)
     }
 
-    /// How packets get to `to`.
+    /// Finds the route to `to`.
     ///
     /// # Errors
-    /// They do not, or by other means than a unicast route.
+    /// There is no route, or it is not a unicast route.
     pub(crate) fn route(&mut self, to: IpAddr) -> io::Result<Route> {
         let mut body = vec![0; 12];
         body[0] = family(to);
         body[1] = if to.is_ipv4() { 32 } else { 128 };
         attribute(&mut body, ROUTE_DESTINATION, &octets(to));
         let mut found = None;
-        self.ask(GET_ROUTE, 0, &body, |kind, body| {
+        self.request(GET_ROUTE, 0, &body, |kind, body| {
             if kind != NEW_ROUTE || body.get(7) != Some(&UNICAST) {
                 return;
             }
@@ -163,32 +165,32 @@ impl Netlink {
         found.ok_or_else(|| Errno::NETUNREACH.into())
     }
 
-    /// The hardware address of a neighbour, if the kernel knows it.
+    /// Finds the hardware address of a neighbour, if the kernel knows it.
     pub(crate) fn neighbour(&mut self, interface: u32, address: IpAddr) -> Option<Mac> {
         let body = neighbour(interface, address, 0, 0);
         let mut found = None;
-        let asked = self.ask(GET_NEIGHBOUR, 0, &body, |kind, body| {
+        let asked = self.request(GET_NEIGHBOUR, 0, &body, |kind, body| {
             let Some(state) = body.get(8..10).map(|state| u16::from_ne_bytes([state[0], state[1]])) else { return };
             if kind == NEW_NEIGHBOUR && state & KNOWN != 0 {
                 let mut attributes = attributes(body.get(12..).unwrap_or_default());
                 found = attributes.find(|&(kind, _)| kind == NEIGHBOUR_MAC).and_then(|(_, data)| data.try_into().ok());
             }
         });
-        // An unknown neighbour is an error, and no harm.
+        // An unknown neighbour is reported as an error.
         if asked.is_err() { None } else { found }
     }
 
-    /// Lets the kernel find out the hardware address of a neighbour, or make sure that it still holds.
+    /// Has the kernel resolve the hardware address of a neighbour, or confirm it.
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_ADMIN`.
     pub(crate) fn resolve(&mut self, interface: u32, address: IpAddr) -> io::Result<()> {
         let body = neighbour(interface, address, 0, USE);
-        self.ask(NEW_NEIGHBOUR, ACKNOWLEDGE | CREATE, &body, |_, _| {})
+        self.request(NEW_NEIGHBOUR, ACKNOWLEDGE | CREATE, &body, |_, _| {})
     }
 
-    /// Sends a request and gives every message of the answer to `each`.
-    fn ask(&mut self, kind: u16, flags: u16, body: &[u8], mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
+    /// Sends a request and calls `each` for every message of the answer.
+    fn request(&mut self, kind: u16, flags: u16, body: &[u8], mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let flags = if flags & DUMP == 0 { flags | ACKNOWLEDGE } else { flags };
         let len = u32::try_from(16 + body.len()).unwrap_or(u32::MAX);
@@ -228,7 +230,7 @@ struct Header {
     sequence: u32,
 }
 
-/// The first message, and what follows it.
+/// Splits off the first message. Returns header, body and the rest.
 fn message(bytes: &[u8]) -> Option<(Header, &[u8], &[u8])> {
     let len = usize::try_from(word(bytes)?).ok()?;
     let head = bytes.get(..16)?;
@@ -237,12 +239,12 @@ fn message(bytes: &[u8]) -> Option<(Header, &[u8], &[u8])> {
     Some((header, body, bytes.get(len.next_multiple_of(4)..).unwrap_or_default()))
 }
 
-/// The attributes in `bytes`: kind and content.
+/// Iterates over the attributes in `bytes`: kind and content.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let &[a, b, c, d, ..] = bytes else { return None };
         let len = usize::from(u16::from_ne_bytes([a, b]));
-        // The upper two bits say how the content is encoded.
+        // The upper two bits are flags of the encoding.
         let kind = u16::from_ne_bytes([c, d]) & 0x3fff;
         let content = bytes.get(4..len)?;
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
@@ -346,6 +348,6 @@ mod tests {
             let found = attributes(&bytes[..cut]).count();
             assert!(found <= usize::from(cut >= 7) + usize::from(cut >= 17), "{cut}: {found}");
         }
-        assert_eq!(attributes(&[0, 0, 1, 0, 0, 0, 1, 0]).count(), 0, "an empty attribute must not repeat");
+        assert_eq!(attributes(&[0, 0, 1, 0, 0, 0, 1, 0]).count(), 0, "an empty attribute repeats");
     }
 }

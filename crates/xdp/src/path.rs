@@ -1,6 +1,7 @@
-//! What routers say of packets that are too long for the rest of their way: "fragmentation needed" (RFC 1191) and "packet
-//! too big" (RFC 4443 section 3.2). The connection that they name sends shorter ones from then on, if the segment that they
-//! quote is under way (RFC 5927 section 7.2): who cannot see our segments cannot name one.
+//! Path MTU discovery: "fragmentation needed" (RFC 1191) and "packet too big" (RFC 4443 section 3.2) from routers.
+//!
+//! The connection in the message sends shorter packets if the quoted segment is under way (RFC 5927 section 7.2). An
+//! attacker who does not see our segments cannot quote one.
 
 use crate::driver::Driver;
 use crate::frame::{ETHERNET, IPV4, IPV6, Mac, Pair, TCP};
@@ -11,19 +12,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
-/// A router's message about one segment of ours.
+/// A router's message that a segment of ours was too long.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooBig {
-    /// Whose it was.
+    /// The connection of the segment.
     pub(crate) pair: Pair,
-    /// Its sequence number.
+    /// The sequence number of the segment.
     pub(crate) sequence: u32,
-    /// Most bytes of an IP packet that goes on; 0 where the router is too old to say.
+    /// Most bytes of an IP packet on the next link; 0 if the router is too old to report it.
     pub(crate) mtu: usize,
 }
 
 impl TooBig {
-    /// Reads a frame that came for `mac`, if it is one: in one piece, without IP options, and undamaged.
+    /// Reads a message in a frame for `mac`: unfragmented, without IP options, and with a correct checksum.
     pub(crate) fn read(frame: &[u8], mac: Mac) -> Option<Self> {
         let (ethernet, packet) = frame.split_first_chunk::<ETHERNET>()?;
         if ethernet[..6] != mac {
@@ -51,7 +52,7 @@ impl TooBig {
             return None;
         }
         let address = |at: usize| Some(IpAddr::V4(Ipv4Addr::from(*inner[at..].first_chunk::<4>()?)));
-        Self::about(address(12)?, address(16)?, tcp, u16::from_be_bytes([icmp[6], icmp[7]]).into())
+        Self::new(address(12)?, address(16)?, tcp, u16::from_be_bytes([icmp[6], icmp[7]]).into())
     }
 
     fn read_v6(packet: &[u8]) -> Option<Self> {
@@ -69,10 +70,10 @@ impl TooBig {
             return None;
         }
         let mtu = u32::from_be_bytes([icmp[4], icmp[5], icmp[6], icmp[7]]);
-        Self::about(address(inner, 8)?.into(), address(inner, 24)?.into(), tcp, usize::try_from(mtu).ok()?)
+        Self::new(address(inner, 8)?.into(), address(inner, 24)?.into(), tcp, usize::try_from(mtu).ok()?)
     }
 
-    fn about(local: IpAddr, remote: IpAddr, tcp: &[u8], mtu: usize) -> Option<Self> {
+    fn new(local: IpAddr, remote: IpAddr, tcp: &[u8], mtu: usize) -> Option<Self> {
         let [a, b, c, d, e, f, g, h] = *tcp.first_chunk::<8>()?;
         let (from, to) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         let pair = Pair { local: SocketAddr::new(local, from), remote: SocketAddr::new(remote, to) };
@@ -81,18 +82,18 @@ impl TooBig {
 }
 
 impl<W: Wire> Driver<W> {
-    /// Has a connection send shorter packets. What was lost is repeated when its timer ends.
-    pub(crate) fn shorten(&mut self, told: &TooBig) {
-        let Some(&id) = self.pairs.get(&told.pair) else { return };
+    /// Has a connection send shorter packets. Lost segments are retransmitted when the timer expires.
+    pub(crate) fn lower_path_mtu(&mut self, message: &TooBig) {
+        let Some(&id) = self.pairs.get(&message.pair) else { return };
         let Some(conn) = self.conns.get_mut(id) else { return };
-        if !conn.is_under_way(told.sequence) {
+        if !conn.is_under_way(message.sequence) {
             return;
         }
-        let remote = told.pair.remote;
-        match self.stack.narrow(&mut conn.tcp, remote.is_ipv4(), told.mtu) {
+        let remote = message.pair.remote;
+        match self.stack.lower_mtu(&mut conn.tcp, remote.is_ipv4(), message.mtu) {
             Ok(None) => {}
-            Ok(Some(mtu)) => log::debug!("{remote}: packets of at most {mtu} bytes from now on, says a router"),
-            Err(error) => log::warn!("{remote}: packets are too long for the way, and stay so: {error}"),
+            Ok(Some(mtu)) => log::debug!("{remote}: a router limits packets to {mtu} bytes"),
+            Err(error) => log::warn!("{remote}: packets are too long for the path and cannot be shortened: {error}"),
         }
     }
 }

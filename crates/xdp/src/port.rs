@@ -1,11 +1,11 @@
-//! The device: an interface with our program on it and a socket on each of its receive queues.
+//! The device: an interface with our XDP program, and a socket on each of its receive queues.
 
 use crate::config::{Attach, Config, Copies};
 use crate::frame::Mac;
 use crate::netlink::{Link, Netlink};
 use crate::program::{self, Endpoints, Frames};
 use crate::sys::{Attached, Frame, Mode, Program, Sizes, SocketMap, Xsk};
-use crate::wire::{CHECK, Wire};
+use crate::wire::{CHECK_INTERVAL, Wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
@@ -19,75 +19,75 @@ const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
 
 /// Most receive queues that are served.
-const MOST_QUEUES: u32 = 64;
+const MAX_QUEUES: u32 = 64;
 
-/// Bytes of a chunk that the kernel keeps in front of a frame (`XDP_PACKET_HEADROOM`).
+/// Bytes that the kernel reserves in a chunk in front of a frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: u32 = 256;
 
-/// How long the kernel may take to release a queue.
+/// Longest time for the kernel to release a queue.
 const RELEASE: Duration = Duration::from_millis(500);
 
-/// Frames that one busy poll takes from the device.
+/// Most frames that one busy poll takes from the device.
 const BUSY_POLL_BUDGET: u16 = 64;
 
-/// What is known of the interface.
+/// Properties of the interface.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct InterfaceInfo {
     pub(crate) name: String,
     pub(crate) index: u32,
     pub(crate) mac: Mac,
     /// Most bytes of an IP packet.
     pub(crate) mtu: usize,
     pub(crate) addresses: Vec<(IpAddr, u8)>,
-    /// Frames never leave this machine, so that their checksums may be left out.
+    /// Whether frames never leave this machine, so that checksums may be left out.
     pub(crate) is_virtual: bool,
 }
 
-/// The interface, while the driver lives.
+/// The interface with the program and its sockets.
 pub struct Port {
-    /// Taken away first, so that frames go to the kernel while the rest is taken down.
+    /// Detached first, so that frames go to the kernel while the other fields are dropped.
     attached: Attached,
     endpoints: Endpoints,
     sockets: SocketMap,
     queues: Vec<Xsk>,
-    /// The queue that is asked next for a received frame.
+    /// The index of the queue from which the next frame is received.
     next: usize,
-    /// Where frames go that find no room.
-    void: Vec<u8>,
+    /// Takes the bytes of frames that find no room.
+    overflow: Vec<u8>,
     name: String,
     pub(crate) zero_copy: bool,
     pub(crate) native: bool,
 }
 
-/// A received frame, and the queue that it goes back to.
+/// A received frame, and the index of its queue.
 pub struct Received {
     frame: Frame,
     queue: usize,
 }
 
 impl Port {
-    /// Opens the interface that `config` names.
+    /// Opens the interface of `config`.
     ///
     /// # Errors
-    /// They say what to do.
-    pub(crate) fn open(config: &Config, netlink: &mut Netlink) -> io::Result<(Self, Facts)> {
-        let (facts, queues) = look(config, netlink)?;
-        let name = &facts.name;
+    /// The text names the remedy.
+    pub(crate) fn open(config: &Config, netlink: &mut Netlink) -> io::Result<(Self, InterfaceInfo)> {
+        let (info, queues) = inspect(config, netlink)?;
+        let name = &info.name;
         let loaded = Endpoints::new(config.connections.saturating_add(1024)).and_then(|endpoints| {
             let sockets = SocketMap::new(queues)?;
             Ok((endpoints, sockets))
         });
         let (endpoints, sockets) = loaded.map_err(|errno| explain_bpf(name, "cannot make a BPF map", errno))?;
         let program = load(name, &endpoints, &sockets, Frames::Plain)?;
-        let (attached, native) = attach(config, &facts, &program)?;
-        let chunk = if facts.mtu + 18 <= (2048 - HEADROOM) as usize { 2048 } else { 4096 };
+        let (attached, native) = attach(config, &info, &program)?;
+        let chunk = if info.mtu + 18 <= (2048 - HEADROOM) as usize { 2048 } else { 4096 };
         let sizes =
             Sizes { chunk, chunks: config.frames.next_power_of_two(), ring: config.frames.next_power_of_two() / 4 };
         let mut made = Vec::new();
         for queue in 0..queues {
-            let socket = match patiently(|| bind(config, &facts, queue, sizes)) {
+            let socket = match retry_while_busy(|| bind(config, &info, queue, sizes)) {
                 Ok(socket) => socket,
-                // The kernel says how many queues there could be; those that are not in use cannot be bound to.
+                // The kernel reports the most queues that there could be. Binding to unused ones fails.
                 Err((Errno::INVAL, _)) if queue > 0 => break,
                 Err((_, error)) => return Err(error),
             };
@@ -104,21 +104,21 @@ impl Port {
         let how = if zero_copy { "without copies" } else { "copying" };
         let mode = if native { "native" } else { "generic" };
         log::info!("{name}: XDP {mode}, {how}, {} queue(s)", made.len());
-        let (void, name) = (vec![0; chunk as usize], name.clone());
-        Ok((Self { attached, endpoints, sockets, queues: made, next: 0, void, name, zero_copy, native }, facts))
+        let (overflow, name) = (vec![0; chunk as usize], name.clone());
+        Ok((Self { attached, endpoints, sockets, queues: made, next: 0, overflow, name, zero_copy, native }, info))
     }
 
-    /// What ends the driver: connections, and the program that finds their frames, went with the interface.
-    fn gone(&self, errno: Errno) -> io::Error {
+    /// The error that ends the driver: the interface is gone, and with it the program and all connections.
+    fn interface_gone(&self, errno: Errno) -> io::Error {
         let name = &self.name;
-        explained(
+        with_advice(
             errno,
             format!("{name}: the interface is gone, or was set down: {errno}"),
             &format!("`ip link set {name} up`, and start again"),
         )
     }
 
-    /// Frames that the kernel could not give us: too long, no frame free to receive into, or the ring full.
+    /// Number of frames that the kernel dropped: they were too long, no frame was free, or the ring was full.
     pub(crate) fn dropped(&self) -> u64 {
         let of = |queue: &Xsk| {
             let counted = queue.statistics().ok()?;
@@ -135,7 +135,7 @@ fn load(name: &str, endpoints: &Endpoints, sockets: &SocketMap, frames: Frames) 
     })
 }
 
-fn look(config: &Config, netlink: &mut Netlink) -> io::Result<(Facts, u32)> {
+fn inspect(config: &Config, netlink: &mut Netlink) -> io::Result<(InterfaceInfo, u32)> {
     let name = &config.interface;
     let link = netlink.link(name).map_err(|error| {
         io::Error::new(
@@ -154,24 +154,23 @@ fn look(config: &Config, netlink: &mut Netlink) -> io::Result<(Facts, u32)> {
         let most = 4096 - HEADROOM - 18;
         return wrong(format!("its MTU of {mtu} leaves no room for a frame; `ip link set {name} mtu {most}` or less"));
     }
-    if queues > MOST_QUEUES {
-        return wrong(format!("it has {queues} receive queues; `ethtool -L {name} combined {MOST_QUEUES}` or fewer"));
+    if queues > MAX_QUEUES {
+        return wrong(format!("it has {queues} receive queues; `ethtool -L {name} combined {MAX_QUEUES}` or fewer"));
     }
     let addresses = netlink.addresses(index)?;
     if addresses.is_empty() {
         return wrong(format!("it has no address yet; `ip address add ADDRESS/BITS dev {name}`"));
     }
     let is_virtual = kind == "veth";
-    let facts = Facts { name: name.clone(), index, mac, mtu: mtu as usize, addresses, is_virtual };
-    Ok((facts, queues))
+    let info = InterfaceInfo { name: name.clone(), index, mac, mtu: mtu as usize, addresses, is_virtual };
+    Ok((info, queues))
 }
 
-/// Puts the program on the interface: in the device's driver where it can, else, where that is allowed, in front of the
-/// kernel's stack.
-fn attach(config: &Config, facts: &Facts, program: &Program) -> io::Result<(Attached, bool)> {
-    let name = &facts.name;
+/// Attaches the program to the interface: in the device's driver if possible, else in generic mode if that is allowed.
+fn attach(config: &Config, info: &InterfaceInfo, program: &Program) -> io::Result<(Attached, bool)> {
+    let name = &info.name;
     if config.attach != Attach::Generic {
-        match patiently(|| Attached::new(program, facts.index, NATIVE).map_err(|errno| (errno, errno))) {
+        match retry_while_busy(|| Attached::new(program, info.index, NATIVE).map_err(|errno| (errno, errno))) {
             Ok(attached) => return Ok((attached, true)),
             Err((Errno::OPNOTSUPP, _)) if config.attach == Attach::Auto => {
                 log::warn!(
@@ -179,18 +178,17 @@ fn attach(config: &Config, facts: &Facts, program: &Program) -> io::Result<(Atta
                      `ethtool -K {name} gro off lro off` here, and on a virtual interface `tso off gso off` at its peer"
                 );
             }
-            Err((errno, _)) => return Err(explain_attach(facts, errno)),
+            Err((errno, _)) => return Err(explain_attach(info, errno)),
         }
     }
-    match patiently(|| Attached::new(program, facts.index, GENERIC).map_err(|errno| (errno, errno))) {
+    match retry_while_busy(|| Attached::new(program, info.index, GENERIC).map_err(|errno| (errno, errno))) {
         Ok(attached) => Ok((attached, false)),
-        Err((errno, _)) => Err(explain_attach(facts, errno)),
+        Err((errno, _)) => Err(explain_attach(info, errno)),
     }
 }
 
-/// Tries again while something is taken, for a moment: what was closed just now, by a process that ended, is taken down
-/// by the kernel in its own time.
-fn patiently<T, E>(mut attempt: impl FnMut() -> Result<T, (Errno, E)>) -> Result<T, (Errno, E)> {
+/// Tries again for a moment while a resource is busy. The kernel releases resources of an ended process with a delay.
+fn retry_while_busy<T, E>(mut attempt: impl FnMut() -> Result<T, (Errno, E)>) -> Result<T, (Errno, E)> {
     let start = Instant::now();
     loop {
         match attempt() {
@@ -200,8 +198,8 @@ fn patiently<T, E>(mut attempt: impl FnMut() -> Result<T, (Errno, E)>) -> Result
     }
 }
 
-fn bind(config: &Config, facts: &Facts, queue: u32, sizes: Sizes) -> Result<Xsk, (Errno, io::Error)> {
-    let open = |mode| Xsk::new(facts.index, queue, mode, sizes);
+fn bind(config: &Config, info: &InterfaceInfo, queue: u32, sizes: Sizes) -> Result<Xsk, (Errno, io::Error)> {
+    let open = |mode| Xsk::new(info.index, queue, mode, sizes);
     let opened = match config.copies {
         Copies::Never => open(Mode::ZeroCopy),
         Copies::Always => open(Mode::Copy),
@@ -211,7 +209,7 @@ fn bind(config: &Config, facts: &Facts, queue: u32, sizes: Sizes) -> Result<Xsk,
         }),
     };
     opened.map_err(|errno| {
-        let name = &facts.name;
+        let name = &info.name;
         let advice = match errno {
             Errno::PERM | Errno::ACCESS => {
                 "it takes root or CAP_NET_RAW: `setcap cap_net_raw,cap_net_admin,cap_bpf+ep`"
@@ -224,7 +222,7 @@ fn bind(config: &Config, facts: &Facts, queue: u32, sizes: Sizes) -> Result<Xsk,
             Errno::AFNOSUPPORT => "this kernel is built without AF_XDP (CONFIG_XDP_SOCKETS)",
             _ => "",
         };
-        (errno, explained(errno, format!("{name}: no AF_XDP socket on queue {queue}: {errno}"), advice))
+        (errno, with_advice(errno, format!("{name}: no AF_XDP socket on queue {queue}: {errno}"), advice))
     })
 }
 
@@ -234,24 +232,24 @@ fn explain_bpf(name: &str, what: &str, errno: Errno) -> io::Error {
         Errno::NOSYS => "this kernel is built without bpf(2)",
         _ => "",
     };
-    explained(errno, format!("{name}: {what}: {errno}"), advice)
+    with_advice(errno, format!("{name}: {what}: {errno}"), advice)
 }
 
-fn explain_attach(facts: &Facts, errno: Errno) -> io::Error {
-    let name = &facts.name;
+fn explain_attach(info: &InterfaceInfo, errno: Errno) -> io::Error {
+    let name = &info.name;
     let advice = match errno {
         Errno::PERM | Errno::ACCESS => "it takes root or CAP_NET_ADMIN".to_owned(),
         Errno::BUSY => format!("another XDP program is there; `ip link show {name}` names it, stop its owner"),
         Errno::RANGE | Errno::INVAL => {
-            format!("its MTU of {} may be too large for its driver: `ip link set {name} mtu 1500`", facts.mtu)
+            format!("its MTU of {} may be too large for its driver: `ip link set {name} mtu 1500`", info.mtu)
         }
         Errno::OPNOTSUPP => "its driver has no XDP; allow generic mode".to_owned(),
         _ => String::new(),
     };
-    explained(errno, format!("{name}: cannot attach the XDP program: {errno}"), &advice)
+    with_advice(errno, format!("{name}: cannot attach the XDP program: {errno}"), &advice)
 }
 
-fn explained(errno: Errno, what: String, advice: &str) -> io::Error {
+fn with_advice(errno: Errno, what: String, advice: &str) -> io::Error {
     let text = if advice.is_empty() { what } else { format!("{what}; {advice}") };
     io::Error::new(io::Error::from(errno).kind(), text)
 }
@@ -289,11 +287,11 @@ impl Wire for Port {
         self.queues[frame.queue].give_back(frame.frame);
     }
 
-    fn settle(&mut self) {
-        self.queues.iter_mut().for_each(Xsk::settle);
+    fn recycle(&mut self) {
+        self.queues.iter_mut().for_each(Xsk::recycle);
     }
 
-    // All is sent through the first queue: one thread fills one ring.
+    // All frames are sent through the first queue, because one thread fills one ring.
 
     fn has_room(&mut self) -> bool {
         self.queues.first_mut().is_some_and(Xsk::has_room)
@@ -310,10 +308,10 @@ impl Wire for Port {
             }
             queue.discard(frame);
         }
-        if self.void.len() < len {
-            self.void.resize(len, 0);
+        if self.overflow.len() < len {
+            self.overflow.resize(len, 0);
         }
-        fill(&mut self.void[..len])
+        fill(&mut self.overflow[..len])
     }
 
     fn flush(&mut self) {
@@ -327,7 +325,7 @@ impl Wire for Port {
     }
 
     fn wait(&mut self, wake: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
-        let mut fds: [_; 1 + MOST_QUEUES as usize] = array::from_fn(|_| PollFd::from_borrowed_fd(wake, PollFlags::IN));
+        let mut fds: [_; 1 + MAX_QUEUES as usize] = array::from_fn(|_| PollFd::from_borrowed_fd(wake, PollFlags::IN));
         let unsent = self.queues.first().is_some_and(|queue| !queue.is_flushed());
         for (number, (fd, queue)) in fds[1..].iter_mut().zip(&self.queues).enumerate() {
             let out = if number == 0 && unsent { PollFlags::OUT } else { PollFlags::empty() };
@@ -336,25 +334,25 @@ impl Wire for Port {
         let fds = &mut fds[..=self.queues.len()];
         let mut left = timeout;
         loop {
-            // The kernel wakes nobody when it takes the interface away.
-            let slice = left.map_or(CHECK, |left| left.min(CHECK));
+            // poll(2) does not return when the interface is removed, so the wait has slices.
+            let slice = left.map_or(CHECK_INTERVAL, |left| left.min(CHECK_INTERVAL));
             let at_most =
                 Timespec { tv_sec: slice.as_secs().try_into().unwrap_or(0), tv_nsec: slice.subsec_nanos().into() };
             match poll(fds, Some(&at_most)) {
-                Ok(0) if slice == CHECK => self.check()?,
+                Ok(0) if slice == CHECK_INTERVAL => self.check()?,
                 Ok(0) | Err(Errno::INTR) => return Ok(()),
                 Ok(_) => break,
                 Err(errno) => return Err(errno.into()),
             }
             left = left.map(|left| left - slice);
         }
-        // Where one of them reports an error for ever, sleeping on it would spin.
+        // An error of a socket persists, so that waiting on would spin.
         let broken = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
-        if fds.iter().any(broken) { Err(self.gone(Errno::NODEV)) } else { Ok(()) }
+        if fds.iter().any(broken) { Err(self.interface_gone(Errno::NODEV)) } else { Ok(()) }
     }
 
     fn check(&self) -> io::Result<()> {
-        self.queues.iter().try_for_each(Xsk::check).map_err(|errno| self.gone(errno))
+        self.queues.iter().try_for_each(Xsk::check).map_err(|errno| self.interface_gone(errno))
     }
 
     fn claim(&mut self, local: SocketAddr, ours: bool) -> io::Result<()> {

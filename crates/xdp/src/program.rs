@@ -1,18 +1,18 @@
-//! The XDP program: hands the TCP segments for the endpoints in its map, and what routers say of segments from there that are
-//! too long, to our sockets, and all else to the kernel.
+//! The XDP program. It redirects the TCP segments of the endpoints in its map to our sockets, and routers' messages about
+//! such segments that are too long. It passes all else to the kernel.
 //!
-//! It is assembled here, instruction by instruction (RFC 9669): no compiler is needed to build, no file to run, and the
-//! verifier accepts the few dozen instructions on every kernel that has links for XDP (5.9).
+//! The program is assembled here, instruction by instruction (RFC 9669). It needs no compiler to build and no file to run.
+//! The verifier accepts its few dozen instructions on every kernel that has links for XDP (5.9).
 
 use crate::sys::{HashMap, Program, SocketMap};
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
 
-/// A local endpoint as the program sees it: the address, IPv4 mapped into IPv6, and the port, in network order.
+/// A local endpoint in the program's map: the address, IPv4 mapped into IPv6, and the port, in network order.
 pub(crate) type Key = [u8; 20];
 
-/// The endpoints whose frames are ours.
+/// The map of endpoints whose frames are ours.
 pub(crate) type Endpoints = HashMap<20>;
 
 pub(crate) fn key(endpoint: SocketAddr) -> Key {
@@ -26,23 +26,24 @@ pub(crate) fn key(endpoint: SocketAddr) -> Key {
     key
 }
 
-/// Bytes in front of a frame that is [stamped](Frames::Stamped).
+/// Number of bytes of the stamp in front of a frame, see [`Frames::Stamped`].
 pub(crate) const STAMP: usize = 16;
 const STAMP_BYTES: i32 = 16;
 
-/// Says that there is a stamp: not every device has room for one.
+/// Marks a stamp, because not every device has room for one.
 const STAMPED: [u8; 8] = *b"arrived:";
 
-/// What becomes of the frames that are ours.
+/// The way in which our frames are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Frames {
     Plain,
-    /// In front of each lies when the program saw it.
+    /// The arrival time precedes each frame.
     Stamped,
 }
 
-/// The time in nanoseconds, of `CLOCK_MONOTONIC`, that the program has put in front of a frame. It is gone then, lest it be
-/// taken for that of a later frame in the same place.
+/// Takes the stamp in front of a frame: the nanoseconds of `CLOCK_MONOTONIC` at which the program saw the frame.
+///
+/// The stamp is erased, so that a later frame in the same place does not inherit it.
 pub(crate) fn take_stamp(before: &mut [u8; STAMP]) -> Option<u64> {
     let (&mut stamp, mark) = before.split_first_chunk_mut::<8>()?;
     let is_there = *mark == STAMPED;
@@ -53,7 +54,7 @@ pub(crate) fn take_stamp(before: &mut [u8; STAMP]) -> Option<u64> {
 /// Loads the program.
 ///
 /// # Errors
-/// The error number and what the verifier said.
+/// The error number and the verifier's log.
 pub(crate) fn load(endpoints: &Endpoints, sockets: &SocketMap, frames: Frames) -> Result<Program, (Errno, String)> {
     let code = assemble(endpoints.as_fd().as_raw_fd(), sockets.as_fd().as_raw_fd(), frames);
     Program::load(&code, c"MIT", b"tautline_xdp\0\0\0\0")
@@ -75,12 +76,12 @@ const JUMP_EQUAL_OF: u8 = 0x15;
 const JUMP_NOT_EQUAL_OF: u8 = 0x55;
 const JUMP_ABOVE: u8 = 0x2d;
 const LOAD_LONG_OF: u8 = 0x18;
-/// With [`MAP_FD`] as source.
+/// Requires [`MAP_FD`] as source.
 const LOAD_MAP: u8 = 0x18;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 
-/// `BPF_PSEUDO_MAP_FD`: the number is a map's descriptor.
+/// `BPF_PSEUDO_MAP_FD`: the number is the descriptor of a map.
 const MAP_FD: u8 = 1;
 
 // Helpers of the kernel.
@@ -89,13 +90,13 @@ const REDIRECT_MAP: i32 = 51;
 const TIME: i32 = 5;
 const ADJUST_METADATA: i32 = 54;
 
-/// `XDP_PASS`: the kernel goes on with the frame.
+/// `XDP_PASS`: the frame goes to the kernel.
 const PASS: i32 = 2;
 
-/// Where in the stack frame the key lies.
+/// Offset of the key in the stack frame.
 const KEY: i16 = -20;
 
-/// Jumps whose target is not known yet say so; the target is the place of the exit that passes the frame.
+/// The offset of jumps to the exit that passes the frame, until that exit's place is known.
 const TO_PASS: i16 = i16::MIN;
 
 struct Assembler(Vec<u64>);
@@ -107,8 +108,8 @@ impl Assembler {
         self.0.push(u64::from_ne_bytes([op, from << 4 | to, a, b, c, d, e, f]));
     }
 
-    /// Lets the jump at `jump` lead to the next instruction.
-    fn land(&mut self, jump: usize) {
+    /// Sets the target of the jump at `jump` to the next instruction.
+    fn land_here(&mut self, jump: usize) {
         let distance = i16::try_from(self.0.len() - jump - 1).unwrap_or(0);
         self.set_offset(jump, distance);
     }
@@ -120,49 +121,49 @@ impl Assembler {
     }
 }
 
-/// A number that is stored in network order, as a load in our order sees it.
-fn network(number: u16) -> i32 {
+/// A number in network order, as a load in host order reads it.
+fn big_endian(number: u16) -> i32 {
     i32::from(u16::from_ne_bytes(number.to_be_bytes()))
 }
 
-/// Registers: 6 is the context, 7 the frame's begin, 8 its end.
+/// Assembles the program. Register 6 is the context, 7 the frame's start, 8 its end.
 fn assemble(endpoints: i32, sockets: i32, frames: Frames) -> Vec<u64> {
     let mut asm = Assembler(Vec::new());
     asm.put(MOVE, 6, 1, 0, 0);
     asm.put(LOAD_WORD, 7, 6, 0, 0);
     asm.put(LOAD_WORD, 8, 6, 4, 0);
-    // Ethernet, IPv4 and TCP headers without options take 54 bytes.
-    fits(&mut asm, 54);
+    // Ethernet, IPv4 and TCP headers without options have 54 bytes.
+    pass_if_shorter(&mut asm, 54);
     asm.put(LOAD_HALF, 2, 7, 12, 0);
     asm.put(STORE_WORD_OF, 10, 0, KEY, 0);
     asm.put(STORE_WORD_OF, 10, 0, KEY + 4, 0);
     let ipv6 = asm.0.len();
-    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, 0, network(0x0800));
-    // IPv4: a header without options, no fragment (neither more to come nor an offset), TCP.
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, 0, big_endian(0x0800));
+    // IPv4: a header without options, no fragment (no more fragments, no offset), TCP.
     pass_unless(&mut asm, LOAD_BYTE, 14, 0x45);
     asm.put(LOAD_HALF, 2, 7, 20, 0);
-    asm.put(AND_OF, 2, 0, 0, network(0x3fff));
+    asm.put(AND_OF, 2, 0, 0, big_endian(0x3fff));
     asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, 0);
     asm.put(STORE_WORD_OF, 10, 0, KEY + 8, i32::from_ne_bytes([0, 0, 0xff, 0xff]));
     asm.put(LOAD_BYTE, 2, 7, 23, 0);
-    let told = too_big_v4(&mut asm);
+    let quoted = too_big_v4(&mut asm);
     asm.put(LOAD_WORD, 2, 7, 30, 0);
     asm.put(STORE_WORD, 10, 2, KEY + 12, 0);
     asm.put(LOAD_HALF, 2, 7, 36, 0);
     let found = asm.0.len();
     asm.put(JUMP, 0, 0, 0, 0);
-    // IPv6: TCP follows at once, without extension headers.
-    asm.land(ipv6);
-    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, network(0x86dd));
-    fits(&mut asm, 74);
+    // IPv6: TCP without extension headers before it.
+    asm.land_here(ipv6);
+    asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, big_endian(0x86dd));
+    pass_if_shorter(&mut asm, 74);
     asm.put(LOAD_BYTE, 2, 7, 20, 0);
-    let told_v6 = too_big_v6(&mut asm);
+    let quoted_v6 = too_big_v6(&mut asm);
     store_v6(&mut asm, 38);
     asm.put(LOAD_HALF, 2, 7, 56, 0);
-    asm.land(found);
-    asm.land(told);
-    asm.land(told_v6);
-    // The port, and zeros behind it.
+    asm.land_here(found);
+    asm.land_here(quoted);
+    asm.land_here(quoted_v6);
+    // The port and the zeros after it.
     asm.put(STORE_WORD, 10, 2, KEY + 16, 0);
     asm.put(MOVE, 2, 10, 0, 0);
     asm.put(ADD_OF, 2, 0, 0, i32::from(KEY));
@@ -173,7 +174,7 @@ fn assemble(endpoints: i32, sockets: i32, frames: Frames) -> Vec<u64> {
     if frames == Frames::Stamped {
         stamp(&mut asm);
     }
-    // Where the queue has no socket, the kernel gets the frame.
+    // Frames of a queue without a socket go to the kernel.
     asm.put(LOAD_MAP, 1, MAP_FD, 0, sockets);
     asm.put(0, 0, 0, 0, 0);
     asm.put(LOAD_WORD, 2, 6, 16, 0);
@@ -192,7 +193,7 @@ fn assemble(endpoints: i32, sockets: i32, frames: Frames) -> Vec<u64> {
     asm.0
 }
 
-/// Puts the time in front of the frame, if there is room. What is known of the frame's place is not true any more then.
+/// Puts the time in front of the frame, if there is room. This invalidates the verifier's knowledge of the frame's bounds.
 fn stamp(asm: &mut Assembler) {
     let [a, b, c, d, rest @ ..] = STAMPED;
     asm.put(MOVE, 1, 6, 0, 0);
@@ -200,7 +201,7 @@ fn stamp(asm: &mut Assembler) {
     asm.put(CALL, 0, 0, 0, ADJUST_METADATA);
     let no_room = asm.0.len();
     asm.put(JUMP_NOT_EQUAL_OF, 0, 0, 0, 0);
-    // The room begins at register 9 and ends where the frame begins, as the verifier wants to see.
+    // Register 9 is the start of the room, which ends at the frame's start, as the verifier must see.
     asm.put(LOAD_WORD, 9, 6, 8, 0);
     asm.put(LOAD_WORD, 7, 6, 0, 0);
     asm.put(MOVE, 1, 9, 0, 0);
@@ -212,15 +213,16 @@ fn stamp(asm: &mut Assembler) {
     asm.put(LOAD_LONG_OF, 1, 0, 0, i32::from_ne_bytes([a, b, c, d]));
     asm.put(0, 0, 0, 0, i32::from_ne_bytes(rest));
     asm.put(STORE_LONG, 9, 1, 8, 0);
-    asm.land(no_room);
-    asm.land(too_short);
+    asm.land_here(no_room);
+    asm.land_here(too_short);
 }
 
-/// Goes on with TCP, whose number is in register 2 as that of what follows the IP header. Of all else there is but "fragmentation
-/// needed" (RFC 792) about a TCP segment without IP options.
+/// Continues with TCP, or with "fragmentation needed" (RFC 792) about a TCP segment without IP options.
+///
+/// Register 2 has the protocol number. All else is passed.
 fn too_big_v4(asm: &mut Assembler) -> usize {
     too_big(asm, 1, 70, |asm| {
-        pass_unless(asm, LOAD_HALF, 34, network(0x0304));
+        pass_unless(asm, LOAD_HALF, 34, big_endian(0x0304));
         pass_unless(asm, LOAD_BYTE, 42, 0x45);
         pass_unless(asm, LOAD_BYTE, 51, 6);
         asm.put(LOAD_WORD, 2, 7, 54, 0);
@@ -229,31 +231,33 @@ fn too_big_v4(asm: &mut Assembler) -> usize {
     })
 }
 
-/// The same of "packet too big" (RFC 4443 section 3.2).
+/// Continues with TCP, or with "packet too big" (RFC 4443 section 3.2) about a TCP segment.
 fn too_big_v6(asm: &mut Assembler) -> usize {
     too_big(asm, 58, 110, |asm| {
-        pass_unless(asm, LOAD_HALF, 54, network(0x0200));
+        pass_unless(asm, LOAD_HALF, 54, big_endian(0x0200));
         pass_unless(asm, LOAD_BYTE, 68, 6);
         store_v6(asm, 70);
         asm.put(LOAD_HALF, 2, 7, 102, 0);
     })
 }
 
-/// What comes behind the IP header is TCP, or `number` and `len` bytes of a frame of which `find` puts the quoted segment's
-/// own address into the key and its port into register 2; then the jump that this gives leads on.
+/// Continues with TCP, or with the protocol `number` if the frame has `len` bytes.
+///
+/// In the second case `find` puts the quoted segment's source address into the key and its port into register 2. A jump
+/// follows, whose place is returned. Register 2 has the protocol number; all other protocols are passed.
 fn too_big(asm: &mut Assembler, number: i32, len: i32, find: impl FnOnce(&mut Assembler)) -> usize {
     let tcp = asm.0.len();
     asm.put(JUMP_EQUAL_OF, 2, 0, 0, 6);
     asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, number);
-    fits(asm, len);
+    pass_if_shorter(asm, len);
     find(asm);
-    let told = asm.0.len();
+    let quoted = asm.0.len();
     asm.put(JUMP, 0, 0, 0, 0);
-    asm.land(tcp);
-    told
+    asm.land_here(tcp);
+    quoted
 }
 
-/// Leaves the frame to the kernel unless it has `value` at `offset`.
+/// Passes the frame to the kernel unless it has `value` at `offset`.
 fn pass_unless(asm: &mut Assembler, load: u8, offset: i16, value: i32) {
     asm.put(load, 2, 7, offset, 0);
     asm.put(JUMP_NOT_EQUAL_OF, 2, 0, TO_PASS, value);
@@ -267,8 +271,8 @@ fn store_v6(asm: &mut Assembler, offset: i16) {
     }
 }
 
-/// Passes frames that are shorter than `bytes`.
-fn fits(asm: &mut Assembler, bytes: i32) {
+/// Passes frames that are shorter than `bytes` to the kernel.
+fn pass_if_shorter(asm: &mut Assembler, bytes: i32) {
     asm.put(MOVE, 1, 7, 0, 0);
     asm.put(ADD_OF, 1, 0, 0, bytes);
     asm.put(JUMP_ABOVE, 1, 8, TO_PASS, 0);
@@ -289,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn every_jump_lands_inside() {
+    fn every_jump_target_is_inside_the_program() {
         for frames in [Frames::Plain, Frames::Stamped] {
             let code = assemble(3, 4, frames);
             for (at, instruction) in code.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What one connection has for its sink, and what it has to send.
+//! Serves one connection: reports to the sink, and sends.
 
 use crate::conn::Phase;
 use crate::driver::Driver;
@@ -12,68 +12,68 @@ use std::cmp::Reverse;
 use std::io;
 use std::mem;
 use std::time::{Duration, Instant};
+use tautline_buf::Buf;
 use tautline_io::{End, Received, Sink, Token};
-use tautline_window::Buf;
 
 /// Most frames that one turn takes from the device.
 const FRAMES: usize = 64;
 
-/// Most segments that a connection sends at once, before others have their turn.
+/// Most segments that a connection sends before others have their turn.
 const BURST: usize = 8;
 
-/// Probes that may stay unanswered.
+/// Most probes without an answer.
 const PROBES: u8 = 20;
 
-/// What fits one segment: every peer takes 536 bytes of data, less the options.
+/// Most bytes that fit one segment for every peer: 536 bytes of data, less the options.
 const SMALL: usize = 500;
 
-/// When a connection that could send, and did not, is looked at again.
-const STUCK: Duration = Duration::from_millis(1);
+/// Time until a connection is tried again that could send and did not.
+const STUCK_RETRY: Duration = Duration::from_millis(1);
 
 impl<W: Wire> Driver<W> {
-    /// Gives received frames to their connections, which are then served.
+    /// Gives received frames to their connections, and queues those.
     pub(crate) fn receive_frames(&mut self) {
         for _ in 0..FRAMES {
             let Some(mut frame) = self.wire.receive() else { break };
             let arrival = if self.stamps.is_some() { self.wire.arrival(&mut frame) } else { None };
             let bytes = self.wire.bytes(&frame);
-            if let Some(segment) = Segment::read(bytes, self.facts.mac) {
+            if let Some(segment) = Segment::read(bytes, self.info.mac) {
                 self.ingress(&segment, &bytes[ETHERNET..], arrival);
-            } else if let Some(told) = TooBig::read(bytes, self.facts.mac) {
-                self.shorten(&told);
+            } else if let Some(message) = TooBig::read(bytes, self.info.mac) {
+                self.lower_path_mtu(&message);
             }
             self.wire.give_back(frame);
         }
-        self.wire.settle();
+        self.wire.recycle();
     }
 
     fn ingress(&mut self, segment: &Segment, packet: &[u8], arrival: Option<u64>) {
         let mut id = self.pairs.get(&segment.pair).copied();
         if let Some(known) = id
-            && segment.opens()
+            && segment.is_syn()
             && self.conns.get(known).is_some_and(|conn| conn.state() == State::TimeWait)
         {
-            // The peer uses the port again: what the old connection could still hear is over.
+            // The peer reuses its port, so the old connection receives nothing more.
             self.retire(known);
             id = None;
         }
-        if id.is_none() && segment.opens() {
+        if id.is_none() && segment.is_syn() {
             match self.admit(segment) {
-                Admission::As(admitted) => id = Some(admitted),
+                Admission::Admitted(admitted) => id = Some(admitted),
                 Admission::Full => return,
-                Admission::NobodyListens => {}
+                Admission::NoListener => {}
             }
         }
         let Some(id) = id else {
-            // Smoltcp answers what belongs to no connection with a reset.
-            return self.stack.ingress(&mut self.wire, self.now, packet, segment.back, None);
+            // smoltcp answers a segment without a connection with a reset.
+            return self.stack.ingress(&mut self.wire, self.now, packet, segment.reply_header, None);
         };
         let Some(conn) = self.conns.get_mut(id) else { return };
         if segment.is_reset() && conn.state() != State::SynSent {
             if !conn.is_exact(segment) {
-                // A peer that means it repeats it exactly when asked; anybody else learns nothing.
+                // Asked for an acknowledgement, a genuine peer sends an exact reset. Others learn nothing.
                 Stack::probe(&mut conn.tcp);
-                return self.soil(id);
+                return self.mark_dirty(id);
             }
             conn.reset = true;
         }
@@ -81,21 +81,21 @@ impl<W: Wire> Driver<W> {
         let tcp = conn.tcp.get();
         let before = (tcp.recv_queue(), tcp.send_queue());
         let was = tcp.state();
-        if conn.stuck && segment.is_bare_acknowledgement() {
+        if conn.stuck && segment.is_pure_ack() {
             conn.stuck = false;
-            self.stack.insist(&mut self.wire, self.now, packet, segment.back, &mut conn.tcp);
+            self.stack.force_retransmit(&mut self.wire, self.now, packet, segment.reply_header, &mut conn.tcp);
         } else {
-            self.stack.ingress(&mut self.wire, self.now, packet, segment.back, Some(&mut conn.tcp));
+            self.stack.ingress(&mut self.wire, self.now, packet, segment.reply_header, Some(&mut conn.tcp));
         }
         let tcp = conn.tcp.get();
         if before.0 != tcp.recv_queue() {
             conn.arrival = arrival;
         }
         let moved = before != (tcp.recv_queue(), tcp.send_queue());
-        conn.note(segment, was, moved);
+        conn.on_segment(segment, was, moved);
         if moved {
-            // Only a segment that the connection took says where its peer is now.
-            conn.header = segment.back;
+            // Only a segment that the connection accepted updates the peer's hardware address.
+            conn.header = segment.reply_header;
         }
         if was == State::SynSent && conn.state() == State::Closed {
             conn.reset = true;
@@ -103,7 +103,7 @@ impl<W: Wire> Driver<W> {
         self.enqueue(id);
     }
 
-    /// Serves the connections whose time has come.
+    /// Queues the connections whose timers expired.
     pub(crate) fn run_timers(&mut self) {
         while let Some(&Reverse((at, id))) = self.timers.peek()
             && at <= self.now
@@ -115,17 +115,17 @@ impl<W: Wire> Driver<W> {
             }
             conn.timer = None;
             if conn.deadline.is_some_and(|deadline| deadline <= self.now) {
-                // Half open for too long, or closed for too long.
+                // It was half open or closing for too long.
                 self.abort(id);
                 continue;
             }
-            self.soil(id);
+            self.mark_dirty(id);
             self.enqueue(id);
         }
     }
 
-    /// Tells the sink all there is about one connection, and sends what it answers.
-    pub(crate) fn serve<S: Sink<Self>>(&mut self, id: Token, buffer: &mut [u8], sink: &mut S) {
+    /// Reports all events of one connection to the sink, and sends.
+    pub(crate) fn serve(&mut self, id: Token, buffer: &mut [u8], sink: &mut dyn Sink) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.queued = false;
         match conn.phase {
@@ -134,7 +134,7 @@ impl<W: Wire> Driver<W> {
             Phase::Connecting => self.connecting(id, sink),
             Phase::Open => {}
             Phase::Failed => return,
-            Phase::Orphan => self.go_on_closing(id),
+            Phase::Orphan => self.continue_closing(id),
         }
         let is_open = |driver: &Self| driver.conns.get(id).is_some_and(|conn| conn.phase == Phase::Open);
         if is_open(self) {
@@ -149,7 +149,7 @@ impl<W: Wire> Driver<W> {
         self.egress(id);
     }
 
-    fn connecting<S: Sink<Self>>(&mut self, id: Token, sink: &mut S) {
+    fn connecting(&mut self, id: Token, sink: &mut dyn Sink) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         match conn.state() {
             State::SynSent | State::SynReceived => {}
@@ -167,7 +167,7 @@ impl<W: Wire> Driver<W> {
         }
     }
 
-    fn receive<S: Sink<Self>>(&mut self, id: Token, buffer: &mut [u8], sink: &mut S) {
+    fn receive(&mut self, id: Token, buffer: &mut [u8], sink: &mut dyn Sink) {
         let start = self.config.headroom;
         let Some(conn) = self.conns.get_mut(id) else { return };
         let (false, Some(token)) = (conn.paused || conn.finished, conn.token) else { return };
@@ -180,8 +180,8 @@ impl<W: Wire> Driver<W> {
         }
     }
 
-    /// Tells the sink that the peer finished, or that the connection broke.
-    fn check_end<S: Sink<Self>>(&mut self, id: Token, sink: &mut S) {
+    /// Reports the peer's FIN or a failure to the sink.
+    fn check_end(&mut self, id: Token, sink: &mut dyn Sink) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let Some(token) = conn.token else { return };
         if !conn.paused && !conn.finished && conn.is_at_end() {
@@ -194,14 +194,14 @@ impl<W: Wire> Driver<W> {
         }
         let both = conn.finishing && conn.is_at_end();
         if !conn.reset && both {
-            // Over on both sides; what was not delivered yet waits.
+            // Both sides finished. Undelivered bytes wait.
             return;
         }
         let kind = if conn.reset { io::ErrorKind::ConnectionReset } else { io::ErrorKind::TimedOut };
         self.fail(id, kind.into(), sink);
     }
 
-    fn go_on_sending<S: Sink<Self>>(&mut self, id: Token, sink: &mut S) {
+    fn go_on_sending(&mut self, id: Token, sink: &mut dyn Sink) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         if !conn.pending.is_empty() {
             let mut pending = mem::take(&mut conn.pending);
@@ -217,30 +217,30 @@ impl<W: Wire> Driver<W> {
         }
     }
 
-    /// Breaks a connection and tells the sink.
-    pub(crate) fn fail<S: Sink<Self>>(&mut self, id: Token, error: io::Error, sink: &mut S) {
-        if let Some(token) = self.break_off(id) {
+    /// Fails a connection and reports it to the sink.
+    pub(crate) fn fail(&mut self, id: Token, error: io::Error, sink: &mut dyn Sink) {
+        if let Some(token) = self.mark_failed(id) {
             sink.ended(self, token, End::Failed(error));
         }
     }
 
-    /// Breaks a connection; the sink hears of it in the next turn, which does not wait.
+    /// Fails a connection. The next turn, which does not wait, reports it to the sink.
     pub(crate) fn fail_later(&mut self, id: Token, error: io::Error) {
-        if self.break_off(id).is_some() {
+        if self.mark_failed(id).is_some() {
             self.failures.push_back((id, error));
         }
     }
 
-    /// The one to tell, if there is one.
-    fn break_off(&mut self, id: Token) -> Option<Token> {
+    /// Marks a connection as failed. Returns the user's token if the failure must be reported.
+    fn mark_failed(&mut self, id: Token) -> Option<Token> {
         let conn = self.conns.get_mut(id)?;
         conn.pending = Buf::new();
         let token = conn.token?;
         (mem::replace(&mut conn.phase, Phase::Failed) != Phase::Failed).then_some(token)
     }
 
-    /// Delivers what arrived before the failure, often the peer's reason, and then the failure.
-    pub(crate) fn deliver_failure<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
+    /// Delivers the bytes that arrived before a failure, often the peer's reason, and then reports the failure.
+    pub(crate) fn deliver_failure(&mut self, buffer: &mut [u8], sink: &mut dyn Sink) {
         let Some((id, error)) = self.failures.pop_front() else { return };
         self.receive(id, buffer, sink);
         if let Some(token) = self.conns.get(id).and_then(|conn| conn.token) {
@@ -248,15 +248,15 @@ impl<W: Wire> Driver<W> {
         }
     }
 
-    /// Sends what a connection has to send, and notes when to look at it again.
+    /// Sends for a connection, and schedules its next timer.
     pub(crate) fn egress(&mut self, id: Token) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.dirty = false;
         if matches!(conn.phase, Phase::Resolving { .. }) {
             return self.schedule(id, None);
         }
-        conn.keep();
-        // One segment holds that much, whatever the peer's limit (RFC 9293 section 3.7.1).
+        conn.save_undelivered();
+        // Up to `SMALL` bytes fit one segment, whatever the peer's limit (RFC 9293 section 3.7.1).
         let most = if conn.tcp.get().send_queue() <= SMALL { 1 } else { BURST };
         let sent = self.stack.egress(&mut self.wire, self.now, conn.header, &mut conn.tcp, most);
         if sent && conn.tcp.get().keep_alive().is_some() {
@@ -275,30 +275,30 @@ impl<W: Wire> Driver<W> {
         }
         let soon = self.now + self.config.retransmit;
         if sent && most == 1 && conn.phase == Phase::Open && conn.timer.is_some_and(|timer| timer <= soon) {
-            // Nothing falls due before the timer that runs already: every time of the stack is as long or longer.
+            // No time of the stack is shorter than `retransmit`, so nothing is due before the running timer.
             return;
         }
         let at = match self.stack.due(self.now, &mut conn.tcp) {
-            Due::At(at) if at > self.now => Some(self.stack.coarse(at)),
+            Due::At(at) if at > self.now => Some(self.stack.round_up(at)),
             Due::At(_) if sent || !self.wire.has_room() => {
-                self.soil(id);
+                self.mark_dirty(id);
                 None
             }
-            Due::At(_) => Some(self.now + STUCK),
+            Due::At(_) => Some(self.now + STUCK_RETRY),
             Due::Never => None,
             Due::Stuck => {
                 conn.stuck = true;
                 Stack::probe(&mut conn.tcp);
-                Some(self.stack.coarse(self.now + STUCK))
+                Some(self.stack.round_up(self.now + STUCK_RETRY))
             }
         };
         self.schedule(id, at);
     }
 
-    /// Looks at a connection again at `at`, or at its deadline.
+    /// Sets a timer for `at` or for the deadline, whichever is earlier.
     fn schedule(&mut self, id: Token, at: Option<Instant>) {
         let Some(conn) = self.conns.get_mut(id) else { return };
-        let deadline = conn.deadline.map(|deadline| self.stack.coarse(deadline));
+        let deadline = conn.deadline.map(|deadline| self.stack.round_up(deadline));
         let Some(at) = at.into_iter().chain(deadline).min() else { return };
         if conn.timer.is_none_or(|timer| at < timer) {
             conn.timer = Some(at);

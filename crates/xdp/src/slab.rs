@@ -1,6 +1,6 @@
 use tautline_io::Token;
 
-/// Values by token. Freed places are used again, the latest first, under a new generation.
+/// Values by token. The place that was freed last is reused first, under a new generation.
 pub(crate) struct Slab<T> {
     places: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
@@ -11,7 +11,7 @@ impl<T> Slab<T> {
         Self { places: Vec::new(), free: Vec::new() }
     }
 
-    /// Number of values.
+    /// The number of values.
     pub(crate) const fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }

@@ -1,4 +1,4 @@
-//! The stack over frames in memory: peers that play foul, without privileges.
+//! The stack over frames in memory, with hostile peers and without privileges.
 
 use crate::Config;
 use crate::conn::{Conn, Phase};
@@ -6,15 +6,15 @@ use crate::driver::Driver;
 use crate::frame::tests::{OURS, THEIRS, frame};
 use crate::frame::{ETHERNET, Ethernet, Pair};
 use crate::netlink::Netlink;
-use crate::port::Facts;
+use crate::port::InterfaceInfo;
 use crate::wire::Wire;
 use rustix::fd::BorrowedFd;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use tautline_buf::Buf;
 use tautline_io::{Address, Driver as _, End, ListenOptions, Listener, Received, Sink, Token};
-use tautline_window::Buf;
 
 mod ending;
 mod path;
@@ -25,12 +25,12 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// Frames in memory.
+/// A wire over frames in memory.
 #[derive(Default)]
 struct Memory {
     inbound: VecDeque<Vec<u8>>,
     outbound: Vec<Vec<u8>>,
-    /// An address for which there is no room.
+    /// An address whose claims fail.
     refused: Option<IpAddr>,
 }
 
@@ -50,7 +50,7 @@ impl Wire for Memory {
         None
     }
     fn give_back(&mut self, _: Vec<u8>) {}
-    fn settle(&mut self) {}
+    fn recycle(&mut self) {}
     fn has_room(&mut self) -> bool {
         true
     }
@@ -81,20 +81,20 @@ struct Log {
     connected: Vec<Token>,
     received: usize,
     ended: Vec<bool>,
-    /// Sends nothing back.
+    /// Whether the sink does not echo received bytes.
     mute: bool,
-    /// Leaves open what ended.
+    /// Whether the sink does not close ended connections.
     keeps: bool,
 }
 
-impl<W: Wire + 'static> Sink<Driver<W>> for Log {
-    fn accepted(&mut self, _: &mut Driver<W>, token: Token, _: Listener) {
+impl Sink for Log {
+    fn accepted(&mut self, _: &mut dyn tautline_io::Driver, token: Token, _: Listener) {
         self.accepted.push(token);
     }
-    fn connected(&mut self, _: &mut Driver<W>, token: Token) {
+    fn connected(&mut self, _: &mut dyn tautline_io::Driver, token: Token) {
         self.connected.push(token);
     }
-    fn received(&mut self, driver: &mut Driver<W>, token: Token, data: Received<'_>) {
+    fn received(&mut self, driver: &mut dyn tautline_io::Driver, token: Token, data: Received<'_>) {
         self.received += data.len();
         if self.mute {
             return;
@@ -103,15 +103,15 @@ impl<W: Wire + 'static> Sink<Driver<W>> for Log {
         buf.put(data.bytes());
         let _ = driver.send(token, buf);
     }
-    fn sent(&mut self, _: &mut Driver<W>, _: Token, _: Buf) {}
-    fn ended(&mut self, driver: &mut Driver<W>, token: Token, end: End) {
+    fn sent(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: Buf) {}
+    fn ended(&mut self, driver: &mut dyn tautline_io::Driver, token: Token, end: End) {
         self.ended.push(matches!(end, End::Failed(_)));
         if !self.keeps {
             driver.close(token, false);
         }
     }
-    fn woken(&mut self, _: &mut Driver<W>) {}
-    fn accept_failed(&mut self, _: &mut Driver<W>, _: io::Error) {}
+    fn woken(&mut self, _: &mut dyn tautline_io::Driver) {}
+    fn accept_failed(&mut self, _: &mut dyn tautline_io::Driver, _: io::Error) {}
 }
 
 struct Bench {
@@ -121,7 +121,7 @@ struct Bench {
 }
 
 fn driver(config: Config, addresses: &[IpAddr]) -> Driver<Memory> {
-    let facts = Facts {
+    let info = InterfaceInfo {
         name: "memory".into(),
         index: 1,
         mac: OURS,
@@ -129,7 +129,7 @@ fn driver(config: Config, addresses: &[IpAddr]) -> Driver<Memory> {
         addresses: addresses.iter().map(|&address| (address, 8)).collect(),
         is_virtual: true,
     };
-    Driver::over(Memory::default(), config.clamp(), facts, Netlink::new().unwrap()).unwrap()
+    Driver::with_wire(Memory::default(), config.clamp(), info, Netlink::new().unwrap()).unwrap()
 }
 
 impl Bench {
@@ -146,7 +146,7 @@ impl Bench {
         Pair { local: self.at, remote: SocketAddr::from(([10, a, b, c], 5000)) }
     }
 
-    /// Gives it a frame, and returns the flags, sequence and acknowledgement numbers of the answers.
+    /// Delivers a frame. Returns flags, sequence and acknowledgement numbers of the answers.
     fn give(&mut self, frame: Vec<u8>) -> Vec<(u8, u32, u32)> {
         self.driver.wire.wire.inbound.push_back(frame);
         self.turn()
@@ -164,11 +164,11 @@ impl Bench {
         self.driver.wire.wire.outbound.drain(..).map(|frame| tcp(&frame)).collect()
     }
 
-    /// A connection of which 1000 was the peer's first number; returns ours.
+    /// Opens a connection on which the peer's initial number is 1000. Returns our next number.
     fn open(&mut self, number: u32) -> u32 {
         let pair = self.pair(number);
         let mut answers = self.give(frame(pair, 1000, SYN));
-        // A machine that stands still for 50 ms has it sent again.
+        // If the machine stalls for 50 ms, the driver retransmits its answer.
         answers.dedup();
         let [(flags, sequence, 1001)] = answers[..] else { panic!("{answers:?}") };
         assert_eq!(flags, SYN | ACK);
@@ -178,7 +178,7 @@ impl Bench {
 }
 
 impl Bench {
-    /// A connection of ours that waits for the peer's answer: what dialing makes once it knows the way.
+    /// Begins a connection as [`Driver::dial`] does when the route is known. It then waits for the peer's answer.
     fn dial(&mut self, number: u32) -> (Token, Pair) {
         let pair = self.pair(number);
         let tcp = self.driver.stack.active(pair.local, pair.remote).unwrap();
@@ -205,7 +205,7 @@ fn with_data(mut frame: Vec<u8>, data: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// SplitMix64.
+/// A SplitMix64 generator.
 struct Dice(u64);
 
 impl Dice {
@@ -219,7 +219,7 @@ impl Dice {
 }
 
 #[test]
-fn a_flood_of_first_segments_is_bounded() {
+fn a_syn_flood_is_bounded() {
     let mut bench = Bench::new(Config { half_open: 50, connections: 200, ..Config::new("memory") });
     let honest = bench.open(1);
     for number in 2..5000 {
@@ -227,7 +227,7 @@ fn a_flood_of_first_segments_is_bounded() {
         assert!(bench.driver.conns.len() <= 51, "{} connections", bench.driver.conns.len());
     }
     assert_eq!(bench.log.accepted.len(), 1);
-    // Neither an open connection nor a new honest one suffers.
+    // Neither an open connection nor a new genuine one is affected.
     bench.give(acknowledging(with_data(frame(bench.pair(1), 1001, ACK), b"still here"), honest));
     assert_eq!(bench.log.received, 10);
     bench.open(900_000);
@@ -235,7 +235,7 @@ fn a_flood_of_first_segments_is_bounded() {
 }
 
 #[test]
-fn what_cannot_be_listened_at_as_a_whole_is_not() {
+fn a_failed_claim_undoes_the_whole_listener() {
     let [first, second] = ["127.0.0.1", "127.0.0.2"].map(|address| address.parse().unwrap());
     let mut driver = driver(Config::new("memory"), &[first, second]);
     let (any, options) = ("0.0.0.0:0".parse().unwrap(), ListenOptions::default());
@@ -248,18 +248,18 @@ fn what_cannot_be_listened_at_as_a_whole_is_not() {
 }
 
 #[test]
-fn completed_handshakes_evict_nobody() {
+fn completed_handshakes_do_not_evict_incomplete_ones() {
     let retransmit = Duration::from_secs(1);
     let mut bench = Bench::new(Config { half_open: 4, connections: 2000, retransmit, ..Config::new("memory") });
     let slow = bench.pair(900_000);
     let [(.., sequence, _)] = bench.give(frame(slow, 1000, SYN))[..] else { panic!("no answer") };
     for number in 0..1000 {
         bench.open(number);
-        assert!(bench.driver.listening.half_open_len() <= 8, "the list grows");
+        assert!(bench.driver.listening.half_open.len() <= 8, "the list grew");
     }
     bench.give(acknowledging(frame(slow, 1001, ACK), sequence.wrapping_add(1)));
-    assert_eq!(bench.log.accepted.len(), 1001, "the slow one was not given the time it has");
-    // Of those that do not complete, the oldest gives way.
+    assert_eq!(bench.log.accepted.len(), 1001, "the slow handshake was evicted");
+    // Among incomplete handshakes the oldest is evicted.
     for number in 1000..1004 {
         bench.give(frame(bench.pair(number), 1000, SYN));
     }
@@ -275,14 +275,14 @@ fn connections_are_bounded() {
     for number in 0..10 {
         bench.open(number);
     }
-    assert_eq!(bench.give(frame(bench.pair(10), 1, SYN)), [], "one too many gets no answer");
+    assert_eq!(bench.give(frame(bench.pair(10), 1, SYN)), [], "a connection above the limit is answered");
     let token = bench.log.accepted[0];
     bench.driver.close(token, true);
     bench.turn();
     bench.open(11);
 }
 
-/// With data offset 6: a peer that takes segments of 1460 bytes.
+/// A SYN with a data offset of 6: its option offers segments of 1460 bytes.
 fn opening(pair: Pair) -> Vec<u8> {
     let mut frame = with_data(frame(pair, 1000, SYN), &[2, 4, 0x05, 0xb4]);
     frame[ETHERNET + 32] = 0x60;
@@ -290,7 +290,7 @@ fn opening(pair: Pair) -> Vec<u8> {
 }
 
 #[test]
-fn packets_fit_a_path_that_takes_less_than_the_interface() {
+fn packets_respect_the_configured_mtu() {
     for (mtu, most) in [(None, 1500), (Some(1400), 1400), (Some(9000), 1500), (Some(1), 576)] {
         let mut bench = Bench::new(Config { mtu, ..Config::new("memory") });
         bench.driver.wire.wire.inbound.push_back(opening(bench.pair(1)));
@@ -310,7 +310,7 @@ fn packets_fit_a_path_that_takes_less_than_the_interface() {
 }
 
 #[test]
-fn sequence_numbers_are_not_to_be_guessed() {
+fn initial_sequence_numbers_are_random() {
     let mut bench = Bench::new(Config::new("memory"));
     let mut first: Vec<_> = (0..200).map(|number| bench.open(number)).collect();
     let steps: Vec<_> = first.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
@@ -321,7 +321,7 @@ fn sequence_numbers_are_not_to_be_guessed() {
 }
 
 #[test]
-fn only_the_exact_reset_counts() {
+fn only_an_exact_reset_closes() {
     let mut bench = Bench::new(Config::new("memory"));
     let ours = bench.open(1);
     let pair = bench.pair(1);
@@ -332,18 +332,18 @@ fn only_the_exact_reset_counts() {
         assert!(answers.iter().all(|(flags, ..)| flags & RST == 0));
         asked |= answers.iter().any(|&(flags, _, number)| flags & ACK != 0 && number == 1001);
     }
-    assert!(asked, "a peer that means it is to say so exactly");
+    assert!(asked, "a reset that is not exact was not challenged");
     let flood = (0..1000).flat_map(|number| bench.give(frame(pair, 2000 + number, RST))).count();
     assert!(flood < 100, "{flood} answers to resets that are not exact (RFC 5961 section 7)");
     bench.give(acknowledging(with_data(frame(pair, 1001, ACK), b"data"), ours));
     bench.give(frame(pair, 1001, RST));
-    assert!(bench.log.ended.is_empty(), "it knows less than was received");
+    assert!(bench.log.ended.is_empty(), "the reset is older than the received data");
     bench.give(frame(pair, 1005, RST));
     assert_eq!(bench.log.ended, [true]);
 }
 
 #[test]
-fn strays_are_reset_and_resets_are_not_answered() {
+fn segments_without_a_connection_are_reset_and_resets_are_not_answered() {
     let mut bench = Bench::new(Config::new("memory"));
     let pair = bench.pair(1);
     let answers = bench.give(acknowledging(frame(pair, 5, ACK), 77));
@@ -356,7 +356,7 @@ fn strays_are_reset_and_resets_are_not_answered() {
 }
 
 #[test]
-fn garbage_neither_panics_nor_stays() {
+fn garbage_neither_panics_nor_fills_the_tables() {
     let mut bench = Bench::new(Config { connections: 64, half_open: 16, ..Config::new("memory") });
     let mut dice = Dice(1);
     for round in 0..60_000_u32 {
@@ -381,7 +381,7 @@ fn garbage_neither_panics_nor_stays() {
             }
             2 => bytes.truncate(dice.roll(bytes.len() + 1)),
             _ => {
-                // A number that our side may have sent, so that more than the first checks are passed.
+                // An acknowledgement that our side may expect, so that the segment passes more checks.
                 let guess = bench
                     .driver
                     .wire
@@ -399,9 +399,9 @@ fn garbage_neither_panics_nor_stays() {
         }
         assert!(bench.driver.conns.len() <= 64);
     }
-    assert!(!bench.log.accepted.is_empty(), "some of it was a handshake");
-    let half_open = bench.driver.conns.tokens();
+    assert!(!bench.log.accepted.is_empty(), "no handshake was completed");
+    let all = bench.driver.conns.tokens();
     let is_half_open =
         |&&id: &&Token| bench.driver.conns.get(id).is_some_and(|conn| matches!(conn.phase, Phase::HalfOpen(_)));
-    assert!(half_open.iter().filter(is_half_open).count() <= 16);
+    assert!(all.iter().filter(is_half_open).count() <= 16);
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tautline_io::Waker;
 
-/// The receiving end of [`Waker`]s: a flag, which a spinning driver looks at, and an eventfd(2) for a sleeping one.
+/// The receiving end of [`Waker`]s: a flag for a spinning driver, and an eventfd(2) for a sleeping one.
 pub(crate) struct Wake {
     state: Arc<State>,
-    /// A waker has set the flag, but not written yet when the flag was taken.
+    /// Whether the flag was taken before its waker wrote to the eventfd.
     owed: bool,
 }
 
@@ -26,10 +26,10 @@ impl Wake {
     pub(crate) fn waker(&self) -> Waker {
         let state = Arc::clone(&self.state);
         Waker::new(move || {
-            // Release: what the waking thread wrote before is visible to the driver once it has taken the flag. Only the
-            // first of many wakes costs a system call.
+            // Release: the driver sees all earlier writes of this thread once it has taken the flag. Only the first of
+            // many wakes makes a system call.
             if !state.set.swap(true, Ordering::AcqRel) {
-                // It can only fail at a count of 2^64 - 2, where the driver wakes anyway.
+                // The write fails only at a count of 2^64 - 2, at which the driver wakes anyway.
                 let _ = rustix::io::write(&state.fd, &1_u64.to_ne_bytes());
             }
         })
@@ -39,26 +39,26 @@ impl Wake {
         self.state.set.load(Ordering::Acquire)
     }
 
-    /// Whether the eventfd will be written once more for a wake that was taken.
+    /// Whether a write to the eventfd is still to come for a wake that was taken.
     pub(crate) const fn is_owed(&self) -> bool {
         self.owed
     }
 
-    /// Reads what was owed, if it is there now, and nothing but that has happened.
-    pub(crate) fn settle(&mut self) -> bool {
+    /// Reads the late write of a taken wake. Returns whether it was there, and no new wake with it.
+    pub(crate) fn take_owed(&mut self) -> bool {
         if self.owed && !self.is_set() {
             self.owed = rustix::io::read(&self.state.fd, &mut [0; 8]).is_err();
-            // A new wake may have been read with it.
+            // The read may have included a new wake.
             return !self.owed && !self.is_set();
         }
         false
     }
 
-    /// Whether a waker was used since the last call.
+    /// Takes the flag. Returns whether a waker was used since the last call.
     pub(crate) fn take(&mut self) -> bool {
         let set = self.is_set();
         if set || self.owed {
-            // Read before the flag falls: what is written behind it belongs to a later wake.
+            // The read precedes the clearing of the flag: a write after it belongs to a later wake.
             self.owed = rustix::io::read(&self.state.fd, &mut [0; 8]).is_err();
         }
         set && self.state.set.swap(false, Ordering::AcqRel)

@@ -1,4 +1,4 @@
-//! An echo over the XDP driver, against the kernel's TCP at the other end, both ways round, with frames lost and late.
+//! An echo over the XDP driver against the kernel's TCP, in both roles, also with lost and late frames.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
 mod world;
@@ -11,47 +11,47 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use tautline_buf::Buf;
 use tautline_io::{Address, Arrival, Clock, Driver as _, End, ListenOptions, Listener, Received, Sent, Sink, Token};
-use tautline_window::Buf;
 use tautline_xdp::{Attach, Config, Copies, Driver, Faults};
 use world::{INTERFACE, OURS, THEIRS, World, ip_of};
 
-/// Longest that anything awaited may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for each step.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Sends back what it receives, and stops to receive while that pends.
+/// Sends back received bytes, and pauses receiving while they are pending.
 #[derive(Default)]
 struct Echo {
     accepted: usize,
     failures: Vec<String>,
 }
 
-impl Sink<Driver> for Echo {
-    fn accepted(&mut self, _: &mut Driver, _: Token, _: Listener) {
+impl Sink for Echo {
+    fn accepted(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: Listener) {
         self.accepted += 1;
     }
-    fn connected(&mut self, _: &mut Driver, _: Token) {}
-    fn received(&mut self, driver: &mut Driver, token: Token, data: Received<'_>) {
+    fn connected(&mut self, _: &mut dyn tautline_io::Driver, _: Token) {}
+    fn received(&mut self, driver: &mut dyn tautline_io::Driver, token: Token, data: Received<'_>) {
         let mut buf = Buf::new();
         buf.put(data.bytes());
         if let Sent::Pending = driver.send(token, buf) {
             driver.pause_receive(token, true);
         }
     }
-    fn sent(&mut self, driver: &mut Driver, token: Token, _: Buf) {
+    fn sent(&mut self, driver: &mut dyn tautline_io::Driver, token: Token, _: Buf) {
         driver.pause_receive(token, false);
     }
-    fn ended(&mut self, driver: &mut Driver, token: Token, end: End) {
+    fn ended(&mut self, driver: &mut dyn tautline_io::Driver, token: Token, end: End) {
         if let End::Failed(error) = end {
             self.failures.push(error.to_string());
         }
         driver.close(token, false);
     }
-    fn woken(&mut self, _: &mut Driver) {}
-    fn accept_failed(&mut self, _: &mut Driver, _: io::Error) {}
+    fn woken(&mut self, _: &mut dyn tautline_io::Driver) {}
+    fn accept_failed(&mut self, _: &mut dyn tautline_io::Driver, _: io::Error) {}
 }
 
-/// An echo server on our side, on a thread of its own.
+/// An echo server on our side, with a thread of its own.
 struct Server {
     at: Vec<SocketAddr>,
     stop: Arc<AtomicBool>,
@@ -91,10 +91,10 @@ fn listen(driver: &mut Driver, address: &str) -> SocketAddr {
 }
 
 fn connect(at: SocketAddr) -> TcpStream {
-    let peer = TcpStream::connect_timeout(&at, PATIENCE).unwrap();
+    let peer = TcpStream::connect_timeout(&at, TIME_LIMIT).unwrap();
     peer.set_nodelay(true).unwrap();
-    peer.set_read_timeout(Some(PATIENCE)).unwrap();
-    peer.set_write_timeout(Some(PATIENCE)).unwrap();
+    peer.set_read_timeout(Some(TIME_LIMIT)).unwrap();
+    peer.set_write_timeout(Some(TIME_LIMIT)).unwrap();
     peer
 }
 
@@ -102,7 +102,7 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| i.wrapping_mul(31).wrapping_add(i >> 8).wrapping_add(seed).to_le_bytes()[0]).collect()
 }
 
-/// Writes and reads at the same time, as both directions must flow.
+/// Writes and reads at the same time, because both directions must flow.
 fn bulk(peer: TcpStream, data: Vec<u8>) {
     let (sent, mut writer) = (data.clone(), peer.try_clone().unwrap());
     let writer = thread::spawn(move || {
@@ -156,13 +156,20 @@ fn one_driver_serves_all_queues() {
     assert_eq!((echo.accepted, echo.failures), (64, vec![]));
 }
 
+/// The defaults but for what `change` changes.
+fn with(change: impl FnOnce(&mut Config)) -> Config {
+    let mut config = Config::new(INTERFACE);
+    change(&mut config);
+    config
+}
+
 /// Loses and delays frames in both directions.
 fn faulty(lost: u32, late: u32) -> Config {
-    Config { faults: Some(Faults { lost, late, seed: 7 }), ..Config::new(INTERFACE) }
+    with(|config| config.faults = Some(Faults { lost, late, seed: 7 }))
 }
 
 #[test]
-fn lost_and_late_frames_cost_only_time() {
+fn lost_and_late_frames_only_delay_the_echo() {
     for (lost, late) in [(1_000, 0), (10_000, 0), (0, 50_000), (10_000, 20_000)] {
         let Some(world) = World::new() else { return };
         let server = Server::start(&world, faulty(lost, late));
@@ -188,17 +195,11 @@ fn both_directions_full_do_not_deadlock() {
             writer.write_all(&sent).unwrap();
             writer.shutdown(Shutdown::Write).unwrap();
         });
-        // Slower than the writer: both buffers of both sides fill.
+        // The reader is slower than the writer, so that both buffers of both sides fill.
+        // `read_to_end` reads on where a signal interrupts it.
         let mut reply = Vec::new();
-        let mut part = vec![0; 100_000];
-        loop {
-            match (&peer).read(&mut part).unwrap() {
-                0 => break,
-                len => reply.extend_from_slice(&part[..len]),
-            }
-            if reply.len() % 7 == 0 {
-                thread::sleep(Duration::from_millis(2));
-            }
+        while (&peer).take(100_000).read_to_end(&mut reply).unwrap() > 0 {
+            thread::sleep(Duration::from_millis(1));
         }
         writer.join().unwrap();
         assert!(reply == data, "{} of {} bytes", reply.len(), data.len());
@@ -207,7 +208,7 @@ fn both_directions_full_do_not_deadlock() {
 }
 
 #[test]
-fn a_thousand_connections() {
+fn serves_a_thousand_connections() {
     let Some(world) = World::new() else { return };
     let _ = tautline_io::machine::raise_nofile_limit();
     let server = Server::start(&world, Config::new(INTERFACE));
@@ -229,7 +230,7 @@ fn a_thousand_connections() {
 }
 
 #[test]
-fn the_kernel_keeps_all_else() {
+fn the_kernel_keeps_all_other_traffic() {
     let Some(world) = World::new() else { return };
     let server = Server::start(&world, Config::new(INTERFACE));
     world.enter_ours();
@@ -244,7 +245,7 @@ fn the_kernel_keeps_all_else() {
     let mut got = [0; 13];
     accepted.read_exact(&mut got).unwrap();
     assert_eq!(&got, b"to the kernel");
-    // ARP and neighbour discovery were the kernel's already; ICMP is too.
+    // ARP and neighbour discovery worked already; ICMP must too.
     for address in OURS {
         let ping = Command::new("ping").args(["-c", "1", "-W", "2", address]).output();
         if let Ok(ping) = ping {
@@ -257,7 +258,7 @@ fn the_kernel_keeps_all_else() {
     server.stop();
 }
 
-/// What is logged as a warning, in all tests of this binary.
+/// The warnings of all tests in this binary.
 struct Warnings(Mutex<Vec<String>>);
 
 static WARNINGS: Warnings = Warnings(Mutex::new(Vec::new()));
@@ -280,22 +281,24 @@ fn busy_polling_is_accepted_and_echoes() {
     log::set_logger(&WARNINGS).unwrap();
     log::set_max_level(log::LevelFilter::Warn);
     let busy_poll = Some(Duration::from_micros(20));
-    let server = Server::start(&world, Config { busy_poll, ..Config::new(INTERFACE) });
+    let server = Server::start(&world, with(|config| config.busy_poll = busy_poll));
     world.enter_theirs();
     bulk(connect(server.at[0]), pattern(300_000, 5));
     assert_eq!(server.stop().failures, Vec::<String>::new());
     let refused = |line: &String| line.contains("does not busy-poll");
     assert!(!WARNINGS.0.lock().unwrap().iter().any(refused), "{:?}", WARNINGS.0.lock().unwrap());
-    // More than the kernel takes is refused, and told.
+    // A time above the kernel's limit is rejected, with a warning.
     let busy_poll = Some(Duration::from_secs(1 << 40));
-    drop(Server::start(&world, Config { busy_poll, ..Config::new(INTERFACE) }).stop());
+    drop(Server::start(&world, with(|config| config.busy_poll = busy_poll)).stop());
     assert!(WARNINGS.0.lock().unwrap().iter().any(refused));
 }
 
 #[test]
-fn generic_mode_with_copies() {
+fn echoes_in_generic_mode_with_copies() {
     let Some(world) = World::new() else { return };
-    let config = Config { attach: Attach::Generic, copies: Copies::Always, ..Config::new(INTERFACE) };
+    let mut config = Config::new(INTERFACE);
+    config.attach = Attach::Generic;
+    config.copies = Copies::Always;
     let server = Server::start(&world, config);
     world.enter_theirs();
     let mut peer = connect(server.at[0]);
@@ -309,31 +312,34 @@ fn generic_mode_with_copies() {
     server.stop();
 }
 
-/// Answers with more than one segment, and closes.
-struct Parting(Vec<u8>);
+/// Answers with several segments, and closes.
+struct AnswerAndClose(Vec<u8>);
 
-impl Sink<Driver> for Parting {
-    fn accepted(&mut self, _: &mut Driver, _: Token, _: Listener) {}
-    fn connected(&mut self, _: &mut Driver, _: Token) {}
-    fn received(&mut self, driver: &mut Driver, token: Token, _: Received<'_>) {
+impl Sink for AnswerAndClose {
+    fn accepted(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: Listener) {}
+    fn connected(&mut self, _: &mut dyn tautline_io::Driver, _: Token) {}
+    fn received(&mut self, driver: &mut dyn tautline_io::Driver, token: Token, _: Received<'_>) {
         let mut buf = Buf::new();
         buf.put(&self.0);
         let _ = driver.send(token, buf);
         driver.close(token, false);
         self.0.clear();
     }
-    fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
-    fn ended(&mut self, _: &mut Driver, _: Token, _: End) {}
-    fn woken(&mut self, _: &mut Driver) {}
-    fn accept_failed(&mut self, _: &mut Driver, _: io::Error) {}
+    fn sent(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: Buf) {}
+    fn ended(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: End) {}
+    fn woken(&mut self, _: &mut dyn tautline_io::Driver) {}
+    fn accept_failed(&mut self, _: &mut dyn tautline_io::Driver, _: io::Error) {}
 }
 
 #[test]
-fn a_dropped_driver_finishes_what_was_closed() {
+fn a_dropped_driver_finishes_closed_connections() {
     for faults in [None, Some(Faults { lost: 50_000, late: 50_000, seed: 5 })] {
         let Some(world) = World::new() else { return };
         world.enter_ours();
-        let mut driver = Driver::with(Config { faults, linger: PATIENCE, ..Config::new(INTERFACE) }).unwrap();
+        let mut config = Config::new(INTERFACE);
+        config.faults = faults;
+        config.linger = TIME_LIMIT;
+        let mut driver = Driver::with(config).unwrap();
         let at = listen(&mut driver, OURS[0]);
         world.enter_theirs();
         let data = pattern(300_000, 9);
@@ -345,43 +351,43 @@ fn a_dropped_driver_finishes_what_was_closed() {
             let mut reply = Vec::new();
             peer.read_to_end(&mut reply).unwrap();
             assert!(reply == expected, "{} bytes", reply.len());
-            // What was not closed is reset.
+            // An open connection is reset.
             (&idle).read_to_end(&mut reply).unwrap_err();
         });
-        let mut parting = Parting(data);
-        while !parting.0.is_empty() {
-            driver.turn(Some(Duration::from_millis(20)), &mut parting).unwrap();
+        let mut answer = AnswerAndClose(data);
+        while !answer.0.is_empty() {
+            driver.turn(Some(Duration::from_millis(20)), &mut answer).unwrap();
         }
         let start = Instant::now();
         drop(driver);
-        assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+        assert!(start.elapsed() < TIME_LIMIT, "{:?}", start.elapsed());
         peer.join().unwrap();
     }
 }
 
-/// Notes when what it receives arrived, and when it has it; asks for stamps with the third.
+/// Records when bytes arrived and were received. Asks for stamps at the third receive.
 #[derive(Default)]
-struct Noting(Vec<(Option<Arrival>, Option<u64>, u64)>);
+struct RecordArrivals(Vec<(Option<Arrival>, Option<u64>, u64)>);
 
-impl Sink<Driver> for Noting {
-    fn accepted(&mut self, _: &mut Driver, _: Token, _: Listener) {}
-    fn connected(&mut self, _: &mut Driver, _: Token) {}
-    fn received(&mut self, driver: &mut Driver, token: Token, data: Received<'_>) {
+impl Sink for RecordArrivals {
+    fn accepted(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: Listener) {}
+    fn connected(&mut self, _: &mut dyn tautline_io::Driver, _: Token) {}
+    fn received(&mut self, driver: &mut dyn tautline_io::Driver, token: Token, data: Received<'_>) {
         self.0.push((driver.arrival(), driver.began(), monotonic()));
         if self.0.len() >= 3 {
-            // In the middle of the connection, and again to no effect.
+            // Stamps begin in the middle of the connection. Further calls have no effect.
             driver.stamp_arrivals().unwrap();
         }
         let mut buf = Buf::new();
         buf.put(data.bytes());
         let _ = driver.send(token, buf);
     }
-    fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
-    fn ended(&mut self, driver: &mut Driver, token: Token, _: End) {
+    fn sent(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: Buf) {}
+    fn ended(&mut self, driver: &mut dyn tautline_io::Driver, token: Token, _: End) {
         driver.close(token, false);
     }
-    fn woken(&mut self, _: &mut Driver) {}
-    fn accept_failed(&mut self, _: &mut Driver, _: io::Error) {}
+    fn woken(&mut self, _: &mut dyn tautline_io::Driver) {}
+    fn accept_failed(&mut self, _: &mut dyn tautline_io::Driver, _: io::Error) {}
 }
 
 fn monotonic() -> u64 {
@@ -394,7 +400,7 @@ fn arrivals_are_stamped() {
     for attach in [Attach::Native, Attach::Generic] {
         let Some(world) = World::new() else { return };
         world.enter_ours();
-        let mut driver = Driver::with(Config { attach, ..Config::new(INTERFACE) }).unwrap();
+        let mut driver = Driver::with(with(|config| config.attach = attach)).unwrap();
         let at = listen(&mut driver, OURS[0]);
         world.enter_theirs();
         let peer = thread::spawn({
@@ -412,13 +418,13 @@ fn arrivals_are_stamped() {
                 sent
             }
         });
-        let mut noting = Noting::default();
+        let mut record = RecordArrivals::default();
         while !peer.is_finished() {
-            driver.turn(Some(Duration::from_millis(1)), &mut noting).unwrap();
+            driver.turn(Some(Duration::from_millis(1)), &mut record).unwrap();
         }
         let sent = peer.join().unwrap();
-        assert_eq!(noting.0.len(), sent.len(), "{attach:?}");
-        for (number, (&(arrival, began, read), sent)) in noting.0.iter().zip(sent).enumerate() {
+        assert_eq!(record.0.len(), sent.len(), "{attach:?}");
+        for (number, (&(arrival, began, read), sent)) in record.0.iter().zip(sent).enumerate() {
             assert_eq!((arrival.is_some(), began.is_some()), (number >= 3, number >= 3), "{attach:?} {number}");
             let Some(arrival) = arrival else { continue };
             assert_eq!(arrival.clock, Clock::Monotonic);
@@ -427,7 +433,7 @@ fn arrivals_are_stamped() {
     }
 }
 
-/// Connects, sends and counts what comes back.
+/// Connects, sends, and collects the reply.
 struct Dialer {
     data: Vec<u8>,
     reply: Vec<u8>,
@@ -436,32 +442,32 @@ struct Dialer {
     quit_at: usize,
 }
 
-impl Sink<Driver> for Dialer {
-    fn accepted(&mut self, _: &mut Driver, _: Token, _: Listener) {}
-    fn connected(&mut self, driver: &mut Driver, token: Token) {
+impl Sink for Dialer {
+    fn accepted(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: Listener) {}
+    fn connected(&mut self, driver: &mut dyn tautline_io::Driver, token: Token) {
         let mut buf = Buf::new();
         buf.put(&self.data);
         let _ = driver.send(token, buf);
     }
-    fn received(&mut self, driver: &mut Driver, token: Token, data: Received<'_>) {
+    fn received(&mut self, driver: &mut dyn tautline_io::Driver, token: Token, data: Received<'_>) {
         self.reply.extend_from_slice(data.bytes());
         if self.reply.len() >= self.quit_at {
             driver.shutdown(token);
         }
     }
-    fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
-    fn ended(&mut self, driver: &mut Driver, token: Token, end: End) {
+    fn sent(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: Buf) {}
+    fn ended(&mut self, driver: &mut dyn tautline_io::Driver, token: Token, end: End) {
         if let End::Failed(error) = end {
             self.failed.push(error.kind());
         }
         self.ended += 1;
         driver.close(token, false);
     }
-    fn woken(&mut self, _: &mut Driver) {}
-    fn accept_failed(&mut self, _: &mut Driver, _: io::Error) {}
+    fn woken(&mut self, _: &mut dyn tautline_io::Driver) {}
+    fn accept_failed(&mut self, _: &mut dyn tautline_io::Driver, _: io::Error) {}
 }
 
-/// An echo by the kernel's TCP.
+/// Starts an echo over the kernel's TCP.
 fn kernel_echo(address: &str) -> SocketAddr {
     let listener = TcpListener::bind((ip_of(address), 0)).unwrap();
     let at = listener.local_addr().unwrap();
@@ -484,23 +490,23 @@ fn connects_to_the_kernel() {
         world.enter_theirs();
         let targets: Vec<_> = THEIRS.iter().map(|&address| kernel_echo(address)).collect();
         world.enter_ours();
-        let mut driver = Driver::with(Config { faults, ..Config::new(INTERFACE) }).unwrap();
+        let mut driver = Driver::with(with(|config| config.faults = faults)).unwrap();
         let start = Instant::now();
         for (seed, &target) in targets.iter().cycle().take(6).enumerate() {
             let data = pattern(200_000, seed);
             let mut dialer = Dialer { quit_at: data.len(), data, reply: Vec::new(), ended: 0, failed: Vec::new() };
             driver.connect(&Address::Tcp(target)).unwrap();
             while dialer.ended == 0 {
-                assert!(start.elapsed() < 2 * PATIENCE, "{target}: {} bytes", dialer.reply.len());
+                assert!(start.elapsed() < 2 * TIME_LIMIT, "{target}: {} bytes", dialer.reply.len());
                 driver.turn(Some(Duration::from_millis(20)), &mut dialer).unwrap();
             }
             assert!(dialer.reply == dialer.data && dialer.failed.is_empty(), "{target}: {:?}", dialer.failed);
         }
-        // Nobody is there: the kernel says so in its time.
+        // No host has this address, which the kernel reports after a while.
         if faults.is_none() {
             let mut dialer = Dialer { data: vec![], reply: vec![], ended: 0, failed: vec![], quit_at: 0 };
             driver.connect(&"10.77.0.99:80".parse().unwrap()).unwrap();
-            while dialer.ended == 0 && start.elapsed() < 2 * PATIENCE {
+            while dialer.ended == 0 && start.elapsed() < 2 * TIME_LIMIT {
                 driver.turn(Some(Duration::from_millis(20)), &mut dialer).unwrap();
             }
             assert_eq!(dialer.failed, [io::ErrorKind::HostUnreachable]);
@@ -530,11 +536,11 @@ fn errors_say_what_to_do() {
     assert!(says().contains("mtu"), "{}", says());
 }
 
-/// What opening the driver says in a process that has only these capabilities, and may lock so many bytes of memory.
+/// Opens the driver in a process with only these capabilities and this limit on locked memory. Returns its message.
 fn opened_with(world: &World, capabilities: &str, memlock: &str) -> String {
     let inheritable = format!("--inh-caps=-all{capabilities}");
     let child = Command::new("ip")
-        // Root by name, so that it can read this program wherever it stands.
+        // The user is root, so that the process can read this program anywhere.
         .args(["netns", "exec", world.ours(), "prlimit", &format!("--memlock={memlock}"), "setpriv"])
         .args([&inheritable, &format!("--ambient-caps=-all{capabilities}")])
         .args([&format!("--bounding-set=-all{capabilities}"), "--no-new-privs"])
@@ -553,8 +559,8 @@ const UNPRIVILEGED: &str = "TAUTLINE_XDP_UNPRIVILEGED";
 #[test]
 fn errors_say_which_privilege_is_missing() {
     if std::env::var_os(UNPRIVILEGED).is_some() {
-        // Frames of 2 MiB.
-        let opened = Driver::with(Config { frames: 1024, ..Config::new(INTERFACE) });
+        // The frames take 2 MiB.
+        let opened = Driver::with(with(|config| config.frames = 1024));
         println!("opened: {}", opened.map_or_else(|error| error.to_string(), |_| "well".to_owned()));
         return;
     }
@@ -585,7 +591,7 @@ fn loss_of_the_interface_ends_the_driver() {
     for (lost, spin, busy) in [(delete, sleep, false), (delete, spin, true), (down, sleep, true), (down, spin, false)] {
         let Some(world) = World::new() else { return };
         world.enter_ours();
-        let mut driver = Driver::with(Config { spin, ..Config::new(INTERFACE) }).unwrap();
+        let mut driver = Driver::with(with(|config| config.spin = spin)).unwrap();
         let at = listen(&mut driver, OURS[0]);
         world.enter_theirs();
         let mut echo = Echo::default();
@@ -603,16 +609,16 @@ fn loss_of_the_interface_ends_the_driver() {
         }
         world.ip(lost);
         let start = Instant::now();
-        let timeout = if busy { Duration::from_millis(20) } else { 2 * PATIENCE };
+        let timeout = if busy { Duration::from_millis(20) } else { 2 * TIME_LIMIT };
         let error = loop {
-            assert!(start.elapsed() < PATIENCE, "{lost:?} {spin:?} {busy}: not noticed");
+            assert!(start.elapsed() < TIME_LIMIT, "{lost:?} {spin:?} {busy}: not noticed");
             if let Err(error) = driver.turn(Some(timeout), &mut echo) {
                 break error;
             }
         };
         assert!(error.to_string().contains("ip link set"), "{error}");
         drop((driver, peer));
-        assert!(start.elapsed() < PATIENCE, "{lost:?} {spin:?} {busy}: {:?}", start.elapsed());
+        assert!(start.elapsed() < TIME_LIMIT, "{lost:?} {spin:?} {busy}: {:?}", start.elapsed());
     }
 }
 
@@ -620,7 +626,7 @@ fn loss_of_the_interface_ends_the_driver() {
 fn a_killed_process_leaves_nothing_behind() {
     const CHILD: &str = "TAUTLINE_XDP_CHILD";
     if std::env::var_os(CHILD).is_some() {
-        // The process that is killed: a driver in a namespace that it is in already.
+        // This is the process that is killed: a driver in the namespace of its parent.
         let mut driver = Driver::new(INTERFACE).unwrap();
         let at = listen(&mut driver, OURS[0]);
         println!("listening {at}");
@@ -648,11 +654,11 @@ fn a_killed_process_leaves_nothing_behind() {
     let mut peer = connect(at);
     peer.write_all(b"alive").unwrap();
     peer.read_exact(&mut [0; 5]).unwrap();
-    assert!(world.ip(&["link", "show", INTERFACE]).contains("xdp"), "the program is there");
+    assert!(world.ip(&["link", "show", INTERFACE]).contains("xdp"), "the program is not attached");
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(!world.ip(&["link", "show", INTERFACE]).contains("prog/xdp"), "a program was left behind");
-    // The kernel answers for the dead: a reset, at the latest for what is sent next.
+    assert!(!world.ip(&["link", "show", INTERFACE]).contains("prog/xdp"), "the program is still attached");
+    // The kernel resets the connection, at the latest when more bytes arrive.
     let _ = peer.write_all(b"dead?");
     let mut rest = Vec::new();
     assert!(peer.read_to_end(&mut rest).is_err() || rest.is_empty());

@@ -1,4 +1,4 @@
-//! A way that takes shorter packets than our interface: the router in the middle says so.
+//! A path with a smaller MTU than our interface, which the router between them reports.
 #![expect(clippy::panic, reason = "all of this runs inside tests")]
 
 mod world;
@@ -7,36 +7,36 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
+use tautline_buf::Buf;
 use tautline_io::{Address, Driver as _, End, ListenOptions, Listener, Received, Sent, Sink, Token};
-use tautline_window::Buf;
 use tautline_xdp::{Config, Driver};
 use world::{Far, INTERFACE, OURS, World, ip_of};
 
-/// Answers each byte with so many.
+/// Number of bytes that answer each byte.
 const ANSWER: usize = 200_000;
 
 struct Generous;
 
-impl Sink<Driver> for Generous {
-    fn accepted(&mut self, _: &mut Driver, _: Token, _: Listener) {}
-    fn connected(&mut self, _: &mut Driver, _: Token) {}
-    fn received(&mut self, driver: &mut Driver, token: Token, data: Received<'_>) {
+impl Sink for Generous {
+    fn accepted(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: Listener) {}
+    fn connected(&mut self, _: &mut dyn tautline_io::Driver, _: Token) {}
+    fn received(&mut self, driver: &mut dyn tautline_io::Driver, token: Token, data: Received<'_>) {
         let mut buf = Buf::new();
         buf.put(&data.bytes().repeat(ANSWER));
         let Sent::Pending = driver.send(token, buf) else { panic!("more than a window") };
     }
-    fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
-    fn ended(&mut self, driver: &mut Driver, token: Token, _: End) {
+    fn sent(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: Buf) {}
+    fn ended(&mut self, driver: &mut dyn tautline_io::Driver, token: Token, _: End) {
         driver.close(token, false);
     }
-    fn woken(&mut self, _: &mut Driver) {}
-    fn accept_failed(&mut self, _: &mut Driver, _: std::io::Error) {}
+    fn woken(&mut self, _: &mut dyn tautline_io::Driver) {}
+    fn accept_failed(&mut self, _: &mut dyn tautline_io::Driver, _: std::io::Error) {}
 }
 
 #[test]
 fn a_router_shortens_what_does_not_fit_its_next_link() {
     let Some(world) = World::new() else { return };
-    // The peer offers to take what our interface can send, and the link between does not.
+    // The peer accepts segments that fit our interface, but not the link between.
     let far = Far::new(&world, 1300, 1460);
     let space = far.space().to_owned();
     world.enter_ours();

@@ -1,4 +1,4 @@
-//! The XDP driver, held to what every driver must do but for what it cannot, which is listed with reasons below.
+//! Runs the suite of all drivers on the XDP driver, except tests that do not apply, which are listed with reasons below.
 #![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
 #[path = "../../io/tests/suite/mod.rs"]
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use tautline_buf::Buf;
 use tautline_io::{Address, Arrival, Driver, End, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
-use tautline_window::Buf;
 use tautline_xdp::{Config, Driver as Xdp};
 use world::World;
 
@@ -24,12 +24,12 @@ thread_local! {
     static WORLD: OnceCell<Option<World>> = const { OnceCell::new() };
 }
 
-/// Whether there is a world for this thread, on the kernel's side of which it is from now on.
-fn in_a_world() -> bool {
+/// Moves this thread to the kernel's side of its world. Returns whether there is a world.
+fn enter_world() -> bool {
     WORLD.with(|world| world.get_or_init(World::new).as_ref().map(World::enter_theirs)).is_some()
 }
 
-/// Acts on our side.
+/// Runs `act` on our side.
 fn on_our_side<T>(act: impl FnOnce() -> T) -> T {
     WORLD.with(|world| {
         let world = world.get().and_then(Option::as_ref).unwrap();
@@ -40,15 +40,15 @@ fn on_our_side<T>(act: impl FnOnce() -> T) -> T {
     })
 }
 
-/// The driver on our side; what the suite takes for the loopback device is the link between both sides.
+/// The driver on our side. The link between both sides stands for the suite's loopback device.
 ///
-/// The suite's peers expect what a kernel does: that it answers them while the program does something else. A thread of
-/// its own sees to that, while no call of the driver is under way.
+/// The suite's peers expect that a kernel answers them while the program does something else. A background thread
+/// answers them while no call of the driver is under way.
 struct Far {
     shared: Arc<Mutex<Shared>>,
-    /// The driver, while a callback has it.
-    lent: Option<NonNull<Xdp>>,
-    /// Where connections of ours went, as the suite calls it.
+    /// The driver, while a callback holds it.
+    lent: Option<NonNull<dyn Driver>>,
+    /// The addresses of our connections in the suite's terms.
     dialled: HashMap<Token, Address>,
     stop: Arc<AtomicBool>,
     background: Option<JoinHandle<()>>,
@@ -56,7 +56,7 @@ struct Far {
 
 struct Shared(Xdp);
 
-// SAFETY: what the driver shares by reference counts, it shares with nobody outside, and a lock guards it.
+// SAFETY: the driver shares its reference counts with nothing outside of it, and a lock guards the driver.
 unsafe impl Send for Shared {}
 
 fn make() -> Far {
@@ -76,9 +76,9 @@ fn make() -> Far {
 }
 
 impl Far {
-    fn act<T>(&self, act: impl FnOnce(&mut Xdp) -> T) -> T {
+    fn act<T>(&self, act: impl FnOnce(&mut dyn Driver) -> T) -> T {
         match self.lent {
-            // SAFETY: a callback of this thread has lent it for as long as this is set, and does not use it meanwhile.
+            // SAFETY: a callback of this thread lends the driver while this is set, and does not use it meanwhile.
             Some(mut lent) => act(unsafe { lent.as_mut() }),
             None => act(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner).0),
         }
@@ -100,13 +100,15 @@ fn translate(address: &Address, local: &str) -> Address {
 }
 
 impl Driver for Far {
-    const NAME: &'static str = "far";
+    fn name(&self) -> &'static str {
+        "far"
+    }
 
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
         on_our_side(|| self.act(|xdp| xdp.listen(&translate(address, world::OURS[0]), options)))
     }
     fn stop_listening(&mut self) {
-        self.act(Xdp::stop_listening);
+        self.act(|xdp| xdp.stop_listening());
     }
     fn pause_accept(&mut self, pause: bool) {
         self.act(|xdp| xdp.pause_accept(pause));
@@ -142,7 +144,7 @@ impl Driver for Far {
         self.act(|xdp| xdp.waker())
     }
     fn stamp_arrivals(&mut self) -> io::Result<()> {
-        self.act(Xdp::stamp_arrivals)
+        self.act(|xdp| xdp.stamp_arrivals())
     }
     fn arrival(&self) -> Option<Arrival> {
         self.act(|xdp| xdp.arrival())
@@ -150,82 +152,82 @@ impl Driver for Far {
     fn began(&self) -> Option<u64> {
         self.act(|xdp| xdp.began())
     }
-    fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {
+    fn turn(&mut self, timeout: Option<Duration>, sink: &mut dyn Sink) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.0.turn(timeout, &mut Through { sink, far: self })
     }
 }
 
-/// Hands the suite's sinks the wrapper that they know.
-struct Through<'a, S> {
-    sink: &'a mut S,
+/// Passes the wrapper to the suite's sinks.
+struct Through<'a> {
+    sink: &'a mut dyn Sink,
     far: &'a mut Far,
 }
 
-impl<S: Sink<Far>> Through<'_, S> {
-    fn call(&mut self, driver: &mut Xdp, call: impl FnOnce(&mut S, &mut Far)) {
+impl Through<'_> {
+    fn call(&mut self, driver: &mut dyn Driver, call: impl FnOnce(&mut dyn Sink, &mut Far)) {
         self.far.lent = Some(NonNull::from(driver));
         call(self.sink, self.far);
         self.far.lent = None;
     }
 }
 
-impl<S: Sink<Far>> Sink<Xdp> for Through<'_, S> {
-    fn woke(&mut self, driver: &mut Xdp) {
-        self.call(driver, S::woke);
+impl Sink for Through<'_> {
+    fn woke(&mut self, driver: &mut dyn Driver) {
+        self.call(driver, |sink, far| sink.woke(far));
     }
-    fn accepted(&mut self, driver: &mut Xdp, token: Token, listener: Listener) {
+    fn accepted(&mut self, driver: &mut dyn Driver, token: Token, listener: Listener) {
         self.call(driver, |sink, far| sink.accepted(far, token, listener));
     }
-    fn connected(&mut self, driver: &mut Xdp, token: Token) {
+    fn connected(&mut self, driver: &mut dyn Driver, token: Token) {
         self.call(driver, |sink, far| sink.connected(far, token));
     }
-    fn received(&mut self, driver: &mut Xdp, token: Token, data: Received<'_>) {
+    fn received(&mut self, driver: &mut dyn Driver, token: Token, data: Received<'_>) {
         self.call(driver, |sink, far| sink.received(far, token, data));
     }
-    fn sent(&mut self, driver: &mut Xdp, token: Token, buf: Buf) {
+    fn sent(&mut self, driver: &mut dyn Driver, token: Token, buf: Buf) {
         self.call(driver, |sink, far| sink.sent(far, token, buf));
     }
-    fn ended(&mut self, driver: &mut Xdp, token: Token, end: End) {
+    fn ended(&mut self, driver: &mut dyn Driver, token: Token, end: End) {
         self.call(driver, |sink, far| sink.ended(far, token, end));
     }
-    fn woken(&mut self, driver: &mut Xdp) {
-        self.call(driver, S::woken);
+    fn woken(&mut self, driver: &mut dyn Driver) {
+        self.call(driver, |sink, far| sink.woken(far));
     }
-    fn accept_failed(&mut self, driver: &mut Xdp, error: io::Error) {
+    fn accept_failed(&mut self, driver: &mut dyn Driver, error: io::Error) {
         self.call(driver, |sink, far| sink.accept_failed(far, error));
     }
 }
 
-/// A test that ends at once where no world can be made for it.
-macro_rules! in_its_world {
+/// Makes a test that passes at once if it can have no world.
+macro_rules! in_world {
     (#[test] fn $test:ident() $code:block) => {
         #[test]
         fn $test() {
-            if super::in_a_world() $code
+            if super::enter_world() $code
         }
     };
 }
-use in_its_world;
+use in_world;
 
-/// Leaves out what cannot hold for this driver.
+/// Leaves out the tests that do not apply to this driver.
 #[deny(unused_macro_rules)]
 macro_rules! where_it_applies {
-    // One driver has the interface, and no second one opens.
+    // One driver owns the interface, so no second one opens.
     (accept port_in_use $code:tt) => {};
     (accept spreads_over_drivers $code:tt) => {};
-    // Its peers connect to the loopback device by name; `echoes_over_both_families` listens at both here.
+    // Its peers connect to the loopback device by name. `echoes_over_both_families` listens at both addresses instead.
     (accept ipv6_beside_ipv4 $code:tt) => {};
-    // A peer's reset overtakes what its kernel has not sent, and less than all of this is sent at once but on one machine;
-    // `paused_before_all_is_received` and the tests over frames in memory see to the order.
+    // A peer's reset can overtake bytes that its kernel has not sent, unless both are on one machine. The order is tested
+    // by `paused_before_all_is_received` and the tests over frames in memory.
     (reset bytes_before_the_reset_come_first $code:tt) => {};
-    // No Unix sockets: to connect to one is refused at once.
+    // The driver has no Unix sockets, and rejects a connect to one at once.
     (unix $test:ident $code:tt) => {};
     (turn never_sleeps_on_known_failures $code:tt) => {};
     (turn new_failures_wait_for_the_next_turn $code:tt) => {};
     ($file:ident $test:ident { $($code:tt)* }) => {
-        crate::in_its_world! { $($code)* }
+        crate::in_world! { $($code)* }
     };
 }
 use where_it_applies;

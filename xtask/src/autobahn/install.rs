@@ -1,30 +1,22 @@
-//! Installs the suite, which is Python 2.7 code, below `target/xtask/autobahn`: nothing of it reaches the system.
+//! Installation of the suite, which is Python 2.7 code, below `target/xtask/autobahn` only.
 //!
-//! Debian 11 was the last release with Python 2.7. Its packages come from the mirrors that this machine already uses, through
-//! package lists of our own, and are unpacked without being installed.
+//! Debian 11 was the last release with Python 2.7. Its packages come from the mirrors that this machine uses, by package
+//! lists of our own, and are unpacked without being installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::outcome::{Failure, Outcome};
 use crate::process::{self, Deadline, run_logged};
 use crate::setup::CA_BUNDLE;
-use crate::stage::{Context, Failure, Outcome};
+use crate::stage::Context;
 use crate::{install, paths};
 
 const RELEASE: &str = "bullseye";
-const PACKAGES: &[&str] = &[
-    "libffi7",
-    "libpython2.7",
-    "libpython2.7-dev",
-    "libpython2.7-minimal",
-    "libpython2.7-stdlib",
-    "libssl1.1",
-    "python2.7",
-    "python2.7-dev",
-    "python2.7-minimal",
-];
-/// The last ones for Python 2.7; they run from where they are unpacked.
+const PACKAGES: &str = "libffi7 libpython2.7 libpython2.7-dev libpython2.7-minimal libpython2.7-stdlib libssl1.1 python2.7 \
+                        python2.7-dev python2.7-minimal";
+/// The last versions for Python 2.7. They run from the folder that they are unpacked into.
 const PIP: &[&str] = &["pip==20.3.4", "setuptools==44.0.0", "wheel==0.36.2"];
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
@@ -35,7 +27,7 @@ pub(crate) struct Suite {
 }
 
 impl Suite {
-    /// Python 2.7 with the suite in its path. The variables would break any other Python.
+    /// Python 2.7 with the suite in its path. Its environment would break any other Python.
     fn python(&self) -> Command {
         let system = self.folder.join("python/usr");
         let mut command = Command::new(system.join("bin/python2.7"));
@@ -64,14 +56,14 @@ impl Suite {
     }
 }
 
-/// Installs the suite where it is not.
+/// Installs the suite, unless that is done already.
 pub(crate) fn install(context: &Context) -> Result<Suite, Failure> {
     if std::env::consts::ARCH != "x86_64" {
         return Err(Failure::Skipped("the suite's Python 2.7 packages exist for x86_64 only".to_owned()));
     }
     let suite = Suite { folder: paths::own("autobahn/suite") };
     let requirements = fs::read_to_string(paths::root().join("tests/autobahn/requirements.txt"))?;
-    let recipe = format!("{RELEASE} {PACKAGES:?} {PIP:?}\n{requirements}");
+    let recipe = format!("{RELEASE} {PACKAGES} {PIP:?}\n{requirements}");
     install::once(
         &suite.folder,
         &recipe,
@@ -107,7 +99,7 @@ fn python(folder: &Path, deadline: Deadline) -> Outcome {
     };
     run_logged(&mut apt_get(&["update"]), &paths::log("autobahn-apt-update"), deadline)?;
     let mut download = apt_get(&["download"]);
-    run_logged(download.args(PACKAGES), &paths::log("autobahn-apt-download"), deadline)?;
+    run_logged(download.args(PACKAGES.split_whitespace()), &paths::log("autobahn-apt-download"), deadline)?;
     for file in fs::read_dir(&downloads)? {
         let mut unpack = Command::new("dpkg-deb");
         unpack.arg("-x").arg(file?.path()).arg(folder.join("python"));
@@ -166,7 +158,7 @@ fn pip(suite: &Suite, deadline: Deadline) -> Outcome {
     Ok(())
 }
 
-/// Installs the suite and what it needs.
+/// Installs the suite and its dependencies.
 fn packages(suite: &Suite, deadline: Deadline) -> Outcome {
     let headers = suite.folder.join("python/usr/include");
     let mut install = suite.python();
@@ -187,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_debians_own_sources_go_back_in_time() {
+    fn only_debians_own_sources_are_taken_to_the_old_release() {
         let list = "mirror:/debian/ bookworm main\nmirror:/debian/ bookworm-updates main\nmirror:/security/ bookworm-security main\n\
                     other:/node nodistro main\nother:/cloud cloud-bookworm main\nmirror:/debian/ bookworm contrib\n";
         let sources = old_sources(list, "bookworm");

@@ -1,4 +1,4 @@
-//! Runs of the suite, several at once, and what they found.
+//! Runs of the suite, one for each core at a time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,10 @@ use serde_json::json;
 use super::Cases;
 use super::install::{Suite, install};
 use super::report::Report;
+use crate::outcome::{Failure, Outcome};
 use crate::paths;
 use crate::process::{Deadline, Running};
-use crate::stage::{Context, Failure, Outcome};
+use crate::stage::Context;
 use crate::taut::{self, Certificates, Scheme};
 
 /// One process of the suite.
@@ -54,7 +55,7 @@ pub(crate) fn server(context: &Context, cases: &Cases) -> Outcome {
     all(&jobs("server", cases), |job| fuzz_server(job, &suite, &url(job.scheme), deadline, &here))
 }
 
-/// What a driver could spoil against `taut serve` over io_uring: messages of all sizes, pieces of them, and closes.
+/// Cases that depend on the driver, against `taut serve` over io_uring: sizes, fragments and closes.
 pub(crate) fn uring(context: &Context) -> Outcome {
     if let Some(reason) = taut::lacks_uring()? {
         return Err(Failure::Skipped(reason));
@@ -68,7 +69,7 @@ pub(crate) fn uring(context: &Context) -> Outcome {
     all(&[job], |job| fuzz_server(job, &suite, &url, deadline, &here))
 }
 
-/// Groups 1 to 7 against one server, the suite's command changed so that it runs elsewhere.
+/// Groups 1 to 7 against one server, with the suite's command changed by `elsewhere`.
 pub(crate) fn fuzz_elsewhere(
     suite: &Suite,
     (scheme, url): (Scheme, &str),
@@ -81,7 +82,7 @@ pub(crate) fn fuzz_elsewhere(
     all(&[job], |job| fuzz_server(job, suite, url, deadline, &there))
 }
 
-/// How the suite's command is started, with the file for what it says.
+/// Starts the suite's command, whose output goes to the file.
 type Start<'a> = &'a (dyn Fn(&mut Command, &Path) -> Result<Running, Failure> + Sync);
 
 fn fuzz_server(job: &Job, suite: &Suite, url: &str, deadline: Deadline, start: Start<'_>) -> Result<Report, Failure> {
@@ -154,7 +155,7 @@ fn jobs(side: &str, cases: &Cases) -> Vec<Job> {
     jobs
 }
 
-/// Runs all jobs, one for each core at a time, and prints what they found.
+/// Runs all jobs, one for each core at a time, and prints their findings.
 fn all(jobs: &[Job], run: impl Fn(&Job) -> Result<Report, Failure> + Sync) -> Outcome {
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());

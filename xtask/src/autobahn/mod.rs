@@ -7,7 +7,7 @@ mod report;
 pub(crate) use install::install;
 pub(crate) use job::{client, fuzz_elsewhere, server, uring};
 
-/// Which cases run.
+/// The cases to run.
 #[derive(Clone, Debug)]
 pub(crate) enum Cases {
     /// Groups 1 to 10, and 12 and 13 with messages of up to 8 KiB.
@@ -19,7 +19,7 @@ pub(crate) enum Cases {
 }
 
 impl Cases {
-    /// The patterns, cut into runs of their own so that every core has work.
+    /// The patterns, divided into runs so that every core has work.
     fn runs(&self) -> Vec<(String, Vec<String>)> {
         let named = |name: &str, patterns: Vec<String>| (name.to_owned(), patterns);
         let groups = |range: &[u32]| range.iter().map(|group| format!("{group}.*")).collect::<Vec<_>>();

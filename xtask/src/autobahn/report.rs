@@ -1,4 +1,4 @@
-//! What the suite found.
+//! The results of the suite.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::stage::Failure;
+use crate::outcome::Failure;
 
 /// Results that are no violation.
 const ACCEPTED: [&str; 3] = ["OK", "NON-STRICT", "INFORMATIONAL"];
@@ -14,14 +14,14 @@ const ACCEPTED: [&str; 3] = ["OK", "NON-STRICT", "INFORMATIONAL"];
 /// The outcome of one run of the suite.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// How many cases ended in which way.
+    /// The number of cases by their result.
     pub(super) counts: BTreeMap<String, usize>,
-    /// One line for each case that is wrong or did not run.
+    /// One line for each case that failed or did not run.
     pub(super) wrong: Vec<String>,
 }
 
 impl Report {
-    /// Reads `index.json` in `folder`, which knows one agent, and holds it against the cases that the suite's log says it would run.
+    /// Compares the results in `index.json` with the cases that the suite's log announces.
     pub(super) fn read(folder: &Path, log: &Path) -> Self {
         let log = fs::read_to_string(log).unwrap_or_default();
         let Some(planned) = planned(&log) else {
@@ -29,7 +29,10 @@ impl Report {
         };
         let Ok(text) = fs::read_to_string(folder.join("index.json")) else {
             let last = log.lines().rfind(|line| line.starts_with("Running test case ID"));
-            return Self::broken(format!("the suite wrote no report; its last word: {}", last.unwrap_or("none")));
+            return Self::broken(format!(
+                "the suite wrote no report; the last case in its log: {}",
+                last.unwrap_or("none")
+            ));
         };
         let mut report = Self::judge(&planned, &text);
         for line in &mut report.wrong {
@@ -43,13 +46,13 @@ impl Report {
         report
     }
 
-    /// A run that came to nothing.
+    /// The report of a run without results.
     pub(super) fn failed(failure: &Failure) -> Self {
         let (Failure::Failed(reason) | Failure::Skipped(reason)) = failure;
         Self::broken(reason.clone())
     }
 
-    /// How many cases ended how, on one line.
+    /// The number of cases by their result, on one line.
     pub(super) fn summary(&self) -> String {
         let counts: Vec<String> = self.counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
         if counts.is_empty() { "no result".to_owned() } else { counts.join(", ") }

@@ -1,4 +1,4 @@
-//! Other implementations against ours, both ways, over wss: `tests/interop/README.md` says what they do.
+//! Other implementations against ours, both ways, over wss. `tests/interop/README.md` lists the checks.
 
 mod peer;
 
@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::outcome::{Failure, Outcome};
 use crate::paths;
 use crate::process::{Deadline, Running, run_logged, show_tail};
-use crate::stage::{Context, Failure, Outcome};
+use crate::stage::Context;
 use crate::taut::{self, Certificates, Scheme, Server};
 use peer::{PEERS, Peer};
 
@@ -59,7 +60,7 @@ pub(crate) fn run(context: &Context) -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join(", "))) }
 }
 
-/// Runs a peer one way; how many checks held.
+/// Runs a peer one way, and returns how many checks held.
 type Test = fn(Peer, &Certificates, Deadline) -> Result<usize, Failure>;
 
 /// Their client against our server.
@@ -87,7 +88,7 @@ fn client(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result
     Ok(held)
 }
 
-/// Their client waits while our server is told to end.
+/// Their client is connected when our server is told to end.
 fn drain(peer: Peer, server: &mut Server, certificates: &Certificates) -> Result<usize, Failure> {
     let log = paths::log(&format!("interop-{}-client-drain", peer.name()));
     let mut command = peer.client();
@@ -98,10 +99,10 @@ fn drain(peer: Peer, server: &mut Server, certificates: &Certificates) -> Result
     let theirs = client.wait(Deadline::after(Duration::from_secs(60)))?;
     if !theirs.is_some_and(|status| status.success()) {
         show_tail(&log, 20);
-        return Err(Failure::Failed("the client of a draining server did not see it go".to_owned()));
+        return Err(Failure::Failed("the client of a draining server was not told to leave".to_owned()));
     }
     if !ours.is_some_and(|status| status.success()) {
-        return Err(Failure::Failed(format!("a server told to end (SIGTERM) ended with {ours:?}")));
+        return Err(Failure::Failed(format!("a server ended by SIGTERM returned {ours:?}")));
     }
     Ok(checks(&log))
 }
@@ -135,20 +136,20 @@ fn server(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result
     Ok(held)
 }
 
-/// Waits until a peer has said `ready`.
+/// Waits until a peer prints `ready`.
 fn ready(log: &Path, by: &mut Running) -> Outcome {
     let deadline = Deadline::after(Duration::from_secs(60));
     while !fs::read_to_string(log)?.lines().any(|line| line == "ready") {
         if by.ended()? || deadline.passed() {
             show_tail(log, 20);
-            return Err(Failure::Failed("the peer did not get ready".to_owned()));
+            return Err(Failure::Failed("the peer did not print `ready`".to_owned()));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
 }
 
-/// How many checks a log tells of.
+/// Counts the checks in a log.
 fn checks(log: &Path) -> usize {
     fs::read_to_string(log).map_or(0, |text| text.lines().filter(|line| line.starts_with("ok ")).count())
 }

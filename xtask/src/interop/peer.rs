@@ -1,4 +1,4 @@
-//! How the peers are installed and called.
+//! Installation and commands of the peers.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cargo::cargo;
+use crate::outcome::{Failure, Outcome};
 use crate::process::{Deadline, run_logged, succeeds};
-use crate::stage::{Failure, Outcome};
 use crate::{install, paths, process};
 
 /// Every peer.
 pub(super) const PEERS: &[Peer] = &[Peer::Python, Peer::Go, Peer::Node];
 
-/// What is built of Go's folder. The last is a peer of TLS alone.
+/// The programs in Go. The last is a peer of TLS alone.
 const GO: [&str; 3] = ["client", "server", "tls"];
 
 /// Another implementation of WebSocket.
@@ -64,10 +64,11 @@ impl Peer {
         }
     }
 
-    /// The tests of its TLS below WebSocket, where it has a program for that; it must be installed.
+    /// The tests of our TLS against a program of this peer, if it has one. The peer must be installed.
     pub(super) fn tls(self) -> Option<Command> {
         (self == Self::Go).then(|| {
-            let mut test = cargo(&["test", "--locked", "-p", "tautline-tls-rustls", "--test", "peers", "go::"]);
+            // With the features of the ordinary tests, so that nothing is compiled twice.
+            let mut test = cargo(&["test", "--workspace", "--locked", "--test", "peers", "go::"]);
             test.env("TAUTLINE_GO_TLS", self.folder().join("tls"));
             test
         })
@@ -81,7 +82,7 @@ impl Peer {
         paths::own("interop").join(self.name())
     }
 
-    /// Fetches what it needs, and builds it, where that has not been done.
+    /// Fetches its dependencies and builds it, unless that is done already.
     pub(super) fn install(self, deadline: Deadline) -> Outcome {
         let (tool, version) = match self {
             Self::Python => ("python3", "--version"),
@@ -104,7 +105,7 @@ impl Peer {
         )
     }
 
-    /// Everything that calls for another installation when it changes.
+    /// The texts that require another installation when they change.
     fn recipe(self) -> Result<String, Failure> {
         let files: &[&str] = match self {
             Self::Python => &["requirements.txt"],
@@ -135,8 +136,8 @@ fn python(source: &Path, folder: &Path, deadline: Deadline) -> Outcome {
     run_logged(pip.args(["install", "-r"]).arg(source.join("requirements.txt")), &log, deadline)
 }
 
-/// Modules and the build cache stay below the folder too. Go makes modules read-only unless told otherwise, and would fetch
-/// another version of itself.
+/// Keeps modules and the build cache below the folder too. By default, Go makes modules read-only, and fetches another
+/// version of itself.
 fn go(source: &Path, folder: &Path, deadline: Deadline) -> Outcome {
     for program in GO {
         let mut build = Command::new("go");

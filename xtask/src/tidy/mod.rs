@@ -1,33 +1,24 @@
 //! Rules that no other tool checks.
 
-mod graph;
+mod files;
+mod layers;
+mod modules;
+mod parts;
+mod prose;
 mod text;
+mod tokens;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use crate::paths;
-use crate::stage::{Context, Failure, Outcome};
+use crate::outcome::{Failure, Outcome};
+use crate::stage::Context;
+use files::packages;
 
-/// Folders that hold nothing of ours.
-const NOT_OURS: [&str; 6] = ["target", ".git", "node_modules", "corpus", "artifacts", "LICENSES"];
-
-/// Checks every text file of the checkout and the way its crates depend on each other.
+/// Checks every text file of the checkout, and how files and crates depend on each other.
 pub(crate) fn run(_: &Context) -> Outcome {
-    let root = paths::root();
-    let mut wrong = Vec::new();
-    let mut files = Vec::new();
-    list(&root, &mut files)?;
-    for file in &files {
-        let path = file.strip_prefix(&root).unwrap_or(file).to_string_lossy().into_owned();
-        // What is not UTF-8 is no text.
-        if let Ok(content) = fs::read_to_string(file) {
-            wrong.extend(text::check(&path, &content));
-            if let Some(name) = path.strip_prefix("crates/").and_then(|path| path.strip_suffix("/Cargo.toml")) {
-                wrong.extend(graph::check(name, &content));
-            }
-        }
-    }
+    let files = files::read()?;
+    let checks = [text::check, layers::check, modules::check, parts::check, prose::check];
+    let wrong: Vec<String> = checks.iter().flat_map(|check| check(&files)).collect();
     wrong.iter().for_each(|line| eprintln!("{line}"));
     match wrong.len() {
         0 => Ok(()),
@@ -35,16 +26,19 @@ pub(crate) fn run(_: &Context) -> Outcome {
     }
 }
 
-fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Outcome {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() && !NOT_OURS.iter().any(|name| entry.file_name() == *name) {
-            list(&entry.path(), files)?;
-        } else if kind.is_file() {
-            files.push(entry.path());
+/// Prints which files of a crate use which, given the name of the crate's folder.
+pub(crate) fn draw(name: &str) -> ExitCode {
+    let files = match files::read() {
+        Ok(files) => files,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
         }
-    }
-    files.sort();
-    Ok(())
+    };
+    let Some(package) = packages(&files).into_iter().find(|package| package.rsplit('/').next() == Some(name)) else {
+        eprintln!("no crate has a folder `{name}`");
+        return ExitCode::FAILURE;
+    };
+    print!("{}", modules::draw(package, &files));
+    ExitCode::SUCCESS
 }

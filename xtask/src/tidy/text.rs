@@ -1,12 +1,14 @@
 //! Rules for the text of one file.
 
+use super::files::Files;
+
 /// Lines that a Rust file may have.
 const MOST_LINES: usize = 800;
-/// Where unsafe code may stand, besides files and folders named `sys`, and tests outside `src`, whose allocators count: SIMD,
-/// and text that was validated piece by piece.
+/// Paths that may hold unsafe code, besides files and folders named `sys`, and the allocators that count in tests.
+/// They are masks by SIMD, and text that is validated piece by piece.
 const UNSAFE_ALLOWED: [&str; 4] =
     ["crates/ws/src/decode", "crates/ws/src/mask/", "crates/ws/src/message.rs", "crates/ws/src/utf8.rs"];
-/// Written apart, so that this file keeps its own rule.
+/// Each is written in two parts, so that this file keeps its own rule.
 const UNFINISHED: [&str; 6] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -16,10 +18,20 @@ const UNFINISHED: [&str; 6] = [
     concat!("unimplemented", "!"),
 ];
 
-/// Everything wrong with a file, as `path:line: what`.
-pub(super) fn check(path: &str, content: &str) -> Vec<String> {
+/// Checks every file. Findings read `path:line: text`.
+pub(super) fn check(files: &Files) -> Vec<String> {
+    let mut wrong: Vec<String> = files.iter().flat_map(|(path, content)| file(path, content)).collect();
+    for allowed in UNSAFE_ALLOWED {
+        if !files.keys().any(|path| path.starts_with(allowed)) {
+            wrong.push(format!("{allowed}: tidy permits unsafe code there, but there is no such file"));
+        }
+    }
+    wrong
+}
+
+fn file(path: &str, content: &str) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut add = |line: usize, what: &str| wrong.push(format!("{path}:{}: {what}", line + 1));
+    let mut add = |line: usize, finding: &str| wrong.push(format!("{path}:{}: {finding}", line + 1));
     let patch = path.ends_with(".patch") || path.ends_with(".diff");
     for (number, line) in content.lines().enumerate() {
         if line.ends_with([' ', '\t', '\r']) && !patch {
@@ -33,7 +45,7 @@ pub(super) fn check(path: &str, content: &str) -> Vec<String> {
         add(content.lines().count() - 1, "no newline at the end of the file");
     }
     if path.ends_with("package-lock.json") && content.contains("\"resolved\"") {
-        add(0, "names the registry it was made with; make it with `omit-lockfile-registry-resolved`");
+        add(0, "names a registry; write it with npm's option `omit-lockfile-registry-resolved`");
     }
     if path.ends_with(".rs") {
         rust(path, content, &mut add);
@@ -44,18 +56,18 @@ pub(super) fn check(path: &str, content: &str) -> Vec<String> {
 fn rust(path: &str, content: &str, add: &mut impl FnMut(usize, &str)) {
     let count = content.lines().count();
     if count > MOST_LINES {
-        add(MOST_LINES, &format!("{count} lines; more than {MOST_LINES} hold more than one idea"));
+        add(MOST_LINES, &format!("{count} lines are more than the {MOST_LINES} that a file may have"));
     }
     let file = path.rsplit('/').next().unwrap_or(path);
     if matches!(file, "lib.rs" | "main.rs") && !content.starts_with("//!") {
-        add(0, "must begin with `//!` and what the crate is");
+        add(0, "must begin with `//!` and a description of the crate");
     }
     let unsafe_allowed = UNSAFE_ALLOWED.iter().any(|allowed| path.starts_with(allowed))
         || path.split('/').any(|part| part == "sys" || part == "sys.rs")
         || path.split('/').nth(2) == Some("tests");
     for (number, line) in content.lines().enumerate() {
         for word in UNFINISHED {
-            // An issue's number after the word says who looks after it.
+            // The number of an issue may follow the word.
             if words(line, word).any(|rest| !rest.starts_with("(#")) {
                 add(number, &format!("`{word}` without an issue, as in `(#12)`"));
             }
@@ -67,7 +79,7 @@ fn rust(path: &str, content: &str, add: &mut impl FnMut(usize, &str)) {
     }
 }
 
-/// Whether what follows the word `unsafe` makes it the keyword, rather than a word of a sentence.
+/// Whether `unsafe` is a keyword, judged by the text behind it, rather than a word of a sentence.
 fn opens_unsafe_code(rest: &str) -> bool {
     let rest = rest.trim_start();
     rest.is_empty()
@@ -75,7 +87,7 @@ fn opens_unsafe_code(rest: &str) -> bool {
         || ["fn", "impl", "trait", "extern"].iter().any(|word| rest.starts_with(word))
 }
 
-/// What follows each place where `word` stands as a whole word.
+/// The text behind each place where `word` stands as a whole word.
 fn words<'a>(line: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     let in_word = |c: char| c.is_alphanumeric() || c == '_' || c == '"';
     line.match_indices(word).filter_map(move |(at, _)| {
@@ -89,12 +101,12 @@ mod tests {
     use super::*;
 
     fn findings(path: &str, content: &str) -> usize {
-        check(path, content).len()
+        file(path, content).len()
     }
 
     #[test]
     fn clean_files_pass() {
-        assert_eq!(findings("crates/a/src/lib.rs", "//! What it is.\n#![forbid(unsafe_code)]\nfn f() {}\n"), 0);
+        assert_eq!(findings("crates/a/src/lib.rs", "//! A crate.\n#![forbid(unsafe_code)]\nfn f() {}\n"), 0);
         assert_eq!(findings("README.md", "# T\n"), 0);
     }
 
@@ -112,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_code_has_its_places() {
+    fn unsafe_code_is_found_outside_its_places() {
         let block = format!("fn f() {{ {} {{ g() }} }}\n", "unsafe");
         assert_eq!(findings("crates/ws/src/mask/avx2.rs", &block), 0);
         assert_eq!(findings("crates/io/src/uring/sys.rs", &block), 0);
@@ -121,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn long_files_and_crates_without_a_word_are_found() {
+    fn long_files_and_undocumented_crates_are_found() {
         assert_eq!(findings("a.rs", &"\n".repeat(801)), 1);
         assert_eq!(findings("crates/a/src/main.rs", "fn main() {}\n"), 1);
     }

@@ -1,6 +1,6 @@
 //! An initramfs: an archive in the format `newc` of cpio (Documentation/driver-api/early-userspace/buffer-format.rst).
 
-/// The archive, as far as it is made.
+/// An archive that grows by its entries.
 #[derive(Default)]
 pub(crate) struct Image {
     bytes: Vec<u8>,
@@ -12,7 +12,7 @@ const FOLDER: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 
 impl Image {
-    /// Adds a folder, with those that it lies in.
+    /// Adds a folder and its parents.
     pub(crate) fn folder(&mut self, path: &str) {
         if self.folders.iter().any(|known| known == path) {
             return;
@@ -24,7 +24,7 @@ impl Image {
         self.entry(path, FOLDER, &[]);
     }
 
-    /// Adds a file that can be run, with the folders that it lies in.
+    /// Adds an executable file and its parents.
     pub(crate) fn file(&mut self, path: &str, content: &[u8]) {
         if let Some((parent, _)) = path.rsplit_once('/') {
             self.folder(parent);
@@ -38,7 +38,7 @@ impl Image {
         self.bytes
     }
 
-    /// A header of 13 numbers, hexadecimal with 8 digits each, the name, and the content, each padded to 4 bytes.
+    /// Adds a header of 13 numbers with 8 hexadecimal digits each, the name, and the content, padded to 4 bytes.
     fn entry(&mut self, path: &str, mode: u32, content: &[u8]) {
         self.entries += 1;
         let len = u32::try_from(content.len()).unwrap_or(u32::MAX);
@@ -65,7 +65,7 @@ mod tests {
     use super::Image;
 
     #[test]
-    fn lies_as_cpio_has_it() {
+    fn entries_are_laid_out_as_in_cpio() {
         let mut image = Image::default();
         image.file("a/b", b"hello");
         image.file("a/c", b"");

@@ -1,9 +1,8 @@
-//! Tests that need other kernels than this one, in virtual machines: Debian's packaged cloud kernels, emulated by QEMU. One is
-//! of this machine's release, the other a newer one, whose TLS takes new keys.
+//! Tests that need other kernels than this one, in virtual machines: Debian's packaged cloud kernels, emulated by QEMU. One
+//! is of this machine's release. The other is newer: its TLS takes new keys.
 //!
-//! The machine boots from an initramfs that holds the kernel's modules, busybox, and test programs with the libraries that
-//! they are linked to, the same that `cargo test` runs here, and `taut`, which one of them starts. It needs neither privileges
-//! nor virtualisation by the processor.
+//! The machine boots from an initramfs with the kernel's modules, busybox, two test programs of `cargo test`, `taut`, and
+//! the libraries of these. It needs neither privileges nor virtualisation by the processor.
 
 mod image;
 
@@ -12,22 +11,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::cargo::cargo;
+use crate::cargo::{everything, executables};
+use crate::outcome::{Failure, Outcome};
 use crate::process::{self, Deadline, Running, run_logged, show_tail};
-use crate::stage::{Context, Failure, Outcome, is_root};
+use crate::stage::{Context, is_root};
 use crate::{install, paths};
 use image::Image;
 
-/// What names the newest kernel's package.
+/// The package that depends on the newest kernel.
 const KERNEL: &str = "linux-image-cloud-amd64";
 
-/// Where a kernel comes from.
+/// The origin of a kernel.
 struct Origin {
-    /// Of its folder.
+    /// The name of its folder below `target/xtask`.
     name: &'static str,
-    /// The suite of this machine's mirror, where it is not the machine's own.
+    /// The suite of this machine's mirror, if it is not the machine's own.
     suite: Option<&'static str>,
-    /// What the tests insist on.
+    /// The ability that the tests require.
     wanted: &'static str,
 }
 
@@ -39,48 +39,30 @@ const ORIGINS: [Origin; 2] = [
 /// The keys of Debian's archive.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// For the script that prepares the machine.
+/// The package of the shell that runs [`INIT`].
 const BUSYBOX: &str = "busybox-static";
 
-/// Modules that the tests need, with what these need, wherever it stands in the list.
-const MODULES: &[&str] = &[
-    "tls",
-    "aesni-intel",
-    "chacha",
-    "chacha-x86_64",
-    "chacha20poly1305",
-    "ccm",
-    "cryptd",
-    "crypto_simd",
-    "ctr",
-    "gcm",
-    "gf128mul",
-    "ghash-clmulni-intel",
-    "ghash-generic",
-    "libchacha",
-    "libpoly1305",
-    "poly1305-x86_64",
-    "poly1305_generic",
-    "chacha_generic",
-    "seqiv",
-];
+/// Modules that the tests need, and modules that these need, in any order.
+const MODULES: &str = "tls aesni-intel chacha chacha-x86_64 chacha20poly1305 ccm cryptd crypto_simd ctr gcm gf128mul \
+                       ghash-clmulni-intel ghash-generic libchacha libpoly1305 poly1305-x86_64 poly1305_generic \
+                       chacha_generic seqiv";
 
-/// The machine's last line, behind which the tests' exit status stands. Without it, the machine died.
+/// The machine's last line begins so, and ends with the exit status of the tests. Without this line, the machine died.
 const MARKER: &str = "TAUTLINE-VM-EXIT";
 
-/// A machine that takes longer has hung; one takes a minute, several where other work keeps the processors.
+/// Longest that a machine may take. It takes a minute, or several on a busy or slow machine.
 const PATIENCE: Duration = Duration::from_secs(400);
 
 /// Longest that a download may take.
 const DOWNLOAD: Duration = Duration::from_secs(300);
 
-/// Lines of the console that are shown where something failed.
+/// Lines of the console that are printed after a failure.
 const SHOWN: usize = 60;
 
-/// Kernel TLS, which most kernels have as a module and some machines have not at all.
+/// Tests kernel TLS, which many machines lack.
 pub(crate) fn test(context: &Context) -> Outcome {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-        return Err(Failure::Skipped("the machine is one with an x86-64 processor under Linux".to_owned()));
+        return Err(Failure::Skipped("it is set up for x86-64 Linux only".to_owned()));
     }
     if !process::succeeds("qemu-system-x86_64", &["--version"]) {
         return Err(Failure::Skipped(
@@ -105,7 +87,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
 }
 
 impl Origin {
-    /// Unpacks the kernel, and where it is the machine's own busybox, into `folder`.
+    /// Unpacks the kernel into `folder`, and busybox with the machine's own kernel.
     fn install(&self, context: &Context, folder: &Path) -> Outcome {
         let here = |folder: &Path| kernel_in(folder).is_some();
         install::once(folder, "3", here, |folder| {
@@ -118,7 +100,7 @@ impl Origin {
             };
             let mut downloaded = download(&packages);
             if downloaded.is_err() && is_root() {
-                // The mirror may have newer ones only.
+                // The mirror may have dropped these versions for newer ones.
                 for package in downloads(folder)? {
                     fs::remove_file(package)?;
                 }
@@ -140,7 +122,7 @@ impl Origin {
         })
     }
 
-    /// The packages to unpack, by new lists if asked for.
+    /// The packages to unpack. If `anew`, their lists are fetched first.
     fn packages(&self, context: &Context, folder: &Path, anew: bool) -> Result<Vec<String>, Failure> {
         if let Some(suite) = self.suite {
             let mirror = mirror().ok_or_else(|| Failure::Skipped("apt names no mirror of Debian".to_owned()))?;
@@ -149,7 +131,7 @@ impl Origin {
         }
         let mut packages = if anew || self.suite.is_some() { None } else { self.newest_kernel(folder) };
         if packages.is_none() && (self.suite.is_some() || is_root()) {
-            // The lists of packages may be those of an image that is older than its mirror.
+            // The lists may be older than the mirror.
             let mut update = self.apt("apt-get", folder);
             let deadline = context.deadline.within(DOWNLOAD);
             let updated = run_logged(update.arg("update"), &paths::log("vm-apt"), deadline);
@@ -167,7 +149,7 @@ impl Origin {
         Ok(packages)
     }
 
-    /// The package that [`KERNEL`] stands for, and those that it is split into.
+    /// The package that [`KERNEL`] depends on, and the packages that it is split into.
     fn newest_kernel(&self, folder: &Path) -> Option<Vec<String>> {
         let depends = |package: &str| {
             let listed = process::output(self.apt("apt-cache", folder).args(["depends", package]))?;
@@ -180,7 +162,7 @@ impl Origin {
         Some(parts.into_iter().filter(is_part).chain([image]).collect())
     }
 
-    /// A command of apt's that looks only at this origin, whose lists lie in `folder`.
+    /// An apt command for this origin alone, with its lists in `folder`.
     fn apt(&self, program: &str, folder: &Path) -> Command {
         let mut command = Command::new(program);
         command.args(["-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=3"]);
@@ -197,7 +179,7 @@ impl Origin {
     }
 }
 
-/// Where this machine's packages come from, but for those that mend holes.
+/// The mirror of this machine's packages, other than security updates.
 fn mirror() -> Option<String> {
     let mut list = Command::new("apt-get");
     list.args(["indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"]);
@@ -207,7 +189,7 @@ fn mirror() -> Option<String> {
     Some(uri.to_owned())
 }
 
-/// Packages as they are downloaded.
+/// The downloaded packages.
 fn downloads(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
     Ok(files.into_iter().filter(|file| file.extension().is_some_and(|extension| extension == "deb")).collect())
@@ -218,47 +200,25 @@ fn kernel_in(folder: &Path) -> Option<PathBuf> {
     find(folder, &|name| name == "vmlinuz" || name.starts_with("vmlinuz-"))
 }
 
-/// What runs in the machine.
+/// The programs that run in the machine.
 struct Programs {
     /// Tests of the library.
     library: PathBuf,
-    /// Tests of the program, and the program, which they start from where it lies here.
+    /// Tests of `taut`.
     program: PathBuf,
+    /// The path of `taut`, from which the tests start it.
     taut: PathBuf,
 }
 
 impl Programs {
-    /// Builds them.
     fn build(context: &Context) -> Result<Self, Failure> {
-        let packages = ["-p", "tautline", "-p", "tautline-cli", "--features", "tautline/openssl,tautline-cli/openssl"];
-        let tests = ["--test", "ktls", "--test", "program"];
-        fs::create_dir_all(paths::own("vm"))?;
-        let list = paths::own("vm/build.json");
-        let mut command = cargo(&["test", "--locked", "--no-run", "--message-format=json"]);
-        command.args(packages).args(tests);
-        let name = "cargo test --test ktls --test program --no-run";
-        eprintln!("$ {name}");
-        let status = Running::start(command.stdout(fs::File::create(&list)?))?.wait(context.deadline)?;
-        if !status.is_some_and(|status| status.success()) {
-            return Err(Failure::Failed(format!("`{name}` failed")));
-        }
-        let text = fs::read_to_string(&list)?;
-        let built = |name: &str| {
-            executable(&text, name).ok_or_else(|| Failure::Failed(format!("cargo does not say where `{name}` is")))
-        };
-        Ok(Self { library: built("ktls")?, program: built("program")?, taut: built("taut")? })
+        let build = everything(&["test", "--no-run", "--test", "ktls", "--test", "program"]);
+        let [library, program, taut] = executables(context, build, ["ktls", "program", "taut"])?;
+        Ok(Self { library, program, taut })
     }
 }
 
-/// Where an executable is, by what cargo says.
-fn executable(messages: &str, name: &str) -> Option<PathBuf> {
-    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    artifacts
-        .filter(|artifact| artifact["target"]["name"] == name)
-        .find_map(|artifact| artifact["executable"].as_str().map(PathBuf::from))
-}
-
-/// Makes the initramfs and says where the kernel is.
+/// Makes the initramfs, and returns the path of the kernel.
 fn image(packages: &Path, wanted: &str, programs: &Programs, initramfs: &Path) -> Result<PathBuf, Failure> {
     let kernel = kernel_in(packages).ok_or_else(|| Failure::Failed("the kernel's package has no kernel".to_owned()))?;
     let mut image = Image::default();
@@ -266,8 +226,8 @@ fn image(packages: &Path, wanted: &str, programs: &Programs, initramfs: &Path) -
         image.folder(folder);
     }
     image.file("bin/busybox", &fs::read(paths::own(ORIGINS[0].name).join("bin/busybox"))?);
-    for module in MODULES {
-        // Debian's newer releases pack them; insmod unpacks those too.
+    for module in MODULES.split_whitespace() {
+        // Newer releases of Debian compress modules, which insmod understands.
         let is_it = |name: &str| name.strip_prefix(module).is_some_and(|rest| rest.starts_with(".ko"));
         let file = find(packages, &is_it);
         let Some(file) = file else { continue };
@@ -294,27 +254,27 @@ fn image(packages: &Path, wanted: &str, programs: &Programs, initramfs: &Path) -
     Ok(kernel)
 }
 
-/// A copy of the program without what only debuggers read, which is most of it; the program itself where that cannot be.
+/// The path of a copy without debug information, or the program's own if it cannot be stripped.
 fn stripped(program: &Path) -> Result<PathBuf, Failure> {
     let copy = paths::own("vm/test");
     let made = process::output(Command::new("strip").arg("-o").arg(&copy).arg(program)).is_some();
     Ok(if made { copy } else { program.to_path_buf() })
 }
 
-/// The libraries that a program is linked to, and what loads them.
+/// The libraries that a program is linked to, and their loader.
 fn libraries(program: &Path) -> Result<Vec<String>, Failure> {
     let listed = process::output(Command::new("ldd").arg(program));
     let listed = listed.ok_or_else(|| Failure::Failed(format!("`ldd {}` failed", program.display())))?;
     Ok(paths_in(&listed))
 }
 
-/// The paths in what ldd(1) says: `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`.
+/// The paths in the output of ldd(1): `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`.
 fn paths_in(listed: &str) -> Vec<String> {
     let words = listed.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
     words.map(str::to_owned).collect()
 }
 
-/// The first file below `folder` with such a name.
+/// The first file below `folder` whose name fits.
 fn find(folder: &Path, is_it: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     entries.sort();
@@ -324,8 +284,8 @@ fn find(folder: &Path, is_it: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
     })
 }
 
-/// What the machine does. Modules go in in several rounds, until each has those that it needs. Little room in its sockets has
-/// the tests wait for more of it.
+/// The first process of the machine. It inserts modules in several rounds, because they depend on each other. Small socket
+/// buffers make the tests wait for space.
 const INIT: &str = "\
 #!/bin/busybox sh
 /bin/busybox mount -t proc proc /proc
@@ -347,22 +307,10 @@ echo TAUTLINE-VM-EXIT $status
 /bin/busybox poweroff -f
 ";
 
-/// Boots the machine, waits until it is off, and reads what it said.
+/// Boots the machine, waits until it is off, and reads its console.
 fn boot(deadline: Deadline, kernel: &Path, initramfs: &Path) -> Outcome {
     let mut command = Command::new("qemu-system-x86_64");
-    command.args([
-        "-accel",
-        "tcg,thread=multi",
-        "-cpu",
-        "max",
-        "-smp",
-        "2",
-        "-m",
-        "1024",
-        "-nodefaults",
-        "-display",
-        "none",
-    ]);
+    command.args("-accel tcg,thread=multi -cpu max -smp 2 -m 1024 -nodefaults -display none".split(' '));
     command.args(["-serial", "stdio", "-no-reboot", "-append", "console=ttyS0 panic=-1 quiet random.trust_cpu=on"]);
     command.arg("-kernel").arg(kernel).arg("-initrd").arg(initramfs);
     let console = paths::log("vm-console");
@@ -383,7 +331,7 @@ fn boot(deadline: Deadline, kernel: &Path, initramfs: &Path) -> Outcome {
     Ok(())
 }
 
-/// What the console says of the tests: their own last lines where all of them passed.
+/// The last lines of the tests if all of them passed, read from the console.
 fn verdict(said: &str) -> Result<String, Failure> {
     let status = said.lines().find_map(|line| line.strip_prefix(MARKER)).map(str::trim);
     let good = |line: &&str| line.starts_with("test result: ok.") && !line.contains(" 0 passed");
@@ -404,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_tests_that_ran_and_passed_count() {
+    fn tests_must_run_and_pass() {
         let good = "Linux 6.1\ntest result: ok. 16 passed; 0 failed\ntest result: ok. 2 passed; 0 failed\nTAUTLINE-VM-EXIT 0\n";
         let told = verdict(good).unwrap();
         assert!(told.starts_with("under Linux 6.1: test result: ok. 16 passed"), "{told}");
@@ -423,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_libraries() {
+    fn ldd_lists_paths_of_libraries() {
         let listed = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
                       \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
         assert_eq!(paths_in(listed), ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"]);

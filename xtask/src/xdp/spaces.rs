@@ -1,5 +1,5 @@
+use crate::outcome::{Failure, Outcome};
 use crate::process;
-use crate::stage::{Failure, Outcome};
 use std::process::Command;
 
 /// One of two network namespaces, each with one end of a pair of virtual interfaces.

@@ -2,27 +2,27 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, getrlimit};
 use std::fs;
-use tautline::Io;
 use tautline::layers::io::kernel;
+use tautline_lab::DriverKind;
 
-/// Whether the kernel offers something.
+/// Whether the kernel offers a feature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Support {
     Yes,
-    /// Not now: why, or what to do.
+    /// Not available, with the reason or the remedy.
     No(String),
 }
 
-/// What was found out about the kernel, without changing anything that stays.
+/// The kernel's features. Finding them out changes nothing that lasts.
 #[derive(Clone, Debug)]
 pub(super) struct Kernel {
-    /// The drivers, with what opening them says.
-    pub(super) drivers: Vec<(Io, Support)>,
-    /// What the kernel's TLS can do, or why there is none.
+    /// The drivers, and whether they can be opened.
+    pub(super) drivers: Vec<(DriverKind, Support)>,
+    /// The features of the kernel's TLS, or the reason why there is none.
     pub(super) ktls: Result<kernel::Support, String>,
     pub(super) xdp: Support,
     pub(super) clocksource: Option<String>,
-    /// Descriptors this process may have open: now, and after asking for more.
+    /// Soft and hard limit of this process's descriptors.
     pub(super) descriptors: (u64, u64),
     /// Longest queue of connections that wait to be accepted.
     pub(super) backlog: Option<u64>,
@@ -56,12 +56,13 @@ fn version(release: &str) -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Opens each driver, which changes nothing.
-fn drivers(version: (u32, u32), disabled: Option<&str>) -> Vec<(Io, Support)> {
-    let drivers = [Io::Epoll, Io::Uring, Io::Select, Io::Spin, Io::UringSpin].into_iter();
+/// Opens each driver for a moment.
+fn drivers(version: (u32, u32), disabled: Option<&str>) -> Vec<(DriverKind, Support)> {
+    let drivers =
+        [DriverKind::Epoll, DriverKind::Uring, DriverKind::Select, DriverKind::Spin, DriverKind::UringSpin].into_iter();
     let probed = drivers.map(|io| match io.probe() {
         Ok(()) => (io, Support::Yes),
-        Err(error) if matches!(io, Io::Uring | Io::UringSpin) => {
+        Err(error) if matches!(io, DriverKind::Uring | DriverKind::UringSpin) => {
             (io, Support::No(io_uring(version, disabled, &error.to_string())))
         }
         Err(error) => (io, Support::No(error.to_string())),
@@ -69,12 +70,12 @@ fn drivers(version: (u32, u32), disabled: Option<&str>) -> Vec<(Io, Support)> {
     probed.collect()
 }
 
-/// Why there is no io_uring, and what to do. Buffers that are consumed incrementally came with Linux 6.12.
+/// The reason why io_uring does not work, with the remedy. Linux 6.12 has incrementally consumed buffers, which it needs.
 fn io_uring(version: (u32, u32), disabled: Option<&str>, error: &str) -> String {
     match disabled {
         _ if version < (6, 12) => format!("Linux 6.12 or newer is needed, this is {}.{}", version.0, version.1),
         Some("2") => "disabled: sysctl kernel.io_uring_disabled=0".into(),
-        Some("1") => "one group only: sysctl kernel.io_uring_disabled=0".into(),
+        Some("1") => "only for one group: sysctl kernel.io_uring_disabled=0".into(),
         _ => error.into(),
     }
 }
@@ -83,7 +84,7 @@ fn xdp(error: Option<Errno>) -> Support {
     match error {
         None => Support::Yes,
         Some(Errno::PERM | Errno::ACCESS) => Support::No("needs the capability CAP_NET_RAW".into()),
-        Some(Errno::AFNOSUPPORT) => Support::No("the kernel was built without it".into()),
+        Some(Errno::AFNOSUPPORT) => Support::No("the kernel is built without AF_XDP".into()),
         Some(error) => Support::No(error.to_string()),
     }
 }
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases() {
+    fn parses_kernel_releases() {
         assert_eq!(version("6.18.44-generic"), (6, 18));
         assert_eq!(version("5.4-rc1"), (5, 4));
         assert_eq!(version("new"), (0, 0));
@@ -114,13 +115,16 @@ mod tests {
     }
 
     #[test]
-    fn the_drivers_that_need_nothing_work() {
+    fn epoll_and_select_always_work() {
         let drivers = drivers((6, 18), None);
-        assert!(drivers.contains(&(Io::Epoll, Support::Yes)) && drivers.contains(&(Io::Select, Support::Yes)));
+        assert!(
+            drivers.contains(&(DriverKind::Epoll, Support::Yes))
+                && drivers.contains(&(DriverKind::Select, Support::Yes))
+        );
     }
 
     #[test]
-    fn kernel_words() {
+    fn reports_af_xdp_and_local_ports() {
         assert_eq!(xdp(None), Support::Yes);
         assert_ne!(xdp(Some(Errno::PERM)), xdp(Some(Errno::AFNOSUPPORT)));
         assert_eq!(ports("32768\t60999"), Some(28_232));

@@ -1,11 +1,11 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tautline::{Conn, Handler, Message, Opening, Outgoing, Remote, RemoteError, Reply, Request};
+use tautline::{Conn, Handler, Message, Opening, Outgoing, Reply, Request, ShardHandle, ShardHandleError, http};
 use tautline_lab::market::Market;
 
-/// The topic of the applications that have but one.
+/// The only topic of these applications.
 const TOPIC: &str = "all";
 
-/// Answers each message with itself.
+/// Sends each message back.
 pub(super) struct Echo;
 
 impl Handler for Echo {
@@ -20,14 +20,14 @@ impl Handler for Echo {
     }
 }
 
-/// Sends each message to everyone, its sender included.
+/// Sends each message to all clients, its sender included.
 pub(super) struct Broadcast;
 
 impl Handler for Broadcast {
     type State = ();
 
     fn on_request(&mut self, request: &Request<'_>) -> Reply {
-        answer(request, "sends every message to everyone")
+        answer(request, "sends every message to all clients")
     }
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
@@ -39,14 +39,14 @@ impl Handler for Broadcast {
     }
 }
 
-/// Sends everyone what [`publish`] or [`publish_market`] makes, and ignores what comes in.
+/// Sends all clients the messages of [`publish`] or [`publish_market`], and ignores received ones.
 pub(super) struct Feed;
 
 impl Handler for Feed {
     type State = ();
 
     fn on_request(&mut self, request: &Request<'_>) -> Reply {
-        answer(request, "sends everyone the same messages")
+        answer(request, "sends all clients the same messages")
     }
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
@@ -57,7 +57,7 @@ impl Handler for Feed {
 }
 
 /// Publishes `{"sequence":N,"time_ns":T}` `rate` times a second, padded to `size` bytes, until the loops have stopped.
-pub(super) fn publish(remotes: &[Remote], rate: u32, size: usize) {
+pub(super) fn publish(shards: &[ShardHandle], rate: u32, size: usize) {
     let interval = Duration::from_secs(1) / rate;
     let mut due = Instant::now();
     for sequence in 0_u64.. {
@@ -67,25 +67,25 @@ pub(super) fn publish(remotes: &[Remote], rate: u32, size: usize) {
         let mut text = format!("{{\"sequence\":{sequence},\"time_ns\":{time}");
         text.extend(std::iter::repeat_n(' ', size.saturating_sub(text.len() + 1)));
         text.push('}');
-        let results = remotes.iter().map(|remote| remote.publish(TOPIC, Outgoing::text(&text).with_key(0)));
-        if results.filter(|result| *result == Err(RemoteError::Stopped)).count() == remotes.len() {
+        let results = shards.iter().map(|shard| shard.publish(TOPIC, Outgoing::text(&text).with_key(0)));
+        if results.filter(|result| *result == Err(ShardHandleError::Stopped)).count() == shards.len() {
             return;
         }
     }
 }
 
-/// How often is looked whether somebody listens.
-const LOOK: Duration = Duration::from_millis(20);
+/// Time between two looks at the number of clients.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Publishes market data from its beginning to whoever came, until all have gone, and again, until the loops have stopped.
-pub(super) fn publish_market(remotes: &[Remote]) {
+/// Publishes market data while there are clients, from the beginning each time, until the loops have stopped.
+pub(super) fn publish_market(shards: &[ShardHandle]) {
     let open = || {
-        let counters: Vec<_> = remotes.iter().filter_map(|remote| remote.counters().ok()).collect();
+        let counters: Vec<_> = shards.iter().filter_map(|shard| shard.counters().ok()).collect();
         (!counters.is_empty()).then(|| counters.iter().map(|counters| counters.open).sum::<u64>())
     };
     while let Some(listeners) = open() {
         if listeners == 0 {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
             continue;
         }
         let mut due = Instant::now();
@@ -93,11 +93,11 @@ pub(super) fn publish_market(remotes: &[Remote]) {
         for event in Market::new() {
             due += event.after;
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            for remote in remotes {
-                // A loop that does not keep up, or has stopped, misses it.
-                let _ = remote.publish(TOPIC, Outgoing::text(&event.text));
+            for shard in shards {
+                // A loop that does not keep up, or has stopped, misses the message.
+                let _ = shard.publish(TOPIC, Outgoing::text(&event.text));
             }
-            if due - looked > LOOK {
+            if due - looked > POLL_INTERVAL {
                 looked = due;
                 if open().is_none_or(|listeners| listeners == 0) {
                     break;
@@ -107,42 +107,7 @@ pub(super) fn publish_market(remotes: &[Remote]) {
     }
 }
 
-/// Any of the applications, where their time is taken: that the others need not be compiled twice.
-pub(super) enum Watched {
-    Echo(Echo),
-    Broadcast(Broadcast),
-    Feed(Feed),
-}
-
-impl Handler for Watched {
-    type State = ();
-
-    fn on_request(&mut self, request: &Request<'_>) -> Reply {
-        match self {
-            Self::Echo(app) => app.on_request(request),
-            Self::Broadcast(app) => app.on_request(request),
-            Self::Feed(app) => app.on_request(request),
-        }
-    }
-
-    fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
-        match self {
-            Self::Echo(app) => app.on_open(conn, opening),
-            Self::Broadcast(app) => app.on_open(conn, opening),
-            Self::Feed(app) => app.on_open(conn, opening),
-        }
-    }
-
-    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
-        match self {
-            Self::Echo(app) => app.on_message(conn, message),
-            Self::Broadcast(app) => app.on_message(conn, message),
-            Self::Feed(app) => app.on_message(conn, message),
-        }
-    }
-}
-
-/// Upgrades what asks for it; a browser that opens the address sees what this is.
+/// Upgrades WebSocket requests, and answers a browser with a short description.
 fn answer(request: &Request<'_>, what: &str) -> Reply {
     if request.is_upgrade {
         return Reply::upgrade();

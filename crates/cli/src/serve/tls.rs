@@ -1,70 +1,71 @@
-use crate::development::Development;
+use crate::dev_cert::DevCert;
 use crate::failure::Failure;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tautline::{CertificateFiles, Reloader, ServerConfig, ServerFiles, TicketFile, Tickets, Tls, TlsEngine, Watch};
 
-/// How often the files are looked at. What has changed is read when it has not changed for as long again.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time between two looks at the files. A changed file is read when it has not changed for this time.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// TLS of the server.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "TLS")]
 pub(super) struct TlsArguments {
-    /// No TLS: ws:// instead of wss://.
+    /// Serve ws:// without TLS, instead of wss://.
     #[arg(long, conflicts_with_all = ["cert", "key", "ocsp", "client_ca", "tls", "tickets", "ticket_secret", "ticket_rotate", "no_watch", "key_log", "ktls"])]
     pub(super) plain: bool,
-    /// TLS engine: fused or rustls; openssl, aws-lc, boringssl, libressl, mbedtls or wolfssl where they are built in.
+    /// TLS engine: fused or rustls; also openssl, aws-lc, boringssl, libressl, mbedtls or wolfssl, if built in.
     #[arg(long, value_name = "ENGINE", default_value_t)]
     tls: TlsEngine,
-    /// Certificate chain, PEM. Several, each with its --key, stand side by side: the client's offers choose.
+    /// Certificate chain, PEM. May be repeated, each with its --key: the server chooses one that the client accepts.
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Vec<PathBuf>,
     /// Private key of the --cert at the same place, PEM.
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Vec<PathBuf>,
-    /// OCSP response for the --cert at the same place, DER, to be stapled; `-` is none.
+    /// OCSP response to staple for the --cert at the same place, DER; `-` for none.
     #[arg(long, value_name = "FILE", requires = "cert")]
     ocsp: Vec<PathBuf>,
-    /// Do not reload these files when they change, only on SIGHUP.
+    /// Reload these files only on SIGHUP, and not when they change.
     #[arg(long)]
     no_watch: bool,
-    /// Require client certificates by an authority in this PEM file. No session is resumed then.
+    /// Require client certificates by an authority in this PEM file. Sessions are then not resumed.
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Tickets for each TLS 1.3 handshake; 0 turns resumption off.
+    /// Tickets per TLS 1.3 handshake; 0 turns resumption off.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(..=i64::from(ServerConfig::MOST_TICKETS)))]
     tickets: u8,
-    /// Derive ticket keys from a secret in this file, the same on every host that is to resume the others' sessions: a line of
+    /// File with the secret of ticket keys, the same on all hosts that resume each other's sessions: a line of
     /// `openssl rand -hex 32`. Further lines are secrets that are accepted too. The file is watched.
     #[arg(long, value_name = "FILE")]
     ticket_secret: Option<PathBuf>,
-    /// Seconds for which a ticket key seals; it opens for as long again. The same on every host with one --ticket-secret.
+    /// Seconds during which a ticket key seals; it opens tickets for the same time again. All hosts with the same
+    /// --ticket-secret need the same value.
     #[arg(long, value_name = "SECONDS", default_value_t = Tickets::LONGEST.as_secs(), value_parser = clap::value_parser!(u64).range(1..=Tickets::LONGEST.as_secs()))]
     ticket_rotate: u64,
-    /// Write the sessions' secrets to the file that SSLKEYLOGFILE names.
+    /// Write the secrets of all sessions to the file that SSLKEYLOGFILE names.
     #[arg(long)]
     key_log: bool,
 }
 
 impl TlsArguments {
-    /// The configuration, and the files that it can be loaded from anew.
-    pub(super) fn load(&self) -> Result<(Tls, Option<ServerFiles>), Failure> {
+    /// The configuration, and the files to reload it from; no files without TLS.
+    pub(super) fn load(&self) -> Result<(Tls<ServerConfig, TlsEngine>, Option<ServerFiles>), Failure> {
         if self.plain {
-            return Ok((Tls::Plain, None));
+            return Ok((Tls { engine: TlsEngine::Plain, config: ServerConfig::default() }, None));
         }
         let files = self.files()?;
-        let tls = self.tls.server(files.load()?);
+        let tls = Tls { engine: self.tls, config: files.load()? };
         Ok((tls, Some(files)))
     }
 
-    /// Watches the files, unless told not to.
+    /// Watches the files, unless --no-watch is given.
     pub(super) fn watch(&self, files: &ServerFiles, reloader: &Reloader) -> Result<Option<Watch>, Failure> {
         if self.no_watch {
             return Ok(None);
         }
-        Ok(Some(files.clone().watch(reloader.clone(), LOOK)?))
+        Ok(Some(files.clone().watch(reloader.clone(), WATCH_INTERVAL)?))
     }
 
     fn files(&self) -> Result<ServerFiles, Failure> {
@@ -73,37 +74,34 @@ impl TlsArguments {
             return Err(Failure::usage(format!("{certs} --cert but {keys} --key; each certificate needs its key")));
         }
         if responses != 0 && responses != certs {
-            let advice = "give one for each certificate, `-` where there is none";
+            let advice = "give one for each certificate, `-` if it has none";
             return Err(Failure::usage(format!("{certs} --cert but {responses} --ocsp; {advice}")));
         }
         if self.ticket_secret.is_some() && self.tickets == 0 {
-            return Err(Failure::usage("--tickets 0 turns resumption off; leave one out, it or --ticket-secret"));
+            return Err(Failure::usage("--tickets 0 turns resumption off; leave out --tickets or --ticket-secret"));
         }
         if self.ticket_secret.is_some() && self.client_ca.is_some() {
             eprintln!(
-                "--ticket-secret is of no use with --client-ca: sessions of clients with certificates are not resumed"
+                "--ticket-secret has no effect with --client-ca: sessions of clients with certificates are not resumed"
             );
         }
-        let mut files = ServerFiles::new(ServerConfig {
-            key_log: self.key_log,
-            tickets: self.tickets(),
-            tickets_per_handshake: self.tickets.max(1),
-            ..ServerConfig::default()
-        });
+        let config = ServerConfig::default().with_key_log(self.key_log).with_tickets(self.tickets());
+        let mut files = ServerFiles::new(config.with_tickets_per_handshake(self.tickets.max(1)));
         for (index, (chain, key)) in self.cert.iter().zip(&self.key).enumerate() {
-            let ocsp = self.ocsp.get(index).filter(|path| path.as_os_str() != "-").cloned();
-            files = files.certificate(CertificateFiles { chain: chain.clone(), key: key.clone(), ocsp });
+            let mut certificate = CertificateFiles::new(chain, key);
+            certificate.ocsp = self.ocsp.get(index).filter(|path| path.as_os_str() != "-").cloned();
+            files = files.certificate(certificate);
         }
         if certs == 0 {
-            let development = Development::locate()
+            let dev_cert = DevCert::locate()
                 .ok_or_else(|| Failure::usage("no home folder for a development certificate; pass --cert and --key"))?;
             let instead = |failure| Failure::usage(format!("{failure}; pass --cert and --key instead"));
-            development.ensure().map_err(instead)?;
-            let authority = development.authority.display();
+            dev_cert.ensure().map_err(instead)?;
+            let authority = dev_cert.authority.display();
             eprintln!("no --cert given: a development certificate for localhost is used");
-            eprintln!("taut connect and taut load trust it; other clients trust it by its authority, {authority}");
-            let Development { chain, key, .. } = development;
-            files = files.certificate(CertificateFiles { chain, key, ocsp: None });
+            eprintln!("taut connect and taut load trust it; other clients can trust its authority, {authority}");
+            let DevCert { chain, key, .. } = dev_cert;
+            files = files.certificate(CertificateFiles::new(chain, key));
         }
         Ok(match &self.client_ca {
             Some(path) => files.client_roots(path.clone()),

@@ -1,12 +1,12 @@
 use std::path::Path;
-use tautline::Io;
+use tautline_lab::DriverKind;
 use tautline_lab::cpu::Placement;
-use tautline_lab::suites::{ENGINES, Lab, Outcome, Pace, Suite};
+use tautline_lab::suites::{ENGINES, Effort, Lab, Outcome, Suite};
 use tautline_lab::table::WIDTH;
 use tautline_lab::{Line, Metric, Protocol};
 
-/// Runs a suite against this build's servers on one driver, as short as can be.
-fn glance(suite: Suite) -> Outcome {
+/// Runs a suite against the servers of this build on one driver, in one short round.
+fn smoke(suite: Suite) -> Outcome {
     let mut last = 0.0;
     let mut progress = |share: f64, _: &str| {
         assert!(share >= last && share <= 1.0, "{share} after {last}");
@@ -15,9 +15,9 @@ fn glance(suite: Suite) -> Outcome {
     let program = Path::new(env!("CARGO_BIN_EXE_taut")).to_owned();
     let mut lab = Lab {
         program,
-        pace: Pace::Glance,
+        effort: Effort::Smoke,
         placement: Placement::here(),
-        drivers: vec![Io::Epoll],
+        drivers: vec![DriverKind::Epoll],
         peers: None,
         progress: &mut progress,
     };
@@ -27,8 +27,8 @@ fn glance(suite: Suite) -> Outcome {
     outcome
 }
 
-/// Rounds as short as these may pass without the server being let run, and then figures are missing, or connections: the
-/// next try has them.
+/// Tries a test up to three times. On a busy machine the server may not run during such short rounds, and then figures
+/// or connections are missing.
 fn tried(test: fn()) {
     if (0..2).all(|_| std::panic::catch_unwind(test).is_err()) {
         test();
@@ -36,12 +36,12 @@ fn tried(test: fn()) {
 }
 
 #[test]
-fn the_overview_has_limit_plain_every_engine_and_handshakes() {
+fn overview_measures_limit_plain_every_engine_and_handshakes() {
     tried(overview);
 }
 
 fn overview() {
-    let outcome = glance(Suite::Overview);
+    let outcome = smoke(Suite::Overview);
     let engines = |metric| {
         let lines = outcome.lines.iter().filter(move |line| line.metric == metric && line.case.size == Some(64));
         lines.map(|line| (line.case.protocol, line.case.tls.clone())).collect::<Vec<_>>()
@@ -49,7 +49,7 @@ fn overview() {
     let mut expected = vec![(Some(Protocol::Tcp), None), (Some(Protocol::Ws), None)];
     expected.extend(ENGINES.iter().map(|&engine| (Some(Protocol::Wss), Some(engine.to_owned()))));
     assert_eq!(engines(Metric::Throughput), expected);
-    // A busy machine may not let the server run at all in so short a round; there is no ratio then.
+    // There is no ratio if the server does not run at all in such a short round.
     assert!(engines(Metric::RatioToLimit).iter().all(|case| expected[1..].contains(case)));
     assert!(engines(Metric::RatioToPlain).iter().all(|case| expected[2..].contains(case)));
     let handshakes = outcome.lines.iter().filter(|line| line.metric == Metric::ServerCpuPerHandshake);
@@ -63,9 +63,9 @@ fn idle_measures_memory_of_every_composition() {
 }
 
 fn idle() {
-    let outcome = glance(Suite::Idle);
+    let outcome = smoke(Suite::Idle);
     let metrics: Vec<Metric> = outcome.lines.iter().map(|line| line.metric).collect();
-    // Once they are open, and after an echo on each.
+    // One metric once they are open, and one after an echo on each.
     assert_eq!(metrics, vec![Metric::RssPerConnection; 2 * (1 + ENGINES.len())]);
     assert!(outcome.lines.iter().all(|line| line.case.driver.as_deref() == Some("epoll")));
 }
@@ -76,7 +76,7 @@ fn echo_measures_broadcasts_too() {
 }
 
 fn echo() {
-    let outcome = glance(Suite::Echo);
+    let outcome = smoke(Suite::Echo);
     let broadcasts = outcome.lines.iter().filter(|line| line.case.subscribers.is_some());
     let mut sizes: Vec<_> = broadcasts.map(|line| (line.case.size, line.case.setup.clone())).collect();
     sizes.dedup();
@@ -84,8 +84,8 @@ fn echo() {
 }
 
 #[test]
-fn records_are_measured_without_a_server() {
-    let outcome = glance(Suite::Records);
+fn records_needs_no_server() {
+    let outcome = smoke(Suite::Records);
     let values = |strategy: &str| {
         let lines = outcome.lines.iter().filter(|line| line.metric == Metric::CpuPerMsg && line.target.is_none());
         lines.filter(|line| line.case.strategy.as_deref() == Some(strategy)).map(|line| line.value).collect::<Vec<_>>()
@@ -98,21 +98,21 @@ fn records_are_measured_without_a_server() {
 }
 
 #[test]
-fn handshakes_are_measured_beside_signatures_and_in_storms() {
+fn handshake_measures_signatures_and_storms_too() {
     tried(handshakes);
 }
 
 fn handshakes() {
-    let outcome = glance(Suite::Handshake);
+    let outcome = smoke(Suite::Handshake);
     let count = |metric| outcome.lines.iter().filter(|line| line.metric == metric).count();
     assert_eq!(count(Metric::CpuPerSignature), 4);
-    // Without TLS; by the default engine with four kinds of key and two groups, inline with one group, resumed with every kind,
-    // and with RSA-2048 inline and with the other group too; by the others with two kinds of key, with one resumed too, where
-    // they do that. And three storms.
+    // Without TLS: one. Default engine: four kinds of key in two groups, inline in one group, and resumed. RSA-2048 is also
+    // measured inline and in the other group. Other engines: two kinds of key, one of them also resumed if the engine can.
+    // Three storms are added below.
     let forgetful = ENGINES.iter().filter(|engine| **engine == "libressl").count();
     let connections = 1 + 8 + 4 + 4 + 2 + 3 * (ENGINES.len() - 1) - forgetful;
     assert_eq!(count(Metric::Handshakes), connections + 3);
-    // A busy machine may make no connection in so short a round.
+    // A busy machine may open no connection in such a short round.
     assert!((1..=connections).contains(&count(Metric::ClientCpuPerHandshake)));
     let setups: Vec<_> = outcome
         .lines
@@ -124,12 +124,12 @@ fn handshakes() {
 }
 
 #[test]
-fn offloading_is_measured_beside_inline_and_published() {
+fn offload_stands_beside_inline_and_published_figures() {
     tried(offloading);
 }
 
 fn offloading() {
-    let outcome = glance(Suite::Offload);
+    let outcome = smoke(Suite::Offload);
     let throughput = |line: &&Line| line.metric == Metric::Throughput && line.case.direction.is_none();
     let cases: Vec<_> = outcome
         .lines
@@ -137,7 +137,7 @@ fn offloading() {
         .filter(throughput)
         .map(|line| (line.case.execution.as_deref().unwrap_or_default(), line.case.size, line.published.is_some()))
         .collect();
-    // Two loads that the report has for what it measured, and one that it has not.
+    // The report has figures for two of these loads, except for gated.
     let each = |size, published: [bool; 3]| {
         ["inline", "always-offload", "gated"].into_iter().zip(published).map(move |(name, has)| (name, Some(size), has))
     };
@@ -150,12 +150,12 @@ fn offloading() {
 }
 
 #[test]
-fn models_are_measured_over_threads() {
+fn scaling_measures_models_by_threads() {
     tried(models);
 }
 
 fn models() {
-    let outcome = glance(Suite::Scaling);
+    let outcome = smoke(Suite::Scaling);
     let cases: Vec<_> = outcome
         .lines
         .iter()
@@ -170,7 +170,7 @@ fn models() {
     ];
     assert_eq!(cases, expected);
     assert!(outcome.text.contains(" 2 loop-per-core #"), "{}", outcome.text);
-    // In pairs too, one and two of each model, where there are two processors.
+    // In pairs too, one and two of each model, if there are two CPUs.
     let is_pair = |line: &&Line| line.case.setup.as_deref() == Some("pairs") && line.metric == Metric::Transfer;
     let pairs = outcome.lines.iter().filter(is_pair).count();
     let scaled = outcome.lines.iter().filter(|line| line.metric == Metric::RatioToOneLoop).count();
@@ -179,8 +179,8 @@ fn models() {
 }
 
 #[test]
-fn every_way_of_records_to_buffers_is_measured() {
-    let outcome = glance(Suite::Windows);
+fn windows_measures_every_variant() {
+    let outcome = smoke(Suite::Windows);
     let count = |metric, setup: Option<&str>, direction: &str| {
         let is_it = |line: &&Line| {
             line.metric == metric
@@ -190,21 +190,21 @@ fn every_way_of_records_to_buffers_is_measured() {
         };
         outcome.lines.iter().filter(is_it).count()
     };
-    // rustls buffered and unbuffered, fused; of each other library two ways, and a third where it has BIOs. The AEAD is no
-    // connection, and what is behind a library's handshake is `fused` again.
+    // rustls buffered and unbuffered, and fused. Each other library has two variants, and a third if it has BIOs. The AEAD
+    // has no connection. Records behind another library's handshake are those of `fused`.
     let others = ENGINES.iter().skip(2).filter(|engine| !engine.contains('+')).count();
     let is_family = |engine: &&&str| ["openssl", "aws-lc", "boringssl", "libressl"].contains(engine);
-    let ways = 3 + 2 * others + ENGINES.iter().filter(is_family).count();
+    let variants = 3 + 2 * others + ENGINES.iter().filter(is_family).count();
     for direction in ["seal", "open"] {
-        assert_eq!(count(Metric::CpuPerMsg, None, direction), 6 * (ways + 1));
+        assert_eq!(count(Metric::CpuPerMsg, None, direction), 6 * (variants + 1));
     }
     for direction in ["read", "write"] {
-        assert_eq!(count(Metric::Transfer, None, direction), ways);
+        assert_eq!(count(Metric::Transfer, None, direction), variants);
         assert_eq!(count(Metric::Transfer, Some("spill"), direction), others);
     }
-    assert_eq!(count(Metric::CpuPerMsg, Some("multiplexed"), ""), ways);
+    assert_eq!(count(Metric::CpuPerMsg, Some("multiplexed"), ""), variants);
     for setup in ["keep-alive", "close"] {
-        assert_eq!(count(Metric::Throughput, Some(setup), ""), ways);
+        assert_eq!(count(Metric::Throughput, Some(setup), ""), variants);
     }
     let (checks, says_how) = (outcome.text.contains("openssl window-bio, x mem"), !outcome.warnings.is_empty());
     assert!(if ENGINES.contains(&"openssl") { checks } else { says_how && !checks }, "{}", outcome.text);
@@ -212,7 +212,7 @@ fn every_way_of_records_to_buffers_is_measured() {
 
 #[test]
 #[cfg(feature = "xdp")]
-fn both_stacks_are_measured_over_one_wire() {
+fn wire_measures_both_stacks() {
     tried(wire);
 }
 
@@ -221,7 +221,7 @@ fn wire() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let outcome = glance(Suite::Wire);
+    let outcome = smoke(Suite::Wire);
     let lines = outcome.lines.iter().filter(|line| line.metric == Metric::LatencyP50 && line.target.is_none());
     let found: Vec<_> =
         lines.map(|line| (line.case.driver.as_deref().unwrap(), line.case.connections.unwrap())).collect();
@@ -231,8 +231,8 @@ fn wire() {
 }
 
 #[test]
-fn a_server_that_dies_ends_the_run() {
-    // Serves nothing, but says that it does: connections are refused.
+fn a_refused_connection_ends_the_run() {
+    // The program claims to listen, but connections to it are refused.
     let folder = std::env::temp_dir().join(format!("taut-bench-test-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let program = folder.join("gone");
@@ -241,9 +241,9 @@ fn a_server_that_dies_ends_the_run() {
     let mut progress = |_: f64, _: &str| {};
     let mut lab = Lab {
         program,
-        pace: Pace::Glance,
+        effort: Effort::Smoke,
         placement: Placement::here(),
-        drivers: vec![Io::Epoll],
+        drivers: vec![DriverKind::Epoll],
         peers: None,
         progress: &mut progress,
     };
@@ -253,12 +253,12 @@ fn a_server_that_dies_ends_the_run() {
 }
 
 #[test]
-fn stages_are_measured_on_every_driver() {
+fn stages_measures_every_driver() {
     tried(stages);
 }
 
 fn stages() {
-    let outcome = glance(Suite::Stages);
+    let outcome = smoke(Suite::Stages);
     let stages = |driver: &str, setup: &str| {
         let lines = outcome.lines.iter().filter(|line| line.metric == Metric::LatencyP50 && line.target.is_none());
         let lines = lines.filter(|line| {
@@ -280,8 +280,8 @@ fn stages() {
             let all = ["nic", "loop", "read", "tls", "parse", "callback", "total"];
             assert_eq!(stages(driver, &setup), all, "{driver} over {place}");
         }
-        if Io::Uring.probe().is_ok() {
-            // It receives while it waits.
+        if DriverKind::Uring.probe().is_ok() {
+            // It receives while it waits, so there is no stage for reading.
             assert_eq!(stages("uring", &setup), ["nic", "loop", "tls", "parse", "callback", "total"]);
         }
     }

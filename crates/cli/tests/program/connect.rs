@@ -1,7 +1,7 @@
 use super::Home;
 
 #[test]
-fn lines_go_out_and_messages_come_in() {
+fn sends_input_lines_and_prints_messages() {
     let home = Home::new();
     for tls in [&["--plain"][..], &["--tls", "fused"], &["--tls", "rustls"]] {
         let server = home.serve(tls);
@@ -12,33 +12,33 @@ fn lines_go_out_and_messages_come_in() {
 }
 
 #[test]
-fn more_than_fits_anywhere_waits_in_the_pipe() {
+fn input_beyond_all_buffers_waits_in_the_pipe() {
     let home = Home::new();
     let server = home.serve(&[]);
     let input = format!("{}\n", "x".repeat(60_000)).repeat(100);
     let said = home.run_with(&["connect", "--wait", "2", &server.url], &input);
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(said.out == input, "{} of {} bytes came back", said.out.len(), input.len());
-    // Why the connection ended is told, and not that it did.
+    // The error is the reason for the end, and not the end itself.
     let input = "x".repeat(2_000_000) + "\nhello\n";
     let said = home.run_with(&["connect", &server.url], &input);
     assert!(said.code == Some(3) && said.err.contains("above the limit of 1048576 bytes"), "{said:?}");
 }
 
 #[test]
-fn facts_are_told_when_asked_for() {
+fn verbose_prints_negotiated_values() {
     let home = Home::new();
     let server = home.serve(&["--deflate", "--subprotocol", "chat"]);
     let offers = ["--deflate", "--subprotocol", "other", "--subprotocol", "chat"];
     let said = home.run_with(&[&["connect", "-v", "--wait", "0", &server.url], &offers[..]].concat(), "");
     assert_eq!(said.code, Some(0));
-    for fact in ["TLSv1.3", "session      new", "101 Switching Protocols", "permessage-deflate", "subprotocol  chat"] {
-        assert!(said.err.contains(fact), "{fact} is missing in {}", said.err);
+    for value in ["TLSv1.3", "session      new", "101 Switching Protocols", "permessage-deflate", "subprotocol  chat"] {
+        assert!(said.err.contains(value), "{value} is missing in {}", said.err);
     }
 }
 
 #[test]
-fn a_unix_socket_carries_the_same() {
+fn connects_over_a_unix_socket() {
     let home = Home::new();
     let path = home.0.join("taut.sock");
     let address = format!("unix:{}", path.display());
@@ -49,7 +49,7 @@ fn a_unix_socket_carries_the_same() {
 }
 
 #[test]
-fn each_failure_says_what_to_do() {
+fn each_failure_names_the_remedy_in_one_line() {
     let home = Home::new();
     let stranger = Home::new();
     let server = home.serve(&[]);

@@ -1,13 +1,13 @@
-//! `--ktls`: on kernels that have TLS, as in the virtual machine of `cargo xtask vm-test`.
+//! `--ktls`, on kernels with TLS, as in the virtual machine of `cargo xtask vm-test`.
 
 use super::{Home, Served};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 use tautline::layers::io::kernel::{self, Support};
-use tautline_testkit::wild::{Wild, kind, read_record};
+use tautline_testkit::raw_peer::{RawPeer, kind, read_record};
 
-/// What this kernel's TLS can do; nothing where it has none, unless it must (`TAUTLINE_KTLS`).
+/// The features of this kernel's TLS; `None` if it has none, which fails the test if `TAUTLINE_KTLS` is set.
 fn here() -> Option<Support> {
     let wanted = std::env::var("TAUTLINE_KTLS").ok();
     match kernel::probe() {
@@ -23,7 +23,7 @@ fn here() -> Option<Support> {
     }
 }
 
-/// How often the kernel took keys for sending and for receiving (`/proc/net/tls_stat`).
+/// Keys that the kernel took for sending and for receiving (`/proc/net/tls_stat`).
 fn taken() -> [u64; 2] {
     let text = std::fs::read_to_string("/proc/net/tls_stat").unwrap();
     ["TlsTxSw", "TlsRxSw"].map(|name| {
@@ -50,7 +50,7 @@ fn servers_loads_and_clients_leave_records_to_the_kernel() {
         let after_load = taken();
         let said = home.run_with(&[&["connect", "--wait", "0.5", &server.url], &arguments[..]].concat(), "hello\n");
         assert_eq!((said.code, said.out.as_str()), (Some(0), "hello\n"), "{driver} {halves}: {}", said.err);
-        // Both ends of each connection; and each process tries the kernel once, as it sends.
+        // Both ends of each connection count, and each process tries the kernel's TLS once, for sending.
         let grown = |from: [u64; 2], to: [u64; 2]| [to[0] - from[0], to[1] - from[1]];
         assert_eq!(grown(before, after_load), [6 * sent + 2, 6 * received], "{driver} {halves}");
         assert_eq!(grown(after_load, taken()), [2 * sent + 1, 2 * received], "{driver} {halves}");
@@ -59,10 +59,10 @@ fn servers_loads_and_clients_leave_records_to_the_kernel() {
     }
 }
 
-/// A client that changes its keys when it likes.
+/// A client whose TLS keys the test changes.
 struct Client {
     stream: TcpStream,
-    wild: Wild,
+    raw_peer: RawPeer,
     inbox: Vec<u8>,
 }
 
@@ -72,8 +72,8 @@ impl Client {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port().parse().unwrap())).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let wild = Wild::connect(&mut stream, &authority, None);
-        let mut client = Self { stream, wild, inbox: Vec::new() };
+        let raw_peer = RawPeer::connect(&mut stream, &authority, None);
+        let mut client = Self { stream, raw_peer, inbox: Vec::new() };
         client.send(
             kind::DATA,
             b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -85,15 +85,15 @@ impl Client {
     }
 
     fn send(&mut self, kind: u8, content: &[u8]) {
-        let record = self.wild.seal(kind, content, 0);
+        let record = self.raw_peer.seal(kind, content, 0);
         self.stream.write_all(&record).unwrap();
     }
 
-    /// Takes data until there is enough; an alert ends it.
+    /// Receives data until there is enough. An alert is an error.
     fn until(&mut self, enough: impl Fn(&[u8]) -> bool) -> Result<(), Vec<u8>> {
         while !enough(&self.inbox) {
             let record = read_record(&mut self.stream).unwrap();
-            for (kind, content) in self.wild.open(&record) {
+            for (kind, content) in self.raw_peer.open(&record) {
                 match kind {
                     kind::DATA => self.inbox.extend(content),
                     kind::HANDSHAKE => {}
@@ -104,7 +104,7 @@ impl Client {
         Ok(())
     }
 
-    /// A text of less than 126 bytes and its echo.
+    /// Sends a text of less than 126 bytes, and receives its echo.
     fn echoes(&mut self, text: &str) {
         let len = u8::try_from(text.len()).unwrap();
         self.inbox.clear();
@@ -115,10 +115,10 @@ impl Client {
         assert_eq!(self.inbox, expected);
     }
 
-    /// New keys for what it sends; asks for those of what it receives.
+    /// Changes the key for sending, and requests that the server change its own.
     fn changes_both_keys(&mut self) {
         self.send(kind::HANDSHAKE, &[24, 0, 0, 1, 1]);
-        self.wild.tx.update();
+        self.raw_peer.tx.update();
     }
 }
 
@@ -133,7 +133,7 @@ fn a_client_changes_the_keys_of_both_directions() {
         for round in 0..3 {
             client.changes_both_keys();
             if !rekeys {
-                // internal_error, and a word about it.
+                // An internal_error, and the reason in the log.
                 assert_eq!(client.until(|_| false), Err(vec![2, 80]), "{driver}");
                 let mut rest = Vec::new();
                 client.stream.read_to_end(&mut rest).unwrap();

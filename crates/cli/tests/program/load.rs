@@ -1,7 +1,7 @@
 use super::Home;
 use serde_json::Value;
 
-/// The results by name, of output that is all JSON.
+/// Parses the JSON lines of a run: the first describes the machine, the others are the results.
 fn results(text: &str) -> Vec<Value> {
     let mut objects = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     assert!(objects.next().unwrap()["machine"]["cpu"].is_string());
@@ -43,7 +43,7 @@ fn results_are_json_lines() {
 }
 
 #[test]
-fn people_get_words() {
+fn the_default_output_is_text() {
     let home = Home::new();
     let server = home.serve(&["--plain"]);
     let said =
@@ -55,7 +55,7 @@ fn people_get_words() {
 }
 
 #[test]
-fn messages_that_fit_no_memory_are_refused() {
+fn rejects_messages_that_are_too_large() {
     let said = Home::new().run(&["load", "ws://localhost:1/", "--size", "99999999999"]);
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.err.contains("at most 268435456 bytes"), "{said:?}");
@@ -64,7 +64,7 @@ fn messages_that_fit_no_memory_are_refused() {
 #[test]
 fn wrong_replies_exit_with_1() {
     let home = Home::new();
-    // Everyone gets everyone's messages: more replies than were asked for, and others.
+    // Each connection gets the messages of all connections, so it gets too many replies, and wrong ones.
     let server = home.serve(&["--plain", "--app", "broadcast"]);
     let said = home.run(&["load", &server.url, "--connections", "3", "--duration", "1"]);
     assert_eq!(said.code, Some(1), "{said:?}");

@@ -1,4 +1,4 @@
-//! The program as users and scripts meet it: what it prints, how it exits.
+//! The program as users and scripts see it: its output and its exit codes.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder of one test's own, removed at the end. The program keeps its development certificate in it.
+/// The folder of a test, removed on drop. The program keeps its development certificate in it.
 struct Home(PathBuf);
 
 impl Home {
@@ -38,19 +38,19 @@ impl Home {
         Finished::of(self.taut(arguments).output().unwrap())
     }
 
-    /// Runs with this standard input.
+    /// Runs the program with this standard input.
     fn run_with(&self, arguments: &[&str], input: &str) -> Finished {
         let mut child =
             self.taut(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (mut stdin, input) = (child.stdin.take().unwrap(), input.to_owned());
-        // Beside reading, for neither end has room for all. Who has ended takes no more of it.
+        // On a thread, since the pipes of input and output have no room for all. A program that has ended takes no more.
         let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
         let finished = Finished::of(child.wait_with_output().unwrap());
         writer.join().unwrap();
         finished
     }
 
-    /// A server on a free port.
+    /// Starts a server on a free port.
     fn serve(&self, arguments: &[&str]) -> Served {
         let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
         all.extend(arguments);
@@ -68,7 +68,7 @@ impl Drop for Home {
     }
 }
 
-/// What a finished program said.
+/// The result of a finished program.
 #[derive(Debug)]
 struct Finished {
     code: Option<i32>,
@@ -98,7 +98,7 @@ impl Served {
         self.url.rsplit(':').next().unwrap()
     }
 
-    /// Asks it to end, and waits.
+    /// Sends SIGTERM, and waits for the end.
     fn stop(mut self) -> Finished {
         let child = self.child.take().unwrap();
         let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
@@ -117,7 +117,7 @@ impl Drop for Served {
 }
 
 #[test]
-fn arguments_that_do_not_exist_exit_with_2() {
+fn unknown_arguments_exit_with_2() {
     let home = Home::new();
     for arguments in [&["fly"][..], &["serve", "--tls", "none"], &["load"], &["bench", "nothing"]] {
         assert_eq!(home.run(arguments).code, Some(2), "{arguments:?}");
@@ -125,7 +125,7 @@ fn arguments_that_do_not_exist_exit_with_2() {
 }
 
 #[test]
-fn doctor_recommends_what_serve_takes() {
+fn the_command_of_doctor_works() {
     let home = Home::new();
     let said: serde_json::Value = serde_json::from_str(&home.run(&["doctor", "--json"]).out).unwrap();
     let command = said["run"].as_str().unwrap().strip_prefix("taut serve ").unwrap();

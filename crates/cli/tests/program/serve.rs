@@ -3,7 +3,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 #[test]
-fn a_development_certificate_is_made_once_and_said() {
+fn a_development_certificate_is_made_once_and_reported() {
     let home = Home::new();
     let first = home.serve(&[]);
     let said = first.stop();
@@ -15,7 +15,7 @@ fn a_development_certificate_is_made_once_and_said() {
 }
 
 #[test]
-fn no_place_for_a_development_certificate_is_said() {
+fn a_missing_place_for_a_development_certificate_is_reported() {
     let home = Home::new();
     std::fs::write(home.0.join("tautline"), "a file in the folder's place").unwrap();
     let said = home.run(&["serve", "--listen", "127.0.0.1:0"]);
@@ -24,7 +24,7 @@ fn no_place_for_a_development_certificate_is_said() {
 }
 
 #[test]
-fn a_port_in_use_names_who_has_it() {
+fn a_port_in_use_names_its_process() {
     let home = Home::new();
     let server = home.serve(&["--plain"]);
     let second = home.run(&["serve", "--plain", "--listen", &format!("127.0.0.1:{}", server.port())]);
@@ -51,7 +51,7 @@ fn a_key_that_belongs_to_another_certificate_is_refused() {
 }
 
 #[test]
-fn a_browser_sees_what_this_is() {
+fn a_browser_gets_a_description() {
     let home = Home::new();
     let server = home.serve(&["--plain"]);
     let mut stream = TcpStream::connect(("127.0.0.1", server.port().parse().unwrap())).unwrap();
@@ -63,10 +63,10 @@ fn a_browser_sees_what_this_is() {
 }
 
 #[test]
-fn the_feed_counts() {
+fn the_feed_numbers_its_messages() {
     let home = Home::new();
     let server = home.serve(&["--plain", "--app", "feed", "--feed-rate", "200", "--feed-size", "100"]);
-    // The input has ended, so it listens until nothing comes any more: never. The server ends it.
+    // The input has ended, so the client waits until no message comes. The feed never ends, so the server ends the client.
     let mut client = home.taut(&["connect", &server.url]).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let out = std::io::BufReader::new(client.stdout.take().unwrap());
     let lines: Vec<String> = std::io::BufRead::lines(out).take(5).map(Result::unwrap).collect();
@@ -81,7 +81,7 @@ fn the_feed_counts() {
 }
 
 #[test]
-fn stages_are_told_by_both_ends() {
+fn both_ends_print_stages() {
     let home = Home::new();
     let server = home.serve(&["--stages"]);
     let said = home.run_with(&["connect", "--stages", "--wait", "2", &server.url], "one\ntwo\nthree\n");
@@ -95,30 +95,31 @@ fn stages_are_told_by_both_ends() {
 }
 
 #[test]
-fn what_left_the_loops_is_told() {
+fn offloaded_work_is_reported() {
     let home = Home::new();
     let options = ["-v", "--handshake-min-signature", "0", "--handshake-max-stall", "0"];
     let server = home.serve(&[&options[..], &["--offload-records", "65536", "--record-threads", "1"]].concat());
     let large = "x".repeat(100_000);
     let said = home.run_with(&["connect", "--wait", "2", &server.url], &format!("{large}\n"));
     assert_eq!((said.code, said.out.trim_end()), (Some(0), large.as_str()), "{}", said.err);
-    let told = server.stop().err;
+    let report = server.stop().err;
     assert!(
-        told.contains("ECDSA-256: a signature takes ") && told.contains("so full handshakes leave the loop"),
-        "{told}"
+        report.contains("ECDSA-256: a signature takes ") && report.contains("so full handshakes leave the loop"),
+        "{report}"
     );
-    assert!(told.contains("\nhandshakes on other threads: 1 done, 0 of them stalled, 0 refused\n"), "{told}");
-    assert!(told.contains("\nrecords on other threads: asked 1 times"), "{told}");
+    assert!(report.contains("\nhandshakes on other threads: 1 done, 0 of them stalled, 0 refused\n"), "{report}");
+    assert!(report.contains("\nrecords on other threads: asked 1 times"), "{report}");
     assert!(
-        told.contains("\nkey ECDSA-256: a signature takes ") && told.contains(", full handshakes on other threads; "),
-        "{told}"
+        report.contains("\nkey ECDSA-256: a signature takes ")
+            && report.contains(", full handshakes on other threads; "),
+        "{report}"
     );
 
     let server = home.serve(&["--handshake-min-signature", "0", "--handshake-max-wait", "0"]);
     let refused = home.run(&["connect", &server.url]);
     assert_ne!(refused.code, Some(0));
-    let told = server.stop().err;
-    assert!(told.contains("\nhandshakes on other threads: 0 done, 0 of them stalled, 1 refused\n"), "{told}");
+    let report = server.stop().err;
+    assert!(report.contains("\nhandshakes on other threads: 0 done, 0 of them stalled, 1 refused\n"), "{report}");
 
     let useless = home.run(&["serve", "--record-threads", "1"]);
     assert_eq!(useless.code, Some(2));
@@ -126,7 +127,7 @@ fn what_left_the_loops_is_told() {
 }
 
 #[test]
-fn market_data_begins_with_the_first_listener() {
+fn market_data_begins_with_the_first_client() {
     let home = Home::new();
     let server = home.serve(&["--plain", "--app", "market"]);
     let mut client = home.taut(&["connect", &server.url]).stdout(std::process::Stdio::piped()).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Sessions and certificates of `taut serve`, met by OpenSSL's client.
+//! Sessions and certificates of `taut serve`, tested with OpenSSL's client.
 
 use super::{Home, Served};
 use std::io::Write;
@@ -6,18 +6,18 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tautline_testkit::certificate::{Authority, Leaf, Usage, Validity};
 
-/// Whether there is an OpenSSL to try against; says so where there is none.
+/// Whether OpenSSL's program is installed. If not, it prints that the test is skipped.
 fn openssl_is_there() -> bool {
     let ran = Command::new("openssl").arg("version").output();
     if let Err(error) = &ran {
-        eprintln!("SKIPPED: `openssl` cannot be run ({error}), so nothing was tried against it");
+        eprintln!("SKIPPED: `openssl` cannot be run ({error}), so nothing was tested with it");
     }
     ran.is_ok()
 }
 
 /// Writes a new certificate by `authority` to `cert.pem` and `key.pem`.
 fn write_certificate(home: &Home, authority: &Authority, validity: Validity) {
-    let leaf = Leaf { names: &["localhost", "other.example"], usage: Usage::Both, validity, ..Leaf::default() };
+    let leaf = Leaf::new(&["localhost", "other.example"]).with_usage(Usage::Both).with_validity(validity);
     let certificate = authority.issue(&leaf).unwrap();
     std::fs::write(home.0.join("ca.pem"), authority.certificate()).unwrap();
     std::fs::write(home.0.join("cert.pem"), &certificate.chain).unwrap();
@@ -26,7 +26,7 @@ fn write_certificate(home: &Home, authority: &Authority, validity: Validity) {
 
 const FILES: [&str; 4] = ["--cert", "cert.pem", "--key", "key.pem"];
 
-/// Asks for a page with `openssl s_client`; what it says of the connection.
+/// Requests a page with `openssl s_client`, and returns its report about the connection.
 fn ask(home: &Home, server: &Served, arguments: &[&str]) -> String {
     let mut client = Command::new("openssl");
     client.args(["s_client", "-connect", &format!("127.0.0.1:{}", server.port()), "-CAfile", "ca.pem", "-ign_eof"]);
@@ -39,7 +39,7 @@ fn ask(home: &Home, server: &Served, arguments: &[&str]) -> String {
     said
 }
 
-/// The certificate that a full handshake shows.
+/// The server's certificate in a full handshake.
 fn certificate(home: &Home, server: &Served) -> String {
     let said = ask(home, server, &["-servername", "localhost"]);
     assert!(said.contains("New, TLSv1.3"), "{said}");
@@ -50,7 +50,7 @@ fn certificate(home: &Home, server: &Served) -> String {
 fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !done() {
-        assert!(Instant::now() < end, "in vain: {what}");
+        assert!(Instant::now() < end, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -71,7 +71,7 @@ fn sessions_are_resumed_by_another_process_of_the_fleet() {
     std::fs::write(home.0.join("other"), "6".repeat(64)).unwrap();
     let serve = |arguments: &[&str]| home.serve(&[&FILES[..], arguments].concat());
     let first = serve(&["--ticket-secret", "fleet"]);
-    // The others have other certificates, and the second another engine too.
+    // The other servers have another certificate, and the second one also another engine.
     write_certificate(&home, &authority, Validity::Valid);
     let second = serve(&["--ticket-secret", "fleet", "--tls", "rustls"]);
     let stranger = serve(&["--ticket-secret", "other"]);
@@ -205,7 +205,7 @@ fn an_ocsp_response_is_stapled_and_reloaded() {
     respond("V", "60");
     let server = home.serve(&[&FILES[..], &["--ocsp", "ocsp.der"]].concat());
     assert!(stapled(&server));
-    // The new certificate comes before its response, and is used without one.
+    // The new certificate arrives before its response, and is used without one.
     let before = certificate(&home, &server);
     write_certificate(&home, &authority, Validity::Valid);
     eventually("the new certificate", || certificate(&home, &server) != before);
@@ -215,14 +215,14 @@ fn an_ocsp_response_is_stapled_and_reloaded() {
     respond("R", "60");
     hang_up(&server);
     std::thread::sleep(Duration::from_secs(1));
-    assert!(stapled(&server), "what the authority has revoked is not loaded");
+    assert!(stapled(&server), "a revoked certificate is not loaded");
     let said = server.stop();
     assert!(said.err.contains("no OCSP response is sent: it is about another certificate"), "{}", said.err);
     assert!(said.err.contains("it was revoked, says its OCSP response"), "{}", said.err);
 }
 
 #[test]
-fn arguments_that_cannot_work_say_why() {
+fn invalid_arguments_are_explained() {
     let home = Home::new();
     write_certificate(&home, &Authority::new("Test").unwrap(), Validity::Valid);
     std::fs::write(home.0.join("short"), "short").unwrap();

@@ -1,33 +1,34 @@
-//! Looking names up, on a few threads that end when they have nothing to do.
+//! Resolves names on a few threads, which end when the queue is empty.
 
 use crate::closed::ConnectError;
-use crate::conn::DialId;
 use crate::dial;
-use crate::remote::{Command, Remote, RemoteError};
+use crate::ids::DialId;
+use crate::remote::{Command, ShardHandle, ShardHandleError};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lookups at a time, for one loop. A lookup may take half a minute where no server answers, so there are several; whoever
-/// connects thousands of times at once does not get thousands of threads.
-const MOST: usize = 8;
+/// Most threads of one shard. A lookup may take half a minute if no name server answers, so there are several. The bound keeps
+/// thousands of connection attempts from starting thousands of threads.
+const MAX_THREADS: usize = 8;
 
-/// A resolver whose shard's queue is full tries again so often, a tenth of a second apart.
+/// Attempts to report a result while the shard's command queue is full, 100 ms apart.
 const RESOLVED_ATTEMPTS: usize = 100;
 
-/// A name to look up.
+/// A name to resolve.
 pub(crate) struct Name {
     pub(crate) dial: DialId,
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// From then on nobody waits for it, if ever.
+    /// The deadline, after which the result is not needed; `None` if there is no deadline.
     pub(crate) until: Option<Instant>,
-    pub(crate) remote: Remote,
+    /// The shard that gets the result.
+    pub(crate) shard: ShardHandle,
 }
 
-/// The names that wait, and the threads that look them up.
+/// The queue of names, and the threads that resolve them.
 #[derive(Default)]
 pub(crate) struct Resolver(Arc<Mutex<Queue<Name>>>);
 
@@ -43,20 +44,20 @@ impl<T> Default for Queue<T> {
 }
 
 impl Resolver {
-    /// Looks `name` up; the result comes as a command.
+    /// Resolves `name`. The result arrives as [`Command::Resolved`].
     ///
     /// # Errors
-    /// The system has no thread left, and none runs.
+    /// If no thread runs, and the system starts none.
     pub(crate) fn resolve(&self, name: Name) -> io::Result<()> {
         put(&self.0, name, Name::resolve)
     }
 }
 
-/// Has `work` done by one of the threads, or by one more where there are fewer than [`MOST`].
+/// Queues `next` for `work`, and starts one more thread if there are fewer than [`MAX_THREADS`].
 fn put<T: Send + 'static>(queue: &Arc<Mutex<Queue<T>>>, next: T, work: fn(T)) -> io::Result<()> {
     let mut held = queue.lock().unwrap_or_else(PoisonError::into_inner);
     held.waiting.push_back(next);
-    if held.threads == MOST {
+    if held.threads == MAX_THREADS {
         return Ok(());
     }
     let shared = queue.clone();
@@ -66,12 +67,13 @@ fn put<T: Send + 'static>(queue: &Arc<Mutex<Queue<T>>>, next: T, work: fn(T)) ->
             held.waiting.pop_back();
             return Err(error);
         }
-        // Those that run come to it.
+        // The running threads will do it.
         Err(_) => {}
     }
     Ok(())
 }
 
+/// Does all queued work, then ends the thread.
 fn drain<T>(queue: &Mutex<Queue<T>>, work: fn(T)) {
     loop {
         let next = {
@@ -89,17 +91,17 @@ fn drain<T>(queue: &Mutex<Queue<T>>, work: fn(T)) {
 
 impl Name {
     fn resolve(self) {
-        let Self { dial, host, port, until, remote } = self;
+        let Self { dial, host, port, until, shard } = self;
         for attempt in 0..RESOLVED_ATTEMPTS {
             if attempt > 0 {
                 std::thread::sleep(Duration::from_millis(100));
             }
-            // Its dial has failed by now.
+            // The dial has missed its deadline and failed.
             if until.is_some_and(|until| Instant::now() >= until) {
                 return;
             }
             let result: Result<Vec<SocketAddr>, ConnectError> = dial::resolve(&host, port);
-            if !matches!(remote.command(Command::Resolved { dial, result }), Err(RemoteError::Full)) {
+            if !matches!(shard.command(Command::Resolved { dial, result }), Err(ShardHandleError::Full)) {
                 return;
             }
         }
@@ -108,7 +110,7 @@ impl Name {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, Queue, put};
+    use super::{MAX_THREADS, Queue, put};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::{Sender, channel};
     use std::sync::{Arc, Mutex};
@@ -127,12 +129,12 @@ mod tests {
         let queue = Arc::new(Mutex::new(Queue::default()));
         for _ in 0..2 {
             let (done, each) = channel();
-            for _ in 0..5 * MOST {
+            for _ in 0..5 * MAX_THREADS {
                 put(&queue, done.clone(), work).unwrap();
             }
             drop(done);
-            assert_eq!(each.iter().count(), 5 * MOST);
-            assert!((1..=MOST).contains(&PEAK.load(Ordering::Relaxed)));
+            assert_eq!(each.iter().count(), 5 * MAX_THREADS);
+            assert!((1..=MAX_THREADS).contains(&PEAK.load(Ordering::Relaxed)));
             while queue.lock().unwrap().threads > 0 {
                 std::thread::yield_now();
             }

@@ -1,4 +1,4 @@
-//! Addresses race over a kernel that connects when it is told to.
+//! Races between the addresses of a host, over a fake driver that connects when a test tells it to.
 
 use crate::closed::ConnectError;
 use crate::dial::{Dial, State};
@@ -21,26 +21,26 @@ impl Handler for App {
     type State = ();
 
     fn on_open(&mut self, _conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
-        panic!("nobody answers here");
+        panic!("no server answers here");
     }
 
     fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {}
 
     fn on_connect_failed(&mut self, _dial: DialId, error: &ConnectError, retry: Option<Duration>) {
         assert_eq!(retry.is_some(), self.reconnects);
-        self.failures.push(error.to_string());
+        self.failures.push(format!("{error:#}"));
     }
 }
 
 struct Bench {
     kernel: Fake,
-    shard: Shard<plain::Engine, Fake, App>,
+    shard: Shard<plain::Engine, App>,
 }
 
 const ID: DialId = DialId(0);
 
 impl Bench {
-    /// A dial whose host has these addresses.
+    /// A shard with a dial whose host has these addresses.
     fn new(connect: Duration, addresses: &[&str]) -> Self {
         let mut config = Config::default();
         config.deadlines.connect = connect;
@@ -50,7 +50,7 @@ impl Bench {
         let target = Arc::new(Target::new("ws://several.example/").unwrap());
         shard.core.dials.insert(ID, Dial { target, state: State::Resolving(Tick::MAX), failures: 0, opened: 0 });
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        shard.core.resolved(&mut shard.driver, ID, Ok(addresses));
+        shard.core.resolved(&mut *shard.driver, ID, Ok(addresses));
         Self { kernel, shard }
     }
 
@@ -58,8 +58,8 @@ impl Bench {
         self.shard.turn(Some(Duration::ZERO)).unwrap();
     }
 
-    fn wait(&mut self, time: u64) {
-        let end = Instant::now() + Duration::from_millis(time);
+    fn wait(&mut self, millis: u64) {
+        let end = Instant::now() + Duration::from_millis(millis);
         while Instant::now() < end {
             std::thread::sleep(Duration::from_millis(2));
             self.turn();
@@ -74,7 +74,7 @@ impl Bench {
         self.kernel.with(index, |wire| wire.closed)
     }
 
-    fn asked(&self, index: u32) -> bool {
+    fn requested_upgrade(&self, index: u32) -> bool {
         self.kernel.received(index).starts_with(b"GET / HTTP/1.1\r\n")
     }
 }
@@ -86,17 +86,17 @@ fn the_next_address_follows_a_silent_one() {
     let begun = Instant::now();
     let mut bench = Bench::new(LONG, &["[::1]:80", "[::2]:80", "127.0.0.1:80"]);
     assert_eq!(bench.dialed(), ["[::1]:80"]);
-    // A quarter of a second later, in the other family.
+    // The next attempt begins 250 ms later, with an address of the other family.
     while bench.dialed().len() == 1 {
-        assert!(begun.elapsed() < LONG, "nobody else is tried");
+        assert!(begun.elapsed() < LONG, "no other address is tried");
         bench.wait(2);
     }
     assert!(begun.elapsed() >= Duration::from_millis(240), "{:?}", begun.elapsed());
     assert_eq!(bench.dialed(), ["[::1]:80", "127.0.0.1:80"]);
     bench.kernel.push(Event::Connected(1));
     bench.turn();
-    assert!(bench.asked(1));
-    // The loser is let go, and nobody else is tried.
+    assert!(bench.requested_upgrade(1));
+    // The losing attempt is closed, and no other address is tried.
     assert_eq!((bench.closed(0), bench.closed(1)), (Some(true), None));
     bench.wait(300);
     assert_eq!(bench.dialed().len(), 2);
@@ -112,25 +112,25 @@ fn the_next_address_follows_a_refusal_at_once() {
     assert!(bench.closed(0).is_some());
     bench.kernel.push(Event::Connected(1));
     bench.turn();
-    assert!(bench.asked(1));
+    assert!(bench.requested_upgrade(1));
 }
 
 #[test]
-fn a_slow_winner_wins() {
+fn an_earlier_slow_address_can_still_win() {
     let mut bench = Bench::new(LONG, &["[::1]:80", "127.0.0.1:80"]);
     bench.wait(350);
     assert_eq!(bench.dialed().len(), 2);
-    // Both stand in one turn: the first to be told of is taken.
+    // Both connect in one turn: the first event wins.
     bench.kernel.push(Event::Connected(0));
     bench.kernel.push(Event::Connected(1));
     bench.turn();
-    assert!(bench.asked(0));
+    assert!(bench.requested_upgrade(0));
     assert_eq!((bench.closed(0), bench.closed(1)), (None, Some(true)));
     assert_eq!(bench.shard.counters().connections, 1);
 }
 
 #[test]
-fn all_refuse() {
+fn refusals_by_all_addresses_fail_the_dial() {
     let mut bench = Bench::new(LONG, &["[::1]:80", "127.0.0.1:80"]);
     bench.kernel.push(Event::Failed(0));
     bench.turn();
@@ -143,52 +143,52 @@ fn all_refuse() {
 }
 
 #[test]
-fn none_answers_in_time() {
+fn silent_addresses_miss_the_connect_deadline() {
     let mut bench = Bench::new(Duration::from_millis(100), &["[::1]:80", "127.0.0.1:80"]);
     bench.wait(150);
     let failures = std::mem::take(&mut bench.shard.handler().failures);
     assert_eq!(failures, ["the peer missed the connect deadline"]);
     assert_eq!(bench.closed(0), Some(true));
     assert!(bench.shard.is_idle());
-    // What is told of it later is of no interest.
+    // A later event of the attempt is ignored.
     bench.kernel.push(Event::Connected(0));
     bench.turn();
     assert!(bench.shard.is_idle());
 }
 
 #[test]
-fn a_name_that_is_not_resolved_in_time_is_a_failure() {
+fn a_name_that_is_not_resolved_in_time_fails_the_dial() {
     let mut config = Config::default();
     config.deadlines.connect = Duration::ZERO;
     let mut shard = Shard::new(0, Arc::new(config), plain::Engine, Fake::default(), App::default()).unwrap();
-    // Nobody has time to look it up.
+    // The deadline has passed before the resolver can answer.
     let dial = shard.connect(Arc::new(Target::new("ws://several.example/").unwrap()));
     assert!(shard.handler().failures.is_empty(), "not within the call");
     shard.turn(Some(Duration::ZERO)).unwrap();
     let [failure] = &shard.handler().failures[..] else { panic!("one failure") };
     assert!(failure.contains("several.example was not resolved within 0ns"), "{failure}");
     assert!(shard.is_idle());
-    // What is found later is of no interest.
-    shard.core.resolved(&mut shard.driver, dial, Ok(vec!["127.0.0.1:80".parse().unwrap()]));
+    // A later result is ignored.
+    shard.core.resolved(&mut *shard.driver, dial, Ok(vec!["127.0.0.1:80".parse().unwrap()]));
     assert!(shard.is_idle());
 }
 
 #[test]
-fn what_an_earlier_lookup_did_not_find_does_not_end_a_race() {
+fn a_late_failure_of_the_resolver_does_not_end_a_race() {
     let mut bench = Bench::new(LONG, &["[::1]:80"]);
     let late = Err(ConnectError::Resolve("no such host".into()));
-    bench.shard.core.resolved(&mut bench.shard.driver, ID, late);
+    bench.shard.core.resolved(&mut *bench.shard.driver, ID, late);
     bench.kernel.push(Event::Connected(0));
     bench.turn();
-    assert!(bench.asked(0));
+    assert!(bench.requested_upgrade(0));
     assert!(bench.shard.handler().failures.is_empty());
 }
 
 #[test]
-fn an_attempt_that_fails_at_once_leaves_the_turn_to_others() {
+fn an_attempt_that_fails_at_once_is_retried_in_a_later_turn() {
     let app = App { reconnects: true, ..App::default() };
     let mut shard = Shard::new(0, Arc::new(Config::default()), plain::Engine, Fake::default(), app).unwrap();
-    // Without TLS there is no way to try.
+    // An engine without TLS cannot connect to wss://.
     let mut target = Target::new("wss://several.example/").unwrap();
     target.reconnect = Some(Reconnect { first: Duration::ZERO, longest: Duration::ZERO, attempts: None });
     shard.connect(Arc::new(target));

@@ -1,43 +1,43 @@
-//! When a connection's directions go to a kernel that takes and brings exactly the bytes that the test says.
+//! Giving a connection's keys to the kernel, over a fake driver that moves exactly the bytes that a test names.
 
 use super::Handover;
 use crate::fake::{Event, Fake};
 use crate::{Config, Conn, Handler, Shard};
 use std::sync::Arc;
 use std::time::Duration;
+use tautline_buf::Buf;
+use tautline_buf::kernel_tls::Direction::{self, Receive, Transmit};
+use tautline_buf::kernel_tls::{Cipher, TrafficKeys};
 use tautline_io::KernelTls;
-use tautline_tls::{Content, Engine, Error, Facts, Handshake, Opened, Session};
-use tautline_window::Buf;
-use tautline_window::kernel::Direction::{self, Receive, Transmit};
-use tautline_window::kernel::{Cipher, TrafficKeys};
+use tautline_tls::{Content, Engine, Error, Handshake, Opened, Session, TlsInfo};
 use tautline_ws::Message;
 
-/// A protocol whose handshake is one byte from each side, ten from ours, and whose records are four bytes.
+/// The engine of a protocol with four-byte records. Its handshake is one byte from the client and ten from the server.
 #[derive(Clone)]
-struct Fours;
+struct FourByteEngine;
 
 #[derive(Default)]
-struct Four {
+struct FourByteSession {
     taken: Vec<Direction>,
-    /// A key is due for the kernel.
+    /// A new key waits for the kernel.
     due: bool,
-    /// The key has protected as much as it may.
+    /// The key has protected as many records as it may.
     worn_out: bool,
 }
 
-impl Engine for Fours {
-    type Session = Four;
+impl Engine for FourByteEngine {
+    type Session = FourByteSession;
 
-    fn name(&self) -> &'static str {
-        "fours"
+    fn capabilities(&self) -> &'static tautline_tls::Capabilities {
+        tautline_tls::plain::Engine.capabilities()
     }
 
-    fn accept(&self) -> Result<Four, Error> {
-        Ok(Four::default())
+    fn accept(&self) -> Result<FourByteSession, Error> {
+        Ok(FourByteSession::default())
     }
 
-    fn connect(&self, _: &str) -> Result<Four, Error> {
-        Ok(Four::default())
+    fn connect(&self, _: &str) -> Result<FourByteSession, Error> {
+        Ok(FourByteSession::default())
     }
 }
 
@@ -45,7 +45,7 @@ fn keys(direction: Direction, sequence: u64) -> TrafficKeys {
     TrafficKeys { direction, cipher: Cipher::Aes128Gcm, key: [0; 32], iv: [0; 12], sequence }
 }
 
-impl Session for Four {
+impl Session for FourByteSession {
     fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
         if wire.is_empty() {
             return Ok((0, Handshake::Pending));
@@ -73,12 +73,12 @@ impl Session for Four {
 
     fn close(&mut self, _: &mut Buf) {}
 
-    fn facts(&self) -> Facts {
-        Facts::default()
+    fn tls_info(&self) -> TlsInfo {
+        TlsInfo::default()
     }
 
     fn kernel_keys(&self, direction: Direction) -> Option<TrafficKeys> {
-        assert!(!self.taken.contains(&direction), "asked for what the kernel has");
+        assert!(!self.taken.contains(&direction), "the kernel has these keys already");
         Some(keys(direction, 0))
     }
 
@@ -106,24 +106,25 @@ impl Handler for Nothing {
 
 struct Bench {
     kernel: Fake,
-    shard: Shard<Fours, Fake, Nothing>,
+    shard: Shard<FourByteEngine, Nothing>,
 }
 
 impl Bench {
-    /// A kernel that takes so many bytes of a connection, and so many keys.
+    /// A shard with one connection. Its kernel takes `room` bytes to send and `most_keys` keys.
     fn new(kernel_tls: KernelTls, room: usize, most_keys: usize) -> Self {
         let kernel = Fake::default();
         {
             let mut state = kernel.0.borrow_mut();
             (state.kernel_tls, state.room, state.most_keys) = (kernel_tls, room, most_keys);
         }
-        let mut shard = Shard::new(0, Arc::new(Config::default()), Fours, kernel.clone(), Nothing).unwrap();
+        let mut shard = Shard::new(0, Arc::new(Config::default()), FourByteEngine, kernel.clone(), Nothing).unwrap();
         kernel.push(Event::Accept);
         shard.turn(Some(Duration::ZERO)).unwrap();
         Self { kernel, shard }
     }
 
-    /// What was given after this event: directions, their keys' numbers, and what the peer had received.
+    /// Delivers `event`. Returns all keys given so far: direction, record number, and how many bytes the peer had
+    /// received when they were given.
     fn after(&mut self, event: Event) -> Vec<(Direction, u64, usize)> {
         self.kernel.push(event);
         self.shard.turn(Some(Duration::ZERO)).unwrap();
@@ -133,35 +134,35 @@ impl Bench {
 }
 
 #[test]
-fn each_direction_goes_between_two_records() {
+fn each_direction_goes_to_the_kernel_between_two_records() {
     let mut bench = Bench::new(KernelTls::Both, 3, 9);
-    // The handshake, and half a record behind it; the kernel takes a third of our flight.
+    // The handshake, and half a record behind it. The kernel takes three of the ten bytes of our flight.
     assert_eq!(bench.after(Event::Bytes(0, b"1GE".to_vec())), []);
     assert_eq!(bench.after(Event::Room(0, 3)), []);
-    assert_eq!(bench.after(Event::Bytes(0, b"T".to_vec())), [], "three bytes of four, and six of ten");
+    assert_eq!(bench.after(Event::Bytes(0, b"T".to_vec())), [], "we received three of four bytes, and sent six of ten");
     assert_eq!(bench.after(Event::Room(0, 100)), [(Transmit, 0, 10)]);
     assert_eq!(
         bench.after(Event::Bytes(0, b" / ".to_vec())),
         [(Transmit, 0, 10)],
-        "two bytes of the second are carried"
+        "two bytes of the second record are carried"
     );
     assert_eq!(bench.after(Event::Bytes(0, b"HT".to_vec())), [(Transmit, 0, 10), (Receive, 0, 10)]);
 }
 
 #[test]
-fn further_keys_are_given_before_anything_else_is_received() {
+fn new_keys_are_given_before_anything_else_is_received() {
     let mut bench = Bench::new(KernelTls::Auto, 100, 9);
     let first = [(Transmit, 0, 10), (Receive, 0, 10)];
     assert_eq!(bench.after(Event::Bytes(0, b"1".to_vec())), first);
     assert_eq!(bench.after(Event::Bytes(0, b"keys".to_vec())), [first[0], first[1], (Receive, 1, 10)]);
-    let mut stuck = Bench::new(KernelTls::Receive, 3, 9);
-    assert_eq!(stuck.after(Event::Bytes(0, b"1".to_vec())), [(Receive, 0, 3)]);
-    let given = stuck.after(Event::Bytes(0, b"keys".to_vec()));
-    assert_eq!(given, [(Receive, 0, 3), (Receive, 1, 3)], "whatever waits to be sent");
+    let mut unsent = Bench::new(KernelTls::Receive, 3, 9);
+    assert_eq!(unsent.after(Event::Bytes(0, b"1".to_vec())), [(Receive, 0, 3)]);
+    let given = unsent.after(Event::Bytes(0, b"keys".to_vec()));
+    assert_eq!(given, [(Receive, 0, 3), (Receive, 1, 3)], "even while bytes wait to be sent");
 }
 
 #[test]
-fn who_used_a_key_up_is_asked_to_come_back() {
+fn a_used_up_transmit_key_closes_with_1012() {
     let mut request = b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nPad: "
         .to_vec();
@@ -170,7 +171,7 @@ fn who_used_a_key_up_is_asked_to_come_back() {
         request.push(b'a');
     }
     request.extend(b"\r\n\r\n");
-    for (kernel_tls, ends) in [(KernelTls::Transmit, true), (KernelTls::Receive, false)] {
+    for (kernel_tls, closes) in [(KernelTls::Transmit, true), (KernelTls::Receive, false)] {
         let mut bench = Bench::new(kernel_tls, 10_000, 9);
         bench.after(Event::Bytes(0, b"1".to_vec()));
         bench.after(Event::Bytes(0, request.clone()));
@@ -178,22 +179,22 @@ fn who_used_a_key_up_is_asked_to_come_back() {
         let received = bench.kernel.received(0);
         assert!(received.starts_with(b"our flightHTTP/1.1 101"));
         // A close frame with the code 1012.
-        assert_eq!(received.windows(4).any(|four| matches!(four, [0x88, _, 0x03, 0xf4])), ends, "{kernel_tls}");
+        assert_eq!(received.windows(4).any(|four| matches!(four, [0x88, _, 0x03, 0xf4])), closes, "{kernel_tls}");
     }
 }
 
 #[test]
-fn what_is_refused_stays_here() {
+fn refused_keys_leave_records_in_user_space() {
     let mut bench = Bench::new(KernelTls::Both, 100, 0);
     assert_eq!(bench.after(Event::Bytes(0, b"1".to_vec())), []);
     assert_eq!(bench.after(Event::Bytes(0, b"GET ".to_vec())), []);
-    assert_eq!(bench.kernel.with(0, |wire| wire.closed), None, "it goes on");
+    assert_eq!(bench.kernel.with(0, |wire| wire.closed), None, "the connection goes on");
     let mut off = Bench::new(KernelTls::Off, 100, 9);
     assert_eq!(off.after(Event::Bytes(0, b"1".to_vec())), []);
 }
 
 #[test]
-fn auto_receives_where_keys_can_be_replaced() {
+fn auto_hands_receiving_over_only_if_keys_can_be_replaced() {
     for (rekeys, receives) in [(true, true), (false, false)] {
         let mut handover = Handover::new(KernelTls::Auto);
         assert!(handover.has(Handover::TRANSMIT) && !handover.has(Handover::RECEIVE));

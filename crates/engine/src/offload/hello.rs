@@ -1,17 +1,19 @@
-//! Handshake messages that come in pieces.
+//! Handshake messages that arrive in pieces.
 
-use super::PLAIN_HANDSHAKE;
+/// The type of a record with unencrypted handshake messages (RFC 8446, section 5.1).
+pub(super) const PLAIN_HANDSHAKE: u8 = 22;
 
-/// More than this is not waited for: honest ClientHellos have a few kilobytes, and what one record holds suffices.
-const MOST: usize = 16 << 10;
+/// Longest ClientHello to wait for, in bytes. Real ones have at most a few kilobytes.
+const MAX_HELLO: usize = 16 << 10;
 
-/// Whether the handshake message that `wire` begins with is all there, in however many records (RFC 8446, section 5.1).
-/// So is what waiting would not mend: other records in between, and what is too long.
+/// Whether the handshake message at the start of `wire` is whole, in any number of records (RFC 8446, section 5.1).
+///
+/// Also true if more bytes would not help: a record of another type interrupts the message, or the message is too long.
 pub(super) fn is_whole(wire: &[u8]) -> bool {
-    // Type and length of the message, which may be cut too.
+    // The message's type and length, which may span records.
     let (mut head, mut seen) = ([0_u8; 4], 0);
     let mut rest = wire;
-    while wire.len() <= MOST {
+    while wire.len() <= MAX_HELLO {
         let Some((&[kind, _, _, high, low], behind)) = rest.split_first_chunk() else { return false };
         let len = usize::from(u16::from_be_bytes([high, low]));
         if kind != PLAIN_HANDSHAKE || len == 0 {
@@ -24,7 +26,7 @@ pub(super) fn is_whole(wire: &[u8]) -> bool {
         seen += len;
         let [_, a, b, c] = head;
         let whole = 4 + u32::from_be_bytes([0, a, b, c]) as usize;
-        if seen >= 4 && (seen >= whole || whole > MOST) {
+        if seen >= 4 && (seen >= whole || whole > MAX_HELLO) {
             return true;
         }
         rest = behind;
@@ -34,7 +36,7 @@ pub(super) fn is_whole(wire: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, is_whole};
+    use super::{MAX_HELLO, is_whole};
 
     fn records(message: &[u8], cut: usize) -> Vec<u8> {
         let record = |part: &[u8]| [&[22, 3, 1, 0, u8::try_from(part.len()).unwrap()], part].concat();
@@ -54,13 +56,13 @@ mod tests {
     }
 
     #[test]
-    fn what_waiting_does_not_mend_is_not_waited_for() {
+    fn an_interrupted_or_too_long_message_is_not_waited_for() {
         let begun = records(&[1, 0, 1, 44, 7], 5);
         for behind in [&[21, 3, 3, 0, 2, 1, 0][..], &[22, 3, 3, 0, 0]] {
             assert!(is_whole(&[&begun[..], behind].concat()));
         }
-        // Longer than any, as said, and as sent.
+        // Too long by its length field, and by the bytes received.
         assert!(is_whole(&records(&[1, 1, 0, 0, 7], 5)));
-        assert!(is_whole(&vec![22; MOST + 1]));
+        assert!(is_whole(&vec![22; MAX_HELLO + 1]));
     }
 }

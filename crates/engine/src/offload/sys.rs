@@ -1,52 +1,53 @@
-//! Work of one thread that others join while it lasts: the borrow that threads cannot be given otherwise.
+//! Work of one thread that other threads join while it lasts. They share a borrow that safe code cannot give them.
 #![expect(unsafe_code, reason = "threads that outlive a borrow use it while it lasts")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Turns that a processor spins for those who have not left, before it lets others run: some ten microseconds, in which a
-/// record is sealed several times over.
+/// Turns that a thread spins for others before it yields its CPU: about 10 us, in which several records are sealed.
 const SPINS: usize = 256;
 
-/// Who is waited for longer is not let run: half a megabyte is sealed and sent in a third of it.
+/// Wait after which a thread counts as descheduled. Sealing and sending half a megabyte takes a third of this time.
 const PATIENCE: Duration = Duration::from_micros(300);
 
-/// Set in a job's state once nobody may join any more.
+/// Bit of a job's state: no thread may join any more.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-/// Set in a job's state once somebody has.
+/// Bit of a job's state: a thread has joined.
 const JOINED: usize = CLOSED >> 1;
 
-/// What came of an offer.
+/// The result of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Help {
-    /// Nobody came.
+    /// No thread joined.
     None,
-    /// Others did a share.
+    /// Other threads joined and did a share.
     Came,
-    /// Others took a share and kept everyone waiting with it: they were not let run.
+    /// Other threads joined and delayed the rest: the scheduler did not run them.
     Late,
 }
 
-/// Work that is offered to others.
+/// Work that is offered to other threads.
 pub(super) struct Job {
-    /// INVARIANT: called only by who has joined, and whoever offers it returns only when nobody can join and all have left.
+    /// INVARIANT: only threads that have joined call it. [`Job::offer`] returns only when no thread can join and all that
+    /// joined have left.
     work: *const (dyn Fn() + Sync),
-    /// [`CLOSED`], [`JOINED`], and how many have joined and not left.
+    /// [`CLOSED`], [`JOINED`], and the number of threads that have joined and not left.
     state: AtomicUsize,
 }
 
-// SAFETY: `work` points to a `dyn Fn + Sync`, which any thread may call through a shared reference; `state` says until when.
+// SAFETY: `work` points to a `dyn Fn + Sync`, which any thread may call through a shared reference while the borrow lives.
+// `state` keeps the borrow alive for every thread that has joined.
 unsafe impl Send for Job {}
-// SAFETY: as above; all that a shared job does is behind `state`.
+// SAFETY: as above; a shared job calls `work` only after it has joined through the atomic `state`.
 unsafe impl Sync for Job {}
 
 impl Job {
-    /// Calls `work` here, and lets those join whom `publish` gives the job to. Nobody calls it any more when this returns.
+    /// Calls `work` on this thread, and on threads that `publish` gives the job to. When this returns, no thread calls it.
     pub(super) fn offer(work: &(dyn Fn() + Sync), publish: impl FnOnce(&Arc<Self>)) -> Help {
-        // SAFETY: only the lifetime changes. `Offer` keeps this function, and with it the borrow, until nobody uses it,
-        // however it ends.
+        // SAFETY: only the lifetime changes. `Offer` keeps this function from returning or unwinding, and so keeps the borrow
+        // alive, until no thread uses it.
         let work = unsafe { core::mem::transmute::<&(dyn Fn() + Sync), &'static (dyn Fn() + Sync)>(work) };
         let offer = Offer(Arc::new(Self { work, state: AtomicUsize::new(0) }));
         publish(&offer.0);
@@ -54,20 +55,20 @@ impl Job {
         offer.close()
     }
 
-    /// Calls the work too, unless it is over.
+    /// Calls the work on this thread too, unless the job is closed.
     pub(super) fn join(&self) {
         let open = |state: usize| (state & CLOSED == 0).then_some((state + 1) | JOINED);
         if self.state.try_update(Ordering::AcqRel, Ordering::Relaxed, open).is_err() {
             return;
         }
         let _joined = Joined(self);
-        // SAFETY: joined before it was closed and not left, so whoever offers it waits, and the borrow stands.
+        // SAFETY: this thread has joined before the job was closed and has not left, so `offer` waits and the borrow is alive.
         let work = unsafe { &*self.work };
         work();
     }
 }
 
-/// The offerer's end. Closes the job and waits for those who have joined, also where the work panics.
+/// The offering thread's end of a job. It closes the job and waits for all threads that joined, also if the work panics.
 struct Offer(Arc<Job>);
 
 impl Offer {
@@ -76,7 +77,7 @@ impl Offer {
         state.fetch_or(CLOSED, Ordering::AcqRel);
         let mut wait = Wait::default();
         loop {
-            // Acquire: what those who leave have written is seen.
+            // Acquire, to see the writes of threads that have left.
             match state.load(Ordering::Acquire) {
                 CLOSED => return Help::None,
                 state if state == CLOSED | JOINED => return if wait.is_long() { Help::Late } else { Help::Came },
@@ -86,15 +87,16 @@ impl Offer {
     }
 }
 
-/// Waiting for a thread that is to be done soon.
+/// A wait for another thread that should take only microseconds: it spins, and then yields.
 #[derive(Default)]
 pub(super) struct Wait {
     turns: usize,
-    /// When it began to let others run.
+    /// When it began to yield.
     since: Option<Instant>,
 }
 
 impl Wait {
+    /// Waits for a moment.
     pub(super) fn turn(&mut self) {
         self.turns += 1;
         if self.turns < SPINS {
@@ -105,7 +107,7 @@ impl Wait {
         }
     }
 
-    /// Whether it took longer than that thread needs.
+    /// Whether the wait took longer than a running thread needs.
     pub(super) fn is_long(&self) -> bool {
         self.since.is_some_and(|since| since.elapsed() > PATIENCE)
     }
@@ -117,7 +119,7 @@ impl Drop for Offer {
     }
 }
 
-/// Someone who joined. Leaves, also where the work panics.
+/// A thread that joined a job. It leaves on drop, also if the work panics.
 struct Joined<'a>(&'a Job);
 
 impl Drop for Joined<'_> {
@@ -135,7 +137,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn others_join_while_it_lasts_and_never_later() {
+    fn other_threads_join_only_while_the_work_lasts() {
         let (jobs, offered) = channel::<std::sync::Arc<Job>>();
         let helper = std::thread::spawn(move || offered.iter().for_each(|job| job.join()));
         let rounds = if cfg!(miri) { 20 } else { 2_000 };
@@ -159,17 +161,17 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_the_offer_too() {
+    fn a_panic_of_the_owner_closes_the_job() {
         let (jobs, offered) = channel::<std::sync::Arc<Job>>();
         let work = || panic!("no");
         let result = catch_unwind(AssertUnwindSafe(|| Job::offer(&work, |job| jobs.send(job.clone()).unwrap())));
         assert!(result.is_err());
-        // The work is gone: joining must not call it.
+        // The work is dropped, so joining must not call it.
         offered.recv().unwrap().join();
     }
 
     #[test]
-    fn a_panic_of_another_is_not_waited_for() {
+    fn a_helper_that_panics_leaves_the_job() {
         let (jobs, offered) = channel::<std::sync::Arc<Job>>();
         let helper = std::thread::spawn(move || {
             let job = offered.recv().unwrap();

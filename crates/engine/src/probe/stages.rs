@@ -4,35 +4,44 @@ use std::fmt;
 use tautline_io::Ticker;
 
 /// A part of a message's way. [`Nic`](Self::Nic) to [`Callback`](Self::Callback) add up to [`Total`](Self::Total).
+///
+/// ```
+/// use tautline_engine::probe::Stage;
+///
+/// assert_eq!(Stage::ALL.map(Stage::name)[..3], ["nic", "loop", "read"]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Stage {
-    /// From the stamp of the last segment of the read to the end of the loop's wait: interrupt, the kernel's TCP, waking up,
-    /// and reading, where the kernel does that within the wait, as io_uring.
-    /// Nothing where it arrived while the loop was awake. Only where the driver knows.
+    /// From the arrival of the read's last segment to the end of the loop's wait: interrupt, the kernel's TCP, waking up.
+    ///
+    /// With io_uring it includes reading. It is 0 for bytes that arrived while the loop was awake. It is missing if the driver
+    /// does not know the time of arrival.
     Nic,
-    /// What it waited for in the loop: other connections of the same turn, earlier messages of the same read.
+    /// Waiting in the loop for other connections of the same turn and for earlier messages of the same read.
     Loop,
-    /// Reading it: the system call, or the copy out of a TCP stack of ours. Only where the driver reads by itself;
-    /// io_uring does it before the wait is over.
+    /// Reading: the system call, or the copy from a TCP stack in user space.
+    ///
+    /// It is missing for io_uring, which reads before the wait ends.
     Read,
-    /// Opening its TLS record. Messages of one record have this in common.
+    /// Opening the message's TLS record. All messages of a record share this time.
     Tls,
-    /// Parsing its frame, unmasking and validating it.
+    /// Parsing, unmasking and validating the message's frame.
     Parse,
-    /// From there to the handler.
+    /// From the parsed frame to the call of the handler.
     Callback,
-    /// From the end of the wait to the handler: all but [`Nic`](Self::Nic).
+    /// From the end of the wait to the handler: all stages but [`Nic`](Self::Nic).
     App,
-    /// From the stamp to the handler; only where there is one.
+    /// From the arrival to the handler. It is missing if the driver does not know the time of arrival.
     Total,
 }
 
 impl Stage {
-    /// All, in order.
+    /// All stages, in order.
     pub const ALL: [Self; 8] =
         [Self::Nic, Self::Loop, Self::Read, Self::Tls, Self::Parse, Self::Callback, Self::App, Self::Total];
 
-    /// Name in results.
+    /// The stage's name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,50 +57,71 @@ impl Stage {
     }
 }
 
-/// What a [`Stamps`](super::Stamps) found.
+/// The results of a [`Stamps`](super::Stamps): the distribution of each stage's times.
 ///
-/// A message that came in several pieces is told by the read that completed it.
+/// A message that arrived in several pieces is timed by the read that completed it.
+///
+/// ```
+/// use tautline_engine::probe::{Stage, Stages};
+///
+/// fn report(stages: &Stages) {
+///     for stage in Stage::ALL {
+///         let spread = stages.spread(stage);
+///         println!("{}: {:.1} us, of {} messages", stage.name(), spread.p50, spread.count);
+///     }
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Stages {
     /// In ticks, in the order of [`Stage::ALL`].
     histograms: [Histogram<u64>; 8],
-    per_read: Shared,
-    per_record: Shared,
+    per_read: Completed,
+    per_record: Completed,
     ticker: Ticker,
     nanos_per_tick: f64,
-    /// Largest relative error of that.
+    /// Largest relative error of `nanos_per_tick`.
     scale_error: f64,
-    /// What one stamp costs, in ticks.
+    /// The cost of one stamp, in ticks.
     stamp: f64,
-    /// Reads of which one was timed.
+    /// One read in this number was timed.
     every: u32,
-    /// How far the stamps of arrivals may be off, in ticks.
+    /// Largest error of the times of arrival, in ticks.
     arrival_error: u64,
 }
 
-/// What messages had in common.
+/// Reads or records that completed messages.
 #[derive(Clone, Copy, Default)]
-struct Shared {
-    /// Reads, or records, that completed a message.
+struct Completed {
+    /// Reads, or records, that completed at least one message.
     count: u64,
-    /// Most messages of one.
+    /// Most messages that one of them completed.
     most: u64,
 }
 
-impl Shared {
-    /// One completed so many messages, this one included.
-    fn record(&mut self, messages: u64) {
-        self.count += u64::from(messages == 1);
-        self.most = self.most.max(messages);
+impl Completed {
+    /// A message was completed, the `nth` of its read or record, from 1.
+    fn add(&mut self, nth: u64) {
+        self.count += u64::from(nth == 1);
+        self.most = self.most.max(nth);
     }
 }
 
-/// How a stage's times are spread, in microseconds; all 0 where it has none.
+/// The distribution of a stage's times, in microseconds; all 0 if it has none.
+///
+/// ```
+/// use tautline_engine::probe::Spread;
+///
+/// fn is_calm(spread: &Spread) -> bool {
+///     spread.p99 < 10.0 * spread.p50
+/// }
+/// # assert!(!is_calm(&Spread::default()));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Spread {
-    /// Messages.
+    /// Number of messages.
     pub count: u64,
-    /// Shortest.
+    /// Shortest time.
     pub min: f64,
     /// Mean.
     pub mean: f64,
@@ -99,13 +129,13 @@ pub struct Spread {
     pub stddev: f64,
     /// Median.
     pub p50: f64,
-    /// 90 % take no longer.
+    /// 90th percentile.
     pub p90: f64,
-    /// 95 % take no longer.
+    /// 95th percentile.
     pub p95: f64,
-    /// 99 % take no longer.
+    /// 99th percentile.
     pub p99: f64,
-    /// Longest.
+    /// Longest time.
     pub max: f64,
 }
 
@@ -114,8 +144,8 @@ impl Stages {
         let scale = ticker.scale();
         Self {
             histograms: std::array::from_fn(|_| tally::empty()),
-            per_read: Shared::default(),
-            per_record: Shared::default(),
+            per_read: Completed::default(),
+            per_record: Completed::default(),
             ticker,
             nanos_per_tick: scale.nanos_per_tick,
             scale_error: scale.error,
@@ -125,45 +155,45 @@ impl Stages {
         }
     }
 
-    /// With the times of all messages.
+    /// A copy with these histograms.
     pub(super) fn with(&self, histograms: [Histogram<u64>; 8]) -> Self {
         let scale = self.ticker.scale();
-        // The longer the clocks were compared, the better the scale.
+        // Asked again, since the scale becomes more exact with time.
         Self { histograms, nanos_per_tick: scale.nanos_per_tick, scale_error: scale.error, ..self.clone() }
     }
 
-    /// A message was the n-th of its read, and of its record.
+    /// A message was completed, the `in_read`-th of its read and the `in_record`-th of its record.
     #[inline]
-    pub(super) fn shares(&mut self, in_read: u64, in_record: u64) {
-        self.per_read.record(in_read);
-        self.per_record.record(in_record);
+    pub(super) fn add_completed(&mut self, in_read: u64, in_record: u64) {
+        self.per_read.add(in_read);
+        self.per_record.add(in_record);
     }
 
-    /// Stamps of arrivals may be off by so many ticks.
-    pub(super) fn arrivals_within(&mut self, error: u64) {
+    /// The times of arrival may be off by `error` ticks.
+    pub(super) fn add_arrival_error(&mut self, error: u64) {
         self.arrival_error = self.arrival_error.max(error);
     }
 
-    /// Adds what another shard of this process found.
+    /// Adds the results of another shard of this process.
     pub fn merge(&mut self, other: &Self) {
         for (mine, other) in self.histograms.iter_mut().zip(&other.histograms) {
-            // All have the same bounds.
+            // Cannot fail, since all histograms have the same bounds.
             let _ = mine.add(other);
         }
         for (mine, other) in [(&mut self.per_read, other.per_read), (&mut self.per_record, other.per_record)] {
-            *mine = Shared { count: mine.count + other.count, most: mine.most.max(other.most) };
+            *mine = Completed { count: mine.count + other.count, most: mine.most.max(other.most) };
         }
         self.arrival_error = self.arrival_error.max(other.arrival_error);
         self.every = self.every.max(other.every);
     }
 
-    /// Messages that were timed.
+    /// The number of messages that were timed.
     #[must_use]
     pub fn messages(&self) -> u64 {
         self.of(Stage::App).len()
     }
 
-    /// How the times of a stage are spread.
+    /// The distribution of a stage's times.
     #[must_use]
     pub fn spread(&self, stage: Stage) -> Spread {
         let times = self.of(stage);
@@ -185,8 +215,9 @@ impl Stages {
         }
     }
 
-    /// The histogram of a stage, for programs: upper ends in microseconds, exact to five thousandths, and how many messages
-    /// lie below each and above the one before; empty ones are left out.
+    /// The histogram of a stage, for programs: the upper end of each bucket in microseconds, and its number of messages.
+    ///
+    /// The ends are exact to 0.5 %. Empty buckets are left out.
     pub fn histogram(&self, stage: Stage) -> impl Iterator<Item = (f64, u64)> {
         let us = self.nanos_per_tick / 1e3;
         self.of(stage).iter_recorded().map(move |step| (step.value_iterated_to() as f64 * us, step.count_at_value()))
@@ -195,29 +226,29 @@ impl Stages {
     /// Mean and largest number of messages that one read completed.
     #[must_use]
     pub fn per_read(&self) -> (f64, u64) {
-        self.share(self.per_read)
+        self.mean_and_most(self.per_read)
     }
 
     /// Mean and largest number of messages that one TLS record completed.
     #[must_use]
     pub fn per_record(&self) -> (f64, u64) {
-        self.share(self.per_record)
+        self.mean_and_most(self.per_record)
     }
 
-    /// Which share of the time after the wait TLS takes (0 to 1).
+    /// The share of TLS in the time after the wait, from 0 to 1.
     #[must_use]
     pub fn tls_share(&self) -> f64 {
         let app = self.of(Stage::App).mean();
         if app > 0.0 { self.of(Stage::Tls).mean() / app } else { 0.0 }
     }
 
-    /// What one stamp costs, in microseconds. Each stage holds one.
+    /// The cost of one stamp, in microseconds. Each stage includes one.
     #[must_use]
     pub fn stamp(&self) -> f64 {
         self.stamp * self.nanos_per_tick / 1e3
     }
 
-    /// What the stamps are told by, and how exact they are.
+    /// A line about the clock of the stamps, and how exact they are.
     #[must_use]
     pub fn clock(&self) -> String {
         let scale = format!(
@@ -233,8 +264,8 @@ impl Stages {
         format!("{scale}; arrivals exact to {:.0} ns", self.arrival_error as f64 * self.nanos_per_tick)
     }
 
-    fn share(&self, shared: Shared) -> (f64, u64) {
-        (self.messages() as f64 / shared.count.max(1) as f64, shared.most)
+    fn mean_and_most(&self, completed: Completed) -> (f64, u64) {
+        (self.messages() as f64 / completed.count.max(1) as f64, completed.most)
     }
 
     fn of(&self, stage: Stage) -> &Histogram<u64> {
@@ -243,7 +274,7 @@ impl Stages {
 }
 
 impl fmt::Display for Stages {
-    /// A table of at most 100 columns, and what it rests on.
+    /// A table of at most 100 columns, then lines about reads, sampling and the clock.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,

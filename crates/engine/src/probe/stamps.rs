@@ -1,78 +1,78 @@
 use super::Probe;
-use super::stages::Stages;
+use super::stages::{Stage, Stages};
 use super::tally::{Tallies, UNKNOWN};
 use std::io;
 use std::num::NonZeroU32;
 use tautline_io::{Anchor, Arrival, Clock, Driver, Scale, Ticker};
 
-/// How many readings of the clock are timed, to know what one costs.
+/// Readings of the clock that are timed to learn the cost of one.
 const READINGS: u32 = 1_000;
 
-/// The kernel's clock and ours are compared again after so many nanoseconds: they may drift apart, and the kernel's may be set.
+/// Nanoseconds after which the kernel's clock and ours are compared again: they may drift apart, and the kernel's may be set.
 const COMPARE: f64 = 10e6;
 
-/// What [`COMPARE`] is at this scale.
+/// [`COMPARE`] in ticks.
 fn compare(scale: Scale) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some millions")]
     let ticks = (COMPARE / scale.nanos_per_tick) as u64;
     ticks
 }
 
-/// Takes the time of messages; [`Probe::stages`] tells it.
+/// A [`Probe`] that measures the stages of messages.
 ///
 /// All times are ticks of the shard's [`Ticker`].
 pub struct Stamps {
     ticker: Ticker,
     scale: Scale,
-    /// Ticks until clocks are compared again.
+    /// Ticks until the clocks are compared again.
     compare: u64,
-    /// The kernel's clock and ours.
+    /// The last comparison of the kernel's clock with ours.
     anchor: Option<(Clock, Anchor)>,
-    /// All but the times.
+    /// The results without the times.
     stages: Box<Stages>,
     tallies: Tallies,
-    /// One read in so many is timed, whichever it is.
+    /// One read in this number is timed, chosen at random.
     every: u32,
-    /// What chooses them.
+    /// State of the random numbers.
     chance: u64,
-    /// This one is.
+    /// Whether the current read is timed.
     timed: bool,
-    /// The next one is.
+    /// Whether the next read is timed.
     next: bool,
-    /// Messages that are not counted yet.
+    /// Messages left that are not counted.
     warm_up: u64,
-    /// What the driver told of the read.
+    /// The driver's time of arrival of the current read.
     arrival: Option<Arrival>,
-    /// Stamp 1, once somebody asks for it: telling it by our clock is not to count as anybody's work.
+    /// Stamp 1. It is converted to our clock when the message is complete, so that no stage includes the conversion.
     arrived: Option<u64>,
     /// Stamp 2.
     woke: u64,
-    /// When the driver began to receive, where it knows.
+    /// When the driver began to receive, if it knows.
     began: Option<u64>,
     /// Stamp 3.
     read: u64,
     /// The latest stamp.
     mark: u64,
-    /// Something else was done since then.
+    /// Whether other work was done since `mark`.
     stale: bool,
-    /// A message was delivered from the record that was opened last.
+    /// Whether a message was delivered since the last record was opened.
     delivered: bool,
-    /// Opening the records of the current message took so long.
+    /// Time spent on opening the records of the current message.
     tls: u64,
-    /// Parsing it did.
+    /// Time spent on parsing the current message.
     parse: u64,
     in_read: u64,
     in_record: u64,
 }
 
 impl Stamps {
-    /// Counts every message but the first `warm_up`. The first one of a process takes 10 ms, to compare clocks.
+    /// Times every message but the first `warm_up`. The first value in a process takes 10 ms, to compare clocks.
     #[must_use]
     pub fn after(warm_up: u64) -> Self {
         Self { warm_up, ..Self::of_one_in(NonZeroU32::MIN) }
     }
 
-    /// Counts the messages of one read in `every`, chosen by chance, and so costs less.
+    /// Times the messages of one read in `every`, chosen at random, and so costs less.
     #[must_use]
     pub fn of_one_in(every: NonZeroU32) -> Self {
         let ticker = Ticker::here();
@@ -105,7 +105,7 @@ impl Stamps {
         }
     }
 
-    /// Tells the kernel's stamp by our clock.
+    /// Converts the kernel's time of arrival to our clock.
     fn ticks_of(&mut self, arrival: Arrival, now: u64) -> u64 {
         let anchor = match self.anchor {
             Some((clock, anchor)) if clock == arrival.clock && now.saturating_sub(anchor.ticks) < self.compare => {
@@ -120,11 +120,11 @@ impl Stamps {
     fn compare_clocks(&mut self, clock: Clock) -> Anchor {
         let anchor = self.ticker.anchor(clock);
         self.anchor = Some((clock, anchor));
-        self.stages.arrivals_within(anchor.error);
+        self.stages.add_arrival_error(anchor.error);
         anchor
     }
 
-    /// A message is whole, and the handler is entered now.
+    /// Counts a message whose handler is called now.
     fn count(&mut self, called: u64) {
         self.in_read += 1;
         self.in_record += 1;
@@ -138,12 +138,12 @@ impl Stamps {
         debug_assert!(self.began.is_none_or(|began| began <= self.read));
         debug_assert!(self.read <= self.mark && self.mark <= called, "stamps run backwards");
         let begin = self.began.unwrap_or(self.read);
-        // What arrives while the loop is awake waits for it only from then on.
+        // For bytes that arrived while the loop was awake, the stages begin with the arrival.
         let woke = self.woke.max(self.arrived.unwrap_or(0)).min(begin);
         let callback = called.saturating_sub(self.mark);
         let read = self.read.saturating_sub(begin);
         let app = called.saturating_sub(woke);
-        // The rest: it waited for other connections, or for earlier messages of the same read.
+        // The rest is the wait for other connections, and for earlier messages of the same read.
         let waited = app.saturating_sub(read + self.tls + self.parse + callback);
         let (nic, total) = self.arrived.map_or((UNKNOWN, UNKNOWN), |arrival| {
             let nic = woke.saturating_sub(arrival);
@@ -151,10 +151,10 @@ impl Stamps {
         });
         let read = if self.began.is_some() { read } else { UNKNOWN };
         self.tallies.add([nic, waited, read, self.tls, self.parse, callback, app, total]);
-        self.stages.shares(self.in_read, self.in_record);
+        self.stages.add_completed(self.in_read, self.in_record);
     }
 
-    /// The next bytes belong to messages of their own.
+    /// Begins a read, which completes messages of its own.
     #[inline]
     fn begin_read(&mut self, now: u64) {
         (self.read, self.mark, self.stale) = (now, now, false);
@@ -162,13 +162,13 @@ impl Stamps {
         (self.in_read, self.in_record, self.arrived) = (0, 0, None);
     }
 
-    /// Whether a read is to be timed.
+    /// Draws whether a read is timed.
     #[inline]
     const fn draw(&mut self) -> bool {
         if self.every == 1 {
             return true;
         }
-        // Xorshift (Marsaglia, 2003): far better than it takes.
+        // Xorshift (Marsaglia, 2003), which is more than good enough for sampling.
         self.chance ^= self.chance << 13;
         self.chance ^= self.chance >> 7;
         self.chance ^= self.chance << 17;
@@ -176,6 +176,7 @@ impl Stamps {
     }
 
     #[inline]
+    /// Renews the latest stamp if other work was done since.
     fn freshen(&mut self) {
         if self.stale {
             self.mark = self.ticker.now();
@@ -191,7 +192,7 @@ impl Default for Stamps {
 }
 
 impl Probe for Stamps {
-    fn begin<D: Driver>(&mut self, driver: &mut D) -> io::Result<()> {
+    fn begin(&mut self, driver: &mut dyn Driver) -> io::Result<()> {
         driver.stamp_arrivals()
     }
 
@@ -201,7 +202,7 @@ impl Probe for Stamps {
     }
 
     #[inline]
-    fn received<D: Driver>(&mut self, driver: &mut D) {
+    fn received(&mut self, driver: &mut dyn Driver) {
         self.timed = self.next;
         if self.timed {
             let now = self.ticker.now();
@@ -277,11 +278,11 @@ impl Probe for Stamps {
 
 impl std::fmt::Debug for Stamps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stamps").field("messages", &self.tallies.messages()).finish_non_exhaustive()
+        f.debug_struct("Stamps").field("messages", &self.tallies.messages(Stage::App as usize)).finish_non_exhaustive()
     }
 }
 
-/// What one reading of the clock costs, in ticks.
+/// The cost of one reading of the clock, in ticks.
 fn stamp_cost(ticker: Ticker) -> f64 {
     let begun = ticker.now();
     let last = (0..READINGS).fold(begun, |_, _| ticker.now());

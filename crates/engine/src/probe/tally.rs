@@ -1,19 +1,19 @@
-//! Counts times in as few instructions as can be. Histograms are made of the counts when somebody asks.
+//! Counts times in few instructions. Histograms are built from the counts on request.
 
 use hdrhistogram::Histogram;
 
-/// Times that are told apart exactly have so many bits; of longer ones so many count, and the middle stands for all that are
-/// not told apart: within five thousandths. With more, counts would take more memory than the nearest caches hold, and
-/// counting more time than all else.
+/// Leading bits of a time that choose its slot. The middle of a slot stands for all its times, within 0.5 %.
+///
+/// With more bits the counts would not fit the nearest caches, and counting would take most of the probe's time.
 const BITS: u32 = 8;
 
-/// Longest time that is told apart, in ticks: minutes. Longer ones count as this.
+/// Longest time with a slot of its own, in ticks: about 90 s at 3 GHz. Longer ones count as this.
 const LONGEST: u64 = (1 << 38) - 1;
 
-/// Slots of one power of two.
+/// Slots per power of two.
 const STEP: usize = 1 << (BITS - 1);
 
-/// How many times were how long.
+/// Numbers of times, by slot.
 struct Tally(Box<[u64]>);
 
 impl Tally {
@@ -37,10 +37,10 @@ impl Tally {
     }
 }
 
-/// One message's times in ticks, in the order of [`Stage::ALL`](super::Stage::ALL).
+/// A message's times in ticks, in the order of the stages.
 pub(super) type Times = [u64; 8];
 
-/// A time that is not known.
+/// The value of an unknown time.
 pub(super) const UNKNOWN: u64 = u64::MAX;
 
 /// Messages that are counted together.
@@ -49,7 +49,7 @@ const BATCH: usize = 256;
 /// The times of messages, by stage.
 pub(super) struct Tallies {
     stages: [Tally; 8],
-    /// Messages to be counted, one stage after the other: each is a lot of memory that other work has pushed out of the cache.
+    /// Messages to be counted, stage by stage: other work pushes a tally's memory out of the cache between messages.
     pending: Vec<Times>,
 }
 
@@ -86,20 +86,19 @@ impl Tallies {
         })
     }
 
-    /// Messages counted.
-    pub(super) fn messages(&self) -> u64 {
-        let app = &self.stages[super::Stage::App as usize];
-        app.0.iter().sum::<u64>() + self.pending.len() as u64
+    /// The number of messages, by the count of a `stage` that every message has.
+    pub(super) fn messages(&self, stage: usize) -> u64 {
+        self.stages[stage].0.iter().sum::<u64>() + self.pending.len() as u64
     }
 }
 
-/// A histogram that tells apart what a [`Tally`] does.
+/// An empty histogram, at least as fine as a [`Tally`].
 pub(super) fn empty() -> Histogram<u64> {
     #[expect(clippy::expect_used, reason = "constant bounds and precision, which the constructor accepts")]
     Histogram::new_with_bounds(1, LONGEST, 3).expect("valid bounds")
 }
 
-/// Where a time is counted: its highest bits, behind all slots of lower powers of two.
+/// The slot of a time: its leading bits, behind all slots of lower powers of two.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "less than 2^BITS after the shift")]
 const fn slot(ticks: u64) -> usize {
@@ -107,7 +106,7 @@ const fn slot(ticks: u64) -> usize {
     shift as usize * STEP + (ticks >> shift) as usize
 }
 
-/// The shortest time that is counted in a slot.
+/// The shortest time of a slot.
 const fn shortest(slot: usize) -> u64 {
     let shift = (slot / STEP).saturating_sub(1);
     ((slot - shift * STEP) as u64) << shift
@@ -118,7 +117,7 @@ mod tests {
     use super::{LONGEST, Tally, shortest, slot};
 
     #[test]
-    fn slots_are_exact_to_a_hundredth_and_follow_each_other() {
+    fn slots_are_contiguous_and_exact_to_one_percent() {
         let mut last = slot(0);
         for bits in 0..38 {
             for offset in [0, 1, 2, 77, 1_000, (1 << bits) - 1] {
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_has_what_was_counted() {
+    fn a_histogram_has_all_counted_times() {
         let mut tally = Tally::new();
         for ticks in [0, 0, 200, 5_000, LONGEST, u64::MAX] {
             tally.add(ticks);

@@ -1,10 +1,12 @@
-//! Stamps of messages that come over a kernel of the test's own.
+//! Stamps of messages that arrive over the fake driver.
 
-use super::{Off, Probe, Stage, Stages, Stamps};
+use super::{Probe, Stage, Stages, Stamps};
 use crate::fake::{Event, Fake};
 use crate::{Config, Conn, Handler, Shard};
+use std::cell::RefCell;
 use std::io;
 use std::num::NonZeroU32;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tautline_io::{Arrival, Clock, Driver, Ticker};
@@ -14,10 +16,10 @@ use tautline_ws::Message;
 const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
-/// A frame of a client whose mask key is 0.
+/// A client's frame with the mask key 0.
 const HELLO: &[u8] = b"\x81\x85\0\0\0\0hello";
 
-/// Takes a while for each message.
+/// Takes the time `takes` for each message.
 #[derive(Default)]
 struct App {
     heard: u64,
@@ -33,12 +35,18 @@ impl Handler for App {
     }
 }
 
-/// An open connection of a shard with this probe.
-fn open<P: Probe>(probe: P, takes: Duration) -> (Fake, Shard<plain::Engine, Fake, App, P>) {
+/// A shard with this probe and one open connection.
+fn open(probe: impl Probe, takes: Duration) -> (Fake, Shard<plain::Engine, App>) {
+    open_watched(Some(Box::new(probe)), takes)
+}
+
+fn open_watched(probe: Option<Box<dyn Probe>>, takes: Duration) -> (Fake, Shard<plain::Engine, App>) {
     let kernel = Fake::default();
     let app = App { heard: 0, takes };
-    let mut shard =
-        Shard::with_probe(0, Arc::new(Config::default()), plain::Engine, kernel.clone(), app, probe).unwrap();
+    let mut shard = Shard::new(0, Arc::new(Config::default()), plain::Engine, kernel.clone(), app).unwrap();
+    if let Some(probe) = probe {
+        shard.set_probe(probe);
+    }
     kernel.0.borrow_mut().room = usize::MAX;
     kernel.push(Event::Accept);
     kernel.push(Event::Bytes(0, UPGRADE.to_vec()));
@@ -46,7 +54,7 @@ fn open<P: Probe>(probe: P, takes: Duration) -> (Fake, Shard<plain::Engine, Fake
     (kernel, shard)
 }
 
-fn read<P: Probe>(kernel: &Fake, shard: &mut Shard<plain::Engine, Fake, App, P>, bytes: &[u8]) {
+fn read(kernel: &Fake, shard: &mut Shard<plain::Engine, App>, bytes: &[u8]) {
     kernel.push(Event::Bytes(0, bytes.to_vec()));
     shard.turn(Some(Duration::ZERO)).unwrap();
 }
@@ -55,37 +63,37 @@ fn mean(stages: &Stages, stage: Stage) -> f64 {
     stages.spread(stage).mean
 }
 
-/// Notes what the shard tells it.
+/// A probe that notes the shard's calls.
 #[derive(Default)]
-struct Notes(Vec<&'static str>);
+struct Notes(Rc<RefCell<Vec<&'static str>>>);
 
 impl Probe for Notes {
-    fn begin<D: Driver>(&mut self, _: &mut D) -> io::Result<()> {
+    fn begin(&mut self, _: &mut dyn Driver) -> io::Result<()> {
         Ok(())
     }
     fn woke(&mut self) {
-        self.0.push("woke");
+        self.0.borrow_mut().push("woke");
     }
-    fn received<D: Driver>(&mut self, _: &mut D) {
-        self.0.push("received");
+    fn received(&mut self, _: &mut dyn Driver) {
+        self.0.borrow_mut().push("received");
     }
     fn resumed(&mut self) {
-        self.0.push("resumed");
+        self.0.borrow_mut().push("resumed");
     }
     fn opening(&mut self) {
-        self.0.push("opening");
+        self.0.borrow_mut().push("opening");
     }
     fn opened(&mut self) {
-        self.0.push("opened");
+        self.0.borrow_mut().push("opened");
     }
     fn decoding(&mut self) {
-        self.0.push("decoding");
+        self.0.borrow_mut().push("decoding");
     }
     fn parsed(&mut self) {
-        self.0.push("parsed");
+        self.0.borrow_mut().push("parsed");
     }
     fn calling(&mut self) {
-        self.0.push("calling");
+        self.0.borrow_mut().push("calling");
     }
     fn stages(&self) -> Option<Box<Stages>> {
         None
@@ -94,14 +102,15 @@ impl Probe for Notes {
 
 #[test]
 fn stamps_come_in_order_for_each_message() {
-    let (kernel, mut shard) = open(Notes::default(), Duration::ZERO);
-    shard.core.probe.0.clear();
+    let notes = Rc::default();
+    let (kernel, mut shard) = open(Notes(Rc::clone(&notes)), Duration::ZERO);
+    notes.borrow_mut().clear();
     read(&kernel, &mut shard, &[HELLO, HELLO, &HELLO[..8]].concat());
     read(&kernel, &mut shard, &HELLO[8..]);
     let message = ["decoding", "parsed", "calling"];
     let piece = ["decoding", "parsed"];
     let begin = ["woke", "received", "opening", "opened"];
-    assert_eq!(shard.core.probe.0, [&begin[..], &message, &message, &piece, &begin, &message].concat());
+    assert_eq!(*notes.borrow(), [&begin[..], &message, &message, &piece, &begin, &message].concat());
 }
 
 #[test]
@@ -113,7 +122,7 @@ fn every_message_is_counted_once_in_each_stage() {
     let stages = shard.stages().unwrap();
     assert_eq!((stages.messages(), shard.handler().heard), (210, 210));
     for stage in Stage::ALL {
-        // This kernel does not say when bytes arrived, nor when it began to receive.
+        // The fake driver knows neither when bytes arrived nor when it began to receive.
         let silent = matches!(stage, Stage::Nic | Stage::Read | Stage::Total);
         assert_eq!(stages.spread(stage).count, if silent { 0 } else { 210 }, "{stage:?}");
         assert_eq!(stages.histogram(stage).map(|(_, count)| count).sum::<u64>(), stages.spread(stage).count);
@@ -124,7 +133,7 @@ fn every_message_is_counted_once_in_each_stage() {
 }
 
 #[test]
-fn stages_add_up_and_waiting_for_others_is_the_loops() {
+fn stages_add_up_and_loop_includes_earlier_messages() {
     let takes = Duration::from_millis(1);
     let (kernel, mut shard) = open(Stamps::default(), takes);
     let arrived = Duration::from_millis(50);
@@ -136,7 +145,7 @@ fn stages_add_up_and_waiting_for_others_is_the_loops() {
     }
     let stages = shard.stages().unwrap();
     assert_eq!(stages.spread(Stage::Total).count, 20);
-    // The second message of each read waits for the first, and that is no work of TLS or of the parser.
+    // The second message of each read waits for the first. This wait belongs neither to TLS nor to the parser.
     assert!(stages.spread(Stage::Loop).max >= 1e3, "{stages}");
     assert!(stages.spread(Stage::Tls).min < 900.0 && stages.spread(Stage::Parse).min < 900.0, "{stages}");
     assert!(stages.spread(Stage::Nic).min >= 49e3, "{stages}");
@@ -148,9 +157,9 @@ fn stages_add_up_and_waiting_for_others_is_the_loops() {
 }
 
 #[test]
-fn what_arrives_while_the_loop_is_awake_does_not_wait_for_it() {
+fn bytes_that_arrive_while_the_loop_is_awake_have_no_nic_time() {
     let (kernel, mut shard) = open(Stamps::default(), Duration::ZERO);
-    // In the future: the clocks disagree, or it was stamped within this turn.
+    // An arrival in the future: the clocks differ, or the stamp was made within this turn.
     let now = Ticker::here().anchor(Clock::Monotonic);
     kernel.0.borrow_mut().arrival = Some(Arrival { clock: Clock::Monotonic, nanos: now.nanos + 1_000_000_000 });
     read(&kernel, &mut shard, HELLO);
@@ -159,7 +168,7 @@ fn what_arrives_while_the_loop_is_awake_does_not_wait_for_it() {
 }
 
 #[test]
-fn reading_is_told_from_waiting_where_the_driver_says_when_it_began() {
+fn read_is_timed_if_the_driver_knows_when_it_began() {
     let (kernel, mut shard) = open(Stamps::default(), Duration::ZERO);
     kernel.0.borrow_mut().began = Some(Ticker::here().now());
     std::thread::sleep(Duration::from_millis(2));
@@ -169,7 +178,7 @@ fn reading_is_told_from_waiting_where_the_driver_says_when_it_began() {
 }
 
 #[test]
-fn warming_up_is_not_counted_and_shards_add_up() {
+fn warm_up_is_not_counted_and_shards_add_up() {
     let (kernel, mut shard) = open(Stamps::after(3), Duration::ZERO);
     read(&kernel, &mut shard, &HELLO.repeat(5));
     let mut stages = shard.stages().unwrap();
@@ -179,7 +188,7 @@ fn warming_up_is_not_counted_and_shards_add_up() {
 }
 
 #[test]
-fn of_one_read_in_four_a_quarter_is_timed_with_all_its_messages() {
+fn sampling_times_all_messages_of_a_quarter_of_reads() {
     let (kernel, mut shard) = open(Stamps::of_one_in(NonZeroU32::new(4).unwrap()), Duration::ZERO);
     let mut timed = 0;
     for _ in 0..4_000 {
@@ -196,7 +205,7 @@ fn of_one_read_in_four_a_quarter_is_timed_with_all_its_messages() {
 }
 
 #[test]
-fn a_table_has_a_line_for_each_stage() {
+fn the_table_has_a_line_for_each_stage() {
     let (kernel, mut shard) = open(Stamps::default(), Duration::ZERO);
     read(&kernel, &mut shard, HELLO);
     let table = shard.stages().unwrap().to_string();
@@ -208,12 +217,8 @@ fn a_table_has_a_line_for_each_stage() {
 }
 
 #[test]
-fn without_a_probe_there_is_nothing() {
-    assert_eq!(size_of::<Off>(), 0);
-    type With<P> = crate::shard::Core<plain::Engine, App, P>;
-    // What `Stamps` needs is all that a probe adds.
-    assert!(size_of::<With<Off>>() + size_of::<Stamps>() <= size_of::<With<Stamps>>() + 8);
-    let (kernel, mut shard) = open(Off, Duration::ZERO);
+fn without_a_probe_there_are_no_stages() {
+    let (kernel, mut shard) = open_watched(None, Duration::ZERO);
     read(&kernel, &mut shard, HELLO);
     assert!(shard.stages().is_none());
     assert_eq!(shard.handler().heard, 1);

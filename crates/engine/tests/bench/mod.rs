@@ -1,4 +1,4 @@
-//! One connection of a shard over the fake kernel.
+//! A shard with one connection over the fake driver.
 #![expect(unreachable_pub, reason = "each test binary that includes this is a crate of its own")]
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
@@ -13,7 +13,7 @@ const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 pub type Act = Box<dyn FnMut(&mut Conn<'_, ()>)>;
 
-/// Echoes, and does what a test says when a queue has drained.
+/// Echoes, and calls a test's closure in `on_drain`.
 #[derive(Default)]
 pub struct App {
     pub conns: Vec<ConnId>,
@@ -55,7 +55,7 @@ impl Handler for App {
 
 pub struct Bench {
     pub kernel: Fake,
-    pub shard: Shard<plain::Engine, Fake, App>,
+    pub shard: Shard<plain::Engine, App>,
 }
 
 impl Bench {
@@ -74,8 +74,10 @@ impl Bench {
     }
 
     pub fn policy(slow_consumer: SlowConsumer) -> Self {
-        let mut bench = Self::new(Config { slow_consumer, ..Config::default() });
-        // The first is not queued: it is with the kernel, as far as anybody knew.
+        let mut config = Config::default();
+        config.slow_consumer = slow_consumer;
+        let mut bench = Self::new(config);
+        // Reported as sent: nothing was in flight before, so the engine cannot know that the peer does not read.
         assert_eq!(bench.send("first"), Delivery::Sent);
         bench
     }

@@ -1,4 +1,4 @@
-//! A driver whose kernel takes and brings exactly the bytes that a test says.
+//! A fake driver that takes and delivers exactly the bytes that a test says.
 #![allow(dead_code, unreachable_pub, reason = "each test binary that includes this uses a part of it")]
 
 use std::cell::RefCell;
@@ -6,23 +6,23 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
+use tautline_buf::Buf;
+use tautline_buf::kernel_tls::TrafficKeys;
 use tautline_io::{Address, Arrival, End, KernelTls, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
-use tautline_window::Buf;
-use tautline_window::kernel::TrafficKeys;
 
-/// What the next turn delivers.
+/// An event that the next turn delivers. Connections are numbered from 0.
 pub enum Event {
     Accept,
     Bytes(u32, Vec<u8>),
-    /// The kernel takes so many bytes more of what it left with the driver, and of what comes later.
+    /// The kernel takes this number of bytes more: first pending ones, then later ones.
     Room(u32, usize),
     Finished(u32),
-    /// It broke, or could not be made.
+    /// The connection broke, or could not be made.
     Failed(u32),
     Connected(u32),
 }
 
-/// One connection, as its peer and the test see it.
+/// A connection, as its peer and the test see it.
 #[derive(Default)]
 pub struct Wire {
     pub received: Vec<u8>,
@@ -31,7 +31,7 @@ pub struct Wire {
     pending: Option<Buf>,
     pub paused: bool,
     pub finished: bool,
-    /// Whether it was closed, and by a reset.
+    /// `Some` if the connection was closed; true if by a reset.
     pub closed: Option<bool>,
 }
 
@@ -48,21 +48,23 @@ impl Wire {
 pub struct State {
     pub wires: BTreeMap<u32, Wire>,
     pub events: VecDeque<Event>,
-    /// Room of connections made from now on.
+    /// The `room` of new connections.
     pub room: usize,
-    /// Where it was asked to connect, by the connections' numbers.
+    /// Addresses of outgoing connections, with the connections' numbers.
     pub dialed: Vec<(u32, Address)>,
-    /// Waits that were asked for, the last one at the end.
+    /// The timeouts of all turns, the latest last.
     pub waits: Vec<Option<Duration>>,
-    /// What it tells of each read.
+    /// The arrival that is reported for each read.
     pub arrival: Option<Arrival>,
+    /// The begin that is reported for each read.
     pub began: Option<u64>,
-    /// Whether it need not tell of the next one.
+    /// Whether the times of the next read are not wanted.
     pub silent: bool,
-    /// What of TLS its kernel is to do.
+    /// The choice of kernel TLS that the driver reports.
     pub kernel_tls: KernelTls,
-    /// Keys that it was given, and the bytes that its peer had by then; it takes no more than it is told.
+    /// The keys given so far, and the bytes that the peer had received by then.
     pub keys: Vec<(TrafficKeys, usize)>,
+    /// The number of keys that are taken; further ones are rejected.
     pub most_keys: usize,
 }
 
@@ -75,7 +77,7 @@ impl State {
     }
 }
 
-/// See the module. Clones share the kernel.
+/// The fake driver. Clones share its state.
 #[derive(Clone, Default)]
 pub struct Fake(pub Rc<RefCell<State>>);
 
@@ -88,7 +90,7 @@ impl Fake {
         self.0.borrow_mut().events.push_back(event);
     }
 
-    /// What the peer of connection `index` received since the last call.
+    /// Takes the bytes that the peer of connection `index` received since the last call.
     pub fn received(&self, index: u32) -> Vec<u8> {
         std::mem::take(&mut self.0.borrow_mut().wires.get_mut(&index).unwrap().received)
     }
@@ -97,7 +99,7 @@ impl Fake {
         look(&self.0.borrow().wires[&index])
     }
 
-    fn step<S: Sink<Self>>(&mut self, event: Event, sink: &mut S) {
+    fn step(&mut self, event: Event, sink: &mut dyn Sink) {
         match event {
             Event::Accept => {
                 let index = self.0.borrow_mut().add();
@@ -106,7 +108,7 @@ impl Fake {
             Event::Connected(index) => sink.connected(self, token(index)),
             Event::Bytes(index, mut bytes) => {
                 if self.with(index, |wire| wire.paused) {
-                    // It waits in the kernel.
+                    // The bytes wait in the kernel.
                     return self.push(Event::Bytes(index, bytes));
                 }
                 sink.received(self, token(index), Received::new(&mut bytes, 0));
@@ -139,7 +141,9 @@ impl Fake {
 }
 
 impl tautline_io::Driver for Fake {
-    const NAME: &'static str = "fake";
+    fn name(&self) -> &'static str {
+        "fake"
+    }
 
     fn listen(&mut self, address: &Address, _options: &ListenOptions) -> io::Result<(Listener, Address)> {
         Ok((Listener(0), address.clone()))
@@ -226,7 +230,7 @@ impl tautline_io::Driver for Fake {
         self.0.borrow().began
     }
 
-    fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {
+    fn turn(&mut self, timeout: Option<Duration>, sink: &mut dyn Sink) -> io::Result<()> {
         self.0.borrow_mut().waits.push(timeout);
         sink.woke(self);
         sink.woken(self);

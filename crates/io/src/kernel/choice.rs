@@ -1,24 +1,33 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Which records of established TLS 1.3 connections the kernel seals and opens (Documentation/networking/tls.rst). Other
-/// versions, other sockets than TCP, and whatever this kernel has no cipher for stay in user space.
+/// Which records of established TLS 1.3 connections the kernel seals and opens (Documentation/networking/tls.rst).
+/// Other versions, sockets other than TCP, and ciphers that this kernel does not have stay in user space.
 ///
-/// A peer may change its keys at any time (RFC 8446, section 4.6.3), and Linux takes others from 6.14 on. Before, that ends
-/// a connection whose received records are the kernel's, or whose sent ones are and the peer asks for a change of these;
-/// and a connection is closed with 1012 when its key has protected 2^23 records.
+/// A peer may change its keys at any time (RFC 8446, section 4.6.3), and Linux can replace keys from 6.14 on. With an
+/// older kernel such a change ends a connection if the kernel opens its received records. If the kernel seals its sent
+/// records, the connection ends when the peer asks for a change of our keys, and it is closed with 1012 when its key
+/// has protected 2^23 records.
+///
+/// ```
+/// use tautline_io::{DriverConfig, KernelTls};
+///
+/// let driver = DriverConfig::default().with_kernel_tls("tx".parse()?)?;
+/// assert_eq!(driver.kernel_tls(), KernelTls::Transmit);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KernelTls {
-    /// None.
+    /// No records.
     #[default]
     Off,
-    /// Those that are sent; those that are received too where the kernel takes other keys.
+    /// Sent records, and received records too if the kernel can replace keys.
     Auto,
-    /// Those that are sent.
+    /// Sent records.
     Transmit,
-    /// Those that are received.
+    /// Received records.
     Receive,
-    /// All.
+    /// All records.
     Both,
 }
 

@@ -1,7 +1,7 @@
 use core::hint::black_box;
-use tautline_window::kernel::{Cipher, Direction, TrafficKeys};
+use tautline_buf::kernel_tls::{Cipher, Direction, TrafficKeys};
 
-/// Longest of the structures.
+/// Size of the longest structure.
 const MAX: usize = 56;
 
 /// Keys as setsockopt(2) takes them (`struct tls12_crypto_info_*` in `linux/tls.h`). Wiped when they are dropped.
@@ -45,7 +45,7 @@ impl Info {
         &self.bytes[..self.len]
     }
 
-    /// Records that the key has protected.
+    /// Number of records that the key has protected.
     pub(super) fn sequence(&self) -> u64 {
         self.bytes().last_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
     }
@@ -54,7 +54,7 @@ impl Info {
 impl Drop for Info {
     fn drop(&mut self) {
         self.bytes.fill(0);
-        // Whoever might look keeps the compiler from leaving the zeros out.
+        // `black_box` counts as a read, which keeps the compiler from leaving the zeros out.
         black_box(&self.bytes);
     }
 }

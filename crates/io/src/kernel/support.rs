@@ -4,19 +4,20 @@ use rustix::io::Errno;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::OnceLock;
-use tautline_window::kernel::{Cipher, Direction, TrafficKeys};
+use tautline_buf::kernel_tls::{Cipher, Direction, TrafficKeys};
 
-/// What the kernel's TLS can do.
+/// Abilities of the kernel's TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Support {
-    /// Keys can be replaced (Linux 6.14), as a KeyUpdate wants it.
+    /// Keys can be replaced (Linux 6.14), as a KeyUpdate needs it.
     pub rekeys: bool,
 }
 
-/// What this kernel's TLS can do, tried once on a connection over the loopback interface.
+/// Finds out the abilities of this kernel's TLS, once per process, on a connection over the loopback interface.
 ///
 /// # Errors
-/// It has none: why, and what to do.
+/// The kernel has no TLS that can be used; the error says why.
 pub fn probe() -> io::Result<Support> {
     static FOUND: OnceLock<Result<Support, Errno>> = OnceLock::new();
     match *FOUND.get_or_init(try_it) {

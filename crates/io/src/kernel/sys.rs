@@ -1,16 +1,18 @@
-//! The unsafe part: options and control messages of `linux/tls.h`, which no safe wrapper has.
+//! The unsafe part: options and control messages of `linux/tls.h`, for which there is no safe wrapper.
 #![expect(unsafe_code, reason = "setsockopt(2), sendmsg(2) and their like take memory by address")]
 
-use super::{Info, Socket};
+use super::info::Info;
+use super::socket::Socket;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::{self, SendFlags, sockopt};
 use std::mem;
-use tautline_window::kernel::{DATA, Direction};
+use tautline_buf::kernel_tls::{DATA, Direction};
 
-/// One control message with one byte in it (`struct cmsghdr`), or room for it.
+/// A control message with one byte of data (`struct cmsghdr`), or room for one.
+///
 /// ```text
-/// length (a usize)  level (4)  type (4)  the byte  padding
+/// length (usize)  level (4)  type (4)  data (1)  padding
 /// ```
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
@@ -24,7 +26,7 @@ const CONTROL: usize = HEADER + size_of::<usize>();
 impl Control {
     const ROOM: Self = Self([0; CONTROL]);
 
-    /// What has `kind` sent as the type of a record.
+    /// A control message that makes the kernel send a record of the type `kind`.
     fn record_type(kind: u8) -> Self {
         let mut control = Self::ROOM;
         control.0[..HEADER - 8].copy_from_slice(&(HEADER + 1).to_ne_bytes());
@@ -34,7 +36,7 @@ impl Control {
         control
     }
 
-    /// The type of the record that was received, from the first `len` bytes, which the kernel wrote.
+    /// The type of the received record. The kernel wrote the first `len` bytes.
     fn received(&self, len: usize) -> Option<u8> {
         let number = |at: usize| self.0[at..].first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
         let is_type =
@@ -49,7 +51,7 @@ pub(super) fn attach(fd: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 /// `setsockopt(SO_RCVLOWAT)`.
-pub(super) fn receive_from(fd: BorrowedFd<'_>, bytes: i32) -> Result<(), Errno> {
+pub(super) fn set_receive_low_water(fd: BorrowedFd<'_>, bytes: i32) -> Result<(), Errno> {
     set(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes.to_ne_bytes())
 }
 
@@ -70,9 +72,9 @@ impl Socket for BorrowedFd<'_> {
         let mut control = Control::ROOM;
         let mut part = libc::iovec { iov_base: content.as_mut_ptr().cast(), iov_len: content.len() };
         let mut message = message(&mut part, &mut control);
-        // Not by `libc::recvmsg`, a point where threads can be cancelled (pthreads(7)): glibc spends 40 ns on that.
-        // SAFETY: the kernel writes at most `content.len()` bytes to `content` and `CONTROL` to `control`; both outlive the
-        // call.
+        // `libc::recvmsg` is a cancellation point of threads (pthreads(7)), which costs 40 ns in glibc.
+        // SAFETY: the kernel writes at most `content.len()` bytes to `content` and `CONTROL` to `control`; both
+        // outlive the call.
         let len = unsafe { libc::syscall(libc::SYS_recvmsg, self.as_raw_fd(), &raw mut message, 0) };
         let Ok(len) = usize::try_from(len) else { return Err(last_error()) };
         Ok((control.received(message.msg_controllen as _), len))
@@ -83,7 +85,7 @@ impl Socket for BorrowedFd<'_> {
     }
 
     fn clear_error(&self) {
-        // Asking takes it.
+        // Reading the error clears it.
         let _ = sockopt::socket_error(self);
     }
 
@@ -97,9 +99,9 @@ impl Socket for BorrowedFd<'_> {
     }
 }
 
-/// A message of one part with one control message, or room for it.
+/// A message of one part, with one control message or room for one.
 fn message(part: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
-    // SAFETY: a message of zeros is one without name, data and control.
+    // SAFETY: a `msghdr` of zeros is valid. It has no name, no data and no control messages.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_iov = part;
     message.msg_iovlen = 1;
@@ -122,10 +124,10 @@ fn set(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> Result<(), Er
     if result == 0 { Ok(()) } else { Err(last_error()) }
 }
 
-/// Returns how much of `value` was written.
+/// Reads an option. Returns the number of bytes that were written to `value`.
 fn get(fd: BorrowedFd<'_>, level: i32, name: i32, value: &mut [u8]) -> Result<usize, Errno> {
     let mut len = libc::socklen_t::try_from(value.len()).map_err(|_| Errno::INVAL)?;
-    // SAFETY: the kernel writes at most `len` bytes to `value`, and the number to `len`.
+    // SAFETY: the kernel writes at most `len` bytes to `value`, and their number to `len`.
     let result = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut len) };
     if result == 0 { Ok((len as usize).min(value.len())) } else { Err(last_error()) }
 }
@@ -138,7 +140,7 @@ fn last_error() -> Errno {
 mod tests {
     use super::*;
 
-    /// A message as the kernel writes it.
+    /// A control message as the kernel writes it.
     fn received(level: i32, kind: i32, data: u8) -> Control {
         let mut control = Control::record_type(data);
         control.0[HEADER - 8..HEADER - 4].copy_from_slice(&level.to_ne_bytes());
@@ -158,17 +160,17 @@ mod tests {
     }
 
     #[test]
-    fn lies_as_the_macros_of_socket_h_say() {
-        // SAFETY: a computation.
+    fn matches_the_macros_of_socket_h() {
+        // SAFETY: it computes a size and touches no memory.
         assert_eq!(unsafe { libc::CMSG_SPACE(1) } as usize, CONTROL);
         let mut control = Control::record_type(22);
         let mut part = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let message = message(&mut part, &mut control);
         // SAFETY: the message holds one control message.
         let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
-        // SAFETY: as above; the room is aligned as the header.
+        // SAFETY: as above; `Control` is aligned for the header.
         let libc::cmsghdr { cmsg_len, cmsg_level, cmsg_type, .. } = unsafe { *header };
-        // SAFETY: a computation.
+        // SAFETY: it computes a size and touches no memory.
         assert_eq!(cmsg_len, unsafe { libc::CMSG_LEN(1) } as _);
         assert_eq!((cmsg_level, cmsg_type), (libc::SOL_TLS, libc::TLS_SET_RECORD_TYPE));
         // SAFETY: the header lies in `control`, with its byte behind it.

@@ -2,18 +2,18 @@ use super::{Info, Socket, Transmit, receive};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use tautline_window::Buf;
-use tautline_window::kernel::{Cipher, DATA, Direction, HEAD, NEW_KEYS, REFUSED, TrafficKeys, frame, head};
+use tautline_buf::Buf;
+use tautline_buf::kernel_tls::{Cipher, DATA, Direction, HEAD, NEW_KEYS, REFUSED, TrafficKeys, frame, head};
 
-/// What comes of receiving: the type and the content.
+/// The result of one receive: the type and the content.
 type Arrival = Result<(Option<u8>, Vec<u8>), Errno>;
 
-/// A kernel that notes what it is told.
+/// A fake kernel that records its sends and keys.
 #[derive(Default)]
 struct Fake {
-    /// Types and contents that were sent, and keys (type 0, their first byte).
+    /// Types and contents that were sent, and keys (type 0, the first five bytes of their structure).
     told: RefCell<Vec<(u8, Vec<u8>)>>,
-    /// Bytes that it has room for before it says that it has none, again and again.
+    /// Room in bytes for each of the next sends: 0 refuses the send. Later sends have room for everything.
     room: RefCell<VecDeque<usize>>,
     arrives: RefCell<VecDeque<Arrival>>,
     refuses_keys: Cell<bool>,
@@ -67,12 +67,12 @@ fn put(buf: &mut Buf, kind: u8, content: &[u8]) {
     buf.put(content);
 }
 
-/// With first keys whose bytes are 1.
+/// A direction whose first keys consist of ones.
 fn transmitting(fake: &Fake, sequence: u64) -> Transmit {
     Transmit::begin(keys(1, sequence), fake).unwrap()
 }
 
-/// All that was told, keys by their mark, data of several calls in a row as one.
+/// All that was sent, with keys by their mark and the data of successive calls joined.
 fn joined(fake: &Fake) -> Vec<(u8, Vec<u8>)> {
     let mut all: Vec<(u8, Vec<u8>)> = Vec::new();
     for (kind, content) in fake.told.borrow().iter() {
@@ -141,7 +141,7 @@ fn what_the_kernel_counts_is_believed() {
     fake.sequence.set(1 << 24);
     let mut buf = Buf::new();
     let mut failed = 0;
-    // A key's limit counts records; a fake that sends none of its own has made far more of them.
+    // The fake kernel counts 2^24 records more than were sent here; the limit shows when it is asked.
     for sent in 0..=1 << 20 {
         put(&mut buf, 21, &[1, 0]);
         fake.told.borrow_mut().clear();

@@ -2,29 +2,29 @@ use super::{Info, Socket};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
-use tautline_window::Buf;
-use tautline_window::kernel::{DATA, HEAD, NEW_KEYS, frame};
+use tautline_buf::Buf;
+use tautline_buf::kernel_tls::{DATA, HEAD, NEW_KEYS, frame};
 
 /// Longest content of one record.
 const MAX_PLAIN: usize = 16_384;
 
-/// Most records of one key: AES-GCM allows 2^24.5 (RFC 8446, section 5.5). Sessions change keys at half of it, where the
-/// kernel takes others.
+/// Most records of one key: AES-GCM allows 2^24.5 (RFC 8446, section 5.5). Sessions change keys at half of it, if the
+/// kernel can replace them.
 const MOST_RECORDS: u64 = 1 << 24;
 
-/// How often the kernel is asked how many there are. Short of memory, it makes more of what it is given than one for each
-/// 16 KiB.
+/// Number of records after which the kernel is asked for its own count. Short of memory, it makes more than one record
+/// of 16 KiB of data.
 const ASK_EVERY: u64 = 1 << 20;
 
 /// A direction whose records the kernel seals.
 pub(crate) struct Transmit {
-    /// Bytes to come of the data frame that has begun.
+    /// Bytes of the current data frame that are still to be sent.
     left: usize,
-    /// The key's records, as far as they were counted here.
+    /// Number of records that the key has protected, as counted here.
     records: u64,
     ask_at: u64,
     info: Info,
-    /// Keys for the frames that say so.
+    /// Later keys, one for each [`NEW_KEYS`] frame to come.
     next: VecDeque<Info>,
 }
 
@@ -32,14 +32,14 @@ impl Transmit {
     /// Gives the kernel the first keys.
     ///
     /// # Errors
-    /// It does not take them.
+    /// The kernel refuses them.
     pub(crate) fn begin(info: Info, socket: &impl Socket) -> Result<Self, Errno> {
         socket.set(&info)?;
         let records = info.sequence();
         Ok(Self { left: 0, records, ask_at: records + ASK_EVERY, info, next: VecDeque::new() })
     }
 
-    /// Keeps the next keys for the frame that says so.
+    /// Keeps later keys for their [`NEW_KEYS`] frame.
     pub(crate) fn give(&mut self, info: Info) {
         self.next.push_back(info);
     }
@@ -47,7 +47,7 @@ impl Transmit {
     /// Sends frames until the kernel has no room for more.
     ///
     /// # Errors
-    /// As send(2); and where a key is used up.
+    /// As send(2), and once a key is used up.
     pub(crate) fn send(&mut self, socket: &impl Socket, buf: &mut Buf) -> io::Result<()> {
         while !buf.is_empty() {
             let sent = if self.left > 0 { self.send_data(socket, buf) } else { self.send_frame(socket, buf) };
@@ -62,7 +62,7 @@ impl Transmit {
         Ok(())
     }
 
-    /// Returns whether there may be room for more.
+    /// Sends a part of the current data frame. Returns whether there may be room for more.
     fn send_data(&mut self, socket: &impl Socket, buf: &mut Buf) -> Result<bool, Errno> {
         let data = &buf.filled()[..self.left.min(buf.len())];
         let sent = socket.send(DATA, data)?;

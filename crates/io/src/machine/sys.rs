@@ -1,14 +1,16 @@
-//! How urgently threads run.
+//! The unsafe part: scheduling policies.
 #![expect(unsafe_code, reason = "scheduling policies of the kernel")]
 
 use std::io;
 
-/// From here on the calling thread runs only while its processor has nothing else to do: whoever wakes up there takes its
-/// place at once, whatever is left of its time slice (`SCHED_IDLE`, sched(7)). Beside threads that never sleep it gets about
-/// three thousandths of the processor. Only a privileged thread can take it back.
+/// Makes the calling thread run only while its processor has nothing else to do (`SCHED_IDLE`, sched(7)).
+///
+/// Any other thread that wakes up on the processor takes its place at once, whatever is left of its time slice. Beside
+/// threads that never sleep it gets about three thousandths of the processor. Leaving the policy takes privileges or a
+/// raised `RLIMIT_NICE`.
 ///
 /// # Errors
-/// What `sched_setscheduler(2)` says; a sandbox may forbid it.
+/// `sched_setscheduler(2)` fails; a sandbox may forbid it.
 pub fn run_when_idle() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the thread is the calling one, and the kernel only reads the parameters.

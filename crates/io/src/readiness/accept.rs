@@ -1,37 +1,12 @@
 use super::conn::{Conn, Phase, Source};
-use super::{Driver, Poll};
+use super::driver::Driver;
+use super::poll::Poll;
 use crate::socket::{self, Listening};
 use crate::{Listener, Sink, Token};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::io;
-
-/// The listening sockets of one driver.
-#[derive(Default)]
-pub(super) struct Listeners {
-    /// By number; numbers are not used again.
-    sockets: Vec<Option<Listening>>,
-}
-
-impl Listeners {
-    /// Closes all of them.
-    pub(super) fn close(&mut self, poll: &mut impl Poll) {
-        for socket in self.sockets.iter_mut().filter_map(Option::take) {
-            poll.remove(socket.fd.as_fd());
-        }
-    }
-
-    fn watch(&self, poll: &mut impl Poll, interest: EventFlags) {
-        for (number, socket) in (0..).zip(&self.sockets) {
-            if let Some(socket) = socket
-                && let Err(error) = poll.modify(socket.fd.as_fd(), Source::Listener(number).data(), interest)
-            {
-                log::error!("cannot change what is reported of {}: {error}", socket.address);
-            }
-        }
-    }
-}
 
 impl<P: Poll> Driver<P> {
     pub(super) fn start_accepting(&mut self, socket: Listening) -> io::Result<Listener> {
@@ -42,26 +17,26 @@ impl<P: Poll> Driver<P> {
     }
 
     pub(super) fn pause_accepting(&mut self, pause: bool) {
-        if self.chores.pause_accept(pause) {
+        if self.deferred.pause_accept(pause) {
             self.watch_listeners();
         }
     }
 
-    /// Whether accepting rests may have changed.
+    /// Watches the listeners according to whether accepting rests.
     pub(super) fn watch_listeners(&mut self) {
         let interest = self.accept_interest();
         self.listeners.watch(&mut self.poll, interest);
     }
 
     const fn accept_interest(&self) -> EventFlags {
-        if self.chores.accept_rests() { EventFlags::empty() } else { EventFlags::IN }
+        if self.deferred.accept_rests() { EventFlags::empty() } else { EventFlags::IN }
     }
 
-    pub(super) fn accept<S: Sink<Self>>(&mut self, number: u32, sink: &mut S) {
+    pub(super) fn accept(&mut self, number: u32, sink: &mut dyn Sink) {
         for _ in 0..self.config.accepts_per_turn {
-            // The sink may have closed or paused them meanwhile.
+            // The sink may have closed or paused the listeners meanwhile.
             let Some(Some(socket)) = self.listeners.sockets.get(number as usize) else { return };
-            if self.chores.accept_rests() {
+            if self.deferred.accept_rests() {
                 return;
             }
             let token = match socket::accept(&socket.fd) {
@@ -75,7 +50,7 @@ impl<P: Poll> Driver<P> {
             };
             match token {
                 Ok(token) => {
-                    self.chores.accepted();
+                    self.deferred.accepted();
                     sink.accepted(self, token, Listener(number));
                 }
                 Err(error) => return self.accept_failed(error, sink),
@@ -83,8 +58,8 @@ impl<P: Poll> Driver<P> {
         }
     }
 
-    fn accept_failed<S: Sink<Self>>(&mut self, error: io::Error, sink: &mut S) {
-        let is_new = self.chores.accept_failed();
+    fn accept_failed(&mut self, error: io::Error, sink: &mut dyn Sink) {
+        let is_new = self.deferred.accept_failed();
         self.watch_listeners();
         if is_new {
             sink.accept_failed(self, error);

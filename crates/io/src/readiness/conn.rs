@@ -1,16 +1,16 @@
-use super::Poll;
+use super::poll::Poll;
 use crate::Token;
 use crate::slots::Slot;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
-/// Indices from here on name what is no connection, see [`Source`].
+/// Indices from here on name listeners and the wake, see [`Source`].
 pub(super) const FIRST_LISTENER: u32 = 1 << 31;
 const WAKE: u32 = u32::MAX;
 
-/// What an event speaks of, as kept in its data.
+/// The origin of an event, as kept in its data.
 pub(super) enum Source {
     Connection(Token),
     Listener(u32),
@@ -39,39 +39,40 @@ impl Source {
     }
 }
 
-/// What is reported of every connection. Edge-triggered: the kernel speaks once of what is new, so nothing has to be
-/// silenced and nothing is asked twice.
+/// The interest in every connection. It is edge-triggered: the kernel reports new state only once, even if the state
+/// lasts.
 const EDGES: EventFlags = EventFlags::IN.union(BEHIND).union(EventFlags::ET);
 
-/// What says that something lies behind the bytes that can be received: a short receive then does not mean that all is
-/// received. Urgent data (`PRI`) cuts receives in two.
+/// Flags that report something behind the received bytes: an end, an error, or urgent data, at which receives stop.
+///
+/// While one of them is set, a short receive does not mean that nothing is left.
 pub(super) const BEHIND: EventFlags =
     EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR).union(EventFlags::PRI);
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// connect(2) is not answered yet.
+    /// connect(2) has not completed yet.
     Connecting,
     Open,
-    /// Broken. The sink was told, or will be before the driver waits again.
+    /// Broken. The sink was notified, or will be before the driver waits again.
     Failed,
-    /// The user closed it, but what is pending is still to be sent.
+    /// The user closed it, but pending bytes are still to be sent.
     Orphan,
 }
 
-/// Whose records are the kernel's: a set, in the one byte that is left.
+/// The kernel's part in a connection's TLS: a set of the bits below, in the only byte that is left in [`Conn`].
 #[derive(Clone, Copy, Default)]
 pub(super) struct InKernel(u8);
 
 impl InKernel {
-    /// Ours.
+    /// The kernel seals sent records.
     pub(super) const TRANSMIT: u8 = 1;
-    /// The peer's.
+    /// The kernel opens received records.
     pub(super) const RECEIVE: u8 = 2;
-    /// One of the peer's could not be opened: no more are received.
+    /// A received record could not be opened: no more records are received.
     pub(super) const REFUSED: u8 = 4;
-    /// The socket tells only of more bytes than the beginning of a record that lies there.
+    /// An incomplete record lies in the socket, which reports only bytes beyond it (`SO_RCVLOWAT`).
     pub(super) const RESTS: u8 = 8;
 
     pub(super) const fn has(self, what: u8) -> bool {
@@ -94,24 +95,24 @@ impl InKernel {
 )]
 pub(super) struct Conn {
     pub(super) fd: OwnedFd,
-    /// Which of [`BEHIND`] was reported and not received yet.
+    /// Flags of [`BEHIND`] that were reported since the socket was last found empty.
     pub(super) behind: EventFlags,
-    /// Whether room to send is reported. Unix sockets speak of it whenever the peer reads, needed or not.
+    /// Whether room to send is reported. Unix sockets report it whenever the peer reads, needed or not.
     out: bool,
     pub(super) phase: Phase,
     /// The sink wants no bytes for now.
     pub(super) paused: bool,
-    /// There is something to receive that the kernel has told of already.
+    /// The kernel has reported something that is not received yet.
     pub(super) readable: bool,
-    /// A later turn receives from it without being told by the kernel.
+    /// It is in the queue of connections to receive from without another report by the kernel.
     pub(super) queued: bool,
-    /// The peer finished its direction, and the sink was told.
+    /// The peer finished its direction, and the sink was notified.
     pub(super) finished: bool,
-    /// Our direction is to be finished once `pending` is gone.
+    /// Our direction is to be finished once `pending` is sent.
     pub(super) finishing: bool,
-    /// What of [TLS](crate::kernel) the kernel does.
+    /// The kernel's part in its [TLS](crate::kernel).
     pub(super) kernel: InKernel,
-    /// What the kernel did not take yet.
+    /// Bytes that the kernel did not take yet.
     pub(super) pending: Buf,
 }
 
@@ -132,17 +133,19 @@ impl Conn {
         }
     }
 
-    /// Has the connection reported under `token`, beginning with what there is.
+    /// Watches the connection under `token`. State that is there already is reported too.
     pub(super) fn watch(&self, poll: &mut impl Poll, token: Token) -> io::Result<()> {
         poll.add(self.fd.as_fd(), Source::Connection(token).data(), self.edges())
     }
 
-    /// Has it reported under a new token.
-    pub(super) fn rename(&self, poll: &mut impl Poll, token: Token) -> io::Result<()> {
+    /// Watches the connection again, under `token` and with its current interest.
+    ///
+    /// State that is there already is reported again.
+    pub(super) fn watch_again(&self, poll: &mut impl Poll, token: Token) -> io::Result<()> {
         poll.modify(self.fd.as_fd(), Source::Connection(token).data(), self.edges())
     }
 
-    /// Has room to send reported, beginning with what there is, or not any more.
+    /// Turns reports of room to send on or off. Room that is there already is reported too.
     pub(super) fn watch_out(&mut self, poll: &mut impl Poll, token: Token, out: bool) -> io::Result<()> {
         if self.out == out {
             if out {
@@ -151,7 +154,7 @@ impl Conn {
             return Ok(());
         }
         self.out = out;
-        self.rename(poll, token)
+        self.watch_again(poll, token)
     }
 
     fn edges(&self) -> EventFlags {
@@ -159,5 +162,5 @@ impl Conn {
     }
 }
 
-/// One cache line: a turn touches one per event.
+// A slot fits one cache line, because a turn touches one slot per event.
 const _: () = assert!(size_of::<Slot<Conn>>() <= 64);

@@ -1,5 +1,7 @@
 use super::conn::{BEHIND, InKernel, Phase};
-use super::{Driver, Poll, kernel};
+use super::driver::Driver;
+use super::kernel;
+use super::poll::Poll;
 use crate::socket::LAST_RECEIVES;
 use crate::{Address, End, Received, Sent, Sink, Token, socket};
 use rustix::event::epoll::EventFlags;
@@ -9,22 +11,16 @@ use rustix::net::{SendFlags, sockopt};
 use std::io;
 use std::mem;
 use std::time::Duration;
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
-/// Makes close(2) discard what is unsent and reset a TCP connection.
+/// Makes close(2) discard unsent bytes and reset a TCP connection.
 pub(super) fn reset_on_close(fd: impl AsFd) {
-    // Fails only for what is no socket.
+    // Fails only for descriptors that are no sockets.
     let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
 }
 
 impl<P: Poll> Driver<P> {
-    pub(super) fn connection_event<S: Sink<Self>>(
-        &mut self,
-        token: Token,
-        flags: EventFlags,
-        buffer: &mut [u8],
-        sink: &mut S,
-    ) {
+    pub(super) fn connection_event(&mut self, token: Token, flags: EventFlags, buffer: &mut [u8], sink: &mut dyn Sink) {
         // A connection that was closed since the kernel made the event is skipped.
         let Some(conn) = self.slots.get(token) else { return };
         if conn.phase == Phase::Connecting {
@@ -33,7 +29,7 @@ impl<P: Poll> Driver<P> {
         if flags.intersects(EventFlags::IN.union(BEHIND)) {
             self.readable(token, flags, buffer, sink);
         }
-        // A hang-up can come without room to send: only trying to send says why.
+        // A hang-up can come without room to send: only an attempt to send says why.
         if flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR) {
             self.flush(token, flags, sink);
         }
@@ -47,12 +43,12 @@ impl<P: Poll> Driver<P> {
                     self.fail_later(token, error);
                 }
             }
-            Err(Errno::AGAIN) if matches!(address, Address::Unix(_)) => self.chores.retry_later(token, address),
+            Err(Errno::AGAIN) if matches!(address, Address::Unix(_)) => self.deferred.retry_later(token, address),
             Err(errno) => self.fail_later(token, errno.into()),
         }
     }
 
-    fn connect_event<S: Sink<Self>>(&mut self, token: Token, flags: EventFlags, sink: &mut S) {
+    fn connect_event(&mut self, token: Token, flags: EventFlags, sink: &mut dyn Sink) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         match sockopt::socket_error(&conn.fd) {
             Ok(Ok(())) if flags.contains(EventFlags::OUT) => {
@@ -67,8 +63,8 @@ impl<P: Poll> Driver<P> {
         }
     }
 
-    /// The kernel tells once that there is something to receive; what is not received now must be remembered.
-    fn readable<S: Sink<Self>>(&mut self, token: Token, flags: EventFlags, buffer: &mut [u8], sink: &mut S) {
+    /// Receives, or remembers that it can: the kernel reports only once that there is something to receive.
+    fn readable(&mut self, token: Token, flags: EventFlags, buffer: &mut [u8], sink: &mut dyn Sink) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         if conn.phase != Phase::Open {
             return;
@@ -84,8 +80,8 @@ impl<P: Poll> Driver<P> {
         }
     }
 
-    /// Receives from the next connection that said there is more than was received.
-    pub(super) fn receive_again<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
+    /// Receives from the next queued connection.
+    pub(super) fn receive_again(&mut self, buffer: &mut [u8], sink: &mut dyn Sink) {
         let Some(token) = self.queue.pop_front() else { return };
         let Some(conn) = self.slots.get_mut(token) else { return };
         conn.queued = false;
@@ -107,7 +103,7 @@ impl<P: Poll> Driver<P> {
         }
     }
 
-    fn receive<S: Sink<Self>>(&mut self, token: Token, buffer: &mut [u8], sink: &mut S) {
+    fn receive(&mut self, token: Token, buffer: &mut [u8], sink: &mut dyn Sink) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         let start = self.config.headroom;
         match kernel::receive(conn, &mut self.arrivals, &mut buffer[start..]) {
@@ -120,7 +116,7 @@ impl<P: Poll> Driver<P> {
                 }
             }
             Ok(len) => {
-                // The kernel stops between two records of different types.
+                // With kernel TLS a receive also stops between two records of different types.
                 conn.readable =
                     start + len == buffer.len() || !conn.behind.is_empty() || conn.kernel.has(InKernel::RECEIVE);
                 if conn.readable {
@@ -148,8 +144,8 @@ impl<P: Poll> Driver<P> {
         }
     }
 
-    /// A connection that is not received from may be broken.
-    fn report_error<S: Sink<Self>>(&mut self, token: Token, sink: &mut S) {
+    /// Fails a connection that is not received from, if its socket has an error.
+    fn report_error(&mut self, token: Token, sink: &mut dyn Sink) {
         let Some(conn) = self.slots.get(token) else { return };
         if let Ok(Err(errno)) | Err(errno) = sockopt::socket_error(&conn.fd) {
             self.fail(token, errno.into(), sink);
@@ -157,7 +153,7 @@ impl<P: Poll> Driver<P> {
     }
 
     /// Goes on with a pending send.
-    fn flush<S: Sink<Self>>(&mut self, token: Token, flags: EventFlags, sink: &mut S) {
+    fn flush(&mut self, token: Token, flags: EventFlags, sink: &mut dyn Sink) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         if !matches!(conn.phase, Phase::Open | Phase::Orphan) {
             return;
@@ -189,26 +185,26 @@ impl<P: Poll> Driver<P> {
         sink.sent(self, token, buf);
     }
 
-    /// A send failed: for good, or because the kernel has no memory for now.
+    /// Handles a failed send: repeats it later if the kernel had no memory, and fails the connection otherwise.
     pub(super) fn cannot_send(&mut self, token: Token, error: io::Error) {
         if Errno::from_io_error(&error).is_some_and(socket::is_shortage) {
-            self.chores.send_later(token);
+            self.deferred.send_later(token);
         } else {
             self.fail_later(token, error);
         }
     }
 
-    /// Has it told once more that there is room to send, where something is pending.
-    pub(super) fn tell_of_room(&mut self, token: Token) {
+    /// Has room to send reported once more, if bytes are pending.
+    pub(super) fn report_room(&mut self, token: Token) {
         if let Some(conn) = self.slots.get(token)
             && !conn.pending.is_empty()
-            && let Err(error) = conn.rename(&mut self.poll, token)
+            && let Err(error) = conn.watch_again(&mut self.poll, token)
         {
             self.fail_later(token, error);
         }
     }
 
-    /// Keeps what of `buf` was not sent yet.
+    /// Keeps the unsent rest of `buf`.
     pub(super) fn keep(&mut self, token: Token, mut buf: Buf) -> Sent {
         let Some(conn) = self.slots.get_mut(token) else { return Sent::Done(buf) };
         if conn.phase == Phase::Failed {
@@ -223,24 +219,24 @@ impl<P: Poll> Driver<P> {
                 self.fail_later(token, error);
             }
         } else {
-            // Against the contract, but losing bytes in the middle of a stream would be worse.
+            // A second send breaks the contract, but losing bytes in the middle of a stream would be worse.
             conn.pending.put(buf.filled());
         }
         Sent::Pending
     }
 
-    /// The user is done with a connection that still has bytes to send.
+    /// Goes on sending for a connection that the user closed, under a token that the user does not know.
     pub(super) fn orphan(&mut self, token: Token) {
         let renamed = self.slots.rename(token);
         let Some(conn) = self.slots.get_mut(renamed) else { return };
-        if conn.rename(&mut self.poll, renamed).is_err() {
+        if conn.watch_again(&mut self.poll, renamed).is_err() {
             return self.remove(renamed);
         }
-        self.chores.adopt(renamed, self.config.linger);
+        self.deferred.adopt(renamed, self.config.linger);
     }
 
     /// Breaks a connection and tells the sink.
-    fn fail<S: Sink<Self>>(&mut self, token: Token, error: io::Error, sink: &mut S) {
+    fn fail(&mut self, token: Token, error: io::Error, sink: &mut dyn Sink) {
         if self.break_off(token) {
             sink.ended(self, token, End::Failed(error));
         }
@@ -253,7 +249,7 @@ impl<P: Poll> Driver<P> {
         }
     }
 
-    /// Whether there is somebody to tell.
+    /// Marks a connection as failed. Returns whether the sink is to hear of it.
     fn break_off(&mut self, token: Token) -> bool {
         let Some(conn) = self.slots.get_mut(token) else { return false };
         if conn.phase == Phase::Orphan {
@@ -264,8 +260,8 @@ impl<P: Poll> Driver<P> {
         mem::replace(&mut conn.phase, Phase::Failed) != Phase::Failed
     }
 
-    /// Delivers what arrived before a send failed, often the peer's reason, and then the failure.
-    pub(super) fn deliver_failure<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
+    /// Delivers bytes that arrived before a send failed, often the peer's reason, and then the failure.
+    pub(super) fn deliver_failure(&mut self, buffer: &mut [u8], sink: &mut dyn Sink) {
         let Some((token, error)) = self.failures.pop_front() else { return };
         let start = self.config.headroom;
         for _ in 0..LAST_RECEIVES {

@@ -1,7 +1,8 @@
 //! Connections whose records the kernel seals or opens.
 
 use super::conn::{Conn, InKernel};
-use super::{Driver, Poll};
+use super::driver::Driver;
+use super::poll::Poll;
 use crate::Token;
 use crate::kernel::{self, Info, Socket as _, Transmit, attach};
 use crate::socket;
@@ -11,13 +12,14 @@ use rustix::fd::AsFd;
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::net::SendFlags;
 use std::io;
-use tautline_window::Buf;
-use tautline_window::kernel::{Direction, TrafficKeys};
+use tautline_buf::Buf;
+use tautline_buf::kernel_tls::{Direction, TrafficKeys};
 
-/// What the kernel seals, by the connection's index.
+/// Sending state of the connections whose records the kernel seals, by index.
 type Sealing = [Option<Box<Transmit>>];
 
-/// Sends until the kernel has no room for more. What the kernel seals goes without the flags: it would keep a record open.
+/// Sends until the kernel has no room for more. Records that the kernel seals go without `flags`: `MSG_MORE` would
+/// keep a record open.
 pub(super) fn send(
     conn: &Conn,
     token: Token,
@@ -32,20 +34,20 @@ pub(super) fn send(
     Ok(socket::send(&conn.fd, buf, flags)?)
 }
 
-/// Receives as recv(2) does; a frame, where the kernel opens records.
+/// Receives as recv(2) does, or a frame if the kernel opens records.
 pub(super) fn receive(conn: &mut Conn, arrivals: &mut Arrivals, buf: &mut [u8]) -> Result<usize, Errno> {
     if !conn.kernel.has(InKernel::RECEIVE) {
         return arrivals.receive(&conn.fd, buf);
     }
     if conn.kernel.has(InKernel::REFUSED) {
-        // What lies behind the record stays there: only that the peer is gone can still be noticed.
+        // Later records stay in the kernel: only the end of the peer's direction can still be noticed.
         return if conn.behind.intersects(EventFlags::RDHUP | EventFlags::HUP) { Ok(0) } else { Err(Errno::AGAIN) };
     }
     arrivals.begin();
     let (len, opened) = kernel::receive(&conn.fd.as_fd(), buf)?;
     if conn.kernel.has(InKernel::RESTS) {
-        // The next record may be shorter than what was waited for.
-        kernel::tell_from(conn.fd.as_fd(), 1)?;
+        // The next record may be shorter than the number of bytes that was waited for.
+        kernel::report_from(conn.fd.as_fd(), 1)?;
         conn.kernel.remove(InKernel::RESTS);
     }
     if !opened {
@@ -54,15 +56,15 @@ pub(super) fn receive(conn: &mut Conn, arrivals: &mut Arrivals, buf: &mut [u8]) 
     Ok(len)
 }
 
-/// Nothing can be received; where that is since a record is not whole, lets the socket tell only of the bytes behind its
-/// beginning. Otherwise a kernel that tells of what is there, not of what is new, would tell of the beginning without end.
+/// Has the socket report only new bytes if the beginning of a record lies there and nothing can be received. A
+/// level-triggered [`Poll`] would otherwise report the beginning again and again.
 pub(super) fn rest(conn: &mut Conn) -> Result<(), Errno> {
     if !conn.kernel.has(InKernel::RECEIVE) {
         return Ok(());
     }
     let there = ioctl_fionread(&conn.fd)?;
     if there > 0 {
-        kernel::tell_from(conn.fd.as_fd(), there.saturating_add(1))?;
+        kernel::report_from(conn.fd.as_fd(), there.saturating_add(1))?;
         conn.kernel.add(InKernel::RESTS);
     }
     Ok(())
@@ -103,7 +105,7 @@ impl<P: Poll> Driver<P> {
                 attach(conn.fd.as_fd())?;
                 conn.fd.as_fd().set(&info)?;
                 conn.kernel.add(InKernel::RECEIVE);
-                // What has arrived meanwhile was told of while it was not looked at as records.
+                // Bytes that are there already were reported before the kernel looked at them as records.
                 conn.readable = true;
                 if !conn.paused {
                     self.enqueue(token);

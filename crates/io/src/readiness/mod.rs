@@ -1,149 +1,34 @@
-//! What drivers share whose kernel tells which sockets are ready, and which then receive and send themselves.
+//! Shared code of the readiness drivers: the kernel reports which sockets are ready, and the driver receives and sends.
 
 mod accept;
+mod config;
 mod conn;
 mod connection;
+mod driver;
 mod kernel;
+mod listeners;
 mod poll;
 #[cfg(test)]
 mod tests;
 
+pub use config::{Config, FD_SETSIZE};
+pub use driver::Driver;
 pub use poll::Poll;
 
-use crate::chores::Chores;
-use crate::kernel::Transmit;
-use crate::slots::Slots;
-use crate::spin::Spinner;
-use crate::stamp::Arrivals;
-use crate::wake::Wake;
-use crate::{Address, Arrival, Direct, KernelTls, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
-use accept::Listeners;
-use conn::{Conn, FIRST_LISTENER, InKernel, Phase, Source};
+use crate::{Address, Arrival, Direct, KernelTls, ListenOptions, Listener, Sent, Sink, Token, Waker, socket};
+use conn::{Conn, InKernel, Phase, Source};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::AsFd;
 use rustix::net::SendFlags;
-use std::collections::VecDeque;
 use std::io;
 use std::mem;
-use std::ops::Range;
 use std::time::{Duration, Instant};
-use tautline_window::Buf;
-use tautline_window::kernel::TrafficKeys;
-
-/// How a [`Driver`] works. The defaults suit servers and clients of any size.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Most bytes of one connection that are received at once. Default 256 KiB.
-    pub receive_buffer: usize,
-    /// Room in front of received bytes for carried ones, see [`Received::join`](crate::Received::join). Default 20 KiB: more than one TLS
-    /// record (RFC 8446 section 5.2: 16,640 bytes behind a header of 5).
-    pub headroom: usize,
-    /// Most events that one turn takes from the kernel. Default 1024.
-    pub events_per_turn: usize,
-    /// Most connections that one turn accepts from one listening socket. Default 64.
-    pub accepts_per_turn: usize,
-    /// How long a closed connection may go on to send what was pending, before it is reset. Default 5 seconds.
-    pub linger: Duration,
-    /// Asks instead of sleeping. Default not.
-    pub spin: Option<Spin>,
-    /// Which records are left to the kernel. Default none.
-    pub kernel_tls: KernelTls,
-    /// Descriptors that select(2) takes lie below this; the others take any. Default 1024, `FD_SETSIZE`; Linux takes more.
-    pub descriptors: usize,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            receive_buffer: 256 * 1024,
-            headroom: 20 * 1024,
-            events_per_turn: 1024,
-            accepts_per_turn: 64,
-            linger: Duration::from_secs(5),
-            spin: None,
-            kernel_tls: KernelTls::Off,
-            descriptors: crate::select::FD_SETSIZE,
-        }
-    }
-}
-
-/// A driver over `P`.
-pub struct Driver<P> {
-    config: Config,
-    poll: P,
-    spinner: Spinner,
-    wake: Wake,
-    slots: Slots<Conn>,
-    listeners: Listeners,
-    chores: Chores,
-    /// Connections whose failure the sink does not know yet.
-    failures: VecDeque<(Token, io::Error)>,
-    /// Connections to receive from without being told by the kernel, see [`Conn::queued`].
-    queue: VecDeque<Token>,
-    /// Which events are not delivered yet. Only a sink that panics or takes a turn itself leaves any.
-    undelivered: Range<usize>,
-    /// Headroom and receive buffer; empty while a turn lends it.
-    buffer: Vec<u8>,
-    arrivals: Arrivals,
-    /// What the kernel seals, by the connection's index; empty where it seals nothing.
-    sealing: Vec<Option<Box<Transmit>>>,
-}
+use tautline_buf::Buf;
+use tautline_buf::kernel_tls::TrafficKeys;
 
 impl<P: Poll> Driver<P> {
-    /// A driver with the default [`Config`].
-    ///
-    /// # Errors
-    /// No descriptors are left.
-    pub fn new() -> io::Result<Self> {
-        Self::with(Config::default())
-    }
-
-    /// A driver that works as `config` says. Sizes and numbers of 0 count as 1, but for the headroom.
-    ///
-    /// # Errors
-    /// No descriptors are left.
-    pub fn with(mut config: Config) -> io::Result<Self> {
-        for size in [&mut config.receive_buffer, &mut config.events_per_turn, &mut config.accepts_per_turn] {
-            *size = (*size).max(1);
-        }
-        let mut poll = P::new(&config)?;
-        let wake = Wake::new()?;
-        poll.add(wake.fd(), Source::Wake.data(), EventFlags::IN | EventFlags::ET)?;
-        Ok(Self {
-            spinner: Spinner::new(config.spin.clone()),
-            config,
-            poll,
-            wake,
-            slots: Slots::new(FIRST_LISTENER),
-            listeners: Listeners::default(),
-            chores: Chores::default(),
-            failures: VecDeque::new(),
-            queue: VecDeque::new(),
-            undelivered: 0..0,
-            buffer: Vec::new(),
-            arrivals: Arrivals::default(),
-            sealing: Vec::new(),
-        })
-    }
-
-    /// Frees the slot and closes the socket.
-    fn remove(&mut self, token: Token) {
-        if let Some(conn) = self.slots.remove(token) {
-            self.poll.remove(conn.fd.as_fd());
-            self.forget_keys(token, conn.kernel);
-        }
-    }
-
-    /// How long the kernel may wait: not at all where something is to be done, not past the driver's own chores.
-    fn clip(&self, timeout: Option<Duration>) -> Option<Duration> {
-        if !self.failures.is_empty() || !self.queue.is_empty() {
-            return Some(Duration::ZERO);
-        }
-        self.chores.clip(timeout)
-    }
-
-    fn deliver<S: Sink<Self>>(&mut self, buffer: &mut [u8], sink: &mut S) {
-        // What the sink's calls add to them waits for the next turn.
+    fn deliver(&mut self, buffer: &mut [u8], sink: &mut dyn Sink) {
+        // Entries that the sink's calls add to these queues wait for the next turn.
         let (failures, queued) = (self.failures.len(), self.queue.len());
         for _ in 0..failures {
             self.deliver_failure(buffer, sink);
@@ -168,24 +53,24 @@ impl<P: Poll> Driver<P> {
         }
     }
 
-    fn do_chores(&mut self) {
+    fn run_deferred(&mut self) {
         let now = Instant::now();
-        if self.chores.due_accept(now) {
+        if self.deferred.due_accept(now) {
             self.watch_listeners();
         }
-        let (connects, sends) = self.chores.due_retries(now);
+        let (connects, sends) = self.deferred.due_retries(now);
         for (token, address) in connects {
             self.start_connecting(token, address);
         }
         for token in sends {
-            self.tell_of_room(token);
+            self.report_room(token);
         }
-        while let Some(token) = self.chores.due_orphan(now) {
+        while let Some(token) = self.deferred.due_orphan(now) {
             crate::Driver::close(self, token, true);
         }
     }
 
-    /// Sends what the kernel takes at once, and keeps the rest.
+    /// Sends the bytes that the kernel takes at once, and keeps the rest.
     fn send_now(&mut self, token: Token, mut buf: Buf, flags: SendFlags) -> Sent {
         if let Some(conn) = self.slots.get_mut(token)
             && conn.phase != Phase::Failed
@@ -205,7 +90,9 @@ impl<P: Poll> Driver<P> {
 }
 
 impl<P: Poll> crate::Driver for Driver<P> {
-    const NAME: &'static str = P::NAME;
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
 
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
         let socket = self.spinner.listen(address, options)?;
@@ -240,7 +127,8 @@ impl<P: Poll> crate::Driver for Driver<P> {
     }
 
     fn send_last(&mut self, token: Token, buf: Buf) -> Sent {
-        // tcp(7): it waits for more, and takes what ends the direction for that.
+        // The kernel waits for more before it sends a partial segment (send(2)); the end of the direction counts as
+        // more.
         self.send_now(token, buf, SendFlags::MORE)
     }
 
@@ -311,19 +199,19 @@ impl<P: Poll> crate::Driver for Driver<P> {
         self.arrivals.began()
     }
 
-    fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {
+    fn turn(&mut self, timeout: Option<Duration>, sink: &mut dyn Sink) -> io::Result<()> {
         if self.undelivered.is_empty() {
             let timeout = self.clip(timeout);
             self.undelivered = 0..self.spinner.wait(timeout, |timeout| self.poll.wait(timeout))?;
         }
         sink.woke(self);
         let mut buffer = mem::take(&mut self.buffer);
-        // Nothing is there in the first turn, and after a sink that panicked.
+        // The buffer is empty in the first turn, and after a sink panicked.
         buffer.resize(self.config.headroom + self.config.receive_buffer, 0);
         self.deliver(&mut buffer, sink);
         self.buffer = buffer;
-        if self.chores.next().is_some() {
-            self.do_chores();
+        if self.deferred.next().is_some() {
+            self.run_deferred();
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What is particular to this driver; `tests/suite` holds what every driver must do.
+//! Tests of the epoll driver alone; `tests/suite` has the tests of every driver.
 
 use crate::epoll::{Config, Driver};
 use crate::{Address, Driver as _, End, ListenOptions, Listener, Received, Sent, Sink, Token};
@@ -6,7 +6,7 @@ use rustix::net::sockopt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
 #[derive(Default)]
 struct Log {
@@ -15,20 +15,20 @@ struct Log {
     lengths: Vec<usize>,
 }
 
-impl Sink<Driver> for Log {
-    fn accepted(&mut self, _: &mut Driver, token: Token, _: Listener) {
+impl Sink for Log {
+    fn accepted(&mut self, _: &mut dyn crate::Driver, token: Token, _: Listener) {
         self.accepted.push(token);
     }
-    fn connected(&mut self, _: &mut Driver, _: Token) {}
-    fn received(&mut self, _: &mut Driver, _: Token, data: Received<'_>) {
+    fn connected(&mut self, _: &mut dyn crate::Driver, _: Token) {}
+    fn received(&mut self, _: &mut dyn crate::Driver, _: Token, data: Received<'_>) {
         self.lengths.push(data.len());
     }
-    fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
-    fn ended(&mut self, _: &mut Driver, _: Token, _: End) {}
-    fn woken(&mut self, _: &mut Driver) {
+    fn sent(&mut self, _: &mut dyn crate::Driver, _: Token, _: Buf) {}
+    fn ended(&mut self, _: &mut dyn crate::Driver, _: Token, _: End) {}
+    fn woken(&mut self, _: &mut dyn crate::Driver) {
         self.woken += 1;
     }
-    fn accept_failed(&mut self, _: &mut Driver, _: io::Error) {}
+    fn accept_failed(&mut self, _: &mut dyn crate::Driver, _: io::Error) {}
 }
 
 fn connected(driver: &mut Driver) -> (TcpStream, Token, Log) {
@@ -82,7 +82,7 @@ fn a_closed_connection_lingers_for_its_time_only() {
     }
     driver.close(token, false);
     let closed = Instant::now();
-    while driver.chores.next().is_some() {
+    while driver.deferred.next().is_some() {
         assert!(closed.elapsed() < Duration::from_secs(20));
         driver.turn(None, &mut log).unwrap();
     }
@@ -94,18 +94,18 @@ fn a_closed_connection_lingers_for_its_time_only() {
 #[test]
 fn a_panicking_sink_costs_nothing_but_its_turn() {
     struct Panic;
-    impl Sink<Driver> for Panic {
-        fn accepted(&mut self, _: &mut Driver, _: Token, _: Listener) {}
-        fn connected(&mut self, _: &mut Driver, _: Token) {}
-        fn received(&mut self, _: &mut Driver, _: Token, _: Received<'_>) {
+    impl Sink for Panic {
+        fn accepted(&mut self, _: &mut dyn crate::Driver, _: Token, _: Listener) {}
+        fn connected(&mut self, _: &mut dyn crate::Driver, _: Token) {}
+        fn received(&mut self, _: &mut dyn crate::Driver, _: Token, _: Received<'_>) {
             std::panic::resume_unwind(Box::new("quietly"));
         }
-        fn sent(&mut self, _: &mut Driver, _: Token, _: Buf) {}
-        fn ended(&mut self, _: &mut Driver, _: Token, _: End) {}
-        fn woken(&mut self, _: &mut Driver) {
+        fn sent(&mut self, _: &mut dyn crate::Driver, _: Token, _: Buf) {}
+        fn ended(&mut self, _: &mut dyn crate::Driver, _: Token, _: End) {}
+        fn woken(&mut self, _: &mut dyn crate::Driver) {
             std::panic::resume_unwind(Box::new("quietly"));
         }
-        fn accept_failed(&mut self, _: &mut Driver, _: io::Error) {}
+        fn accept_failed(&mut self, _: &mut dyn crate::Driver, _: io::Error) {}
     }
     let mut driver = Driver::new().unwrap();
     let (mut peer, _, mut log) = connected(&mut driver);
@@ -113,7 +113,7 @@ fn a_panicking_sink_costs_nothing_but_its_turn() {
     driver.waker().wake();
     let turn = std::panic::AssertUnwindSafe(|| driver.turn(Some(Duration::from_secs(20)), &mut Panic));
     assert!(std::panic::catch_unwind(turn).is_err());
-    // The event that it did not live to see is still there.
+    // The event that the panicking turn did not deliver is still there.
     driver.turn(Some(Duration::from_secs(20)), &mut log).unwrap();
     assert_eq!(log.lengths.len() + log.woken, 1);
     peer.write_all(b"still there").unwrap();

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How often sockets that nobody wants to read from are looked at for errors.
+/// Interval at which sockets that nobody wants to read from are checked for errors.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Longest single wait; the caller waits again.
@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// What is asked of one descriptor.
+/// The data and the interest of one descriptor.
 #[derive(Clone, Copy)]
 struct Entry {
     data: u64,
@@ -29,16 +29,16 @@ struct Entry {
 ///
 /// INVARIANT: an entry's descriptor is open, as its owner removes it before closing it ([`Poll`]).
 pub struct Select {
-    /// By number of the descriptor.
+    /// Entries by descriptor number.
     entries: Vec<Option<Entry>>,
     most: usize,
-    /// What is told of next.
+    /// Descriptors that the next wait asks for.
     read: Vec<FdSetElement>,
     write: Vec<FdSetElement>,
-    /// What the kernel answers.
+    /// The kernel's answer to the last wait.
     readable: Vec<FdSetElement>,
     writable: Vec<FdSetElement>,
-    /// Which descriptors are watched for errors alone.
+    /// Descriptors that are watched for errors alone.
     silent: Vec<RawFd>,
     looked: Instant,
     events: Vec<(u64, EventFlags)>,
@@ -49,7 +49,7 @@ impl Select {
         self.entries.get_mut(usize::try_from(fd).ok()?)
     }
 
-    /// Tells of `what` again.
+    /// Has the next wait ask for `what` again.
     fn arm(&mut self, fd: RawFd, what: EventFlags) {
         if what.contains(EventFlags::IN) {
             fd_set_insert(&mut self.read, fd);
@@ -79,7 +79,7 @@ impl Select {
         let waited =
             unsafe { select(bound, Some(&mut self.readable), Some(&mut self.writable), None, timeout.as_ref()) };
         if let Err(errno) = waited {
-            // The sets are what they were.
+            // The failed call left the sets unchanged.
             self.readable.fill(FdSetElement::default());
             self.writable.fill(FdSetElement::default());
             return if errno == Errno::INTR { Ok(()) } else { Err(errno) };
@@ -87,10 +87,10 @@ impl Select {
         Ok(())
     }
 
-    /// Makes events of the sets that the kernel answered with.
+    /// Makes events of the kernel's answer.
     fn collect(&mut self) {
         let (readable, writable) = (std::mem::take(&mut self.readable), std::mem::take(&mut self.writable));
-        // A connection that stands can be sent on first of all, and is then received from.
+        // Room to send comes first: it reports a new connection as established, before bytes are received from it.
         for fd in FdSetIter::new(&writable) {
             self.happened(fd, EventFlags::OUT);
         }
@@ -108,7 +108,7 @@ impl Select {
         }
     }
 
-    /// Looks for errors where nobody wants to read.
+    /// Checks the silent descriptors for errors.
     fn look(&mut self) -> Result<(), Errno> {
         self.looked = Instant::now();
         let mut asked: Vec<PollFd<'_>> = self
@@ -127,7 +127,7 @@ impl Select {
             if told.contains(PollFlags::ERR) {
                 self.events.push((data, EventFlags::ERR));
             } else if told.contains(PollFlags::HUP) && interest.contains(EventFlags::OUT) {
-                // There may never be room for what waits to be sent: only trying says so.
+                // Pending bytes may never get room: only an attempt to send says so.
                 self.events.push((data, EventFlags::HUP));
             }
         }

@@ -1,4 +1,7 @@
+mod config;
 mod sys;
+
+pub use config::Spin;
 
 use crate::socket::{self, Listening};
 use crate::{Address, ListenOptions};
@@ -8,29 +11,7 @@ use std::io;
 use std::mem;
 use std::time::{Duration, Instant};
 
-/// How a driver spins: it asks the kernel again and again instead of sleeping, which saves the time that waking up takes
-/// and costs a whole CPU.
-///
-/// Where the network card's queues can be polled, the kernel is told to do so (`SO_BUSY_POLL` and the like); the log says
-/// which of it the kernel accepted. Loopback and most virtual cards have nothing to poll: there only the wake-up is saved.
-#[derive(Clone, Debug)]
-pub struct Spin {
-    /// How long nothing may happen before it sleeps, as other drivers do; the next event makes it spin again.
-    /// `Duration::MAX` never sleeps. Default 1 second.
-    pub idle: Duration,
-    /// How long the kernel may poll a card's queue for one call. Default 50 microseconds.
-    pub busy_poll: Duration,
-    /// Most packets that it takes from the card for one such poll. Default 64; more than 64 needs `CAP_NET_ADMIN`.
-    pub budget: u16,
-}
-
-impl Default for Spin {
-    fn default() -> Self {
-        Self { idle: Duration::from_secs(1), busy_poll: Duration::from_micros(50), budget: 64 }
-    }
-}
-
-/// What the kernel was asked for, and what it said.
+/// The options that the kernel was asked for, with its answers.
 pub(crate) type Answers = Vec<(&'static str, Result<(), Errno>)>;
 
 impl Spin {
@@ -50,12 +31,11 @@ impl Spin {
     }
 
     /// Whole microseconds that the kernel may poll.
-    #[cfg(feature = "uring")]
     pub(crate) fn busy_poll_micros(&self) -> u32 {
         sys::micros(self.busy_poll)
     }
 
-    /// Says in the log what the kernel accepted.
+    /// Logs the kernel's answers.
     pub(crate) fn report(what: &str, answers: &Answers) {
         let text: Vec<String> = answers
             .iter()
@@ -71,14 +51,14 @@ impl Spin {
 /// How a driver waits: it sleeps, or it spins.
 pub(crate) struct Spinner {
     spin: Option<Spin>,
-    /// Since when nothing happened.
+    /// Start of the time in which nothing happened.
     idle_since: Option<Instant>,
-    /// The log says what the kernel accepted for connections of ours.
+    /// The log has the kernel's answers for outgoing connections.
     reported: bool,
 }
 
 impl Spinner {
-    /// Makes a listening socket, whose card the kernel polls where the driver spins.
+    /// Makes a listening socket. If the driver spins, the kernel polls the socket's card.
     pub(crate) fn listen(&self, address: &Address, options: &ListenOptions) -> io::Result<Listening> {
         let socket = socket::listen(address, options)?;
         if let (Some(spin), Address::Tcp(_)) = (&self.spin, address) {
@@ -87,12 +67,12 @@ impl Spinner {
         Ok(socket)
     }
 
-    /// Makes a socket that can be connected to `address`, and whose card the kernel polls where the driver spins.
+    /// Makes a socket that can be connected to `address`. If the driver spins, the kernel polls the socket's card.
     pub(crate) fn stream(&mut self, address: &Address) -> io::Result<OwnedFd> {
         let socket = socket::stream(address)?;
         if let (Some(spin), Address::Tcp(_)) = (&self.spin, address) {
             let answers = spin.socket(&socket);
-            // Of the first: connections are many, and the kernel says the same of all.
+            // Only for the first connection: the kernel answers the same for all.
             if !mem::replace(&mut self.reported, true) {
                 Spin::report(&format!("the connection to {address}"), &answers);
             }
@@ -104,8 +84,8 @@ impl Spinner {
         Self { spin, idle_since: None, reported: false }
     }
 
-    /// Calls `ask` with how long it may sleep, until it says that something is ready or `timeout` has passed. Returns what
-    /// it said last.
+    /// Calls `ask` with the time that it may sleep, until it returns a number of ready events or `timeout` has passed.
+    /// Returns that number, or 0.
     pub(crate) fn wait<E>(
         &mut self,
         timeout: Option<Duration>,
@@ -155,7 +135,7 @@ mod tests {
         assert!(spin.epoll(&file).iter().chain(&spin.socket(&file)).all(|(_, answer)| answer.is_err()));
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         for (name, answer) in spin.socket(&socket) {
-            // Without the privilege, or in a kernel that was built without it.
+            // The test may lack the privilege, and the kernel may be built without the option.
             assert!(matches!(answer, Ok(()) | Err(Errno::PERM | Errno::NOPROTOOPT)), "{name}: {answer:?}");
         }
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).unwrap();

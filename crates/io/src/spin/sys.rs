@@ -1,7 +1,7 @@
 //! The unsafe part: options of sockets and of epoll that no safe wrapper sets.
 #![expect(unsafe_code, reason = "setsockopt(2) and ioctl(2) take memory by address")]
 
-use super::Spin;
+use super::config::Spin;
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Setter, opcode};

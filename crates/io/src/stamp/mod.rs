@@ -1,36 +1,19 @@
 //! When received bytes reached this machine.
 
+mod arrival;
 mod sys;
 mod ticks;
 
+pub use arrival::{Arrival, Clock};
 pub use ticks::{Anchor, Scale, Ticker};
 
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags};
-#[cfg(feature = "uring")]
 pub(crate) use sys::{CONTROL, stamp};
 use sys::{enable, receive};
 
-/// When bytes reached this machine, as the kernel, the network card or an XDP program saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// What the time is told by.
-    pub clock: Clock,
-    /// Nanoseconds since that clock's beginning.
-    pub nanos: u64,
-}
-
-/// A clock of the kernel (`clock_gettime(2)`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
-    /// `CLOCK_REALTIME`: of packets that the kernel stamped (`SO_TIMESTAMPNS`). It can be set.
-    Realtime,
-    /// `CLOCK_MONOTONIC`: of XDP programs (`bpf_ktime_get_ns`).
-    Monotonic,
-}
-
-/// What a driver that receives by itself knows of arrivals; nothing until somebody [asks](Self::ask).
+/// Arrival times of a driver's received bytes. There are none before [`ask`](Self::ask).
 #[derive(Default)]
 pub(crate) struct Arrivals {
     asked: Option<Ticker>,
@@ -41,17 +24,17 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// From now on.
+    /// Turns stamps on, for connections from now on.
     pub(crate) fn ask(&mut self) {
         (self.asked, self.wanted) = (Some(Ticker::here()), true);
     }
 
-    /// Whether the next receive is to be stamped.
+    /// Sets whether the next receive is to be stamped.
     pub(crate) const fn want(&mut self, wanted: bool) {
         self.wanted = wanted && self.asked.is_some();
     }
 
-    /// A connection was made.
+    /// Has the kernel stamp the packets of a new connection, once stamps were asked for.
     pub(crate) fn watch(&self, socket: impl AsFd) {
         if self.asked.is_some()
             && let Err(errno) = enable(socket)
@@ -60,7 +43,7 @@ impl Arrivals {
         }
     }
 
-    /// Bytes are received by other means, which do not tell when they arrived.
+    /// Notes when a receive begins. The arrival of its bytes is not known so far.
     pub(crate) fn begin(&mut self) {
         if let Some(ticker) = self.asked
             && self.wanted
@@ -69,29 +52,34 @@ impl Arrivals {
         }
     }
 
-    /// The kernel received by itself, and told this.
-    #[cfg(feature = "uring")]
+    /// Notes the arrival of bytes that the kernel received by itself.
     pub(crate) const fn received(&mut self, arrival: Option<Arrival>) {
         (self.began, self.last) = (None, arrival);
     }
 
     /// Receives as recv(2) does.
+    #[inline]
     pub(crate) fn receive(&mut self, socket: impl AsFd, buf: &mut [u8]) -> Result<usize, Errno> {
         if self.wanted {
-            self.begin();
-            let (len, arrival) = receive(socket, buf)?;
-            self.last = arrival;
-            return Ok(len);
+            return self.receive_stamped(socket.as_fd(), buf);
         }
         net::recv(socket, buf, RecvFlags::empty()).map(|(len, _)| len)
     }
 
-    /// Of what was received last.
+    #[inline(never)]
+    fn receive_stamped(&mut self, socket: BorrowedFd<'_>, buf: &mut [u8]) -> Result<usize, Errno> {
+        self.begin();
+        let (len, arrival) = receive(socket, buf)?;
+        self.last = arrival;
+        Ok(len)
+    }
+
+    /// The arrival of the bytes received last.
     pub(crate) const fn last(&self) -> Option<Arrival> {
         if self.wanted { self.last } else { None }
     }
 
-    /// When receiving it began, by [`Ticker`].
+    /// When the last receive began, by [`Ticker`].
     pub(crate) const fn began(&self) -> Option<u64> {
         if self.wanted { self.began } else { None }
     }
@@ -174,7 +162,7 @@ mod tests {
             sendmsg(&theirs, &[io::IoSlice::new(b"with a gift")], &mut control, SendFlags::empty()).unwrap();
             assert_eq!(arrivals.receive(&ours, &mut [0; 100]), Ok(11));
         }
-        // The last end of the pipe that can be written to: were another one open, this would wait for ever.
+        // This was the pipe's last writing end: if another were open, the read would wait for ever.
         drop(writer);
         assert_eq!(io::Read::read(&mut reader, &mut [0]).unwrap(), 0);
     }

@@ -4,7 +4,7 @@
     reason = "setsockopt(2) and recvmsg(2) take memory by address; the processor's counter is an instruction"
 )]
 
-use super::{Arrival, Clock};
+use super::arrival::{Arrival, Clock};
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
@@ -51,8 +51,8 @@ pub(crate) fn receive(socket: impl AsFd, buf: &mut [u8]) -> Result<(usize, Optio
     Ok((len, unsafe { stamp(&control.0[..written]) }))
 }
 
-/// The software stamp among control messages. Descriptors that the peer of a Unix socket passed (`SCM_RIGHTS`, unix(7)) are
-/// closed, as recv(2) does: nobody asked for them.
+/// The software stamp among control messages. Descriptors that the peer of a Unix socket passed (`SCM_RIGHTS`,
+/// unix(7)) are closed, as recv(2) does: nobody asked for them.
 ///
 /// # Safety
 /// The kernel wrote them (with `MSG_CMSG_CLOEXEC`), and they are looked at once: descriptors in them are ours.

@@ -1,14 +1,15 @@
 //! The clock of stamps.
 
+use super::arrival::{Arrival, Clock};
 use super::sys::{self, tsc};
-use super::{Arrival, Clock};
 use std::sync::OnceLock;
 
-/// The fastest clock that runs evenly: the processor's time-stamp counter where that is invariant ("Invariant TSC", Intel SDM
-/// volume 3, 19.17.1), elsewhere `CLOCK_MONOTONIC`. Its unit is a tick; [`scale`](Self::scale) gives nanoseconds.
+/// The fastest clock that runs evenly: the processor's time-stamp counter where that is invariant ("Invariant TSC",
+/// Intel SDM volume 3, 19.17.1), elsewhere `CLOCK_MONOTONIC`. Its unit is a tick; [`scale`](Self::scale) gives
+/// nanoseconds.
 ///
-/// A stamp does not wait for what comes before it, which would cost the program more than the stamp does: the processor may
-/// take it some tens of nanoseconds early, while the last instructions before it are still under way.
+/// A stamp does not wait for what comes before it, which would cost the program more than the stamp does: the
+/// processor may take it some tens of nanoseconds early, while the last instructions before it are still under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticker {
     tsc: bool,

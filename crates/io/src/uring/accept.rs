@@ -1,30 +1,13 @@
 use super::Driver;
 use super::conn::{Multi, Phase};
+use super::listeners::Socket;
 use super::sys::{Completion, Source, With};
 use crate::socket::{self, Listening};
 use crate::{Listener, Sink};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{self, Shutdown};
-use std::collections::VecDeque;
 use std::io;
-
-/// The listening sockets of one driver.
-#[derive(Default)]
-pub(super) struct Listeners {
-    /// By number; numbers are not used again.
-    sockets: Vec<Option<Socket>>,
-    /// Some are to be accepted from and are not.
-    unarmed: bool,
-    /// Accepted before the kernel learnt that no more is to be accepted.
-    waiting: VecDeque<(u32, OwnedFd)>,
-}
-
-struct Socket {
-    listening: Listening,
-    accepting: Multi,
-    generation: u32,
-}
 
 impl Driver {
     pub(super) fn start_accepting(&mut self, listening: Listening) -> io::Result<Listener> {
@@ -46,14 +29,14 @@ impl Driver {
     }
 
     pub(super) fn pause_accepting(&mut self, pause: bool) {
-        if self.chores.pause_accept(pause) {
+        if self.deferred.pause_accept(pause) {
             self.apply_pause();
         }
     }
 
-    /// Whether accepting rests may have changed.
+    /// Stops or starts the accept requests, according to whether accepting rests.
     pub(super) fn apply_pause(&mut self) {
-        if self.chores.accept_rests() {
+        if self.deferred.accept_rests() {
             (0..self.listeners.sockets.len()).for_each(|number| self.stop(number));
         } else {
             self.listeners.unarmed = true;
@@ -69,15 +52,15 @@ impl Driver {
         }
     }
 
-    /// Whether connections wait that can be delivered.
+    /// Whether accepted connections wait that can be delivered now.
     pub(super) fn accepted_wait(&self) -> bool {
-        !self.listeners.waiting.is_empty() && !self.chores.accept_rests()
+        !self.listeners.waiting.is_empty() && !self.deferred.accept_rests()
     }
 
-    /// Asks for connections where it is to be done. Only right before the kernel is entered, so that no listening
-    /// socket is closed before the kernel has seen the request.
+    /// Makes the accept requests of listeners that have none. This happens only right before the kernel is entered, so
+    /// that no listening socket is closed before the kernel has seen its request.
     pub(super) fn arm_listeners(&mut self) -> io::Result<()> {
-        if !self.listeners.unarmed || self.chores.accept_rests() {
+        if !self.listeners.unarmed || self.deferred.accept_rests() {
             return Ok(());
         }
         self.listeners.unarmed = false;
@@ -92,16 +75,16 @@ impl Driver {
         Ok(())
     }
 
-    pub(super) fn accept_completed<S: Sink<Self>>(&mut self, completion: Completion, sink: &mut S) {
+    pub(super) fn accept_completed(&mut self, completion: Completion, sink: &mut dyn Sink) {
         let Source::Accept { listener, generation } = completion.source else { return };
-        // What was accepted from a listener that is closed is closed.
+        // The listener may be closed by now: the accepted connection is then closed too.
         let Some(Some(socket)) = self.listeners.sockets.get_mut(listener as usize) else { return };
         if !completion.more && generation == socket.generation {
             socket.accepting = Multi::Idle;
             self.listeners.unarmed = true;
         }
         match (completion.with, completion.result) {
-            (With::Accepted(fd), _) if self.chores.accept_rests() => self.listeners.waiting.push_back((listener, fd)),
+            (With::Accepted(fd), _) if self.deferred.accept_rests() => self.listeners.waiting.push_back((listener, fd)),
             (With::Accepted(fd), _) => self.accepted(listener, fd, sink),
             (_, Err(Errno::CANCELED | Errno::AGAIN)) => {}
             (_, Err(errno)) if !socket::concerns_one_connection(errno) => self.accept_failed(errno.into(), sink),
@@ -109,9 +92,9 @@ impl Driver {
         }
     }
 
-    pub(super) fn deliver_waiting<S: Sink<Self>>(&mut self, sink: &mut S) {
+    pub(super) fn deliver_waiting(&mut self, sink: &mut dyn Sink) {
         for _ in 0..self.listeners.waiting.len() {
-            if self.chores.accept_rests() {
+            if self.deferred.accept_rests() {
                 return;
             }
             let Some((listener, fd)) = self.listeners.waiting.pop_front() else { return };
@@ -119,11 +102,11 @@ impl Driver {
         }
     }
 
-    fn accepted<S: Sink<Self>>(&mut self, listener: u32, fd: OwnedFd, sink: &mut S) {
+    fn accepted(&mut self, listener: u32, fd: OwnedFd, sink: &mut dyn Sink) {
         self.arrivals.watch(&fd);
         match self.slots.insert(self.conn(fd, Phase::Open)) {
             Ok(token) => {
-                self.chores.accepted();
+                self.deferred.accepted();
                 sink.accepted(self, token, Listener(listener));
                 self.update(token);
             }
@@ -131,8 +114,8 @@ impl Driver {
         }
     }
 
-    fn accept_failed<S: Sink<Self>>(&mut self, error: io::Error, sink: &mut S) {
-        let is_new = self.chores.accept_failed();
+    fn accept_failed(&mut self, error: io::Error, sink: &mut dyn Sink) {
+        let is_new = self.deferred.accept_failed();
         self.apply_pause();
         if is_new {
             sink.accept_failed(self, error);

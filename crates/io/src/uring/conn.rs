@@ -1,20 +1,20 @@
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// connect(2) is not answered yet.
     Connecting,
     Open,
-    /// Broken. The sink was told, or will be.
+    /// Broken. The sink knows, or will hear of it.
     Failed,
-    /// The user closed it, but what is pending is still to be sent.
+    /// The user closed it, but pending bytes are still to be sent.
     Orphan,
 }
 
-/// What becomes of a request that completes several times.
+/// The state of a request that completes several times.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Multi {
     Idle,
@@ -23,14 +23,14 @@ pub(super) enum Multi {
     Cancelled,
 }
 
-/// Why no more bytes come, as long as the sink does not know.
+/// The reason why no more bytes come, until the sink knows it.
 #[derive(Clone, Copy)]
 pub(super) enum Ending {
     Finished,
     Failed(Errno),
 }
 
-/// So many receives in a row change how a connection is received from, see [`Conn::weigh`].
+/// Number of receives in a row that changes how a connection is received from, see [`Conn::weigh`].
 const MOST_WEIGHT: u8 = 8;
 
 /// One connection.
@@ -42,43 +42,43 @@ pub(super) struct Conn {
     pub(super) fd: OwnedFd,
     pub(super) phase: Phase,
     pub(super) receiving: Multi,
-    /// Errors are watched for, as nothing is received that would tell of them.
+    /// The kernel watches for errors, because no receive would report them.
     pub(super) watching: bool,
-    /// An error was told of while something was received.
+    /// The watch reported an error or a hang-up that was not looked at yet.
     pub(super) alarm: bool,
     /// The sink wants no bytes for now.
     pub(super) paused: bool,
-    /// Something is there that the driver has to receive by itself: the kernel had no buffer for it, or only tells of it.
+    /// Something is there that the driver has to receive itself: the kernel had no buffer for it, or only reported it.
     pub(super) hungry: bool,
-    /// It is better told of what arrives, and received from by the driver itself: messages are large.
+    /// Messages are large: the kernel is to report bytes only, and the driver receives them itself.
     pub(super) bulk: bool,
-    /// What `receiving` is: told of, and not received for.
+    /// The request of `receiving` reports bytes and does not receive them.
     pub(super) polled: bool,
     /// Something lies behind the bytes that can be received: a short receive does not mean that all is received.
     pub(super) behind: bool,
-    /// How many of the last receives were large.
+    /// Rises with large receives and falls with others, from 0 to [`MOST_WEIGHT`].
     pub(super) weight: u8,
-    /// A later turn looks at it without being told by the kernel.
+    /// A later turn looks at it without another report by the kernel.
     pub(super) queued: bool,
-    /// The peer finished its direction, and the sink was told.
+    /// The peer finished its direction, and the sink knows.
     pub(super) finished: bool,
     /// Our direction is to be finished once all is sent.
     pub(super) finishing: bool,
-    /// The kernel cannot send from our buffers here: a Unix socket.
+    /// The kernel cannot send from our buffers on this socket, as on Unix sockets.
     pub(super) copied: bool,
-    /// The turn that delivered bytes last.
+    /// Number of the last turn that delivered bytes of this connection.
     pub(super) turn: u64,
     /// [`Ring::flushes`](super::sys::Ring::flushes) when something was last asked of the socket.
     pub(super) flush: u32,
     /// The send that the kernel works on.
     pub(super) sending: Option<u32>,
-    /// What is to be sent after it.
+    /// Bytes to send after it.
     pub(super) out: Buf,
-    /// What arrived and cannot be delivered yet.
+    /// Bytes that arrived and cannot be delivered yet.
     pub(super) backlog: Option<Box<Backlog>>,
-    /// What comes behind the backlog.
+    /// The end of the stream, to be delivered after the backlog.
     pub(super) ending: Option<Ending>,
-    /// Why it is broken, until the sink knows.
+    /// The reason of a failure, until the sink knows it.
     pub(super) error: Option<Errno>,
 }
 
@@ -117,8 +117,8 @@ impl Conn {
         self.sending.is_none() && self.out.is_empty()
     }
 
-    /// Learns from a receive. Changing how a connection is received from costs as much as some messages, so it takes
-    /// several.
+    /// Learns from a receive. Changing how a connection is received from costs as much as some messages, so that only
+    /// several receives in a row change it.
     pub(super) fn weigh(&mut self, large: bool) {
         if !large {
             self.weight = self.weight.saturating_sub(1);
@@ -156,7 +156,7 @@ impl Backlog {
         self.bytes.len() - self.start
     }
 
-    /// Takes at most `most` bytes: they begin behind the returned number.
+    /// Takes at most `most` bytes, with the room in front of them. They begin at the returned index.
     pub(super) fn take(&mut self, most: usize) -> (&mut [u8], usize) {
         let start = self.start;
         self.start += self.len().min(most);

@@ -1,34 +1,37 @@
 //! The driver over io_uring(7): needs Linux 6.12, and a machine that permits it.
 //!
 //! Connections are accepted and received from by requests that complete again and again, so that a message costs no
-//! system call: the kernel copies into buffers that it was given before, while the driver waits for anything at all.
-//! These buffers form one small log, filled without gaps by all connections and from its front in every turn: what is in
-//! flight stays in the cache, room for carried bytes lies in front of every message, and idle connections hold none. Replies leave at
-//! once, by send(2), and only what the kernel has no room for goes through the ring: a turn enters the ring once.
+//! system call: the kernel copies into buffers that it was given before, while the driver waits for any event.
+//! These buffers form one small log. All connections fill it without gaps, and from its front in every turn. Bytes in
+//! flight thus stay in the cache, room for carried bytes lies in front of every message, and idle connections hold no
+//! buffer. Replies leave at once, by send(2). Only bytes that the kernel has no room for go through the ring, so that a
+//! turn enters the ring once.
 //!
-//! Where large messages arrive on many connections at once, the log would leave the cache before it is looked at. The kernel
-//! then only tells of such connections, and each is received from directly, into one buffer.
+//! If large messages arrive on many connections at once, the log would leave the cache before it is looked at. The
+//! kernel then only reports such connections, and the driver receives from each directly, into one buffer.
 //!
-//! A connection that finds no buffer is received from directly too, as the [`epoll`](crate::epoll) driver does. Bytes that
-//! the sink cannot have yet, because it paused or had its share of the turn, are copied out of the log, and the
-//! connection is received from no more until it has them: nobody can exhaust the buffers.
+//! A connection that finds no buffer is received from directly too, as the [`epoll`](crate::epoll) driver does. The
+//! sink cannot have bytes of a connection that is paused or had its share of the turn. They are copied out of the log,
+//! and the kernel stops receiving for a connection that is paused or has too many of them: no peer can exhaust the
+//! buffers.
 //!
 //! The thread of the first turn is the only one that can use the driver from then on.
 
 mod accept;
 mod conn;
+mod listeners;
 mod receive;
 mod send;
 mod sys;
 
-use crate::chores::Chores;
+use crate::deferred::Deferred;
 use crate::slots::Slots;
 use crate::spin::Spinner;
 use crate::stamp::Arrivals;
 use crate::wake::Wake;
 use crate::{Address, Arrival, Direct, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
-use accept::Listeners;
 use conn::{Conn, Phase};
+use listeners::Listeners;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -38,37 +41,40 @@ use std::io;
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
-use sys::{Inbox, MAX_INDEX, Ring, Sizes, Source};
-use tautline_window::Buf;
+use sys::{BufferRing, MAX_INDEX, Ring, Sizes, Source};
+use tautline_buf::Buf;
 
 /// How a [`Driver`] works. The defaults suit servers and clients of any size.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// Most bytes of one connection that are delivered at once. Default 256 KiB.
     pub receive_buffer: usize,
-    /// Room in front of received bytes for carried ones, see [`Received::join`](crate::Received::join). Default 20 KiB: more than one TLS
-    /// record (RFC 8446 section 5.2: 16,640 bytes behind a header of 5).
+    /// Room in front of received bytes for carried ones, see [`Received::join`](crate::Received::join). Default 20
+    /// KiB: more than one TLS record (RFC 8446 section 5.2: 16,640 bytes behind a header of 5).
     pub headroom: usize,
     /// Number of buffers that the kernel receives into, rounded up to a power of two, at least 2. Default 4.
     pub buffers: u16,
-    /// Bytes of each. Default 64 KiB: all of them stay in a core's second-level cache.
+    /// Bytes of each buffer. Default 64 KiB: all of them stay in a core's second-level cache.
     pub buffer: u32,
-    /// Connections whose messages have so many bytes or more are not received from by the kernel, but it tells of them and
-    /// the driver receives into one buffer that stays in the cache; as long as so much arrives at once that half of
-    /// `buffers` is full. 0 does so with all connections. Default 8 KiB.
+    /// Messages of at least this many bytes are large. Default 8 KiB.
+    ///
+    /// Once a turn receives more than half of `buffers` can hold, the kernel only reports connections with large
+    /// messages, and the driver receives from them into one buffer that stays in the cache. This lasts until the
+    /// connection's messages are smaller. 0 does so with all connections from the start.
     pub large: usize,
-    /// Sends of so many bytes or more are made from the buffer instead of from a copy (`IORING_OP_SEND_ZC`). They are
-    /// [pending](crate::Sent::Pending) until the peer has acknowledged them, so a connection holds one buffer longer and a
-    /// stream of messages joins into larger sends. Pays only with a network card that can do it, and large messages: see
-    /// `docs/drivers.md`. Default never.
+    /// Sends of at least this many bytes are made from the buffer instead of from a copy (`IORING_OP_SEND_ZC`). They
+    /// are [pending](crate::Sent::Pending) until the peer has acknowledged them, so a connection holds one buffer
+    /// longer and a stream of messages joins into larger sends. Pays only with a network card that can do it, and
+    /// large messages: see `docs/drivers.md`. Default never.
     pub zero_copy: usize,
     /// Requests that fit the kernel's queue; more cost another system call. Default 256.
     pub submissions: u32,
     /// Completions that fit the kernel's queue. Default 2048.
     pub completions: u32,
-    /// How long a closed connection may go on to send what was pending, before it is reset. Default 5 seconds.
+    /// How long a closed connection may go on sending its pending bytes before it is reset. Default 5 seconds.
     pub linger: Duration,
-    /// Asks instead of sleeping. Default not.
+    /// How the driver spins instead of sleeping. By default it sleeps.
     pub spin: Option<Spin>,
 }
 
@@ -96,21 +102,21 @@ pub struct Driver {
     ring: Ring,
     spinner: Spinner,
     wake: Wake,
-    /// The kernel tells of wakes.
+    /// The request that reports wakes is armed.
     waking: bool,
     slots: Slots<Conn>,
     listeners: Listeners,
-    chores: Chores,
+    deferred: Deferred,
     /// Connections whose failure the sink does not know yet.
     failures: VecDeque<Token>,
-    /// Connections to look at without being told by the kernel, see [`Conn::queued`].
+    /// Connections to look at without another report by the kernel, see [`Conn::queued`].
     queue: VecDeque<Token>,
-    /// Headroom and buffer for what the kernel had no buffer for; empty while it is lent, and before it is needed.
+    /// Headroom and buffer for direct receives; empty while it is lent, and before it is needed.
     buffer: Vec<u8>,
     arrivals: Arrivals,
     /// Number of the turn.
     turn: u64,
-    /// Bytes that this turn received, and the one before.
+    /// Bytes received in this turn, and in the one before.
     volume: (usize, usize),
 }
 
@@ -123,7 +129,7 @@ impl Driver {
         Self::with(Config::default())
     }
 
-    /// A driver that works as `config` says. Sizes and numbers of 0 count as 1, but for the headroom.
+    /// A driver with this `config`. Sizes and numbers of 0 count as 1, except `headroom`; `buffers` is 2 to 16,384.
     ///
     /// # Errors
     /// This machine has no io_uring, or an older one, or does not permit it. The error says which.
@@ -147,7 +153,7 @@ impl Driver {
             waking: false,
             slots: Slots::new(MAX_INDEX),
             listeners: Listeners::default(),
-            chores: Chores::default(),
+            deferred: Deferred::default(),
             failures: VecDeque::new(),
             queue: VecDeque::new(),
             buffer: Vec::new(),
@@ -161,17 +167,17 @@ impl Driver {
         Conn { bulk: self.config.large == 0, ..Conn::new(fd, phase) }
     }
 
-    /// How long the kernel may wait: not at all where something is to be done, not past the driver's own chores.
+    /// How long the kernel may wait: not at all if something is to be done, and not past the next deferred work.
     fn clip(&self, timeout: Option<Duration>) -> Option<Duration> {
         if !self.failures.is_empty() || !self.queue.is_empty() || self.accepted_wait() {
             return Some(Duration::ZERO);
         }
-        self.chores.clip(timeout)
+        self.deferred.clip(timeout)
     }
 
-    /// Hands the kernel what is to be done, and waits.
-    fn enter(&mut self, timeout: Option<Duration>, inbox: &mut Inbox) -> io::Result<()> {
-        self.ring.rewind(inbox);
+    /// Submits all requests to the kernel, and waits.
+    fn enter(&mut self, timeout: Option<Duration>, buffer_ring: &mut BufferRing) -> io::Result<()> {
+        self.ring.rewind(buffer_ring);
         if !self.waking {
             self.ring.poll(self.wake.fd(), PollFlags::IN, true, Source::Wake)?;
             self.waking = true;
@@ -183,17 +189,17 @@ impl Driver {
         Ok(())
     }
 
-    fn deliver<S: Sink<Self>>(&mut self, inbox: &mut Inbox, sink: &mut S) {
-        // What the sink's calls add to them waits for the next turn.
+    fn deliver(&mut self, buffer_ring: &mut BufferRing, sink: &mut dyn Sink) {
+        // Entries that the sink's calls add to these queues wait for the next turn.
         let (failures, queued, ready) = (self.failures.len(), self.queue.len(), self.ring.ready());
         for _ in 0..failures {
             self.deliver_failure(sink);
         }
         self.deliver_waiting(sink);
         for _ in 0..ready {
-            let Some(completion) = self.ring.next(inbox) else { break };
+            let Some(completion) = self.ring.next(buffer_ring) else { break };
             match completion.source {
-                Source::Receive(_) => self.receive_completed(completion, inbox, sink),
+                Source::Receive(_) => self.receive_completed(completion, buffer_ring, sink),
                 Source::Send(_) => self.send_completed(completion, sink),
                 Source::Accept { .. } => self.accept_completed(completion, sink),
                 Source::Connect(token) => self.connect_completed(token, completion.result, sink),
@@ -211,19 +217,19 @@ impl Driver {
         }
     }
 
-    fn do_chores(&mut self) {
+    fn run_deferred(&mut self) {
         let now = Instant::now();
-        if self.chores.due_accept(now) {
+        if self.deferred.due_accept(now) {
             self.apply_pause();
         }
-        let (connects, sends) = self.chores.due_retries(now);
+        let (connects, sends) = self.deferred.due_retries(now);
         for (token, address) in connects {
             self.start_connecting(token, address);
         }
         for token in sends {
             self.go_on_sending(token);
         }
-        while let Some(token) = self.chores.due_orphan(now) {
+        while let Some(token) = self.deferred.due_orphan(now) {
             crate::Driver::close(self, token, true);
         }
     }
@@ -232,7 +238,7 @@ impl Driver {
         let Some(conn) = self.slots.get_mut(token) else { return };
         match socket::connect(&conn.fd, &address) {
             Ok(()) => self.await_connection(token),
-            Err(Errno::AGAIN) if matches!(address, Address::Unix(_)) => self.chores.retry_later(token, address),
+            Err(Errno::AGAIN) if matches!(address, Address::Unix(_)) => self.deferred.retry_later(token, address),
             Err(errno) => self.fail_later(token, errno),
         }
     }
@@ -246,7 +252,7 @@ impl Driver {
         }
     }
 
-    fn connect_completed<S: Sink<Self>>(&mut self, token: Token, result: Result<u32, Errno>, sink: &mut S) {
+    fn connect_completed(&mut self, token: Token, result: Result<u32, Errno>, sink: &mut dyn Sink) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         if conn.phase != Phase::Connecting {
             return;
@@ -268,7 +274,9 @@ impl Driver {
 }
 
 impl crate::Driver for Driver {
-    const NAME: &'static str = "io_uring";
+    fn name(&self) -> &'static str {
+        "io_uring"
+    }
 
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)> {
         let socket = self.spinner.listen(address, options)?;
@@ -329,7 +337,8 @@ impl crate::Driver for Driver {
         }
         let Some(conn) = self.slots.get(token) else { return };
         if abort {
-            // Resets a TCP connection at once, although requests may keep its socket open for a moment; fails on others.
+            // Resets a TCP connection at once, although requests may keep its socket open for a moment; fails on
+            // others.
             let _ = net::connect_unspec(&conn.fd);
         }
         self.remove(token);
@@ -370,26 +379,26 @@ impl crate::Driver for Driver {
         self.arrivals.began()
     }
 
-    fn turn<S: Sink<Self>>(&mut self, timeout: Option<Duration>, sink: &mut S) -> io::Result<()> {
-        let Some(mut inbox) = self.ring.lend_inbox() else {
+    fn turn(&mut self, timeout: Option<Duration>, sink: &mut dyn Sink) -> io::Result<()> {
+        let Some(mut buffer_ring) = self.ring.lend_inbox() else {
             return Err(io::Error::other("a turn was asked for within a turn"));
         };
-        // A sink that panics costs its turn; without the inbox there would be no other.
+        // A sink that panics loses its turn only: the buffer ring must come back for the next one.
         let told = panic::catch_unwind(AssertUnwindSafe(|| {
-            self.enter(timeout, &mut inbox)?;
+            self.enter(timeout, &mut buffer_ring)?;
             self.turn = self.turn.wrapping_add(1);
             self.volume = (0, self.volume.0);
             sink.woke(self);
-            self.deliver(&mut inbox, sink);
+            self.deliver(&mut buffer_ring, sink);
             io::Result::Ok(())
         }));
-        self.ring.return_inbox(inbox);
+        self.ring.return_inbox(buffer_ring);
         match told {
             Ok(told) => told?,
             Err(panic) => panic::resume_unwind(panic),
         }
-        if self.chores.next().is_some() {
-            self.do_chores();
+        if self.deferred.next().is_some() {
+            self.run_deferred();
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 use super::Driver;
 use super::conn::{Backlog, Conn, Ending, Multi, Phase};
-use super::sys::{Completion, Inbox, Source, With};
+use super::sys::{BufferRing, Completion, Source, With};
 use crate::socket::LAST_RECEIVES;
 use crate::{End, Received, Sink, Token};
 use rustix::event::PollFlags;
@@ -8,41 +8,49 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::mem;
 
-/// What is asked for of connections that the kernel only tells of.
+/// Poll flags for connections whose bytes the kernel only reports, see [`Conn::bulk`].
 const TOLD: PollFlags = PollFlags::IN.union(PollFlags::RDHUP).union(PollFlags::PRI).union(PollFlags::RDBAND);
 
-/// Whether something lies behind the bytes that can be received, so that a short receive does not mean that all is received.
+/// Whether something lies behind the bytes that can be received, so that a short receive does not mean that all is
+/// received.
 ///
-/// Urgent data (`PRI`) cuts receives in two. But a completion that stands for a single wake says what could be the reason for
-/// it, `PRI` and `RDBAND` among it; only one for several wakes, as urgent data makes, says what is. `RDBAND` never is.
+/// Urgent data (`PRI`) cuts receives in two. But a completion for a single wake names all possible reasons of the
+/// wake, `PRI` and `RDBAND` among them. Only a completion for several wakes, as urgent data causes, names the actual
+/// state. `RDBAND` is never part of that.
 fn says_more(events: u32) -> bool {
     let says = |flags: PollFlags| events & u32::from(flags.bits()) != 0;
     says(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR) || (says(PollFlags::PRI) && !says(PollFlags::RDBAND))
 }
 
 impl Driver {
-    pub(super) fn receive_completed<S: Sink<Self>>(&mut self, completion: Completion, inbox: &mut Inbox, sink: &mut S) {
+    pub(super) fn receive_completed(
+        &mut self,
+        completion: Completion,
+        buffer_ring: &mut BufferRing,
+        sink: &mut dyn Sink,
+    ) {
         let Source::Receive(token) = completion.source else { return };
         let Completion { mut more, result, with, .. } = completion;
         if let With::Chunk(mut chunk) = with {
-            while more && let Some(goes_on) = self.ring.join(inbox, token, &mut chunk, self.config.receive_buffer) {
+            while more && let Some(goes_on) = self.ring.join(buffer_ring, token, &mut chunk, self.config.receive_buffer)
+            {
                 more = goes_on;
             }
             self.received_last(token, more);
             self.weigh(token, chunk.len());
             self.arrivals.received(chunk.arrival);
-            let (buf, start) = inbox.lend(&chunk);
+            let (buf, start) = buffer_ring.lend(&chunk);
             self.arrived(token, Received::new(buf, start), sink);
         } else {
             self.received_last(token, more);
             self.nothing_arrived(token, result, sink);
         }
-        inbox.recycle();
+        buffer_ring.recycle();
         self.update(token);
     }
 
-    /// Learns how a connection is best received from. What arrives at once on many connections would push each other out
-    /// of the cache before the first is looked at; what arrives on few does not.
+    /// Learns how a connection is best received from. Large messages that arrive at once on many connections would push
+    /// each other out of the cache before the first is looked at. On few connections they would not.
     fn weigh(&mut self, token: Token, len: usize) {
         self.volume.0 += len;
         let log = usize::from(self.config.buffers) * self.config.buffer as usize;
@@ -61,8 +69,8 @@ impl Driver {
         }
     }
 
-    /// Delivers what arrived, or keeps it where the sink cannot have it now.
-    fn arrived<S: Sink<Self>>(&mut self, token: Token, data: Received<'_>, sink: &mut S) {
+    /// Delivers bytes that arrived, or keeps them if the sink cannot have them now.
+    fn arrived(&mut self, token: Token, data: Received<'_>, sink: &mut dyn Sink) {
         let (turn, headroom) = (self.turn, self.config.headroom);
         let Some(conn) = self.slots.get_mut(token) else { return };
         let open = conn.phase == Phase::Open;
@@ -70,7 +78,7 @@ impl Driver {
             conn.turn = turn;
             return sink.received(self, token, data);
         }
-        // A connection that failed in sending gets what arrived before its failure.
+        // If a send failed, the bytes that arrived before the failure are still delivered.
         if open || conn.error.is_some() {
             conn.backlog.get_or_insert_with(|| Box::new(Backlog::new(headroom))).put(data.bytes());
             if open && !conn.paused {
@@ -79,7 +87,7 @@ impl Driver {
         }
     }
 
-    fn nothing_arrived<S: Sink<Self>>(&mut self, token: Token, result: Result<u32, Errno>, sink: &mut S) {
+    fn nothing_arrived(&mut self, token: Token, result: Result<u32, Errno>, sink: &mut dyn Sink) {
         let turn = self.turn;
         let Some(conn) = self.slots.get_mut(token) else { return };
         if conn.phase != Phase::Open {
@@ -89,7 +97,7 @@ impl Driver {
             Ok(events) if conn.polled => {
                 let behind = says_more(events);
                 if conn.turn == turn && !conn.hungry && !behind {
-                    // Older than what was received in this turn, like all its completions.
+                    // The report is older than the bytes received in this turn, like all completions of the turn.
                     return;
                 }
                 conn.behind |= behind;
@@ -98,7 +106,7 @@ impl Driver {
                     self.receive_told(token, sink);
                 }
             }
-            // No buffer was left: the connection says that it is done, and what arrived waits in the kernel.
+            // No buffer was left: the request has ended, and the bytes wait in the kernel.
             Err(Errno::NOBUFS) => {
                 conn.hungry = true;
                 if !conn.paused {
@@ -111,8 +119,8 @@ impl Driver {
         }
     }
 
-    /// No more will arrive. The sink learns it behind the bytes that it did not get yet.
-    fn ends<S: Sink<Self>>(&mut self, token: Token, ending: Ending, sink: &mut S) {
+    /// Ends a stream. The sink hears of it after the bytes that it did not get yet.
+    fn ends(&mut self, token: Token, ending: Ending, sink: &mut dyn Sink) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         if let (Ending::Failed(errno), true) = (ending, conn.paused) {
             self.fail(token, errno, sink);
@@ -126,7 +134,7 @@ impl Driver {
         }
     }
 
-    fn deliver_ending<S: Sink<Self>>(&mut self, token: Token, ending: Ending, sink: &mut S) {
+    fn deliver_ending(&mut self, token: Token, ending: Ending, sink: &mut dyn Sink) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         match ending {
             Ending::Finished => {
@@ -137,8 +145,8 @@ impl Driver {
         }
     }
 
-    /// Receives what the kernel told of, unless it waits for its turn.
-    fn receive_told<S: Sink<Self>>(&mut self, token: Token, sink: &mut S) {
+    /// Receives bytes that the kernel reported, unless the connection has to wait for its turn.
+    fn receive_told(&mut self, token: Token, sink: &mut dyn Sink) {
         let turn = self.turn;
         let Some(conn) = self.slots.get_mut(token) else { return };
         if conn.queued || conn.backlog.is_some() || conn.turn == turn {
@@ -160,7 +168,7 @@ impl Driver {
     }
 
     /// Goes on with the next connection that has something to deliver.
-    pub(super) fn go_on<S: Sink<Self>>(&mut self, sink: &mut S) {
+    pub(super) fn go_on(&mut self, sink: &mut dyn Sink) {
         let Some(token) = self.queue.pop_front() else { return };
         let turn = self.turn;
         let Some(conn) = self.slots.get_mut(token) else { return };
@@ -169,7 +177,7 @@ impl Driver {
             return;
         }
         if (conn.backlog.is_some() || conn.hungry) && conn.turn == turn {
-            // It had its share.
+            // The connection had its share of this turn.
             return self.enqueue(token);
         }
         if conn.backlog.is_some() {
@@ -191,7 +199,7 @@ impl Driver {
     }
 
     /// Delivers a bounded part of the backlog.
-    fn deliver_backlog<S: Sink<Self>>(&mut self, token: Token, sink: &mut S) {
+    fn deliver_backlog(&mut self, token: Token, sink: &mut dyn Sink) {
         let (turn, most) = (self.turn, self.config.receive_buffer);
         let Some(conn) = self.slots.get_mut(token) else { return };
         let Some(mut backlog) = conn.backlog.take() else { return };
@@ -209,7 +217,7 @@ impl Driver {
     }
 
     /// Receives as the epoll driver does: into one buffer, which stays in the cache.
-    fn receive_directly<S: Sink<Self>>(&mut self, token: Token, sink: &mut S) {
+    fn receive_directly(&mut self, token: Token, sink: &mut dyn Sink) {
         let (turn, start) = (self.turn, self.config.headroom);
         let mut buffer = mem::take(&mut self.buffer);
         buffer.resize(start + self.config.receive_buffer, 0);
@@ -230,7 +238,7 @@ impl Driver {
         self.buffer = buffer;
     }
 
-    /// Asks the kernel for what the state of a connection needs, and cancels what it does not.
+    /// Makes the requests that the state of a connection needs, and cancels those that it does not need.
     pub(super) fn update(&mut self, token: Token) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         if conn.phase != Phase::Open {
@@ -257,7 +265,7 @@ impl Driver {
                 conn.alarm = false;
                 return self.look_for_error(token);
             }
-            // A pause costs nothing as long as nothing arrives.
+            // A pause alone cancels nothing: only bytes that arrive during it do.
             Multi::Armed
                 if full
                     || (conn.paused && (conn.backlog.is_some() || conn.hungry))
@@ -269,7 +277,7 @@ impl Driver {
             }
             _ => return,
         };
-        // Only now: asking may have flushed what was asked before.
+        // Read only now: making the request may have flushed earlier ones.
         conn.flush = self.ring.flushes();
         if let Err(error) = asked {
             conn.receiving = Multi::Idle;
@@ -286,7 +294,7 @@ impl Driver {
         }
     }
 
-    /// A connection that is not received from may be broken.
+    /// Fails a connection that is not received from, if its socket has an error.
     fn look_for_error(&mut self, token: Token) {
         let Some(conn) = self.slots.get(token) else { return };
         if let Ok(Err(errno)) | Err(errno) = sockopt::socket_error(&conn.fd) {
@@ -295,7 +303,7 @@ impl Driver {
     }
 
     /// Breaks a connection and tells the sink.
-    pub(super) fn fail<S: Sink<Self>>(&mut self, token: Token, errno: Errno, sink: &mut S) {
+    pub(super) fn fail(&mut self, token: Token, errno: Errno, sink: &mut dyn Sink) {
         if self.break_off(token).is_some() {
             sink.ended(self, token, End::Failed(errno.into()));
         }
@@ -315,19 +323,19 @@ impl Driver {
         }
     }
 
-    /// The connection, where there is somebody to tell.
+    /// Marks a connection as failed. Returns it if the sink is to hear of the failure.
     fn break_off(&mut self, token: Token) -> Option<&mut Conn> {
         if self.slots.get(token)?.phase == Phase::Orphan {
             self.remove(token);
             return None;
         }
         let conn = self.slots.get_mut(token)?;
-        conn.out = tautline_window::Buf::new();
+        conn.out = tautline_buf::Buf::new();
         (mem::replace(&mut conn.phase, Phase::Failed) != Phase::Failed).then_some(conn)
     }
 
-    /// Delivers what arrived before a send failed, often the peer's reason, and then the failure.
-    pub(super) fn deliver_failure<S: Sink<Self>>(&mut self, sink: &mut S) {
+    /// Delivers bytes that arrived before a send failed, often the peer's reason, and then the failure.
+    pub(super) fn deliver_failure(&mut self, sink: &mut dyn Sink) {
         let Some(token) = self.failures.pop_front() else { return };
         while self.slots.get(token).is_some_and(|conn| !conn.paused && conn.backlog.is_some()) {
             self.deliver_backlog(token, sink);

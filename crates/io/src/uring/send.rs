@@ -5,11 +5,11 @@ use crate::{Sent, Sink, Token, socket};
 use rustix::io::Errno;
 use rustix::net::{self, SendFlags, Shutdown};
 use std::mem;
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
 impl Driver {
-    /// Sends at once what the kernel has room for, and has the ring send the rest. All of it through the ring, together
-    /// for all connections of a turn, costs more (`docs/drivers.md`).
+    /// Sends at once the bytes that the kernel has room for, and has the ring send the rest. Sending all bytes through
+    /// the ring, together for all connections of a turn, costs more (`docs/drivers.md`).
     pub(super) fn accept_send(&mut self, token: Token, mut buf: Buf) -> Sent {
         let Some(conn) = self.slots.get_mut(token).filter(|conn| conn.phase != Phase::Failed) else {
             buf.clear();
@@ -33,7 +33,7 @@ impl Driver {
         Sent::Pending
     }
 
-    /// Has the ring send what a connection still has to send.
+    /// Has the ring send the bytes that a connection still has to send.
     pub(super) fn go_on_sending(&mut self, token: Token) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         if !matches!(conn.phase, Phase::Open | Phase::Orphan) || conn.sending.is_some() || conn.out.is_empty() {
@@ -53,16 +53,16 @@ impl Driver {
         }
     }
 
-    /// The kernel had no memory for a send.
+    /// Repeats a send later, for which the kernel had no memory.
     fn try_later(&mut self, token: Token, buf: Buf) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         let rest = mem::take(&mut conn.out);
         keep(conn, buf);
         keep(conn, rest);
-        self.chores.send_later(token);
+        self.deferred.send_later(token);
     }
 
-    pub(super) fn send_completed<S: Sink<Self>>(&mut self, completion: Completion, sink: &mut S) {
+    pub(super) fn send_completed(&mut self, completion: Completion, sink: &mut dyn Sink) {
         let With::Sent(token, mut buf) = completion.with else { return };
         let Some(conn) = self.slots.get_mut(token) else { return };
         conn.sending = None;
@@ -91,7 +91,8 @@ impl Driver {
         sink.sent(self, token, buf);
     }
 
-    /// The user is done with a connection. Returns whether it has nothing left to send.
+    /// Sends what the kernel takes for a connection that is being closed. Returns whether nothing is left that can be
+    /// sent.
     pub(super) fn flush_at_close(&mut self, token: Token) -> bool {
         let Some(conn) = self.slots.get_mut(token) else { return true };
         if conn.phase != Phase::Open || conn.drained() {
@@ -106,8 +107,8 @@ impl Driver {
         }
     }
 
-    /// The user is done with a connection that still has bytes to send. What else the kernel does for it is cancelled now:
-    /// requests keep the name that they were made under, and no new one would find them.
+    /// Goes on sending for a connection that the user closed, under a token that the user does not know. Its other
+    /// requests are cancelled now: they keep the old token, and could not be found by the new one.
     pub(super) fn orphan(&mut self, token: Token) {
         let Some(conn) = self.slots.get_mut(token) else { return };
         let (receiving, watching) = (mem::replace(&mut conn.receiving, Multi::Idle), mem::take(&mut conn.watching));
@@ -125,18 +126,18 @@ impl Driver {
             Some(number) => self.ring.rename_send(number, renamed),
             None => self.go_on_sending(renamed),
         }
-        self.chores.adopt(renamed, self.config.linger);
+        self.deferred.adopt(renamed, self.config.linger);
     }
 
-    /// Frees a connection, whatever the kernel still does for it, and closes its socket.
+    /// Frees a connection, cancels its requests, and closes its socket.
     pub(super) fn remove(&mut self, token: Token) {
         let Some(conn) = self.slots.remove(token) else { return };
         self.cancel_requests(token, &conn);
         self.ring.close(conn.fd, conn.flush);
     }
 
-    /// Cancels everything that the kernel does for a connection. Until it has, it keeps the socket: the peer is told
-    /// at once all the same.
+    /// Cancels all requests of a connection. The kernel keeps the socket until they have ended; shutdown(2) lets the
+    /// peer know at once all the same.
     pub(super) fn cancel_requests(&mut self, token: Token, conn: &Conn) {
         let requests = [
             (conn.receiving == Multi::Armed).then_some(Source::Receive(token)),
@@ -151,7 +152,7 @@ impl Driver {
     }
 }
 
-/// Appends to what a connection has to send.
+/// Appends `buf` to the bytes that a connection has to send.
 fn keep(conn: &mut Conn, buf: Buf) {
     if conn.out.is_empty() {
         conn.out = buf;

@@ -103,7 +103,7 @@ pub fn stopping_refuses<D: Driver>(make: fn() -> D) {
 
 pub fn stops_inside_accepted<D: Driver>(make: fn() -> D) {
     let mut driver = make();
-    let mut script = Script::new(|driver: &mut D, event: &Event| {
+    let mut script = Script::new(|driver: &mut dyn Driver, event: &Event| {
         if let Event::Accepted(..) = event {
             driver.stop_listening();
         }
@@ -139,7 +139,8 @@ pub fn tells_listeners_apart<D: Driver>(make: fn() -> D) {
 }
 
 pub fn spreads_over_drivers<D: Driver>(make: fn() -> D) {
-    let options = ListenOptions { reuse_port: true, ..ListenOptions::default() };
+    let mut options = ListenOptions::default();
+    options.reuse_port = true;
     let any = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
     let (mut one, mut other) = (make(), make());
     let (_, address) = one.listen(&any, &options).unwrap();

@@ -129,7 +129,7 @@ pub fn closed_tokens_do_nothing<D: Driver>(make: fn() -> D) {
     run(&mut driver, &mut script, |script| script.bytes_of(token) == b"!");
     driver.close(token, false);
     driver.close(token, false);
-    assert_eq!(peer.read(&mut [0]).unwrap(), 0);
+    assert_eq!(peer.read_to_end(&mut Vec::new()).unwrap(), 0);
     assert_idle(&mut driver, &mut script);
 }
 
@@ -217,7 +217,7 @@ pub fn closes_inside_each_callback<D: Driver>(make: fn() -> D) {
         let mut driver = make();
         let closed = Rc::new(Cell::new(None));
         let note = Rc::clone(&closed);
-        let mut script = Script::new(move |driver: &mut D, event: &Event| {
+        let mut script = Script::new(move |driver: &mut dyn Driver, event: &Event| {
             if let Some(token) = pick(event) {
                 driver.close(token, false);
                 note.set(Some(token));
@@ -252,7 +252,7 @@ pub fn many_fail_in_one_turn<D: Driver>(make: fn() -> D) {
     let closed = Address::Tcp(port.address());
     let mut driver = make();
     // Each failure is answered by another attempt: turns must end all the same.
-    let mut script = Script::new(|driver: &mut D, event: &Event| {
+    let mut script = Script::new(|driver: &mut dyn Driver, event: &Event| {
         if let Event::Failed(token, _) = event {
             driver.close(*token, false);
             driver.connect(&closed).unwrap();

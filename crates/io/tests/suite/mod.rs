@@ -1,4 +1,4 @@
-//! What every driver must do, generic over the driver: a test binary makes tests of it with [`driver_suite!`].
+//! Tests that every driver must pass, generic over the driver. A test binary instantiates them with [`driver_suite!`].
 #![expect(unreachable_pub, reason = "each driver's test binary includes this module and is a crate of its own")]
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "all of this runs inside tests")]
 
@@ -13,13 +13,13 @@ use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use tautline_buf::Buf;
 use tautline_io::{Address, Driver, End, ListenOptions, Listener, Received, Sent, Sink, Token};
-use tautline_window::Buf;
 
 /// Makes one `#[test]` of each function of the suite for the driver that `$make` (a `fn() -> D`) makes.
 ///
-/// A driver that some of it does not hold for names a macro, which gets a file, a test and its code, and gives the code or
-/// nothing: what it leaves out it says by name, so that new tests hold for every driver.
+/// A driver to which some tests do not apply names a macro, which gets a file, a test and its code, and expands to the
+/// code or to nothing. The macro names the tests that it leaves out, so that new tests apply to every driver.
 #[macro_export]
 macro_rules! driver_suite {
     ($make:expr) => {
@@ -84,8 +84,8 @@ macro_rules! every_test {
     };
 }
 
-/// Says loudly that something cannot be tested here, and tells it to who runs the tests, if that is asked for by
-/// `TAUTLINE_SKIPPED`, the name of a file.
+/// Reports loudly that something cannot be tested here. If `TAUTLINE_SKIPPED` names a file, the report is appended to
+/// it too.
 pub fn skip(what: &str, why: &str) {
     // Not by eprintln!, which the test harness swallows.
     let _ = writeln!(io::stderr(), "SKIPPED: {what}: {why}");
@@ -98,7 +98,7 @@ pub fn skip(what: &str, why: &str) {
 /// Longest that any awaited event may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a driver told its sink.
+/// An event that a driver reported to its sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Accepted(Token, Listener),
@@ -146,35 +146,35 @@ impl<F> Script<F> {
         self.events.iter().filter_map(pick).collect()
     }
 
-    fn happened<D>(&mut self, driver: &mut D, event: Event)
+    fn happened(&mut self, driver: &mut dyn Driver, event: Event)
     where
-        F: FnMut(&mut D, &Event),
+        F: FnMut(&mut dyn Driver, &Event),
     {
         (self.react)(driver, &event);
         self.events.push(event);
     }
 }
 
-impl<D: Driver, F: FnMut(&mut D, &Event)> Sink<D> for Script<F> {
-    fn accepted(&mut self, driver: &mut D, token: Token, listener: Listener) {
+impl<F: FnMut(&mut dyn Driver, &Event)> Sink for Script<F> {
+    fn accepted(&mut self, driver: &mut dyn Driver, token: Token, listener: Listener) {
         self.happened(driver, Event::Accepted(token, listener));
     }
 
-    fn connected(&mut self, driver: &mut D, token: Token) {
+    fn connected(&mut self, driver: &mut dyn Driver, token: Token) {
         self.happened(driver, Event::Connected(token));
     }
 
-    fn received(&mut self, driver: &mut D, token: Token, data: Received<'_>) {
+    fn received(&mut self, driver: &mut dyn Driver, token: Token, data: Received<'_>) {
         assert!(!data.is_empty(), "nothing received is no event");
         self.happened(driver, Event::Received(token, data.bytes().to_vec()));
     }
 
-    fn sent(&mut self, driver: &mut D, token: Token, buf: Buf) {
+    fn sent(&mut self, driver: &mut dyn Driver, token: Token, buf: Buf) {
         assert!(buf.is_empty() && buf.capacity() > 0, "the buffer comes back empty, with its memory");
         self.happened(driver, Event::Sent(token));
     }
 
-    fn ended(&mut self, driver: &mut D, token: Token, end: End) {
+    fn ended(&mut self, driver: &mut dyn Driver, token: Token, end: End) {
         self.happened(
             driver,
             match end {
@@ -184,23 +184,23 @@ impl<D: Driver, F: FnMut(&mut D, &Event)> Sink<D> for Script<F> {
         );
     }
 
-    fn woken(&mut self, driver: &mut D) {
+    fn woken(&mut self, driver: &mut dyn Driver) {
         self.happened(driver, Event::Woken);
     }
 
-    fn accept_failed(&mut self, driver: &mut D, error: io::Error) {
+    fn accept_failed(&mut self, driver: &mut dyn Driver, error: io::Error) {
         self.happened(driver, Event::AcceptFailed(error.kind()));
     }
 }
 
 /// A script without reactions.
-pub fn watch<D>() -> Script<impl FnMut(&mut D, &Event)> {
-    Script::new(|_: &mut D, _: &Event| {})
+pub fn watch() -> Script<impl FnMut(&mut dyn Driver, &Event)> {
+    Script::new(|_: &mut dyn Driver, _: &Event| {})
 }
 
 /// A script that sends back what it receives.
-pub fn echo<D: Driver>() -> Script<impl FnMut(&mut D, &Event)> {
-    Script::new(|driver: &mut D, event: &Event| match event {
+pub fn echo() -> Script<impl FnMut(&mut dyn Driver, &Event)> {
+    Script::new(|driver: &mut dyn Driver, event: &Event| match event {
         Event::Received(token, data) => {
             if let Sent::Pending = send(driver, *token, data) {
                 driver.pause_receive(*token, true);
@@ -213,8 +213,8 @@ pub fn echo<D: Driver>() -> Script<impl FnMut(&mut D, &Event)> {
 }
 
 /// Turns until `done`.
-pub fn run<D: Driver, F: FnMut(&mut D, &Event)>(
-    driver: &mut D,
+pub fn run<F: FnMut(&mut dyn Driver, &Event)>(
+    driver: &mut dyn Driver,
     script: &mut Script<F>,
     mut done: impl FnMut(&Script<F>) -> bool,
 ) {
@@ -228,8 +228,12 @@ pub fn run<D: Driver, F: FnMut(&mut D, &Event)>(
     }
 }
 
-/// Turns for `time` and says how often: a driver with nothing to do turns about once per 20 ms.
-pub fn idle<D: Driver, F: FnMut(&mut D, &Event)>(driver: &mut D, script: &mut Script<F>, time: Duration) -> usize {
+/// Turns for `time` and returns the number of turns: a driver with nothing to do turns about once per 20 ms.
+pub fn idle<F: FnMut(&mut dyn Driver, &Event)>(
+    driver: &mut dyn Driver,
+    script: &mut Script<F>,
+    time: Duration,
+) -> usize {
     let start = Instant::now();
     let mut turns = 0;
     while start.elapsed() < time {
@@ -240,14 +244,14 @@ pub fn idle<D: Driver, F: FnMut(&mut D, &Event)>(driver: &mut D, script: &mut Sc
 }
 
 /// Asserts that nothing happens, and that the driver sleeps meanwhile.
-pub fn assert_idle<D: Driver, F: FnMut(&mut D, &Event)>(driver: &mut D, script: &mut Script<F>) {
+pub fn assert_idle<F: FnMut(&mut dyn Driver, &Event)>(driver: &mut dyn Driver, script: &mut Script<F>) {
     let before = script.events.len();
     let turns = idle(driver, script, Duration::from_millis(60));
     assert_eq!(script.events[before..], [], "nothing was expected any more");
     assert!(turns <= 10, "{turns} turns with nothing to do: the driver spins");
 }
 
-pub fn send<D: Driver>(driver: &mut D, token: Token, data: &[u8]) -> Sent {
+pub fn send(driver: &mut dyn Driver, token: Token, data: &[u8]) -> Sent {
     let mut buf = Buf::new();
     buf.put(data);
     let sent = driver.send(token, buf);
@@ -257,8 +261,8 @@ pub fn send<D: Driver>(driver: &mut D, token: Token, data: &[u8]) -> Sent {
     sent
 }
 
-/// Sends more than the kernel takes while nobody reads, and returns how much.
-pub fn send_until_pending<D: Driver>(driver: &mut D, token: Token) -> usize {
+/// Sends more than the kernel takes while nobody reads, and returns the number of bytes.
+pub fn send_until_pending(driver: &mut dyn Driver, token: Token) -> usize {
     let chunk = pattern(1 << 20);
     for chunks in 1..200 {
         if let Sent::Pending = send(driver, token, &chunk) {
@@ -277,7 +281,7 @@ pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(byte).collect()
 }
 
-/// Whether `data` repeats `pattern(1 << 20)`.
+/// Asserts that `data` repeats `pattern(1 << 20)`.
 pub fn assert_repeats(data: &[u8]) {
     let chunk = pattern(1 << 20);
     for part in data.chunks(chunk.len()) {
@@ -286,7 +290,7 @@ pub fn assert_repeats(data: &[u8]) {
 }
 
 /// Listens at a free port of the loopback device.
-pub fn listen<D: Driver>(driver: &mut D) -> SocketAddr {
+pub fn listen(driver: &mut dyn Driver) -> SocketAddr {
     let any = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
     let (_, Address::Tcp(address)) = driver.listen(&any, &ListenOptions::default()).unwrap() else {
         panic!("a TCP listener has a TCP address")
@@ -295,17 +299,17 @@ pub fn listen<D: Driver>(driver: &mut D) -> SocketAddr {
     address
 }
 
-/// A listener that is none of the driver's, and where the driver finds it.
+/// A listener outside of the driver, and its address as the driver sees it.
 pub fn outside() -> (TcpListener, Address) {
-    // At every address: what is the loopback device here may be a link to another host elsewhere.
+    // At every address: a driver's loopback device may be a link to another host.
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     (listener, SocketAddr::from(([127, 0, 0, 1], port)).into())
 }
 
 /// A connection from a blocking peer to `driver`, accepted already.
-pub fn pair<D: Driver, F: FnMut(&mut D, &Event)>(
-    driver: &mut D,
+pub fn pair<F: FnMut(&mut dyn Driver, &Event)>(
+    driver: &mut dyn Driver,
     script: &mut Script<F>,
     at: SocketAddr,
 ) -> (TcpStream, Token) {

@@ -1,4 +1,4 @@
-//! What concerns the whole process: signals and the limit of descriptors. The only test of its binary.
+//! Tests that concern the whole process: signals and the limit of descriptors. A binary runs them in its only test.
 #![expect(unreachable_pub, reason = "each driver's test binary includes this module and is a crate of its own")]
 #![expect(clippy::unwrap_used, reason = "all of this runs inside a test")]
 
@@ -30,7 +30,7 @@ pub fn running_out<D: Driver>(make: fn() -> D) {
     run(&mut driver, &mut script, |script| script.events.len() > 1);
     assert_eq!(script.events[1..], [Event::AcceptFailed(full.kind())]);
 
-    // For several pauses: it is reported once, does not spin, and does not disturb who is connected.
+    // Over several pauses the failure is reported once, the driver does not spin, and connections go on.
     let turns = idle(&mut driver, &mut script, Duration::from_millis(350));
     assert!(turns <= 60, "{turns} turns: the driver spins");
     assert_eq!(script.events.len(), 2, "reported once: {:?}", script.events);

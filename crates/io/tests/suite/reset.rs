@@ -4,7 +4,7 @@ use super::*;
 use std::io::{Read, Write};
 
 /// The one failure of `token`, after which nothing more may happen, whatever is asked of it.
-fn assert_failed<D: Driver, F: FnMut(&mut D, &Event)>(driver: &mut D, script: &mut Script<F>, token: Token) {
+fn assert_failed<F: FnMut(&mut dyn Driver, &Event)>(driver: &mut dyn Driver, script: &mut Script<F>, token: Token) {
     run(driver, script, |script| !script.failures().is_empty());
     assert_idle(driver, script);
     assert!(matches!(send(driver, token, b"into the void"), Sent::Done(_)));
@@ -127,7 +127,7 @@ pub fn bytes_before_the_reset_come_first<D: Driver>(make: fn() -> D) {
 
 pub fn failing_is_never_inside_send<D: Driver>(make: fn() -> D) {
     let mut driver = make();
-    let mut script = Script::new(|driver: &mut D, event: &Event| {
+    let mut script = Script::new(|driver: &mut dyn Driver, event: &Event| {
         if let Event::Received(token, _) = event {
             // Not even where it is known to be broken; and a failure must not stop later calls in one callback.
             for _ in 0..5 {
@@ -150,7 +150,7 @@ pub fn failing_is_never_inside_send<D: Driver>(make: fn() -> D) {
 
 pub fn repeatedly_at_random_points<D: Driver>(make: fn() -> D) {
     let mut driver = make();
-    let mut script = Script::new(|driver: &mut D, event: &Event| match event {
+    let mut script = Script::new(|driver: &mut dyn Driver, event: &Event| match event {
         Event::Received(token, data) => {
             if let Sent::Pending = send(driver, *token, data) {
                 driver.pause_receive(*token, true);
@@ -176,7 +176,7 @@ pub fn repeatedly_at_random_points<D: Driver>(make: fn() -> D) {
     let over = |script: &Script<_>| {
         script.events.iter().filter(|e| matches!(e, Event::Finished(_) | Event::Failed(..))).count()
     };
-    // Those that connected last may still wait to be accepted where all that were accepted are over.
+    // The last peers may still wait to be accepted when all accepted connections are over.
     let mut quiet = 0;
     run(&mut driver, &mut script, |script| {
         let settled = peers.is_finished() && over(script) == script.arrivals().len();
@@ -235,7 +235,7 @@ pub fn behind_the_end<D: Driver>(make: fn() -> D) {
 
 pub fn paused_before_all_is_received<D: Driver>(make: fn() -> D) {
     let mut driver = make();
-    let mut script = Script::new(|driver: &mut D, event: &Event| {
+    let mut script = Script::new(|driver: &mut dyn Driver, event: &Event| {
         if let Event::Received(token, _) = event {
             driver.pause_receive(*token, true);
         }

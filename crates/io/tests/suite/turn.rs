@@ -1,4 +1,4 @@
-//! What one turn does: waiting, waking, fairness, and callbacks that change what the turn still has to deliver.
+//! Tests of single turns: waiting, waking, fairness, and callbacks that change the events still to be delivered.
 
 use super::*;
 use rustix::time::{ClockId, clock_gettime};
@@ -38,7 +38,7 @@ pub fn short_timeouts_are_precise<D: Driver>(make: fn() -> D) {
     }
 }
 
-/// Counts what was told, and what of it came before the end of the turn's wait.
+/// Counts waits and events, and asserts that no event comes before the end of the turn's wait.
 #[derive(Default)]
 struct Woke {
     awake: bool,
@@ -53,30 +53,30 @@ impl Woke {
     }
 }
 
-impl<D: Driver> Sink<D> for Woke {
-    fn woke(&mut self, _: &mut D) {
+impl Sink for Woke {
+    fn woke(&mut self, _: &mut dyn Driver) {
         self.awake = true;
         self.waits += 1;
     }
-    fn accepted(&mut self, _: &mut D, _: Token, _: Listener) {
+    fn accepted(&mut self, _: &mut dyn Driver, _: Token, _: Listener) {
         self.event();
     }
-    fn connected(&mut self, _: &mut D, _: Token) {
+    fn connected(&mut self, _: &mut dyn Driver, _: Token) {
         self.event();
     }
-    fn received(&mut self, _: &mut D, _: Token, _: Received<'_>) {
+    fn received(&mut self, _: &mut dyn Driver, _: Token, _: Received<'_>) {
         self.event();
     }
-    fn sent(&mut self, _: &mut D, _: Token, _: Buf) {
+    fn sent(&mut self, _: &mut dyn Driver, _: Token, _: Buf) {
         self.event();
     }
-    fn ended(&mut self, _: &mut D, _: Token, _: End) {
+    fn ended(&mut self, _: &mut dyn Driver, _: Token, _: End) {
         self.event();
     }
-    fn woken(&mut self, _: &mut D) {
+    fn woken(&mut self, _: &mut dyn Driver) {
         self.event();
     }
-    fn accept_failed(&mut self, _: &mut D, _: io::Error) {
+    fn accept_failed(&mut self, _: &mut dyn Driver, _: io::Error) {
         self.event();
     }
 }
@@ -155,7 +155,7 @@ pub fn wakes_coalesce<D: Driver>(make: fn() -> D) {
     // A wake inside the callback counts for the next turn.
     let again = one.clone();
     let mut left = 2;
-    let mut script = Script::new(move |_: &mut D, _: &Event| {
+    let mut script = Script::new(move |_: &mut dyn Driver, _: &Event| {
         left -= 1;
         if left > 0 {
             again.wake();
@@ -257,7 +257,7 @@ pub fn closing_others_in_one_batch<D: Driver>(make: fn() -> D) {
         for (peer, _) in &mut peers {
             peer.write_all(b"ready").unwrap();
         }
-        let mut script = Script::new(move |driver: &mut D, event: &Event| {
+        let mut script = Script::new(move |driver: &mut dyn Driver, event: &Event| {
             if let Event::Received(first, _) = event {
                 // Itself included.
                 all.iter().for_each(|&token| driver.close(token, abort));
@@ -282,7 +282,7 @@ pub fn slots_reused_in_one_batch<D: Driver>(make: fn() -> D) {
     // A listener whose backlog accepts the connections that take over the slots, and never speaks.
     let (_silent, to) = outside();
     let mut done = false;
-    let mut script = Script::new(move |driver: &mut D, event: &Event| {
+    let mut script = Script::new(move |driver: &mut dyn Driver, event: &Event| {
         if let Event::Received(..) = event
             && !std::mem::replace(&mut done, true)
         {
@@ -352,7 +352,7 @@ pub fn new_failures_wait_for_the_next_turn<D: Driver>(make: fn() -> D) {
     driver.connect(&nowhere).unwrap();
     driver.connect(&nowhere).unwrap();
     let mut left = 100;
-    let mut script = Script::new(move |driver: &mut D, event: &Event| {
+    let mut script = Script::new(move |driver: &mut dyn Driver, event: &Event| {
         if let Event::Failed(token, _) = event {
             driver.close(*token, false);
             left -= 1;
@@ -379,7 +379,7 @@ pub fn arrivals_are_stamped_or_refused<D: Driver>(make: fn() -> D) {
     let mut driver = make();
     let asked = driver.stamp_arrivals();
     let stamps = RefCell::new(Vec::new());
-    let mut script = Script::new(|driver: &mut D, event: &Event| {
+    let mut script = Script::new(|driver: &mut dyn Driver, event: &Event| {
         if let (Event::Received(..), Some(arrival)) = (event, driver.arrival()) {
             stamps.borrow_mut().push((arrival, now(arrival.clock)));
         }

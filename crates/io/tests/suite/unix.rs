@@ -31,15 +31,15 @@ impl Drop for Place {
     }
 }
 
-fn listen_at<D: Driver>(driver: &mut D, path: &Path) -> io::Result<()> {
+fn listen_at(driver: &mut dyn Driver, path: &Path) -> io::Result<()> {
     let address = Address::Unix(path.to_owned());
     let (_, got) = driver.listen(&address, &ListenOptions::default())?;
     assert_eq!(got, address);
     Ok(())
 }
 
-fn unix_pair<D: Driver, F: FnMut(&mut D, &Event)>(
-    driver: &mut D,
+fn unix_pair<F: FnMut(&mut dyn Driver, &Event)>(
+    driver: &mut dyn Driver,
     script: &mut Script<F>,
     path: &Path,
 ) -> (UnixStream, Token) {
@@ -106,7 +106,8 @@ pub fn keeps_a_live_socket<D: Driver>(make: fn() -> D) {
 pub fn keeps_a_stale_file_when_told<D: Driver>(make: fn() -> D) {
     let place = Place::new();
     drop(UnixListener::bind(place.socket()).unwrap());
-    let options = ListenOptions { replace_stale: false, ..ListenOptions::default() };
+    let mut options = ListenOptions::default();
+    options.replace_stale = false;
     let error = make().listen(&Address::Unix(place.socket()), &options).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     assert!(place.socket().exists());
@@ -155,7 +156,8 @@ pub fn missing_file<D: Driver>(make: fn() -> D) {
 pub fn full_queue<D: Driver>(make: fn() -> D) {
     let place = Place::new();
     let (mut server, mut client) = (make(), make());
-    let options = ListenOptions { backlog: 1, ..ListenOptions::default() };
+    let mut options = ListenOptions::default();
+    options.backlog = 1;
     let address = Address::Unix(place.socket());
     server.listen(&address, &options).unwrap();
     let (mut accepting, mut connecting) = (watch(), watch());
@@ -244,8 +246,8 @@ fn sockets_at(path: &Path) -> usize {
     all.lines().filter(|line| line.ends_with(path.to_str().unwrap())).count()
 }
 
-/// Whatever the driver had the kernel do for a connection that is closed while it still sends ends with it: the kernel
-/// keeps a socket as long as a request names it.
+/// All requests of a connection end with it, also if it is closed while it still sends. The kernel keeps a socket as
+/// long as a request names it.
 pub fn closing_with_output_leaves_no_socket<D: Driver>(make: fn() -> D) {
     let place = Place::new();
     let mut driver = make();

@@ -1,40 +1,40 @@
-//! One loop for the sockets, and a thread pool for every TLS operation, as in the published report: the loop reads bytes into
-//! a ring, a worker reads the ring through TLS and calls back, the loop hands the answer to a worker, which writes through TLS
-//! into another ring and calls back, and the loop sends that.
+//! One loop for the sockets, and a thread pool for every TLS operation, as in the published report.
+//!
+//! The loop receives bytes into a ring. A worker reads that ring through TLS and calls back. The loop hands the answer to
+//! a worker, which writes through TLS into another ring and calls back. Then the loop sends from that ring.
 
-use super::end::{End, Over, Room, answer};
-use super::{Baseline, RECEIVE, Source};
+use super::baseline::Baseline;
+use super::end::{Buffers, End, Ended, RECEIVE};
+use super::source::{Source, answer};
 use crate::cpu;
-use crate::limit::Poll;
+use crate::poll::{self, Poll};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
 use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tautline::Kind;
+use tautline::layers::buf::Buf;
 use tautline::layers::tls::{Engine, Session};
-use tautline::layers::window::Buf;
 
 const LISTENER: usize = usize::MAX;
 const CALLBACKS: usize = usize::MAX - 1;
 const WAIT: Duration = Duration::from_millis(500);
 
-/// Bytes that wait in a ring before the socket is not read any more.
+/// Bytes waiting in a ring from which on its socket is not read.
 const RING: usize = 256 << 10;
 
-/// What loop and workers share of a connection: TLS between two rings.
+/// State of a connection that loop and workers share: TLS between two rings.
 struct Tls<S> {
     end: Mutex<End<S>>,
     inbound: Mutex<Buf>,
     outbound: Mutex<Buf>,
 }
 
-/// One operation, for a worker.
+/// One operation for a worker.
 struct Job<S> {
     connection: usize,
     tls: Arc<Tls<S>>,
@@ -46,13 +46,13 @@ enum Work {
     Write(Kind, Vec<u8>),
 }
 
-/// What a worker calls back with: messages that were read; nothing where the connection is over.
+/// A worker's callback: the messages that it read, or `None` if the connection has ended.
 struct Done {
     connection: usize,
     messages: Option<Vec<(Kind, Vec<u8>)>>,
 }
 
-/// The pool's queue, and the way back.
+/// The queue of the pool, and its callbacks to the loop.
 struct Pool<S> {
     jobs: Mutex<VecDeque<Job<S>>>,
     waiting: Condvar,
@@ -60,18 +60,18 @@ struct Pool<S> {
     wake: OwnedFd,
 }
 
-/// What the loop knows of a connection.
+/// The loop's state of a connection.
 struct Connection<S> {
     socket: OwnedFd,
     tls: Arc<Tls<S>>,
-    /// Answers that no worker has yet.
+    /// Answers that wait for a worker.
     answers: VecDeque<(Kind, Vec<u8>)>,
-    /// A worker has it: operations of one connection come one after the other.
-    busy: bool,
-    /// Something has come since a worker last read.
-    news: bool,
+    /// Whether a worker has it. Each connection has one operation at a time.
+    is_busy: bool,
+    /// Whether bytes arrived since a worker last read.
+    has_unread: bool,
     interest: EventFlags,
-    over: bool,
+    has_ended: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -82,7 +82,7 @@ pub(super) fn serve<E: Engine>(
     listener: TcpListener,
     engine: E,
     baseline: &Baseline,
-    always: Option<Source>,
+    source: Option<Source>,
 ) -> io::Result<()> {
     let pool = Pool {
         jobs: Mutex::new(VecDeque::new()),
@@ -92,10 +92,10 @@ pub(super) fn serve<E: Engine>(
     };
     std::thread::scope(|scope| {
         for _ in 0..baseline.threads {
-            let (pool, always) = (&pool, always.as_ref());
-            scope.spawn(move || pool.work(always));
+            let (pool, source) = (&pool, source.as_ref());
+            scope.spawn(move || pool.work(source));
         }
-        let _pinned = baseline.cpus.first().map(|&cpu| cpu::Pinned::to(cpu));
+        let _pinned = baseline.cpu(0).map(cpu::Pinned::to);
         Loop { poll: Poll::new()?, listener: listener.into(), engine, pool: &pool, connections: Vec::new() }.run()
     })
 }
@@ -106,8 +106,8 @@ impl<S: Session> Pool<S> {
         self.waiting.notify_one();
     }
 
-    fn work(&self, always: Option<&Source>) {
-        let (mut room, mut wire, mut out) = (Room::new(), Buf::new(), Buf::new());
+    fn work(&self, source: Option<&Source>) {
+        let (mut buffers, mut wire, mut out) = (Buffers::new(), Buf::new(), Buf::new());
         loop {
             let mut jobs = lock(&self.jobs);
             let job = loop {
@@ -117,11 +117,11 @@ impl<S: Session> Pool<S> {
                 }
             };
             drop(jobs);
-            let messages = job.run(&mut room, &mut wire, &mut out, always);
+            let messages = job.run(&mut buffers, &mut wire, &mut out, source);
             let mut done = lock(&self.done);
             done.push(Done { connection: job.connection, messages: messages.ok() });
             if done.len() == 1 {
-                // Wakes the loop; it cannot fail before 2^64 - 2 wakes that nobody heard.
+                // Wakes the loop. The counter would overflow only after 2^64 - 2 unread wakes.
                 let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
             }
         }
@@ -131,11 +131,11 @@ impl<S: Session> Pool<S> {
 impl<S: Session> Job<S> {
     fn run(
         &self,
-        room: &mut Room,
+        buffers: &mut Buffers,
         wire: &mut Buf,
         out: &mut Buf,
-        always: Option<&Source>,
-    ) -> Result<Vec<(Kind, Vec<u8>)>, Over> {
+        source: Option<&Source>,
+    ) -> Result<Vec<(Kind, Vec<u8>)>, Ended> {
         let mut end = lock(&self.tls.end);
         let mut messages = Vec::new();
         let result = match &self.work {
@@ -145,15 +145,15 @@ impl<S: Session> Job<S> {
                     let inbound = lock(&self.tls.inbound);
                     wire.put(inbound.filled());
                 }
-                let used = end.read(wire.filled_mut(), room, out, |message, _| {
-                    let (kind, payload) = answer(&message, always);
+                let used = end.read(wire.filled_mut(), buffers, out, |message, _| {
+                    let (kind, payload) = answer(&message, source);
                     messages.push((kind, payload.to_vec()));
                     Ok(())
                 });
-                // What was used is taken from the ring; more has come behind it meanwhile.
+                // Only used bytes leave the ring: the loop may have added more behind them.
                 used.map(|used| lock(&self.tls.inbound).take(used))
             }
-            Work::Write(kind, payload) => end.write(*kind, payload, room, out),
+            Work::Write(kind, payload) => end.write(*kind, payload, buffers, out),
         };
         lock(&self.tls.outbound).put(out.filled());
         out.clear();
@@ -182,8 +182,8 @@ impl<E: Engine> Loop<'_, E> {
                     CALLBACKS => self.call_back(),
                     index => {
                         let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
-                        let stands = connection.receive(&mut buffer).and_then(|()| connection.send());
-                        self.go_on(index, stands);
+                        let result = connection.receive(&mut buffer).and_then(|()| connection.send());
+                        self.advance(index, result);
                     }
                 }
             }
@@ -191,61 +191,61 @@ impl<E: Engine> Loop<'_, E> {
     }
 
     fn accept(&mut self) -> io::Result<()> {
-        loop {
-            let socket = match net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                Ok(socket) => socket,
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::CONNABORTED | Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            };
-            sockopt::set_tcp_nodelay(&socket, true)?;
+        while let Some(socket) = poll::accept(&self.listener)? {
             let end = Mutex::new(End::new(self.engine.accept().map_err(io::Error::other)?));
             let tls = Arc::new(Tls { end, inbound: Mutex::default(), outbound: Mutex::default() });
             let index = self.connections.iter().position(Option::is_none).unwrap_or(self.connections.len());
             if index == self.connections.len() {
                 self.connections.push(None);
             }
-            let interest = EventFlags::IN;
+            let (answers, interest) = (VecDeque::new(), EventFlags::IN);
             self.poll.add(&socket, index, interest)?;
-            let answers = VecDeque::new();
-            self.connections[index] =
-                Some(Connection { socket, tls, answers, busy: false, news: false, interest, over: false });
+            self.connections[index] = Some(Connection {
+                socket,
+                tls,
+                answers,
+                is_busy: false,
+                has_unread: false,
+                interest,
+                has_ended: false,
+            });
         }
+        Ok(())
     }
 
-    /// Takes back what workers are done with.
+    /// Takes the results of the workers.
     fn call_back(&mut self) {
         let _ = rustix::io::read(&self.pool.wake, &mut [0; 8]);
         let done = std::mem::take(&mut *lock(&self.pool.done));
         for Done { connection: index, messages } in done {
             let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
-            connection.busy = false;
+            connection.is_busy = false;
             match messages {
                 Some(messages) => connection.answers.extend(messages),
-                None => connection.over = true,
+                None => connection.has_ended = true,
             }
-            let stands = connection.send();
-            self.go_on(index, stands);
+            let result = connection.send();
+            self.advance(index, result);
         }
     }
 
-    /// Gives a connection's next operation to the pool, and asks for what it waits for.
-    fn go_on(&mut self, index: usize, stands: Result<(), Over>) {
+    /// Hands the next operation of a connection to the pool, and polls for the events that it waits for.
+    fn advance(&mut self, index: usize, result: Result<(), Ended>) {
         let Some(Some(connection)) = self.connections.get_mut(index) else { return };
-        if stands.is_err() || connection.over {
-            connection.over = true;
-            // Its slot is not given to another while a worker has it.
-            if !connection.busy {
+        if result.is_err() || connection.has_ended {
+            connection.has_ended = true;
+            // Its slot stays taken while a worker has it.
+            if !connection.is_busy {
                 self.connections[index] = None;
             }
             return;
         }
         let (inbound, outbound) = (lock(&connection.tls.inbound).len(), lock(&connection.tls.outbound).len());
-        if !connection.busy {
+        if !connection.is_busy {
             let answer = connection.answers.pop_front();
             let work = answer.map(|(kind, payload)| Work::Write(kind, payload));
-            if let Some(work) = work.or_else(|| std::mem::take(&mut connection.news).then_some(Work::Read)) {
-                connection.busy = true;
+            if let Some(work) = work.or_else(|| std::mem::take(&mut connection.has_unread).then_some(Work::Read)) {
+                connection.is_busy = true;
                 self.pool.submit(Job { connection: index, tls: connection.tls.clone(), work });
             }
         }
@@ -254,41 +254,31 @@ impl<E: Engine> Loop<'_, E> {
         interest.set(EventFlags::OUT, outbound > 0);
         if interest != connection.interest {
             connection.interest = interest;
-            // Fails only for a socket that is gone, which the next call notices.
+            // Fails only for a closed socket, which the next call reports.
             let _ = self.poll.modify(&connection.socket, index, interest);
         }
     }
 }
 
 impl<S: Session> Connection<S> {
-    /// From the socket into the ring.
-    fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Over> {
+    /// Moves bytes from the socket into the ring.
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Ended> {
         if !self.interest.contains(EventFlags::IN) {
             return Ok(());
         }
-        match net::recv(&self.socket, &mut *buffer, RecvFlags::empty()) {
-            Ok((0, _)) => Err(Over),
-            Ok((received, _)) => {
+        match poll::receive(&self.socket, buffer) {
+            Ok(Some(0)) | Err(_) => return Err(Ended),
+            Ok(Some(received)) => {
                 lock(&self.tls.inbound).put(&buffer[..received]);
-                self.news = true;
-                Ok(())
+                self.has_unread = true;
             }
-            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
-            Err(_) => Err(Over),
-        }
-    }
-
-    /// From the ring to the socket.
-    fn send(&self) -> Result<(), Over> {
-        let mut outbound = lock(&self.tls.outbound);
-        while !outbound.is_empty() {
-            match net::send(&self.socket, outbound.filled(), SendFlags::NOSIGNAL) {
-                Ok(sent) => outbound.take(sent),
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => {}
-                Err(_) => return Err(Over),
-            }
+            Ok(None) => {}
         }
         Ok(())
+    }
+
+    /// Moves bytes from the ring to the socket.
+    fn send(&self) -> Result<(), Ended> {
+        poll::send_all(&self.socket, &mut lock(&self.tls.outbound)).map_err(|_| Ended)
     }
 }

@@ -1,64 +1,64 @@
-//! Threads that share one poller, as those do who run one event loop on many.
+//! Threads that share one poller.
 
-use super::end::{End, Over, Room, answer};
-use super::{Baseline, RECEIVE, Source};
+use super::baseline::Baseline;
+use super::end::{Buffers, End, Ended, RECEIVE};
+use super::source::{Source, answer};
 use crate::cpu;
-use crate::limit::Poll;
+use crate::poll::{self, Poll};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
 use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
+use tautline::layers::buf::Buf;
 use tautline::layers::tls::{Engine, Session};
-use tautline::layers::window::Buf;
 
 const LISTENER: usize = usize::MAX;
 
-/// Events that a thread takes at a time: enough to work on, few enough that the others get theirs.
+/// Events that a thread fetches at a time: enough to work on, and few enough to leave some for the others.
 const EVENTS: usize = 8;
 
-/// How long one wait lasts.
+/// Longest wait for events.
 const WAIT: Duration = Duration::from_millis(500);
 
-/// What all threads share.
+/// State shared by all threads.
 struct Common<E: Engine> {
     engine: E,
     listener: OwnedFd,
-    answer: Option<Source>,
+    source: Option<Source>,
     connections: RwLock<Vec<Slot<E>>>,
 }
 
-/// Told of an event once, a connection is nobody else's until it is armed again; the lock is what the compiler needs to see.
+/// A connection, locked for the compiler only. Its event is reported once, so no other thread has it until it is armed
+/// again.
 type Slot<E> = Option<Arc<Mutex<Connection<<E as Engine>::Session>>>>;
 
 struct Connection<S> {
     socket: OwnedFd,
     end: End<S>,
-    /// The beginning of a record.
+    /// Beginning of an incomplete record.
     carry: Vec<u8>,
     out: Buf,
-    /// It ends once `out` has left.
-    over: bool,
+    /// Whether it ends once `out` is sent.
+    is_ending: bool,
 }
 
 pub(super) fn serve<E: Engine>(
     listener: TcpListener,
     engine: E,
     baseline: &Baseline,
-    answer: Option<Source>,
+    source: Option<Source>,
 ) -> io::Result<()> {
     let poll = Poll::new()?;
     let listener = OwnedFd::from(listener);
     poll.add(&listener, LISTENER, EventFlags::IN | EventFlags::ONESHOT)?;
     let connections = RwLock::new(Vec::new());
-    let common = Common { engine, listener, answer, connections };
+    let common = Common { engine, listener, source, connections };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..baseline.threads)
             .map(|number| {
-                let cpu = baseline.cpus.get(number % baseline.cpus.len().max(1)).copied();
+                let cpu = baseline.cpu(number);
                 let poll = poll.share();
                 let common = &common;
                 scope.spawn(move || {
@@ -74,7 +74,7 @@ pub(super) fn serve<E: Engine>(
 }
 
 fn work<E: Engine>(poll: &mut Poll, common: &Common<E>) -> io::Result<()> {
-    let (mut room, mut buffer) = (Room::new(), vec![0; 2 * RECEIVE]);
+    let (mut buffers, mut received) = (Buffers::new(), vec![0; 2 * RECEIVE]);
     loop {
         poll.wait(WAIT)?;
         for i in 0..poll.events() {
@@ -89,9 +89,9 @@ fn work<E: Engine>(poll: &mut Poll, common: &Common<E>) -> io::Result<()> {
             };
             let Some(connection) = connection else { continue };
             let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-            let stands = connection.turn(&mut room, &mut buffer, common.answer.as_ref());
+            let result = connection.turn(&mut buffers, &mut received, common.source.as_ref());
             let interest = if connection.out.is_empty() { EventFlags::IN } else { EventFlags::OUT };
-            if stands.is_err() || poll.modify(&connection.socket, key, interest | EventFlags::ONESHOT).is_err() {
+            if result.is_err() || poll.modify(&connection.socket, key, interest | EventFlags::ONESHOT).is_err() {
                 common.connections.write().unwrap_or_else(PoisonError::into_inner)[key] = None;
             }
         }
@@ -99,16 +99,9 @@ fn work<E: Engine>(poll: &mut Poll, common: &Common<E>) -> io::Result<()> {
 }
 
 fn accept<E: Engine>(poll: &Poll, common: &Common<E>) -> io::Result<()> {
-    loop {
-        let socket = match net::accept_with(&common.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(socket) => socket,
-            Err(Errno::AGAIN) => break,
-            Err(Errno::CONNABORTED | Errno::INTR) => continue,
-            Err(error) => return Err(error.into()),
-        };
-        sockopt::set_tcp_nodelay(&socket, true)?;
-        let session = common.engine.accept().map_err(io::Error::other)?;
-        let connection = Connection { socket, end: End::new(session), carry: Vec::new(), out: Buf::new(), over: false };
+    while let Some(socket) = poll::accept(&common.listener)? {
+        let end = End::new(common.engine.accept().map_err(io::Error::other)?);
+        let connection = Connection { socket, end, carry: Vec::new(), out: Buf::new(), is_ending: false };
         let mut connections = common.connections.write().unwrap_or_else(PoisonError::into_inner);
         let index = connections.iter().position(Option::is_none).unwrap_or(connections.len());
         if index == connections.len() {
@@ -124,36 +117,28 @@ fn accept<E: Engine>(poll: &Poll, common: &Common<E>) -> io::Result<()> {
 }
 
 impl<S: Session> Connection<S> {
-    /// Sends what waits, or receives once and answers.
-    fn turn(&mut self, room: &mut Room, buffer: &mut [u8], always: Option<&Source>) -> Result<(), Over> {
+    /// Sends waiting bytes, or receives once and answers.
+    fn turn(&mut self, buffers: &mut Buffers, buffer: &mut [u8], source: Option<&Source>) -> Result<(), Ended> {
         if self.out.is_empty() {
             let carried = self.carry.len();
             buffer[..carried].copy_from_slice(&self.carry);
-            let received = match net::recv(&self.socket, &mut buffer[carried..carried + RECEIVE], RecvFlags::empty()) {
-                Ok((0, _)) => return Err(Over),
-                Ok((received, _)) => received,
-                Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-                Err(_) => return Err(Over),
+            let received = match poll::receive(&self.socket, &mut buffer[carried..carried + RECEIVE]) {
+                Ok(Some(0)) | Err(_) => return Err(Ended),
+                Ok(Some(received)) => received,
+                Ok(None) => return Ok(()),
             };
             let wire = &mut buffer[..carried + received];
-            let used = self.end.read(wire, room, &mut self.out, |message, reply| {
-                let (kind, payload) = answer(&message, always);
+            let used = self.end.read(wire, buffers, &mut self.out, |message, reply| {
+                let (kind, payload) = answer(&message, source);
                 reply.send(kind, payload)
             });
             self.carry.clear();
             match used {
                 Ok(used) => self.carry.extend_from_slice(&wire[used..]),
-                Err(Over) => self.over = true,
+                Err(Ended) => self.is_ending = true,
             }
         }
-        while !self.out.is_empty() {
-            match net::send(&self.socket, self.out.filled(), SendFlags::NOSIGNAL) {
-                Ok(sent) => self.out.take(sent),
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(_) => return Err(Over),
-            }
-        }
-        if self.over { Err(Over) } else { Ok(()) }
+        poll::send_all(&self.socket, &mut self.out).map_err(|_| Ended)?;
+        if self.out.is_empty() && self.is_ending { Err(Ended) } else { Ok(()) }
     }
 }

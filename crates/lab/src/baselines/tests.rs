@@ -1,19 +1,20 @@
 use super::{Baseline, Model};
+use crate::Span;
 use crate::load::{Echo, Server, Sink};
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use tautline::{Records, Roots, ServerConfig, TlsEngine};
-use tautline_testkit::certificate::{Authority, Leaf};
+use tautline_dev_cert::{Authority, Leaf};
 
-/// A server that runs until the tests end: where it listens, and how to reach it.
+/// Starts a server that runs until the tests end; returns its addresses and how to reach it.
 fn start(model: Model, tls: TlsEngine, is_source: bool) -> (Vec<SocketAddr>, Server) {
     let authority = Authority::new("Test").unwrap();
-    let certificate = authority.issue(&Leaf { names: &["127.0.0.1"], ..Leaf::default() }).unwrap();
-    let config = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
+    let certificate = authority.issue(&Leaf::new(&["127.0.0.1"])).unwrap();
+    let config = ServerConfig::new([certificate]);
     let (started, addresses) = channel();
     std::thread::spawn(move || {
-        let records = (tls == TlsEngine::Fused).then_some(Records { min_message: 100_000, threads: Some(1) });
+        let records = (tls == TlsEngine::Fused).then_some(Records::default().with_min_message(100_000).with_threads(1));
         let baseline = Baseline { model, threads: 2, is_source, tls, config, records, cpus: Vec::new() };
         baseline.serve(([127, 0, 0, 1], 0).into(), |addresses| started.send(addresses.to_vec()).unwrap()).unwrap();
     });
@@ -25,16 +26,15 @@ fn start(model: Model, tls: TlsEngine, is_source: bool) -> (Vec<SocketAddr>, Ser
 
 #[test]
 fn every_model_echoes() {
-    let warmup = Duration::ZERO;
     for model in Model::ALL {
         for tls in TlsEngine::all() {
             let (_, server) = start(model, tls, false);
             for (size, connections, pipeline) in [(0, 1, 1), (64, 20, 4), (20_000, 3, 2), (300_000, 2, 1)] {
-                // Others may have this machine too, and a large message takes a while.
+                // A large message takes long on a busy machine.
                 let answers = [30, 300, 3_000].into_iter().any(|millis| {
-                    let (server, duration) = (server.clone(), Duration::from_millis(millis));
-                    // Every reply is compared with what was sent.
-                    let echo = Echo { server, connections, size, pipeline, rate: None, warmup, duration };
+                    let span = Span { warmup: Duration::ZERO, duration: Duration::from_millis(millis) };
+                    // Every reply is compared with its message.
+                    let echo = Echo { server: server.clone(), connections, size, pipeline, rate: None, span };
                     let measured = echo.run(&mut |_| {});
                     measured.unwrap_or_else(|error| panic!("{model} {tls} {size}: {error}")).count > 0
                 });
@@ -57,8 +57,7 @@ fn every_model_answers_in_bulk() {
                     connections: 5,
                     size: 300_000,
                     interval,
-                    warmup: Duration::ZERO,
-                    duration: Duration::from_millis(millis),
+                    span: Span { warmup: Duration::ZERO, duration: Duration::from_millis(millis) },
                 };
                 sink.run().unwrap().count > 0
             });

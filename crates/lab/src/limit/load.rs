@@ -1,68 +1,62 @@
-use super::{BUFFER, Poll};
+use super::server::BUFFER;
 use crate::payload::Payload;
-use crate::{Error, Latencies, Measured, Meter};
+use crate::poll::{self, Poll};
+use crate::{Error, Latencies, Measured, Meter, Span};
 use rustix::event::epoll::EventFlags;
-use rustix::io::Errno;
-use rustix::net::{self, RecvFlags, SendFlags};
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Without any reply for this long, the run has failed.
+/// Time without any reply after which the run has failed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long one wait for events may last; bounds how late a phase ends.
+/// Longest wait for events, which bounds how late a phase ends.
 const WAIT: Duration = Duration::from_millis(50);
 
 /// Load on a TCP echo server: a closed loop from one thread.
 #[derive(Clone, Debug)]
-pub struct Load {
-    /// Where the server listens.
-    pub address: SocketAddr,
+pub(crate) struct Load {
+    /// Address of the server.
+    pub(crate) address: SocketAddr,
     /// Concurrent connections.
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// Bytes per message.
-    pub size: usize,
+    pub(crate) size: usize,
     /// Messages in flight per connection.
-    pub pipeline: usize,
-    /// How long to run before measuring begins.
-    pub warmup: Duration,
-    /// How long to measure.
-    pub duration: Duration,
-    /// The server's process, to measure its CPU time.
-    pub server_pid: Option<u32>,
+    pub(crate) pipeline: usize,
+    /// Length of the measurement.
+    pub(crate) span: Span,
+    /// Process of the server, to measure its CPU time.
+    pub(crate) server_pid: Option<u32>,
 }
 
 /// One connection of the closed loop.
 struct Connection {
     stream: TcpStream,
-    /// When each message in flight was sent, oldest first.
+    /// Send times of the messages in flight, oldest first.
     in_flight: VecDeque<Instant>,
     /// Number of the next message to send.
     next: u64,
-    /// Number of the message whose reply comes next, and how much of that reply is here.
+    /// Number of the message whose reply is next, and the bytes of that reply received so far.
     expected: u64,
     offset: usize,
-    /// What the socket did not take, and whether it is to say when it takes more.
+    /// Bytes that the socket did not take, and whether the loop waits for it to take more.
     unsent: Vec<u8>,
     blocked: bool,
 }
 
 impl Load {
-    /// Connects, runs, measures; every reply is compared with what was sent.
-    ///
-    /// # Errors
-    /// A connection failed or ended, a reply was wrong, no reply came for 5 s, or the arguments make no sense.
-    pub fn run(&self) -> Result<Measured, Error> {
+    /// Connects, runs and measures. Every reply is compared with its message.
+    pub(crate) fn run(&self) -> Result<Measured, Error> {
         if self.connections == 0 || self.size == 0 || self.pipeline == 0 {
             return Err(Error::Usage("connections, size and pipeline must be at least 1".into()));
         }
         let mut run = Run::connect(self)?;
-        run.until(Instant::now() + self.warmup)?;
+        run.until(Instant::now() + self.span.warmup)?;
         run.answered = 0;
         run.latencies.clear();
         let meter = Meter::start(self.server_pid)?;
-        run.until(meter.began() + self.duration)?;
+        run.until(meter.began() + self.span.duration)?;
         meter.stop(run.answered, run.latencies)
     }
 }
@@ -115,10 +109,8 @@ impl Run {
     fn until(&mut self, end: Instant) -> Result<(), Error> {
         while Instant::now() < end {
             self.poll.wait(WAIT).map_err(|error| Error::io("epoll_wait", error))?;
-            for i in 0..self.poll.events.len() {
-                let index = self.poll.key(i);
-                let flags = self.poll.events[i].flags;
-                self.event(index, flags)?;
+            for i in 0..self.poll.events() {
+                self.event(self.poll.key(i), self.poll.flags(i))?;
             }
             if self.last_reply.elapsed() > PATIENCE {
                 return Err(Error::Failed(format!("no reply for {} s", PATIENCE.as_secs())));
@@ -135,11 +127,11 @@ impl Run {
         if flags == EventFlags::OUT {
             return Ok(());
         }
-        let received = match net::recv(&connection.stream, &mut *self.buffer, RecvFlags::empty()) {
-            Ok((0, _)) => return Err(Error::Failed("the server closed a connection".into())),
-            Ok((received, _)) => received,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-            Err(error) => return Err(Error::io("receive", error)),
+        let received = poll::receive(&connection.stream, &mut self.buffer);
+        let received = match received.map_err(|error| Error::io("receive", error))? {
+            Some(0) => return Err(Error::Failed("the server closed a connection".into())),
+            Some(received) => received,
+            None => return Ok(()),
         };
         let now = Instant::now();
         let answered = connection.check(&self.payload, &self.buffer[..received], now, &mut self.latencies)?;
@@ -153,7 +145,7 @@ impl Run {
 }
 
 impl Connection {
-    /// Compares what arrived with what was sent; returns how many replies it completes.
+    /// Compares received bytes with the messages sent; returns the number of replies that they complete.
     fn check(
         &mut self,
         payload: &Payload,
@@ -201,11 +193,7 @@ impl Connection {
     }
 
     fn flush(&mut self, poll: &Poll, index: usize) -> Result<(), Error> {
-        let sent = match net::send(&self.stream, &self.unsent, SendFlags::NOSIGNAL) {
-            Ok(sent) => sent,
-            Err(Errno::AGAIN | Errno::INTR) => 0,
-            Err(error) => return Err(Error::io("send", error)),
-        };
+        let sent = poll::send(&self.stream, &self.unsent).map_err(|error| Error::io("send", error))?;
         self.unsent.drain(..sent);
         let blocked = !self.unsent.is_empty();
         if blocked != self.blocked {

@@ -1,29 +1,32 @@
-use super::{BUFFER, Poll};
+use crate::poll::{self, Poll};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Bytes of the receive buffer, which also bounds the bytes moved by one event.
+pub(super) const BUFFER: usize = 64 * 1024;
+
 /// Key of the listening socket; connections have their index in the table.
 const LISTENER: usize = usize::MAX;
 
-/// How soon a request to stop is seen.
+/// Longest time until a request to stop is seen.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// A connection, with what its socket did not take yet.
+/// A connection, with the bytes that its socket did not take yet.
 struct Connection {
     socket: OwnedFd,
     unsent: Vec<u8>,
 }
 
-/// Listens at `address` with a backlog that fits many connections at once.
+/// Listens at `address` with a backlog of 4,096 connections.
 ///
 /// # Errors
-/// What `socket(2)`, `bind(2)` and `listen(2)` say.
+/// `socket(2)`, `bind(2)` or `listen(2)` failed.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -34,10 +37,10 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(TcpListener::from(socket))
 }
 
-/// Sends back what arrives on every connection, until `stop` is set.
+/// Sends received bytes back on every connection, until `stop` is set.
 ///
 /// # Errors
-/// Accepting or waiting failed; what happens to a connection ends that connection alone.
+/// Accepting or waiting failed. An error of a connection ends only that connection.
 pub fn serve(listener: TcpListener, stop: &AtomicBool) -> io::Result<()> {
     let mut poll = Poll::new()?;
     let listener = OwnedFd::from(listener);
@@ -47,7 +50,7 @@ pub fn serve(listener: TcpListener, stop: &AtomicBool) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     while !stop.load(Ordering::Relaxed) {
         poll.wait(STOP_CHECK)?;
-        for i in 0..poll.events.len() {
+        for i in 0..poll.events() {
             let key = poll.key(i);
             if key == LISTENER {
                 accept(&poll, &listener, &mut connections, &mut free)?;
@@ -69,14 +72,7 @@ fn accept(
     connections: &mut Vec<Option<Connection>>,
     free: &mut Vec<usize>,
 ) -> Result<(), Errno> {
-    loop {
-        let socket = match net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(socket) => socket,
-            Err(Errno::AGAIN) => return Ok(()),
-            Err(Errno::CONNABORTED | Errno::INTR) => continue,
-            Err(error) => return Err(error),
-        };
-        sockopt::set_tcp_nodelay(&socket, true)?;
+    while let Some(socket) = poll::accept(listener)? {
         let index = free.pop().unwrap_or_else(|| {
             connections.push(None);
             connections.len() - 1
@@ -84,35 +80,28 @@ fn accept(
         poll.add(&socket, index, EventFlags::IN)?;
         connections[index] = Some(Connection { socket, unsent: Vec::new() });
     }
+    Ok(())
 }
 
-/// One `recv`, one `send`. What the socket does not take is kept, and nothing more is read until it is gone.
+/// Receives once and sends once. Bytes that the socket does not take are kept, and nothing is read until they are sent.
 fn echo(poll: &Poll, index: usize, connection: &mut Connection, buffer: &mut [u8]) -> Result<(), Errno> {
     if !connection.unsent.is_empty() {
-        let sent = send(&connection.socket, &connection.unsent)?;
+        let sent = poll::send(&connection.socket, &connection.unsent)?;
         connection.unsent.drain(..sent);
         if connection.unsent.is_empty() {
             poll.modify(&connection.socket, index, EventFlags::IN)?;
         }
         return Ok(());
     }
-    let received = match net::recv(&connection.socket, &mut *buffer, RecvFlags::empty()) {
-        Ok((0, _)) => return Err(Errno::PIPE),
-        Ok((received, _)) => received,
-        Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-        Err(error) => return Err(error),
+    let received = match poll::receive(&connection.socket, buffer)? {
+        Some(0) => return Err(Errno::PIPE),
+        Some(received) => received,
+        None => return Ok(()),
     };
-    let sent = send(&connection.socket, &buffer[..received])?;
+    let sent = poll::send(&connection.socket, &buffer[..received])?;
     if sent < received {
         connection.unsent.extend_from_slice(&buffer[sent..received]);
         poll.modify(&connection.socket, index, EventFlags::OUT)?;
     }
     Ok(())
-}
-
-fn send(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
-    match net::send(socket, bytes, SendFlags::NOSIGNAL) {
-        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-        result => result,
-    }
 }

@@ -1,10 +1,11 @@
-use super::*;
-use crate::Error;
+use super::{Load, listen, serve};
+use crate::{Error, Span};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tautline_testkit::ClosedPort;
 
 /// An echo server on a thread of its own.
@@ -33,8 +34,8 @@ impl Drop for Server {
 }
 
 fn load(address: SocketAddr, connections: usize, size: usize, pipeline: usize) -> Load {
-    let (warmup, duration) = (Duration::from_millis(20), Duration::from_millis(100));
-    Load { address, connections, size, pipeline, warmup, duration, server_pid: Some(std::process::id()) }
+    let span = Span { warmup: Duration::from_millis(20), duration: Duration::from_millis(100) };
+    Load { address, connections, size, pipeline, span, server_pid: Some(std::process::id()) }
 }
 
 #[test]
@@ -49,7 +50,7 @@ fn every_message_comes_back() {
 }
 
 #[test]
-fn the_server_keeps_what_a_slow_reader_does_not_take() {
+fn the_server_keeps_bytes_that_a_slow_reader_does_not_take() {
     let server = Server::start();
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -66,7 +67,7 @@ fn the_server_keeps_what_a_slow_reader_does_not_take() {
 }
 
 #[test]
-fn a_connection_that_breaks_leaves_the_others_alone() {
+fn a_broken_connection_leaves_the_others_alone() {
     let server = Server::start();
     drop(TcpStream::connect(server.address).unwrap());
     let mut reset = TcpStream::connect(server.address).unwrap();
@@ -75,7 +76,7 @@ fn a_connection_that_breaks_leaves_the_others_alone() {
     assert!(load(server.address, 2, 10, 1).run().unwrap().count > 0);
 }
 
-/// Accepts one connection and answers `reply` to the first bytes it gets.
+/// Accepts one connection and answers its first bytes with `reply`.
 fn liar(reply: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -84,7 +85,7 @@ fn liar(reply: &'static [u8]) -> SocketAddr {
         let mut bytes = [0; 64];
         assert!(stream.read(&mut bytes).unwrap() > 0);
         stream.write_all(reply).unwrap();
-        // Hold the connection until the other side gives up.
+        // Holds the connection until the other side gives up.
         while matches!(stream.read(&mut bytes), Ok(1..)) {}
     });
     address
@@ -107,7 +108,7 @@ fn a_server_that_closes_fails_the_run() {
 }
 
 #[test]
-fn nobody_listening_and_nonsense_are_told_apart() {
+fn tells_a_closed_port_from_arguments_that_make_no_sense() {
     let port = ClosedPort::new().unwrap();
     assert!(matches!(load(port.address(), 1, 8, 1).run(), Err(Error::Network(_))));
     assert!(matches!(load(port.address(), 1, 0, 1).run(), Err(Error::Usage(_))));

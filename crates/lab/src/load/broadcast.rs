@@ -1,144 +1,143 @@
-use super::dial::{Dialed, Holds, close_all, open_all};
-use super::{Job, PATIENCE, Server, Stage, WAIT, Watch, config, new_loop, turn};
+use super::client::{Client, OnMessage, WAIT, number};
+use super::make::config;
+use super::progress::{Progress, Watch};
+use super::server::{PATIENCE, Server};
 use crate::payload::Payload;
-use crate::{Error, Latencies, Measured, Meter};
+use crate::{Error, Latencies, Measured, Meter, Span};
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tautline::layers::io::Driver;
-use tautline::layers::tls::Engine;
-use tautline::{Closed, Conn, ConnId, ConnectError, Delivery, DialId, Handler, Message, Opening, Outgoing, Shard};
+use std::rc::Rc;
+use std::time::Instant;
+use tautline::{Conn, Delivery, Message, Outgoing};
 
-/// Load on a server that sends every message to everyone, its sender included (`taut serve --app broadcast`): one
-/// connection publishes, and as soon as everybody has a message it publishes the next. Every delivery is compared with what
-/// was sent.
+/// Load on a server that sends every message to everyone, its sender included (`taut serve --app broadcast`).
+///
+/// One connection publishes. As soon as all subscribers have a message, it publishes the next. Every delivery is compared
+/// with its message.
 #[derive(Clone)]
-pub struct Broadcast {
-    /// The server. Where its target offers permessage-deflate, messages come compressed.
-    pub server: Server,
-    /// Connections that everything is delivered to; the first of them publishes.
-    pub subscribers: usize,
+pub(crate) struct Broadcast {
+    /// The server. If its target offers permessage-deflate, deliveries are compressed.
+    pub(crate) server: Server,
+    /// Connections that get every message; the first of them publishes.
+    pub(crate) subscribers: usize,
     /// Payload bytes per message: text that compresses well.
-    pub size: usize,
-    /// Messages that are under way at a time.
-    pub pipeline: usize,
-    /// How long to run before measuring begins.
-    pub warmup: Duration,
-    /// How long to measure.
-    pub duration: Duration,
+    pub(crate) size: usize,
+    /// Messages in flight.
+    pub(crate) pipeline: usize,
+    /// Length of the measurement.
+    pub(crate) span: Span,
 }
 
 impl Broadcast {
-    /// Connects, runs, measures. What is counted are deliveries, and a latency is from publishing to one delivery.
-    ///
-    /// # Errors
-    /// A connection failed or ended, a delivery was wrong, none came for 5 s, or the arguments make no sense.
-    pub fn run(&self, watch: Watch<'_>) -> Result<Measured, Error> {
+    /// Connects, runs and measures. The count is that of deliveries; a latency is from publishing to one delivery.
+    pub(crate) fn run(&self, watch: Watch<'_>) -> Result<Measured, Error> {
         if self.subscribers == 0 || self.pipeline == 0 {
             return Err(Error::Usage("subscribers and pipeline must be at least 1".into()));
         }
-        self.server.with_engine(&self.server.tls, Run { broadcast: self, watch })
-    }
-}
-
-/// A run, before its engine is known.
-struct Run<'a, 'w> {
-    broadcast: &'a Broadcast,
-    watch: Watch<'w>,
-}
-
-impl Job for Run<'_, '_> {
-    type Output = Measured;
-
-    fn run<E: Engine, D: Driver>(self, engine: E, driver: D) -> Result<Measured, Error> {
-        let Self { broadcast, watch } = self;
-        let client = Client::new(broadcast);
-        let mut shard = new_loop(engine, driver, config(broadcast.size, broadcast.pipeline), client)?;
-        open_all(&mut shard, &Arc::new(broadcast.server.resolved()?), broadcast.subscribers, watch)?;
-        let publisher = shard.handler().dialed.open[0];
-        for _ in 0..broadcast.pipeline {
-            publish(&mut shard, publisher);
-        }
-        until(&mut shard, publisher, Instant::now() + broadcast.warmup)?;
-        watch(Stage::Running(0.0));
-        let client = shard.handler();
-        client.delivered = 0;
-        client.latencies.clear();
-        let meter = Meter::start(broadcast.server.pid)?;
-        until(&mut shard, publisher, meter.began() + broadcast.duration)?;
-        let client = shard.handler();
-        let measured = meter.stop(client.delivered, std::mem::take(&mut client.latencies))?;
-        close_all(&mut shard)?;
+        let deliveries = Rc::new(RefCell::new(Deliveries::new(self)));
+        let delivered = Rc::clone(&deliveries);
+        let on_message: OnMessage = Box::new(move |conn, message| delivered.borrow_mut().on_delivery(conn, message));
+        let client = Client::new(&self.server, config(self.size, self.pipeline), None, on_message)?;
+        let mut run = Run { client, deliveries };
+        run.client.open(self.subscribers, watch)?;
+        run.publish(self.pipeline)?;
+        run.until(Instant::now() + self.span.warmup)?;
+        watch(Progress::Running(0.0));
+        run.deliveries.borrow_mut().reset();
+        let meter = Meter::start(self.server.pid)?;
+        run.until(meter.began() + self.span.duration)?;
+        let (delivered, latencies) = run.deliveries.borrow_mut().reset();
+        let measured = meter.stop(delivered, latencies)?;
+        run.client.close()?;
         Ok(measured)
     }
 }
 
-fn publish<E: Engine, D: Driver>(shard: &mut Shard<E, D, Client>, publisher: ConnId) {
-    shard.with_conn(publisher, Client::publish);
-    shard.flush();
+/// A run in progress.
+struct Run {
+    client: Client,
+    deliveries: Rc<RefCell<Deliveries>>,
 }
 
-fn until<E: Engine, D: Driver>(shard: &mut Shard<E, D, Client>, publisher: ConnId, end: Instant) -> Result<(), Error> {
-    while Instant::now() < end {
-        turn(shard, WAIT)?;
-        let client = shard.handler();
-        client.dialed.check()?;
-        if client.last.elapsed() > PATIENCE {
-            return Err(Error::Failed(format!("no delivery for {} s", PATIENCE.as_secs())));
+impl Run {
+    fn publish(&mut self, count: usize) -> Result<(), Error> {
+        let deliveries = &self.deliveries;
+        for _ in 0..count {
+            self.client.with(0, |conn| deliveries.borrow_mut().publish(conn))?;
+            self.client.flush();
         }
-        for _ in 0..std::mem::take(&mut shard.handler().owed) {
-            publish(shard, publisher);
-        }
+        Ok(())
     }
-    Ok(())
+
+    fn until(&mut self, end: Instant) -> Result<(), Error> {
+        while Instant::now() < end {
+            self.client.turn(WAIT)?;
+            let mut deliveries = self.deliveries.borrow_mut();
+            if deliveries.last.elapsed() > PATIENCE {
+                return Err(Error::Failed(format!("no delivery for {} s", PATIENCE.as_secs())));
+            }
+            let count = std::mem::take(&mut deliveries.publishable);
+            drop(deliveries);
+            self.publish(count)?;
+        }
+        Ok(())
+    }
 }
 
-/// The application on the clients' side.
-struct Client {
-    dialed: Dialed,
+/// Messages and their deliveries.
+struct Deliveries {
     payload: Payload,
-    subscribers: usize,
-    /// Messages under way, oldest first: when each was published, and how many do not have it yet.
-    under_way: VecDeque<(Instant, usize)>,
-    /// Number of the oldest of them.
+    /// Number of each connection's next message.
+    next: Vec<u64>,
+    /// Messages in flight, oldest first: time of publishing, and number of subscribers that do not have it yet.
+    in_flight: VecDeque<(Instant, usize)>,
+    /// Number of the oldest message in flight.
     oldest: u64,
     /// Messages that may be published now.
-    owed: usize,
+    publishable: usize,
     delivered: u64,
     latencies: Latencies,
     last: Instant,
 }
 
-impl Client {
+impl Deliveries {
     fn new(broadcast: &Broadcast) -> Self {
         Self {
-            dialed: Dialed::default(),
             payload: Payload::text(broadcast.size),
-            subscribers: broadcast.subscribers,
-            under_way: VecDeque::new(),
+            next: vec![0; broadcast.subscribers],
+            in_flight: VecDeque::new(),
             oldest: 0,
-            owed: 0,
+            publishable: 0,
             delivered: 0,
             latencies: Latencies::new(),
             last: Instant::now(),
         }
     }
 
-    fn publish(&mut self, conn: &mut Conn<'_, u64>) {
-        let now = Instant::now();
-        let message = Outgoing::binary(self.payload.stamp(self.oldest + self.under_way.len() as u64));
-        self.under_way.push_back((now, self.subscribers));
-        self.last = now;
-        if let Delivery::Dropped | Delivery::Closed = conn.send(message) {
-            self.dialed.fail(Error::Failed("the publisher's connection takes no more messages".into()));
+    /// Returns the number of deliveries and their latencies, and counts from 0 again.
+    fn reset(&mut self) -> (u64, Latencies) {
+        (std::mem::take(&mut self.delivered), std::mem::take(&mut self.latencies))
+    }
+
+    fn publish(&mut self, conn: &mut Conn<'_, ()>) -> Result<(), Error> {
+        let message = self.payload.stamp(self.oldest + self.in_flight.len() as u64);
+        self.last = Instant::now();
+        self.in_flight.push_back((self.last, self.next.len()));
+        match conn.send(Outgoing::binary(message)) {
+            Delivery::Dropped | Delivery::Closed => {
+                Err(Error::Failed("the publisher's connection takes no more messages".to_owned()))
+            }
+            _ => Ok(()),
         }
     }
 
-    /// Counts the delivery of message `number`.
-    fn deliver(&mut self, number: u64, data: &[u8]) -> Result<(), Error> {
+    fn on_delivery(&mut self, conn: &Conn<'_, ()>, message: &Message<'_>) -> Result<(), Error> {
+        let next = &mut self.next[number(conn)];
+        let (number, data) = (*next, message.data());
+        *next += 1;
         let index = usize::try_from(number.wrapping_sub(self.oldest)).unwrap_or(usize::MAX);
-        let Some((published, missing)) = self.under_way.get_mut(index) else {
-            return Err(Error::WrongReply(format!("message {number} came, which is not under way")));
+        let Some((published, missing)) = self.in_flight.get_mut(index) else {
+            return Err(Error::WrongReply(format!("message {number} came, which is not in flight")));
         };
         if data.len() != self.payload.len() || !self.payload.matches(number, 0, data) {
             return Err(Error::WrongReply(format!("message {number}: other bytes than were published")));
@@ -147,45 +146,11 @@ impl Client {
         self.last = Instant::now();
         self.latencies.record(self.last.saturating_duration_since(*published));
         self.delivered += 1;
-        while self.under_way.front().is_some_and(|(_, missing)| *missing == 0) {
-            self.under_way.pop_front();
+        while self.in_flight.front().is_some_and(|(_, missing)| *missing == 0) {
+            self.in_flight.pop_front();
             self.oldest += 1;
-            self.owed += 1;
+            self.publishable += 1;
         }
         Ok(())
-    }
-}
-
-impl Holds for Client {
-    fn dialed(&mut self) -> &mut Dialed {
-        &mut self.dialed
-    }
-}
-
-impl Handler for Client {
-    /// Number of the message that comes next.
-    type State = u64;
-
-    fn on_open(&mut self, conn: &mut Conn<'_, u64>, _opening: &Opening<'_>) {
-        self.dialed.open.push(conn.id());
-    }
-
-    fn on_message(&mut self, conn: &mut Conn<'_, u64>, message: Message<'_>) {
-        if self.dialed.ending {
-            return;
-        }
-        let number = *conn.state();
-        *conn.state() += 1;
-        if let Err(error) = self.deliver(number, message.data()) {
-            self.dialed.fail(error);
-        }
-    }
-
-    fn on_close(&mut self, _conn: &mut Conn<'_, u64>, closed: &Closed) {
-        self.dialed.closed(closed);
-    }
-
-    fn on_connect_failed(&mut self, _dial: DialId, error: &ConnectError, _retry: Option<Duration>) {
-        self.dialed.failed(error);
     }
 }

@@ -1,62 +1,64 @@
-use super::dial::{Dialed, Holds, close_all, open_all};
-use super::{Job, PATIENCE, Server, Stage, WAIT, Watch, config, new_loop, turn};
-use crate::{Error, cpu};
-use std::sync::Arc;
+use super::client::{Client, OnMessage, WAIT};
+use super::make::config;
+use super::progress::{Progress, Watch};
+use super::server::{PATIENCE, Server};
+use crate::Error;
+use crate::cpu;
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tautline::layers::io::Driver;
+use tautline::Outgoing;
 use tautline::layers::io::machine::raise_nofile_limit;
-use tautline::layers::tls::Engine;
-use tautline::{Closed, Conn, ConnectError, DialId, Handler, Message, Opening, Outgoing, Shard};
 
 /// Descriptors that a process needs beside its connections.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// How long after the last connection memory is read: handshakes' buffers are free by then.
+/// Time between the last connection and reading the memory, after which the buffers of handshakes are free.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Echoes under way at a time.
+/// Echoes in flight.
 const ECHOES: usize = 256;
 
-/// What is echoed.
+/// Message to be echoed.
 const MESSAGE: [u8; 64] = [b'.'; 64];
 
 /// Load by connections that do nothing.
 #[derive(Clone)]
 pub struct Idle {
-    /// The server; with its process id its memory is measured.
+    /// The server; its memory is measured if its process id is set.
     pub server: Server,
     /// Connections to hold.
     pub connections: usize,
-    /// How long to hold them.
+    /// Time to hold them.
     pub duration: Duration,
-    /// Whether each sends one message before that and awaits its echo, after which memory is read once more: buffers
-    /// that a server keeps for a connection once it was used show so.
+    /// Whether each connection first echoes one message, after which the memory is read again.
+    ///
+    /// This shows buffers that a server keeps for a connection once it was used.
     pub echo: bool,
 }
 
-/// What holding connections showed.
+/// Memory of a server that held connections.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct IdleMemory {
     /// Connections held, all open to the end.
     pub connections: usize,
-    /// How long it took to open them.
+    /// Time it took to open them.
     pub opening: Duration,
-    /// The server's resident memory before and while they were held, in bytes.
+    /// Resident memory of the server before and while they were held, in bytes.
     pub resident: Option<(u64, u64)>,
-    /// The same after one echo on each, where that was wanted.
+    /// Resident memory of the server after one echo on each, if echoes were wanted.
     pub echoed: Option<u64>,
 }
 
-impl Held {
-    /// What the server's resident memory grew by for each connection, in bytes. The kernel's socket buffers are not in
-    /// it.
+impl IdleMemory {
+    /// Growth of the server's resident memory per connection, in bytes, without the kernel's socket buffers.
     #[must_use]
     pub fn rss_per_connection(&self) -> Option<f64> {
         let (before, after) = self.resident?;
         Some(self.each(before, after))
     }
 
-    /// The same after one echo on each.
+    /// As [`rss_per_connection`](Self::rss_per_connection), after one echo on each.
     #[must_use]
     pub fn rss_per_used_connection(&self) -> Option<f64> {
         Some(self.each(self.resident?.0, self.echoed?))
@@ -68,149 +70,96 @@ impl Held {
 }
 
 impl Idle {
-    /// Opens the connections, holds them, closes them.
+    /// Opens the connections, holds them and closes them.
     ///
     /// # Errors
     /// A connection failed or ended, the limit of open files is too low, or the arguments make no sense.
-    pub fn run(&self, watch: Watch<'_>) -> Result<Held, Error> {
+    pub fn run(&self, watch: Watch<'_>) -> Result<IdleMemory, Error> {
+        self.check()?;
+        let echoes = Rc::new(Cell::new(0_usize));
+        let due = Rc::clone(&echoes);
+        let on_message: OnMessage = Box::new(move |_, message| {
+            if due.get() > 0 && message.data() != MESSAGE {
+                return Err(Error::WrongReply("an echo has other bytes than were sent".to_owned()));
+            }
+            due.set(due.get().saturating_sub(1));
+            Ok(())
+        });
+        let mut client = Client::new(&self.server, config(0, 1), None, on_message)?;
+        // The first connection makes the server touch code and tables that all connections share; it is not counted.
+        client.open(1, &mut |_| {})?;
+        hold(&mut client, SETTLE, &mut |_| {})?;
+        let before = self.resident()?;
+        let began = Instant::now();
+        client.open(self.connections + 1, watch)?;
+        let opening = began.elapsed();
+        hold(&mut client, SETTLE, &mut |_| {})?;
+        let after = self.resident()?;
+        let mut echoed = None;
+        if self.echo {
+            echo_on_each(&mut client, &echoes)?;
+            hold(&mut client, SETTLE, &mut |_| {})?;
+            echoed = self.resident()?;
+        }
+        hold(&mut client, self.duration, watch)?;
+        client.close()?;
+        Ok(IdleMemory { connections: self.connections, opening, resident: before.zip(after), echoed })
+    }
+
+    fn check(&self) -> Result<(), Error> {
         if self.connections == 0 {
             return Err(Error::Usage("connections must be at least 1".into()));
         }
-        let limit =
-            raise_nofile_limit().map_err(|error| Error::Usage(format!("cannot read the file limit: {error}")))?;
-        if self.connections as u64 + SPARE_DESCRIPTORS > limit {
-            let (count, needed) = (self.connections, self.connections as u64 + SPARE_DESCRIPTORS);
+        let limit = raise_nofile_limit();
+        let limit = limit.map_err(|error| Error::Usage(format!("cannot read the file limit: {error}")))?;
+        let (count, needed) = (self.connections, self.connections as u64 + SPARE_DESCRIPTORS);
+        if needed > limit {
             return Err(Error::Usage(format!(
                 "{count} connections need {needed} open files, the limit is {limit}; raise it (ulimit -Hn {needed})"
             )));
         }
-        self.server.with_engine(&self.server.tls, Run { idle: self, watch })
+        Ok(())
     }
-}
 
-/// A run, before its engine is known.
-struct Run<'a, 'w> {
-    idle: &'a Idle,
-    watch: Watch<'w>,
-}
-
-impl Job for Run<'_, '_> {
-    type Output = Held;
-
-    fn run<E: Engine, D: Driver>(self, engine: E, driver: D) -> Result<Held, Error> {
-        let Self { idle, watch } = self;
-        let target = Arc::new(idle.server.resolved()?);
-        let mut shard = new_loop(engine, driver, config(0, 1), Client::default())?;
-        // The first connection makes the server touch code and tables that all share; it is not counted.
-        open_all(&mut shard, &target, 1, &mut |_| {})?;
-        rest(&mut shard, SETTLE)?;
-        let before = idle.resident()?;
-        let began = Instant::now();
-        open_all(&mut shard, &target, idle.connections + 1, watch)?;
-        let opening = began.elapsed();
-        rest(&mut shard, SETTLE)?;
-        let after = idle.resident()?;
-        let echoed = if idle.echo {
-            echo_on_each(&mut shard)?;
-            rest(&mut shard, SETTLE)?;
-            idle.resident()?
-        } else {
-            None
-        };
-        hold(&mut shard, idle.duration, watch)?;
-        close_all(&mut shard)?;
-        Ok(Held { connections: idle.connections, opening, resident: before.zip(after), echoed })
-    }
-}
-
-impl Idle {
     fn resident(&self) -> Result<Option<u64>, Error> {
-        self.server
-            .pid
-            .map(|pid| {
-                cpu::resident(pid).map_err(|error| {
-                    Error::Failed(format!("cannot read the memory of the server, process {pid}: {error}"))
-                })
-            })
-            .transpose()
+        let Some(pid) = self.server.pid else { return Ok(None) };
+        let resident = cpu::resident(pid);
+        resident
+            .map(Some)
+            .map_err(|error| Error::Failed(format!("cannot read the memory of the server, process {pid}: {error}")))
     }
 }
 
-/// One message to and fro on every connection, some at a time.
-fn echo_on_each<E: Engine, D: Driver>(shard: &mut Shard<E, D, Client>) -> Result<(), Error> {
-    let open = shard.handler().dialed.open.clone();
-    for some in open.chunks(ECHOES) {
-        shard.handler().due = some.len();
-        for &conn in some {
-            shard.with_conn(conn, |_, conn| {
+/// Echoes one message on every connection, [`ECHOES`] at a time.
+fn echo_on_each(client: &mut Client, due: &Cell<usize>) -> Result<(), Error> {
+    let all: Vec<usize> = (0..client.connections()).collect();
+    for some in all.chunks(ECHOES) {
+        due.set(some.len());
+        for &connection in some {
+            client.with(connection, |conn| {
                 conn.send(Outgoing::binary(&MESSAGE));
-            });
+                Ok(())
+            })?;
         }
-        shard.flush();
+        client.flush();
         let end = Instant::now() + PATIENCE;
-        while shard.handler().due > 0 {
+        while due.get() > 0 {
             if Instant::now() > end {
-                let (due, patience) = (shard.handler().due, PATIENCE.as_secs());
+                let (due, patience) = (due.get(), PATIENCE.as_secs());
                 return Err(Error::Failed(format!("{due} of {} echoes did not come in {patience} s", some.len())));
             }
-            turn(shard, WAIT)?;
-            shard.handler().dialed.check()?;
+            client.turn(WAIT)?;
         }
     }
     Ok(())
 }
 
-fn rest<E: Engine, D: Driver>(shard: &mut Shard<E, D, Client>, duration: Duration) -> Result<(), Error> {
-    hold(shard, duration, &mut |_| {})
-}
-
-fn hold<E: Engine, D: Driver>(
-    shard: &mut Shard<E, D, Client>,
-    duration: Duration,
-    watch: Watch<'_>,
-) -> Result<(), Error> {
+/// Holds the connections for `duration`.
+fn hold(client: &mut Client, duration: Duration, watch: Watch<'_>) -> Result<(), Error> {
     let began = Instant::now();
     while began.elapsed() < duration {
-        watch(Stage::Running(began.elapsed().as_secs_f64() / duration.as_secs_f64()));
-        turn(shard, WAIT)?;
-        shard.handler().dialed.check()?;
+        watch(Progress::Running(began.elapsed().as_secs_f64() / duration.as_secs_f64()));
+        client.turn(WAIT)?;
     }
     Ok(())
-}
-
-/// The application on the client's side: minds that connections stay, and counts echoes.
-#[derive(Default)]
-struct Client {
-    dialed: Dialed,
-    /// Echoes that are to come.
-    due: usize,
-}
-
-impl Holds for Client {
-    fn dialed(&mut self) -> &mut Dialed {
-        &mut self.dialed
-    }
-}
-
-impl Handler for Client {
-    type State = ();
-
-    fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
-        self.dialed.open.push(conn.id());
-    }
-
-    fn on_message(&mut self, _conn: &mut Conn<'_, ()>, message: Message<'_>) {
-        if self.due > 0 && message.data() != MESSAGE {
-            self.dialed.fail(Error::WrongReply("an echo has other bytes than were sent".to_owned()));
-        }
-        self.due = self.due.saturating_sub(1);
-    }
-
-    fn on_close(&mut self, _conn: &mut Conn<'_, ()>, closed: &Closed) {
-        self.dialed.closed(closed);
-    }
-
-    fn on_connect_failed(&mut self, _dial: DialId, error: &ConnectError, _retry: Option<Duration>) {
-        self.dialed.failed(error);
-    }
 }

@@ -1,105 +1,87 @@
-use super::echo::{Client, Clock};
-use super::{PATIENCE, WAIT, Watch, turn};
+use super::client::WAIT;
+use super::exchange::Run;
+use super::server::PATIENCE;
 use crate::Error;
 use std::time::{Duration, Instant};
-use tautline::Shard;
-use tautline::layers::engine::probe::Probe;
-use tautline::layers::io::Driver;
-use tautline::layers::tls::Engine;
 
-/// Payload bytes that may be on their way before the server counts as overwhelmed.
+/// Payload bytes in flight from which on the server counts as overloaded.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Sends on a schedule, connection after connection, however late replies are.
-pub(super) struct Pace {
+/// Messages of `size` bytes that may be in flight. With more, the server does not keep up.
+pub(super) fn most_in_flight(size: usize) -> usize {
+    (MOST_BYTES / size.max(1)).clamp(1_000, 1_000_000)
+}
+
+/// Schedule of messages at a fixed rate, over all connections in turn. It does not wait for replies.
+pub(super) struct Schedule {
     began: Instant,
     interval: f64,
     sent: u64,
-    connections: usize,
+    most_in_flight: usize,
 }
 
-impl Pace {
-    pub(super) fn new(rate: f64, connections: usize) -> Self {
-        Self { began: Instant::now(), interval: 1.0 / rate, sent: 0, connections }
+impl Schedule {
+    pub(super) fn new(rate: f64, size: usize) -> Self {
+        Self { began: Instant::now(), interval: 1.0 / rate, sent: 0, most_in_flight: most_in_flight(size) }
     }
 
-    /// Messages that may be on their way; more means that the server cannot keep up.
-    pub(super) fn most_in_flight(size: usize) -> usize {
-        (MOST_BYTES / size.max(1)).clamp(1_000, 1_000_000)
-    }
-
-    /// When the next message is due.
+    /// Time at which the next message is due.
     fn due(&self) -> Instant {
         self.began + Duration::from_secs_f64(self.sent as f64 * self.interval)
     }
 
-    /// Sends what is due until `end`.
-    pub(super) fn until<E: Engine, D: Driver, P: Probe>(
-        &mut self,
-        shard: &mut Shard<E, D, Client, P>,
-        end: Instant,
-        clock: &mut Clock,
-        watch: Watch<'_>,
-    ) -> Result<(), Error> {
+    /// Sends messages when they are due, until `end`.
+    pub(super) fn until(&mut self, run: &mut Run<'_>, end: Instant) -> Result<(), Error> {
         loop {
             let now = Instant::now();
-            clock.tick(now, watch);
-            // What was due before the end is sent however late this thread is let run.
+            run.report(now);
+            // Messages due before the end are sent even if this thread runs late.
             let mut due = self.due();
             while due <= now && due < end {
-                self.send(shard, due)?;
+                self.send(run, due)?;
                 due = self.due();
             }
             if now >= end {
                 return Ok(());
             }
-            turn(shard, WAIT.min(due - now).min(end - now))?;
-            shard.handler().check()?;
+            run.turn(WAIT.min(due - now).min(end - now))?;
         }
     }
 
-    fn send<E: Engine, D: Driver, P: Probe>(
-        &mut self,
-        shard: &mut Shard<E, D, Client, P>,
-        due: Instant,
-    ) -> Result<(), Error> {
-        let client = shard.handler();
-        let most = Self::most_in_flight(client.size());
-        if client.in_flight >= most {
-            let rate = 1.0 / self.interval;
+    fn send(&mut self, run: &mut Run<'_>, due: Instant) -> Result<(), Error> {
+        let (in_flight, is_stamped) = {
+            let exchange = run.exchange.borrow();
+            (exchange.in_flight, exchange.is_stamped())
+        };
+        if in_flight >= self.most_in_flight {
+            let (rate, most) = (1.0 / self.interval, self.most_in_flight);
             return Err(Error::Failed(format!(
-                "the server does not keep up with {rate:.0} messages/s: {most} are on their way; lower --rate"
+                "the server does not keep up with {rate:.0} messages/s: {most} are in flight; lower --rate"
             )));
         }
-        let is_stamped = client.is_stamped();
-        let turn = usize::try_from(self.sent % self.connections as u64).unwrap_or(0);
-        let conn = client.dialed.open[turn];
+        let connection = usize::try_from(self.sent % run.client.connections() as u64).unwrap_or(0);
         self.sent += 1;
-        shard.with_conn(conn, |client, conn| client.send(conn, due));
+        run.send(connection, 1, due)?;
         if is_stamped {
-            shard.flush();
+            run.client.flush();
         }
         Ok(())
     }
 
-    /// Waits for the replies that are still due.
-    pub(super) fn finish<E: Engine, D: Driver, P: Probe>(
-        &self,
-        shard: &mut Shard<E, D, Client, P>,
-    ) -> Result<(), Error> {
+    /// Waits for the missing replies.
+    pub(super) fn finish(run: &mut Run<'_>) -> Result<(), Error> {
         let end = Instant::now() + PATIENCE;
-        while shard.handler().in_flight > 0 {
-            if Instant::now() > end {
-                let missing = shard.handler().in_flight;
-                return Err(Error::Failed(format!(
-                    "{missing} replies had not come {} s after the end",
-                    PATIENCE.as_secs()
-                )));
+        loop {
+            let missing = run.exchange.borrow().in_flight;
+            if missing == 0 {
+                return Ok(());
             }
-            turn(shard, WAIT)?;
-            shard.handler().check()?;
+            if Instant::now() > end {
+                let patience = PATIENCE.as_secs();
+                return Err(Error::Failed(format!("{missing} replies were missing {patience} s after the end")));
+            }
+            run.turn(WAIT)?;
         }
-        Ok(())
     }
 }
 
@@ -109,16 +91,16 @@ mod tests {
 
     #[test]
     fn messages_are_due_at_even_distances() {
-        let mut pace = Pace::new(1000.0, 3);
-        pace.sent = 2_500;
-        assert_eq!(pace.due() - pace.began, Duration::from_millis(2_500));
+        let mut schedule = Schedule::new(1000.0, 64);
+        schedule.sent = 2_500;
+        assert_eq!(schedule.due() - schedule.began, Duration::from_millis(2_500));
     }
 
     #[test]
-    fn what_may_be_on_its_way_is_bounded_in_bytes_and_number() {
-        assert_eq!(Pace::most_in_flight(0), 1_000_000);
-        assert_eq!(Pace::most_in_flight(64), 1_000_000);
-        assert_eq!(Pace::most_in_flight(64 << 10), 1_024);
-        assert_eq!(Pace::most_in_flight(1 << 30), 1_000);
+    fn messages_in_flight_are_bounded_in_bytes_and_number() {
+        assert_eq!(most_in_flight(0), 1_000_000);
+        assert_eq!(most_in_flight(64), 1_000_000);
+        assert_eq!(most_in_flight(64 << 10), 1_024);
+        assert_eq!(most_in_flight(1 << 30), 1_000);
     }
 }

@@ -1,104 +1,101 @@
-use super::{Job, PATIENCE, Server};
-use crate::limit::Poll;
-use crate::{Error, Latencies, Measured, Meter};
+use super::server::{PATIENCE, Server};
+use crate::poll::Poll;
+use crate::{Error, Latencies, Measured, Meter, Span};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
-use tautline::Kind;
-use tautline::layers::io::Driver;
+use tautline::layers::buf::{Buf, Pool};
 use tautline::layers::tls::{Content, Engine, Handshake, Session};
-use tautline::layers::window::{Buf, Pool};
 use tautline::layers::ws::handshake::{Opening, Options, parse_uri};
 use tautline::layers::ws::{Decoder, Encoder, Event, Role};
+use tautline::{EngineKind, Kind, Then};
 
 /// Bytes discarded at a time.
 const DISCARD: usize = 1 << 20;
 
-/// How long one wait for events may last.
+/// Longest wait for events.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// Load on a server that answers with as many bytes as a message asks for: as much as it can seal and send.
+/// Load on a server that answers with as many bytes as a message asks for, as fast as it can seal and send them.
 ///
-/// Each connection asks for the next answer when the last one is here. The first is opened and checked; all that follow are
-/// counted and thrown away in the kernel, neither copied nor opened, so that this side takes little of the machine that
-/// it shares with the server.
+/// Each connection asks for the next answer when the last one is complete. The first answer is opened and checked. Later
+/// ones are counted and discarded in the kernel, neither copied nor opened. The load thus leaves the machine to the
+/// server.
 #[derive(Clone)]
-pub struct Sink {
+pub(crate) struct Sink {
     /// The server.
-    pub server: Server,
-    /// Where it listens; connections are dealt out in turn.
-    pub addresses: Vec<SocketAddr>,
+    pub(crate) server: Server,
+    /// Its addresses; connections are distributed over them in turn.
+    pub(crate) addresses: Vec<SocketAddr>,
     /// Concurrent connections.
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// Payload bytes of each answer.
-    pub size: usize,
-    /// Looks for answers at intervals of this length instead of being woken by them. To wake a processor that sleeps costs whoever
-    /// sends, on one machine, as much as to seal what it sends.
-    pub interval: Option<Duration>,
-    /// How long to run before measuring begins.
-    pub warmup: Duration,
-    /// How long to measure.
-    pub duration: Duration,
+    pub(crate) size: usize,
+    /// Interval at which the load looks for answers, instead of being woken by them.
+    ///
+    /// To wake a sleeping CPU of the same machine costs the sender as much as sealing its bytes.
+    pub(crate) interval: Option<Duration>,
+    /// Length of the measurement.
+    pub(crate) span: Span,
 }
 
 impl Sink {
-    /// Connects, runs, measures. A count is an answer.
-    ///
-    /// # Errors
-    /// A connection failed or ended, the first answer was wrong, none came for 5 s, or the arguments make no sense.
-    pub fn run(&self) -> Result<Measured, Error> {
+    /// Connects, runs and measures. The count is that of answers.
+    pub(crate) fn run(&self) -> Result<Measured, Error> {
         if self.connections == 0 || self.size == 0 || self.addresses.is_empty() {
             return Err(Error::Usage("connections, size and addresses must be at least 1".into()));
         }
-        self.server.with_engine(&self.server.tls, Run(self))
+        self.server.with_engine(Run(self))
     }
 }
 
+/// A run before its engine is known.
 struct Run<'a>(&'a Sink);
 
-impl Job for Run<'_> {
-    type Output = Measured;
+impl Then for Run<'_> {
+    type Output = Result<Measured, Error>;
 
-    fn run<E: Engine, D: Driver>(self, engine: E, _driver: D) -> Result<Measured, Error> {
+    fn with<K: EngineKind>(self, kind: K) -> Self::Output {
         let sink = self.0;
+        let engine = kind.client(&sink.server.tls).map_err(Error::usage)?;
         let poll = Poll::new().map_err(|error| Error::io("epoll", error))?;
-        let mut asking = Vec::with_capacity(sink.connections);
+        let mut askers = Vec::with_capacity(sink.connections);
         for index in 0..sink.connections {
-            let mut asks = Asks::open(sink, &engine, sink.addresses[index % sink.addresses.len()])?;
-            asks.stream.set_nonblocking(true).map_err(|error| Error::io("a socket", error))?;
+            let mut asker = Asker::open(sink, &engine, sink.addresses[index % sink.addresses.len()])?;
+            asker.stream.set_nonblocking(true).map_err(|error| Error::io("a socket", error))?;
             if sink.interval.is_none() {
-                poll.add(&asks.stream, index, EventFlags::IN).map_err(|error| Error::io("epoll_ctl", error))?;
+                poll.add(&asker.stream, index, EventFlags::IN).map_err(|error| Error::io("epoll_ctl", error))?;
             }
-            asks.ask(Instant::now())?;
-            asking.push(asks);
+            asker.ask(Instant::now())?;
+            askers.push(asker);
         }
         let (interval, buffer) = (sink.interval, vec![0; DISCARD]);
-        let mut sunk = Sunk { poll, interval, asking, buffer, latencies: Latencies::new(), last: Instant::now() };
-        sunk.until(Instant::now() + sink.warmup)?;
-        sunk.latencies.clear();
+        let mut run = Askers { poll, interval, askers, buffer, latencies: Latencies::new(), last: Instant::now() };
+        run.until(Instant::now() + sink.span.warmup)?;
+        run.latencies.clear();
         let meter = Meter::start(sink.server.pid)?;
-        let answers = sunk.until(meter.began() + sink.duration)?;
-        meter.stop(answers, sunk.latencies)
+        let answers = run.until(meter.began() + sink.span.duration)?;
+        meter.stop(answers, run.latencies)
     }
 }
 
-/// A connection.
-struct Asks<S> {
+/// A connection that asks for answers.
+struct Asker<S> {
     stream: TcpStream,
     session: S,
     encoder: Encoder,
-    /// Bytes on the wire of an answer, and of the one that is on its way.
+    /// Bytes on the wire of an answer, and those still missing of the current one.
     whole: usize,
     left: usize,
-    /// What is asked for.
+    /// Bytes to ask for.
     size: u64,
     asked: Instant,
 }
 
-impl<S: Session> Asks<S> {
+impl<S: Session> Asker<S> {
     /// Connects, upgrades, and checks one answer.
     fn open<E: Engine<Session = S>>(sink: &Sink, engine: &E, address: SocketAddr) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::io(format_args!("connect to {address}"), error);
@@ -107,36 +104,36 @@ impl<S: Session> Asks<S> {
         stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(PATIENCE))).map_err(failed)?;
         let session = engine.connect(&address.ip().to_string()).map_err(|error| refused(&error))?;
         let (now, size) = (Instant::now(), sink.size as u64);
-        let mut asks =
+        let mut asker =
             Self { stream, session, encoder: Encoder::new(Role::Client), whole: 0, left: 0, size, asked: now };
         let (mut wire, mut out) = (Buf::new(), Buf::new());
         loop {
-            let step = asks.session.handshake(wire.filled_mut(), &mut out);
+            let step = asker.session.handshake(wire.filled_mut(), &mut out);
             let (used, step) = step.map_err(|error| refused(&error))?;
             wire.take(used);
-            asks.stream.write_all(out.filled()).map_err(failed)?;
+            asker.stream.write_all(out.filled()).map_err(failed)?;
             out.clear();
             if step == Handshake::Complete {
                 break;
             }
-            asks.receive(&mut wire)?;
+            asker.receive(&mut wire)?;
         }
         let uri = parse_uri(&format!("wss://{address}/")).map_err(|error| refused(&error))?;
-        // Nobody is in between whom a predictable nonce could help.
+        // No cache stands in between that a predictable nonce could mislead.
         let mut opening = Opening::new(&uri, [7; 16], &Options::default()).map_err(|error| refused(&error))?;
         let mut request = Buf::new();
         opening.write(&mut request);
-        asks.session.seal(&[request.filled()], &mut out).map_err(|error| refused(&error))?;
-        asks.stream.write_all(out.filled()).map_err(failed)?;
+        asker.session.seal(&[request.filled()], &mut out).map_err(|error| refused(&error))?;
+        asker.stream.write_all(out.filled()).map_err(failed)?;
         let mut head = Vec::new();
-        asks.data(&mut wire, |_, plain| {
+        asker.data(&mut wire, |_, plain| {
             head.extend_from_slice(plain);
             opening.read(&head).map(|done| done.is_some()).map_err(|error| refused(&error))
         })?;
-        asks.ask(now)?;
+        asker.ask(now)?;
         let mut decoder = Decoder::new(Role::Client, sink.size);
         let (mut pool, mut whole) = (Pool::new(2 * sink.size), 0);
-        asks.data(&mut wire, |used, plain| {
+        asker.data(&mut wire, |used, plain| {
             whole += used;
             let decoded = decoder.decode(plain, &mut pool).map_err(|error| refused(&error))?;
             match decoded.event {
@@ -145,11 +142,11 @@ impl<S: Session> Asks<S> {
                 Some(_) => Err(Error::WrongReply(format!("{address}: not {} bytes of what was asked for", sink.size))),
             }
         })?;
-        asks.whole = whole;
-        Ok(asks)
+        asker.whole = whole;
+        Ok(asker)
     }
 
-    /// Gives `each` the data of one record after the other, and its bytes on the wire, until it has enough.
+    /// Passes the data of each record and its bytes on the wire to `each`, until that returns true.
     fn data(
         &mut self,
         wire: &mut Buf,
@@ -162,9 +159,9 @@ impl<S: Session> Asks<S> {
             let used = opened.used;
             match opened.content {
                 Content::Data(plain) => {
-                    let enough = each(used, plain)?;
+                    let is_enough = each(used, plain)?;
                     wire.take(used);
-                    if enough {
+                    if is_enough {
                         return Ok(());
                     }
                 }
@@ -194,32 +191,32 @@ impl<S: Session> Asks<S> {
         asked.map_err(|error| Error::Failed(format!("encode: {error}")))?;
         let sealed = self.session.seal(&[cork.filled()], &mut out);
         sealed.map_err(|error| Error::Failed(format!("seal: {error}")))?;
-        // A socket that nothing waits in takes as little as this at once.
+        // An empty socket takes these few bytes at once.
         (&self.stream).write_all(out.filled()).map_err(|error| Error::io("send", error))?;
         (self.left, self.asked) = (self.whole, now);
         Ok(())
     }
 }
 
-/// A run in progress.
-struct Sunk<S> {
+/// All connections of a run.
+struct Askers<S> {
     poll: Poll,
     interval: Option<Duration>,
-    asking: Vec<Asks<S>>,
+    askers: Vec<Asker<S>>,
     buffer: Vec<u8>,
     latencies: Latencies,
     last: Instant,
 }
 
-impl<S: Session> Sunk<S> {
-    /// Returns how many answers came.
+impl<S: Session> Askers<S> {
+    /// Runs until `end`; returns the number of answers.
     fn until(&mut self, end: Instant) -> Result<u64, Error> {
         let mut answers = 0;
         while Instant::now() < end {
             if let Some(interval) = self.interval {
                 std::thread::sleep(interval);
-                for index in 0..self.asking.len() {
-                    // All that came meanwhile.
+                for index in 0..self.askers.len() {
+                    // Everything that arrived meanwhile.
                     while self.receive(index, &mut answers)? {}
                 }
             } else {
@@ -235,25 +232,25 @@ impl<S: Session> Sunk<S> {
         Ok(answers)
     }
 
-    /// Throws away what came; says whether more of the same answer may be there.
+    /// Discards received bytes; returns whether more of the same answer may have arrived.
     fn receive(&mut self, index: usize, answers: &mut u64) -> Result<bool, Error> {
-        let asks = &mut self.asking[index];
-        // No further than this answer, so that the count stays exact. tcp(7): with MSG_TRUNC nothing is copied.
-        let most = asks.left.min(DISCARD);
-        match net::recv(&asks.stream, &mut self.buffer[..most], RecvFlags::TRUNC) {
+        let asker = &mut self.askers[index];
+        // At most the rest of this answer, so that the count stays exact. tcp(7): with MSG_TRUNC nothing is copied.
+        let most = asker.left.min(DISCARD);
+        match net::recv(&asker.stream, &mut self.buffer[..most], RecvFlags::TRUNC) {
             Ok((_, 0)) => return Err(Error::Failed("the server closed a connection".into())),
-            Ok((_, received)) => asks.left = asks.left.saturating_sub(received),
+            Ok((_, received)) => asker.left = asker.left.saturating_sub(received),
             Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
             Err(error) => return Err(Error::io("receive", error)),
         }
-        if asks.left > 0 {
+        if asker.left > 0 {
             return Ok(true);
         }
         let now = Instant::now();
-        self.latencies.record(now.saturating_duration_since(asks.asked));
+        self.latencies.record(now.saturating_duration_since(asker.asked));
         self.last = now;
         *answers += 1;
-        asks.ask(now)?;
+        asker.ask(now)?;
         Ok(false)
     }
 }

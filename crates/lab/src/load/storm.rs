@@ -1,59 +1,58 @@
-use super::{Echo, Handshakes};
-use crate::{Error, Measured};
+use super::echo::Echo;
+use super::handshakes::Handshakes;
+use crate::{Error, Measured, Span};
 use std::time::Duration;
 use tautline::layers::io::machine::run_when_idle;
 
-/// Messages whose p99 is told.
+/// Messages in a row that a p99 is taken of.
 const THOUSAND: usize = 1_000;
 
-/// Messages over connections that stand, while others shake hands in full: what newcomers do to those who are there.
+/// Messages over open connections while newcomers do full handshakes: the effect of newcomers on others.
 ///
-/// The messages are an open loop, so a loop that is busy with signatures counts against every message that comes meanwhile. The
-/// newcomers are made on a thread of their own that runs only while the messages' thread has nothing to do, and latencies are
-/// [those of stamps](Echo::run_stamped), so that their clients' work, which is more than the server's, is not counted as the
-/// server's latency. The server may refuse newcomers:
-/// that is one way to weather a storm.
+/// The messages are an open loop, so a server loop that is busy with signatures delays every message that arrives
+/// meanwhile. The clients of the newcomers work more than the server, but their work does not count as its latency. They
+/// run on a separate thread, only while the thread of the messages is idle, and latencies are
+/// [those of stamps](Echo::run_stamped). The server may refuse newcomers.
 #[derive(Clone)]
-pub struct Storm {
+pub(crate) struct Storm {
     /// The messages.
-    pub echo: Echo,
-    /// Connections being made at a time; 0 is the quiet before.
-    pub newcomers: usize,
+    pub(crate) echo: Echo,
+    /// Newcomers being connected at a time; 0 for a quiet server.
+    pub(crate) newcomers: usize,
 }
 
-/// What a storm gave.
+/// Result of a [`Storm`].
 #[derive(Clone, Debug)]
-pub struct Stormed {
-    /// The messages.
-    pub messages: Measured,
-    /// Their typical p99 in us: the median of those of each thousand in a row. One stall of the machine, which on shared hosts
-    /// come once or twice a second and last longer than anything that is measured, would be the p99 of all.
-    pub p99: f64,
-    /// The newcomers' handshakes per second.
-    pub handshakes: f64,
+pub(crate) struct StormLatency {
+    /// Rate and latencies of the messages.
+    pub(crate) messages: Measured,
+    /// Typical p99 in us: the median of the p99 of each thousand messages in a row.
+    ///
+    /// Shared hosts stall once or twice a second, for longer than any measured latency. One such stall would be the p99
+    /// of all messages.
+    pub(crate) p99: f64,
+    /// Handshakes of newcomers per second.
+    pub(crate) handshakes: f64,
     /// Newcomers per second that the server refused.
-    pub refused: f64,
+    pub(crate) refused: f64,
 }
 
 impl Storm {
-    /// Connects, raises the storm, measures.
-    ///
-    /// # Errors
-    /// Those of [`Echo::run`] and of [`Handshakes::run`].
-    pub fn run(&self) -> Result<Stormed, Error> {
+    /// Connects, starts the newcomers and measures.
+    pub(crate) fn run(&self) -> Result<StormLatency, Error> {
         if self.newcomers == 0 {
             let (messages, latencies) = self.echo.run_stamped(&mut |_| {})?;
-            return Ok(Stormed { messages, p99: typical_p99(latencies), handshakes: 0.0, refused: 0.0 });
+            return Ok(StormLatency { messages, p99: typical_p99(latencies), handshakes: 0.0, refused: 0.0 });
         }
-        // It begins while the connections of the echo are made and has settled when that measures.
-        let settle = self.echo.warmup / 2;
+        // The storm begins while the connections of the echo are opened, and has settled when the echo is measured.
+        let Span { warmup, duration } = self.echo.span;
+        let settle = warmup / 2;
         let newcomers = Handshakes {
             server: self.echo.server.clone(),
             at_once: self.newcomers,
             resumed: false,
             may_refuse: true,
-            warmup: settle,
-            duration: self.echo.warmup + self.echo.duration - settle + Duration::from_millis(100),
+            span: Span { warmup: settle, duration: warmup + duration - settle + Duration::from_millis(100) },
         };
         let storm = std::thread::spawn(move || {
             if let Err(error) = run_when_idle() {
@@ -62,14 +61,14 @@ impl Storm {
             newcomers.run(&mut |_| {})
         });
         let messages = self.echo.run_stamped(&mut |_| {});
-        let shaken = storm.join().map_err(|_| Error::Failed("the thread of the newcomers panicked".to_owned()))?;
-        let ((messages, latencies), shaken) = (messages?, shaken?);
-        let (handshakes, refused) = (shaken.measured.rate(), shaken.refused_rate());
-        Ok(Stormed { messages, p99: typical_p99(latencies), handshakes, refused })
+        let newcomers = storm.join().map_err(|_| Error::Failed("the thread of the newcomers panicked".to_owned()))?;
+        let ((messages, latencies), newcomers) = (messages?, newcomers?);
+        let (handshakes, refused) = (newcomers.measured.rate(), newcomers.refused_rate());
+        Ok(StormLatency { messages, p99: typical_p99(latencies), handshakes, refused })
     }
 }
 
-/// In us; of all where there are fewer than a thousand.
+/// Median p99 of each thousand latencies in us, or the p99 of all if there are fewer.
 fn typical_p99(mut latencies: Vec<Duration>) -> f64 {
     let len = latencies.len().clamp(1, THOUSAND);
     let p99 = |thousand: &mut [Duration]| {
@@ -87,7 +86,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn one_stall_is_not_typical_and_one_in_each_thousand_is() {
+    fn a_single_stall_is_left_out_and_a_stall_in_each_thousand_counts() {
         let us = Duration::from_micros;
         let calm: Vec<_> = (0..5_000).map(|number| us(number % 100)).collect();
         assert_eq!(typical_p99(calm.clone()), 98.0);

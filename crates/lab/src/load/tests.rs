@@ -1,10 +1,13 @@
-use super::*;
+use super::{Broadcast, Echo, Handshakes, Idle, Progress, Server};
+use crate::{Error, Span};
+use std::time::Duration;
 use tautline::layers::io::machine;
-use tautline::{CloseCode, Conn, Message, Outgoing, Roots, Running, ServerConfig, Tls};
+use tautline::{Address, ClientConfig, CloseCode, Config, Conn, DeflateConfig, Handler, Message, Outgoing, Roots};
+use tautline::{DriverConfig, ServerConfig, ServerHandle, Tls, TlsEngine};
+use tautline_dev_cert::{Authority, Leaf};
 use tautline_testkit::ClosedPort;
-use tautline_testkit::certificate::{Authority, Leaf};
 
-/// Answers every message with what `answer` makes of it; `None` closes.
+/// Answers every message with the result of a function; `None` closes the connection.
 struct Answers(fn(&[u8]) -> Option<Vec<u8>>);
 
 impl Handler for Answers {
@@ -13,7 +16,9 @@ impl Handler for Answers {
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
         match (self.0)(message.data()) {
             Some(answer) => {
-                conn.send(Outgoing { payload: &answer, ..Outgoing::from(&message) });
+                let mut echo = Outgoing::from(&message);
+                echo.payload = &answer;
+                conn.send(echo);
             }
             None => conn.close(CloseCode::POLICY, "no"),
         }
@@ -22,25 +27,31 @@ impl Handler for Answers {
 
 /// A server on a thread, stopped at the end.
 struct Peer {
-    running: Option<Running>,
+    running: Option<ServerHandle>,
     server: Server,
 }
 
 impl Peer {
     fn plain(answer: fn(&[u8]) -> Option<Vec<u8>>) -> Self {
-        Self::start(Tls::Plain, "ws", ClientConfig::default(), answer)
+        let tls = Tls { engine: TlsEngine::Plain, config: ServerConfig::default() };
+        Self::start(tls, "ws", ClientConfig::default(), answer)
     }
 
     fn secure(is_trusted: bool) -> Self {
         let authority = Authority::new("test").unwrap();
-        let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
-        let config = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
+        let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+        let config = ServerConfig::new([certificate]);
         let root = if is_trusted { authority.certificate().to_owned() } else { other_root() };
-        let tls = ClientConfig { roots: Roots::Pem(root.into_bytes()), ..ClientConfig::default() };
-        Self::start(Tls::with(config), "wss", tls, |data| Some(data.to_vec()))
+        let tls = ClientConfig::default().with_roots(Roots::Pem(root.into_bytes()));
+        Self::start(Tls { engine: TlsEngine::Fused, config }, "wss", tls, |data| Some(data.to_vec()))
     }
 
-    fn start(tls: Tls, scheme: &str, client: ClientConfig, answer: fn(&[u8]) -> Option<Vec<u8>>) -> Self {
+    fn start(
+        tls: Tls<ServerConfig, TlsEngine>,
+        scheme: &str,
+        client: ClientConfig,
+        answer: fn(&[u8]) -> Option<Vec<u8>>,
+    ) -> Self {
         let server = tautline::Server::new(tls).listen("127.0.0.1:0".parse().unwrap());
         let running = server.start(move |_| Answers(answer)).unwrap();
         let Address::Tcp(address) = &running.addresses()[0] else { panic!("not TCP") };
@@ -51,9 +62,12 @@ impl Peer {
     }
 
     fn echo(&self, connections: usize, size: usize, pipeline: usize) -> Echo {
-        let (warmup, duration) = (Duration::from_millis(30), Duration::from_millis(150));
-        Echo { server: self.server.clone(), connections, size, pipeline, rate: None, warmup, duration }
+        Echo { server: self.server.clone(), connections, size, pipeline, rate: None, span: span(30, 150) }
     }
+}
+
+const fn span(warmup: u64, duration: u64) -> Span {
+    Span { warmup: Duration::from_millis(warmup), duration: Duration::from_millis(duration) }
 }
 
 impl Drop for Peer {
@@ -76,14 +90,11 @@ fn closed_loops_check_and_count_every_reply() {
         for (connections, size, pipeline) in [(1, 0, 1), (20, 64, 4), (2, 300_000, 2)] {
             let mut seen = Vec::new();
             let echo = peer.echo(connections, size, pipeline);
-            let measured = echo.run(&mut |stage| seen.push(stage)).unwrap();
+            let measured = echo.run(&mut |progress| seen.push(progress)).unwrap();
             assert!(measured.count > 0, "{connections} x {size} x {pipeline}");
             assert_eq!(measured.latencies.count(), measured.count);
             assert!(measured.own_cpu > Duration::ZERO && measured.server_cpu.is_some());
-            assert!(
-                matches!(seen[0], Stage::Connecting(..)) && matches!(seen.last(), Some(Stage::Running(_))),
-                "{seen:?}"
-            );
+            let [Progress::Connecting(..), .., Progress::Running(_)] = seen[..] else { panic!("{seen:?}") };
         }
     }
 }
@@ -91,48 +102,43 @@ fn closed_loops_check_and_count_every_reply() {
 #[test]
 fn every_driver_makes_load() {
     let peer = Peer::secure(true);
-    for io in tautline::Io::ALL {
+    for name in DriverConfig::NAMES {
         let mut echo = peer.echo(5, 1000, 2);
-        echo.server.way = Way::new(io, tautline::Spin::default());
-        assert!(echo.run(&mut |_| {}).unwrap().count > 0, "{io}");
+        echo.server.driver = name.parse().unwrap();
+        assert!(echo.run(&mut |_| {}).unwrap().count > 0, "{name}");
     }
 }
 
 #[test]
 fn an_open_loop_keeps_its_rate() {
     let peer = Peer::plain(|data| Some(data.to_vec()));
-    let echo = Echo { rate: Some(2_000.0), duration: Duration::from_millis(500), ..peer.echo(7, 32, 1) };
+    let echo = Echo { rate: Some(2_000.0), span: span(30, 500), ..peer.echo(7, 32, 1) };
     let measured = echo.run(&mut |_| ()).unwrap();
-    // All that were due are answered in the end; those answered by the end of the time make the rate.
+    // All due messages are answered in the end. Those answered in time make the rate.
     assert!((990..=1_010).contains(&measured.latencies.count()), "{}", measured.latencies.count());
     assert!(measured.rate() <= 2_020.0);
 }
 
 #[test]
 fn open_loop_latency_counts_from_when_a_message_was_due() {
-    // Every message costs the server 5 ms, and ten are due in that time: the queue and with it the latency grow.
+    // Every message takes the server 5 ms, in which ten are due, so the queue and the latency grow.
     let peer = Peer::plain(|data| {
         std::thread::sleep(Duration::from_millis(5));
         Some(data.to_vec())
     });
-    let echo = Echo {
-        rate: Some(2_000.0),
-        warmup: Duration::ZERO,
-        duration: Duration::from_millis(100),
-        ..peer.echo(1, 8, 1)
-    };
+    let echo = Echo { rate: Some(2_000.0), span: span(0, 100), ..peer.echo(1, 8, 1) };
     let measured = echo.run(&mut |_| ()).unwrap();
     assert!(measured.latencies.quantile_us(0.9) > 300_000.0, "{}", measured.latencies.quantile_us(0.9));
 }
 
 #[test]
-fn a_stamped_latency_is_the_servers() {
-    // The server takes 2 ms for a message, and none waits for another.
+fn a_stamped_latency_is_the_time_of_the_server() {
+    // Every message takes the server 2 ms, and none waits for another.
     let peer = Peer::plain(|data| {
         std::thread::sleep(Duration::from_millis(2));
         Some(data.to_vec())
     });
-    let echo = Echo { rate: Some(100.0), duration: Duration::from_millis(500), ..peer.echo(1, 8, 1) };
+    let echo = Echo { rate: Some(100.0), span: span(30, 500), ..peer.echo(1, 8, 1) };
     let (measured, latencies) = echo.run_stamped(&mut |_| ()).unwrap();
     assert_eq!(measured.latencies.count(), latencies.len() as u64);
     let least = latencies.iter().min().copied().unwrap_or_default();
@@ -162,7 +168,7 @@ fn a_server_that_closes_fails_the_run() {
 }
 
 #[test]
-fn untrusted_servers_and_missing_ones_are_explained() {
+fn explains_untrusted_and_missing_servers() {
     let result = Peer::secure(false).echo(1, 1, 1).run(&mut |_| ());
     let Err(Error::Network(what)) = result else { panic!("{result:?}") };
     assert!(what.contains("issuer is not trusted") && what.contains("--ca"), "{what}");
@@ -179,7 +185,7 @@ fn untrusted_servers_and_missing_ones_are_explained() {
 }
 
 #[test]
-fn arguments_that_make_no_sense_are_refused() {
+fn refuses_arguments_that_make_no_sense() {
     let peer = Peer::plain(|_| None);
     for echo in [
         peer.echo(0, 1, 1),
@@ -192,28 +198,26 @@ fn arguments_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn handshakes_resume_exactly_where_they_are_to() {
+fn handshakes_resume_only_if_wanted() {
     let peer = Peer::secure(true);
     for resumed in [false, true] {
-        let (warmup, duration) = (Duration::from_millis(100), Duration::from_millis(200));
-        let handshakes =
-            Handshakes { server: peer.server.clone(), at_once: 4, resumed, may_refuse: false, warmup, duration };
-        let shaken = handshakes.run(&mut |_| ()).unwrap();
-        assert!(shaken.measured.count > 0);
-        assert!(shaken.measured.latencies.count() >= shaken.measured.count);
-        assert_eq!(shaken.resumed, if resumed { shaken.measured.count } else { 0 });
+        let (server, span) = (peer.server.clone(), span(100, 200));
+        let counts = Handshakes { server, at_once: 4, resumed, may_refuse: false, span }.run(&mut |_| ()).unwrap();
+        assert!(counts.measured.count > 0);
+        assert!(counts.measured.latencies.count() >= counts.measured.count);
+        assert_eq!(counts.resumed, if resumed { counts.measured.count } else { 0 });
     }
 }
 
 #[test]
-fn idle_connections_are_all_held_and_their_memory_is_seen() {
+fn holds_all_idle_connections_and_measures_their_memory() {
     let peer = Peer::secure(true);
     let (connections, duration) = (40, Duration::from_millis(50));
     let idle = Idle { server: peer.server.clone(), connections, duration, echo: true };
     let mut most = 0;
     let held = idle
-        .run(&mut |stage| {
-            if let Stage::Connecting(open, _) = stage {
+        .run(&mut |progress| {
+            if let Progress::Connecting(open, _) = progress {
                 most = most.max(open);
             }
         })
@@ -223,7 +227,7 @@ fn idle_connections_are_all_held_and_their_memory_is_seen() {
 }
 
 #[test]
-fn an_echo_that_is_none_is_found_out() {
+fn idle_connections_notice_a_wrong_echo() {
     let peer = Peer::plain(|_| Some(b"something else".to_vec()));
     let server = peer.server.clone();
     let idle = Idle { server, connections: 3, duration: Duration::ZERO, echo: true };
@@ -248,16 +252,16 @@ impl Handler for Everyone {
 #[test]
 fn broadcasts_reach_every_subscriber() {
     let mut config = Config::untrusted_internet();
-    config.upgrade.deflate = Some(tautline::DeflateConfig::default());
-    let server = tautline::Server::new(Tls::Plain).listen("127.0.0.1:0".parse().unwrap()).config(config);
+    config.upgrade.deflate = Some(DeflateConfig::default());
+    let server = tautline::Server::plain().listen("127.0.0.1:0".parse().unwrap()).config(config);
     let running = server.start(|_| Everyone).unwrap();
     let Address::Tcp(address) = &running.addresses()[0] else { panic!("not TCP") };
-    for deflate in [None, Some(tautline::DeflateConfig::default())] {
+    for deflate in [None, Some(DeflateConfig::default())] {
         let mut server = Server::new(&format!("ws://localhost:{}/", address.port())).unwrap();
         server.target.deflate = deflate;
         for pipeline in [1, 3] {
-            let (warmup, duration) = (Duration::from_millis(20), Duration::from_millis(100));
-            let broadcast = Broadcast { server: server.clone(), subscribers: 9, size: 700, pipeline, warmup, duration };
+            let (server, span) = (server.clone(), span(20, 100));
+            let broadcast = Broadcast { server, subscribers: 9, size: 700, pipeline, span };
             let measured = broadcast.run(&mut |_| ()).unwrap();
             assert!(measured.count > 9 && measured.latencies.count() == measured.count);
         }
@@ -267,16 +271,15 @@ fn broadcasts_reach_every_subscriber() {
 }
 
 #[test]
-fn a_broadcast_that_goes_nowhere_ends_with_an_error() {
+fn a_broadcast_without_deliveries_fails() {
     let echo = Peer::plain(|data| Some(data.to_vec()));
-    let (warmup, duration) = (Duration::from_millis(20), Duration::from_secs(60));
-    let server = echo.server.clone();
-    let broadcast = Broadcast { server, subscribers: 2, size: 64, pipeline: 1, warmup, duration };
+    let (server, span) = (echo.server.clone(), span(20, 60_000));
+    let broadcast = Broadcast { server, subscribers: 2, size: 64, pipeline: 1, span };
     assert!(matches!(broadcast.run(&mut |_| ()), Err(Error::Failed(_))));
 }
 
 #[test]
-fn more_connections_than_open_files_are_refused() {
+fn refuses_more_connections_than_open_files() {
     let limit = usize::try_from(machine::raise_nofile_limit().unwrap()).unwrap();
     let (server, duration) = (Peer::plain(|_| None).server.clone(), Duration::ZERO);
     let idle = Idle { connections: limit, duration, server, echo: false };

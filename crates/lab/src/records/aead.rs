@@ -1,12 +1,13 @@
-use super::{Batch, batch, timed};
+use super::batch::{Batch, messages};
 use crate::Error;
+use crate::cpu::timed;
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use std::time::Duration;
 
-/// Most plaintext of a TLS record (RFC 8446, section 5.1).
+/// Largest plaintext of a TLS record (RFC 8446, section 5.1).
 const RECORD: usize = 1 << 14;
 
-/// What a TLS 1.3 record authenticates beside its content: its header.
+/// Header of a record, which TLS 1.3 authenticates together with its content.
 const HEADER: [u8; 5] = [23, 3, 3, 0, 0];
 
 /// AES-128-GCM over the bytes of a batch of messages, record by record, in place.
@@ -24,13 +25,13 @@ pub(super) struct Aead {
 impl Aead {
     pub(super) fn new(size: usize) -> Result<Self, Error> {
         let key = UnboundKey::new(&AES_128_GCM, &[7; 16]);
-        let key = key.map_err(|_| Error::Failed("AWS-LC refuses a key".to_owned()))?;
-        let (messages, tag) = (batch(size), AES_128_GCM.tag_len());
+        let key = key.map_err(|_| Error::Failed("AWS-LC rejects a key".to_owned()))?;
+        let (messages, tag) = (messages(size), AES_128_GCM.tag_len());
         let memory = vec![0; messages * (size + size.div_ceil(RECORD) * tag)];
         Ok(Self { key: LessSafeKey::new(key), messages, size, memory, tag })
     }
 
-    /// Goes through the records: where each lies, and its nonce.
+    /// Calls `work` with the key, the nonce, the bytes and the plaintext length of each record.
     fn each(&mut self, mut work: impl FnMut(&LessSafeKey, Nonce, &mut [u8], usize) -> bool) -> Result<(), Error> {
         let (mut rest, mut sequence) = (&mut *self.memory, 0_u64);
         for _ in 0..self.messages {

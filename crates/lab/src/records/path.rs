@@ -1,33 +1,31 @@
-use super::{Batch, batch, timed};
+use super::batch::{Batch, messages};
 use crate::Error;
+use crate::cpu::timed;
 use crate::payload::Payload;
+use crate::windows::{EngineEnd, handshake};
 use std::time::Duration;
+use tautline::layers::buf::{Buf, Pool};
 use tautline::layers::tls::{Content, Engine, Opened, Session};
-use tautline::layers::window::{Buf, Pool};
 use tautline::layers::ws::{Decoder, Encoder, Event, Header, Opcode, Role};
 use tautline::{Kind, Message};
-use tautline_testkit::pair::{Pair, Split};
 
-/// The suite that all compared work uses.
-const SUITE: &str = "TLS13_AES_128_GCM_SHA256";
-
-/// From this size on a payload is sealed from where it lies, as a loop does.
+/// Size from which on a payload is sealed without being copied to the cork, as in a loop.
 const LARGE: usize = 16 << 10;
 
-/// A server's end of a connection in memory, and the client that feeds it.
+/// Both ends of a connection in memory; the server's end is measured.
 pub(super) struct Path<S> {
     server: End<S>,
     client: End<S>,
     payload: Payload,
-    /// Messages in a batch, and how many there were before it.
+    /// Messages in a batch, and messages before it.
     messages: usize,
     before: u64,
-    /// Ciphertext to the server, and from it.
+    /// Ciphertext to the server, and ciphertext from it.
     wire: Buf,
     out: Buf,
 }
 
-/// One end.
+/// One end of the connection.
 struct End<S> {
     session: S,
     decoder: Decoder,
@@ -49,7 +47,7 @@ impl<S: Session> End<S> {
         }
     }
 
-    /// Opens and decodes all of `wire`; `each` gets every message and, to answer, the rest of this end.
+    /// Opens and decodes all of `wire`. `each` gets every message, with the rest of this end to answer it.
     fn read(
         &mut self,
         wire: &mut [u8],
@@ -73,9 +71,9 @@ impl<S: Session> End<S> {
                 at += decoded.used;
                 let Some(event) = decoded.event else { break };
                 let Event::Message(message) = event else {
-                    return Err(Error::WrongReply("something else than a message".to_owned()));
+                    return Err(Error::WrongReply("a frame was not a message".to_owned()));
                 };
-                // The pool is lent to the decoder only for the call, so the encoder may use it now.
+                // The decoder borrows the pool only for its call, so the encoder may use it now.
                 let answer = Answer {
                     session: &mut self.session,
                     encoder: &mut self.encoder,
@@ -96,7 +94,7 @@ impl<S: Session> End<S> {
     }
 }
 
-/// The way out of an end.
+/// Sending half of an end.
 struct Answer<'a, S> {
     session: &'a mut S,
     encoder: &'a mut Encoder,
@@ -106,7 +104,7 @@ struct Answer<'a, S> {
 }
 
 impl<S: Session> Answer<'_, S> {
-    /// Frames and seals one message, in records of its own.
+    /// Frames and seals one message, in its own records.
     fn send(self, kind: Kind, payload: &[u8], role: Role) -> Result<(), Error> {
         let sealed = if role == Role::Server && payload.len() >= LARGE {
             let header =
@@ -128,18 +126,15 @@ impl<S: Session> Answer<'_, S> {
 
 impl<S: Session> Path<S> {
     pub(super) fn new<E: Engine<Session = S>>(client: &E, server: &E, size: usize) -> Result<Self, Error> {
-        let failed = |error: &dyn std::fmt::Debug| Error::Failed(format!("handshake in memory: {error:?}"));
-        let mut pair = Pair::new(client, server, "localhost").map_err(|error| failed(&error))?;
-        pair.handshake(&mut Split::Whole).map_err(|error| failed(&error))?;
-        let facts = pair.server.session.facts();
-        if facts.suite != SUITE {
-            return Err(Error::Failed(format!("the sessions agreed on {}, not on {SUITE}", facts.suite)));
-        }
+        let failed = |error: &dyn std::fmt::Display| Error::Failed(format!("handshake in memory: {error}"));
+        let mut client = EngineEnd::new(client.connect("localhost").map_err(|error| failed(&error))?);
+        let mut server = EngineEnd::new(server.accept().map_err(|error| failed(&error))?);
+        handshake([&mut client, &mut server])?;
         Ok(Self {
-            server: End::new(pair.server.session, Role::Server, size),
-            client: End::new(pair.client.session, Role::Client, size),
+            server: End::new(server.session, Role::Server, size),
+            client: End::new(client.session, Role::Client, size),
             payload: Payload::new(size),
-            messages: batch(size),
+            messages: messages(size),
             before: 0,
             wire: Buf::new(),
             out: Buf::new(),
@@ -150,7 +145,7 @@ impl<S: Session> Path<S> {
 impl<S: Session> Batch for Path<S> {
     fn run(&mut self) -> Result<(Duration, usize), Error> {
         let Self { server, client, payload, messages, before, wire, out } = self;
-        // Answers of the client's session to what it read before come first: they must keep their order.
+        // `wire` may begin with records of the client's session, which must keep their order.
         for number in 0..*messages as u64 {
             let message = payload.stamp(*before + number);
             client.answer(wire).send(Kind::Binary, message, Role::Client)?;

@@ -1,20 +1,20 @@
-use super::server::Key;
+use super::key::Key;
 use crate::Error;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use tautline_testkit::certificate::{Authority, KeyKind, Leaf};
+use tautline_dev_cert::{Authority, Leaf};
 
-/// Certificates for measured servers, in a folder that only this user can read and that is removed in the end.
+/// Certificates of measured servers, in a folder that only this user can read. It is removed when this is dropped.
 pub(super) struct Certificates {
     folder: PathBuf,
     authority: String,
 }
 
 impl Certificates {
-    /// One for each of these keys.
+    /// Makes a certificate for each of these keys.
     pub(super) fn new(keys: &[Key]) -> Result<Self, Error> {
         let failed = |error: &dyn std::fmt::Display| Error::Failed(format!("cannot make certificates: {error}"));
         let authority = Authority::new("Tautline bench authority").map_err(|error| failed(&error))?;
@@ -24,7 +24,7 @@ impl Certificates {
         DirBuilder::new().mode(0o700).create(&folder).map_err(|error| failed(&error))?;
         let certificates = Self { folder, authority: authority.certificate().to_owned() };
         for &key in keys {
-            let leaf = Leaf { names: &["localhost", "127.0.0.1"], key: key.kind(), ..Leaf::default() };
+            let leaf = Leaf::new(&["localhost", "127.0.0.1"]).with_key(key.kind());
             let issued = authority.issue(&leaf).map_err(|error| failed(&error))?;
             let write = |path: &Path, content: &[u8]| {
                 let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
@@ -42,7 +42,7 @@ impl Certificates {
         (self.folder.join(format!("{name}.pem")), self.folder.join(format!("{name}-key.pem")))
     }
 
-    /// What clients trust, PEM.
+    /// The authority that clients trust, PEM.
     pub(super) fn authority(&self) -> &str {
         &self.authority
     }
@@ -50,18 +50,7 @@ impl Certificates {
 
 impl Drop for Certificates {
     fn drop(&mut self) {
-        // What cannot be removed is a folder of worthless keys, readable by this user only.
+        // A folder that remains holds worthless keys, readable by this user only.
         let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-impl Key {
-    const fn kind(self) -> KeyKind {
-        match self {
-            Self::P256 => KeyKind::P256,
-            Self::Ed25519 => KeyKind::Ed25519,
-            Self::Rsa2048 => KeyKind::Rsa2048,
-            Self::Rsa4096 => KeyKind::Rsa4096,
-        }
     }
 }

@@ -1,14 +1,14 @@
-//! Targets: what a suite's figures are held to, and how surely they reach it.
+//! Targets of a suite, and how surely its figures reach them.
 
-use super::{Outcome, Suite};
+use super::Outcome;
 use crate::stats::{Ratio, Summary};
 use crate::table::{Table, number};
-use crate::{Case, Line, Metric, Target};
+use crate::{Case, Metric, Target};
 
 /// One figure and its target.
 pub(super) struct Check {
-    /// For people: `64 B: wss fused uring over tcp uring`.
-    what: String,
+    /// Name in the table: `64 B: wss fused uring over tcp uring`.
+    name: String,
     case: Case,
     metric: Metric,
     runs: Vec<f64>,
@@ -16,22 +16,22 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// A figure that was measured: one value per round.
-    pub(super) fn of(what: String, case: Case, (metric, runs): (Metric, &[f64]), target: Target) -> Self {
-        Self { what, case, metric, runs: runs.to_vec(), target }
+    /// A measured figure, with one value per round.
+    pub(super) fn of(name: String, case: Case, (metric, runs): (Metric, &[f64]), target: Target) -> Self {
+        Self { name, case, metric, runs: runs.to_vec(), target }
     }
 
-    /// A ratio; nothing where a round measured 0.
+    /// A ratio; `None` if there is none, as when a round measured 0.
     pub(super) fn ratio(
-        what: String,
+        name: String,
         case: Case,
         (metric, ratio): (Metric, Option<Ratio>),
         target: Target,
     ) -> Option<Self> {
-        Some(Self { what, case, metric, runs: ratio?.runs, target })
+        Some(Self { name, case, metric, runs: ratio?.runs, target })
     }
 
-    /// Met or missed by the median; uncertain where the interval lies on both sides.
+    /// Met or missed by the median; uncertain if the interval lies on both sides of the bound.
     fn verdict(&self, summary: &Summary) -> &'static str {
         let ends = [summary.interval.low, summary.interval.high].map(|end| self.target.is_met_by(end));
         let is_sure = summary.count > 2 && ends[0] == ends[1];
@@ -44,8 +44,8 @@ impl Check {
     }
 }
 
-/// Appends the table of targets, and a line for each.
-pub(super) fn report(outcome: &mut Outcome, suite: Suite, checks: impl IntoIterator<Item = Check>) {
+/// Adds the table of targets, and a line for each.
+pub(super) fn report(outcome: &mut Outcome, checks: impl IntoIterator<Item = Check>) {
     let mut table = Table::new(&["<target", "is", "95 %", "<wanted", "<verdict"]);
     for check in checks {
         let Some(summary) = Summary::of(&check.runs) else { continue };
@@ -55,9 +55,10 @@ pub(super) fn report(outcome: &mut Outcome, suite: Suite, checks: impl IntoItera
         };
         let verdict = check.verdict(&summary).to_owned();
         let interval = format!("{}-{}", number(summary.interval.low), number(summary.interval.high));
-        table.row([check.what, number(summary.median), interval, wanted, verdict]);
-        let line = Line::new(suite.name(), &check.case, check.metric, &check.runs);
-        outcome.lines.extend(line.map(|line| Line { target: Some(check.target), ..line }));
+        table.row([check.name, number(summary.median), interval, wanted, verdict]);
+        if let Some(line) = outcome.add(&check.case, check.metric, &check.runs) {
+            line.target = Some(check.target);
+        }
     }
     if !table.is_empty() {
         outcome.text += &format!("\nTargets; uncertain where the 95 % interval lies on both sides:\n\n{table}");
@@ -91,11 +92,11 @@ mod tests {
 
     #[test]
     fn each_check_has_a_row_and_a_line_with_its_target() {
-        let mut outcome = Outcome::default();
-        report(&mut outcome, Suite::Limits, [check(&[1.0, 1.1, 1.2], Target::AtMost(1.07))]);
+        let mut outcome = Outcome::of("limits");
+        report(&mut outcome, [check(&[1.0, 1.1, 1.2], Target::AtMost(1.07))]);
         assert!(outcome.text.contains("this") && outcome.text.contains("<= 1.07"), "{}", outcome.text);
         assert_eq!((outcome.lines.len(), outcome.lines[0].target), (1, Some(Target::AtMost(1.07))));
-        report(&mut outcome, Suite::Limits, []);
+        report(&mut outcome, []);
         assert_eq!(outcome.lines.len(), 1);
     }
 }

@@ -1,13 +1,12 @@
-use super::check::{self, Check};
-use super::echo_case::{self, EchoCase, Shape, add_lines, cheapest, limit_of, plain_of};
-use super::server::Kind;
-use super::{ENGINES, Lab, Outcome, Pace, Suite};
-use crate::stats::Ratio;
+use super::echo_case::{self, EchoCase, EchoRow, Shape, add_lines, cheapest, limit_of, plain_of};
+use super::{Check, ENGINES, Effort, Kind, Lab, Outcome, Servers, Subject, check};
+use crate::rounds::Runs;
+use crate::stats::{Ratio, Summary};
 use crate::table::{Table, number, optional};
 use crate::{Error, Metric, Target};
 use std::time::Duration;
 
-/// From where the kernel costs most to where the bytes do; 64 B last, with many in flight.
+/// Sizes from where the kernel costs most to where the bytes do, then 64 B with many messages in flight.
 const SHAPES: [Shape; 6] = [
     Shape::of(64),
     Shape::of(1024),
@@ -20,50 +19,50 @@ const SHAPES: [Shape; 6] = [
 /// Sizes whose AEAD calls are measured too.
 const WITH_AEAD: [usize; 2] = [4096, 65_536];
 
-/// What the rounds may take.
+/// Time for the rounds.
 const BUDGET: Duration = Duration::from_secs(300);
 
-pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
+pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
     let kinds = echo_case::kinds(&lab.drivers);
-    let servers = lab.servers(&kinds)?;
-    let mut cases = cases(&kinds, lab.pace);
-    echo_case::measure(lab, &servers, &mut cases, BUDGET, (0.0, 1.0))?;
-    let mut outcome = Outcome { text: table(&cases), ..Outcome::default() };
-    add_lines(&mut outcome, Suite::Limits, &cases);
-    check::report(&mut outcome, Suite::Limits, checks(&cases));
-    outcome.warnings.extend(undecided(&cases));
-    Ok(outcome)
+    let mut rows = rows(&kinds, lab.effort);
+    let servers = Servers::start(lab, kinds)?;
+    echo_case::measure(lab, &servers, &mut rows, BUDGET, 0.0..1.0)?;
+    outcome.text = table(&rows);
+    add_lines(outcome, &rows);
+    check::report(outcome, checks(&rows));
+    outcome.warnings.extend(undecided(&rows));
+    Ok(())
 }
 
-/// Quick runs leave out the sizes that no target is for.
-pub(super) fn cases(kinds: &[Kind], pace: Pace) -> Vec<EchoCase> {
+/// All rows. Quick runs leave out the sizes without a target.
+pub(super) fn rows(kinds: &[Kind], effort: Effort) -> Vec<EchoRow> {
     let is_judged = |shape: &Shape| !matches!(shape.size, 1024 | 16_384);
-    let shapes: Vec<Shape> = SHAPES.into_iter().filter(|shape| pace == Pace::Thorough || is_judged(shape)).collect();
-    let mut cases = echo_case::cases(&shapes, kinds);
-    cases.extend(WITH_AEAD.map(|size| EchoCase::new(Kind::Aead, Shape::of(size))));
-    cases.sort_by_key(|case| shapes.iter().position(|shape| *shape == case.shape));
-    cases
+    let shapes: Vec<Shape> =
+        SHAPES.into_iter().filter(|shape| effort == Effort::Thorough || is_judged(shape)).collect();
+    let mut rows = echo_case::rows(&shapes, kinds);
+    rows.extend(WITH_AEAD.map(|size| EchoCase::row(Kind::Aead, Shape::of(size))));
+    rows.sort_by_key(|row| shapes.iter().position(|shape| *shape == row.subject.shape));
+    rows
 }
 
-pub(super) fn table(cases: &[EchoCase]) -> String {
-    let mut table = Table::new(&["<size", "<", "<driver", "us/msg", "± %", "x tcp", "95 %", "x ws", "95 %", "p99 us"]);
-    for case in cases {
-        let cpu = case.cpu().and_then(crate::stats::Summary::of);
-        let ratios = [limit_of(cases, case), plain_of(cases, case)].map(|other| case.cpu_over(other?));
+pub(super) fn table(rows: &[EchoRow]) -> String {
+    let table = Table::of(rows.iter().map(|row| {
+        let cpu = Summary::of(row.cpu());
+        let ratios = [limit_of(rows, row), plain_of(rows, row)].map(|other| row.cpu_over(other?));
         let [(limit, limit_interval), (plain, plain_interval)] = ratios.map(cells);
-        table.row([
-            case.shape.name(),
-            case.kind.name(),
-            case.kind.driver_name().to_owned(),
-            optional(cpu.map(|summary| summary.median)),
-            optional(cpu.map(|summary| summary.spread() * 100.0)),
-            limit,
-            limit_interval,
-            plain,
-            plain_interval,
-            optional(case.median(Metric::LatencyP99)),
-        ]);
-    }
+        [
+            ("<size", row.subject.shape.name()),
+            ("<", row.subject.kind.name()),
+            ("<driver", row.subject.kind.driver_name().to_owned()),
+            ("us/msg", optional(cpu.map(|summary| summary.median))),
+            ("± %", optional(cpu.map(|summary| summary.spread() * 100.0))),
+            ("x tcp", limit),
+            ("95 %", limit_interval),
+            ("x ws", plain),
+            ("95 %", plain_interval),
+            ("p99 us", optional(row.median(Metric::LatencyP99))),
+        ]
+    }));
     format!(
         "Limits: {} connections, one message in flight on each or as said; server CPU per message.\n\
          x tcp: over the cheapest bare TCP echo. x ws: over plain WebSocket on the same driver.\n\
@@ -73,84 +72,80 @@ pub(super) fn table(cases: &[EchoCase]) -> String {
     )
 }
 
+/// The median of a ratio, and its interval.
 fn cells(ratio: Option<Ratio>) -> (String, String) {
     ratio.map_or_else(
         || ("-".to_owned(), String::new()),
-        |ratio| {
-            let summary = ratio.summary;
-            (number(summary.median), format!("{:.2}-{:.2}", summary.interval.low, summary.interval.high))
-        },
+        |ratio| (number(ratio.summary.median), ratio.summary.interval.to_string()),
     )
 }
 
-/// What wss by the default engine, on its better driver, is held to.
-pub(super) fn checks(cases: &[EchoCase]) -> Vec<Check> {
-    let best = |shape| cheapest(cases, shape, |kind| kind.is_wss_by(ENGINES[0]));
-    let aead = |shape| cheapest(cases, shape, |kind| kind == Kind::Aead);
+/// Targets of wss by the default engine, on its cheapest driver.
+pub(super) fn checks(rows: &[EchoRow]) -> Vec<Check> {
+    let best = |shape| cheapest(rows, shape, |kind| kind.is_wss_by(ENGINES[0]));
+    let aead = |shape| cheapest(rows, shape, |kind| kind == Kind::Aead);
     let (small, pipelined) = (SHAPES[0], SHAPES[5]);
     let mut checks = Vec::new();
-    let mut ratio = |case: &EchoCase, metric, (others, name): (&[&EchoCase], &str), most| {
-        let what = format!("{}: {} over {name}", case.shape.name(), case.kind.full_name());
-        checks.extend(Check::ratio(what, case.case(), (metric, over_sum(case, others)), Target::AtMost(most)));
+    let name = |row: &EchoRow| format!("{}: {}", row.subject.shape.name(), row.subject.kind.full_name());
+    let mut ratio = |row: &EchoRow, metric, (others, under): (&[&EchoRow], &str), most| {
+        let name = format!("{} over {under}", name(row));
+        checks.extend(Check::ratio(name, row.subject.case(), (metric, over_sum(row, others)), Target::AtMost(most)));
     };
-    if let Some(case) = best(small) {
-        if let Some(limit) = limit_of(cases, case) {
-            ratio(case, Metric::RatioToLimit, (&[limit], &limit.kind.full_name()), 1.13);
+    if let Some(row) = best(small) {
+        if let Some(limit) = limit_of(rows, row) {
+            ratio(row, Metric::RatioToLimit, (&[limit], &limit.subject.kind.full_name()), 1.13);
         }
-        if let Some(plain) = plain_of(cases, case) {
-            ratio(case, Metric::RatioToPlain, (&[plain], "ws"), 1.07);
+        if let Some(plain) = plain_of(rows, row) {
+            ratio(row, Metric::RatioToPlain, (&[plain], "ws"), 1.07);
         }
     }
-    if let (Some(case), Some(aead)) = (best(SHAPES[2]), aead(SHAPES[2]))
-        && let Some(plain) = plain_of(cases, case)
+    if let (Some(row), Some(aead)) = (best(SHAPES[2]), aead(SHAPES[2]))
+        && let Some(plain) = plain_of(rows, row)
     {
-        ratio(case, Metric::RatioToAead, (&[plain, aead], "ws + aead"), 1.08);
+        ratio(row, Metric::RatioToAead, (&[plain, aead], "ws + aead"), 1.08);
     }
-    if let (Some(case), Some(aead)) = (best(SHAPES[4]), aead(SHAPES[4]))
-        && let Some(limit) = limit_of(cases, case)
+    if let (Some(row), Some(aead)) = (best(SHAPES[4]), aead(SHAPES[4]))
+        && let Some(limit) = limit_of(rows, row)
     {
-        ratio(case, Metric::RatioToAead, (&[limit, aead], &format!("{} + aead", limit.kind.full_name())), 1.12);
+        let under = format!("{} + aead", limit.subject.kind.full_name());
+        ratio(row, Metric::RatioToAead, (&[limit, aead], &under), 1.12);
     }
-    if let Some(case) = best(pipelined)
-        && let Some(runs) = case.cpu()
-    {
-        let name = format!("{}: {}", case.shape.name(), case.kind.full_name());
-        let us = Check::of(format!("{name}, us"), case.case(), (Metric::ServerCpuPerMsg, runs), Target::AtMost(0.40));
-        checks.push(us);
-        if let Some(limit) = cheapest(cases, small, |kind| matches!(kind, Kind::Tcp(_))) {
-            let what = format!("{name} over {}, x1", limit.kind.full_name());
-            let ratio = (Metric::RatioToLimit, case.cpu_over(limit));
-            checks.extend(Check::ratio(what, case.case(), ratio, Target::AtMost(0.11)));
+    if let Some(row) = best(pipelined) {
+        let us = (Metric::ServerCpuPerMsg, row.cpu());
+        checks.push(Check::of(format!("{}, us", name(row)), row.subject.case(), us, Target::AtMost(0.40)));
+        if let Some(limit) = cheapest(rows, small, |kind| matches!(kind, Kind::Tcp(_))) {
+            let name = format!("{} over {}, x1", name(row), limit.subject.kind.full_name());
+            let ratio = (Metric::RatioToLimit, row.cpu_over(limit));
+            checks.extend(Check::ratio(name, row.subject.case(), ratio, Target::AtMost(0.11)));
         }
     }
     checks
 }
 
-/// A case over the sum of others, round by round.
-fn over_sum(case: &EchoCase, others: &[&EchoCase]) -> Option<Ratio> {
-    let mut sum = vec![0.0; case.cpu()?.len()];
+/// A row over the sum of others, round by round.
+fn over_sum(row: &EchoRow, others: &[&EchoRow]) -> Option<Ratio> {
+    let mut sum = vec![0.0; row.cpu().len()];
     for other in others {
-        for (sum, cpu) in sum.iter_mut().zip(other.cpu()?) {
+        for (sum, cpu) in sum.iter_mut().zip(other.cpu()) {
             *sum += cpu;
         }
     }
-    Ratio::paired(case.cpu()?, &sum)
+    Ratio::paired(row.cpu(), &sum)
 }
 
-/// Pairs of engines that cannot be told apart on the same driver.
-fn undecided(cases: &[EchoCase]) -> Vec<String> {
-    let mut pairs = Vec::new();
-    for case in cases.iter().filter(|case| case.kind.is_wss_by(ENGINES[0])) {
-        let others = cases.iter().filter(|other| {
-            matches!(other.kind, Kind::Wss(engine, ..) if engine != ENGINES[0])
-                && other.shape == case.shape
-                && other.kind.driver() == case.kind.driver()
+/// A warning that names the engines that cannot be told apart from the default one on the same driver.
+fn undecided(rows: &[EchoRow]) -> Option<String> {
+    let mut names = Vec::new();
+    for row in rows.iter().filter(|row| row.subject.kind.is_wss_by(ENGINES[0])) {
+        let EchoCase { kind, shape, .. } = row.subject;
+        let others = rows.iter().filter(|other| {
+            matches!(other.subject.kind, Kind::Wss(engine, ..) if engine != ENGINES[0])
+                && other.subject.shape == shape
+                && other.subject.kind.driver() == kind.driver()
         });
-        let alike = others.filter(|other| other.cpu_over(case).is_some_and(|ratio| ratio.is_undecided()));
-        pairs.extend(alike.map(|other| (case, other)));
+        let alike = others.filter(|other| other.cpu_over(row).is_some_and(|ratio| ratio.is_undecided()));
+        names.extend(alike.map(|other| format!("{} at {}", other.subject.kind.full_name(), shape.name())));
     }
-    let names: Vec<String> =
-        pairs.iter().map(|(case, other)| format!("{} at {}", other.kind.full_name(), case.shape.name())).collect();
-    let text = format!("cannot be told apart from {} on this machine: {}", ENGINES[0], names.join("; "));
-    if names.is_empty() { Vec::new() } else { vec![text] }
+    let text = || format!("cannot be told apart from {} on this machine: {}", ENGINES[0], names.join("; "));
+    (!names.is_empty()).then(text)
 }

@@ -1,44 +1,37 @@
-//! Servers of other projects: one program, built from the folder `peers` of the checkout.
+//! Servers of other projects, in one program that is built from the folder `peers` of the checkout.
 
 use super::Lab;
 use crate::Error;
+use crate::named::named;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How to get the program, for those who have none.
+/// Instructions for users without the program.
 const HOW: &str = "build it from the folder peers of the checkout (cargo build --release --manifest-path \
                    peers/Cargo.toml) and pass it with --peers FILE, or run this in the checkout";
 
-/// Another project's server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Peer {
-    Fastwebsockets,
-    Yawc,
-    /// yawc, written as its authors write it for their own benchmarks.
-    YawcTuned,
-    Tungstenite,
+named! {
+    /// Another project's server. The name is also the first argument of the program.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Peer {
+        Fastwebsockets = "fastwebsockets",
+        Yawc = "yawc",
+        /// yawc as its authors configure it in their own benchmarks.
+        YawcTuned = "yawc-tuned",
+        Tungstenite = "tungstenite",
+    }
 }
 
 impl Peer {
-    /// Name in results, and the first argument of the program.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Fastwebsockets => "fastwebsockets",
-            Self::Yawc => "yawc",
-            Self::YawcTuned => "yawc-tuned",
-            Self::Tungstenite => "tungstenite",
-        }
-    }
-
-    /// What it speaks TLS with.
+    /// Name of its TLS library.
     pub(super) const fn tls(self) -> &'static str {
         "rustls"
     }
 }
 
 impl Lab<'_> {
-    /// Finds the program with the peers, or builds it, which takes minutes the first time.
+    /// Finds the program with the peers or builds it, which takes minutes the first time.
     pub(super) fn find_peers(&mut self) -> Result<(), Error> {
         let given = self.peers.take();
         let program = match given {
@@ -57,7 +50,7 @@ impl Lab<'_> {
     }
 }
 
-/// `peers/Cargo.toml` of the checkout that this is run in, or that the program was built in.
+/// `peers/Cargo.toml` of the checkout that this program runs in, or that it was built in.
 fn manifest() -> Option<PathBuf> {
     let places = [env::current_dir(), env::current_exe()];
     places
@@ -66,7 +59,7 @@ fn manifest() -> Option<PathBuf> {
         .find_map(|place| place.ancestors().map(|folder| folder.join("peers/Cargo.toml")).find(|file| is_ours(file)))
 }
 
-/// Whether this is the manifest of our peers: the server with our name lies beside it.
+/// Whether this is the manifest of our peers, which lies in our checkout.
 fn is_ours(manifest: &Path) -> bool {
     manifest.is_file() && manifest.with_file_name("../crates/lab").is_dir()
 }
@@ -80,8 +73,8 @@ fn build(manifest: &Path) -> Result<PathBuf, Error> {
     let output =
         output.map_err(|error| Error::Usage(format!("cannot run cargo to build the peers: {error}; {HOW}")))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let tail: Vec<&str> = said.lines().rev().take(12).collect();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let tail: Vec<&str> = errors.lines().rev().take(12).collect();
         let tail: Vec<&str> = tail.into_iter().rev().collect();
         return Err(Error::Failed(format!("the peers could not be built:\n{}", tail.join("\n"))));
     }
@@ -93,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manifest_of_this_checkout_is_found() {
+    fn finds_the_manifest_of_this_checkout() {
         let manifest = manifest().unwrap();
         assert!(std::fs::read_to_string(manifest).unwrap().contains("name = \"peers\""));
         assert!(!is_ours(Path::new("/peers/Cargo.toml")));

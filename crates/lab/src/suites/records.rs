@@ -1,132 +1,107 @@
-use super::check::{self, Check};
-use super::{ENGINES, Lab, Outcome, Pace, Suite};
+use super::{Check, ENGINES, Effort, Lab, Outcome, Row, Subject, check, row};
 use crate::records::Work;
-use crate::rounds::{Samples, interleave};
-use crate::stats::{Ratio, Summary};
+use crate::rounds::Runs;
+use crate::stats::Ratio;
 use crate::table::{Table, bytes, number, optional};
 use crate::{Case, Error, Metric, Target};
 use std::time::Duration;
 
-/// From where calls cost most to the largest frame that fits one record, and to where it just does not: the header takes
-/// a second record then.
+/// Sizes from where calls cost most to the largest frame that fits one record, then one that does not: its header makes
+/// it need a second record.
 const SIZES: [usize; 5] = [64, 1024, 4096, FULL, 16_384];
 
 /// Payload of a frame that fits one record with its header, masked or not.
 const FULL: usize = 16_384 - 8;
 
-/// What the rounds may take.
+/// Time for the rounds.
 const BUDGET: Duration = Duration::from_secs(60);
 
-/// One way to treat messages of one size.
+/// Messages of one size by one engine.
 struct RecordCase {
-    /// An engine, or none for the AEAD alone.
+    /// The engine; `None` for the AEAD alone.
     engine: Option<&'static str>,
     size: usize,
     work: Option<Work>,
-    samples: Samples,
 }
 
 impl RecordCase {
-    fn case(&self) -> Case {
-        let strategy = match self.engine {
-            None => "aead",
-            Some("rustls") => "unbuffered",
-            Some(engine) => engine,
-        };
-        Case {
-            tls: self.engine.map(str::to_owned),
-            size: Some(self.size as u64),
-            strategy: Some(strategy.to_owned()),
-            ..Case::default()
-        }
+    fn engine_name(&self) -> &'static str {
+        self.engine.unwrap_or("aead")
     }
 
-    fn runs(&self) -> &[f64] {
-        self.samples.get(&Metric::CpuPerMsg).map_or(&[], Vec::as_slice)
-    }
-
-    fn over(&self, other: &Self) -> Option<Ratio> {
-        Ratio::paired(self.runs(), other.runs())
+    fn size_name(&self) -> String {
+        if self.size == FULL { "1 record".to_owned() } else { bytes(self.size as u64) }
     }
 }
 
-pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
-    let (least, plan) = match lab.pace {
-        Pace::Thorough => (Duration::from_millis(150), lab.plan(BUDGET)),
-        Pace::Quick => (Duration::from_millis(40), lab.plan(BUDGET)),
-        Pace::Glance => (Duration::from_millis(1), lab.plan(BUDGET)),
-    };
+impl Subject for RecordCase {
+    fn name(&self) -> String {
+        format!("{}: {}", self.size_name(), self.engine_name())
+    }
+
+    fn case(&self) -> Case {
+        let strategy = if self.engine == Some("rustls") { "unbuffered" } else { self.engine_name() };
+        Case::default().tls(self.engine).size(self.size).strategy(strategy)
+    }
+}
+
+pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
+    let least = Duration::from_millis(match lab.effort {
+        Effort::Thorough => 150,
+        Effort::Quick => 40,
+        Effort::Smoke => 1,
+    });
     // Behind another library's handshake, records are those of `fused`.
     let engines = ENGINES.iter().copied().filter(|engine| !engine.contains('+'));
-    let engines = [None].into_iter().chain(engines.map(Some));
-    let mut cases: Vec<RecordCase> = SIZES
-        .into_iter()
-        .flat_map(|size| {
-            let case = move |engine| RecordCase { engine, size, work: None, samples: Samples::new() };
-            engines.clone().map(case)
-        })
-        .collect();
-    let total = cases.len();
-    let progress = &mut lab.progress;
-    let samples = interleave(
-        &mut cases,
-        &plan,
-        |step| progress(step.done as f64 / step.total as f64, &format!("case {} of {total}", step.case + 1)),
-        |case, _| {
-            let work = match &mut case.work {
-                Some(work) => work,
-                none => none.insert(match case.engine {
-                    Some(engine) => Work::echo(engine, case.size)?,
-                    None => Work::aead(case.size)?,
-                }),
-            };
-            Ok(vec![(Metric::CpuPerMsg, work.measure(least)?)])
-        },
-    )?;
-    for (case, samples) in cases.iter_mut().zip(samples) {
-        case.samples = samples;
+    let engines: Vec<_> = [None].into_iter().chain(engines.map(Some)).collect();
+    let row = |engine, size| Row::new(RecordCase { engine, size, work: None });
+    let mut rows: Vec<_> =
+        SIZES.into_iter().flat_map(|size| engines.iter().map(move |&engine| row(engine, size))).collect();
+    row::measure(lab, &mut rows, &lab.plan(BUDGET), 0.0..1.0, |_, case, _| {
+        let work = match &mut case.work {
+            Some(work) => work,
+            none => none.insert(match case.engine {
+                Some(engine) => Work::echo(engine, case.size)?,
+                None => Work::aead(case.size)?,
+            }),
+        };
+        Ok(vec![(Metric::CpuPerMsg, work.measure(least)?)])
+    })?;
+    outcome.text = table(&rows);
+    for row in &rows {
+        outcome.add_row(row);
+        if let Some(ratio) = over_aead(&rows, row) {
+            outcome.add(&row.subject.case(), Metric::RatioToAead, &ratio.runs);
+        }
     }
-    let mut outcome = Outcome { text: table(&cases), ..Outcome::default() };
-    add_lines(&mut outcome, &cases);
-    check::report(&mut outcome, Suite::Records, checks(&cases));
-    Ok(outcome)
+    check::report(outcome, checks(&rows));
+    Ok(())
 }
 
-/// The case of another engine, or of none, with messages of the same size.
-fn beside<'a>(cases: &'a [RecordCase], size: usize, engine: Option<&str>) -> Option<&'a RecordCase> {
-    cases.iter().find(|case| case.size == size && case.engine == engine)
+/// The row of an engine, or of the AEAD alone, for messages of one size.
+fn find<'a>(rows: &'a [Row<RecordCase>], size: usize, engine: Option<&str>) -> Option<&'a Row<RecordCase>> {
+    rows.iter().find(|row| row.subject.size == size && row.subject.engine == engine)
 }
 
-fn size_name(size: usize) -> String {
-    if size == FULL { "1 record".to_owned() } else { bytes(size as u64) }
+/// An engine's time over that of the AEAD alone.
+fn over_aead(rows: &[Row<RecordCase>], row: &Row<RecordCase>) -> Option<Ratio> {
+    row.subject.engine.and_then(|_| row.over(find(rows, row.subject.size, None)?, Metric::CpuPerMsg))
 }
 
-fn add_lines(outcome: &mut Outcome, cases: &[RecordCase]) {
-    for case in cases {
-        let facts = case.case();
-        outcome.add_samples(Suite::Records, &facts, &case.samples);
-        let ratio = case.engine.and_then(|_| case.over(beside(cases, case.size, None)?));
-        let line =
-            ratio.and_then(|ratio| crate::Line::new(Suite::Records.name(), &facts, Metric::RatioToAead, &ratio.runs));
-        outcome.lines.extend(line);
-    }
-}
-
-fn table(cases: &[RecordCase]) -> String {
-    let mut table = Table::new(&["<size", "<", "ns/msg", "± %", "MB/s", "x aead", "95 %"]);
-    for case in cases {
-        let summary = Summary::of(case.runs());
-        let over = case.engine.and_then(|_| case.over(beside(cases, case.size, None)?)).map(|ratio| ratio.summary);
-        table.row([
-            size_name(case.size),
-            case.engine.unwrap_or("aead").to_owned(),
-            optional(summary.map(|summary| summary.median * 1e3)),
-            optional(summary.map(|summary| summary.spread() * 100.0)),
-            optional(summary.map(|summary| case.size as f64 / summary.median)),
-            optional(over.map(|over| over.median)),
-            over.map_or_else(String::new, |over| format!("{:.2}-{:.2}", over.interval.low, over.interval.high)),
-        ]);
-    }
+fn table(rows: &[Row<RecordCase>]) -> String {
+    let table = Table::of(rows.iter().map(|row| {
+        let us = row.median(Metric::CpuPerMsg);
+        let over = over_aead(rows, row).map(|ratio| ratio.summary);
+        [
+            ("<size", row.subject.size_name()),
+            ("<", row.subject.engine_name().to_owned()),
+            ("ns/msg", optional(us.map(|us| us * 1e3))),
+            ("± %", optional(row.spread_percent(Metric::CpuPerMsg))),
+            ("MB/s", optional(us.map(|us| row.subject.size as f64 / us))),
+            ("x aead", optional(over.map(|over| over.median))),
+            ("95 %", over.map_or_else(String::new, |over| over.interval.to_string())),
+        ]
+    }));
     format!(
         "Records: one message echoed in memory on one thread, TLS 1.3 with AES-128-GCM. Of an engine: the\n\
          client's record opened, its masked frame parsed and unmasked, the answer framed and sealed; no\n\
@@ -136,26 +111,24 @@ fn table(cases: &[RecordCase]) -> String {
     )
 }
 
-fn checks(cases: &[RecordCase]) -> Vec<Check> {
+fn checks(rows: &[Row<RecordCase>]) -> Vec<Check> {
     let small = SIZES[0];
     let mut checks = Vec::new();
-    let Some(ours) = beside(cases, small, Some(ENGINES[0])) else { return checks };
-    let us = (Metric::CpuPerMsg, ours.runs());
-    let name = |case: &RecordCase| format!("{}: {}", size_name(case.size), case.engine.unwrap_or("aead"));
-    checks.push(Check::of(format!("{}, us", name(ours)), ours.case(), us, Target::AtMost(0.250)));
-    if let Some(theirs) = beside(cases, small, Some(ENGINES[1])) {
-        let ratio = (Metric::RatioToEngine, ours.over(theirs));
-        let what = format!("{} over {}", name(ours), ENGINES[1]);
-        checks.extend(Check::ratio(what, ours.case(), ratio, Target::AtMost(0.5)));
+    let Some(ours) = find(rows, small, Some(ENGINES[0])) else { return checks };
+    let us = (Metric::CpuPerMsg, ours.runs(Metric::CpuPerMsg));
+    let name = format!("{}, us", ours.subject.name());
+    checks.push(Check::of(name, ours.subject.case(), us, Target::AtMost(0.250)));
+    if let Some(theirs) = find(rows, small, Some(ENGINES[1])) {
+        let ratio = (Metric::RatioToEngine, ours.over(theirs, Metric::CpuPerMsg));
+        let name = format!("{} over {}", ours.subject.name(), ENGINES[1]);
+        checks.extend(Check::ratio(name, ours.subject.case(), ratio, Target::AtMost(0.5)));
     }
     for large in [FULL, 16_384] {
-        let (Some(ours), Some(aead)) = (beside(cases, large, Some(ENGINES[0])), beside(cases, large, None)) else {
-            continue;
-        };
-        // The rate of the one over the rate of the other is the time of the other over that of the one.
-        let ratio = (Metric::RatioToAead, ours.over(aead));
-        let what = format!("{} over aead, time ({} of its rate)", name(ours), number(0.93));
-        checks.extend(Check::ratio(what, ours.case(), ratio, Target::AtMost(1.0 / 0.93)));
+        let Some(ours) = find(rows, large, Some(ENGINES[0])) else { continue };
+        // The ratio of rates is the inverse of the ratio of times.
+        let ratio = (Metric::RatioToAead, over_aead(rows, ours));
+        let name = format!("{} over aead, time ({} of its rate)", ours.subject.name(), number(0.93));
+        checks.extend(Check::ratio(name, ours.subject.case(), ratio, Target::AtMost(1.0 / 0.93)));
     }
     checks
 }

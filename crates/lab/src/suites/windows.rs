@@ -1,12 +1,13 @@
-//! How records meet buffers, in memory and over loopback.
+//! Paths of records between buffers, in memory and over loopback.
 
-use super::check::{self, Check};
-use super::{Lab, Outcome, Pace, Suite};
-use crate::rounds::{Runs, Samples, interleave};
-use crate::stats::{Ratio, Summary};
+use super::{Check, Effort, Lab, Metrics, Outcome, Row, Subject, check, row};
+use crate::published;
+use crate::rounds::Runs;
+use crate::stats::Summary;
 use crate::table::{Table, bytes, number, optional};
-use crate::windows::{Direction, Duplex, Frames, Gets, Maker, Memory, Strategy, Way};
-use crate::{Case, Error, Metric, Target, published};
+use crate::windows::{Direction, Duplex, Frames, Gets, Maker, Memory, Strategy, Variant};
+use crate::{Case, Error, Metric, Target};
+use std::ops::Range;
 use std::time::Duration;
 
 const SIZES: [usize; 6] = [64, 256, 1024, 4096, LARGE, 65_536];
@@ -17,12 +18,13 @@ const LARGE: usize = 16_384;
 /// Requests in flight.
 const IN_FLIGHT: usize = 32;
 
-/// What the rounds in memory and over sockets may take.
+/// Time for the rounds in memory, and for those over sockets.
 const BUDGETS: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(150)];
 
-/// What the same libraries gave at 16 KiB in bare loops in C and Rust, sealing and opening, as rates over that of OpenSSL's memory
-/// BIO (AES-128-GCM, Sapphire Rapids). A tenth less is within what machines and compilers differ by. More is no fault of ours: a
-/// library may be built better by now, as Mbed TLS is, whose build had no AES instructions then.
+/// Earlier rates at 16 KiB, sealing and opening, over those of OpenSSL's memory BIO.
+///
+/// They were measured in bare loops in C and Rust (AES-128-GCM, Sapphire Rapids). Machines and compilers differ by about a
+/// tenth. Greater ratios are no fault: a library may be built better now. Mbed TLS had no AES instructions then.
 const EARLIER: [(Option<&str>, Strategy, [f64; 2]); 9] = [
     (Some("openssl"), Strategy::WindowBio, [1.36, 1.38]),
     (Some("aws-lc"), Strategy::WindowBio, [1.51, 1.26]),
@@ -35,9 +37,9 @@ const EARLIER: [(Option<&str>, Strategy, [f64; 2]); 9] = [
     (None, Strategy::Aead, [2.09, 2.15]),
 ];
 
-/// What one row measures.
+/// Work of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum Work {
     /// Records in memory.
     Memory(usize, Direction),
     /// Both directions of a connection at once.
@@ -48,197 +50,153 @@ enum What {
     Get { closes: bool },
 }
 
-struct Row {
-    way: Way,
-    what: What,
-    made: Made,
-    samples: Samples,
-    /// The other direction of [`What::Duplex`], as `Metric::Transfer`.
+/// A variant with its work.
+struct Task {
+    variant: Variant,
+    work: Work,
+    prepared: Option<Prepared>,
+    /// The other direction of [`Work::Duplex`], as `Metric::Transfer`.
     written: Vec<f64>,
-    /// Things that could have gone wrong: seals that spilled, frames.
+    /// Operations that were checked: seals of a duplex connection, frames.
     count: u64,
 }
 
-/// What is kept from round to round.
-enum Made {
-    Nothing,
+/// Connections kept from round to round.
+enum Prepared {
     Maker(Maker),
     Memory(Memory),
     Frames(Box<Frames>),
 }
 
-impl Row {
-    const fn new(way: Way, what: What) -> Self {
-        Self { way, what, made: Made::Nothing, samples: Samples::new(), written: Vec::new(), count: 0 }
+impl Task {
+    const fn row(variant: Variant, work: Work) -> Row<Self> {
+        Row::new(Self { variant, work, prepared: None, written: Vec::new(), count: 0 })
+    }
+
+    fn prepare(&self) -> Result<Prepared, Error> {
+        let maker = Maker::new(self.variant)?;
+        Ok(match self.work {
+            Work::Memory(size, direction) => Prepared::Memory(Memory::new(&maker, size, direction)?),
+            Work::Frames => Prepared::Frames(Box::new(Frames::new(&maker)?)),
+            Work::Duplex { .. } | Work::Get { .. } => Prepared::Maker(maker),
+        })
+    }
+
+    /// Measures once, for at least `least` of CPU time if in memory.
+    fn run(&mut self, lab: &Lab<'_>, least: Duration) -> Result<Metrics, Error> {
+        let (placement, span) = (lab.placement, lab.span());
+        let mut prepared = self.prepared.take().map_or_else(|| self.prepare(), Ok)?;
+        let metrics = match &mut prepared {
+            Prepared::Memory(memory) => vec![(Metric::CpuPerMsg, memory.measure(least)?)],
+            Prepared::Frames(frames) => {
+                let (us, read) = frames.measure(2 * least)?;
+                self.count += read;
+                vec![(Metric::CpuPerMsg, us)]
+            }
+            Prepared::Maker(maker) => {
+                if let Work::Get { closes } = self.work {
+                    let rates = Gets { maker, in_flight: IN_FLIGHT, closes, placement, span }.run()?;
+                    vec![(Metric::Throughput, rates.rate), (Metric::ServerCpuPerMsg, rates.server_us)]
+                } else {
+                    let spills = self.work == Work::Duplex { spills: true };
+                    let rates = Duplex { maker, spills, placement, span }.run()?;
+                    self.written.push(rates.written);
+                    self.count += rates.sealed;
+                    vec![(Metric::Transfer, rates.read)]
+                }
+            }
+        };
+        self.prepared = Some(prepared);
+        Ok(metrics)
+    }
+
+    /// Names of library and strategy.
+    fn names(&self) -> [String; 2] {
+        [self.variant.tls.unwrap_or("-").to_owned(), self.variant.strategy.name().to_owned()]
+    }
+}
+
+impl Subject for Task {
+    fn name(&self) -> String {
+        let name = self.variant.name();
+        match self.work {
+            Work::Memory(size, direction) => format!("{name}: {} {}", direction.name(), bytes(size as u64)),
+            Work::Duplex { spills } => format!("{name}: duplex{}", if spills { ", spills" } else { "" }),
+            Work::Frames => format!("{name}: multiplexed"),
+            Work::Get { closes } => format!("{name}: GET{}", if closes { ", close" } else { "" }),
+        }
     }
 
     fn case(&self) -> Case {
-        let case = Case {
-            tls: self.way.tls.map(str::to_owned),
-            strategy: Some(self.way.strategy.name().to_owned()),
-            ..Case::default()
-        };
-        let setup = |setup: &str| Some(setup.to_owned());
-        match self.what {
-            What::Memory(size, direction) => {
-                let direction = if direction == Direction::Seal { "seal" } else { "open" };
-                Case { size: Some(size as u64), direction: Some(direction.to_owned()), ..case }
+        let case = Case::default().tls(self.variant.tls).strategy(self.variant.strategy.name());
+        match self.work {
+            Work::Memory(size, direction) => case.size(size).direction(direction.name()),
+            Work::Duplex { spills } => case.connections(1).direction("read").setup(spills.then_some("spill")),
+            Work::Frames => case.size(LARGE).setup("multiplexed"),
+            Work::Get { closes } => {
+                case.connections(IN_FLIGHT).size(LARGE).setup(if closes { "close" } else { "keep-alive" })
             }
-            What::Duplex { spills } => Case {
-                connections: Some(1),
-                direction: Some("read".to_owned()),
-                setup: spills.then(|| "spill".to_owned()),
-                ..case
-            },
-            What::Frames => Case { size: Some(LARGE as u64), setup: setup("multiplexed"), ..case },
-            What::Get { closes } => Case {
-                connections: Some(IN_FLIGHT as u64),
-                size: Some(LARGE as u64),
-                setup: setup(if closes { "close" } else { "keep-alive" }),
-                ..case
-            },
         }
-    }
-
-    fn summary(&self, metric: Metric) -> Option<Summary> {
-        Summary::of(self.samples.runs(metric))
-    }
-
-    /// The rate of this row over that of another.
-    fn over(&self, other: &Self) -> Option<Ratio> {
-        Ratio::paired(other.samples.runs(Metric::CpuPerMsg), self.samples.runs(Metric::CpuPerMsg))
-    }
-
-    fn measure(&mut self, lab: Measuring) -> Result<Vec<(Metric, f64)>, Error> {
-        match self.what {
-            What::Memory(size, direction) => {
-                let memory = match &mut self.made {
-                    Made::Memory(memory) => memory,
-                    made => {
-                        *made = Made::Memory(Memory::new(&Maker::new(self.way)?, size, direction)?);
-                        return self.measure(lab);
-                    }
-                };
-                Ok(vec![(Metric::CpuPerMsg, memory.measure(lab.least)?)])
-            }
-            What::Frames => {
-                let frames = match &mut self.made {
-                    Made::Frames(frames) => frames,
-                    made => {
-                        *made = Made::Frames(Box::new(Frames::new(&Maker::new(self.way)?)?));
-                        return self.measure(lab);
-                    }
-                };
-                let (us, read) = frames.measure(2 * lab.least)?;
-                self.count += read;
-                Ok(vec![(Metric::CpuPerMsg, us)])
-            }
-            What::Duplex { .. } | What::Get { .. } => self.over_sockets(lab),
-        }
-    }
-
-    fn over_sockets(&mut self, lab: Measuring) -> Result<Vec<(Metric, f64)>, Error> {
-        if !matches!(self.made, Made::Maker(_)) {
-            self.made = Made::Maker(Maker::new(self.way)?);
-        }
-        let Made::Maker(maker) = &self.made else { return Ok(Vec::new()) };
-        let Measuring { placement, span, .. } = lab;
-        let (warmup, duration) = (span.warmup, span.duration);
-        Ok(match self.what {
-            What::Get { closes } => {
-                let got = Gets { maker, in_flight: IN_FLIGHT, closes, placement, warmup, duration }.run()?;
-                vec![(Metric::Throughput, got.rate), (Metric::ServerCpuPerMsg, got.server_us)]
-            }
-            What::Duplex { spills } => {
-                let moved = Duplex { maker, spills, placement, warmup, duration }.run()?;
-                self.written.push(moved.written);
-                self.count += moved.sealed;
-                vec![(Metric::Transfer, moved.read)]
-            }
-            What::Memory(..) | What::Frames => Vec::new(),
-        })
     }
 }
 
-/// How to measure.
-#[derive(Clone, Copy)]
-struct Measuring {
-    /// CPU time of one measurement in memory.
-    least: Duration,
-    span: super::Span,
-    placement: crate::cpu::Placement,
-}
-
-pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
-    let mut memory: Vec<Row> = SIZES
+pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
+    let mut memory: Vec<_> = SIZES
         .into_iter()
-        .flat_map(|size| Way::all().into_iter().map(move |way| (size, way)))
-        .flat_map(|(size, way)| [Direction::Seal, Direction::Open].map(|to| Row::new(way, What::Memory(size, to))))
+        .flat_map(|size| Variant::all().into_iter().map(move |variant| (size, variant)))
+        .flat_map(|(size, variant)| Direction::ALL.map(|to| Task::row(variant, Work::Memory(size, to))))
         .collect();
     let mut sockets = Vec::new();
-    for way in Way::all().into_iter().filter(|way| way.strategy != Strategy::Aead) {
-        sockets.push(Row::new(way, What::Duplex { spills: false }));
-        if way.can_spill() {
-            sockets.push(Row::new(way, What::Duplex { spills: true }));
-        }
-        sockets.push(Row::new(way, What::Frames));
-        sockets.extend([false, true].map(|closes| Row::new(way, What::Get { closes })));
+    for variant in Variant::all().into_iter().filter(|variant| variant.strategy != Strategy::Aead) {
+        let spilling = variant.can_spill().then_some(Work::Duplex { spills: true });
+        let works = [Work::Duplex { spills: false }].into_iter().chain(spilling).chain([
+            Work::Frames,
+            Work::Get { closes: false },
+            Work::Get { closes: true },
+        ]);
+        sockets.extend(works.map(|work| Task::row(variant, work)));
     }
-    measure(lab, &mut memory, BUDGETS[0], (0.0, 0.5))?;
-    measure(lab, &mut sockets, BUDGETS[1], (0.5, 1.0))?;
-    let text = [memory_table(&memory), duplex_table(&sockets), frames_table(&sockets), get_table(&sockets)].concat();
-    let mut outcome = Outcome { text, ..Outcome::default() };
+    measure(lab, &mut memory, BUDGETS[0], 0.0..0.5)?;
+    measure(lab, &mut sockets, BUDGETS[1], 0.5..1.0)?;
+    outcome.text =
+        [memory_table(&memory), duplex_table(&sockets), frames_table(&sockets), get_table(&sockets)].concat();
     for row in memory.iter().chain(&sockets) {
-        outcome.add_samples(Suite::Windows, &row.case(), &row.samples);
-        let written = Case { direction: Some("write".to_owned()), ..row.case() };
-        outcome.lines.extend(crate::Line::new(Suite::Windows.name(), &written, Metric::Transfer, &row.written));
+        outcome.add_row(row);
+        outcome.add(&row.subject.case().direction("write"), Metric::Transfer, &row.subject.written);
     }
-    check::report(&mut outcome, Suite::Windows, checks(&memory));
-    if Way::all().iter().all(|way| way.strategy != Strategy::WindowBio) {
+    check::report(outcome, checks(&memory));
+    if Variant::all().iter().all(|variant| variant.strategy != Strategy::WindowBio) {
         outcome.warnings.push(
             "memory and window BIOs are those of OpenSSL, AWS-LC and BoringSSL, which this program \
              does not have: build it with --features engines"
                 .to_owned(),
         );
     }
-    Ok(outcome)
-}
-
-fn measure(lab: &mut Lab<'_>, rows: &mut [Row], budget: Duration, (from, to): (f64, f64)) -> Result<(), Error> {
-    let least = Duration::from_millis(match lab.pace {
-        Pace::Thorough => 30,
-        Pace::Quick => 8,
-        Pace::Glance => 1,
-    });
-    let (plan, measuring) = (lab.plan(budget), Measuring { least, span: lab.span(), placement: lab.placement });
-    let names: Vec<String> = rows.iter().map(|row| format!("{}, {:?}", row.way.name(), row.what)).collect();
-    let progress = &mut lab.progress;
-    let samples = interleave(
-        rows,
-        &plan,
-        |step| progress(from + (to - from) * step.done as f64 / step.total as f64, &names[step.case]),
-        |row, _| row.measure(measuring),
-    )?;
-    for (row, samples) in rows.iter_mut().zip(samples) {
-        row.samples = samples;
-    }
     Ok(())
 }
 
-fn find<'a>(rows: &'a [Row], tls: Option<&str>, strategy: Strategy, what: What) -> Option<&'a Row> {
-    rows.iter().find(|row| row.way.tls == tls && row.way.strategy == strategy && row.what == what)
+fn measure(lab: &mut Lab<'_>, rows: &mut [Row<Task>], budget: Duration, share: Range<f64>) -> Result<(), Error> {
+    let least = Duration::from_millis(match lab.effort {
+        Effort::Thorough => 30,
+        Effort::Quick => 8,
+        Effort::Smoke => 1,
+    });
+    row::measure(lab, rows, &lab.plan(budget), share, |lab, task, _| task.run(lab, least))
 }
 
-/// What all rates in memory are compared with.
-fn base(rows: &[Row], what: What) -> Option<&Row> {
-    find(rows, Some("openssl"), Strategy::MemoryBio, what)
+fn find<'a>(rows: &'a [Row<Task>], tls: Option<&str>, strategy: Strategy, work: Work) -> Option<&'a Row<Task>> {
+    rows.iter().map(|row| (row, &row.subject)).find_map(|(row, task)| {
+        let Variant { tls: of, strategy: by } = task.variant;
+        (of == tls && by == strategy && task.work == work).then_some(row)
+    })
 }
 
-fn names(row: &Row) -> [String; 2] {
-    [row.way.tls.unwrap_or("-").to_owned(), row.way.strategy.name().to_owned()]
+/// The row that all rates in memory are compared with.
+fn base(rows: &[Row<Task>], work: Work) -> Option<&Row<Task>> {
+    find(rows, Some("openssl"), Strategy::MemoryBio, work)
 }
 
-fn memory_table(rows: &[Row]) -> String {
+fn memory_table(rows: &[Row<Task>]) -> String {
     let mut table = Table::new(&[
         "<size",
         "<tls",
@@ -253,20 +211,20 @@ fn memory_table(rows: &[Row]) -> String {
         "x mem",
     ]);
     for row in rows {
-        let What::Memory(size, Direction::Seal) = row.what else { continue };
-        let Some(opens) = find(rows, row.way.tls, row.way.strategy, What::Memory(size, Direction::Open)) else {
-            continue;
-        };
-        let [tls, strategy] = names(row);
-        let mut cells = vec![bytes(size as u64), tls, strategy];
+        let Task { variant, work: Work::Memory(size, Direction::Seal), .. } = row.subject else { continue };
+        let opens = find(rows, variant.tls, variant.strategy, Work::Memory(size, Direction::Open));
+        let Some(opens) = opens else { continue };
+        let mut cells = vec![bytes(size as u64)];
+        cells.extend(row.subject.names());
         for row in [row, opens] {
-            let us = row.summary(Metric::CpuPerMsg);
-            let over = base(rows, row.what).and_then(|base| row.over(base));
+            let us = row.median(Metric::CpuPerMsg);
+            // The ratio of rates is the inverse of that of times.
+            let over = base(rows, row.subject.work).and_then(|base| base.times(row, Metric::CpuPerMsg));
             cells.extend([
-                optional(us.map(|us| us.median * 1e3)),
-                optional(us.map(|us| us.spread() * 100.0)),
-                optional(us.map(|us| size as f64 / us.median)),
-                optional(over.map(|over| over.summary.median)),
+                optional(us.map(|us| us * 1e3)),
+                optional(row.spread_percent(Metric::CpuPerMsg)),
+                optional(us.map(|us| size as f64 / us)),
+                optional(over),
             ]);
         }
         table.row(cells);
@@ -279,23 +237,23 @@ fn memory_table(rows: &[Row]) -> String {
     )
 }
 
-fn duplex_table(rows: &[Row]) -> String {
+fn duplex_table(rows: &[Row<Task>]) -> String {
     let mut table =
         Table::new(&["<tls", "<strategy", "read MB/s", "± %", "published", "write MB/s", "± %", "published", "seals"]);
     for row in rows {
-        let What::Duplex { spills } = row.what else { continue };
-        let [tls, strategy] = names(row);
+        let Work::Duplex { spills } = row.subject.work else { continue };
+        let [tls, strategy] = row.subject.names();
         let mut cells = vec![tls, strategy + if spills { ", spills" } else { "" }];
-        for (direction, runs) in [("read", row.samples.runs(Metric::Transfer)), ("write", &row.written)] {
-            let case = Case { direction: Some(direction.to_owned()), ..row.case() };
+        for (direction, runs) in [("read", row.runs(Metric::Transfer)), ("write", &row.subject.written)] {
+            let case = row.subject.case().direction(direction);
             let rate = Summary::of(runs);
             cells.extend([
                 optional(rate.map(|rate| rate.median)),
                 optional(rate.map(|rate| rate.spread() * 100.0)),
-                optional(published::lookup(Suite::Windows.name(), &case, Metric::Transfer)),
+                optional(published::lookup("windows", &case, Metric::Transfer)),
             ]);
         }
-        cells.push(number(row.count as f64));
+        cells.push(number(row.subject.count as f64));
         table.row(cells);
     }
     format!(
@@ -306,18 +264,18 @@ fn duplex_table(rows: &[Row]) -> String {
     )
 }
 
-fn frames_table(rows: &[Row]) -> String {
+fn frames_table(rows: &[Row<Task>]) -> String {
     let mut table = Table::new(&["<tls", "<strategy", "us/frame", "± %", "MB/s", "frames"]);
-    for row in rows.iter().filter(|row| row.what == What::Frames) {
-        let us = row.summary(Metric::CpuPerMsg);
-        let [tls, strategy] = names(row);
+    for row in rows.iter().filter(|row| row.subject.work == Work::Frames) {
+        let us = row.median(Metric::CpuPerMsg);
+        let [tls, strategy] = row.subject.names();
         table.row([
             tls,
             strategy,
-            optional(us.map(|us| us.median)),
-            optional(us.map(|us| us.spread() * 100.0)),
-            optional(us.map(|us| (9 + LARGE) as f64 / us.median)),
-            number(row.count as f64),
+            optional(us),
+            optional(row.spread_percent(Metric::CpuPerMsg)),
+            optional(us.map(|us| (9 + LARGE) as f64 / us)),
+            number(row.subject.count as f64),
         ]);
     }
     format!(
@@ -327,20 +285,19 @@ fn frames_table(rows: &[Row]) -> String {
     )
 }
 
-fn get_table(rows: &[Row]) -> String {
+fn get_table(rows: &[Row<Task>]) -> String {
     let mut table =
         Table::new(&["<tls", "<strategy", "kept 1/s", "± %", "us", "published", "close 1/s", "± %", "us", "published"]);
-    for row in rows.iter().filter(|row| row.what == What::Get { closes: false }) {
-        let closing = find(rows, row.way.tls, row.way.strategy, What::Get { closes: true });
-        let mut cells = names(row).to_vec();
+    for row in rows.iter().filter(|row| row.subject.work == Work::Get { closes: false }) {
+        let Variant { tls, strategy } = row.subject.variant;
+        let closing = find(rows, tls, strategy, Work::Get { closes: true });
+        let mut cells = row.subject.names().to_vec();
         for (row, closes) in [(Some(row), false), (closing, true)] {
-            let rate = row.and_then(|row| row.summary(Metric::Throughput));
-            let cpu = row.and_then(|row| row.summary(Metric::ServerCpuPerMsg));
             cells.extend([
-                optional(rate.map(|rate| rate.median)),
-                optional(rate.map(|rate| rate.spread() * 100.0)),
-                optional(cpu.map(|cpu| cpu.median)),
-                optional(row.and_then(|row| published_gets(row.way.strategy, closes))),
+                optional(row.and_then(|row| row.median(Metric::Throughput))),
+                optional(row.and_then(|row| row.spread_percent(Metric::Throughput))),
+                optional(row.and_then(|row| row.median(Metric::ServerCpuPerMsg))),
+                optional(row.and_then(|_| published_gets(strategy, closes))),
             ]);
         }
         table.row(cells);
@@ -361,25 +318,23 @@ fn published_gets(strategy: Strategy, closes: bool) -> Option<f64> {
         (Strategy::MemoryBio, true) => "HTTPS GET 16KiB connection-close strategy=memory-bio",
         _ => return None,
     };
-    published::figures().iter().find(|figure| figure.suite == "windows" && figure.text == text).map(|one| one.value)
+    published::by_text("windows", text, None)
 }
 
-fn checks(rows: &[Row]) -> Vec<Check> {
+fn checks(rows: &[Row<Task>]) -> Vec<Check> {
     let mut checks = Vec::new();
-    let mut check = |tls, strategy, direction, least: f64, why: &str| {
-        let what = What::Memory(LARGE, direction);
-        let (Some(row), Some(base)) = (find(rows, tls, strategy, what), base(rows, what)) else { return };
-        let verb = if direction == Direction::Seal { "seal" } else { "open" };
-        let what = format!("16 KiB {verb}: {}, x mem{why}", row.way.name());
-        let ratio = (Metric::RatioToMemoryBio, row.over(base));
-        checks.extend(Check::ratio(what, row.case(), ratio, Target::AtLeast(least)));
+    let mut check = |tls, strategy, direction: Direction, least: f64, why: &str| {
+        let work = Work::Memory(LARGE, direction);
+        let (Some(row), Some(base)) = (find(rows, tls, strategy, work), base(rows, work)) else { return };
+        let name = format!("16 KiB {}: {}, x mem{why}", direction.name(), row.subject.variant.name());
+        let ratio = (Metric::RatioToMemoryBio, base.over(row, Metric::CpuPerMsg));
+        checks.extend(Check::ratio(name, row.subject.case(), ratio, Target::AtLeast(least)));
     };
-    let directions = [Direction::Seal, Direction::Open];
-    for direction in directions {
+    for direction in Direction::ALL {
         check(Some("openssl"), Strategy::WindowBio, direction, 1.3, "");
     }
     for (tls, strategy, ratios) in EARLIER {
-        for (direction, ratio) in directions.into_iter().zip(ratios) {
+        for (direction, ratio) in Direction::ALL.into_iter().zip(ratios) {
             let why = format!(", earlier {}", number(ratio));
             check(tls, strategy, direction, 0.9 * ratio, &why);
         }
@@ -392,26 +347,26 @@ mod tests {
     use super::*;
     use crate::table::WIDTH;
 
-    fn rows() -> Vec<Row> {
-        let ways = [
+    fn rows() -> Vec<Row<Task>> {
+        let variants = [
             (Some("openssl"), Strategy::MemoryBio),
             (Some("openssl"), Strategy::WindowBio),
             (Some("boringssl"), Strategy::Direct),
             (None, Strategy::Aead),
         ];
-        let whats = [
-            What::Memory(LARGE, Direction::Seal),
-            What::Memory(LARGE, Direction::Open),
-            What::Duplex { spills: false },
-            What::Duplex { spills: true },
-            What::Frames,
-            What::Get { closes: false },
-            What::Get { closes: true },
+        let works = [
+            Work::Memory(LARGE, Direction::Seal),
+            Work::Memory(LARGE, Direction::Open),
+            Work::Duplex { spills: false },
+            Work::Duplex { spills: true },
+            Work::Frames,
+            Work::Get { closes: false },
+            Work::Get { closes: true },
         ];
         let mut rows = Vec::new();
-        for (number, (tls, strategy)) in ways.into_iter().enumerate() {
-            for what in whats {
-                let mut row = Row::new(Way { tls, strategy }, what);
+        for (number, (tls, strategy)) in variants.into_iter().enumerate() {
+            for work in works {
+                let mut row = Task::row(Variant { tls, strategy }, work);
                 let us = 10.0 / (number + 1) as f64;
                 for (metric, value) in [
                     (Metric::CpuPerMsg, us),
@@ -421,8 +376,8 @@ mod tests {
                 ] {
                     row.samples.insert(metric, vec![value; 3]);
                 }
-                row.written = vec![12_345.6; 3];
-                row.count = 123_456_789;
+                row.subject.written = vec![12_345.6; 3];
+                row.subject.count = 123_456_789;
                 rows.push(row);
             }
         }
@@ -430,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_fit_and_stand_beside_what_is_published() {
+    fn tables_fit_and_show_published_figures() {
         let rows = rows();
         for text in [memory_table(&rows), duplex_table(&rows), frames_table(&rows), get_table(&rows)] {
             assert!(text.lines().all(|line| line.chars().count() <= WIDTH) && !text.contains('…'), "{text}");
@@ -442,9 +397,9 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_over_that_of_the_memory_bio() {
-        let mut outcome = Outcome::default();
-        check::report(&mut outcome, Suite::Windows, checks(&rows()));
+    fn rates_are_judged_over_that_of_the_memory_bio() {
+        let mut outcome = Outcome::of("windows");
+        check::report(&mut outcome, checks(&rows()));
         let found: Vec<_> = outcome.lines.iter().map(|line| (line.value, line.target)).collect();
         let at_least = |least: f64| Some(Target::AtLeast(least));
         assert_eq!(found[..2], [(2.0, at_least(1.3)); 2]);

@@ -1,34 +1,29 @@
-//! AF_XDP beside the kernel's TCP, on both ends of one pair of virtual interfaces.
+//! AF_XDP beside the kernel's TCP, on both ends of a pair of virtual interfaces.
 
-use super::check::{self, Check};
-use super::echo_case::in_case;
-use super::server::{Key, Kind, Process, Site};
-use super::space::{self, Space};
-use super::{Certificates, ENGINES, Lab, Outcome, Pace, Suite};
+use super::namespaces::{self, Namespaces};
+use super::{Certificates, Check, Effort, Key, Kind, Lab, Outcome, Process, Row, Site, Subject, check, row};
 use crate::load::Echo;
-use crate::rounds::{Runs, Samples, interleave};
-use crate::stats::{Ratio, Summary};
+use crate::rounds::Runs;
 use crate::table::{Table, number, optional};
-use crate::{Case, Error, Metric, Target};
+use crate::{Case, DriverKind, Error, Metric, Span, Target};
 use std::time::Duration;
-use tautline::Way;
-use tautline::layers::io::{Io, Spin};
+use tautline::DriverConfig;
 
-/// What the rounds may take.
+/// Time for the rounds.
 const BUDGET: Duration = Duration::from_secs(120);
 
-/// Rounds of `--quick`: single ones of a busy server differ by a fifth, and what is judged is their ratio.
+/// Rounds of `--quick`: single rounds of a busy server differ by a fifth, and their ratio is judged.
 const QUICK_ROUNDS: usize = 9;
 
 const SIZE: usize = 64;
 
-/// Connections of busy servers.
+/// Connections of a busy server.
 const BUSY: usize = 100;
 
-/// What a busy server over AF_XDP may take of what one over the kernel's TCP takes, in CPU time for each message.
+/// Greatest CPU time per message of a busy server over AF_XDP, over that of one over the kernel's TCP.
 const MOST: f64 = 0.75;
 
-/// Whose TCP an end speaks.
+/// TCP implementation of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stack {
     Kernel,
@@ -36,17 +31,16 @@ enum Stack {
 }
 
 /// One server and one load.
-#[derive(Clone, Debug)]
-struct Row {
+#[derive(Clone, Copy, Debug)]
+struct Link {
     server: Stack,
     client: Stack,
-    /// One connection, and neither end sleeps; else many, and ends sleep.
+    /// Whether there is one connection whose ends never sleep; otherwise there are many, and ends sleep.
     spins: bool,
-    samples: Samples,
 }
 
-impl Row {
-    /// The driver of an end of this row.
+impl Link {
+    /// The driver of one of its ends.
     const fn driver(&self, stack: Stack) -> &'static str {
         match (stack, self.spins) {
             (Stack::Kernel, false) => "epoll",
@@ -60,40 +54,22 @@ impl Row {
         if self.spins { 1 } else { BUSY }
     }
 
-    fn name(&self) -> String {
-        format!("{} from {}", self.driver(self.server), self.driver(self.client))
-    }
-
-    fn case(&self) -> Case {
-        Case {
-            protocol: Some(crate::Protocol::Wss),
-            tls: Some(ENGINES[0].to_owned()),
-            driver: Some(self.driver(self.server).to_owned()),
-            size: Some(SIZE as u64),
-            connections: Some(self.connections() as u64),
-            pipeline: Some(1),
-            transport: Some(if self.server == Stack::Xdp { "xdp" } else { "kernel" }.to_owned()),
-            setup: Some(format!("over veth, client {}", self.driver(self.client))),
-            ..Case::default()
-        }
-    }
-
-    /// The way of the load.
-    fn way(&self) -> Result<Way, Error> {
+    /// The driver of the load.
+    fn load_driver(&self) -> Result<DriverConfig, Error> {
         match self.client {
-            Stack::Kernel => Ok(Way::new(if self.spins { Io::Spin } else { Io::Epoll }, Spin::default())),
+            Stack::Kernel => Ok(if self.spins { DriverKind::Spin } else { DriverKind::Epoll }.config()),
             #[cfg(feature = "xdp")]
             Stack::Xdp => {
-                let spin = if self.spins { Duration::from_secs(1) } else { Duration::ZERO };
-                let config = tautline::layers::xdp::Config::new(space::INTERFACE);
-                Ok(Way::xdp(tautline::layers::xdp::Config { spin, ..config }))
+                let mut config = tautline::layers::xdp::Config::new(namespaces::INTERFACE);
+                config.spin = if self.spins { Duration::from_secs(1) } else { Duration::ZERO };
+                Ok(config.into())
             }
             #[cfg(not(feature = "xdp"))]
             Stack::Xdp => Err(Error::Usage("this build has no AF_XDP: build it with the feature `xdp`".to_owned())),
         }
     }
 
-    /// What the server is started with.
+    /// The server's argument `--driver`.
     const fn argument(&self) -> &'static str {
         match (self.server, self.spins) {
             (Stack::Xdp, false) => "xdp:feed1",
@@ -101,95 +77,92 @@ impl Row {
             (Stack::Kernel, _) => self.driver(self.server),
         }
     }
+
+    /// The metric that it is judged by.
+    const fn judged(&self) -> Metric {
+        if self.spins { Metric::LatencyP50 } else { Metric::ServerCpuPerMsg }
+    }
 }
 
-/// Both servers of each comparison stand side by side.
-fn rows() -> Vec<Row> {
+impl Subject for Link {
+    fn name(&self) -> String {
+        format!("{} from {}", self.driver(self.server), self.driver(self.client))
+    }
+
+    fn case(&self) -> Case {
+        Kind::Wire(self.argument())
+            .case()
+            .driver(self.driver(self.server))
+            .size(SIZE)
+            .connections(self.connections())
+            .pipeline(1)
+            .transport(if self.server == Stack::Xdp { "xdp" } else { "kernel" })
+            .setup(format!("over veth, client {}", self.driver(self.client)).as_str())
+    }
+}
+
+/// All rows, with both servers of each comparison side by side.
+fn rows() -> Vec<Row<Link>> {
     let mut rows = Vec::new();
     for spins in [false, true] {
         for client in [Stack::Kernel, Stack::Xdp] {
-            let row = |server| Row { server, client, spins, samples: Samples::new() };
-            rows.extend([Stack::Kernel, Stack::Xdp].map(row));
+            rows.extend([Stack::Kernel, Stack::Xdp].map(|server| Row::new(Link { server, client, spins })));
         }
     }
     rows
 }
 
-pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome, Error> {
+pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
     let mut rows = rows();
-    rows.iter().try_for_each(|row| row.way().map(drop))?;
-    let space = Space::new().map_err(Error::Usage)?;
+    rows.iter().try_for_each(|row| row.subject.load_driver().map(drop))?;
+    let namespaces = Namespaces::new().map_err(Error::Usage)?;
     let certificates = Certificates::new(&[Key::P256])?;
-    let (span, mut plan) = (lab.span(), lab.plan(BUDGET));
-    if lab.pace == Pace::Quick {
+    let mut plan = lab.plan(BUDGET);
+    if lab.effort == Effort::Quick {
         plan.rounds = QUICK_ROUNDS;
     }
-    let names: Vec<String> = rows.iter().map(Row::name).collect();
-    let samples = interleave(
-        &mut rows,
-        &plan,
-        |_| {},
-        |row, step| {
-            (lab.progress)(step.done as f64 / step.total as f64, &names[step.case]);
-            let site = Site { command: space.command(), address: space::SERVER };
-            // An interface serves one at a time.
-            let process = Process::start_at(lab, Kind::Wire(row.argument()), &certificates, Some(site))?;
-            let mut server = process.server()?;
-            server.way = row.way()?;
-            let (connections, warmup, duration) = (row.connections(), 2 * span.warmup, span.duration);
-            let echo = Echo { server, connections, size: SIZE, pipeline: 1, rate: None, warmup, duration };
-            let measured = space.at_client(|| echo.run(&mut |_| {}));
-            Ok(measured.map_err(|error| in_case(&names[step.case], error))?.message_metrics(SIZE))
-        },
-    )?;
-    for (row, samples) in rows.iter_mut().zip(samples) {
-        row.samples = samples;
-    }
-    Ok(report(&rows))
+    row::measure(lab, &mut rows, &plan, 0.0..1.0, |lab, link, _| {
+        let site = Site { command: namespaces.command(), address: namespaces::SERVER };
+        // A new server for each row, because an interface serves one at a time.
+        let process = Process::start(lab, Kind::Wire(link.argument()), &certificates, Some(site))?;
+        let mut server = process.server()?;
+        server.driver = link.load_driver()?;
+        let Span { warmup, duration } = lab.span();
+        let (connections, span) = (link.connections(), Span { warmup: 2 * warmup, duration });
+        let echo = Echo { server, connections, size: SIZE, pipeline: 1, rate: None, span };
+        Ok(namespaces.at_client(|| echo.run(&mut |_| {}))?.message_metrics(SIZE))
+    })?;
+    report(outcome, &rows);
+    Ok(())
 }
 
-fn report(rows: &[Row]) -> Outcome {
-    let mut outcome = Outcome { text: table(rows), ..Outcome::default() };
-    for row in rows {
-        outcome.add_samples(Suite::Wire, &row.case(), &row.samples);
-    }
-    let names: Vec<String> = rows.iter().map(Row::name).collect();
-    let summaries = rows.iter().map(|row| Summary::of(row.samples.runs(row.judged())));
-    outcome.warn_if_noisy(names.iter().map(String::as_str).zip(summaries));
-    check::report(&mut outcome, Suite::Wire, rows.chunks_exact(2).filter_map(check));
-    outcome
+fn report(outcome: &mut Outcome, rows: &[Row<Link>]) {
+    outcome.text = table(rows);
+    rows.iter().for_each(|row| outcome.add_row(row));
+    outcome.warn_if_noisy(rows, Link::judged);
+    check::report(outcome, rows.as_chunks().0.iter().filter_map(check));
 }
 
-impl Row {
-    /// What it is judged by.
-    const fn judged(&self) -> Metric {
-        if self.spins { Metric::LatencyP50 } else { Metric::ServerCpuPerMsg }
-    }
-
-    fn over(&self, other: &Self) -> Option<Ratio> {
-        Ratio::paired(self.samples.runs(self.judged()), other.samples.runs(self.judged()))
-    }
-}
-
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[Row<Link>]) -> String {
     let mut table =
         Table::new(&["<server", "<client", "conns", "msg/s", "p50 us", "p99 us", "us/msg", "x kernel's us", "x p50"]);
-    for pair in rows.chunks_exact(2) {
+    for pair in rows.as_chunks::<2>().0 {
         for row in pair {
+            let link = row.subject;
             let over = |is_wanted: bool| {
-                let ratio = row.over(&pair[0]).filter(|_| is_wanted && row.server == Stack::Xdp);
-                optional(ratio.map(|ratio| ratio.summary.median))
+                let times = row.times(&pair[0], link.judged());
+                optional(times.filter(|_| is_wanted && link.server == Stack::Xdp))
             };
             table.row([
-                row.driver(row.server).to_owned(),
-                row.driver(row.client).to_owned(),
-                number(row.connections() as f64),
-                optional(row.samples.median(Metric::Throughput)),
-                optional(row.samples.median(Metric::LatencyP50)),
-                optional(row.samples.median(Metric::LatencyP99)),
-                optional(row.samples.median(Metric::ServerCpuPerMsg)),
-                over(!row.spins),
-                over(row.spins),
+                link.driver(link.server).to_owned(),
+                link.driver(link.client).to_owned(),
+                number(link.connections() as f64),
+                optional(row.median(Metric::Throughput)),
+                optional(row.median(Metric::LatencyP50)),
+                optional(row.median(Metric::LatencyP99)),
+                optional(row.median(Metric::ServerCpuPerMsg)),
+                over(!link.spins),
+                over(link.spins),
             ]);
         }
     }
@@ -201,12 +174,12 @@ fn table(rows: &[Row]) -> String {
     )
 }
 
-/// What AF_XDP must save.
-fn check(pair: &[Row]) -> Option<Check> {
-    let [kernel, xdp] = pair else { return None };
-    let (most, what) = if xdp.spins { (1.0, "p50") } else { (MOST, "server CPU") };
-    let what = format!("{}, x {}: {what}", xdp.name(), kernel.driver(kernel.server));
-    Check::ratio(what, xdp.case(), (Metric::RatioToKernel, xdp.over(kernel)), Target::AtMost(most))
+/// Target of AF_XDP beside the kernel.
+fn check([kernel, xdp]: &[Row<Link>; 2]) -> Option<Check> {
+    let link = xdp.subject;
+    let (most, what) = if link.spins { (1.0, "p50") } else { (MOST, "server CPU") };
+    let name = format!("{}, x {}: {what}", link.name(), kernel.subject.driver(Stack::Kernel));
+    Check::ratio(name, link.case(), (Metric::RatioToKernel, xdp.over(kernel, link.judged())), Target::AtMost(most))
 }
 
 #[cfg(test)]
@@ -215,16 +188,16 @@ mod tests {
     use crate::table::WIDTH;
 
     #[test]
-    fn servers_are_judged_by_the_kernels_under_the_same_load() {
+    fn servers_are_judged_by_the_kernel_under_the_same_load() {
         let mut rows = rows();
         for row in &mut rows {
-            let is_xdp = row.server == Stack::Xdp;
-            let (cpu, p50) = if is_xdp { (3.0, 6.0) } else { (5.0, 8.0) };
+            let (cpu, p50) = if row.subject.server == Stack::Xdp { (3.0, 6.0) } else { (5.0, 8.0) };
             row.samples.insert(Metric::ServerCpuPerMsg, vec![cpu; 3]);
             row.samples.insert(Metric::LatencyP50, vec![p50; 3]);
             row.samples.insert(Metric::Throughput, vec![200_000.0; 3]);
         }
-        let outcome = report(&rows);
+        let mut outcome = Outcome::of("wire");
+        report(&mut outcome, &rows);
         assert!(outcome.text.lines().all(|line| line.chars().count() <= WIDTH), "{}", outcome.text);
         let judged: Vec<_> = outcome.lines.iter().filter(|line| line.target.is_some()).collect();
         let found: Vec<_> = judged.iter().map(|line| (line.value, line.target, line.case.connections)).collect();
@@ -235,11 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_started_on_the_interface_that_there_is() {
+    fn servers_are_started_on_the_interface_of_the_namespace() {
         for row in rows() {
-            let driver = row.driver(row.server);
-            let of_the_interface = format!("{driver}:{}", space::SERVER_INTERFACE);
-            assert_eq!(row.argument(), if row.server == Stack::Xdp { of_the_interface.as_str() } else { driver });
+            let link = row.subject;
+            let driver = link.driver(link.server);
+            let of_the_interface = format!("{driver}:{}", namespaces::SERVER_INTERFACE);
+            assert_eq!(link.argument(), if link.server == Stack::Xdp { of_the_interface.as_str() } else { driver });
         }
     }
 }

@@ -1,14 +1,14 @@
-use super::Side;
 use super::end::{End, RECORD};
+use super::maker::Side;
 use crate::Error;
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use tautline::layers::window::Buf;
+use tautline::layers::buf::Buf;
 
-/// Bytes of a record's header, and of the type and the tag behind its content.
+/// Bytes of a record's header, and bytes of the type and the tag behind its content.
 const HEADER: usize = 5;
 const BEHIND: usize = 1 + 16;
 
-/// AES-128-GCM in the framing of TLS 1.3 (RFC 8446, section 5.2), with keys that everybody knows.
+/// AES-128-GCM in the framing of TLS 1.3 (RFC 8446, section 5.2), with constant keys.
 pub(super) struct Bare {
     sealing: LessSafeKey,
     opening: LessSafeKey,
@@ -20,7 +20,7 @@ impl Bare {
     pub(super) fn new(side: Side) -> Result<Self, Error> {
         let key = |byte| match UnboundKey::new(&AES_128_GCM, &[byte; 16]) {
             Ok(key) => Ok(LessSafeKey::new(key)),
-            Err(_) => Err(Error::Failed("AWS-LC refuses a key".to_owned())),
+            Err(_) => Err(Error::Failed("AWS-LC rejects a key".to_owned())),
         };
         let (sealing, opening) = if side == Side::Client { (key(1)?, key(2)?) } else { (key(2)?, key(1)?) };
         Ok(Self { sealing, opening, sealed: 0, opened: 0 })
@@ -43,7 +43,7 @@ impl End for Bare {
             let nonce = nonce(&mut self.sealed);
             self.sealing
                 .seal_out_of_place_scatter(nonce, Aad::from(header), content, body, &[23], behind)
-                .map_err(|_| Error::Failed("the AEAD refuses to seal".to_owned()))?;
+                .map_err(|_| Error::Failed("the AEAD cannot seal".to_owned()))?;
             out.commit(len);
         }
         Ok(())

@@ -1,5 +1,5 @@
 use super::end::{End, RECORD};
-use super::{Maker, Side, failed};
+use super::maker::{Maker, Side};
 use crate::Error;
 use rustls::crypto::aws_lc_rs::{cipher_suite::TLS13_AES_128_GCM_SHA256, default_provider};
 use rustls::pki_types::pem::PemObject;
@@ -8,63 +8,66 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
 use std::io::{Read, Write};
 use std::sync::Arc;
-use tautline::Certificate;
+use tautline::Roots;
+use tautline::layers::buf::Buf;
 use tautline::layers::tls::record::{Front, front};
-use tautline::layers::window::Buf;
 
-/// rustls with its readers and writers, as most programs use it.
+/// rustls with its readers and writers, as in most programs.
 struct Buffered {
     connection: Connection,
-    /// What comes out of the reader.
+    /// Plaintext from the reader.
     plain: Vec<u8>,
 }
 
-pub(super) fn maker(certificate: &Certificate, authority: &str) -> Result<Maker, Error> {
+/// A maker for the certificate of `server` and the trusted root of `client`.
+pub(super) fn maker(server: &tautline::ServerConfig, client: &tautline::ClientConfig) -> Result<Maker, Error> {
+    let (Some(certificate), Roots::Pem(authority)) = (server.certificates.first(), &client.roots) else {
+        return Err(Error::Failed("there is no certificate".to_owned()));
+    };
     let mut provider = default_provider();
     provider.cipher_suites = vec![TLS13_AES_128_GCM_SHA256];
     let provider = Arc::new(provider);
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate.chain).collect();
-    let key = PrivateKeyDer::from_pem_slice(&certificate.key).map_err(|error| failed(&error))?;
+    let key = PrivateKeyDer::from_pem_slice(&certificate.key).map_err(Error::failed)?;
     let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13])
-        .map_err(|error| failed(&error))?
+        .map_err(Error::failed)?
         .with_no_client_auth()
-        .with_single_cert(chain.map_err(|error| failed(&error))?, key)
-        .map_err(|error| failed(&error))?;
+        .with_single_cert(chain.map_err(Error::failed)?, key)
+        .map_err(Error::failed)?;
     server.send_tls13_tickets = 0;
     let mut roots = RootCertStore::empty();
-    let root = CertificateDer::from_pem_slice(authority.as_bytes()).map_err(|error| failed(&error))?;
-    roots.add(root).map_err(|error| failed(&error))?;
+    let root = CertificateDer::from_pem_slice(authority).map_err(Error::failed)?;
+    roots.add(root).map_err(Error::failed)?;
     let client = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
-        .map_err(|error| failed(&error))?
+        .map_err(Error::failed)?
         .with_root_certificates(roots)
         .with_no_client_auth();
     let (server, client) = (Arc::new(server), Arc::new(client));
-    let name = ServerName::try_from("localhost").map_err(|error| failed(&error))?;
-    Ok(Maker(Box::new(move |side| {
+    let name = ServerName::try_from("localhost").map_err(Error::failed)?;
+    Ok(Maker::of(move |side| {
         let connection: Connection = match side {
-            Side::Server => ServerConnection::new(Arc::clone(&server)).map_err(|error| failed(&error))?.into(),
-            Side::Client => {
-                ClientConnection::new(Arc::clone(&client), name.clone()).map_err(|error| failed(&error))?.into()
-            }
+            Side::Server => ServerConnection::new(Arc::clone(&server)).map_err(Error::failed)?.into(),
+            Side::Client => ClientConnection::new(Arc::clone(&client), name.clone()).map_err(Error::failed)?.into(),
         };
         Ok(Box::new(Buffered { connection, plain: vec![0; RECORD] }))
-    })))
+    }))
 }
 
 impl Buffered {
-    /// Has rustls read all of `wire`.
+    /// Passes all of `wire` to rustls.
     fn feed(&mut self, mut wire: &[u8]) -> Result<(), Error> {
         while !wire.is_empty() {
-            self.connection.read_tls(&mut wire).map_err(|error| failed(&error))?;
-            self.connection.process_new_packets().map_err(|error| failed(&error))?;
+            self.connection.read_tls(&mut wire).map_err(Error::failed)?;
+            self.connection.process_new_packets().map_err(Error::failed)?;
         }
         Ok(())
     }
 
+    /// Appends everything that rustls has to send to `out`.
     fn collect(&mut self, out: &mut Buf) -> Result<(), Error> {
-        /// Appends.
+        /// Appends to a buffer.
         struct Tail<'a>(&'a mut Buf);
 
         impl Write for Tail<'_> {
@@ -79,7 +82,7 @@ impl Buffered {
         }
 
         while self.connection.wants_write() {
-            self.connection.write_tls(&mut Tail(out)).map_err(|error| failed(&error))?;
+            self.connection.write_tls(&mut Tail(out)).map_err(Error::failed)?;
         }
         Ok(())
     }
@@ -88,7 +91,7 @@ impl Buffered {
 impl End for Buffered {
     fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, bool), Error> {
         let mut used = 0;
-        // Record by record, so that data behind the handshake stays.
+        // Record by record, so that data behind the handshake remains in `wire`.
         while self.connection.is_handshaking()
             && let Front::Whole(len) = front(&wire[used..])
         {
@@ -100,9 +103,9 @@ impl End for Buffered {
     }
 
     fn seal(&mut self, plain: &[u8], out: &mut Buf) -> Result<(), Error> {
-        // rustls buffers no more than 64 KiB.
+        // rustls buffers at most 64 KiB.
         for piece in plain.chunks(3 * RECORD) {
-            self.connection.writer().write_all(piece).map_err(|error| failed(&error))?;
+            self.connection.writer().write_all(piece).map_err(Error::failed)?;
             self.collect(out)?;
         }
         Ok(())
@@ -112,11 +115,9 @@ impl End for Buffered {
         let Front::Whole(len) = front(wire) else { return Ok(0) };
         self.feed(&wire[..len])?;
         loop {
-            match self.connection.reader().read(&mut self.plain) {
-                Ok(0) => return Ok(len),
-                Ok(read) => take(&self.plain[..read]),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(len),
-                Err(error) => return Err(failed(&error)),
+            match read(&mut self.connection, &mut self.plain)? {
+                0 => return Ok(len),
+                read => take(&self.plain[..read]),
             }
         }
     }
@@ -126,12 +127,18 @@ impl End for Buffered {
         self.feed(&wire[..len])?;
         let mut filled = 0;
         loop {
-            match self.connection.reader().read(&mut place[filled..]) {
-                Ok(0) => return Ok((len, filled)),
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok((len, filled)),
-                Err(error) => return Err(failed(&error)),
+            match read(&mut self.connection, &mut place[filled..])? {
+                0 => return Ok((len, filled)),
+                read => filled += read,
             }
         }
+    }
+}
+
+/// Reads plaintext; returns 0 if there is none.
+fn read(connection: &mut Connection, place: &mut [u8]) -> Result<usize, Error> {
+    match connection.reader().read(place) {
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(0),
+        result => result.map_err(Error::failed),
     }
 }

@@ -1,57 +1,52 @@
 use super::link::{BUFFER, Link, wait};
-use super::{Maker, Side};
-use crate::Error;
+use super::maker::{Maker, Side};
 use crate::cpu::{Pinned, Placement};
+use crate::{Error, Span};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// One connection over loopback on which both ends send all the time, 32 KiB at a time, and receive all the time.
-pub struct Duplex<'a> {
+/// One connection over loopback whose ends send 32 KiB at a time and receive, both all the time.
+pub(crate) struct Duplex<'a> {
     /// Makes the ends.
-    pub maker: &'a Maker,
-    /// Whether all that libraries write misses their callers' buffers.
-    pub spills: bool,
+    pub(crate) maker: &'a Maker,
+    /// Whether libraries write outside their callers' buffers.
+    pub(crate) spills: bool,
     /// CPUs of both ends.
-    pub placement: Placement,
-    /// What is not counted.
-    pub warmup: Duration,
-    /// What is.
-    pub duration: Duration,
+    pub(crate) placement: Placement,
+    /// Length of the measurement.
+    pub(crate) span: Span,
 }
 
-/// What moved.
+/// Result of [`Duplex`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Moved {
-    /// 10^6 bytes a second that the server received.
-    pub read: f64,
-    /// 10^6 bytes a second that the server sent, and that arrived.
-    pub written: f64,
-    /// Times that either end sealed 32 KiB: two records.
-    pub sealed: u64,
+pub(crate) struct DuplexRates {
+    /// Bytes that the server received, in 10^6 per second.
+    pub(crate) read: f64,
+    /// Bytes that the server sent and the client received, in 10^6 per second.
+    pub(crate) written: f64,
+    /// Number of seals of 32 KiB, which are two records, on both ends.
+    pub(crate) sealed: u64,
 }
 
-/// What one end saw.
-struct Seen {
-    /// Bytes a second.
+/// Counts of one end.
+struct EndRates {
+    /// Bytes received per second.
     rate: f64,
     sealed: u64,
 }
 
 impl Duplex<'_> {
-    /// Runs it.
-    ///
-    /// # Errors
-    /// A connection failed, or other bytes came than were sent.
-    pub fn run(&self) -> Result<Moved, Error> {
+    /// Connects, runs and measures.
+    pub(crate) fn run(&self) -> Result<DuplexRates, Error> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| Error::io("listen", error))?;
         let address = listener.local_addr().map_err(|error| Error::io("listen", error))?;
         let [client, server] = [self.maker.end(Side::Client)?, self.maker.end(Side::Server)?];
         let stream = TcpStream::connect(address).map_err(|error| Error::io("connect", error))?;
         let (accepted, _) = listener.accept().map_err(|error| Error::io("accept", error))?;
         let (client, server) = (Link::new(stream, client)?, Link::new(accepted, server)?);
-        // Either goes on until the other has measured too.
+        // Each end continues until the other has measured too.
         let done = AtomicUsize::new(0);
         thread::scope(|scope| {
             let server = scope.spawn(|| {
@@ -61,18 +56,22 @@ impl Duplex<'_> {
             let sent = self.pump(client, &done);
             let server = server.join().map_err(|_| Error::Failed("the server's thread panicked".to_owned()))??;
             let client = sent?;
-            Ok(Moved { read: server.rate / 1e6, written: client.rate / 1e6, sealed: server.sealed + client.sealed })
+            Ok(DuplexRates {
+                read: server.rate / 1e6,
+                written: client.rate / 1e6,
+                sealed: server.sealed + client.sealed,
+            })
         })
     }
 
-    fn pump(&self, mut link: Link, done: &AtomicUsize) -> Result<Seen, Error> {
+    fn pump(&self, mut link: Link, done: &AtomicUsize) -> Result<EndRates, Error> {
         let plain: Vec<u8> = (0..=250).cycle().take(BUFFER).collect();
         let mut place = vec![0; BUFFER];
         let (mut received, mut sealed) = (0_u64, 0);
         let (mut began, mut before) = (Instant::now(), 0);
         let (mut is_warm, mut rate) = (false, None);
         while !link.is_over && done.load(Ordering::Relaxed) < 2 {
-            let moved = link.exchange()?;
+            let has_moved = link.exchange()?;
             if link.is_open {
                 if sealed == 0 && self.spills {
                     link.end.spill_all();
@@ -84,22 +83,22 @@ impl Duplex<'_> {
                 received += receive(&mut link, &mut place, &plain, received)?;
             }
             let elapsed = began.elapsed();
-            if !is_warm && elapsed >= self.warmup {
+            if !is_warm && elapsed >= self.span.warmup {
                 (is_warm, began, before) = (true, Instant::now(), received);
-            } else if is_warm && rate.is_none() && elapsed >= self.duration {
+            } else if is_warm && rate.is_none() && elapsed >= self.span.duration {
                 rate = Some((received - before) as f64 / elapsed.as_secs_f64().max(1e-9));
                 done.fetch_add(1, Ordering::Relaxed);
-            } else if !moved && !link.is_over {
+            } else if !has_moved && !link.is_over {
                 wait([&link].into_iter(), std::iter::empty())?;
             }
         }
         link.drop_at_once();
         let rate = rate.ok_or_else(|| Error::Failed("a connection ended before it was measured".to_owned()))?;
-        Ok(Seen { rate, sealed })
+        Ok(EndRates { rate, sealed })
     }
 }
 
-/// Reads all whole records; gives the bytes they held, whose ends are compared with what was sent.
+/// Reads all whole records and returns the bytes they held. First and last byte of each are compared with those sent.
 fn receive(link: &mut Link, place: &mut [u8], plain: &[u8], before: u64) -> Result<u64, Error> {
     let Link { end, inbox, out, .. } = link;
     let mut received = 0;

@@ -1,37 +1,24 @@
-use super::failed;
 use crate::Error;
+use crate::engine::check_suite;
+use tautline::layers::buf::Buf;
 use tautline::layers::tls::{Content, Handshake, Session};
-use tautline::layers::window::Buf;
 
-/// The suite that all compared work uses.
-const SUITE: &str = "TLS13_AES_128_GCM_SHA256";
-
-/// One end of a connection, whatever way its records take.
-pub trait End: Send {
-    /// Advances the handshake; gives the bytes of `wire` that are done with, and whether it is complete.
-    ///
-    /// # Errors
-    /// The handshake failed, or agreed on another cipher than all others.
+/// One end of a connection, with any path of its records.
+pub(crate) trait End: Send {
+    /// Advances the handshake. Returns the bytes of `wire` that were used, and whether it is complete.
     fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, bool), Error>;
 
-    /// Seals `plain` in as few records as fit, and appends them to `out`.
-    ///
-    /// # Errors
-    /// The library refuses.
+    /// Seals `plain` in as few records as possible, and appends them to `out`.
     fn seal(&mut self, plain: &[u8], out: &mut Buf) -> Result<(), Error>;
 
-    /// Opens the record at the front of `wire` and shows what it held to `take`, where the library leaves it. Gives the bytes
-    /// that are done with: 0 where the record is not whole.
+    /// Opens the record at the front of `wire`, and passes its content to `take` in the place where the library left it.
     ///
-    /// # Errors
-    /// The record does not authenticate.
+    /// Returns the bytes used, which are 0 if the record is incomplete.
     fn open(&mut self, wire: &mut [u8], out: &mut Buf, take: &mut dyn FnMut(&[u8])) -> Result<usize, Error>;
 
-    /// Opens the record at the front of `wire` for somebody who wants what it held in `place`, at least
-    /// 16 KiB. Gives the bytes that are done with, and those that are in `place`.
+    /// Opens the record at the front of `wire` into `place`, which has room for at least 16 KiB.
     ///
-    /// # Errors
-    /// As [`open`](Self::open).
+    /// Returns the bytes of `wire` used, and the bytes written to `place`.
     fn read(&mut self, wire: &mut [u8], place: &mut [u8], out: &mut Buf) -> Result<(usize, usize), Error> {
         let mut len = 0;
         let used = self.open(wire, out, &mut |plain| {
@@ -41,44 +28,41 @@ pub trait End: Send {
         Ok((used, len))
     }
 
-    /// Has all that the library writes miss the caller's buffers, and be collected afterwards.
+    /// Makes the library write outside its caller's buffers; its output is collected afterwards.
     fn spill_all(&mut self) {}
 }
 
-/// Most plaintext of a record.
+/// Largest plaintext of a record.
 pub(super) const RECORD: usize = 1 << 14;
 
-/// A session of an engine.
-pub(super) struct Own<S> {
-    pub(super) session: S,
+/// An end whose records are those of an engine's session.
+pub(crate) struct EngineEnd<S> {
+    pub(crate) session: S,
     scratch: Buf,
 }
 
-impl<S> Own<S> {
-    pub(super) const fn new(session: S) -> Self {
+impl<S> EngineEnd<S> {
+    pub(crate) const fn new(session: S) -> Self {
         Self { session, scratch: Buf::new() }
     }
 }
 
-impl<S: Session> End for Own<S> {
+impl<S: Session> End for EngineEnd<S> {
     fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, bool), Error> {
-        let (used, progress) = self.session.handshake(wire, out).map_err(|error| failed(&error))?;
+        let (used, progress) = self.session.handshake(wire, out).map_err(Error::failed)?;
         let is_done = progress == Handshake::Complete;
         if is_done {
-            let suite = self.session.facts().suite;
-            if suite != SUITE {
-                return Err(Error::Failed(format!("the sessions agreed on {suite}, not on {SUITE}")));
-            }
+            check_suite(&self.session)?;
         }
         Ok((used, is_done))
     }
 
     fn seal(&mut self, plain: &[u8], out: &mut Buf) -> Result<(), Error> {
-        self.session.seal(&[plain], out).map_err(|error| failed(&error))
+        self.session.seal(&[plain], out).map_err(Error::failed)
     }
 
     fn open(&mut self, wire: &mut [u8], out: &mut Buf, take: &mut dyn FnMut(&[u8])) -> Result<usize, Error> {
-        let opened = self.session.open(wire, &mut self.scratch, out).map_err(|error| failed(&error))?;
+        let opened = self.session.open(wire, &mut self.scratch, out).map_err(Error::failed)?;
         if let Content::Data(plain) = opened.content {
             take(plain);
         }

@@ -1,26 +1,27 @@
 use super::end::{End, RECORD};
-use super::{Maker, failed};
+use super::maker::Maker;
 use crate::Error;
-use crate::cpu::thread_time;
+use crate::cpu::{thread_time, time_per_item};
+use crate::random::SplitMix;
 use std::time::Duration;
-use tautline::layers::window::Buf;
-use tautline_testkit::Random;
+use tautline::layers::buf::Buf;
 
 /// Streams on the connection.
 const STREAMS: usize = 100;
 
-/// Bytes of a frame's header, as in HTTP/2: length, type and flags, stream.
+/// Bytes of a frame's header as in HTTP/2: length, type, flags and stream.
 const HEAD: usize = 9;
 
-/// Frames that are sent at once, header behind payload: records begin and end anywhere in them.
+/// Frames that are sealed at once, so that records begin and end anywhere in them.
 const TOGETHER: usize = 4;
 
-/// Many streams on one connection: frames of 16 KiB, which are read into a large buffer each, behind headers of 9 bytes, which
-/// are read into a small one. The ciphertext arrives in pieces of any length.
-pub struct Frames {
+/// Many streams on one connection: headers of 9 bytes are read into a small buffer, and payloads of 16 KiB into large ones.
+///
+/// The ciphertext arrives in pieces of any length.
+pub(crate) struct Frames {
     from: Box<dyn End>,
     to: Box<dyn End>,
-    random: Random,
+    random: SplitMix,
     wire: Buf,
     reader: Reader,
     /// Frames sent and read so far, by stream.
@@ -29,18 +30,19 @@ pub struct Frames {
     plain: Vec<u8>,
 }
 
-/// Reads exactly as many bytes as are asked for.
+/// Reads exactly the number of bytes that its caller wants.
 #[derive(Default)]
 struct Reader {
-    /// What was opened and not asked for.
+    /// Plaintext that no caller has asked for yet.
     staged: Vec<u8>,
-    /// How much of the place is filled.
+    /// Bytes of the place that are filled.
     filled: usize,
 }
 
 impl Reader {
-    /// Goes on to fill `place` from `wire`; says whether it is full. A place with room for a whole record is opened to directly,
-    /// anything smaller is filled from memory of the reader's.
+    /// Continues to fill `place` from `wire`; returns whether it is full.
+    ///
+    /// A record is opened directly into a place with room for all of it. Smaller places are filled from staged plaintext.
     fn fill(&mut self, end: &mut dyn End, wire: &mut Buf, place: &mut [u8]) -> Result<bool, Error> {
         let mut out = Buf::new();
         loop {
@@ -68,16 +70,13 @@ impl Reader {
 }
 
 impl Frames {
-    /// A connection with its streams.
-    ///
-    /// # Errors
-    /// The handshake failed.
-    pub fn new(maker: &Maker) -> Result<Self, Error> {
+    /// A connection with all its streams.
+    pub(crate) fn new(maker: &Maker) -> Result<Self, Error> {
         let [from, to] = maker.pair()?;
         Ok(Self {
             from,
             to,
-            random: Random::new(11),
+            random: SplitMix(11),
             wire: Buf::new(),
             reader: Reader::default(),
             sent: [0; STREAMS],
@@ -86,22 +85,13 @@ impl Frames {
         })
     }
 
-    /// CPU time to read one frame in us, over `least` of CPU time in all, and how many frames were read.
-    ///
-    /// # Errors
-    /// A frame was not the one that was sent.
-    pub fn measure(&mut self, least: Duration) -> Result<(f64, u64), Error> {
-        let (mut total, mut frames) = (Duration::ZERO, 0);
-        while total < least && frames < 1 << 24 {
-            let (took, read) = self.run()?;
-            total += took;
-            frames += read;
-        }
-        Ok((total.as_secs_f64() * 1e6 / frames as f64, frames))
+    /// CPU time to read one frame in us, over at least `least` of CPU time, and the number of frames read.
+    pub(crate) fn measure(&mut self, least: Duration) -> Result<(f64, u64), Error> {
+        time_per_item(least, || self.run())
     }
 
-    /// Sends some frames, and reads them as they arrive.
-    fn run(&mut self) -> Result<(Duration, u64), Error> {
+    /// Sends some frames and reads them as they arrive; returns the CPU time and the number of frames.
+    fn run(&mut self) -> Result<(Duration, usize), Error> {
         let mut sealed = Buf::new();
         for _ in 0..4 {
             self.plain.clear();
@@ -148,7 +138,7 @@ impl Frames {
         Ok((took, frames))
     }
 
-    /// The payload must be the next of its stream, every byte of it.
+    /// Checks that every byte of the payload is that of the next frame of its stream.
     fn check(&mut self, stream: usize, payload: &[u8]) -> Result<(), Error> {
         let number = self.read[stream];
         self.read[stream] += 1;
@@ -156,7 +146,7 @@ impl Frames {
         if start == number.to_be_bytes() && rest.iter().all(|&byte| byte == fill(stream, number)) {
             Ok(())
         } else {
-            Err(Error::WrongReply(format!("stream {stream}: not its frame {number}")))
+            Err(Error::WrongReply(format!("stream {stream}: other bytes than those of its frame {number}")))
         }
     }
 }
@@ -170,7 +160,11 @@ fn head(stream: usize) -> [u8; HEAD] {
 fn stream_of(heading: [u8; HEAD]) -> Result<usize, Error> {
     let [.., high, low] = heading;
     let stream = usize::from(u16::from_be_bytes([high, low]));
-    if stream < STREAMS && heading == head(stream) { Ok(stream) } else { Err(failed(&"a frame's header is another")) }
+    if stream < STREAMS && heading == head(stream) {
+        Ok(stream)
+    } else {
+        Err(Error::WrongReply("a frame has another header than was sent".to_owned()))
+    }
 }
 
 fn fill(stream: usize, number: u32) -> u8 {

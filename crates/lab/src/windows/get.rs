@@ -1,7 +1,7 @@
 use super::link::{BUFFER, Link, wait};
-use super::{Maker, Side};
-use crate::Error;
+use super::maker::{Maker, Side};
 use crate::cpu::{Pinned, Placement, thread_time};
+use crate::{Error, Span};
 use rustix::event::{PollFd, PollFlags};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Bytes of the answer's body.
 const BODY: usize = 16 << 10;
 
-/// How much longer than planned it may take until each of them has its answer.
+/// Time beyond the planned one until every client must have its answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -20,36 +20,31 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 16384\r\nContent-Type: application/octet-stream\r\n\r\n";
 
 /// HTTPS requests for 16 KiB over loopback: one thread for the server, one for the clients.
-pub struct Gets<'a> {
+pub(crate) struct Gets<'a> {
     /// Makes the ends.
-    pub maker: &'a Maker,
-    /// Requests in flight, each on a connection of its own.
-    pub in_flight: usize,
-    /// Whether each request comes with a connection and a full handshake of its own.
-    pub closes: bool,
-    /// CPUs of both.
-    pub placement: Placement,
-    /// What is not counted.
-    pub warmup: Duration,
-    /// What is.
-    pub duration: Duration,
+    pub(crate) maker: &'a Maker,
+    /// Requests in flight, each on its own connection.
+    pub(crate) in_flight: usize,
+    /// Whether each request opens a new connection with a full handshake.
+    pub(crate) closes: bool,
+    /// CPUs of both threads.
+    pub(crate) placement: Placement,
+    /// Length of the measurement.
+    pub(crate) span: Span,
 }
 
-/// What came of it.
+/// Result of [`Gets`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Got {
-    /// Answers a second.
-    pub rate: f64,
-    /// CPU time of the server's thread for each, in us.
-    pub server_us: f64,
+pub(crate) struct GetRates {
+    /// Answers per second.
+    pub(crate) rate: f64,
+    /// CPU time of the server's thread per answer, in us.
+    pub(crate) server_us: f64,
 }
 
 impl Gets<'_> {
-    /// Runs it.
-    ///
-    /// # Errors
-    /// A connection failed, or an answer was another.
-    pub fn run(&self) -> Result<Got, Error> {
+    /// Connects, runs and measures.
+    pub(crate) fn run(&self) -> Result<GetRates, Error> {
         let failed = |error| Error::io("listen", error);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
@@ -64,11 +59,11 @@ impl Gets<'_> {
             over.store(true, Ordering::Relaxed);
             let joined = server.join().map_err(|_| Error::Failed("the server's thread panicked".to_owned()))?;
             let ((rate, answers), cpu) = (asked?, joined?);
-            Ok(Got { rate, server_us: cpu.as_secs_f64() * 1e6 / answers.max(1) as f64 })
+            Ok(GetRates { rate, server_us: cpu.as_secs_f64() * 1e6 / answers.max(1) as f64 })
         })
     }
 
-    /// Serves until it is over; gives the CPU time it took.
+    /// Serves until `over` is set; returns the CPU time used.
     fn serve(&self, listener: &TcpListener, over: &AtomicBool) -> Result<Duration, Error> {
         let answer: Vec<u8> = HEAD.iter().copied().chain((0..=250).cycle().take(BODY)).collect();
         let mut links: Vec<(Link, Vec<u8>)> = Vec::new();
@@ -82,7 +77,7 @@ impl Gets<'_> {
                         links.push((Link::new(stream, self.maker.end(Side::Server)?)?, Vec::new()));
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    // The client is gone again.
+                    // The client has closed it already.
                     Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                     Err(error) => return Err(Error::io("accept", error)),
                 }
@@ -108,7 +103,7 @@ impl Gets<'_> {
         Ok(thread_time().saturating_sub(began))
     }
 
-    /// Asks for as long as is wanted; gives answers a second, and all answers.
+    /// Sends requests for the whole time; returns answers per second, and all answers.
     fn ask(&self, address: SocketAddr) -> Result<(f64, u64), Error> {
         let mut clients = Vec::with_capacity(self.in_flight);
         for _ in 0..self.in_flight {
@@ -134,14 +129,14 @@ impl Gets<'_> {
                 }
             }
             let elapsed = began.elapsed();
-            if !is_warm && elapsed >= self.warmup {
+            if !is_warm && elapsed >= self.span.warmup {
                 (is_warm, began, before) = (true, Instant::now(), answers);
-            } else if is_warm && elapsed >= self.duration && answers - before >= self.in_flight as u64 {
+            } else if is_warm && elapsed >= self.span.duration && answers - before >= self.in_flight as u64 {
                 let rate = (answers - before) as f64 / elapsed.as_secs_f64().max(1e-9);
                 clients.iter().for_each(|client| client.link.drop_at_once());
                 return Ok((rate, answers));
             }
-            if elapsed > self.duration + PATIENCE {
+            if elapsed > self.span.duration + PATIENCE {
                 return Err(Error::Network("no answers came in time".to_owned()));
             }
             if !moved {
@@ -153,7 +148,7 @@ impl Gets<'_> {
     fn connect(&self, address: SocketAddr) -> Result<Link, Error> {
         let stream = TcpStream::connect(address).map_err(|error| Error::io("connect", error))?;
         let mut link = Link::new(stream, self.maker.end(Side::Client)?)?;
-        link.shake()?;
+        link.handshake()?;
         Ok(link)
     }
 }
@@ -161,12 +156,12 @@ impl Gets<'_> {
 struct Client {
     link: Link,
     has_asked: bool,
-    /// Bytes of the answer.
+    /// Bytes of the answer so far.
     received: usize,
 }
 
 impl Client {
-    /// Asks, or reads; says whether the answer is complete.
+    /// Sends the request or reads the answer; returns whether the answer is complete.
     fn step(&mut self, place: &mut [u8]) -> Result<bool, Error> {
         let Link { end, inbox, out, is_open: true, .. } = &mut self.link else { return Ok(false) };
         if !self.has_asked {
@@ -180,7 +175,7 @@ impl Client {
             }
             inbox.take(used);
             if self.received == 0 && len > 0 && !place[..len].starts_with(b"HTTP/1.1 200 OK\r\n") {
-                return Err(Error::WrongReply("an answer does not begin as one".to_owned()));
+                return Err(Error::WrongReply("an answer does not begin with HTTP/1.1 200 OK".to_owned()));
             }
             self.received += len;
         }

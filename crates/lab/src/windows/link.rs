@@ -4,16 +4,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
-use tautline::layers::window::Buf;
+use tautline::layers::buf::Buf;
 
-/// Bytes that one receive takes at most, and that a reader wants at a time.
+/// Most bytes of one receive, and bytes that a reader wants at a time.
 pub(super) const BUFFER: usize = 32 << 10;
 
-/// One end on a socket that does not wait.
+/// One end on a non-blocking socket.
 pub(super) struct Link {
     stream: TcpStream,
     pub(super) end: Box<dyn End>,
-    /// Ciphertext that came, and that is to go.
+    /// Ciphertext received, and ciphertext to send.
     pub(super) inbox: Buf,
     pub(super) out: Buf,
     pub(super) is_open: bool,
@@ -27,7 +27,7 @@ impl Link {
         Ok(Self { stream, end, inbox: Buf::new(), out: Buf::new(), is_open: false, is_over: false })
     }
 
-    /// Sends, receives once, and advances the handshake; says whether any byte moved. A peer that is gone ends the link.
+    /// Sends, receives once and advances the handshake; returns whether any byte moved. The link ends with its peer.
     pub(super) fn exchange(&mut self) -> Result<bool, Error> {
         let mut moved = self.send()?;
         let free = self.inbox.reserve(BUFFER);
@@ -38,14 +38,14 @@ impl Link {
                 self.inbox.commit(read);
                 moved = true;
             }
-            Err(error) => self.over(error)?,
+            Err(error) => self.on_error(error)?,
         }
-        self.shake()?;
+        self.handshake()?;
         Ok(moved)
     }
 
     /// Advances the handshake.
-    pub(super) fn shake(&mut self) -> Result<(), Error> {
+    pub(super) fn handshake(&mut self) -> Result<(), Error> {
         if self.is_open {
             return Ok(());
         }
@@ -55,7 +55,7 @@ impl Link {
         self.send().map(drop)
     }
 
-    /// Sends what is to go, as far as the kernel takes it.
+    /// Sends as much as the kernel takes; returns whether any byte moved.
     pub(super) fn send(&mut self) -> Result<bool, Error> {
         let mut moved = false;
         while !self.out.is_empty() && !self.is_over {
@@ -65,13 +65,14 @@ impl Link {
                     moved = true;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => self.over(error)?,
+                Err(error) => self.on_error(error)?,
             }
         }
         Ok(moved)
     }
 
-    fn over(&mut self, error: std::io::Error) -> Result<(), Error> {
+    /// Ends the link if the peer has closed it.
+    fn on_error(&mut self, error: std::io::Error) -> Result<(), Error> {
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(()),
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
@@ -82,7 +83,7 @@ impl Link {
         }
     }
 
-    /// Ends the connection without a trace of it staying behind: each port can be used again at once.
+    /// Makes closing reset the connection, so that its port can be reused at once.
     pub(super) fn drop_at_once(&self) {
         let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
     }
@@ -93,14 +94,14 @@ impl Link {
     }
 }
 
-/// Waits for any of the links, or for `others`, a moment at most.
+/// Waits for any of the links or of `others`, at most 20 ms.
 pub(super) fn wait<'a>(
     links: impl Iterator<Item = &'a Link>,
     others: impl Iterator<Item = PollFd<'a>>,
 ) -> Result<(), Error> {
-    const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    const LONGEST: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     let mut waiting: Vec<PollFd<'_>> = links.map(Link::wanted).chain(others).collect();
-    match poll(&mut waiting, Some(&MOMENT)) {
+    match poll(&mut waiting, Some(&LONGEST)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(Error::io("wait for connections", error)),
     }

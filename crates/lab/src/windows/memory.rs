@@ -1,24 +1,30 @@
-use super::{End, Maker};
+use super::end::End;
+use super::maker::Maker;
 use crate::Error;
-use crate::cpu::thread_time;
+use crate::cpu::{thread_time, time_per_item};
+use crate::named::named;
 use std::time::Duration;
-use tautline::layers::window::Buf;
+use tautline::layers::buf::Buf;
 
-/// Bytes of payload in a batch, within these numbers of messages: ciphertext and plaintext stay in the second-level cache.
+/// Bytes of payload in a batch, so that ciphertext and plaintext stay in the second-level cache.
 const BATCH: usize = 64 << 10;
+
+/// Least and greatest number of messages in a batch.
 const MESSAGES: [usize; 2] = [4, 512];
 
-/// What is timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Plaintext to ciphertext.
-    Seal,
-    /// Ciphertext to plaintext.
-    Open,
+named! {
+    /// Timed half of the work.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Direction {
+        /// Plaintext to ciphertext.
+        Seal = "seal",
+        /// Ciphertext to plaintext.
+        Open = "open",
+    }
 }
 
 /// Messages from one end to the other in memory, one `seal` each.
-pub struct Memory {
+pub(crate) struct Memory {
     ends: [Box<dyn End>; 2],
     plain: Vec<u8>,
     messages: usize,
@@ -27,29 +33,17 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Messages of `size` bytes.
-    ///
-    /// # Errors
-    /// The handshake failed.
-    pub fn new(maker: &Maker, size: usize, direction: Direction) -> Result<Self, Error> {
+    /// A connection for messages of `size` bytes.
+    pub(crate) fn new(maker: &Maker, size: usize, direction: Direction) -> Result<Self, Error> {
         let messages = (BATCH / size.max(1)).clamp(MESSAGES[0], MESSAGES[1]);
         Ok(Self { ends: maker.pair()?, plain: vec![0x5a; size], messages, wire: Buf::new(), direction })
     }
 
-    /// CPU time of one message in us, over `least` of CPU time in all.
-    ///
-    /// # Errors
-    /// What came out was not what went in.
-    pub fn measure(&mut self, least: Duration) -> Result<f64, Error> {
-        // The first batch finds cold caches and small buffers.
+    /// CPU time of one message in us, over at least `least` of CPU time.
+    pub(crate) fn measure(&mut self, least: Duration) -> Result<f64, Error> {
+        // The first batch meets cold caches and small buffers.
         self.run()?;
-        let (mut total, mut batches) = (Duration::ZERO, 0_u32);
-        // A clock that stands still must not make this endless.
-        while total < least && batches < 1 << 20 {
-            total += self.run()?;
-            batches += 1;
-        }
-        Ok(total.as_secs_f64() * 1e6 / (f64::from(batches) * self.messages as f64))
+        Ok(time_per_item(least, || Ok((self.run()?, self.messages)))?.0)
     }
 
     fn run(&mut self) -> Result<Duration, Error> {
@@ -60,10 +54,10 @@ impl Memory {
             from.seal(plain, wire)?;
         }
         let sealed = thread_time();
-        // Both ends take part in either direction: keys change after so many records.
+        // Both ends work in either direction, because keys change after a number of records.
         let arrived = open_all(to.as_mut(), wire)?;
         let opened = thread_time();
-        // Reading the clock is a system call, which a batch of four would feel.
+        // Reading the clock is a system call, which is not negligible for a batch of four.
         let clock = thread_time().saturating_sub(opened);
         if arrived != plain.len() * *messages {
             return Err(Error::WrongReply(format!("{arrived} bytes of {} arrived", plain.len() * *messages)));
@@ -76,14 +70,14 @@ impl Memory {
     }
 }
 
-/// Opens all of `wire`; gives the bytes that arrived.
+/// Opens all of `wire`; returns the number of bytes that arrived.
 fn open_all(to: &mut dyn End, wire: &mut Buf) -> Result<usize, Error> {
     let (mut used, mut arrived) = (0, 0);
     let mut out = Buf::new();
     let wire = wire.filled_mut();
     while used < wire.len() {
         let read = to.open(&mut wire[used..], &mut out, &mut |plain| {
-            // Somebody looks at it.
+            // Reads from the plaintext, as a caller would.
             arrived += plain.len() * usize::from(plain.first() == Some(&0x5a));
         })?;
         if read == 0 {

@@ -1,58 +1,60 @@
-use super::{Direction, Duplex, Frames, Gets, Maker, Memory, Strategy, Way};
-use crate::Error;
+use super::{Direction, Duplex, Frames, Gets, Maker, Memory, Strategy, Variant};
 use crate::cpu::Placement;
+use crate::{Error, Span};
 use std::time::Duration;
 
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// The next is for where others had the processors all through the one before.
+/// Lengths of a measurement; the next is tried if other processes had the CPUs all through the one before.
 const PERIODS: [Duration; 3] = [Duration::from_millis(80), Duration::from_millis(800), Duration::from_secs(8)];
 
 #[test]
-fn every_way_gives_back_what_it_got() {
-    for way in Way::all() {
-        let maker = Maker::new(way).unwrap();
+fn every_variant_returns_the_bytes_it_was_given() {
+    for variant in Variant::all() {
+        let maker = Maker::new(variant).unwrap();
         for size in [1, 64, 16_384, 65_536] {
-            for direction in [Direction::Seal, Direction::Open] {
+            for direction in Direction::ALL {
                 let us = Memory::new(&maker, size, direction).unwrap().measure(MOMENT / 20).unwrap();
-                assert!(us > 0.005 && us < 1e5, "{} {size} {direction:?}: {us}", way.name());
+                assert!(us > 0.005 && us < 1e5, "{} {size} {direction:?}: {us}", variant.name());
             }
         }
         let (us, frames) = Frames::new(&maker).unwrap().measure(MOMENT).unwrap();
-        assert!(us > 0.1 && frames >= 16, "{}: {us}", way.name());
+        assert!(us > 0.1 && frames >= 16, "{}: {us}", variant.name());
     }
 }
 
 #[test]
-fn every_way_works_on_sockets() {
+fn every_variant_works_on_sockets() {
     let placement = Placement::here();
     let mut seen = Vec::new();
-    for way in Way::all() {
+    for variant in Variant::all() {
         // One library of each kind.
-        if seen.contains(&way.strategy) {
+        if seen.contains(&variant.strategy) {
             continue;
         }
-        seen.push(way.strategy);
-        let maker = &Maker::new(way).unwrap();
+        seen.push(variant.strategy);
+        let maker = &Maker::new(variant).unwrap();
         for spills in [false, true] {
             let moves = PERIODS.into_iter().any(|duration| {
-                let moved = Duplex { maker, spills, placement, warmup: MOMENT, duration }.run().unwrap();
+                let moved = Duplex { maker, spills, placement, span: Span { warmup: MOMENT, duration } }.run().unwrap();
                 moved.read > 0.0 && moved.written > 0.0 && moved.sealed > 1
             });
-            assert!(moves, "{}", way.name());
+            assert!(moves, "{}", variant.name());
         }
         for closes in [false, true] {
             let gets = PERIODS.into_iter().any(|duration| {
-                let got = Gets { maker, in_flight: 4, closes, placement, warmup: MOMENT, duration }.run().unwrap();
+                let got = Gets { maker, in_flight: 4, closes, placement, span: Span { warmup: MOMENT, duration } }
+                    .run()
+                    .unwrap();
                 got.rate > 1.0 && got.server_us > 0.1
             });
-            assert!(gets, "{}", way.name());
+            assert!(gets, "{}", variant.name());
         }
     }
 }
 
 #[test]
-fn what_is_not_built_in_says_so() {
-    let way = Way { tls: Some("schannel"), strategy: Strategy::WindowBio };
-    assert!(matches!(Maker::new(way), Err(Error::Usage(_))));
+fn refuses_a_library_that_is_not_built_in() {
+    let variant = Variant { tls: Some("schannel"), strategy: Strategy::WindowBio };
+    assert!(matches!(Maker::new(variant), Err(Error::Usage(_))));
 }

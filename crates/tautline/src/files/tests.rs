@@ -34,18 +34,18 @@ fn authority() -> Authority {
 }
 
 fn issued() -> Certificate {
-    authority().issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap()
+    authority().issue(&Leaf::new(&["localhost"])).unwrap()
 }
 
 fn refused(files: &ServerFiles, words: &[&str]) {
-    // Some of it is seen when it is read, some when it is used.
+    // Some errors appear when a file is read, others when the configuration is used.
     let result = files.load().and_then(|config| Ok(fused::Engine::server(&config).map(drop)?));
     let error = result.unwrap_err().to_string();
     assert!(words.iter().all(|word| error.contains(word)), "{error} should say {words:?}");
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_with_its_name() {
+fn errors_name_the_file() {
     let folder = Folder::new("wrong");
     let (one, other) = (issued(), issued());
     let chain = folder.write("chain.pem", &one.chain);
@@ -75,15 +75,15 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
     let swapped = CertificateFiles { chain: good.key, key: good.chain, ocsp: None };
     refused(
         &with(swapped),
-        &["the certificate", "key.pem", "it is not PEM, for nothing in it says \"BEGIN CERTIFICATE\""],
+        &["the certificate", "key.pem", "it is not PEM: it does not contain \"BEGIN CERTIFICATE\""],
     );
 }
 
 #[test]
-fn what_was_read_later_is_used_longer() {
+fn concurrent_reloads_apply_in_the_order_of_reading() {
     let folder = Folder::new("order");
     let files = |name: &str, kind, pipe| {
-        let certificate = authority().issue(&Leaf { names: &["localhost"], key: kind, ..Leaf::default() }).unwrap();
+        let certificate = authority().issue(&Leaf::new(&["localhost"]).with_key(kind)).unwrap();
         let chain = folder.write(&format!("{name}.pem"), certificate.chain);
         let key = folder.0.join(format!("{name}.key"));
         if pipe {
@@ -103,7 +103,7 @@ fn what_was_read_later_is_used_longer() {
         std::thread::spawn(move || reloader.reload_files(&files).unwrap())
     };
     let slow = reload(old);
-    // Opens once it is read from: the slow one is in the middle of its files when the other begins.
+    // The pipe opens once the slow reload reads from it. That reload is then in the middle of its files.
     let mut pipe = fs::OpenOptions::new().write(true).open(pipe).unwrap();
     let fast = reload(new);
     std::thread::sleep(Duration::from_millis(50));
@@ -117,11 +117,11 @@ fn what_was_read_later_is_used_longer() {
 }
 
 #[test]
-fn client_certificates_are_as_strict_as_the_base_says() {
+fn client_roots_keep_optional_client_certificates_optional() {
     let folder = Folder::new("roots");
     let roots = folder.write("roots.pem", issued().chain);
     let of = |client_auth| {
-        let base = ServerConfig { client_auth, ..ServerConfig::default() };
+        let base = ServerConfig::default().with_client_auth(client_auth);
         ServerFiles::new(base).client_roots(roots.clone()).load().unwrap().client_auth
     };
     assert!(matches!(of(ClientAuth::None), ClientAuth::Required(pem) if !pem.is_empty()));
@@ -130,7 +130,7 @@ fn client_certificates_are_as_strict_as_the_base_says() {
 }
 
 #[test]
-fn ticket_secrets_come_from_a_file_that_may_change() {
+fn ticket_secrets_are_read_from_a_file_that_may_change() {
     let folder = Folder::new("secret");
     let path = folder.write("secret", "a".repeat(64));
     let file = TicketFile::new(path.clone());
@@ -145,7 +145,7 @@ fn ticket_secrets_come_from_a_file_that_may_change() {
 }
 
 #[test]
-fn every_way_to_replace_a_file_is_noticed() {
+fn every_kind_of_replacement_is_noticed() {
     let folder = Folder::new("stamps");
     let certificate = issued();
     for version in ["1", "2", "3"] {
@@ -158,7 +158,7 @@ fn every_way_to_replace_a_file_is_noticed() {
         std::os::unix::fs::symlink(to, folder.0.join("new")).unwrap();
         fs::rename(folder.0.join("new"), folder.0.join(name)).unwrap();
     };
-    // As Kubernetes does: a link to a folder, swapped whole.
+    // Kubernetes replaces a link to a folder.
     link("1", "data");
     let within = folder.0.join("data");
     let files = CertificateFiles { chain: within.join("chain.pem"), key: within.join("key.pem"), ocsp: None };
@@ -167,11 +167,11 @@ fn every_way_to_replace_a_file_is_noticed() {
     let changed = |what: &str| {
         assert!(files.have_changed(&files.stamps()), "{what}");
         let _ = files.load();
-        assert!(!files.have_changed(&files.stamps()), "{what}, and no more since");
+        assert!(!files.have_changed(&files.stamps()), "{what}: no change since");
     };
     link("2", "data");
     changed("another folder");
-    // As certbot does: a link for each file.
+    // certbot replaces a link to each file.
     link("../3/chain.pem", "2/chain.pem");
     changed("another link");
     fs::write(folder.0.join("3/chain.pem"), &certificate.chain).unwrap();

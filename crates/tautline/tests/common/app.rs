@@ -1,4 +1,4 @@
-//! An application that does what a test says, and records what happens to it.
+//! An application that calls a test's closures, and records its events.
 
 use super::PATIENCE;
 use std::sync::{Arc, Condvar, Mutex};
@@ -7,7 +7,7 @@ use tautline::{
     Chunk, Closed, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Outgoing, Reply, Request,
 };
 
-/// What an application was told.
+/// A recorded event of an application.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Open(ConnId, Seen),
@@ -15,16 +15,16 @@ pub(crate) enum Event {
     Drain(ConnId),
     Close(ConnId, Closed),
     Failed(DialId, String, Option<Duration>),
-    /// Whatever a test's own code wants to record.
+    /// A text that the test's own code recorded.
     Note(String),
 }
 
-/// What an opening said.
+/// The values of an opening.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) subprotocol: Option<String>,
     pub(crate) deflate: bool,
-    pub(crate) tls: tautline::Facts,
+    pub(crate) tls: tautline::TlsInfo,
     pub(crate) path: Option<String>,
     pub(crate) response: Option<Vec<(String, String)>>,
 }
@@ -47,7 +47,7 @@ impl Events {
         self.0.0.lock().unwrap().clone()
     }
 
-    /// Waits until `find` finds something in the events so far.
+    /// Waits until `find` returns a value for the events so far.
     pub(crate) fn wait<R>(&self, what: &str, find: impl Fn(&[Event]) -> Option<R>) -> R {
         let end = Instant::now() + PATIENCE;
         let mut events = self.0.0.lock().unwrap();
@@ -56,12 +56,12 @@ impl Events {
                 return found;
             }
             let left = end.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "in vain: {what}; got {events:?}");
+            assert!(!left.is_zero(), "timed out: {what}; got {events:?}");
             events = self.0.1.wait_timeout(events, left).unwrap().0;
         }
     }
 
-    /// Waits for the `n`th (from 0) event that `find` takes.
+    /// Waits for the `n`th event (from 0) for which `find` returns a value.
     pub(crate) fn nth<R>(&self, what: &str, n: usize, find: impl Fn(&Event) -> Option<R>) -> R {
         self.wait(what, |events| events.iter().filter_map(&find).nth(n))
     }
@@ -82,7 +82,7 @@ impl Events {
         })
     }
 
-    /// Waits for the `n`th failure to connect: what it says, and when it is tried again.
+    /// Waits for the `n`th failure to connect, and returns its message and the wait before the next attempt.
     pub(crate) fn failure(&self, n: usize) -> (String, Option<Duration>) {
         self.nth("a failure", n, |event| match event {
             Event::Failed(_, error, retry) => Some((error.clone(), *retry)),
@@ -98,7 +98,7 @@ impl Events {
         })
     }
 
-    /// How often `conn` ended.
+    /// The number of recorded ends of `conn`.
     pub(crate) fn closes(&self, conn: ConnId) -> usize {
         self.all().iter().filter(|event| matches!(event, Event::Close(closed, _) if *closed == conn)).count()
     }
@@ -109,7 +109,7 @@ type OnMessage = dyn Fn(&Events, &mut Conn<'_, u64>, Message<'_>) + Send + Sync;
 type OnChunk = dyn Fn(&Events, &mut Conn<'_, u64>, Chunk<'_>) + Send + Sync;
 type OnRequest = dyn Fn(&Request<'_>) -> Reply + Send + Sync;
 
-/// Echoes what no test said otherwise of.
+/// An application that echoes, unless a test sets other closures.
 #[derive(Clone)]
 pub(crate) struct App {
     pub(crate) events: Events,
@@ -141,7 +141,7 @@ impl App {
         self
     }
 
-    /// Sends `text` to whoever connects.
+    /// Sends `text` on every new connection.
     pub(crate) fn greets(self, text: &'static str) -> Self {
         self.on_open(move |_, conn| {
             conn.text(text);
@@ -225,6 +225,6 @@ impl Handler for App {
     }
 
     fn on_connect_failed(&mut self, dial: DialId, error: &ConnectError, retry: Option<Duration>) {
-        self.events.push(Event::Failed(dial, error.to_string(), retry));
+        self.events.push(Event::Failed(dial, format!("{error:#}"), retry));
     }
 }

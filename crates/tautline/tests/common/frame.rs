@@ -1,16 +1,16 @@
-//! WebSocket frames by hand.
+//! WebSocket frames, encoded by the tests themselves.
 
-/// First bytes of frames: FIN and the opcode.
+// First bytes of unfragmented frames: FIN and the opcode.
 pub(crate) const TEXT: u8 = 0x81;
 pub(crate) const BINARY: u8 = 0x82;
 pub(crate) const CLOSE: u8 = 0x88;
 pub(crate) const PING: u8 = 0x89;
 pub(crate) const PONG: u8 = 0x8a;
-/// The same without FIN, and what continues them.
+// First bytes of the first fragment of a text, of a middle fragment, and of the last one.
 pub(crate) const TEXT_BEGINS: u8 = 0x01;
 pub(crate) const CONTINUES: u8 = 0x00;
 pub(crate) const ENDS: u8 = 0x80;
-/// Set in the first frame of a compressed message.
+/// The bit of a compressed message's first frame.
 pub(crate) const RSV1: u8 = 0x40;
 
 const KEY: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
@@ -52,7 +52,7 @@ pub(crate) fn close(code: u16, reason: &str) -> Vec<u8> {
     masked(CLOSE, &[&code.to_be_bytes(), reason.as_bytes()].concat())
 }
 
-/// A frame that was received, unmasked.
+/// A received frame, unmasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) first: u8,
@@ -65,7 +65,7 @@ impl Frame {
     }
 }
 
-/// The frame at the front of `bytes`, and how long it is.
+/// The frame at the front of `bytes`, and its length.
 pub(crate) fn parse(bytes: &[u8]) -> Option<(Frame, usize)> {
     let (&first, &second) = (bytes.first()?, bytes.get(1)?);
     let (len, mut at) = match second & 0x7f {

@@ -1,4 +1,4 @@
-//! The log, kept so that tests can ask for its lines.
+//! A logger that keeps its lines for tests.
 
 use super::eventually;
 use log::{LevelFilter, Log, Metadata, Record};
@@ -22,7 +22,7 @@ impl Log for Kept {
     fn flush(&self) {}
 }
 
-/// Keeps what is logged from now on, at the levels that a server shows by default.
+/// Keeps log lines from now on, up to the level Info.
 pub(crate) fn keep() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,5 +1,4 @@
-//! What the end-to-end tests share: a server with an application that records, a peer that does as it is told down to
-//! the byte, and the log.
+//! Shared code of the end-to-end tests: a server whose application records events, a peer controlled byte by byte, and the log.
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of this")]
 
 pub(crate) mod app;
@@ -10,18 +9,18 @@ pub(crate) mod server;
 
 pub(crate) use app::{App, Event, Events};
 pub(crate) use peer::Peer;
-pub(crate) use server::{Over, Started, serve, serve_at, serve_way};
+pub(crate) use server::{Over, Started, serve, serve_at, serve_driver};
 
 use std::time::{Duration, Instant};
 
-/// Longest that anything awaited may take. A test that waits so long has failed.
+/// Longest wait. A test that waits longer fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits until `done` says so.
+/// Waits until `done` returns true.
 pub(crate) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !done() {
-        assert!(Instant::now() < end, "in vain: {what}");
+        assert!(Instant::now() < end, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -33,7 +32,7 @@ pub(crate) fn both(test: impl Fn(Over)) {
     }
 }
 
-/// Bytes without a pattern that repeats soon.
+/// Pseudo-random bytes.
 pub(crate) fn payload(len: usize) -> Vec<u8> {
     let mut state = len as u64 | 1;
     std::iter::repeat_with(|| {

@@ -1,32 +1,32 @@
-//! A peer of a server that does as it is told, down to the byte.
+//! A client that a test controls byte by byte.
 
 use super::frame::{self, Frame};
 use super::{PATIENCE, server};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use tautline::ClientConfig;
+use tautline::layers::buf::Buf;
 use tautline::layers::tls::{Content, Engine as _, Error, Handshake, Opened, Session as _};
 use tautline::layers::tls_rustls::{Engine, Session};
-use tautline::layers::window::Buf;
 
-/// A request that every server here upgrades.
+/// An upgrade request that every server here accepts.
 pub(crate) const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
-/// One connection, with TLS or without.
+/// A client's connection, with TLS or without.
 pub(crate) struct Peer {
     pub(crate) socket: TcpStream,
     session: Option<Box<Session>>,
-    /// Wire bytes that are no whole record yet.
+    /// Received bytes that are not opened yet.
     carry: Vec<u8>,
-    /// Plain bytes that nobody asked for yet.
+    /// Plain bytes that the test has not taken yet.
     inbox: Vec<u8>,
-    /// The stream ended with close_notify.
+    /// Whether the server sent close_notify.
     pub(crate) closed_well: bool,
 }
 
 impl Peer {
-    /// Connects. With TLS nothing was sent yet: [`secure`](Self::secure) shakes hands.
+    /// Connects over TCP. [`secure`](Self::secure) does the TLS handshake.
     pub(crate) fn connect(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect(address).unwrap())
     }
@@ -38,7 +38,7 @@ impl Peer {
         Self { socket, session: None, carry: Vec::new(), inbox: Vec::new(), closed_well: false }
     }
 
-    /// Our side's address, which is what the server's log calls us.
+    /// The local address, by which the server's log names this client.
     pub(crate) fn name(&self) -> String {
         self.socket.local_addr().unwrap().to_string()
     }
@@ -48,7 +48,7 @@ impl Peer {
         self.hello_of(&Engine::client(config).unwrap())
     }
 
-    /// Begins TLS with an engine that may remember sessions.
+    /// Sends the ClientHello of an engine that may have tickets.
     pub(crate) fn begin(&mut self, engine: &Engine) {
         let hello = self.hello_of(engine);
         self.send_wire(&hello);
@@ -62,7 +62,7 @@ impl Peer {
         out.filled().to_vec()
     }
 
-    /// Takes the server's flight and returns ours, which is not sent.
+    /// Completes the handshake, and returns our last flight, which is not sent.
     pub(crate) fn flight(&mut self) -> Result<Vec<u8>, Error> {
         let mut out = Buf::new();
         loop {
@@ -76,8 +76,8 @@ impl Peer {
         }
     }
 
-    /// Takes what of the server's flight it takes to have something to say, and returns that, which is not sent. In TLS 1.2
-    /// the server has the last word.
+    /// Reads the server's flight until there is an answer, and returns that, which is not sent. In TLS 1.2 the server then sends
+    /// the last flight.
     pub(crate) fn answer(&mut self) -> Vec<u8> {
         let mut out = Buf::new();
         while out.is_empty() {
@@ -89,7 +89,7 @@ impl Peer {
         out.filled().to_vec()
     }
 
-    /// Shakes hands.
+    /// Does the TLS handshake.
     pub(crate) fn secure(mut self) -> Self {
         let hello = self.hello(&server::client_config());
         self.send_wire(&hello);
@@ -98,7 +98,7 @@ impl Peer {
         self
     }
 
-    /// Opens a WebSocket.
+    /// Does the WebSocket handshake.
     pub(crate) fn upgrade(mut self) -> Self {
         self.send(UPGRADE.as_bytes());
         let head = self.head();
@@ -106,7 +106,7 @@ impl Peer {
         self
     }
 
-    /// Seals, where there is TLS.
+    /// Seals `plain` if there is TLS.
     pub(crate) fn seal(&mut self, plain: &[u8]) -> Vec<u8> {
         match &mut self.session {
             None => plain.to_vec(),
@@ -118,18 +118,18 @@ impl Peer {
         }
     }
 
-    /// Sends plain bytes, sealed where there is TLS.
+    /// Sends plain bytes, sealed if there is TLS.
     pub(crate) fn send(&mut self, plain: &[u8]) {
         let wire = self.seal(plain);
         self.send_wire(&wire);
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub(crate) fn send_wire(&mut self, wire: &[u8]) {
         self.socket.write_all(wire).unwrap();
     }
 
-    /// Sends bytes as they are, where the server still listens.
+    /// Sends bytes unchanged, to a server that may have hung up.
     pub(crate) fn try_send_wire(&mut self, wire: &[u8]) -> io::Result<()> {
         self.socket.write_all(wire)
     }
@@ -148,7 +148,7 @@ impl Peer {
         self.socket.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Breaks the connection.
+    /// Resets the connection.
     pub(crate) fn reset(self) {
         rustix::net::sockopt::set_socket_linger(&self.socket, Some(std::time::Duration::ZERO)).unwrap();
     }
@@ -156,12 +156,18 @@ impl Peer {
     /// Reads once into the carry.
     pub(crate) fn read_wire(&mut self) -> io::Result<usize> {
         let mut bytes = [0; 64 << 10];
-        let len = self.socket.read(&mut bytes)?;
+        // A read with a timeout can be interrupted by any signal (signal(7)).
+        let len = loop {
+            match self.socket.read(&mut bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
         self.carry.extend_from_slice(&bytes[..len]);
         Ok(len)
     }
 
-    /// Waits for a whole TLS record, and says how long it is. It is not opened yet.
+    /// Waits for a whole TLS record, and returns its length. It is not opened yet.
     pub(crate) fn record(&mut self) -> usize {
         loop {
             if let [_, _, _, high, low, ..] = self.carry[..] {
@@ -174,7 +180,7 @@ impl Peer {
         }
     }
 
-    /// Waits for more plain bytes; false at the stream's end. An error is the server's alert, or a reset.
+    /// Waits for more plain bytes; false at the end of the stream. An error is the server's alert, or a reset.
     pub(crate) fn fill(&mut self) -> Result<bool, String> {
         let before = self.inbox.len();
         loop {
@@ -232,7 +238,7 @@ impl Peer {
         (head, self.bytes(length))
     }
 
-    /// Waits for so many plain bytes.
+    /// Waits for `len` plain bytes.
     pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
         while self.inbox.len() < len {
             assert_eq!(self.fill(), Ok(true), "the server hung up");
@@ -240,7 +246,7 @@ impl Peer {
         self.inbox.drain(..len).collect()
     }
 
-    /// Waits for a frame; an error is the stream's end, or what broke it.
+    /// Waits for a frame. An error is the end of the stream, or the reason why it broke.
     pub(crate) fn try_frame(&mut self) -> Result<Frame, String> {
         loop {
             if let Some((frame, len)) = frame::parse(&self.inbox) {
@@ -258,7 +264,7 @@ impl Peer {
         self.try_frame().unwrap()
     }
 
-    /// Waits for a close frame, past all others: its code (0 where it has none) and reason.
+    /// Waits for a close frame and skips all others. Returns its code (0 if it has none) and reason.
     pub(crate) fn close_frame(&mut self) -> (u16, String) {
         loop {
             let Frame { first, payload } = self.frame();
@@ -272,14 +278,14 @@ impl Peer {
         }
     }
 
-    /// Waits for the stream's end, which must be a whole one, with nothing left before it.
+    /// Waits for the end of the stream. Nothing may be left before it, and with TLS it must have close_notify.
     pub(crate) fn end(&mut self) {
         assert_eq!(self.fill(), Ok(false), "more than the end: {:?}", self.inbox);
         assert_eq!(self.inbox.len(), 0, "left over: {:?}", self.inbox);
         assert_eq!(self.closed_well, self.session.is_some(), "close_notify");
     }
 
-    /// Reads all there is until the stream ends or breaks, for at most the patience.
+    /// Reads until the stream ends or breaks, or nothing arrives for [`PATIENCE`].
     pub(crate) fn rest(&mut self) -> (Vec<u8>, Result<(), String>) {
         loop {
             match self.fill() {
@@ -296,7 +302,7 @@ impl Peer {
         assert_eq!(self.frame(), Frame { first: frame::TEXT, payload: text.into() });
     }
 
-    /// Closes as a client should, and checks the server's part of it.
+    /// Closes as a client should, and checks the server's part of the closing handshake.
     pub(crate) fn close(mut self) {
         self.send(&frame::close(1000, ""));
         assert_eq!(self.close_frame(), (1000, String::new()));

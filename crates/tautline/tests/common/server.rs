@@ -1,12 +1,12 @@
-//! Servers of tests, with certificates that their clients trust.
+//! Test servers, with certificates that the test clients trust.
 
 use super::{App, Events, Peer, eventually, logs};
 use std::net::SocketAddr;
 use std::sync::LazyLock;
 use std::time::Duration;
 use tautline::{
-    Address, Certificate, ClientConfig, ClientTls, CloseCode, Config, Counters, Incoming, Io, Roots, Running, Server,
-    ServerConfig, Socket, Spin, Target, Tls, TlsEngine, Way,
+    Address, Certificate, ClientConfig, CloseCode, Config, Counters, DriverConfig, Incoming, Roots, Server,
+    ServerConfig, ServerHandle, Socket, Target, Tls, TlsEngine,
 };
 use tautline_testkit::certificate::{Authority, Leaf};
 
@@ -14,25 +14,25 @@ use tautline_testkit::certificate::{Authority, Leaf};
 pub(crate) static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::new("Test CA").unwrap());
 
 static CERTIFICATE: LazyLock<Certificate> =
-    LazyLock::new(|| AUTHORITY.issue(&Leaf { names: &["localhost", "127.0.0.1"], ..Leaf::default() }).unwrap());
+    LazyLock::new(|| AUTHORITY.issue(&Leaf::new(&["localhost", "127.0.0.1"])).unwrap());
 
-/// What a client needs that trusts the tests' servers.
+/// The configuration of a client that trusts the test servers.
 pub(crate) fn client_config() -> ClientConfig {
-    ClientConfig { roots: Roots::Pem(AUTHORITY.certificate().into()), ..ClientConfig::default() }
+    ClientConfig::default().with_roots(Roots::Pem(AUTHORITY.certificate().into()))
 }
 
-/// What a server needs that the tests' clients trust.
+/// The configuration of a server that the test clients trust.
 pub(crate) fn server_config() -> ServerConfig {
-    ServerConfig { certificates: vec![CERTIFICATE.clone()], ..ServerConfig::default() }
+    ServerConfig::new([CERTIFICATE.clone()])
 }
 
-/// What a server's connections run over.
+/// TLS engine and driver of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
     Plain,
     Fused,
     Rustls,
-    /// Fused, over io_uring where the kernel has it.
+    /// Fused, over io_uring if the kernel has it.
     Uring,
 }
 
@@ -44,7 +44,7 @@ impl Over {
 
 /// A running server.
 pub(crate) struct Started {
-    pub(crate) running: Running,
+    pub(crate) handle: ServerHandle,
     pub(crate) events: Events,
     pub(crate) address: Address,
     pub(crate) over: Over,
@@ -62,41 +62,42 @@ pub(crate) fn serve(over: Over, config: Config, app: App) -> Started {
     serve_at("127.0.0.1:0", over, 1, config, app)
 }
 
-/// Starts a server whose loops reach the wire this way.
-pub(crate) fn serve_way(way: Way, config: Config, app: App) -> Started {
-    start("127.0.0.1:0", Over::Fused, way, Server::new(tls(Over::Fused)).config(config), app)
+/// Starts a server over this driver.
+pub(crate) fn serve_driver(driver: DriverConfig, config: Config, app: App) -> Started {
+    serve_engine(TlsEngine::Fused, driver, config, app)
 }
 
-/// Starts a server whose loops reach the wire this way, with another TLS engine.
-pub(crate) fn serve_engine(engine: TlsEngine, way: Way, config: Config, app: App) -> Started {
-    start("127.0.0.1:0", Over::Fused, way, Server::new(engine.server(server_config())).config(config), app)
+/// Starts a server over this driver, with another TLS engine.
+pub(crate) fn serve_engine(engine: TlsEngine, driver: DriverConfig, config: Config, app: App) -> Started {
+    let tls = Tls { engine, config: server_config() };
+    start("127.0.0.1:0", Over::Fused, driver, Server::new(tls).config(config), app)
 }
 
-/// Starts a server with so many loops.
+/// Starts a server with `shards` loops.
 pub(crate) fn serve_at(address: &str, over: Over, shards: usize, config: Config, app: App) -> Started {
-    let io = if over == Over::Uring { Io::Uring } else { io_under_test() };
-    let way = Way::new(io, Spin::default());
-    start(address, over, way, Server::new(tls(over)).shards(shards).config(config), app)
+    let driver = if over == Over::Uring { "uring".parse().unwrap() } else { driver_under_test() };
+    start(address, over, driver, Server::new(tls(over)).shards(shards).config(config), app)
 }
 
-fn tls(over: Over) -> Tls {
-    match over {
-        Over::Plain => Tls::Plain,
-        Over::Fused | Over::Uring => Tls::Fused(Box::new(server_config())),
-        Over::Rustls => Tls::Rustls(Box::new(server_config())),
-    }
+fn tls(over: Over) -> Tls<ServerConfig, TlsEngine> {
+    let engine = match over {
+        Over::Plain => TlsEngine::Plain,
+        Over::Fused | Over::Uring => TlsEngine::Fused,
+        Over::Rustls => TlsEngine::Rustls,
+    };
+    Tls { engine, config: server_config() }
 }
 
-fn start(address: &str, over: Over, way: Way, server: Server, app: App) -> Started {
+fn start(address: &str, over: Over, driver: DriverConfig, server: Server<TlsEngine>, app: App) -> Started {
     logs::keep();
     let events = app.events.clone();
-    let running = server.way(way).listen(address.parse().unwrap()).start(move |_| app.clone()).unwrap();
-    let address = running.addresses()[0].clone();
-    Started { running, events, address, over }
+    let handle = server.driver(driver).listen(address.parse().unwrap()).start(move |_| app.clone()).unwrap();
+    let address = handle.addresses()[0].clone();
+    Started { handle, events, address, over }
 }
 
-/// What the whole suite runs over.
-pub(crate) fn io_under_test() -> Io {
+/// The driver that the whole suite runs over.
+pub(crate) fn driver_under_test() -> DriverConfig {
     let name = std::env::var("TAUTLINE_TEST_IO").unwrap_or_else(|_| "epoll".into());
     name.parse().unwrap()
 }
@@ -112,18 +113,18 @@ impl Started {
         Peer::connect(self.tcp())
     }
 
-    /// A connection with its TLS handshake, where there is one.
+    /// A connection after the TLS handshake, if there is TLS.
     pub(crate) fn secured(&self) -> Peer {
         let peer = self.attack();
         if self.over.is_secure() { peer.secure() } else { peer }
     }
 
-    /// A WebSocket by hand.
+    /// An open WebSocket, controlled byte by byte.
     pub(crate) fn peer(&self) -> Peer {
         self.secured().upgrade()
     }
 
-    /// Where a client of the library connects.
+    /// The target of the library's own clients.
     pub(crate) fn target(&self) -> Target {
         let scheme = if self.over.is_secure() { "wss" } else { "ws" };
         let mut target = Target::new(&format!("{scheme}://localhost/")).unwrap();
@@ -131,25 +132,25 @@ impl Started {
         target
     }
 
-    /// A client of the library.
+    /// The library's own blocking client.
     pub(crate) fn socket(&self) -> Socket {
         self.socket_to(self.target())
     }
 
     pub(crate) fn socket_to(&self, target: Target) -> Socket {
-        Socket::connect(target, ClientTls::from(client_config()), Config::low_latency()).unwrap()
+        Socket::connect(target, client_config(), Config::low_latency()).unwrap()
     }
 
-    /// Of all loops.
+    /// The counters of all loops together.
     pub(crate) fn counters(&self) -> Counters {
         let mut sum = Counters::default();
-        for remote in self.running.remotes() {
-            sum.merge(&remote.counters().unwrap());
+        for shard in self.handle.shards() {
+            sum.merge(&shard.counters().unwrap());
         }
         sum
     }
 
-    /// A well-behaved client is served, which waits for nothing.
+    /// Asserts that a well-behaved client is served.
     pub(crate) fn serves(&self) {
         let mut socket = self.socket();
         socket.text("well").unwrap();
@@ -164,8 +165,9 @@ impl Started {
         assert_eq!((counters.open, counters.handshaking), (0, 0));
     }
 
-    /// What must hold after whatever was done to a server: it serves others, forgets everybody, told the application of
-    /// each end once, and ends in good order.
+    /// Asserts what must hold after any attack on a server.
+    ///
+    /// It serves other clients, and no connection is left. The application got each end once. The server drains cleanly.
     pub(crate) fn survives(self) {
         self.serves();
         self.forgets();
@@ -185,7 +187,7 @@ impl Started {
     }
 
     pub(crate) fn stop(self) {
-        self.running.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
-        self.running.join().unwrap();
+        self.handle.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+        self.handle.join().unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! The opening handshake, and plain HTTP beside it.
+//! The opening handshake, and plain HTTP requests.
 
 use crate::common::frame::{TEXT, masked};
 use crate::common::peer::UPGRADE;
@@ -7,9 +7,9 @@ use crate::common::{App, Over, Started, both, logs, serve};
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode};
 use std::time::Duration;
-use tautline::{DeflateConfig, HeadLimits, Origins, Policy, Reply};
+use tautline::{DeflateConfig, HeadLimits, Origins, Reply};
 
-/// A small site: a page, something that is not there, a page for authorised clients, and WebSockets.
+/// A small site: a page, an empty response, a path for authorised clients, and WebSockets.
 fn site() -> App {
     App::default().on_request(|request| {
         let headers = request.http.headers();
@@ -39,7 +39,7 @@ fn site() -> App {
     })
 }
 
-/// The head and body of the answer to a request, which is made of its first line and more headers.
+/// Sends a request with this first line and these further headers, and returns head and body of the answer.
 fn ask(server: &Started, line: &str, headers: &str) -> (String, String) {
     let mut peer = server.secured();
     peer.send(format!("{line}\r\nHost: localhost\r\n{headers}\r\n").as_bytes());
@@ -47,7 +47,7 @@ fn ask(server: &Started, line: &str, headers: &str) -> (String, String) {
     (head, String::from_utf8(body).unwrap())
 }
 
-/// The answer to an upgrade request with more headers, and where `leave_out` is not empty without that one.
+/// Sends an upgrade request with the headers `more` and without the header `leave_out`, and returns the answer's head.
 fn upgrade(server: &Started, path: &str, leave_out: &str, more: &str) -> String {
     let request = UPGRADE.replace("/chat", path);
     let lines: Vec<_> =
@@ -81,7 +81,7 @@ fn routes_answer_by_method_and_path() {
 }
 
 #[test]
-fn connections_are_kept_alive_where_both_want_that() {
+fn connections_are_kept_alive_if_both_ends_want_it() {
     both(|over| {
         let server = serve(over, config(), site());
         let mut peer = server.secured();
@@ -94,7 +94,7 @@ fn connections_are_kept_alive_where_both_want_that() {
         assert!(head.contains("Connection: close\r\n"), "{head}");
         peer.end();
         drop(peer);
-        // HTTP/1.0 closes unless told otherwise, and so does a request with a body, which nobody reads.
+        // HTTP/1.0 closes by default. A request with a body closes too, since the server does not read the body.
         for (request, kept) in [
             ("GET /page HTTP/1.0\r\n\r\n", false),
             ("GET /page HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", true),
@@ -113,14 +113,14 @@ fn connections_are_kept_alive_where_both_want_that() {
             }
         }
         server.forgets();
-        // A client that comes and goes has failed at nothing.
+        // A client that only sends plain requests is no failed handshake.
         assert_eq!(server.counters().handshakes_failed, 0);
         server.survives();
     });
 }
 
 #[test]
-fn an_idle_kept_connection_ends_without_a_word() {
+fn an_idle_kept_connection_ends_without_an_answer() {
     both(|over| {
         let mut config = config();
         config.deadlines.handshake = Duration::from_secs(1);
@@ -142,7 +142,7 @@ fn pipelined_requests_are_answered_in_order() {
         let server = serve(over, config(), site());
         let mut peer = server.secured();
         let requests: String = (0..50).map(|i| format!("GET /page?{i} HTTP/1.1\r\nHost: x\r\n\r\n")).collect();
-        // An upgrade and its first message come with them.
+        // An upgrade and its first message follow in the same send.
         peer.send(&[requests.as_bytes(), UPGRADE.as_bytes(), &masked(TEXT, b"and hello")].concat());
         for i in 0..50 {
             assert_eq!(peer.response().1, format!("page {i}").into_bytes());
@@ -155,7 +155,7 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn requests_may_be_cut_anywhere() {
+fn requests_can_be_cut_anywhere() {
     both(|over| {
         let server = serve(over, config(), site());
         let request = format!("GET /page?1 HTTP/1.1\r\nHost: x\r\n\r\n{UPGRADE}");
@@ -163,7 +163,7 @@ fn requests_may_be_cut_anywhere() {
         for at in (0..bytes.len()).step_by(if over.is_secure() { 7 } else { 1 }) {
             let mut peer = server.secured();
             peer.send(&bytes[..at]);
-            // The server sees the halves apart, as its answer to the first request shows where that is whole.
+            // If the first request is whole, its answer shows that the server has read the first half.
             if at >= 36 {
                 assert_eq!(peer.response().1, b"page 1");
             }
@@ -179,7 +179,7 @@ fn requests_may_be_cut_anywhere() {
 }
 
 #[test]
-fn an_upgrade_and_its_first_frames_may_come_together() {
+fn an_upgrade_and_its_first_frames_can_arrive_together() {
     both(|over| {
         let server = serve(over, config(), App::default().greets("welcome"));
         let mut peer = server.secured();
@@ -229,7 +229,7 @@ fn upgrades_that_break_a_rule_are_refused() {
         assert!(peer.head().starts_with("HTTP/1.1 505 "));
         drop(peer);
         logs::expect(&[&name, "upgrade refused (505)"]);
-        // A plain request where only WebSockets are.
+        // A plain request to a path that only accepts WebSockets.
         let (head, body) = ask(&server, "GET /only-sockets HTTP/1.1", "");
         assert!(head.starts_with("HTTP/1.1 426 "), "{head}");
         assert!(body.contains("Upgrade: websocket"), "{body}");
@@ -239,7 +239,7 @@ fn upgrades_that_break_a_rule_are_refused() {
 }
 
 #[test]
-fn pages_of_other_origins_stay_out() {
+fn other_origins_are_rejected() {
     let origin = |server: &Started, origin: &str| {
         let head = upgrade(server, "/chat", "", &format!("Origin: {origin}\r\n"));
         head.starts_with("HTTP/1.1 101 ")
@@ -264,10 +264,10 @@ fn pages_of_other_origins_stay_out() {
 }
 
 #[test]
-fn subprotocols_go_by_the_servers_preference() {
+fn the_servers_preference_chooses_the_subprotocol() {
     both(|over| {
         let mut config = config();
-        config.upgrade = Policy { subprotocols: vec!["v2".into(), "v1".into()], ..Policy::default() };
+        config.upgrade.subprotocols = vec!["v2".into(), "v1".into()];
         let server = serve(over, config.clone(), App::default());
         for (n, (offered, chosen)) in [("v1, v2", Some("v2")), ("v1", Some("v1")), ("v3", None)].into_iter().enumerate()
         {
@@ -303,7 +303,7 @@ fn an_application_refuses_by_a_response_of_its_own() {
         assert!(head.starts_with("HTTP/1.1 401 Unauthorized\r\n"), "{head}");
         assert!(head.contains("Www-Authenticate: Bearer\r\n"), "{head}");
         assert_eq!(body, b"who are you?");
-        // The same connection may try again.
+        // The client can try again on the same connection.
         let lines = UPGRADE.replace("/chat", "/secret");
         peer.send(format!("{}\r\nAuthorization: Bearer let-me-in\r\n\r\n", lines.trim_end()).as_bytes());
         assert!(peer.head().starts_with("HTTP/1.1 101 "));
@@ -328,7 +328,7 @@ fn an_application_adds_headers_to_the_answer() {
 #[test]
 fn head_limits_are_configuration() {
     let mut config = config();
-    config.limits.head = HeadLimits { max_bytes: 300, max_headers: 6 };
+    config.limits.head = HeadLimits::new(300, 6);
     let server = serve(Over::Plain, config, site());
     assert!(upgrade(&server, "/chat", "", "").starts_with("HTTP/1.1 101 "));
     let more = "A: b\r\nC: d\r\n";
@@ -339,7 +339,7 @@ fn head_limits_are_configuration() {
 }
 
 #[test]
-fn compression_is_negotiated_where_both_want_it() {
+fn compression_is_negotiated_if_both_ends_want_it() {
     let offer = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n";
     let server = serve(Over::Plain, config(), App::default());
     let head = upgrade(&server, "/chat", "", offer);
@@ -358,12 +358,12 @@ fn compression_is_negotiated_where_both_want_it() {
 }
 
 #[test]
-fn what_tls_agreed_on_is_told() {
+fn requests_have_the_negotiated_tls_values() {
     let app = || {
         App::default().on_request(|request| {
-            let facts = request.tls;
+            let info = request.tls;
             assert!(!request.peer.to_string().is_empty());
-            let text = format!("{} {} {:?} {:?}", facts.version, facts.suite, facts.server_name, facts.alpn);
+            let text = format!("{} {} {:?} {:?}", info.version, info.suite, info.server_name, info.alpn);
             if request.is_upgrade { Reply::upgrade() } else { Reply::Respond(Response::new(text.into_bytes())) }
         })
     };

@@ -1,4 +1,4 @@
-//! Servers, clients and hostile peers over loopback: the whole of the library.
+//! End-to-end tests: servers, clients and hostile peers over loopback.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
 #[path = "../common/mod.rs"]

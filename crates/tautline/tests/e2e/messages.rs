@@ -1,11 +1,11 @@
-//! Messages of every size and form, between the library's two ends and with peers by hand.
+//! Messages of every size and form, with the library's own client and with a test's peer.
 
 use crate::common::frame::{self, BINARY, CONTINUES, ENDS, Frame, PING, PONG, TEXT, TEXT_BEGINS, masked};
 use crate::common::server::{client_config, config, server_config};
 use crate::common::{App, Event, Over, Peer, Started, both, eventually, payload, serve, serve_at};
 use std::time::Duration;
 use tautline::{
-    Address, Client, ClientTls, CloseCode, Config, DeflateConfig, Delivery, Handler, Incoming, Kind, Outgoing, Records,
+    Address, Client, CloseCode, Config, DeflateConfig, Delivery, Handler, Incoming, Kind, Outgoing, Records, Rustls,
     Server, SlowConsumer, Socket, Tls,
 };
 
@@ -17,7 +17,7 @@ fn large() -> Config {
     config
 }
 
-/// Text of so many bytes, that compresses somewhat.
+/// A text of `len` bytes, which compresses a little.
 fn text(len: usize) -> String {
     let mut text = String::with_capacity(len + 4);
     let mut state = len as u64;
@@ -49,7 +49,7 @@ fn echoes_all_sizes(server: &Started, socket: &mut Socket) {
 fn every_size_over_every_layer() {
     for over in [Over::Plain, Over::Fused, Over::Rustls, Over::Uring] {
         let server = serve(over, large(), App::default());
-        let mut socket = Socket::connect(server.target(), ClientTls::from(client_config()), large()).unwrap();
+        let mut socket = Socket::connect(server.target(), client_config(), large()).unwrap();
         echoes_all_sizes(&server, &mut socket);
         socket.close(CloseCode::NORMAL, "").unwrap();
         server.survives();
@@ -59,25 +59,26 @@ fn every_size_over_every_layer() {
 #[test]
 fn every_size_sealed_by_several_threads() {
     let mut config = large();
-    config.offload.records = Some(Records { min_message: 40_000, threads: Some(2) });
+    config.offload.records = Some(Records::default().with_min_message(40_000).with_threads(2));
     let server = serve(Over::Fused, config.clone(), App::default());
-    let mut socket = Socket::connect(server.target(), ClientTls::from(client_config()), large()).unwrap();
+    let mut socket = Socket::connect(server.target(), client_config(), large()).unwrap();
     echoes_all_sizes(&server, &mut socket);
-    // Of the ten messages of 64 KiB and more, not all where this machine is busy; one that fills the kernel asks again.
+    // Ten messages are large enough. On a busy machine help is requested less often.
     assert!(server.counters().seals_offloaded >= 2, "{:?}", server.counters());
     socket.close(CloseCode::NORMAL, "").unwrap();
     server.survives();
-    let refused = Server::new(Tls::Rustls(Box::new(server_config()))).listen(Address::Tcp(([127, 0, 0, 1], 0).into()));
+    let refused =
+        Server::new(Tls { engine: Rustls, config: server_config() }).listen(Address::Tcp(([127, 0, 0, 1], 0).into()));
     let error = refused.config(config).start(|_| App::default()).unwrap_err().to_string();
-    assert!(error.contains("rustls cannot have") && error.contains("take fused"), "{error}");
+    assert!(error.contains("rustls cannot have") && error.contains("take an engine that can"), "{error}");
 }
 
-/// The kernel is full in the middle of what several threads seal and send, again and again.
+/// The socket's buffer fills up again and again while several threads seal and send.
 #[test]
-fn a_slow_reader_of_what_several_threads_seal() {
+fn a_slow_reader_of_messages_sealed_by_several_threads() {
     for over in [Over::Fused, Over::Uring] {
         let mut config = large();
-        config.offload.records = Some(Records { min_message: 200_000, threads: Some(1) });
+        config.offload.records = Some(Records::default().with_min_message(200_000).with_threads(1));
         config.slow_consumer = SlowConsumer::Disconnect(256 * MIB);
         let server = serve(over, config, App::default());
         let mut peer = server.peer();
@@ -105,10 +106,10 @@ fn every_size_compressed() {
         let server = serve(Over::Fused, config, App::default());
         let mut target = server.target();
         target.deflate = Some(deflate);
-        let mut socket = Socket::connect(target, ClientTls::from(client_config()), large()).unwrap();
+        let mut socket = Socket::connect(target, client_config(), large()).unwrap();
         assert!(server.events.open(0).1.deflate);
         echoes_all_sizes(&server, &mut socket);
-        // The same again and again: with takeover each refers to the last.
+        // Equal messages: with context takeover each refers to the previous one.
         let before = server.counters().bytes_in;
         let same = text(10_000);
         for i in 0..20 {
@@ -132,7 +133,7 @@ fn order_survives_backpressure() {
         config.slow_consumer = SlowConsumer::Disconnect(256 * MIB);
         let server = serve(over, config, App::default());
         let mut peer = server.peer();
-        // Sent without reading, more than the kernel holds in both directions.
+        // The peer sends without reading, more than the kernel's buffers hold in both directions.
         let mut reader = Peer::over(peer.socket.try_clone().unwrap());
         let total: u32 = 10_000;
         let wire: Vec<Vec<u8>> = (0..total / 100)
@@ -160,7 +161,7 @@ fn answers_of_one_turn_leave_together() {
     for over in [Over::Fused, Over::Rustls] {
         let server = serve(over, config(), App::default());
         let mut peer = server.peer();
-        // Behind this, no ticket of the handshake is on its way any more.
+        // After this echo all tickets of the handshake have arrived.
         peer.echoes("first");
         let ten: Vec<u8> = (0..10).flat_map(|i| masked(TEXT, format!("message {i}").as_bytes())).collect();
         peer.send(&ten);
@@ -204,7 +205,7 @@ fn fragments_and_pings_interleave() {
         peer.send(&masked(PONG, b"good "));
         peer.close();
         assert!(server.events.all().iter().any(|event| matches!(event, Event::Pong(payload) if payload == b"good ")));
-        // And the library's own client puts them together.
+        // The library's own client assembles the fragments.
         let mut socket = server.socket();
         socket.text("go").unwrap();
         assert_eq!(socket.receive().unwrap(), Incoming::Text("all in good time".into()));
@@ -224,7 +225,7 @@ fn pings_are_answered_with_their_payload_at_once() {
             peer.send(&masked(PING, &payload));
             assert_eq!(peer.frame(), Frame { first: PONG, payload });
         }
-        // A pong that nobody asked for is no reason for anything.
+        // A pong without a ping is ignored.
         peer.send(&masked(PONG, b"hm"));
         peer.send(&masked(ENDS, b"of it"));
         assert_eq!(peer.frame().text(), "in the middle of it");
@@ -244,8 +245,8 @@ fn messages_can_be_taken_in_pieces() {
                     events.note("a chunk larger than what arrives at once");
                 }
                 if chunk.last {
-                    let told = format!("{:?} {}", chunk.kind, conn.state());
-                    conn.text(&told);
+                    let answer = format!("{:?} {}", chunk.kind, conn.state());
+                    conn.text(&answer);
                 }
             },
         );
@@ -262,7 +263,7 @@ fn messages_can_be_taken_in_pieces() {
         peer.send(&[masked(TEXT_BEGINS, b"\xe2"), masked(PING, b""), masked(ENDS, b"\x82\xac")].concat());
         assert_eq!(peer.frame().first, PONG);
         assert_eq!(peer.frame().text(), "Text 3");
-        // What is no UTF-8 is still refused, and so is what is too long.
+        // Invalid UTF-8 and too long messages are still rejected.
         peer.send(&[masked(TEXT_BEGINS, b"\xe2"), masked(ENDS, b"\x82")].concat());
         assert_eq!(peer.close_frame().0, 1007);
         peer = server.peer();
@@ -349,7 +350,7 @@ fn a_client_holds_many_connections_in_one_loop() {
 #[test]
 fn a_client_and_a_server_flood_each_other() {
     both(|over| {
-        /// Sends all it has at once, and answers nothing.
+        /// Sends all messages at once, and no answers.
         struct Flood(usize);
         impl Handler for Flood {
             type State = ();
@@ -370,17 +371,18 @@ fn a_client_and_a_server_flood_each_other() {
         config.deadlines.send = Duration::from_secs(5);
         let server = serve(over, config.clone(), App::default());
         let client = Client::new(client_config()).target(server.target()).config(config);
-        // Neither waits for the other to read first.
+        // Neither end waits for the other to read first.
         assert_eq!(client.run(Flood(0)).unwrap().0, 64 * MIB);
         server.survives();
     });
 }
 
 #[test]
-fn a_blocking_client_gets_whole_messages_and_waits_as_long_as_it_is_told() {
+fn a_socket_gets_whole_messages_and_keeps_its_timeout() {
     let server = serve(Over::Fused, config(), App::default());
-    // It has no way to hand out pieces.
-    let streaming = Config { streaming: true, ..config() };
+    // A socket cannot deliver pieces, so it ignores this.
+    let mut streaming = config();
+    streaming.streaming = true;
     let mut socket = Socket::connect(server.target(), client_config(), streaming).unwrap();
     socket.text("whole").unwrap();
     assert_eq!(socket.receive_timeout(Duration::MAX).unwrap(), Some(Incoming::Text("whole".into())));

@@ -1,4 +1,4 @@
-//! Loops on CPUs of their own.
+//! Loops that are pinned to CPUs.
 
 use crate::common::server::{client_config, config, server_config};
 use std::sync::mpsc::{Sender, channel};
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tautline::layers::io::machine;
 use tautline::{Client, CloseCode, Conn, Error, Handler, Message, Opening, Server, Target, Tls};
 
-/// Says, when a connection opens, where its thread may run.
+/// Reports the CPUs on which its thread may run, when a connection opens.
 struct Where(Sender<String>);
 
 impl Handler for Where {
@@ -25,11 +25,11 @@ impl Handler for Where {
 }
 
 #[test]
-fn both_ends_stay_where_they_were_put() {
+fn loops_run_on_their_cpus() {
     let cpus = machine::cpus().unwrap();
     let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
     let (server_says, server_is) = channel();
-    let server = Server::new(Tls::with(server_config())).listen("127.0.0.1:0".parse().unwrap()).config(config());
+    let server = Server::new(Tls::from(server_config())).listen("127.0.0.1:0".parse().unwrap()).config(config());
     let server = server.pin(vec![first]).start(move |_| Where(server_says.clone())).unwrap();
     let (client_says, client_is) = channel();
     let target = Target::new(&format!("wss://{}/", server.addresses()[0])).unwrap();
@@ -44,7 +44,7 @@ fn both_ends_stay_where_they_were_put() {
 }
 
 #[test]
-fn a_cpu_that_is_not_there_is_refused() {
+fn refuses_a_cpu_that_does_not_exist() {
     let target = Target::new("wss://127.0.0.1:1/").unwrap();
     let client = Client::new(client_config()).target(target).pin(100_000);
     let refused = client.start(|_| Where(channel().0)).err();

@@ -1,4 +1,4 @@
-//! Slow readers over real sockets: every policy, compressed and not.
+//! Slow readers over real sockets: all policies, with and without compression.
 
 use crate::common::frame::{BINARY, PING, PONG, TEXT, masked};
 use crate::common::server::{client_config, config};
@@ -8,21 +8,19 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tautline::{
-    Cause, ClientTls, CloseCode, Config, DeflateConfig, Delivery, Incoming, Outgoing, SlowConsumer, Socket,
-};
+use tautline::{Cause, CloseCode, Config, DeflateConfig, Delivery, Incoming, Outgoing, SlowConsumer, Socket};
 
 const LIMIT: usize = 300_000;
 const COUNT: usize = 3_000;
 
-/// On its first message a burst of numbered ones: what became of each, and the most that waited.
+/// The results of a burst of messages, and the most bytes that waited.
 #[derive(Default)]
 struct Outcome {
     deliveries: Mutex<Vec<Delivery>>,
     most: AtomicUsize,
 }
 
-/// The `i`th message: half of it like no other, so that compression does not empty the queue.
+/// The `i`th message. Half of it does not compress, so that the queue fills up with compression too.
 fn numbered(i: usize) -> Vec<u8> {
     let mut state = i as u64;
     let mut message = vec![7; 10_000];
@@ -38,7 +36,7 @@ fn number(message: &[u8]) -> usize {
     u32::from_be_bytes(message[..4].try_into().unwrap()) as usize
 }
 
-/// How far the kernel's buffers reach cannot be said; the burst is far longer.
+/// Starts a server that answers `go` with a burst of messages, far longer than the kernel's buffers.
 fn burst(over: Over, policy: SlowConsumer, deflate: Option<DeflateConfig>) -> (Started, Arc<Outcome>) {
     let outcome = Arc::new(Outcome::default());
     let seen = outcome.clone();
@@ -51,7 +49,7 @@ fn burst(over: Over, policy: SlowConsumer, deflate: Option<DeflateConfig>) -> (S
         for i in 0..COUNT {
             let message = numbered(i);
             deliveries.push(conn.send(Outgoing::binary(&message).with_key(i as u64 % 20)));
-            // With the batch for the next send and the one in flight: a quarter of a mebibyte each.
+            // Includes the batch for the next send and the one in flight, 256 KiB each.
             seen.most.fetch_max(conn.buffered(), Ordering::Relaxed);
         }
         *seen.deliveries.lock().unwrap() = deliveries;
@@ -66,12 +64,12 @@ fn connect(server: &Started, deflate: Option<DeflateConfig>) -> Socket {
     let mut target = server.target();
     target.deflate = deflate;
     let mut config = Config::low_latency();
-    // The client does not stop to read before we ask it to.
+    // Larger than any message of the burst.
     config.limits.max_message = 1 << 20;
-    Socket::connect(target, ClientTls::from(client_config()), config).unwrap()
+    Socket::connect(target, client_config(), config).unwrap()
 }
 
-/// Takes messages until one has this text.
+/// Receives messages until the text `end`, and returns the numbers of the others.
 fn until(socket: &mut Socket, end: &str) -> Vec<usize> {
     let mut numbers = Vec::new();
     loop {
@@ -87,7 +85,7 @@ fn until(socket: &mut Socket, end: &str) -> Vec<usize> {
     }
 }
 
-/// What the client gets of a burst.
+/// Asks for a burst, and returns the numbers of the messages that arrive.
 fn received(server: &Started, outcome: &Outcome, deflate: Option<DeflateConfig>) -> Vec<usize> {
     let mut socket = connect(server, deflate);
     assert_eq!(server.events.open(0).1.deflate, deflate.is_some());
@@ -99,7 +97,7 @@ fn received(server: &Started, outcome: &Outcome, deflate: Option<DeflateConfig>)
     }
     socket.text("end").unwrap();
     let numbers = until(&mut socket, "end");
-    // The compressor's state and the peer's are the same still.
+    // Messages still decompress, so both ends have the same compression state.
     socket.text("after").unwrap();
     assert!(until(&mut socket, "after").is_empty());
     let same = numbered(COUNT);
@@ -120,7 +118,7 @@ fn each(test: impl Fn(Over, Option<DeflateConfig>)) {
     test(Over::Fused, Some(DeflateConfig::with_context_takeover()));
 }
 
-/// How many came before the first gap: what left at once, as long as the kernel took it.
+/// The number of messages before the first gap, which left before the kernel's buffers were full.
 fn at_once(numbers: &[usize]) -> usize {
     numbers.iter().enumerate().take_while(|(at, number)| at == *number).count()
 }
@@ -131,7 +129,7 @@ fn drop_newest() {
         let (server, outcome) = burst(over, SlowConsumer::DropNewest(LIMIT), deflate);
         let numbers = received(&server, &outcome, deflate);
         let deliveries = outcome.deliveries.lock().unwrap().clone();
-        // All of it is one call: what came first stays.
+        // The whole burst is one call, so the first messages stay.
         assert_eq!(at_once(&numbers), numbers.len());
         let (taken, dropped) = deliveries.split_at(numbers.len());
         assert!(taken.iter().all(|delivery| matches!(delivery, Delivery::Sent | Delivery::Queued(_))));
@@ -163,7 +161,7 @@ fn keep_latest() {
         let numbers = received(&server, &outcome, deflate);
         let deliveries = outcome.deliveries.lock().unwrap().clone();
         assert!(!deliveries.contains(&Delivery::Dropped));
-        // Of each key the last one waits, where its first one stood.
+        // The latest message of each key waits, in the place of its first one.
         let mut latest = BTreeMap::new();
         latest.extend((0..COUNT).map(|i| (i % 20, i)));
         let first = at_once(&numbers);
@@ -181,7 +179,7 @@ fn disconnect() {
         socket.text("go").unwrap();
         let closed = server.events.close(server.events.open(0).0);
         assert!(matches!(closed.cause, Cause::SlowConsumer), "{closed:?}");
-        // What had left before is followed by the reason.
+        // The messages that had left before are followed by the close frame.
         let mut count = 0;
         let error = loop {
             match socket.receive() {
@@ -197,7 +195,7 @@ fn disconnect() {
         let deliveries = outcome.deliveries.lock().unwrap().clone();
         let first_closed = deliveries.iter().position(|delivery| *delivery == Delivery::Closed).unwrap();
         assert!(deliveries[first_closed..].iter().all(|delivery| *delivery == Delivery::Closed));
-        // Of what waited nothing was sent.
+        // No queued message was sent.
         assert!(count < first_closed);
         drop(socket);
         server.forgets();
@@ -222,16 +220,16 @@ fn a_stuck_reader_is_still_heard() {
         server.events.noted(0);
         let large = vec![9; 100_000];
         let begun = std::time::Instant::now();
-        // It reads nothing, but speaks, and is heard.
+        // The peer reads nothing, but its messages are read.
         while begun.elapsed() < Duration::from_millis(300) || server.counters().messages_dropped == 0 {
-            server.running.publish("feed", Outgoing::binary(&large)).unwrap();
+            server.handle.publish("feed", Outgoing::binary(&large)).unwrap();
             peer.send(&masked(PONG, b""));
             std::thread::sleep(Duration::from_millis(5));
         }
         peer.send(&masked(TEXT, b"still here"));
         assert_eq!(server.events.noted(1), "still here");
         assert_eq!(server.events.closes(server.events.open(0).0), 0);
-        // Once it reads, its ping is answered, in the middle of all that.
+        // Once it reads, the answer to its ping arrives among the feed's messages.
         peer.send(&masked(PING, b"?"));
         loop {
             let frame = peer.frame();

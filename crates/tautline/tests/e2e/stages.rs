@@ -1,12 +1,11 @@
-//! Where the time of messages goes, as servers and clients tell it.
+//! Stages of messages, as servers and clients report them.
 
 use crate::common::server::{client_config, config, server_config};
 use std::num::NonZeroU32;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use tautline::{
-    Client, ClientTls, CloseCode, Conn, Handler, Incoming, Message, Opening, Outgoing, Server, Socket, Stage, Target,
-    Tls,
+    Client, CloseCode, Conn, Handler, Incoming, Message, Opening, Outgoing, Server, Socket, Stage, Target, Tls,
 };
 
 const MESSAGES: u64 = 200;
@@ -21,7 +20,7 @@ impl Handler for Echo {
     }
 }
 
-/// Sends a message, and the next when it is back.
+/// Sends a message, and the next one when its echo has arrived.
 struct Ping {
     done: Sender<()>,
     left: u64,
@@ -46,7 +45,7 @@ impl Handler for Ping {
 }
 
 fn server(shards: usize) -> Server {
-    let tls = Tls::with(server_config());
+    let tls = Tls::from(server_config());
     Server::new(tls).listen("127.0.0.1:0".parse().unwrap()).shards(shards).config(config())
 }
 
@@ -63,14 +62,14 @@ fn both_ends_count_every_message() {
     let client = client.start_with_stages(move |_| Ping { done: done.clone(), left: MESSAGES }).unwrap();
     is_done.recv_timeout(Duration::from_secs(20)).unwrap();
     for _ in 0..2 {
-        // While they run, and after they have ended.
-        let [at_server, at_client] = [&server, &client].map(|running| running.stages().unwrap());
+        // First while the loops run, then after they have ended.
+        let [at_server, at_client] = [&server, &client].map(|handle| handle.stages().unwrap());
         assert_eq!((at_server.messages(), at_client.messages()), (MESSAGES, MESSAGES));
         for stages in [at_server, at_client] {
             for stage in [Stage::Loop, Stage::Read, Stage::Tls, Stage::Parse, Stage::Callback, Stage::App] {
                 assert_eq!(stages.spread(stage).count, MESSAGES, "{stage:?}");
             }
-            // The kernel begins to stamp a moment after it was asked.
+            // The kernel begins to stamp shortly after it was asked to.
             assert!(stages.spread(Stage::Nic).count <= MESSAGES);
             assert!(stages.spread(Stage::Total).mean >= stages.spread(Stage::Nic).mean);
             assert!(stages.spread(Stage::Tls).min > 0.0 && stages.tls_share() < 1.0);
@@ -84,7 +83,7 @@ fn both_ends_count_every_message() {
 }
 
 #[test]
-fn both_ends_take_some_reads_only() {
+fn both_ends_sample_reads() {
     let every = NonZeroU32::new(4).unwrap();
     let server = server(1).stages_of_one_read_in(every).start_with_stages(|_| Echo).unwrap();
     let (done, is_done) = channel();
@@ -92,9 +91,9 @@ fn both_ends_take_some_reads_only() {
     let client = client.stages_of_one_read_in(every);
     let client = client.start_with_stages(move |_| Ping { done: done.clone(), left: MESSAGES }).unwrap();
     is_done.recv_timeout(Duration::from_secs(20)).unwrap();
-    for running in [&server, &client] {
-        // 50 are to be expected; six standard deviations.
-        let messages = running.stages().unwrap().messages();
+    for handle in [&server, &client] {
+        // 50 are expected; the bounds are six standard deviations.
+        let messages = handle.stages().unwrap().messages();
         assert!((13..=87).contains(&messages), "{messages}");
     }
     server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
@@ -103,11 +102,10 @@ fn both_ends_take_some_reads_only() {
 }
 
 #[test]
-fn shards_are_told_together() {
+fn stages_include_all_shards() {
     let server = server(2).start_with_stages(|_| Echo).unwrap();
-    let mut sockets: Vec<Socket> = (0..8)
-        .map(|_| Socket::connect(target(&server.addresses()[0]), ClientTls::from(client_config()), config()).unwrap())
-        .collect();
+    let mut sockets: Vec<Socket> =
+        (0..8).map(|_| Socket::connect(target(&server.addresses()[0]), client_config(), config()).unwrap()).collect();
     for socket in &mut sockets {
         socket.text("hello").unwrap();
         assert_eq!(socket.receive().unwrap(), Incoming::Text("hello".into()));
@@ -119,7 +117,7 @@ fn shards_are_told_together() {
 }
 
 #[test]
-fn without_asking_there_are_none() {
+fn without_a_probe_there_are_no_stages() {
     let server = server(1).start(|_| Echo).unwrap();
     assert!(server.stages().is_none());
     server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));

@@ -1,16 +1,16 @@
-//! Publishing to many connections over several loops.
+//! Publishing to many connections on several loops.
 
 use crate::common::frame::{TEXT, masked};
 use crate::common::server::{client_config, config};
 use crate::common::{App, Events, Over, Peer, Started, both, eventually, serve, serve_at};
-use tautline::{ClientTls, CloseCode, Config, Conn, DeflateConfig, Incoming, Message, Outgoing, SlowConsumer, Socket};
+use tautline::{CloseCode, Config, Conn, DeflateConfig, Incoming, Message, Outgoing, SlowConsumer, Socket};
 
-/// `+TOPIC` subscribes, `-TOPIC` leaves, `TOPIC:TEXT` publishes; the first two are answered.
-fn obey(_events: &Events, conn: &mut Conn<'_, u64>, message: Message<'_>) {
+/// Subscribes on `+TOPIC`, unsubscribes on `-TOPIC` and publishes on `TOPIC:TEXT`. The first two are answered.
+fn handle_command(_events: &Events, conn: &mut Conn<'_, u64>, message: Message<'_>) {
     let text = message.text().unwrap();
     if let Some(topic) = text.strip_prefix('+') {
-        let told = if conn.subscribe(topic) { "in" } else { "full" };
-        conn.text(told);
+        let result = if conn.subscribe(topic) { "in" } else { "full" };
+        conn.text(result);
     } else if let Some(topic) = text.strip_prefix('-') {
         conn.unsubscribe(topic);
         conn.text("out");
@@ -22,7 +22,7 @@ fn obey(_events: &Events, conn: &mut Conn<'_, u64>, message: Message<'_>) {
 }
 
 fn start(over: Over, shards: usize, config: Config) -> Started {
-    serve_at("127.0.0.1:0", over, shards, config, App::default().on_message(obey))
+    serve_at("127.0.0.1:0", over, shards, config, App::default().on_message(handle_command))
 }
 
 fn ask(peer: &mut Peer, command: &str) -> String {
@@ -30,31 +30,31 @@ fn ask(peer: &mut Peer, command: &str) -> String {
     peer.frame().text().to_owned()
 }
 
-/// Peers until each of two loops has at least so many.
+/// Connects peers until each of two loops has `at_least` of them.
 fn spread(server: &Started, at_least: usize) -> Vec<Peer> {
     let mut peers = Vec::new();
     let mut counts = [0, 0];
     while counts.iter().any(|count| *count < at_least) {
         peers.push(server.peer());
         let (conn, _) = server.events.open(peers.len() - 1);
-        counts[conn.shard as usize] += 1;
+        counts[conn.shard() as usize] += 1;
         assert!(peers.len() < 200, "{counts:?}");
     }
     peers
 }
 
 #[test]
-fn subscribers_on_all_loops_get_it_in_order() {
+fn subscribers_on_all_loops_get_messages_in_order() {
     both(|over| {
         let server = start(over, 2, config());
         let mut peers = spread(&server, 3);
         for peer in &mut peers {
             assert_eq!(ask(peer, "+news"), "in");
-            // Once is enough.
+            // A second subscription has no effect.
             assert_eq!(ask(peer, "+news"), "in");
         }
         let mut outsider = server.peer();
-        // From a handler, whose own connection is a subscriber too.
+        // Published by a handler, whose own connection is a subscriber too.
         for i in 0..50 {
             peers[0].send(&masked(TEXT, format!("news:{i}").as_bytes()));
         }
@@ -63,17 +63,17 @@ fn subscribers_on_all_loops_get_it_in_order() {
                 assert_eq!(peer.frame().text(), i.to_string());
             }
         }
-        // From outside of the loops.
-        server.running.publish("news", Outgoing::text("from afar")).unwrap();
-        server.running.publish("old news", Outgoing::text("nobody hears it")).unwrap();
+        // Published by another thread.
+        server.handle.publish("news", Outgoing::text("from afar")).unwrap();
+        server.handle.publish("old news", Outgoing::text("nobody hears it")).unwrap();
         for peer in &mut peers {
             assert_eq!(peer.frame().text(), "from afar");
         }
-        // From one loop only.
-        server.running.remotes()[1].publish("news", Outgoing::text("partly")).unwrap();
-        server.running.publish("news", Outgoing::text("for all")).unwrap();
+        // Published on one loop only.
+        server.handle.shards()[1].publish("news", Outgoing::text("partly")).unwrap();
+        server.handle.publish("news", Outgoing::text("for all")).unwrap();
         for (n, peer) in peers.iter_mut().enumerate() {
-            if server.events.open(n).0.shard == 1 {
+            if server.events.open(n).0.shard() == 1 {
                 assert_eq!(peer.frame().text(), "partly");
             }
             assert_eq!(peer.frame().text(), "for all");
@@ -85,7 +85,7 @@ fn subscribers_on_all_loops_get_it_in_order() {
 }
 
 #[test]
-fn leaving_and_closing_unsubscribe() {
+fn unsubscribing_and_closing_end_subscriptions() {
     let server = start(Over::Plain, 1, config());
     let (mut stays, mut leaves, mut closes) = (server.peer(), server.peer(), server.peer());
     for peer in [&mut stays, &mut leaves, &mut closes] {
@@ -96,11 +96,11 @@ fn leaving_and_closing_unsubscribe() {
     assert_eq!(ask(&mut leaves, "-never subscribed"), "out");
     closes.close();
     server.events.close(server.events.open(2).0);
-    // A newcomer takes the slot, and not the subscriptions.
+    // A new connection takes the slot of the closed one, but not its subscriptions.
     let mut newcomer = server.peer();
     let before = server.counters().messages_out;
-    server.running.publish("a", Outgoing::text("for a")).unwrap();
-    server.running.publish("b", Outgoing::text("for b")).unwrap();
+    server.handle.publish("a", Outgoing::text("for a")).unwrap();
+    server.handle.publish("b", Outgoing::text("for b")).unwrap();
     assert_eq!(stays.frame().text(), "for a");
     assert_eq!(stays.frame().text(), "for b");
     assert_eq!(leaves.frame().text(), "for b");
@@ -116,7 +116,7 @@ fn subscriptions_are_limited() {
     config.limits.max_subscriptions = 3;
     let server = start(Over::Plain, 1, config);
     let mut peer = server.peer();
-    for (command, told) in [
+    for (command, answer) in [
         ("+a", "in"),
         ("+b", "in"),
         ("+c", "in"),
@@ -126,7 +126,7 @@ fn subscriptions_are_limited() {
         ("+d", "in"),
         ("+b", "full"),
     ] {
-        assert_eq!(ask(&mut peer, command), told, "{command}");
+        assert_eq!(ask(&mut peer, command), answer, "{command}");
     }
     drop(peer);
     server.survives();
@@ -145,7 +145,7 @@ fn a_thousand_subscribers() {
         })
         .collect();
     for i in 0..20 {
-        server.running.publish("all", Outgoing::text(&format!("{i} {}", "x".repeat(100)))).unwrap();
+        server.handle.publish("all", Outgoing::text(&format!("{i} {}", "x".repeat(100)))).unwrap();
     }
     for peer in &mut peers {
         for i in 0..20 {
@@ -158,9 +158,10 @@ fn a_thousand_subscribers() {
 }
 
 #[test]
-fn a_published_message_is_compressed_for_those_who_can_read_it() {
+fn a_published_message_is_compressed_once_per_window_size() {
     let takeover = DeflateConfig::with_context_takeover();
-    let narrow = DeflateConfig { server_max_window_bits: 10, ..takeover };
+    let mut narrow = takeover;
+    narrow.server_max_window_bits = 10;
     let mut config = config();
     config.upgrade.deflate = Some(takeover);
     let server = start(Over::Fused, 1, config.clone());
@@ -170,18 +171,18 @@ fn a_published_message_is_compressed_for_those_who_can_read_it() {
         .map(|deflate| {
             let mut target = server.target();
             target.deflate = deflate;
-            let mut socket = Socket::connect(target, ClientTls::from(client_config()), config.clone()).unwrap();
+            let mut socket = Socket::connect(target, client_config(), config.clone()).unwrap();
             socket.send(Outgoing::text("+feed")).unwrap();
             assert_eq!(socket.receive().unwrap(), Incoming::Text("in".into()));
             socket
         })
         .collect();
-    // Longer than the narrow window, and longer than what is copied before it is sealed.
+    // Longer than the narrow window, and long enough to be sealed without a copy.
     let words = "published to all of them, compressed once for each window; ".repeat(600);
     for round in 0..3 {
         let news = format!("{round} {words}");
         let before = server.counters();
-        server.running.publish("feed", Outgoing::text(&news)).unwrap();
+        server.handle.publish("feed", Outgoing::text(&news)).unwrap();
         for socket in &mut sockets {
             assert_eq!(socket.receive().unwrap(), Incoming::Text(news.clone()), "{round}");
         }
@@ -189,8 +190,8 @@ fn a_published_message_is_compressed_for_those_who_can_read_it() {
         let sent = usize::try_from(after.bytes_out - before.bytes_out).unwrap();
         assert!((news.len()..news.len() + 5 * 2_000).contains(&sent), "{sent}");
         let runs = after.publications_compressed - before.publications_compressed;
-        assert_eq!(runs, 2, "once for each window, not for each of five who can read it");
-        // A window that is kept goes on behind it.
+        assert_eq!(runs, 2, "once per window size, for five subscribers with compression");
+        // With context takeover, later messages still decompress.
         for socket in &mut sockets {
             for _ in 0..2 {
                 socket.send(Outgoing::text(&words)).unwrap();
@@ -203,7 +204,7 @@ fn a_published_message_is_compressed_for_those_who_can_read_it() {
 }
 
 #[test]
-fn one_slow_subscriber_holds_nobody_up() {
+fn a_slow_subscriber_does_not_delay_others() {
     let mut config = config();
     config.slow_consumer = SlowConsumer::DropOldest(100_000);
     let server = start(Over::Fused, 1, config);
@@ -214,13 +215,13 @@ fn one_slow_subscriber_holds_nobody_up() {
     let large = "x".repeat(10_000);
     let mut count = 0;
     while server.counters().messages_dropped < 100 {
-        server.running.publish("feed", Outgoing::text(&format!("{count} {large}"))).unwrap();
+        server.handle.publish("feed", Outgoing::text(&format!("{count} {large}"))).unwrap();
         assert!(fast.frame().text().starts_with(&format!("{count} ")));
         count += 1;
     }
-    server.running.publish("feed", Outgoing::text("the end")).unwrap();
+    server.handle.publish("feed", Outgoing::text("the end")).unwrap();
     assert_eq!(fast.frame().text(), "the end");
-    // The slow one gets the newest and in order, with gaps.
+    // The slow subscriber gets the newest messages in order, with gaps.
     let mut last = None;
     loop {
         let frame = slow.frame();
@@ -238,8 +239,8 @@ fn one_slow_subscriber_holds_nobody_up() {
 }
 
 #[test]
-fn a_handler_that_publishes_in_answer_to_itself_spins_no_loop() {
-    // Each delivery is a message to the client, not to the handler; publishing from on_close reaches the others.
+fn publishing_to_the_own_connection_does_not_repeat() {
+    // A publication goes to clients, and never back to a handler.
     let app = App::default().on_message(|_, conn, message| {
         conn.subscribe("room");
         conn.publish("room", Outgoing::from(&message));
@@ -250,9 +251,9 @@ fn a_handler_that_publishes_in_answer_to_itself_spins_no_loop() {
     peer.send(&masked(TEXT, b"hello"));
     assert_eq!(peer.frame().text(), "hello");
     assert_eq!(peer.frame().text(), "hello");
-    server.running.remotes()[0].close(server.events.open(0).0, CloseCode::NORMAL, "").unwrap();
+    server.handle.shards()[0].close(server.events.open(0).0, CloseCode::NORMAL, "").unwrap();
     assert_eq!(peer.close_frame().0, 1000);
     drop(peer);
-    eventually("it is gone", || server.counters().connections == 0);
+    eventually("no connection left", || server.counters().connections == 0);
     server.stop();
 }

@@ -1,4 +1,4 @@
-//! How connections end.
+//! Ends of connections whose records the kernel opens.
 
 use crate::common::{App, eventually, frame, payload};
 use crate::peer::Peer;
@@ -7,16 +7,16 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tautline::{Cause, Io, KernelTls, Reply};
-use tautline_testkit::wild::kind;
+use tautline::{Cause, KernelTls, Reply};
+use tautline_testkit::raw_peer::kind;
 
-const DRIVERS: [Io; 2] = [Io::Epoll, Io::Select];
+const DRIVERS: [&str; 2] = ["epoll", "select"];
 
-/// What `act` of a peer ends a server's connection with, for each of the halves.
+/// The causes of the ends that `act` brings about, for each choice of directions.
 fn endings(halves: &[KernelTls], act: impl Fn(&mut Peer)) -> Vec<Cause> {
     let mut causes = Vec::new();
-    let select = [(Io::Select, KernelTls::Both)];
-    for (io, halves) in halves.iter().map(|&halves| (Io::Epoll, halves)).chain(select) {
+    let select = [("select", KernelTls::Both)];
+    for (io, halves) in halves.iter().map(|&halves| ("epoll", halves)).chain(select) {
         let server = serve(io, halves, App::default());
         let mut peer = Peer::new(&server);
         peer.echoes(b"well");
@@ -30,7 +30,7 @@ fn endings(halves: &[KernelTls], act: impl Fn(&mut Peer)) -> Vec<Cause> {
 }
 
 #[test]
-fn close_notify_is_an_end() {
+fn close_notify_is_a_clean_end() {
     if has_ktls() {
         let causes = endings(&HALVES, |peer| {
             peer.send(kind::ALERT, &[1, 0]);
@@ -41,7 +41,7 @@ fn close_notify_is_an_end() {
 }
 
 #[test]
-fn an_end_without_close_notify_is_none() {
+fn an_end_without_close_notify_is_a_truncation() {
     if has_ktls() {
         let causes = endings(&HALVES, |peer| peer.stream.shutdown(Shutdown::Write).unwrap());
         assert!(causes.iter().all(|cause| matches!(cause, Cause::Truncated)), "{causes:?}");
@@ -49,10 +49,10 @@ fn an_end_without_close_notify_is_none() {
 }
 
 #[test]
-fn changed_records_are_refused() {
+fn rejects_changed_records() {
     if has_ktls() {
         let causes = endings(&HALVES, |peer| {
-            let mut record = peer.wild.seal(kind::DATA, &frame::masked(frame::TEXT, b"changed"), 0);
+            let mut record = peer.raw_peer.seal(kind::DATA, &frame::masked(frame::TEXT, b"changed"), 0);
             *record.last_mut().unwrap() ^= 1;
             peer.stream.write_all(&record).unwrap();
             assert_eq!(peer.alert(), [2, 20]);
@@ -62,7 +62,7 @@ fn changed_records_are_refused() {
 }
 
 #[test]
-fn what_is_no_record_is_refused() {
+fn rejects_bytes_that_are_no_record() {
     if has_ktls() {
         let causes = endings(&HALVES, |peer| {
             peer.stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -74,7 +74,7 @@ fn what_is_no_record_is_refused() {
 }
 
 #[test]
-fn fatal_alerts_are_told() {
+fn reports_fatal_alerts() {
     if has_ktls() {
         let causes = endings(&HALVES, |peer| peer.send(kind::ALERT, &[2, 40]));
         assert!(causes.iter().all(|cause| cause.to_string().contains("handshake_failure")), "{causes:?}");
@@ -82,7 +82,7 @@ fn fatal_alerts_are_told() {
 }
 
 #[test]
-fn messages_of_the_handshake_have_no_place() {
+fn rejects_unexpected_handshake_messages() {
     if has_ktls() {
         let causes = endings(&HALVES, |peer| {
             // A NewSessionTicket, which clients do not send.
@@ -93,9 +93,9 @@ fn messages_of_the_handshake_have_no_place() {
     }
 }
 
-/// The kernel's TLS takes more than its TCP has room for, and what it still has when our direction ends is lost.
+/// The kernel's TLS accepts more bytes than its TCP has room for. Bytes that it holds when our direction ends would be lost.
 #[test]
-fn the_last_words_arrive_however_slowly_they_are_read() {
+fn the_last_bytes_reach_a_slow_reader() {
     for (io, len) in DRIVERS.into_iter().flat_map(|io| [150_000, 1 << 20].map(|len| (io, len))) {
         if !has_ktls() {
             return;
@@ -120,16 +120,16 @@ fn the_last_words_arrive_however_slowly_they_are_read() {
     }
 }
 
-/// The kernel says that there is something to receive, and has nothing to give before the record is whole.
+/// The kernel reports a socket as readable, but returns no bytes until the record is whole.
 #[test]
-fn half_a_record_costs_nothing() {
+fn half_a_record_does_not_spin_the_loop() {
     for io in DRIVERS {
         if !has_ktls() {
             return;
         }
         let server = serve(io, KernelTls::Both, App::default());
         let mut peer = Peer::new(&server);
-        let record = peer.wild.seal(kind::DATA, &frame::masked(frame::TEXT, b"late"), 0);
+        let record = peer.raw_peer.seal(kind::DATA, &frame::masked(frame::TEXT, b"late"), 0);
         let (front, rest) = record.split_at(record.len() / 2);
         peer.stream.write_all(front).unwrap();
         std::thread::sleep(Duration::from_millis(100));
@@ -139,15 +139,15 @@ fn half_a_record_costs_nothing() {
         assert!(busy < time / 4, "{io}: {busy:?} of {time:?}");
         peer.stream.write_all(rest).unwrap();
         assert_eq!(peer.frame().payload, b"late");
-        // What comes next may be shorter than what was waited for, and come byte by byte.
+        // The next record may be shorter than the previous one, and may arrive byte by byte.
         peer.echoes(b"");
-        for byte in peer.wild.seal(kind::DATA, &frame::masked(frame::TEXT, b"slowly"), 0) {
+        for byte in peer.raw_peer.seal(kind::DATA, &frame::masked(frame::TEXT, b"slowly"), 0) {
             peer.stream.write_all(&[byte]).unwrap();
             std::thread::sleep(Duration::from_millis(2));
         }
         assert_eq!(peer.frame().payload, b"slowly");
-        // Half a record is no end.
-        let half = peer.wild.seal(kind::DATA, &frame::masked(frame::TEXT, b"never"), 0);
+        // FIN within a record is a truncation.
+        let half = peer.raw_peer.seal(kind::DATA, &frame::masked(frame::TEXT, b"never"), 0);
         peer.stream.write_all(&half[..half.len() / 2]).unwrap();
         peer.stream.shutdown(Shutdown::Write).unwrap();
         let (conn, _) = server.events.open(0);

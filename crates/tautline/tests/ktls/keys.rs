@@ -1,28 +1,28 @@
-//! Key updates of the peer's, where the kernel can follow them and where it cannot.
+//! Key updates of the peer, on kernels that can replace keys and on others.
 
 use crate::common::{App, logs};
 use crate::peer::Peer;
 use crate::{HALVES, has_ktls, rekeys, serve};
-use tautline::{Cause, Io, KernelTls};
-use tautline_testkit::wild::kind;
+use tautline::{Cause, KernelTls};
+use tautline_testkit::raw_peer::kind;
 
-/// A KeyUpdate that asks for one of ours, or not.
+/// Sends a KeyUpdate, which requests one of ours if `requested`.
 fn key_update(peer: &mut Peer, requested: bool) {
     peer.send(kind::HANDSHAKE, &[24, 0, 0, 1, u8::from(requested)]);
-    peer.wild.tx.update();
+    peer.raw_peer.tx.update();
 }
 
 #[test]
 fn a_peer_changes_its_keys() {
-    let epoll = HALVES.into_iter().flat_map(|half| [(Io::Epoll, half, false), (Io::Epoll, half, true)]);
-    for (io, halves, requested) in epoll.chain([(Io::Select, KernelTls::Both, true)]) {
+    let epoll = HALVES.into_iter().flat_map(|half| [("epoll", half, false), ("epoll", half, true)]);
+    for (io, halves, requested) in epoll.chain([("select", KernelTls::Both, true)]) {
         if !has_ktls() {
             return;
         }
         let server = serve(io, halves, App::default());
         let mut peer = Peer::new(&server);
         peer.echoes(b"under the first keys");
-        // The kernel holds the keys of what is received, or of what is sent and they are to change.
+        // A key that the kernel holds changes: the one for receiving, or the one for sending if that is requested.
         let concerned = halves != KernelTls::Transmit || requested;
         if rekeys() || !concerned {
             for round in 0..3 {
@@ -44,9 +44,9 @@ fn a_peer_changes_its_keys() {
 }
 
 #[test]
-fn a_peer_floods_with_records_without_data() {
+fn rejects_a_flood_of_records_without_data() {
     if has_ktls() {
-        let server = serve(Io::Epoll, KernelTls::Both, App::default());
+        let server = serve("epoll", KernelTls::Both, App::default());
         let mut peer = Peer::new(&server);
         for _ in 0..4 {
             peer.send(kind::ALERT, &[1, 90]);

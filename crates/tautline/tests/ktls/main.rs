@@ -1,4 +1,5 @@
-//! Kernel TLS: on kernels that have it, as in the virtual machine of `cargo xtask vm-test`; on others, what happens without.
+//! Kernel TLS, on kernels that have it, as in the virtual machine of `cargo xtask vm-test`. On others one test checks the
+//! fallback.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
 #[path = "../common/mod.rs"]
@@ -8,15 +9,15 @@ mod endings;
 mod keys;
 mod peer;
 
-use common::{App, Started, logs, serve_way};
+use common::{App, Started, logs, serve_driver};
 use std::collections::HashMap;
 use tautline::layers::io::kernel;
-use tautline::{Config, Io, KernelTls, SlowConsumer, Spin, Way};
+use tautline::{Config, DriverConfig, KernelTls, SlowConsumer};
 
-/// What a test asks of the kernel, by its name.
+/// The choices of directions, except `auto`.
 const HALVES: [KernelTls; 3] = [KernelTls::Transmit, KernelTls::Receive, KernelTls::Both];
 
-/// Whether this kernel has TLS. Where it must have, as `TAUTLINE_KTLS` says, tests that need it fail without.
+/// Whether this kernel has TLS. If `TAUTLINE_KTLS` is set, it must.
 fn has_ktls() -> bool {
     let found = kernel::probe();
     if let Err(error) = &found {
@@ -26,15 +27,15 @@ fn has_ktls() -> bool {
     found.is_ok()
 }
 
-/// Whether it takes new keys, as it must where `TAUTLINE_KTLS` is `rekeys`.
+/// Whether the kernel takes new keys. If `TAUTLINE_KTLS` is `rekeys`, it must.
 fn rekeys() -> bool {
     let found = kernel::probe().unwrap().rekeys;
     assert!(found || std::env::var("TAUTLINE_KTLS").as_deref() != Ok("rekeys"), "the kernel takes no new keys");
     found
 }
 
-fn way(io: Io, halves: KernelTls) -> Way {
-    Way::new(io, Spin::default()).with_kernel_tls(halves)
+fn driver(name: &str, halves: KernelTls) -> DriverConfig {
+    name.parse::<DriverConfig>().unwrap().with_kernel_tls(halves).unwrap()
 }
 
 fn config() -> Config {
@@ -45,11 +46,11 @@ fn config() -> Config {
 }
 
 /// A server that leaves records to the kernel.
-fn serve(io: Io, halves: KernelTls, app: App) -> Started {
-    serve_way(way(io, halves), config(), app)
+fn serve(io: &str, halves: KernelTls, app: App) -> Started {
+    serve_driver(driver(io, halves), config(), app)
 }
 
-/// The kernel's counters (`/proc/net/tls_stat`), so that no test passes in user space.
+/// The kernel's counters (`/proc/net/tls_stat`). They show whether the kernel or user space did the records.
 fn counters() -> HashMap<String, u64> {
     let text = std::fs::read_to_string("/proc/net/tls_stat").unwrap();
     let pair = |line: &str| {
@@ -59,7 +60,7 @@ fn counters() -> HashMap<String, u64> {
     text.lines().filter_map(pair).collect()
 }
 
-/// How often the kernel took keys for sending and for receiving while `act` ran.
+/// Keys that the kernel took for sending and for receiving while `act` ran.
 fn taken(act: impl FnOnce()) -> (u64, u64) {
     let before = counters();
     act();
@@ -68,7 +69,7 @@ fn taken(act: impl FnOnce()) -> (u64, u64) {
     (grown("TlsTxSw"), grown("TlsRxSw"))
 }
 
-/// What one connection of a server adds to the counters.
+/// The keys that one connection gives the kernel.
 fn expected(halves: KernelTls) -> (u64, u64) {
     match halves {
         KernelTls::Off => (0, 0),
@@ -80,11 +81,11 @@ fn expected(halves: KernelTls) -> (u64, u64) {
 }
 
 #[test]
-fn without_it_all_stays_in_user_space() {
+fn without_kernel_tls_all_records_stay_in_user_space() {
     if kernel::probe().is_ok() {
         return;
     }
-    let server = serve(Io::Epoll, KernelTls::Both, App::default());
+    let server = serve("epoll", KernelTls::Both, App::default());
     logs::expect(&["all records stay in user space", "modprobe tls"]);
     server.serves();
     server.survives();

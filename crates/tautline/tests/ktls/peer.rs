@@ -1,4 +1,4 @@
-//! A client that seals records as it likes.
+//! A client that seals records as a test says.
 
 use crate::common::frame::{self, Frame};
 use crate::common::peer::UPGRADE;
@@ -6,16 +6,16 @@ use crate::common::{PATIENCE, Started, server};
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::time::Duration;
-use tautline_testkit::wild::{Wild, kind, read_record};
+use tautline_testkit::raw_peer::{RawPeer, kind, read_record};
 
 pub(crate) struct Peer {
     pub(crate) stream: TcpStream,
-    pub(crate) wild: Wild,
+    pub(crate) raw_peer: RawPeer,
     inbox: Vec<u8>,
 }
 
 impl Peer {
-    /// Opens a WebSocket.
+    /// A client with an open WebSocket.
     pub(crate) fn new(server: &Started) -> Self {
         Self::with_suite(server, None)
     }
@@ -27,13 +27,13 @@ impl Peer {
         peer
     }
 
-    /// Stops before the first request.
+    /// A client after the TLS handshake, before the first request.
     pub(crate) fn secured(server: &Started, suite: Option<u16>) -> Self {
         let mut stream = TcpStream::connect(server.tcp()).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let wild = Wild::connect(&mut stream, server::AUTHORITY.certificate(), suite);
-        Self { stream, wild, inbox: Vec::new() }
+        let raw_peer = RawPeer::connect(&mut stream, server::AUTHORITY.certificate(), suite);
+        Self { stream, raw_peer, inbox: Vec::new() }
     }
 
     /// Waits for an HTTP head.
@@ -46,7 +46,7 @@ impl Peer {
         }
     }
 
-    /// Takes the data up to the next alert, slowly.
+    /// Reads slowly until the next alert, and returns the data and the alert.
     pub(crate) fn rest(&mut self) -> (Vec<u8>, Vec<u8>) {
         loop {
             if let Some((_, alert)) = self.fill().unwrap() {
@@ -60,14 +60,15 @@ impl Peer {
 
     /// Sends one record.
     pub(crate) fn send(&mut self, kind: u8, content: &[u8]) {
-        let record = self.wild.seal(kind, content, 0);
+        let record = self.raw_peer.seal(kind, content, 0);
         self.stream.write_all(&record).unwrap();
     }
 
-    /// Takes the next record: application data goes to the inbox, tickets and key updates are seen to, all else is returned.
+    /// Reads the next record. Application data goes to the inbox, and tickets and key updates are handled. Other content is
+    /// returned.
     pub(crate) fn fill(&mut self) -> io::Result<Option<(u8, Vec<u8>)>> {
         let record = read_record(&mut self.stream)?;
-        for (kind, content) in self.wild.open(&record) {
+        for (kind, content) in self.raw_peer.open(&record) {
             match kind {
                 kind::DATA => self.inbox.extend(content),
                 kind::HANDSHAKE => {}
@@ -95,18 +96,18 @@ impl Peer {
         assert!(self.frame() == Frame { first: frame::BINARY, payload: payload.to_vec() });
     }
 
-    /// The same in records of one byte, with empty and padded ones between them.
+    /// Sends a message in records of one byte, with empty and padded ones between them, and waits for its echo.
     pub(crate) fn say_split(&mut self, payload: &[u8]) {
         let mut wire = Vec::new();
         for (at, byte) in frame::masked(frame::BINARY, payload).into_iter().enumerate() {
-            wire.extend(self.wild.seal(kind::DATA, &[byte], at % 50));
-            wire.extend(self.wild.seal(kind::DATA, &[], at % 3));
+            wire.extend(self.raw_peer.seal(kind::DATA, &[byte], at % 50));
+            wire.extend(self.raw_peer.seal(kind::DATA, &[], at % 3));
         }
         self.stream.write_all(&wire).unwrap();
         assert_eq!(self.frame(), Frame { first: frame::BINARY, payload: payload.to_vec() });
     }
 
-    /// Waits for an alert, past all data, and then for the stream's end.
+    /// Waits for an alert, skipping data, and then for the end of the stream.
     pub(crate) fn alert(&mut self) -> Vec<u8> {
         let alert = loop {
             if let Some((kind, content)) = self.fill().unwrap() {
@@ -118,7 +119,7 @@ impl Peer {
         alert
     }
 
-    /// Closes as a client should, and checks the server's part of it.
+    /// Closes as a client should, and checks the server's part of the closing handshake.
     pub(crate) fn close(mut self) {
         self.send(kind::DATA, &frame::close(1000, ""));
         assert_eq!(self.frame().first, frame::CLOSE);

@@ -1,22 +1,22 @@
-//! The log of secrets, which depends on the environment: each case runs in a process of its own.
+//! The log of secrets. It depends on an environment variable, so each case runs in a process of its own.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::libraries;
 use std::path::Path;
 use std::process::Command;
-use tautline::layers::tls::{Capabilities, ClientConfig, Engine, Roots, ServerConfig};
+use tautline::layers::tls::{ClientConfig, Engine, Roots, ServerConfig};
 use tautline::layers::tls_libssl::{Engine as Library, fused};
 use tautline::layers::tls_rustls::fused::{Engine as Fused, Role, Session};
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{Pair, Split};
 
-/// Where the child writes the secrets of its connections.
+/// The variable with the path to which the child process writes its secrets.
 const SECRETS: &str = "TAUTLINE_TEST_SECRETS";
 
 const CLIENT: &str = "CLIENT_TRAFFIC_SECRET_0 ";
 const SERVER: &str = "SERVER_TRAFFIC_SECRET_0 ";
 
-/// Runs the test `case` of this binary, which does nothing otherwise; gives what it logged, and the secrets that there were.
+/// Runs the test `case` of this binary in a child process. Returns its log of secrets, and the secrets that it had.
 fn in_child(case: &str, folder: &Path) -> (Option<String>, String) {
     let (log, secrets) = (folder.join(format!("{case}.log")), folder.join(format!("{case}.secrets")));
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -26,22 +26,22 @@ fn in_child(case: &str, folder: &Path) -> (Option<String>, String) {
     (std::fs::read_to_string(log).ok(), std::fs::read_to_string(secrets).unwrap())
 }
 
-/// A connection of `client` to `server`.
-fn shake<C: Engine, S: Engine>(client: &C, server: &S) -> Pair<C::Session, S::Session> {
+/// Connects `client` to `server`.
+fn handshake<C: Engine, S: Engine>(client: &C, server: &S) -> Pair<C::Session, S::Session> {
     let mut pair = Pair::new(client, server, "localhost").unwrap();
     pair.handshake(&mut Split::Whole).unwrap();
     pair
 }
 
-/// Connects every library, as server and as client, to an engine that hands its secrets out, and writes these down.
+/// Connects every library, as server and as client, to an engine that exports its secrets, and writes these to a file.
 fn connect(key_log: bool) {
     let Some(path) = std::env::var_os(SECRETS) else { return };
     let authority = Authority::new("Test").unwrap();
-    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
-    let quiet_server = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
-    let quiet_client = ClientConfig { roots: Roots::DangerNone, no_resumption: true, ..ClientConfig::default() };
-    let server = ServerConfig { key_log, ..quiet_server.clone() };
-    let client = ClientConfig { key_log, ..quiet_client.clone() };
+    let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+    let quiet_server = ServerConfig::new([certificate]);
+    let quiet_client = ClientConfig::default().with_roots(Roots::DangerNone).without_resumption();
+    let server = quiet_server.clone().with_key_log(key_log);
+    let client = quiet_client.clone().with_key_log(key_log);
     let peer = Fused::new(Some(&quiet_server), Some(&quiet_client)).unwrap();
     let mut lines = String::new();
     let mut note = |session: &mut Session| {
@@ -52,35 +52,34 @@ fn connect(key_log: bool) {
             lines.extend([label, &secret, "\n"]);
         }
     };
-    let has_log = |name: &str| Capabilities::of(name).is_none_or(|one| one.key_log);
-    for flavour in libraries().into_iter().filter(|flavour| has_log(flavour.name())) {
+    for flavour in libraries().into_iter().filter(|flavour| flavour.capabilities().key_log) {
         let library = Library::new(flavour, Some(&server), Some(&client)).unwrap();
-        note(&mut shake(&peer, &library).client.session);
-        note(&mut shake(&library, &peer).server.session);
+        note(&mut handshake(&peer, &library).client.session);
+        note(&mut handshake(&library, &peer).server.session);
         if flavour.fused_name().is_some() {
             let engine = fused::Engine::new(flavour, Some(&server), Some(&client)).unwrap();
-            note(&mut shake(&peer, &engine).client.session);
-            note(&mut shake(&engine, &peer).server.session);
+            note(&mut handshake(&peer, &engine).client.session);
+            note(&mut handshake(&engine, &peer).server.session);
         }
     }
     std::fs::write(path, lines).unwrap();
 }
 
 #[test]
-fn secrets_are_written_where_the_configuration_allows_it() {
+fn secrets_are_logged_only_if_configured() {
     let folder = std::env::temp_dir().join(format!("tautline-keys-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (silent, _) = in_child("child_without_key_log", &folder);
     let (log, secrets) = in_child("child_with_key_log", &folder);
     std::fs::remove_dir_all(folder).unwrap();
-    assert!(silent.is_none_or(|log| log.is_empty()), "records of our own want secrets, but tell nobody");
+    assert!(silent.is_none_or(|log| log.is_empty()), "our own record layer gets secrets but does not log them");
     let log = log.unwrap_or_default();
     for line in secrets.lines() {
         let (label, secret) = line.rsplit_once(' ').unwrap();
         // wolfSSL writes hexadecimal digits in upper case; readers take both.
-        let tells = |line: &str| line.starts_with(label) && line.to_ascii_lowercase().ends_with(secret);
-        let is_told = log.lines().any(tells);
-        assert!(is_told && secret.len() == 64, "{label} {secret} is missing in\n{log}");
+        let has_secret = |line: &str| line.starts_with(label) && line.to_ascii_lowercase().ends_with(secret);
+        let is_logged = log.lines().any(has_secret);
+        assert!(is_logged && secret.len() == 64, "{label} {secret} is missing in\n{log}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every TLS library of this build in one program.
+//! All TLS libraries of this build in one program.
 #![cfg(feature = "libssl")]
 
 mod key_log;
@@ -9,7 +9,7 @@ mod spill;
 use tautline::TlsEngine;
 use tautline::layers::tls_libssl::Flavour;
 
-/// Every library in C.
+/// All libraries in C of this build.
 fn libraries() -> Vec<Flavour> {
     let flavour = |engine| match engine {
         TlsEngine::Libssl(flavour) => Some(flavour),

@@ -1,26 +1,26 @@
-//! Every engine that is built in against every other, both ways: what of the suite concerns two ends.
+//! Every engine of this build against every other, in both roles: the tests of the suite that concern two ends.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::libraries;
-use tautline::TlsEngine;
-use tautline::layers::tls::{self, ClientConfig, Content, Error, Facts, Handshake, Opened, Roots, ServerConfig};
+use tautline::layers::buf::Buf;
+use tautline::layers::tls::{self, ClientConfig, Content, Error, Handshake, Opened, Roots, ServerConfig, TlsInfo};
 use tautline::layers::tls_libssl::{Engine, Flavour, fused};
 use tautline::layers::tls_rustls::{Engine as Rustls, fused::Engine as Fused};
-use tautline::layers::window::Buf;
+use tautline::{Capabilities, TlsEngine};
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::conformance;
 use tautline_testkit::pair::{End, Pair, Split};
 
-/// One engine to accept with, another to connect with.
+/// One engine for accepting, and another for connecting.
 #[derive(Clone)]
 struct Mixed<S, C> {
     server: S,
     client: C,
-    /// Whose configuration it was given: what one end cannot do is asked by its name.
+    /// Whether it was made for the server's role. The suite asks for the features of the engine with this role's name.
     is_server: bool,
 }
 
-/// A session of either.
+/// A session of either engine.
 enum Either<S, C> {
     Server(S),
     Client(C),
@@ -29,8 +29,8 @@ enum Either<S, C> {
 impl<S: tls::Engine, C: tls::Engine> tls::Engine for Mixed<S, C> {
     type Session = Either<S::Session, C::Session>;
 
-    fn name(&self) -> &'static str {
-        if self.is_server { self.server.name() } else { self.client.name() }
+    fn capabilities(&self) -> &'static Capabilities {
+        if self.is_server { self.server.capabilities() } else { self.client.capabilities() }
     }
 
     fn accept(&self) -> Result<Self::Session, Error> {
@@ -75,10 +75,10 @@ impl<S: tls::Session, C: tls::Session> tls::Session for Either<S, C> {
         }
     }
 
-    fn facts(&self) -> Facts {
+    fn tls_info(&self) -> TlsInfo {
         match self {
-            Self::Server(session) => session.facts(),
-            Self::Client(session) => session.facts(),
+            Self::Server(session) => session.tls_info(),
+            Self::Client(session) => session.tls_info(),
         }
     }
 }
@@ -94,17 +94,17 @@ fn mixed<S, C>(
     }
 }
 
-/// An engine of this library.
+/// Makes engines of this library.
 fn libssl(flavour: Flavour) -> impl Fn(Option<&ServerConfig>, Option<&ClientConfig>) -> Result<Engine, Error> {
     move |server, client| Engine::new(flavour, server, client)
 }
 
-/// The same with records of our own.
+/// Makes engines with this library's handshake and our own records.
 fn fused(flavour: Flavour) -> impl Fn(Option<&ServerConfig>, Option<&ClientConfig>) -> Result<fused::Engine, Error> {
     move |server, client| fused::Engine::new(flavour, server, client)
 }
 
-/// Does `$then` with how this engine is made, by the name `$make`.
+/// Runs `$then` with `$make` as the function that makes this engine.
 macro_rules! made {
     ($engine:expr, $make:ident => $then:expr) => {
         match $engine {
@@ -129,8 +129,9 @@ macro_rules! made {
     };
 }
 
-/// Tests of the suite, each with all pairs. An engine without a configuration for a role has that role refused, so what
-/// needs both roles of one engine stays with its own tests, and so does what it does with itself.
+/// Runs tests of the suite with all pairs of different engines.
+///
+/// Tests that need both roles of one engine, and tests of an engine with itself, stay with the engine's own tests.
 macro_rules! every_pair {
     ($($test:ident)+) => {
         $(
@@ -154,7 +155,7 @@ every_pair! {
     unverified_servers sizes chunks full_records close_both_ways truncation errors_after_close
 }
 
-/// Sends a little from `from` to `to`; how many records it took: two with a key update.
+/// Sends a short message, and returns the number of records: two if there was a key update.
 fn say<A: tls::Session, B: tls::Session>(from: &mut End<A>, to: &mut End<B>) -> usize {
     from.send(&[b"a word"]).unwrap();
     let wire = from.take_outbox();
@@ -169,15 +170,15 @@ fn say<A: tls::Session, B: tls::Session>(from: &mut End<A>, to: &mut End<B>) -> 
     records
 }
 
-/// A library whose key is worn out changes it in front of its next record, and every other engine reads on.
+/// A library changes a worn-out key before its next record, and every other engine follows.
 #[test]
 fn changes_of_keys() {
     let authority = Authority::new("Test").unwrap();
-    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
-    let server = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
-    let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
+    let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+    let server = ServerConfig::new([certificate]);
+    let client = ClientConfig::default().with_roots(Roots::Pem(authority.certificate().into()));
     for flavour in libraries() {
-        // LibreSSL cannot be asked to change its keys, and wolfSSL has the peer change its own too.
+        // LibreSSL cannot be asked to change its keys, and wolfSSL also requests a change by the peer.
         let changed = if flavour.name() == "libressl" { 1 } else { 2 };
         let answer = if flavour.name() == "wolfssl" { 2 } else { 1 };
         for other in TlsEngine::all().filter(|other| *other != TlsEngine::Libssl(flavour)) {

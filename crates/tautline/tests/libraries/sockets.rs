@@ -1,14 +1,14 @@
-//! Every engine that is built in over real sockets: a server by each, and a client of each to it.
+//! Every engine of this build over real sockets: a server with each engine, and a client with each engine.
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 use tautline::{
-    Address, ClientConfig, ClientTls, CloseCode, Config, Conn, Handler, Incoming, Message, Outgoing, Roots, Server,
-    ServerConfig, Socket, Target, TlsEngine,
+    Address, ClientConfig, CloseCode, Config, Conn, Handler, Incoming, Message, Outgoing, Roots, Server, ServerConfig,
+    Socket, Target, Tls, TlsEngine,
 };
 use tautline_testkit::certificate::{Authority, Leaf};
 
-/// Gives back what comes.
+/// Sends each message back.
 struct Echo;
 
 impl Handler for Echo {
@@ -19,39 +19,41 @@ impl Handler for Echo {
     }
 }
 
-fn echoes(socket: &mut Socket, len: usize, who: &str) {
+fn echoes(socket: &mut Socket, len: usize, pair: &str) {
     let sent: Vec<u8> = (0..=250).cycle().take(len).collect();
-    socket.binary(&sent).unwrap_or_else(|error| panic!("{who}, {len} B: {error}"));
-    let received = socket.receive().unwrap_or_else(|error| panic!("{who}, {len} B: {error}"));
-    assert!(received == Incoming::Binary(sent), "{who}, {len} B: another reply");
+    socket.binary(&sent).unwrap_or_else(|error| panic!("{pair}, {len} B: {error}"));
+    let received = socket.receive().unwrap_or_else(|error| panic!("{pair}, {len} B: {error}"));
+    assert!(received == Incoming::Binary(sent), "{pair}, {len} B: another reply");
 }
 
 #[test]
 fn every_engine_serves_every_engine() {
     let authority = Authority::new("Test").unwrap();
-    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
-    let server_config = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
-    let client_config = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
+    let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+    let server_config = ServerConfig::new([certificate]);
+    let client_config = ClientConfig::default().with_roots(Roots::Pem(authority.certificate().into()));
     for server in TlsEngine::all() {
         let address: Address = "127.0.0.1:0".parse().unwrap();
-        let listening = Server::new(server.server(server_config.clone())).config(Config::low_latency()).listen(address);
-        let running = listening.start(|_| Echo).unwrap_or_else(|error| panic!("{server}: {error}"));
+        let listening = Server::new(Tls { engine: server, config: server_config.clone() })
+            .config(Config::low_latency())
+            .listen(address);
+        let handle = listening.start(|_| Echo).unwrap_or_else(|error| panic!("{server}: {error}"));
         for client in TlsEngine::all() {
-            let who = format!("{server} serves {client}");
+            let pair = format!("{server} serves {client}");
             let mut target = Target::new("wss://localhost/").unwrap();
-            target.address = Some(running.addresses()[0].clone());
-            let tls: ClientTls = client.client(client_config.clone());
+            target.address = Some(handle.addresses()[0].clone());
+            let tls = Tls { engine: client, config: client_config.clone() };
             let socket = Socket::connect(target, tls, Config::low_latency());
-            let mut socket = socket.unwrap_or_else(|error| panic!("{who}: {error}"));
-            // More than a record and than a socket's buffer only once each way: what differs there is the library's, not the pair's.
+            let mut socket = socket.unwrap_or_else(|error| panic!("{pair}: {error}"));
+            // Large messages only if both ends have the same engine: they depend on the library, and not on the pair.
             let largest = if server == client { 1 << 20 } else { 20_000 };
             for len in [0, 1, 125, 16_384, largest] {
-                echoes(&mut socket, len, &who);
+                echoes(&mut socket, len, &pair);
             }
-            assert_eq!(socket.tls().version, "TLSv1.3", "{who}");
-            socket.close(CloseCode::NORMAL, "").unwrap_or_else(|error| panic!("{who}: {error}"));
+            assert_eq!(socket.tls().version, "TLSv1.3", "{pair}");
+            socket.close(CloseCode::NORMAL, "").unwrap_or_else(|error| panic!("{pair}: {error}"));
         }
-        running.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
-        running.join().unwrap();
+        handle.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+        handle.join().unwrap();
     }
 }

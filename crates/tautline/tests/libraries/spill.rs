@@ -1,23 +1,23 @@
-//! Output that does not fit the caller's buffer: none of it is lost, and where there is no memory for it the session ends.
+//! Output that does not fit the caller's buffer is not lost. If there is no memory for it, the session ends.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::libraries;
+use tautline::layers::buf::Buf;
 use tautline::layers::tls::{ClientConfig, Engine as _, Error, Roots, ServerConfig, Session as _, Versions};
 use tautline::layers::tls_libssl::{Engine, Flavour, Session};
-use tautline::layers::window::Buf;
 use tautline_testkit::Random;
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{End, Pair, Split};
 
 fn engine(flavour: Flavour, versions: Versions) -> Engine {
     let authority = Authority::new("Test").unwrap();
-    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
-    let server = ServerConfig { certificates: vec![certificate], versions, ..ServerConfig::default() };
-    let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
+    let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+    let server = ServerConfig::new([certificate]).with_versions(versions);
+    let client = ClientConfig::default().with_roots(Roots::Pem(authority.certificate().into()));
     Engine::new(flavour, Some(&server), Some(&client)).unwrap()
 }
 
-/// A pair all of whose output spills, from the first byte on.
+/// A pair whose whole output spills.
 fn spilling(engine: &Engine) -> Pair<Session, Session> {
     let mut pair = Pair::new(engine, engine, "localhost").unwrap();
     pair.client.session.inject(true, false);
@@ -26,7 +26,7 @@ fn spilling(engine: &Engine) -> Pair<Session, Session> {
     pair
 }
 
-/// Sends so many records each way, of all sizes, and compares every byte.
+/// Sends `records` records of all sizes each way, and compares every byte.
 fn converse(records: usize) {
     for flavour in libraries() {
         for versions in [Versions::Tls13, Versions::Tls12] {
@@ -64,13 +64,13 @@ fn send(from: &mut End<Session>, to: &mut End<Session>, data: &[u8], burst: usiz
 }
 
 #[test]
-fn nothing_that_spills_is_lost() {
+fn spilled_output_is_not_lost() {
     converse(500_000);
 }
 
-/// In a window too small for all of it, what fits is there and the rest follows, in order.
+/// If the output does not fit the window, the rest follows in order.
 #[test]
-fn windows_may_be_tiny() {
+fn windows_can_be_tiny() {
     let data = Random::new(3).bytes(40_000);
     for flavour in libraries() {
         for versions in [Versions::Tls13, Versions::Tls12] {
@@ -112,7 +112,7 @@ fn without_memory_the_session_ends() {
         pair.server.session.inject(true, true);
         let failed = pair.server.send(&[b"lost"]);
         assert!(matches!(failed, Err(Error::Library(_))), "{flavour}: {failed:?}");
-        // Later there is memory again, but what was lost is lost.
+        // The session stays ended when there is memory again, since output was lost.
         pair.server.session.inject(false, false);
         assert!(matches!(pair.server.send(&[b"more"]), Err(Error::ApiMisuse(_))));
         pair.server.close();

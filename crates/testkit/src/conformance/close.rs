@@ -2,10 +2,10 @@
 
 use super::{Engines, Make, greet, transfer};
 use crate::record_ranges;
+use tautline_buf::Buf;
 use tautline_tls::{Content, Engine, Error, Session, Versions};
-use tautline_window::Buf;
 
-/// Each direction closes for itself, once; data behind a close_notify is ignored.
+/// Each direction is closed separately, with one close_notify. Bytes behind a close_notify are ignored.
 pub fn close_both_ways<E: Engine>(make: impl Make<E>) {
     for versions in [Versions::Tls13, Versions::Tls12] {
         let mut pair = Engines::with_versions(&make, versions).open("localhost");
@@ -35,7 +35,7 @@ pub fn close_both_ways<E: Engine>(make: impl Make<E>) {
     }
 }
 
-/// A stream that ends without close_notify does not look closed, wherever it is cut.
+/// A stream that is cut before the end of close_notify is not reported as closed.
 pub fn truncation<E: Engine>(make: impl Make<E>) {
     for versions in [Versions::Tls13, Versions::Tls12] {
         let engines = Engines::with_versions(&make, versions);
@@ -53,7 +53,7 @@ pub fn truncation<E: Engine>(make: impl Make<E>) {
     }
 }
 
-/// What the peer sends after our close is still checked.
+/// Records from the peer are still verified after our close_notify.
 pub fn errors_after_close<E: Engine>(make: impl Make<E>) {
     for versions in [Versions::Tls13, Versions::Tls12] {
         let engines = Engines::with_versions(&make, versions);

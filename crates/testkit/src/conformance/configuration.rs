@@ -1,4 +1,4 @@
-//! Configurations that cannot work, and calls at the wrong time.
+//! Invalid configurations, and calls in the wrong role or state.
 
 use super::{Engines, LOCALHOST, Make, certificate, client_config, issue, server_config, trusted};
 use crate::certificate::{KeyKind, Leaf, Usage, Validity};
@@ -6,12 +6,10 @@ use crate::pair::Side;
 use crate::warnings;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
-use tautline_tls::{
-    Capabilities, Certificate, ClientAuth, ClientConfig, Content, Engine, Error, Roots, ServerConfig, Session, Versions,
-};
-use tautline_window::Buf;
+use tautline_buf::Buf;
+use tautline_tls::{Certificate, ClientAuth, Content, Engine, Error, Roots, ServerConfig, Session, Versions};
 
-/// Each is refused when the engine is made, with words that say which part is wrong.
+/// An invalid configuration is rejected when the engine is made, and the error says which part is wrong.
 pub fn bad_configurations<E: Engine>(make: impl Make<E>) {
     let other = certificate(&["localhost"], KeyKind::P256);
     let mismatch = Certificate::new(LOCALHOST.chain.clone(), other.key.clone());
@@ -26,34 +24,34 @@ pub fn bad_configurations<E: Engine>(make: impl Make<E>) {
         (vec![no_key], "no private key found"),
         (vec![cut], "PEM"),
     ] {
-        expect(make(Some(&ServerConfig { certificates, ..ServerConfig::default() }), None), words);
+        expect(make(Some(&ServerConfig::new(certificates)), None), words);
     }
     for client_auth in [ClientAuth::Required(Vec::new()), ClientAuth::Optional(b"nothing".to_vec())] {
-        expect(make(Some(&ServerConfig { client_auth, ..server_config() }), None), "roots for client certificates");
+        expect(make(Some(&server_config().with_client_auth(client_auth)), None), "roots for client certificates");
     }
-    expect(make(None, Some(&ClientConfig { roots: Roots::Pem(Vec::new()), ..client_config() })), "trusted roots");
-    expect(make(None, Some(&ClientConfig { certificate: Some(mismatch), ..client_config() })), "client certificate");
+    expect(make(None, Some(&client_config().with_roots(Roots::Pem(Vec::new())))), "trusted roots");
+    expect(make(None, Some(&client_config().with_certificate(mismatch))), "client certificate");
 }
 
 fn expect<E>(made: Result<E, Error>, words: &str) {
     match made {
         Err(Error::Config(why)) => assert!(why.contains(words), "{why:?} should say {words:?}"),
         Err(other) => panic!("{other:?} is not a configuration error"),
-        Ok(_) => panic!("the engine takes a configuration with bad {words:?}"),
+        Ok(_) => panic!("the engine accepts a configuration that should fail with {words:?}"),
     }
 }
 
-/// Certificates that peers will refuse are reported when they are configured, not by the first user.
+/// Certificates that peers will reject are reported in the log when they are configured.
 pub fn unusable_certificates_are_reported<E: Engine>(make: impl Make<E>) {
-    let leaf = Leaf { names: &["localhost"], ..Leaf::default() };
+    let leaf = Leaf::new(&["localhost"]);
     for (certificate, words) in [
         (issue(&leaf), ""),
-        (issue(&Leaf { usage: Usage::Both, ..leaf }), ""),
-        (issue(&Leaf { validity: Validity::Expired, ..leaf }), "expired on 20"),
-        (issue(&Leaf { validity: Validity::NotYet, ..leaf }), "not valid before 20"),
-        (issue(&Leaf { usage: Usage::Client, ..leaf }), "another use"),
+        (issue(&leaf.with_usage(Usage::Both)), ""),
+        (issue(&leaf.with_validity(Validity::Expired)), "expired on 20"),
+        (issue(&leaf.with_validity(Validity::NotYet)), "not valid before 20"),
+        (issue(&leaf.with_usage(Usage::Client)), "another use"),
     ] {
-        let config = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
+        let config = ServerConfig::new([certificate]);
         let said = warnings(|| drop(make(Some(&config), None).unwrap()));
         match words {
             "" => assert!(said.is_empty(), "{said:?}"),
@@ -61,36 +59,36 @@ pub fn unusable_certificates_are_reported<E: Engine>(make: impl Make<E>) {
         }
         assert!(said.iter().all(|line| line.starts_with("server certificate ")), "{said:?}");
     }
-    // Tickets are on by default, so that they are of no use is no error.
-    let config = ServerConfig { versions: Versions::Tls13, ..server_config() };
+    // Tickets are on by default, so an engine without TLS 1.3 tickets only logs a warning.
+    let config = server_config().with_versions(Versions::Tls13);
     let said = warnings(|| drop(make(Some(&config), None).unwrap()));
-    let has_tickets = Capabilities::of(make(Some(&config), None).unwrap().name()).is_none_or(|one| one.resumes_tls13);
+    let has_tickets = make(Some(&config), None).unwrap().capabilities().resumes_tls13;
     assert!(if has_tickets { said.is_empty() } else { said[0].contains("no tickets of TLS 1.3") }, "{said:?}");
-    let config = |usage| ClientConfig { certificate: Some(issue(&Leaf { usage, ..leaf })), ..client_config() };
+    let config = |usage| client_config().with_certificate(issue(&leaf.with_usage(usage)));
     let said = warnings(|| drop(make(None, Some(&config(Usage::Server))).unwrap()));
     assert!(said.len() == 1 && said[0].starts_with("client certificate is meant for another use"), "{said:?}");
     assert!(warnings(|| drop(make(None, Some(&config(Usage::Client))).unwrap())).is_empty());
 }
 
-/// A key of a kind that an engine cannot use is refused with the name of one that can.
+/// A key of a kind that the engine cannot use is rejected, with the engine and the kind in the error.
 pub fn keys_that_cannot_be_used<E: Engine>(make: impl Make<E>) {
     let ed25519 = || certificate(&["localhost"], KeyKind::Ed25519);
-    let server = ServerConfig { certificates: vec![ed25519()], ..server_config() };
-    let client = ClientConfig { certificate: Some(ed25519()), ..client_config() };
-    let name = make(None, Some(&client_config())).unwrap().name();
-    let knows_it = Capabilities::of(name).is_none_or(|one| one.ed25519);
+    let server = server_config().with_certificates([ed25519()]);
+    let client = client_config().with_certificate(ed25519());
+    let can = make(None, Some(&client_config())).unwrap().capabilities();
+    let (name, knows_it) = (can.engine, can.ed25519);
     for (made, what) in
         [(make(Some(&server), None), "server certificate"), (make(None, Some(&client)), "client certificate")]
     {
         if knows_it {
             assert!(made.is_ok(), "{name}");
         } else {
-            expect(made, &format!("{name} cannot use Ed25519 keys ({what}); take fused or rustls"));
+            expect(made, &format!("{name} cannot use Ed25519 keys ({what}); take an engine that can"));
         }
     }
 }
 
-/// Calls that make no sense are errors, not panics.
+/// Calls in the wrong role or state return errors instead of panicking.
 pub fn misuse<E: Engine>(make: impl Make<E>) {
     let engines = Engines::new(&make, &server_config(), &client_config());
     assert!(matches!(engines.server.connect("localhost"), Err(Error::ApiMisuse(_))));
@@ -104,7 +102,7 @@ pub fn misuse<E: Engine>(make: impl Make<E>) {
         assert!(matches!(session.seal(&[b"too early"], &mut out), Err(Error::ApiMisuse(_))));
         assert!(matches!(session.open(&mut [0; 50], &mut scratch, &mut out), Err(Error::ApiMisuse(_))));
         session.close(&mut out);
-        assert!(out.is_empty(), "nothing was said yet, so there is nothing to close");
+        assert!(out.is_empty(), "nothing was sent yet, so there is nothing to close");
     }
     let mut pair = engines.open("localhost");
     let mut out = Buf::new();
@@ -115,17 +113,18 @@ pub fn misuse<E: Engine>(make: impl Make<E>) {
     assert_eq!((opened.used, opened.content), (0, Content::Partial));
 }
 
-/// A key that cannot sign is refused with its configuration, or the library's own failure where that does not look: never the
-/// peer's fault.
+/// A key that cannot sign is rejected with its configuration, or fails the handshake with an error of the library.
+///
+/// The error never blames the peer.
 pub fn keys_that_do_not_sign<E: Engine>(make: impl Make<E>) {
-    let leaf = Leaf { names: &["localhost"], key: KeyKind::Rsa2048, usage: Usage::Both, ..Leaf::default() };
-    let bad = spoiled(&issue(&leaf));
+    let leaf = Leaf::new(&["localhost"]).with_key(KeyKind::Rsa2048).with_usage(Usage::Both);
+    let bad = with_even_prime(&issue(&leaf));
     for versions in [Versions::Tls13, Versions::Tls12] {
-        let server = ServerConfig { versions, ..server_config() };
-        let client = ClientConfig { versions, ..client_config() };
-        let bad_server = ServerConfig { certificates: vec![bad.clone()], ..server.clone() };
-        let bad_client = ClientConfig { certificate: Some(bad.clone()), ..client.clone() };
-        let demanding = ServerConfig { client_auth: ClientAuth::Required(trusted()), ..server };
+        let server = server_config().with_versions(versions);
+        let client = client_config().with_versions(versions);
+        let bad_server = server.clone().with_certificates([bad.clone()]);
+        let bad_client = client.clone().with_certificate(bad.clone());
+        let demanding = server.with_client_auth(ClientAuth::Required(trusted()));
         for (server, client, side) in [(bad_server, client, Side::Server), (demanding, bad_client, Side::Client)] {
             let (server, client) = match (make(Some(&server), None), make(None, Some(&client))) {
                 (Ok(server), Ok(client)) => (server, client),
@@ -139,12 +138,13 @@ pub fn keys_that_do_not_sign<E: Engine>(make: impl Make<E>) {
     }
 }
 
-/// The key with the last bit of its first prime changed: it belongs to the certificate still, and signs nothing, since the
-/// prime is even (RFC 8017, appendix A.1.2).
-fn spoiled(certificate: &Certificate) -> Certificate {
+/// Flips the last bit of the first prime of an RSA key (RFC 8017, appendix A.1.2).
+///
+/// The key still belongs to the certificate, but it cannot sign, because the prime is even.
+fn with_even_prime(certificate: &Certificate) -> Certificate {
     let PrivateKeyDer::Pkcs8(der) = PrivateKeyDer::from_pem_slice(&certificate.key).unwrap() else { unreachable!() };
     let der = der.secret_pkcs8_der();
-    // What a value of ASN.1 at this place holds.
+    // The range of the contents of the ASN.1 value at this place.
     let content = |at: usize| match der[at + 1] {
         long @ 0x81..=0x82 => {
             let bytes = usize::from(long - 0x80);
@@ -155,7 +155,7 @@ fn spoiled(certificate: &Certificate) -> Certificate {
     };
     let algorithm = content(content(0).start).end;
     let inner = content(content(algorithm).end).start;
-    // Behind version, modulus and both exponents.
+    // The prime follows the version, the modulus and both exponents.
     let prime = (0..4).fold(content(inner).start, |at, _| content(at).end);
     let bit = 8 * content(prime).end - 1;
     let mut pem = certificate.key.clone();

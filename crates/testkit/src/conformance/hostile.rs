@@ -7,7 +7,9 @@ use crate::pair::{Pair, Side, Split};
 use crate::{Fault, record_ranges};
 use tautline_tls::{Engine, Error, Session, Versions};
 
-/// A changed bit never leads to changed data: it is an error with an alert, or a record that never becomes whole.
+/// A flipped bit never changes the received data.
+///
+/// The session reports an error and sends an alert, waits for more bytes, or ignores a bit in the record's version.
 pub fn flipped_bits<E: Engine>(make: impl Make<E>) {
     let data = b"forty bytes that nobody may ever change!";
     for versions in [Versions::Tls13, Versions::Tls12] {
@@ -25,8 +27,8 @@ pub fn flipped_bits<E: Engine>(make: impl Make<E>) {
             match pair.server.deliver(&wire) {
                 Err(error) => {
                     assert!(matches!(error, Error::Peer(_)), "{at}: {error:?}");
-                    let heard = pair.last_words(Side::Server);
-                    // The header is not all authenticated, and its errors have alerts of their own.
+                    let heard = pair.deliver_alert(Side::Server);
+                    // Errors in the header have alerts of their own.
                     let bad_mac = heard == Some(Error::Alert("bad_record_mac".to_owned()));
                     let may_differ = at < 5 && matches!(heard, Some(Error::Alert(_)));
                     let is_silent = heard.is_none() && engines.differs(Difference::EndsWithoutAlert);
@@ -44,7 +46,7 @@ pub fn flipped_bits<E: Engine>(make: impl Make<E>) {
     }
 }
 
-/// A changed handshake does not complete on both sides, unless the change is one that the protocol ignores.
+/// A handshake with a flipped bit does not complete on both sides, unless TLS does not authenticate the bit.
 pub fn flipped_bits_in_handshakes<E: Engine>(make: impl Make<E>) {
     let mut random = Random::new(3);
     for versions in [Versions::Tls13, Versions::Tls12] {
@@ -60,7 +62,9 @@ pub fn flipped_bits_in_handshakes<E: Engine>(make: impl Make<E>) {
     }
 }
 
-/// Exchanges flights, of which one is changed; says whether the change was in a record's header, where there was one.
+/// Exchanges flights, and flips one bit of flight `target`.
+///
+/// Returns whether [`is_in_header`] applies to that bit, or `None` if there was no such flight.
 fn exchange_with_one_flip<A: Session, B: Session>(
     pair: &mut Pair<A, B>,
     target: usize,
@@ -83,7 +87,7 @@ fn exchange_with_one_flip<A: Session, B: Session>(
     in_header
 }
 
-/// Whether the byte at `at` is in a header, or in change_cipher_spec, which nothing authenticates either.
+/// Whether the byte at `at` is in a record's header or in a change_cipher_spec, which is not authenticated either.
 fn is_in_header(wire: &[u8], at: usize) -> bool {
     let records = record_ranges(wire);
     records
@@ -92,7 +96,7 @@ fn is_in_header(wire: &[u8], at: usize) -> bool {
         .is_none_or(|record| at < record.start + 5 || wire[record.start] == 20)
 }
 
-/// Random bytes, and records of random bytes, at any time: an error or silence, never a panic, never a handshake.
+/// Random bytes and records of random bytes never cause a panic, never complete a handshake, and never become data.
 pub fn garbage<E: Engine>(make: impl Make<E>) {
     let mut random = Random::new(4);
     let engines = Engines::new(&make, &server_config(), &client_config());
@@ -104,7 +108,7 @@ pub fn garbage<E: Engine>(make: impl Make<E>) {
             let kind = 20 + u8::try_from(random.below(5)).unwrap();
             wire.splice(0..0, [kind, 3, 3, body[0], body[1]]);
             if round % 3 == 2 {
-                // Looks like a ClientHello or a ServerHello for a while.
+                // Begins like a ClientHello or a ServerHello.
                 let start = [22, 3, 1, 0, 200, 1 + u8::try_from(random.below(2)).unwrap(), 0, 0, 196, 3, 3];
                 wire.splice(..wire.len().min(start.len()), start);
             }
@@ -120,7 +124,7 @@ pub fn garbage<E: Engine>(make: impl Make<E>) {
     }
 }
 
-/// Plain HTTP on either side is named as such; other protocols are named as not TLS.
+/// The error names plain HTTP on either side, and says of other protocols that they are not TLS.
 pub fn other_protocols<E: Engine>(make: impl Make<E>) {
     let engines = Engines::new(&make, &server_config(), &client_config());
     for (wire, words) in [
@@ -148,14 +152,14 @@ pub fn other_protocols<E: Engine>(make: impl Make<E>) {
     assert!(matches!(&result, Err(Error::Peer(why)) if why.contains("plain HTTP")), "{result:?}");
 }
 
-/// A header that announces more than any record may hold is refused at once, without waiting for the rest.
+/// A header with a length that no record may have is rejected at once, before the rest arrives.
 pub fn impossible_lengths<E: Engine>(make: impl Make<E>) {
     for versions in [Versions::Tls13, Versions::Tls12] {
         let engines = Engines::with_versions(&make, versions);
         for header in [[23, 3, 3, 0xff, 0xff], [23, 3, 3, 0x48, 1], [21, 3, 3, 0, 0], [22, 3, 3, 0x80, 0]] {
             let mut pair = engines.open("localhost");
             assert!(matches!(pair.server.deliver(&header), Err(Error::Peer(_))), "{header:?}");
-            let heard = pair.last_words(Side::Server);
+            let heard = pair.deliver_alert(Side::Server);
             let is_silent = heard.is_none() && engines.differs(Difference::EndsWithoutAlert);
             assert!(is_silent || matches!(heard, Some(Error::Alert(_))), "{header:?}: {heard:?}");
             let mut pair = engines.pair("localhost");
@@ -181,20 +185,20 @@ pub fn repeated_and_dropped_records<E: Engine>(make: impl Make<E>) {
             fault.apply(&mut wire);
             let error = pair.server.deliver(&wire).expect_err("a record is out of order");
             assert!(matches!(error, Error::Peer(_)), "{error:?}");
-            let heard = pair.last_words(Side::Server);
+            let heard = pair.deliver_alert(Side::Server);
             let is_silent = heard.is_none() && engines.differs(Difference::EndsWithoutAlert);
             assert!(is_silent || heard == Some(Error::Alert("bad_record_mac".to_owned())), "{heard:?}");
         }
     }
 }
 
-/// A first message in pieces of one byte that never ends is given up on, before it has cost much.
+/// A ClientHello that arrives in records of one byte and never ends is rejected early.
 pub fn endless_hellos<E: Engine>(make: impl Make<E>) {
     let engines = Engines::new(&make, &server_config(), &client_config());
     let mut server = crate::pair::End::new(engines.server.accept().unwrap());
     let start = std::time::Instant::now();
     let header = [1, 0, 0xff, 0xf0];
-    // 180 kB on the wire, of which a sixth is the message.
+    // At most 180 kB on the wire, a sixth of which is the message.
     let refused = (0..30_000).find_map(|at| {
         let byte = header.get(at).copied().unwrap_or(3);
         server.deliver(&[22, 3, 1, 0, 1, byte]).err()

@@ -6,7 +6,7 @@ use crate::pair::Split;
 use crate::record_ranges;
 use tautline_tls::{Engine, Versions};
 
-/// Every size up to 1 MiB that is near an edge, in both directions.
+/// Data of 0 B to 1 MiB arrives in both directions, with the sizes at the limits of records among them.
 pub fn sizes<E: Engine>(make: impl Make<E>) {
     let mut random = Random::new(1);
     for versions in [Versions::Tls13, Versions::Tls12] {
@@ -21,7 +21,7 @@ pub fn sizes<E: Engine>(make: impl Make<E>) {
     }
 }
 
-/// However the data is cut into chunks, it arrives as one stream.
+/// Data arrives as one stream, however it is cut into chunks.
 pub fn chunks<E: Engine>(make: impl Make<E>) {
     let mut random = Random::new(2);
     for versions in [Versions::Tls13, Versions::Tls12] {
@@ -49,7 +49,7 @@ pub fn chunks<E: Engine>(make: impl Make<E>) {
     }
 }
 
-/// Data is sealed in as few records as fit: 16,384 bytes each.
+/// Data is sealed in as few records as possible, with up to 16,384 bytes each.
 pub fn full_records<E: Engine>(make: impl Make<E>) {
     for versions in [Versions::Tls13, Versions::Tls12] {
         let mut pair = Engines::with_versions(&make, versions).open("localhost");

@@ -1,87 +1,86 @@
-//! What a server's configuration does over time and over threads.
+//! Reloads of a server's configuration, optional client certificates, and engines shared by threads.
 
 use super::{Engines, Make, certificate, client_config, greet, server_config, trusted};
 use crate::certificate::{Authority, KeyKind, Leaf, Usage, Validity};
 use crate::pair::{Pair, Split};
 use core::time::Duration;
-use tautline_tls::{
-    Capabilities, Certificate, ClientAuth, ClientConfig, Engine, Error, Facts, ServerConfig, Session, Tickets, Versions,
-};
+use tautline_tls::{Certificate, ClientAuth, Engine, Error, ServerConfig, Session, Tickets, TlsInfo, Versions};
 
-/// What client and server agree on; a message each way carries late tickets.
-fn agree<E: Engine>(client: &E, server: &E) -> Facts {
+/// Completes a handshake and returns the client's `TlsInfo`. A message each way carries tickets that come late.
+fn negotiate<E: Engine>(client: &E, server: &E) -> TlsInfo {
     let mut pair = Pair::new(client, server, "localhost").unwrap();
     pair.handshake(&mut Split::Whole).unwrap();
     greet(&mut pair);
-    pair.client.session.facts()
+    pair.client.session.tls_info()
 }
 
-fn serving(certificate: Certificate) -> ServerConfig {
-    ServerConfig { certificates: vec![certificate], ..ServerConfig::default() }
+fn config_with(certificate: Certificate) -> ServerConfig {
+    ServerConfig::new([certificate])
 }
 
-/// A reload changes the certificates of whoever comes from then on, in all clones, and keeps ticket keys; a bad one changes
-/// nothing.
+/// A reload changes the certificates of later connections, in all clones, and keeps the ticket keys.
+///
+/// A reload with an invalid configuration changes nothing. One with another ticket setting replaces the ticket keys.
 pub fn reloads<E: Engine>(make: impl Make<E>) {
     let fresh = || certificate(&["localhost"], KeyKind::P256);
-    let server = make(Some(&serving(fresh())), None).unwrap();
-    let has_tickets = Capabilities::of(server.name()).is_none_or(|one| one.resumes_tls13);
+    let server = make(Some(&config_with(fresh())), None).unwrap();
+    let has_tickets = server.capabilities().resumes_tls13;
     let versions = if has_tickets { Versions::All } else { Versions::Tls12 };
-    let config = ClientConfig { versions, ..client_config() };
+    let config = client_config().with_versions(versions);
     let client = make(None, Some(&config)).unwrap();
-    let stranger = make(None, Some(&ClientConfig { no_resumption: true, ..config })).unwrap();
-    let first = agree(&client, &server);
+    let stranger = make(None, Some(&config.without_resumption())).unwrap();
+    let first = negotiate(&client, &server);
     assert!(!first.resumed);
     let clone = server.clone();
-    clone.reload(&serving(fresh())).unwrap();
-    assert!(agree(&client, &server).resumed, "tickets outlive a reload");
+    clone.reload(&config_with(fresh())).unwrap();
+    assert!(negotiate(&client, &server).resumed, "tickets outlive a reload");
     for server in [&server, &clone] {
-        assert_ne!(agree(&stranger, server).peer_certificates, first.peer_certificates);
+        assert_ne!(negotiate(&stranger, server).peer_certificates, first.peer_certificates);
     }
 
-    let expired = Leaf { names: &["localhost"], validity: Validity::Expired, ..Leaf::default() };
+    let expired = Leaf::new(&["localhost"]).with_validity(Validity::Expired);
     let mut unlinked = fresh();
     unlinked.chain.extend(Authority::new("Other").unwrap().certificate().as_bytes());
     for (bad, words) in [(super::issue(&expired), "expired on"), (unlinked, "chain")] {
-        let refused = server.reload(&serving(bad));
+        let refused = server.reload(&config_with(bad));
         assert!(matches!(&refused, Err(Error::Config(why)) if why.contains(words)), "{refused:?}");
     }
-    assert!(agree(&client, &server).resumed, "what is refused changes nothing");
-    // Whichever place the issuer has: most peers sort it out.
+    assert!(negotiate(&client, &server).resumed, "a rejected reload changes nothing");
+    // The issuer may be anywhere in the chain, because most clients sort it.
     let mut shuffled = fresh();
     shuffled.chain.extend(Authority::new("Other").unwrap().certificate().as_bytes());
     shuffled.chain.extend(trusted());
-    server.reload(&serving(shuffled)).unwrap();
+    server.reload(&config_with(shuffled)).unwrap();
     let mut linked = fresh();
     linked.chain.extend(trusted());
-    // Other ticket keys: what they did not seal they do not open.
+    // Another setting makes new ticket keys, which cannot open the old tickets.
     let tickets = Tickets::Own { rotate: Duration::from_secs(60) };
-    server.reload(&ServerConfig { tickets, ..serving(linked) }).unwrap();
-    assert!(!agree(&client, &server).resumed);
+    server.reload(&config_with(linked).with_tickets(tickets)).unwrap();
+    assert!(!negotiate(&client, &server).resumed);
 }
 
-/// Where a client may come without a certificate, the one that it shows is verified all the same.
+/// If client certificates are optional, a certificate that a client shows is verified all the same.
 pub fn optional_certificates_are_verified<E: Engine>(make: impl Make<E>) {
     let stranger = Authority::new("Somebody else").unwrap();
-    let own = stranger.issue(&Leaf { names: &["client"], usage: Usage::Client, ..Leaf::default() }).unwrap();
+    let own = stranger.issue(&Leaf::new(&["client"]).with_usage(Usage::Client)).unwrap();
     for versions in [Versions::Tls13, Versions::Tls12] {
-        let server = ServerConfig { client_auth: ClientAuth::Optional(trusted()), versions, ..server_config() };
-        let client = ClientConfig { certificate: Some(own.clone()), ..client_config() };
+        let server = server_config().with_client_auth(ClientAuth::Optional(trusted())).with_versions(versions);
+        let client = client_config().with_certificate(own.clone());
         let (failure, _) = Engines::new(&make, &server, &client).refused("localhost");
         assert!(matches!(&failure.error, Error::Certificate(_)), "{failure:?}");
     }
 }
 
-/// Connections of one engine on several threads share keys, randomness, tickets and sessions, and are told of their own errors.
+/// Several threads can use one engine at the same time, with handshakes, messages and reloads.
 pub fn threads_share_an_engine<E: Engine>(make: impl Make<E>) {
     for (key, versions) in [(KeyKind::P256, Versions::All), (KeyKind::Rsa2048, Versions::Tls12)] {
-        let config = serving(certificate(&["localhost"], key));
-        let engines = Engines::new(&make, &config, &ClientConfig { versions, ..client_config() });
+        let config = config_with(certificate(&["localhost"], key));
+        let engines = Engines::new(&make, &config, &client_config().with_versions(versions));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..40 {
-                        agree(&engines.client, &engines.server);
+                        negotiate(&engines.client, &engines.server);
                         engines.server.reload(&config).unwrap();
                     }
                 });

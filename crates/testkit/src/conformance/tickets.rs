@@ -1,10 +1,10 @@
-//! Whom a ticket is for, and for how long.
+//! The server, the name and the time that a ticket is valid for.
 
 use super::{Engines, Make, certificate, client_config, server_config, trusted};
 use crate::certificate::KeyKind;
 use crate::pair::{End, Pair, Split};
+use crate::raw_peer::{RawPeer, kind};
 use crate::record_ranges;
-use crate::wild::{Wild, kind};
 use core::time::Duration;
 use rustls::client::{ClientSessionMemoryCache, ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::pem::PemObject;
@@ -13,47 +13,47 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, NamedGroup, RootCertStore};
 use std::io::Write;
 use std::sync::Arc;
-use tautline_tls::{Capabilities, Engine, ServerConfig, Session, Tickets, Versions};
+use tautline_tls::{Engine, Session, Tickets, Versions};
 
-/// A ticket that another server made, or that is for another name, leads to a full handshake.
+/// A ticket of another server or for another name leads to a full handshake.
 pub fn tickets_are_for_one_server<E: Engine>(make: impl Make<E>) {
     for versions in [Versions::Tls13, Versions::Tls12] {
         let engines = Engines::with_versions(&make, versions);
         super::greet(&mut engines.open("localhost"));
-        let server = make(Some(&ServerConfig { versions, ..server_config() }), None).unwrap();
+        let server = make(Some(&server_config().with_versions(versions)), None).unwrap();
         let mut pair = Pair::new(&engines.client, &server, "localhost").unwrap();
         pair.handshake(&mut Split::Whole).unwrap();
         super::greet(&mut pair);
-        assert!(!pair.client.session.facts().resumed && !pair.server.session.facts().resumed);
+        assert!(!pair.client.session.tls_info().resumed && !pair.server.session.tls_info().resumed);
 
         let names = certificate(&["localhost", "other.test", "127.0.0.1"], KeyKind::P256);
-        let config = ServerConfig { certificates: vec![names], versions, ..server_config() };
-        let ends = Engines::new(&make, &config, &super::ClientConfig { versions, ..client_config() });
+        let config = server_config().with_certificates([names]).with_versions(versions);
+        let ends = Engines::new(&make, &config, &client_config().with_versions(versions));
         let can_resume = versions == Versions::Tls12 || has_tickets(&ends.server);
-        let client = one_for_all_names(versions);
+        let client = client_that_ignores_names(versions);
         for (name, resumes) in [
             ("localhost", false),
             ("localhost", can_resume),
             ("other.test", false),
             ("other.test", can_resume),
-            // An address is asked for without a name.
+            // A client sends no SNI for an address.
             ("127.0.0.1", false),
             ("127.0.0.1", can_resume),
             ("localhost", false),
         ] {
-            assert_eq!(visit(&client, &ends.server, name), resumes, "{versions:?}, {name}");
+            assert_eq!(connect_and_greet(&client, &ends.server, name), resumes, "{versions:?}, {name}");
         }
     }
 }
 
-/// Tickets are announced with a lifetime that their keys have, and with no less than they have for certain.
+/// The announced lifetime of a ticket is one to two rotation periods of the ticket keys.
 pub fn tickets_tell_how_long_they_last<E: Engine>(make: impl Make<E>) {
     for (seconds, versions) in [(100, Versions::Tls13), (43_200, Versions::Tls13), (100, Versions::Tls12)] {
         let tickets = Tickets::Own { rotate: Duration::from_secs(seconds) };
-        let server = ServerConfig { versions, tickets, ..server_config() };
-        let ends = Engines::new(&make, &server, &super::ClientConfig { versions, ..client_config() });
+        let server = server_config().with_versions(versions).with_tickets(tickets);
+        let ends = Engines::new(&make, &server, &client_config().with_versions(versions));
         let messages = match versions {
-            Versions::Tls12 => flight_of_tickets(&ends),
+            Versions::Tls12 => tickets_of_tls12(&ends),
             _ => tickets_of_tls13(&ends.server),
         };
         let has_tickets = versions == Versions::Tls12 || has_tickets(&ends.server);
@@ -65,26 +65,26 @@ pub fn tickets_tell_how_long_they_last<E: Engine>(make: impl Make<E>) {
     }
 }
 
-/// Whether the server issues tickets of TLS 1.3.
+/// Whether the server issues TLS 1.3 tickets.
 fn has_tickets<E: Engine>(server: &E) -> bool {
-    Capabilities::of(server.name()).is_none_or(|one| one.resumes_tls13)
+    server.capabilities().resumes_tls13
 }
 
 const NEW_SESSION_TICKET: u8 = 4;
 
-/// The tickets that a server of TLS 1.3 sends, as handshake messages.
+/// The tickets that a TLS 1.3 server sends, as handshake messages.
 fn tickets_of_tls13<E: Engine>(server: &E) -> Vec<Vec<u8>> {
     let mut server = End::new(server.accept().unwrap());
-    let mut wild = Wild::client(&mut server, &String::from_utf8(trusted()).unwrap(), None);
+    let mut raw_peer = RawPeer::client(&mut server, &String::from_utf8(trusted()).unwrap(), None);
     server.send(&[b"tickets stand before this"]).unwrap();
-    let said = wild.open(&server.take_outbox());
+    let said = raw_peer.open(&server.take_outbox());
     let handshake: Vec<u8> =
         said.into_iter().filter(|said| said.0 == kind::HANDSHAKE).flat_map(|said| said.1).collect();
     tickets_among(&handshake)
 }
 
-/// The same of TLS 1.2, where a ticket goes before the server's Finished, unprotected.
-fn flight_of_tickets<E: Engine>(ends: &Engines<E>) -> Vec<Vec<u8>> {
+/// The tickets that a TLS 1.2 server sends: unprotected, before its Finished.
+fn tickets_of_tls12<E: Engine>(ends: &Engines<E>) -> Vec<Vec<u8>> {
     let mut pair = ends.pair("localhost");
     pair.client.work().unwrap();
     let (mut wire, mut answer) = (pair.client.take_outbox(), Vec::new());
@@ -99,7 +99,7 @@ fn flight_of_tickets<E: Engine>(ends: &Engines<E>) -> Vec<Vec<u8>> {
     tickets_among(&unprotected.flat_map(|record| answer[record.start + 5..record.end].to_vec()).collect::<Vec<_>>())
 }
 
-/// The tickets among these handshake messages.
+/// The tickets among handshake messages.
 fn tickets_among(mut handshake: &[u8]) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     while let [kind, high, middle, low, ..] = *handshake {
@@ -111,8 +111,8 @@ fn tickets_among(mut handshake: &[u8]) -> Vec<Vec<u8>> {
     found
 }
 
-/// Shakes hands with `server`, has a little said, and tells whether a session was resumed.
-fn visit<E: Engine>(client: &Arc<ClientConfig>, server: &E, name: &str) -> bool {
+/// Completes a handshake with `server`, exchanges messages, and returns whether a session was resumed.
+fn connect_and_greet<E: Engine>(client: &Arc<ClientConfig>, server: &E, name: &str) -> bool {
     let mut client = ClientConnection::new(Arc::clone(client), ServerName::try_from(name).unwrap().to_owned()).unwrap();
     let mut server = End::new(server.accept().unwrap());
     let mut spoke = false;
@@ -124,7 +124,7 @@ fn visit<E: Engine>(client: &Arc<ClientConfig>, server: &E, name: &str) -> bool 
         server.deliver(&wire).unwrap();
         if server.open && !spoke {
             spoke = true;
-            // Some libraries send tickets no sooner than their first data.
+            // Some libraries send tickets only with their first data.
             server.send(&[b"tickets stand before this"]).unwrap();
             client.writer().write_all(b"hello").unwrap();
         }
@@ -139,11 +139,11 @@ fn visit<E: Engine>(client: &Arc<ClientConfig>, server: &E, name: &str) -> bool 
         }
     }
     assert_eq!(server.received, b"hello");
-    server.session.facts().resumed
+    server.session.tls_info().resumed
 }
 
-/// A client that shows every server the ticket that it got last, whichever name it was for.
-fn one_for_all_names(versions: Versions) -> Arc<ClientConfig> {
+/// A client that presents its tickets to every server, for whatever name they were issued.
+fn client_that_ignores_names(versions: Versions) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(&trusted()).unwrap()).unwrap();
     let versions = if versions == Versions::Tls12 { &[&TLS12] } else { &[&TLS13] };

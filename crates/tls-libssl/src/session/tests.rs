@@ -4,16 +4,16 @@ use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{Pair, Split};
 use tautline_tls::{Certificate, ClientConfig, Error, Roots, ServerConfig, Session as _, Versions};
 
-/// A server of `localhost`, and a client that trusts it.
+/// Makes the configurations of a server for `localhost` and of a client that trusts it.
 fn configurations() -> (ServerConfig, ClientConfig) {
     let authority = Authority::new("Test").unwrap();
-    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
-    let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
-    (ServerConfig { certificates: vec![certificate], ..ServerConfig::default() }, client)
+    let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+    let client = ClientConfig::default().with_roots(Roots::Pem(authority.certificate().into()));
+    (ServerConfig::new([certificate]), client)
 }
 
 #[test]
-fn what_went_wrong_before_is_not_taken_for_what_goes_well() {
+fn an_error_of_another_session_does_not_fail_this_one() {
     let (server, client) = configurations();
     for &flavour in Flavour::ALL {
         let engine = Engine::new(flavour, Some(&server), Some(&client)).unwrap();
@@ -31,15 +31,15 @@ fn what_went_wrong_before_is_not_taken_for_what_goes_well() {
             assert!(bad.server.deliver(&wire).is_err(), "{flavour}");
             let cut = &server.certificates[0].chain[..99];
             let unusable = Certificate::new(cut, server.certificates[0].key.clone());
-            let config = ServerConfig { certificates: vec![unusable], ..ServerConfig::default() };
+            let config = ServerConfig::new([unusable]);
             assert!(Engine::new(flavour, Some(&config), None).is_err(), "{flavour}");
         };
         for round in 0..4 {
             fail();
-            good.server.send(&[b"tickets, where there are some, stand before this"]).unwrap();
+            good.server.send(&[b"any tickets precede this"]).unwrap();
             fail();
             good.settle(&mut Split::Whole).unwrap();
-            // Keys change, and the change is answered, with nothing read: the library asks for more.
+            // The answer to a KeyUpdate reads no data, so the library wants to read more.
             let _ = good.client.session.connection.update_keys();
             good.client.send(&[b"new keys"]).unwrap();
             fail();
@@ -54,28 +54,27 @@ fn a_session_is_offered_by_one_connection_at_a_time() {
     let (server, client) = configurations();
     for &flavour in Flavour::ALL {
         for versions in [Versions::Tls13, Versions::Tls12] {
-            let server = ServerConfig { tickets_per_handshake: 1, ..server.clone() };
-            let engine =
-                Engine::new(flavour, Some(&server), Some(&ClientConfig { versions, ..client.clone() })).unwrap();
+            let server = server.clone().with_tickets_per_handshake(1);
+            let engine = Engine::new(flavour, Some(&server), Some(&client.clone().with_versions(versions))).unwrap();
             let talk = |mut pair: Pair<Session, Session>| {
                 pair.handshake(&mut Split::Whole).unwrap();
-                pair.server.send(&[b"tickets, where there are some, stand before this"]).unwrap();
+                pair.server.send(&[b"any tickets precede this"]).unwrap();
                 pair.settle(&mut Split::Whole).unwrap();
-                pair.client.session.facts().resumed
+                pair.client.session.tls_info().resumed
             };
             let begin = || Pair::new(&engine, &engine, "localhost").unwrap();
             assert!(!talk(begin()), "{flavour}");
             let [one, other] = [begin(), begin()];
             let resumes = versions == Versions::Tls12 || flavour.name() != "libressl";
             assert_eq!([talk(one), talk(other)], [resumes, false], "{flavour}, {versions:?}");
-            // Of TLS 1.2, those that were resumed can be resumed once more.
+            // A session of TLS 1.2 can be resumed again.
             assert_eq!([talk(begin()), talk(begin())], [resumes; 2], "{flavour}, {versions:?}");
         }
     }
 }
 
 #[test]
-fn no_key_protects_more_records_than_it_may() {
+fn keys_change_before_their_limit_of_records() {
     let (server, client) = configurations();
     for &flavour in Flavour::ALL {
         let engine = Engine::new(flavour, Some(&server), Some(&client)).unwrap();
@@ -87,7 +86,7 @@ fn no_key_protects_more_records_than_it_may() {
             let sent = pair.client.send(&[b"one more"]);
             if flavour.name() == "libressl" {
                 assert_eq!(sent.is_err(), end == MAX_SEALED, "{flavour}: {sent:?}");
-                assert!(!matches!(sent, Err(Error::Peer(_))), "it is not the peer's fault");
+                assert!(!matches!(sent, Err(Error::Peer(_))), "the peer is blamed");
             } else {
                 assert!(sent.is_ok() && pair.client.session.sealed == 0, "{flavour}: {sent:?}");
                 pair.settle(&mut Split::Whole).unwrap();

@@ -1,65 +1,65 @@
 use super::context::Context;
 use super::session::ResumableSession;
-use super::table::{RawConn, RawFacts, RawResult, Table};
-use super::{NAMES, TIME, text};
+use super::table::{RawConn, RawInfo, RawResult, Table};
+use super::text::{NAMES, TIME, text};
 use crate::certificate::{Name, Validity};
 use core::ffi::CStr;
 use core::ptr::NonNull;
 use std::sync::Arc;
+use tautline_buf::Buf;
 use tautline_tls_records::Secret;
-use tautline_window::Buf;
 use zeroize::Zeroize;
 
 /// `TL_SECRET`: most bytes of a traffic secret.
 const SECRET: usize = 48;
 
-/// One connection of a library, over the caller's windows.
+/// One connection of a library, over the caller's buffers.
 pub(crate) struct Connection {
     raw: NonNull<RawConn>,
-    /// Callbacks look into it, so it must live as long.
+    /// Must outlive `raw`, whose callbacks use it.
     context: Arc<Context>,
-    /// Most bytes of a window that are lent, for tests.
+    /// Most bytes of the output buffer that are lent; tests limit it.
     window: usize,
 }
 
-// SAFETY: the libraries bind a connection to no thread, and `self` is not `Sync`, so that one at a time uses it.
+// SAFETY: the libraries bind a connection to no thread. `self` is not `Sync`, so one thread at a time uses it.
 unsafe impl Send for Connection {}
 
-/// What an operation came to.
+/// The outcome of an operation.
 pub(crate) struct Outcome {
     pub(crate) status: Status,
-    /// Bytes of the record that the library took.
+    /// Number of bytes of the record that the library consumed.
     pub(crate) used: usize,
-    /// Bytes of application data.
+    /// Number of bytes of application data.
     pub(crate) plain: usize,
-    /// The peer has changed its keys; known of connections that keep their secrets.
+    /// Whether the peer has changed its keys; known only for connections that keep their secrets.
     pub(crate) rekeyed: bool,
 }
 
-/// The constants `TL_DONE` and so on.
+/// The status of an operation: the constants `TL_DONE` and so on.
 pub(crate) enum Status {
     Done,
-    /// The peer's next record is needed.
+    /// The library needs the peer's next record.
     Want,
-    /// The peer's close_notify came.
+    /// The peer's close_notify arrived.
     Closed,
     Failed(Failure),
 }
 
-/// Why an operation failed.
+/// The reason why an operation failed.
 pub(crate) struct Failure {
     /// One of the constants of [`failure`].
     pub(crate) kind: i32,
-    /// The alert that came, where that is why.
+    /// The alert that arrived, if `kind` is [`failure::ALERT`].
     pub(crate) alert: u8,
-    /// One of the constants of [`verify`], where the certificate is why.
+    /// One of the constants of [`verify`], if `kind` is [`failure::CERTIFICATE`].
     pub(crate) verify: i32,
     /// The library's words.
     pub(crate) reason: String,
 }
 
-/// What the handshake agreed on.
-pub(crate) struct Agreed {
+/// The parameters that the handshake negotiated.
+pub(crate) struct Negotiated {
     pub(crate) version: i32,
     pub(crate) suite: u16,
     pub(crate) group: String,
@@ -70,14 +70,14 @@ pub(crate) struct Agreed {
 }
 
 impl Connection {
-    /// A server's connection; `None` where memory is short.
+    /// Makes a server's connection; `None` if memory runs out.
     pub(crate) fn accept(context: Arc<Context>) -> Option<Self> {
-        // SAFETY: the context lives as long as the connection will.
+        // SAFETY: the context outlives the connection.
         let raw = unsafe { (context.library.table.conn_accept)(context.raw.as_ptr()) };
         Some(Self { raw: NonNull::new(raw)?, context, window: usize::MAX })
     }
 
-    /// A client's connection to `name`, or to `ip` where there is none; `None` where memory is short.
+    /// Makes a client's connection to `name`, or to `ip` if there is no name; `None` if memory runs out.
     pub(crate) fn connect(
         context: Arc<Context>,
         name: Option<&CStr>,
@@ -86,14 +86,14 @@ impl Connection {
     ) -> Option<Self> {
         let name = name.map_or(core::ptr::null(), CStr::as_ptr);
         let offered = session.as_ref().map_or(core::ptr::null_mut(), |session| session.raw.as_ptr());
-        // SAFETY: the context lives as long as the connection will; the call copies name and address, and takes a reference
-        // of its own to the session, or a copy, which is of the same library; ours goes when this returns.
+        // SAFETY: the context outlives the connection. The call copies name and address. It takes a reference to the
+        // session, or a copy; the session is of the same library, and ours is dropped when this returns.
         let raw =
             unsafe { (context.library.table.conn_connect)(context.raw.as_ptr(), name, ip.as_ptr(), ip.len(), offered) };
         Some(Self { raw: NonNull::new(raw)?, context, window: usize::MAX })
     }
 
-    /// Advances the handshake with one record, or with none. What must be sent is appended to `out`.
+    /// Advances the handshake with one record, or with none. Bytes for the peer are appended to `out`.
     pub(crate) fn handshake(&mut self, record: &[u8], out: &mut Buf) -> Outcome {
         self.run(out, 0, |table, raw, window, len, result| {
             // SAFETY: `raw` is a connection of this table; record and window outlive the call, which disarms both.
@@ -101,7 +101,7 @@ impl Connection {
         })
     }
 
-    /// Opens one record and writes what it held to `plain`, at least as long. What must be sent is appended to `out`.
+    /// Opens one record into `plain`, which is at least as long. Bytes for the peer are appended to `out`.
     pub(crate) fn read_into(&mut self, record: &[u8], plain: &mut [u8], out: &mut Buf) -> Outcome {
         self.run(out, 0, |table, raw, window, window_len, result| {
             // SAFETY: `raw` is a connection of this table; record, plaintext and window outlive the call, which disarms all.
@@ -112,17 +112,17 @@ impl Connection {
         })
     }
 
-    /// Opens one record and leaves what it held at its beginning. What must be sent is appended to `out`.
+    /// Opens one record in place: its content is then at its front. Bytes for the peer are appended to `out`.
     pub(crate) fn read(&mut self, record: &mut [u8], out: &mut Buf) -> Outcome {
         let (at, len) = (record.as_mut_ptr(), record.len());
         self.run(out, 0, |table, raw, window, window_len, result| {
             // SAFETY: `raw` is a connection of this table; record and window outlive the call, which disarms both. It opens
-            // the record there, or copies it before it writes there, and writes no more than `len` bytes.
+            // the record in place, or copies it before it writes there. It writes at most `len` bytes.
             unsafe { (table.conn_read)(raw, at.cast_const(), len, at, len, window, window_len, result) };
         })
     }
 
-    /// Seals `plain`, at least one byte, and appends the records to `out`, for which `room` bytes are expected to do.
+    /// Seals `plain`, at least one byte, and appends the records to `out`. `room` is their expected length.
     pub(crate) fn write(&mut self, plain: &[u8], room: usize, out: &mut Buf) -> Outcome {
         self.run(out, room, |table, raw, window, len, result| {
             // SAFETY: `raw` is a connection of this table; plaintext and window outlive the call, which disarms the window.
@@ -138,7 +138,7 @@ impl Connection {
         })
     }
 
-    /// Appends to `out` what a server holds back until it first writes.
+    /// Appends to `out` the records that a server holds back until its first write.
     pub(crate) fn flush(&mut self, out: &mut Buf) -> Outcome {
         self.run(out, 0, |table, raw, window, len, result| {
             if let Some(flush) = table.conn_flush {
@@ -148,11 +148,11 @@ impl Connection {
         })
     }
 
-    /// Takes the first traffic secrets, the client's and the server's; `None` where they were not kept.
+    /// Takes the first traffic secrets of client and server; `None` if they were not kept.
     pub(crate) fn secrets(&mut self) -> Option<(Secret, Secret)> {
         let take = self.context.library.table.conn_secrets?;
         let (mut client, mut server) = ([0; SECRET], [0; SECRET]);
-        // SAFETY: `raw` lives as long as `self`; both arrays have the length that the shim writes at most.
+        // SAFETY: `raw` lives as long as `self`; both arrays have the most bytes that the shim writes.
         let len = unsafe { take(self.raw.as_ptr(), client.as_mut_ptr(), server.as_mut_ptr()) };
         let secret = |bytes: &[u8; SECRET]| bytes.get(..len).filter(|_| len > 0).and_then(Secret::new);
         let secrets = secret(&client).zip(secret(&server));
@@ -161,8 +161,9 @@ impl Connection {
         secrets
     }
 
-    /// Lends the free part of `out`, at least `room` bytes, to one operation, and collects what it wrote there and what did
-    /// not fit.
+    /// Lends the free part of `out`, at least `room` bytes, to one operation.
+    ///
+    /// The operation's output is then in `out`, including the bytes that did not fit at first.
     fn run(
         &mut self,
         out: &mut Buf,
@@ -177,7 +178,7 @@ impl Connection {
         out.commit(result.written);
         if result.spilled > 0 {
             let rest = out.reserve(result.spilled);
-            // SAFETY: `raw` is a connection of this table, and `rest` has room for what it says has spilled.
+            // SAFETY: `raw` is a connection of this table, and `rest` has room for the bytes that spilled.
             unsafe { (table.conn_spill)(self.raw.as_ptr(), rest.as_mut_ptr()) };
             out.commit(result.spilled);
         }
@@ -195,28 +196,28 @@ impl Connection {
         Outcome { status, used: result.used, plain: result.plain, rekeyed: result.rekeyed != 0 }
     }
 
-    /// Whether TLS 1.3 was agreed on.
+    /// Whether the handshake negotiated TLS 1.3.
     pub(crate) fn is_tls13(&self) -> bool {
-        self.raw_facts().version == 0x0304
+        self.raw_info().version == 0x0304
     }
 
-    /// Has the next write change the keys first; says whether it will.
+    /// Has the next write change the keys first. Returns whether the library can.
     pub(crate) fn update_keys(&mut self) -> bool {
         // SAFETY: `raw` lives as long as `self`.
         unsafe { (self.context.library.table.conn_update_keys)(self.raw.as_ptr()) == 1 }
     }
 
-    pub(crate) fn agreed(&self) -> Agreed {
-        let raw = self.raw_facts();
+    pub(crate) fn negotiated(&self) -> Negotiated {
+        let raw = self.raw_info();
         let alpn = (raw.alpn_len > 0).then(|| {
-            // SAFETY: the library keeps the protocol until the connection is used again, and the slice is copied at once.
+            // SAFETY: the library keeps the protocol until the next use of the connection; the slice is copied at once.
             unsafe { core::slice::from_raw_parts(raw.alpn, raw.alpn_len) }.to_vec()
         });
         let server_name = (!raw.server_name.is_null()).then(|| {
-            // SAFETY: the name is a string in the connection, and is copied at once.
+            // SAFETY: the name is a string in the connection, which is copied at once.
             unsafe { CStr::from_ptr(raw.server_name) }.to_string_lossy().into_owned()
         });
-        Agreed {
+        Negotiated {
             version: raw.version,
             suite: u16::try_from(raw.suite).unwrap_or_default(),
             group: text(&raw.group),
@@ -227,8 +228,8 @@ impl Connection {
         }
     }
 
-    fn raw_facts(&self) -> RawFacts {
-        let mut raw = RawFacts {
+    fn raw_info(&self) -> RawInfo {
+        let mut raw = RawInfo {
             version: 0,
             suite: 0,
             resumed: 0,
@@ -238,15 +239,15 @@ impl Connection {
             group: [0; 48],
         };
         // SAFETY: `self.raw` lives as long as `self`; the call fills `raw`.
-        unsafe { (self.context.library.table.conn_facts)(self.raw.as_ptr(), &raw mut raw) };
+        unsafe { (self.context.library.table.conn_info)(self.raw.as_ptr(), &raw mut raw) };
         raw
     }
 
-    /// One of the peer's certificates, its own first, DER.
+    /// The peer's certificate at `index` in DER; its own is the first.
     fn peer_certificate(&self, index: usize) -> Option<Vec<u8>> {
         let table = self.context.library.table;
         let mut der = core::ptr::null_mut();
-        // SAFETY: `raw` lives as long as `self`; `der` takes the address of a copy that is ours.
+        // SAFETY: `raw` lives as long as `self`; the call stores the address of a copy that is ours in `der`.
         let len = unsafe { (table.conn_peer_certificate)(self.raw.as_ptr(), index, &raw mut der) };
         if len == 0 {
             return None;
@@ -258,20 +259,20 @@ impl Connection {
         Some(copy)
     }
 
-    /// What the refused certificate is valid for.
+    /// The names that the rejected certificate is valid for.
     pub(crate) fn refused_names(&self) -> Vec<Name> {
         let mut names = vec![0; NAMES];
-        // SAFETY: `raw` lives as long as `self`; `names` has the length that is given.
+        // SAFETY: `raw` lives as long as `self`; `names` has the given length.
         let len = unsafe {
             (self.context.library.table.conn_refused_names)(self.raw.as_ptr(), names.as_mut_ptr(), names.len())
         };
         Name::parse_all(&names[..len.min(NAMES)])
     }
 
-    /// When the refused certificate is valid.
+    /// The time for which the rejected certificate is valid.
     pub(crate) fn refused_validity(&self) -> Validity {
         let (mut from, mut until) = ([0; TIME], [0; TIME]);
-        // SAFETY: `raw` lives as long as `self`; both arrays have the length that is given.
+        // SAFETY: `raw` lives as long as `self`; both arrays have the given length.
         let state = unsafe {
             let validity = self.context.library.table.conn_refused_validity;
             validity(self.raw.as_ptr(), from.as_mut_ptr(), until.as_mut_ptr(), TIME)
@@ -279,27 +280,27 @@ impl Connection {
         Validity::new(state, &text(&from), &text(&until))
     }
 
-    /// To be called once a client's handshake is complete, so that [`session`](Self::session) finds all there is.
+    /// Makes all sessions available to [`session`](Self::session). Must be called when a client's handshake is complete.
     pub(crate) fn keep_session(&mut self) {
         // SAFETY: `raw` lives as long as `self`.
         unsafe { (self.context.library.table.conn_keep_session)(self.raw.as_ptr()) };
     }
 
-    /// Takes a session that can be resumed, the newest first.
+    /// Takes the newest session that can be resumed.
     pub(crate) fn session(&mut self) -> Option<ResumableSession> {
         let library = self.context.library;
-        // SAFETY: `raw` lives as long as `self`; the call gives its reference away.
+        // SAFETY: `raw` lives as long as `self`; the call gives us its reference.
         let session = NonNull::new(unsafe { (library.table.conn_session)(self.raw.as_ptr()) })?;
         Some(ResumableSession::new(library, session))
     }
 
-    /// For measuring, before the first operation: has the library read and write memory of its own, and not the windows.
+    /// For benchmarks, before the first operation: has the library read and write memory of its own instead of the windows.
     pub(crate) fn use_memory(&mut self) -> bool {
         // SAFETY: `raw` lives as long as `self`.
         self.context.library.table.conn_memory.is_some_and(|memory| unsafe { memory(self.raw.as_ptr()) } != 0)
     }
 
-    /// For tests: lends windows of so many bytes at most, so that the rest spills, and has spilling fail.
+    /// For tests: limits the windows to `window` bytes, so that the rest spills; `spill_fails` makes spilling fail.
     pub(crate) fn inject(&mut self, window: usize, spill_fails: bool) {
         self.window = window;
         // SAFETY: `raw` lives as long as `self`.
@@ -309,12 +310,12 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: `raw` is ours, and this is its last use; the context lives until after it.
+        // SAFETY: `raw` is ours, and this is its last use; the context is dropped later.
         unsafe { (self.context.library.table.conn_free)(self.raw.as_ptr()) };
     }
 }
 
-/// The constants `TL_PROTOCOL` and so on.
+/// The kinds of failures: the constants `TL_PROTOCOL` and so on.
 pub(crate) mod failure {
     pub(crate) const ALERT: i32 = 2;
     pub(crate) const CERTIFICATE: i32 = 3;
@@ -327,7 +328,7 @@ pub(crate) mod failure {
     pub(crate) const MEMORY: i32 = 10;
 }
 
-/// The constants `TL_VERIFY_...`.
+/// The reasons to reject a certificate: the constants `TL_VERIFY_...`.
 pub(crate) mod verify {
     pub(crate) const EXPIRED: i32 = 1;
     pub(crate) const NOT_YET: i32 = 2;

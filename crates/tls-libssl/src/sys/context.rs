@@ -6,21 +6,21 @@ use core::ptr::NonNull;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// The configuration of one role, to make connections of.
+/// The configuration of one role, from which connections are made.
 pub(crate) struct Context {
     pub(super) library: Library,
     pub(super) raw: NonNull<RawContext>,
-    /// Its callbacks use them.
+    /// Must outlive `raw`, whose callbacks use the keys.
     _tickets: Option<Arc<TicketKeys>>,
 }
 
-// SAFETY: once built, only `conn_new` uses a context, which counts its references atomically; the libraries allow
-// connections of one SSL_CTX on several threads, and the shim only reads what it added to it.
+// SAFETY: a complete context is used only by `conn_new`, which counts its references atomically. The libraries allow
+// connections of one SSL_CTX on several threads, and the shim only reads its own additions.
 unsafe impl Send for Context {}
-// SAFETY: as above; what changes a context takes it by `&mut`.
+// SAFETY: as above; methods that change a context take it by `&mut`.
 unsafe impl Sync for Context {}
 
-/// What a context is made of.
+/// The settings of a context.
 pub(crate) struct Options<'a> {
     pub(crate) server: bool,
     /// The lowest and the highest version, as on the wire.
@@ -28,17 +28,17 @@ pub(crate) struct Options<'a> {
     pub(crate) verify: Verify,
     /// Whether a client keeps sessions.
     pub(crate) resume: bool,
-    /// What a server seals its tickets with, and how many it issues for each handshake of TLS 1.3.
+    /// The keys of a server's tickets, and the number of tickets for each handshake of TLS 1.3.
     pub(crate) tickets: Option<(Arc<TicketKeys>, u8)>,
-    /// Groups of certificates that are chosen from by name; at least one.
+    /// Number of groups of certificates, which are selected by name; at least one.
     pub(crate) groups: usize,
-    /// No key exchange with ML-KEM.
+    /// Whether key exchanges with ML-KEM are left out.
     pub(crate) classical: bool,
     /// Application protocols, each behind its length.
     pub(crate) alpn: &'a [u8],
-    /// A file to append secrets to.
+    /// The file of the key log.
     pub(crate) key_log: Option<CString>,
-    /// Connections keep their traffic secrets.
+    /// Whether connections keep their traffic secrets.
     pub(crate) secrets: bool,
 }
 
@@ -71,8 +71,8 @@ impl Context {
             secrets: options.secrets.into(),
         };
         let mut refusal = RawRefusal::EMPTY;
-        // SAFETY: all that `raw_options` points to outlives the call, which copies what it keeps, but for the ticket keys, which
-        // live as long as the context.
+        // SAFETY: all pointers in `raw_options` outlive the call, which copies what it keeps. The exception is the ticket
+        // keys, which live as long as the context.
         let raw = unsafe { (library.table.context_new)(&raw const raw_options, &raw mut refusal) };
         NonNull::new(raw).map(|raw| Self { library, raw, _tickets: tickets }).ok_or_else(|| Refusal::from(&refusal))
     }
@@ -91,13 +91,13 @@ impl Context {
         if trusted > 0 { Ok(()) } else { Err(Refusal::from(&refusal)) }
     }
 
-    /// Trusts one certificate, DER; says whether the library can read it.
+    /// Trusts one certificate in DER. Returns whether the library can parse it.
     pub(crate) fn trust_der(&mut self, der: &[u8]) -> bool {
         // SAFETY: `raw` lives as long as `self`; `der` outlives the call, which keeps no pointer to it.
         unsafe { (self.library.table.context_trust_der)(self.raw.as_ptr(), der.as_ptr(), der.len()) != 0 }
     }
 
-    /// Adds `identity` to a group: the preferred ones first, one of each kind of key.
+    /// Adds `identity` to a group. The preferred one must come first; there is at most one for each kind of key.
     pub(crate) fn add(&mut self, group: usize, identity: &Identity) -> Result<(), Refusal> {
         let mut refusal = RawRefusal::EMPTY;
         // SAFETY: `raw` lives as long as `self`, `identity` is of the same library and outlives the call, which takes
@@ -108,7 +108,7 @@ impl Context {
         if added != 0 { Ok(()) } else { Err(Refusal::from(&refusal)) }
     }
 
-    /// Says which group serves which names, and makes the context ready for connections. To be called once.
+    /// Maps names to groups and makes the context ready for connections. Must be called once.
     pub(crate) fn complete(&mut self, names: &[(CString, u32)]) -> bool {
         let raw_names: Vec<_> =
             names.iter().map(|(name, group)| RawName { name: name.as_ptr(), group: *group }).collect();
@@ -122,7 +122,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: `raw` is ours, and this is its last use: connections hold the context that they were made of.
+        // SAFETY: `raw` is ours, and this is its last use: each connection holds its context.
         unsafe { (self.library.table.context_free)(self.raw.as_ptr()) };
     }
 }

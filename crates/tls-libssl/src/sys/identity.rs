@@ -1,17 +1,17 @@
 use super::library::{Library, Refusal};
 use super::table::{RawIdentity, RawRefusal};
-use super::{NAMES, TIME};
+use super::text::{NAMES, TIME, text};
 use crate::certificate::{Name, Validity};
 use core::ptr::NonNull;
 
-/// A certificate chain and its private key, parsed, that belong together.
+/// A parsed certificate chain and the private key that belongs to it.
 pub(crate) struct Identity {
     library: Library,
     pub(super) raw: NonNull<RawIdentity>,
 }
 
-// SAFETY: the libraries bind certificates and keys to no thread, and several may sign with one key at once: connections of
-// many threads do. The shim changes nothing of an identity once it is made.
+// SAFETY: the libraries bind certificates and keys to no thread, and connections of many threads may sign with one key at
+// once. The shim does not change an identity after it is made.
 unsafe impl Send for Identity {}
 // SAFETY: as above.
 unsafe impl Sync for Identity {}
@@ -26,7 +26,7 @@ pub(crate) enum KeyKind {
 }
 
 impl Identity {
-    /// From PEM.
+    /// Parses a chain and a key in PEM.
     pub(crate) fn new(library: Library, chain: &[u8], key: &[u8]) -> Result<Self, Refusal> {
         let mut refusal = RawRefusal::EMPTY;
         // SAFETY: both slices and `refusal` outlive the call, which keeps no pointer to them.
@@ -46,45 +46,45 @@ impl Identity {
         }
     }
 
-    /// How long the key is.
+    /// The length of the key in bits.
     pub(crate) fn bits(&self) -> i32 {
         // SAFETY: `raw` lives as long as `self`.
         unsafe { (self.library.table.identity_bits)(self.raw.as_ptr()) }
     }
 
-    /// What the certificate is valid for.
+    /// The names that the certificate is valid for.
     pub(crate) fn names(&self) -> Vec<Name> {
-        let mut text = vec![0; NAMES];
-        // SAFETY: `raw` lives as long as `self`; `text` has the length that is given.
-        let len = unsafe { (self.library.table.identity_names)(self.raw.as_ptr(), text.as_mut_ptr(), text.len()) };
-        Name::parse_all(&text[..len.min(NAMES)])
+        let mut names = vec![0; NAMES];
+        // SAFETY: `raw` lives as long as `self`; `names` has the given length.
+        let len = unsafe { (self.library.table.identity_names)(self.raw.as_ptr(), names.as_mut_ptr(), names.len()) };
+        Name::parse_all(&names[..len.min(NAMES)])
     }
 
-    /// When the certificate is valid, and whether that is now.
+    /// The time for which the certificate is valid, and whether it is valid now.
     pub(crate) fn validity(&self) -> Validity {
         let (mut from, mut until) = ([0; TIME], [0; TIME]);
-        // SAFETY: `raw` lives as long as `self`; both arrays have the length that is given.
+        // SAFETY: `raw` lives as long as `self`; both arrays have the given length.
         let state = unsafe {
             (self.library.table.identity_validity)(self.raw.as_ptr(), from.as_mut_ptr(), until.as_mut_ptr(), TIME)
         };
-        Validity::new(state, &super::text(&from), &super::text(&until))
+        Validity::new(state, &text(&from), &text(&until))
     }
 }
 
 impl Identity {
-    /// Signs something; says whether the library did.
+    /// Makes a signature over fixed bytes. Returns whether the library could.
     pub(crate) fn sign(&self) -> bool {
         // SAFETY: `raw` lives as long as `self`.
         unsafe { (self.library.table.identity_sign)(self.raw.as_ptr()) != 0 }
     }
 
-    /// Whether the certificate may be used by a server, or by a client.
+    /// Whether the certificate's usage allows a server, or a client.
     pub(crate) fn fits(&self, is_server: bool) -> bool {
         // SAFETY: `raw` lives as long as `self`.
         unsafe { (self.library.table.identity_fits)(self.raw.as_ptr(), is_server.into()) != 0 }
     }
 
-    /// Whether any other certificate of the chain issued the first, where there are others.
+    /// Whether another certificate of the chain issued the first; true if there is no other.
     pub(crate) fn is_linked(&self) -> bool {
         // SAFETY: `raw` lives as long as `self`.
         unsafe { (self.library.table.identity_linked)(self.raw.as_ptr()) != 0 }
@@ -93,7 +93,7 @@ impl Identity {
 
 impl Drop for Identity {
     fn drop(&mut self) {
-        // SAFETY: `raw` is ours, and this is its last use; contexts keep references of their own to what it holds.
+        // SAFETY: `raw` is ours, and this is its last use; contexts hold references of their own to its parts.
         unsafe { (self.library.table.identity_free)(self.raw.as_ptr()) };
     }
 }

@@ -1,12 +1,12 @@
 #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
 use super::table;
 use super::table::{OPTIONAL, RawRefusal, Table};
-use super::text;
-use crate::Flavour;
+use super::text::text;
+use crate::flavour::Flavour;
 use core::ffi::CStr;
 use std::sync::OnceLock;
 
-/// Where the outcome of starting a library is kept; each use is one place.
+/// A place for the outcome of starting a library; each use makes one.
 #[cfg(any(feature = "openssl", feature = "aws-lc", feature = "boringssl", feature = "libressl"))]
 macro_rules! cell {
     () => {{
@@ -15,7 +15,7 @@ macro_rules! cell {
     }};
 }
 
-/// One library that is built in, and ready.
+/// One library of this build that is started.
 #[derive(Clone, Copy)]
 pub(crate) struct Library {
     pub(super) table: &'static Table,
@@ -23,7 +23,7 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// The library, set up at the first call; `None` where it does not start.
+    /// The library, which the first call starts; `None` if it does not start.
     pub(crate) fn get(flavour: Flavour) -> Option<Self> {
         let table = match flavour {
             #[cfg(feature = "openssl")]
@@ -34,29 +34,29 @@ impl Library {
             Flavour::BoringSsl => Self::start(&raw const table::tautline_libssl_boringssl, cell!()),
             #[cfg(feature = "libressl")]
             Flavour::LibreSsl => Self::start(&raw const table::tautline_libssl_libressl, cell!()),
-            #[cfg(feature = "outside")]
-            Flavour::Outside(library) => Self::start(library.table(), library.started()),
+            #[cfg(feature = "external")]
+            Flavour::External(library) => Self::start(library.table(), library.started()),
         };
         Some(Self { table: table?, flavour })
     }
 
-    /// Starts the library behind `table` where that is not done yet.
+    /// Starts the library behind `table` if it is not started yet.
     fn start(table: *const Table, started: &OnceLock<Option<&'static Table>>) -> Option<&'static Table> {
         *started.get_or_init(|| {
-            // SAFETY: build scripts link such tables, immutable, for as long as the program runs; all of them begin with their
+            // SAFETY: build scripts link such tables, which are immutable and live as long as the program. Each begins with its
             // size.
             let size = unsafe { table.cast::<usize>().read() };
             if size != size_of::<Table>() {
                 return None;
             }
-            // SAFETY: the table has this size, and holds nothing but pointers and it.
+            // SAFETY: the table has this size, and holds only its size and pointers.
             let words = unsafe { core::slice::from_raw_parts(table.cast::<usize>(), size / size_of::<usize>()) };
             if words.iter().rev().skip(OPTIONAL).any(|&word| word == 0) {
                 return None;
             }
-            // SAFETY: as above; it has the layout of this version, and a function behind every field that needs one.
+            // SAFETY: as above; the table has the layout of this version, and a function in each field that needs one.
             let table = unsafe { &*table };
-            // SAFETY: `init` takes nothing; the lock has it called once and before all else.
+            // SAFETY: `init` takes nothing; the lock ensures that it is called once, before all else.
             (unsafe { (table.init)() } != 0).then_some(table)
         })
     }
@@ -66,23 +66,31 @@ impl Library {
     }
 
     /// The library's name and version in its own words.
-    pub(crate) fn version(self) -> String {
+    fn version(self) -> String {
         // SAFETY: the call takes nothing.
         let version = unsafe { (self.table.version)() };
-        // SAFETY: the shim gives a string that is part of the library.
+        // SAFETY: the shim returns a static string of the library.
         let version = unsafe { CStr::from_ptr(version) };
         version.to_string_lossy().into_owned()
     }
 }
 
-/// Why the library refuses a part of a configuration.
+impl Flavour {
+    /// The library's name and version in its own words, as `OpenSSL 3.6.3 9 Jun 2026`; empty if it does not start.
+    #[must_use]
+    pub fn version(self) -> String {
+        Library::get(self).map(Library::version).unwrap_or_default()
+    }
+}
+
+/// The reason why the library rejects a part of a configuration.
 pub(crate) struct Refusal {
     pub(crate) kind: RefusalKind,
     /// The library's words.
     pub(crate) reason: String,
 }
 
-/// The constants `TL_CONFIG_...`.
+/// The kinds of refusals: the constants `TL_CONFIG_...`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusalKind {
     Library,

@@ -2,19 +2,19 @@ use super::library::Library;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
-/// What a client keeps of a connection, to resume it once.
+/// A session that a client can resume once.
 pub(crate) struct ResumableSession {
     library: Library,
     pub(super) raw: NonNull<c_void>,
 }
 
-// SAFETY: it is a copy that no connection uses, made for whoever holds it (`tl_session_copy`; Mbed TLS and wolfSSL copy too), or
-// does not change any more and counts its references atomically (AWS-LC, BoringSSL). What is given to a connection is held by
-// nobody else from then on, since `connect` takes it by value.
+// SAFETY: in most libraries it is a copy of its own, which no connection uses (`tl_session_copy`; Mbed TLS and wolfSSL copy
+// too). In AWS-LC and BoringSSL it is immutable, with an atomic count of references. `connect` takes it by value, so
+// nothing else holds a session that was given to a connection.
 unsafe impl Send for ResumableSession {}
 
 impl ResumableSession {
-    /// From a reference that is ours to drop.
+    /// Takes over a reference.
     pub(super) const fn new(library: Library, raw: NonNull<c_void>) -> Self {
         Self { library, raw }
     }

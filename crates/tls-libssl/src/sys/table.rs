@@ -21,7 +21,7 @@ pub(super) struct RawConn {
     _opaque: [u8; 0],
 }
 
-/// Bytes of a reason, its end included.
+/// Length of a reason, with its terminating zero.
 const REASON: usize = 120;
 
 /// `tl_result`
@@ -98,9 +98,9 @@ pub(super) struct RawOptions {
     pub(super) secrets: i32,
 }
 
-/// `tl_facts`
+/// `tl_info`
 #[repr(C)]
-pub(super) struct RawFacts {
+pub(super) struct RawInfo {
     pub(super) version: i32,
     pub(super) suite: i32,
     pub(super) resumed: i32,
@@ -117,9 +117,9 @@ pub(super) struct RawName {
     pub(super) group: u32,
 }
 
-/// `tl_table`, the functions of one library; each says in `csrc` what it does. The first field is the size of all, so that a
-/// mismatch is noticed.
-#[cfg_attr(not(feature = "outside"), expect(unreachable_pub, reason = "whoever brings a library names it"))]
+/// `tl_table`, the functions of one library, which are documented in `csrc`. The first field is the size of the table, so
+/// that a mismatch is noticed.
+#[cfg_attr(not(feature = "external"), expect(unreachable_pub, reason = "crates that bring a library name it"))]
 #[repr(C)]
 pub struct Table {
     pub(super) size: usize,
@@ -158,7 +158,7 @@ pub struct Table {
     pub(super) conn_close: unsafe extern "C" fn(*mut RawConn, *mut u8, usize, *mut RawResult),
     pub(super) conn_spill: unsafe extern "C" fn(*mut RawConn, *mut u8),
     pub(super) conn_update_keys: unsafe extern "C" fn(*mut RawConn) -> i32,
-    pub(super) conn_facts: unsafe extern "C" fn(*const RawConn, *mut RawFacts),
+    pub(super) conn_info: unsafe extern "C" fn(*const RawConn, *mut RawInfo),
     pub(super) conn_peer_certificate: unsafe extern "C" fn(*const RawConn, usize, *mut *mut u8) -> usize,
     pub(super) conn_refused_names: unsafe extern "C" fn(*const RawConn, *mut u8, usize) -> usize,
     pub(super) conn_refused_validity: unsafe extern "C" fn(*const RawConn, *mut u8, *mut u8, usize) -> i32,
@@ -169,7 +169,7 @@ pub struct Table {
     pub(super) session_free: unsafe extern "C" fn(*mut c_void),
     pub(super) bytes_free: unsafe extern "C" fn(*mut u8),
 
-    // What a library need not have: `OPTIONAL` of them.
+    // The functions that a library may lack: `OPTIONAL` of them.
     pub(super) conn_flush: Option<unsafe extern "C" fn(*mut RawConn, *mut u8, usize, *mut RawResult)>,
     pub(super) conn_secrets: Option<unsafe extern "C" fn(*mut RawConn, *mut u8, *mut u8) -> usize>,
     pub(super) conn_memory: Option<unsafe extern "C" fn(*mut RawConn) -> i32>,

@@ -1,10 +1,10 @@
-use super::{CONTEXTS, Claim, PLACES, SOON};
+use super::{CONTEXTS, Claim, REUSE_WITHIN, SLOTS};
 use crate::schedule::{Key, Suite};
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use core::cell::Cell;
 use tautline_testkit::Random;
 
-/// A key, and what it makes of nothing, as a name for it.
+/// A key, with the tag that its context makes of an empty message, to recognise the context by.
 struct Known {
     claim: Claim,
     key: Key,
@@ -25,7 +25,7 @@ fn known(seed: u32) -> Known {
 }
 
 impl Known {
-    /// Uses the key's context, which must be its own; says whether it had to be made.
+    /// Uses the key's context and checks that it is its own; returns whether it had to be made.
     fn used(&mut self) -> bool {
         let made = Cell::new(false);
         let make = || {
@@ -38,11 +38,11 @@ impl Known {
 }
 
 fn held() -> usize {
-    CONTEXTS.with_borrow(|contexts| contexts.places.iter().filter(|place| place.context.is_some()).count())
+    CONTEXTS.with_borrow(|contexts| contexts.slots.iter().filter(|slot| slot.context.is_some()).count())
 }
 
 #[test]
-fn what_comes_up_once_takes_no_place_and_what_comes_up_again_does() {
+fn a_key_gets_a_slot_at_its_second_use() {
     let mut keys: Vec<_> = (0..50).map(known).collect();
     assert!(keys.iter_mut().all(Known::used));
     assert_eq!(held(), 0);
@@ -50,28 +50,28 @@ fn what_comes_up_once_takes_no_place_and_what_comes_up_again_does() {
     assert_eq!(held(), 50);
     assert!(!keys.iter_mut().any(Known::used));
     drop(keys);
-    assert_eq!(held(), 0, "contexts go with their keys");
+    assert_eq!(held(), 0, "dropping a key drops its context");
 }
 
 #[test]
-fn as_many_as_there_are_places_keep_theirs() {
-    let mut keys: Vec<_> = (0..u32::try_from(PLACES).unwrap()).map(known).collect();
+fn as_many_keys_as_slots_keep_their_contexts() {
+    let mut keys: Vec<_> = (0..u32::try_from(SLOTS).unwrap()).map(known).collect();
     for round in 0..4 {
         let made = keys.iter_mut().filter_map(|key| key.used().then_some(())).count();
-        assert_eq!(made, if round < 2 { PLACES } else { 0 }, "round {round}");
+        assert_eq!(made, if round < 2 { SLOTS } else { 0 }, "round {round}");
     }
-    // One more comes up often: another one goes.
+    // One more busy key takes the slot of another.
     let mut late = known(u32::MAX);
     assert_eq!([late.used(), late.used(), late.used()], [true, true, false]);
-    assert_eq!(held(), PLACES);
+    assert_eq!(held(), SLOTS);
     let lost = keys.iter_mut().filter_map(|key| key.used().then_some(())).count();
     assert_eq!(lost, 1);
 }
 
 #[test]
-fn many_that_come_up_rarely_do_not_push_out_the_busy_ones() {
+fn many_rarely_used_keys_do_not_evict_the_busy_ones() {
     let mut busy: Vec<_> = (0..100).map(known).collect();
-    let mut rare: Vec<_> = (100..100 + 4 * SOON).map(known).collect();
+    let mut rare: Vec<_> = (100..100 + 4 * REUSE_WITHIN).map(known).collect();
     let made = |keys: &mut [Known]| keys.iter_mut().filter_map(|key| key.used().then_some(())).count();
     assert_eq!([made(&mut busy), made(&mut busy)], [100, 100]);
     for _ in 0..3 {
@@ -89,28 +89,28 @@ fn no_key_ever_gets_the_context_of_another() {
         seed += 1;
         known(seed)
     };
-    let mut keys: Vec<_> = (0..3 * PLACES).map(|_| next()).collect();
+    let mut keys: Vec<_> = (0..3 * SLOTS).map(|_| next()).collect();
     for _ in 0..30_000 {
-        // Most of the time among few, so that places fill, change hands and are freed.
+        // Most uses are of few keys, so that slots are filled, replaced and freed.
         let among = [keys.len(), 1200, 40][random.below(3)];
         let at = random.below(among);
         match random.below(20) {
-            // The connection ends and another one begins, or the key is updated.
+            // The connection ends and another begins, or the key is updated.
             0 => keys[at] = next(),
             _ => {
                 keys[at].used();
             }
         }
     }
-    assert!(held() <= PLACES);
+    assert!(held() <= SLOTS);
     let free = CONTEXTS.with_borrow(|contexts| contexts.free.len());
-    assert_eq!(held() + free, CONTEXTS.with_borrow(|contexts| contexts.places.len()));
+    assert_eq!(held() + free, CONTEXTS.with_borrow(|contexts| contexts.slots.len()));
     drop(keys);
     assert_eq!(held(), 0);
 }
 
 #[test]
-fn a_key_that_changes_threads_makes_its_context_there() {
+fn a_key_that_moves_to_another_thread_makes_a_new_context_there() {
     let mut key = known(1);
     assert_eq!([key.used(), key.used(), key.used()], [true, true, false]);
     let mut key = std::thread::spawn(move || {
@@ -120,21 +120,21 @@ fn a_key_that_changes_threads_makes_its_context_there() {
     })
     .join()
     .unwrap();
-    // Its place here is not known any more; it takes another one.
+    // The key has forgotten its slot here and takes another one.
     assert!((0..3).map(|_| key.used()).last().is_some_and(|made| !made));
-    let claimed = key.claim.name();
+    let claimed = key.claim.handle();
     drop(key);
-    assert!(CONTEXTS.with_borrow(|contexts| contexts.places.iter().all(|place| place.name != claimed)));
+    assert!(CONTEXTS.with_borrow(|contexts| contexts.slots.iter().all(|slot| slot.handle != claimed)));
 }
 
 #[test]
-fn two_that_meet_in_one_place_keep_apart() {
+fn keys_with_the_same_slot_index_do_not_share_a_context() {
     let (mut first, mut second) = (known(1), known(2));
-    // Neither has a place: both names point to the first one.
-    assert_eq!(first.claim.place(), second.claim.place());
+    // Neither has a slot yet: both handles have the index 0.
+    assert_eq!(first.claim.slot(), second.claim.slot());
     assert_eq!([first.used(), second.used(), first.used(), second.used()], [true; 4]);
     assert_eq!([first.used(), second.used()], [false; 2]);
-    assert_ne!(first.claim.place(), second.claim.place());
+    assert_ne!(first.claim.slot(), second.claim.slot());
     let stale = core::mem::replace(&mut first.claim, Claim::new());
     drop(stale);
     assert!(first.used(), "the old claim's context is gone");

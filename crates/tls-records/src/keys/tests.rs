@@ -13,7 +13,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::try_from(16 * pair[0] + pair[1]).unwrap()).collect()
 }
 
-/// Keys that come from no secret.
+/// Keys without a secret.
 fn keys_of(key: &[u8], iv: &[u8], sequence: u64) -> Keys {
     Keys::from_parts(sequence, Key::new(key).unwrap(), iv, Secret::new(&[]).unwrap()).unwrap()
 }
@@ -58,7 +58,7 @@ fn protects_the_records_of_rfc_8448() {
     }
 }
 
-/// Our record protection and rustls', with the same keys: the same bytes out, the same verdict on changed bytes.
+/// With the same keys, our records and those of rustls have the same bytes, and both reject the same changes.
 #[test]
 fn agrees_with_rustls() {
     let mut random = Random::new(5);
@@ -111,7 +111,7 @@ thread_local! {
     static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
 }
 
-/// Opens a record when it is dropped, and tells what came of it.
+/// Opens a record when it is dropped, and sends the result.
 struct Late(Keys, Sender<Result<Option<usize>, Error>>);
 
 impl Drop for Late {
@@ -120,17 +120,17 @@ impl Drop for Late {
     }
 }
 
-/// That is our fault or the library's, and not a peer that changes records.
+/// A missing context is not the fault of a peer that changed a record.
 #[test]
-fn a_context_that_cannot_be_made_is_no_forgery() {
+fn opening_without_a_context_is_an_api_error() {
     let mut keys = keys_of(&[1; 16], &[2; 12], 0);
     let late = std::thread::spawn(move || {
-        let (tell, told) = channel();
-        // What a thread has is dropped in the opposite order: its contexts before this.
-        LATE.set(Some(Late(keys_of(&[1; 16], &[2; 12], 0), tell)));
+        let (sender, receiver) = channel();
+        // A thread drops its locals in reverse order of their first use: its contexts before `LATE`.
+        LATE.set(Some(Late(keys_of(&[1; 16], &[2; 12], 0), sender)));
         assert!(matches!(keys.open(Suite::Aes128Gcm, &mut [0; 30]), Ok(None)));
-        told
+        receiver
     });
-    let told = late.join().unwrap();
-    assert!(matches!(told.recv(), Ok(Err(Error::ApiMisuse(_)))));
+    let receiver = late.join().unwrap();
+    assert!(matches!(receiver.recv(), Ok(Err(Error::ApiMisuse(_)))));
 }

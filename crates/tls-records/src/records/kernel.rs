@@ -1,39 +1,17 @@
-//! Records that the kernel seals and opens: frames stand in their place (`tautline_window::kernel`). What they mean stays
-//! here: limits, alerts, tickets, key updates.
+//! Frames in place of records that the kernel seals and opens (`tautline_buf::kernel_tls`).
+//!
+//! Limits, alerts, tickets and key updates stay with the session.
 
 use super::{INTERNAL_ERROR, Meaning, REKEY_AFTER, Records, Refusal, not_authentic};
 use crate::alert::{BAD_RECORD_MAC, RECORD_OVERFLOW};
 use crate::schedule::Suite;
+use tautline_buf::Buf;
+use tautline_buf::kernel_tls::{Cipher, DATA, Direction, HEAD, REFUSED, TrafficKeys, frame, head};
 use tautline_tls::record::MAX_PLAIN;
 use tautline_tls::{Content, Error, Opened};
-use tautline_window::Buf;
-use tautline_window::kernel::{Cipher, DATA, Direction, HEAD, REFUSED, TrafficKeys, frame, head};
-
-/// What the kernel does: a set.
-#[derive(Clone, Copy, Default)]
-pub(super) struct InKernel(u8);
-
-impl InKernel {
-    const TRANSMIT: u8 = 1;
-    const RECEIVE: u8 = 2;
-    /// Keys can be replaced.
-    const REKEYS: u8 = 4;
-
-    pub(super) const fn transmits(self) -> bool {
-        self.0 & Self::TRANSMIT != 0
-    }
-
-    pub(super) const fn receives(self) -> bool {
-        self.0 & Self::RECEIVE != 0
-    }
-
-    const fn rekeys(self) -> bool {
-        self.0 & Self::REKEYS != 0
-    }
-}
 
 impl Records {
-    /// Whether these records are not all sealed and opened here.
+    /// Whether the kernel seals or opens these records.
     pub(crate) const fn is_in_kernel(&self) -> bool {
         self.kernel.transmits() || self.kernel.receives()
     }
@@ -41,7 +19,7 @@ impl Records {
     /// See [`tautline_tls::Session::kernel_keys`].
     pub(crate) fn kernel_keys(&self, direction: Direction) -> Option<TrafficKeys> {
         let may_go = match direction {
-            // Our update would come first, and the kernel may not take another key.
+            // If a KeyUpdate is due, the kernel would need a second key, which it may not accept.
             Direction::Transmit => !self.sent_close && !self.owes_update,
             Direction::Receive => !self.received_close,
         };
@@ -50,19 +28,13 @@ impl Records {
 
     /// See [`tautline_tls::Session::kernel_took`].
     pub(crate) const fn kernel_took(&mut self, direction: Direction, rekeys: bool) {
-        self.kernel.0 |= match direction {
-            Direction::Transmit => InKernel::TRANSMIT,
-            Direction::Receive => InKernel::RECEIVE,
-        };
-        if rekeys {
-            self.kernel.0 |= InKernel::REKEYS;
-        }
+        self.kernel.add(direction, rekeys);
     }
 
     /// See [`tautline_tls::Session::next_kernel_keys`].
     pub(crate) fn next_kernel_keys(&mut self) -> Option<TrafficKeys> {
-        let keys = self.rare.as_mut()?.for_kernel.pop_front()?;
-        self.tidy();
+        let keys = self.cold.as_mut()?.for_kernel.pop_front()?;
+        self.free_cold();
         Some(keys)
     }
 
@@ -71,10 +43,10 @@ impl Records {
         self.kernel.transmits() && !self.kernel.rekeys() && self.tx.sequence() >= REKEY_AFTER
     }
 
-    /// Keeps keys for the kernel that are new to it.
-    pub(super) fn tell_kernel(&mut self, direction: Direction) {
+    /// Queues the direction's current keys for the kernel.
+    pub(super) fn queue_kernel_keys(&mut self, direction: Direction) {
         let keys = self.traffic_keys(direction);
-        self.rare.get_or_insert_default().for_kernel.push_back(keys);
+        self.cold.get_or_insert_default().for_kernel.push_back(keys);
     }
 
     fn traffic_keys(&self, direction: Direction) -> TrafficKeys {
@@ -89,11 +61,13 @@ impl Records {
         }
     }
 
-    /// A KeyUpdate changes the keys of what is received, and of what is sent where that is requested.
-    pub(super) fn check_kernel_follows(&self, requested: bool) -> Result<(), Refusal> {
+    /// Fails if a KeyUpdate of the peer needs new keys in a kernel that does not accept them.
+    ///
+    /// A KeyUpdate changes the receiving keys and, if `requested`, the sending keys.
+    pub(super) fn check_kernel_can_rekey(&self, requested: bool) -> Result<(), Refusal> {
         let concerned = self.kernel.receives() || self.kernel.transmits() && requested;
         if concerned && !self.kernel.rekeys() {
-            let why = "the peer changes keys, and this kernel's TLS takes no other ones: Linux does from 6.14 on; \
+            let why = "the peer changed its keys, and this kernel cannot replace TLS keys: Linux does from 6.14 on; \
                 before, leave receiving out of the kernel, or all of it";
             return Err(Refusal(INTERNAL_ERROR, Error::Library(why.to_owned())));
         }
@@ -114,7 +88,7 @@ impl Records {
         let content = match meaning {
             Ok(Meaning::Data(_)) => {
                 self.quiet = 0;
-                self.give_tickets_up();
+                self.stop_taking_tickets();
                 Content::Data(content)
             }
             Ok(Meaning::Control) => Content::Control,
@@ -127,7 +101,7 @@ impl Records {
         Ok(Opened { used: HEAD + len, content })
     }
 
-    /// Has the kernel seal `plain`, with other keys after `limit` records.
+    /// Appends `plain` as a frame for the kernel to seal; changes keys after `limit` records.
     pub(super) fn seal_frame(&mut self, plain: &[&[u8]], out: &mut Buf, limit: u64) -> Result<(), Error> {
         if plain.iter().all(|chunk| chunk.is_empty()) {
             return Ok(());
@@ -140,7 +114,7 @@ impl Records {
 
     pub(super) fn put_frame(&mut self, kind: u8, content: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
         let len: usize = content.iter().map(|chunk| chunk.len()).sum();
-        let short = u32::try_from(len).map_err(|_| Error::ApiMisuse("more than 4 GiB are sealed at once"))?;
+        let short = u32::try_from(len).map_err(|_| Error::ApiMisuse("one call seals at most 4 GiB"))?;
         out.reserve(HEAD + len);
         out.put(&head(kind, short));
         for chunk in content {
@@ -151,14 +125,14 @@ impl Records {
     }
 }
 
-/// Why the kernel did not open a record, by the alert that tells the peer.
+/// The reason why the kernel did not open a record, by the alert for the peer.
 #[cold]
 fn refusal(content: &[u8]) -> Refusal {
     match *content {
         [BAD_RECORD_MAC] => not_authentic(),
         [RECORD_OVERFLOW] => Refusal::new(RECORD_OVERFLOW, "it sent a record of an impossible length"),
         [alert, ..] => Refusal::new(alert, "it sent something that is not a protected record"),
-        [] => Refusal::new(INTERNAL_ERROR, "the kernel does not open its records"),
+        [] => Refusal::new(INTERNAL_ERROR, "the kernel failed to open a record"),
     }
 }
 

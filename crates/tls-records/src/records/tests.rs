@@ -1,11 +1,11 @@
-mod shared;
+mod parallel;
 
 use super::{MAX_PLAIN, Records, Tickets};
-use crate::{Agreed, Keys, Role, Secret, Suite};
+use crate::{CompactTlsInfo, Keys, Role, Secret, Suite};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tautline_tls::{Content, Error, Facts};
-use tautline_window::Buf;
+use tautline_buf::Buf;
+use tautline_tls::{Content, Error, TlsInfo};
 
 /// Both ends of a connection, server first.
 fn connected() -> [Records; 2] {
@@ -15,10 +15,10 @@ fn connected() -> [Records; 2] {
 fn end(role: Role, tickets: Option<Box<dyn Tickets>>) -> Records {
     let keys = |secret| Keys::derive(Suite::Aes128Gcm, Secret::new(&[secret; 32]).unwrap(), 0).unwrap();
     let (rx, tx) = if role == Role::Server { (keys(1), keys(2)) } else { (keys(2), keys(1)) };
-    Records::new(role, Suite::Aes128Gcm, (rx, tx), Agreed::new(0x1301, 0x1d, Facts::default()), tickets)
+    Records::new(role, Suite::Aes128Gcm, (rx, tx), CompactTlsInfo::new(0x1301, 0x1d, TlsInfo::default()), tickets)
 }
 
-/// What a whole stream of records comes to: its data, its records that hold none, and whether it ends with a close.
+/// Opens a stream of records; returns its data, the number of records without data, and whether it ends with a close.
 fn open_all(records: &mut Records, wire: &mut [u8]) -> Result<(Vec<u8>, usize, bool), Error> {
     let (mut data, mut control, mut start) = (Vec::new(), 0, 0);
     loop {
@@ -34,7 +34,7 @@ fn open_all(records: &mut Records, wire: &mut [u8]) -> Result<(Vec<u8>, usize, b
 }
 
 #[test]
-fn keys_change_in_time() {
+fn sealing_changes_keys_at_the_limit() {
     let [mut server, mut client] = connected();
     let mut out = Buf::new();
     for message in 0..20_u8 {
@@ -43,7 +43,7 @@ fn keys_change_in_time() {
     let wire = out.filled_mut();
     let (data, control, _) = open_all(&mut client, wire).unwrap();
     assert_eq!(data, (0..20).flat_map(|message| [message; 100]).collect::<Vec<u8>>());
-    // Two keys were used for seven records each, and six are left. A key update goes under the old keys.
+    // Two keys protected seven messages and a key update each; the third protected six messages.
     assert_eq!((control, server.tx.sequence()), (2, 6));
     assert_eq!(client.rx.sequence(), 6);
 }
@@ -73,7 +73,7 @@ fn the_first_record_is_the_short_one() {
 }
 
 #[test]
-fn an_update_that_is_due_goes_before_the_close() {
+fn a_key_update_that_is_due_precedes_the_close() {
     let [mut server, mut client] = connected();
     let mut out = Buf::new();
     client.seal_record(super::HANDSHAKE, &[super::KEY_UPDATE, 0, 0, 1, 1], &mut out).unwrap();
@@ -84,9 +84,9 @@ fn an_update_that_is_due_goes_before_the_close() {
     assert_eq!(open_all(&mut client, out.filled_mut()).unwrap(), (Vec::new(), 1, true));
 }
 
-/// The limit is the peer's to keep, but many libraries leave it to their users.
+/// The peer should keep the limit itself, but many libraries leave that to their users.
 #[test]
-fn a_peer_whose_key_is_worn_out_is_asked_for_another_once() {
+fn requests_one_key_update_when_the_peers_key_reaches_the_limit() {
     let [mut server, mut client] = connected();
     for keys in [&mut server.rx, &mut client.tx] {
         keys.count(usize::try_from(super::REKEY_AFTER).unwrap() - 1);
@@ -95,7 +95,7 @@ fn a_peer_whose_key_is_worn_out_is_asked_for_another_once() {
     client.seal_record(super::DATA, b"the last one", &mut out).unwrap();
     client.seal_record(super::DATA, b"and more", &mut out).unwrap();
     assert_eq!(open_all(&mut server, out.filled_mut()).unwrap().0, b"the last oneand more");
-    // The question outlives a move.
+    // An export keeps the request.
     let mut server = Records::import(&server.export()).unwrap();
     let mut out = Buf::new();
     server.seal(&[b"answer"], &mut out).unwrap();
@@ -109,7 +109,7 @@ fn a_peer_whose_key_is_worn_out_is_asked_for_another_once() {
 }
 
 #[test]
-fn keys_are_changed_by_hand_until_the_close() {
+fn update_keys_now_works_until_the_close() {
     let [mut server, mut client] = connected();
     let mut out = Buf::new();
     server.update_keys_now(true, &mut out).unwrap();
@@ -121,7 +121,7 @@ fn keys_are_changed_by_hand_until_the_close() {
 }
 
 #[test]
-fn what_does_not_authenticate_is_wiped() {
+fn a_record_that_does_not_authenticate_leaves_no_plaintext() {
     let [mut server, mut client] = connected();
     let mut out = Buf::new();
     server.seal(&[b"a secret of the server's"], &mut out).unwrap();
@@ -133,7 +133,7 @@ fn what_does_not_authenticate_is_wiped() {
 }
 
 #[test]
-fn nothing_follows_our_close_not_even_an_alert() {
+fn no_alert_follows_our_close_notify() {
     let [mut server, _] = connected();
     let mut out = Buf::new();
     server.close(&mut out).unwrap();
@@ -143,7 +143,7 @@ fn nothing_follows_our_close_not_even_an_alert() {
     assert!(out.is_empty());
 }
 
-/// Counts what it is given, and refuses what is empty.
+/// Counts the bytes of tickets, and rejects an empty one.
 struct Counted(Arc<AtomicUsize>);
 
 impl Tickets for Counted {
@@ -157,7 +157,7 @@ impl Tickets for Counted {
 }
 
 #[test]
-fn a_client_keeps_what_takes_tickets_until_it_has_some_or_none_come() {
+fn a_client_drops_its_ticket_receiver_after_enough_tickets_or_records() {
     const TICKET: [u8; 7] = [super::NEW_SESSION_TICKET, 0, 0, 3, 1, 2, 3];
     for tickets in [1, 3] {
         let taken = Arc::new(AtomicUsize::new(0));
@@ -168,17 +168,17 @@ fn a_client_keeps_what_takes_tickets_until_it_has_some_or_none_come() {
         assert_eq!(open_all(&mut client, out.filled_mut()).unwrap(), (Vec::new(), 1, false));
         assert_eq!(taken.load(Ordering::Relaxed), 3 * tickets.min(2));
         while client.rx.sequence() < super::TICKETS_WITHIN {
-            assert_eq!(client.rare.is_none(), tickets == 3);
+            assert_eq!(client.cold.is_none(), tickets == 3);
             let mut out = Buf::new();
             server.seal(&[b"data"], &mut out).unwrap();
             assert_eq!(open_all(&mut client, out.filled_mut()).unwrap(), (b"data".to_vec(), 0, false));
         }
-        assert!(client.rare.is_none());
+        assert!(client.cold.is_none());
     }
 }
 
 #[test]
-fn a_ticket_that_is_refused_ends_the_connection() {
+fn a_rejected_ticket_ends_the_connection_with_its_alert() {
     let mut server = end(Role::Server, None);
     let mut client = end(Role::Client, Some(Box::new(Counted(Arc::default()))));
     let (mut out, mut alert) = (Buf::new(), Buf::new());
@@ -188,9 +188,9 @@ fn a_ticket_that_is_refused_ends_the_connection() {
     assert_eq!(told, Some(Error::Alert("decode_error".to_owned())));
 }
 
-/// Handshake messages that are split over records, each way they can be, and the second one of two in a record.
+/// A KeyUpdate split over two records, at every byte.
 #[test]
-fn split_key_updates_are_put_together() {
+fn joins_a_key_update_split_over_two_records() {
     let [mut server, mut client] = connected();
     for cut in 1..5 {
         let message = [super::KEY_UPDATE, 0, 0, 1, 0];
@@ -203,6 +203,6 @@ fn split_key_updates_are_put_together() {
         client.tx.update(client.suite).unwrap();
         client.seal(&[b"under new keys"], &mut out).unwrap();
         assert_eq!(open_all(&mut server, out.filled_mut()).unwrap(), (b"under new keys".to_vec(), 1, false));
-        assert!(server.rare.is_none());
+        assert!(server.cold.is_none());
     }
 }

@@ -1,8 +1,13 @@
 use super::{Role, Snapshot, Suite, Traffic};
 use crate::records::Records;
-use tautline_tls::Facts;
+use tautline_tls::TlsInfo;
 
 fn full() -> Snapshot {
+    let mut facts = TlsInfo::default();
+    facts.alpn = Some(b"http/1.1".to_vec());
+    facts.server_name = Some("localhost".to_owned());
+    facts.resumed = true;
+    facts.peer_certificates = vec![vec![9; 300], Vec::new()];
     Snapshot {
         role: Role::Client,
         suite: Suite::Aes256Gcm,
@@ -16,13 +21,7 @@ fn full() -> Snapshot {
         sent_close: false,
         received_close: true,
         group: 0x11ec,
-        facts: Facts {
-            alpn: Some(b"http/1.1".to_vec()),
-            server_name: Some("localhost".to_owned()),
-            resumed: true,
-            peer_certificates: vec![vec![9; 300], Vec::new()],
-            ..Facts::default()
-        },
+        facts,
     }
 }
 
@@ -41,12 +40,12 @@ fn empty() -> Snapshot {
         sent_close: false,
         received_close: false,
         group: 0,
-        facts: Facts::default(),
+        facts: TlsInfo::default(),
     }
 }
 
 #[test]
-fn bytes_and_back() {
+fn decode_reverses_encode() {
     for snapshot in [full(), empty(), Snapshot { sent_close: true, ..empty() }] {
         let mut bytes = Vec::new();
         snapshot.encode(&mut bytes);
@@ -55,7 +54,7 @@ fn bytes_and_back() {
 }
 
 #[test]
-fn refuses_what_is_cut_or_goes_on() {
+fn decode_rejects_truncated_and_trailing_bytes() {
     for snapshot in [full(), empty()] {
         let mut bytes = Vec::new();
         snapshot.encode(&mut bytes);
@@ -68,7 +67,7 @@ fn refuses_what_is_cut_or_goes_on() {
 }
 
 #[test]
-fn refuses_what_it_does_not_know() {
+fn decode_rejects_unknown_values() {
     let mut bytes = Vec::new();
     empty().encode(&mut bytes);
     for (at, value) in [(0, 2), (1, 2), (3, 9), (bytes.len() - 2, 1)] {
@@ -79,7 +78,7 @@ fn refuses_what_it_does_not_know() {
 }
 
 #[test]
-fn what_no_session_can_have_is_not_gone_on_with() {
+fn import_rejects_impossible_states() {
     assert!(Records::import(&empty()).is_ok());
     for wrong in [
         Snapshot { quiet: 65, ..empty() },
@@ -92,7 +91,7 @@ fn what_no_session_can_have_is_not_gone_on_with() {
 }
 
 #[test]
-fn shows_no_secret() {
+fn debug_output_omits_secrets() {
     let shown = format!("{:?} {:?}", full(), full().rx);
     assert!(!shown.contains("1, 1") && shown.contains("Aes256Gcm"), "{shown}");
 }

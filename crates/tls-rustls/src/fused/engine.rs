@@ -1,32 +1,36 @@
-use super::{Handshaking, Role, Session};
+use super::handshake::Handshaking;
 use tautline_tls::{ClientConfig, Error, KeyCost, ServerConfig, Signing};
+use tautline_tls_records::Role;
 
-/// rustls with one configuration, records our own; clones share it, its tickets' keys, and the sessions a client
-/// remembers.
+/// One connection: rustls' handshake, then our own records.
+pub type Session = tautline_tls_records::Session<Handshaking>;
+
+/// rustls' handshake with our own records, for one configuration. Clones share it, its ticket keys, and the sessions that
+/// a client remembers.
 #[derive(Clone)]
-pub struct Engine(crate::Engine);
+pub struct Engine(crate::engine::Engine);
 
 impl Engine {
-    /// An engine for the roles that have a configuration.
+    /// Makes an engine for each role that has a configuration.
     ///
     /// # Errors
-    /// [`Error::Config`] where a certificate, key or root cannot be used; it says which, and what to do.
+    /// [`Error::Config`] if a certificate, key or root cannot be used. The text names it and the remedy.
     pub fn new(server: Option<&ServerConfig>, client: Option<&ClientConfig>) -> Result<Self, Error> {
-        Ok(Self(crate::Engine::with_secrets(server, client, true)?))
+        Ok(Self(crate::engine::Engine::with_secrets(server, client, true)?))
     }
 
-    /// An engine that accepts connections.
+    /// Makes an engine that accepts connections.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// The errors of [`new`](Self::new).
     pub fn server(config: &ServerConfig) -> Result<Self, Error> {
         Self::new(Some(config), None)
     }
 
-    /// An engine that opens connections.
+    /// Makes an engine that opens connections.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// The errors of [`new`](Self::new).
     pub fn client(config: &ClientConfig) -> Result<Self, Error> {
         Self::new(None, Some(config))
     }
@@ -35,8 +39,8 @@ impl Engine {
 impl tautline_tls::Engine for Engine {
     type Session = Session;
 
-    fn name(&self) -> &'static str {
-        "fused"
+    fn capabilities(&self) -> &'static tautline_tls::Capabilities {
+        &crate::capabilities::FUSED
     }
 
     fn accept(&self) -> Result<Session, Error> {

@@ -1,29 +1,29 @@
-use super::tap::Tapped;
 use crate::connection::Tickets;
 use crate::error::describe;
+use crate::secret_log::TrafficSecrets;
 use rustls::ConnectionTrafficSecrets;
-use tautline_tls::{Error, Facts, Handshake, Opened};
-use tautline_tls_records::{self as records, Agreed, Keys, Records, Role, Suite};
-use tautline_window::Buf;
+use tautline_buf::Buf;
+use tautline_tls::{Error, Handshake, Opened, TlsInfo};
+use tautline_tls_records::{self as records, CompactTlsInfo, Keys, Records, Role, Suite};
 
 /// rustls' part of a connection: the handshake, and the records of TLS 1.2.
 pub struct Handshaking {
     role: Role,
-    session: crate::Session,
-    tapped: Tapped,
+    session: crate::session::Session,
+    logged: TrafficSecrets,
 }
 
 impl Handshaking {
-    pub(super) fn new(role: Role, session: crate::Session) -> Self {
-        Self { role, session, tapped: Tapped::default() }
+    pub(super) fn new(role: Role, session: crate::session::Session) -> Self {
+        Self { role, session, logged: TrafficSecrets::default() }
     }
 }
 
 impl tautline_tls::Session for Handshaking {
     fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
-        Tapped::discard();
+        TrafficSecrets::discard();
         let progress = self.session.handshake(wire, out);
-        self.tapped.collect();
+        self.logged.collect();
         progress
     }
 
@@ -39,8 +39,8 @@ impl tautline_tls::Session for Handshaking {
         self.session.close(out);
     }
 
-    fn facts(&self) -> Facts {
-        self.session.facts()
+    fn tls_info(&self) -> TlsInfo {
+        self.session.tls_info()
     }
 }
 
@@ -50,21 +50,21 @@ impl records::Library for Handshaking {
     }
 
     fn into_records(self: Box<Self>, _out: &mut Buf) -> Result<Records, Error> {
-        let Self { role, session, tapped } = *self;
-        let (group, facts, secrets, tickets) = session.into_keys()?;
+        let Self { role, session, logged } = *self;
+        let (group, info, secrets, tickets) = session.into_keys()?;
         let (theirs, ours) = match role {
-            Role::Server => (tapped.client, tapped.server),
-            Role::Client => (tapped.server, tapped.client),
+            Role::Server => (logged.client, logged.server),
+            Role::Client => (logged.server, logged.client),
         };
         let (Some(theirs), Some(ours)) = (theirs, ours) else {
-            return Err(Error::Library("rustls did not tell the traffic secrets".to_owned()));
+            return Err(Error::Library("rustls did not log the traffic secrets".to_owned()));
         };
         let (suite, key, iv) = parts(&secrets.rx.1)?;
         let rx = Keys::new(suite, theirs, key, iv, secrets.rx.0)?;
         let (suite, key, iv) = parts(&secrets.tx.1)?;
         let tx = Keys::new(suite, ours, key, iv, secrets.tx.0)?;
         let tickets = tickets.map(|tickets| Box::new(tickets) as Box<dyn records::Tickets>);
-        Ok(Records::new(role, suite, (rx, tx), Agreed::new(suite as u16, group, facts), tickets))
+        Ok(Records::new(role, suite, (rx, tx), CompactTlsInfo::new(suite as u16, group, info), tickets))
     }
 }
 
@@ -80,7 +80,7 @@ impl records::Tickets for Tickets {
     }
 }
 
-/// The suite that rustls' keys are for, its key and its IV.
+/// The suite, key and IV in rustls' secrets.
 fn parts(secrets: &ConnectionTrafficSecrets) -> Result<(Suite, &[u8], &[u8]), Error> {
     match secrets {
         ConnectionTrafficSecrets::Aes128Gcm { key, iv } => Ok((Suite::Aes128Gcm, key.as_ref(), iv.as_ref())),
@@ -88,7 +88,7 @@ fn parts(secrets: &ConnectionTrafficSecrets) -> Result<(Suite, &[u8], &[u8]), Er
         ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => {
             Ok((Suite::Chacha20Poly1305, key.as_ref(), iv.as_ref()))
         }
-        _ => Err(Error::Library("rustls agreed on a cipher that is unknown here".to_owned())),
+        _ => Err(Error::Library("rustls negotiated a cipher that is unknown here".to_owned())),
     }
 }
 
@@ -98,7 +98,7 @@ mod tests {
     use tautline_tls::registry;
 
     #[test]
-    fn what_rustls_agrees_on_has_its_name() {
+    fn the_registry_names_suites_and_groups_as_rustls_does() {
         for suite in ALL_CIPHER_SUITES {
             assert_eq!(registry::suite(suite.suite().into()), format!("{:?}", suite.suite()));
         }

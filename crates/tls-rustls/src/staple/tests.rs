@@ -32,7 +32,7 @@ fn response(singles: &[Vec<u8>]) -> Vec<u8> {
 const GOOD_STATUS: &[u8] = &[GOOD, 0];
 
 #[test]
-fn the_answer_about_our_certificate_counts() {
+fn reads_the_status_of_the_certificate_with_the_serial() {
     let revoked = der(REVOKED, &[&der(TIME, &[b"20240101000000Z"])]);
     let singles = [
         single_about(&[1], &revoked, None),
@@ -56,7 +56,7 @@ fn the_answer_about_our_certificate_counts() {
 }
 
 #[test]
-fn what_is_cut_or_changed_is_no_answer_or_another() {
+fn truncated_responses_are_malformed_and_changed_ones_do_not_panic() {
     let whole = response(&[single_about(&[7], GOOD_STATUS, Some(b"20240229235959Z"))]);
     for len in 0..whole.len() {
         assert_eq!(read(&whole[..len], &[7]), Answer::Malformed, "cut at {len}");

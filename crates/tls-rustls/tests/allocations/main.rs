@@ -1,6 +1,7 @@
-//! The fused engine's records cost no allocation, once the buffers have their size: neither of Rust's, nor of the AEAD's C code
-//! where the thread has the context of the connection's key. Where more connections are busy than it keeps contexts for,
-//! each record has one made, which is one allocation in C.
+//! The fused engine's records cost no allocation once the buffers have their size.
+//!
+//! That holds for Rust, and for the AEAD's C code if the thread has a context for the connection's key. A thread keeps
+//! a limited number of contexts. Beyond it, each record costs one allocation in C for a context.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../../testkit/counting/sys.rs"]
@@ -9,13 +10,13 @@ mod counting;
 mod sys;
 
 use counting::allocations;
+use tautline_buf::Buf;
 use tautline_testkit::certificate::{Authority, Leaf};
 use tautline_testkit::pair::{Pair, Split};
 use tautline_tls::{ClientConfig, Content, Roots, ServerConfig, Session};
 use tautline_tls_rustls::fused;
-use tautline_window::Buf;
 
-/// Seals in one session and opens in the other; gives the bytes that arrived.
+/// Seals in one session and opens in the other. Returns the number of bytes that arrived.
 fn carry(from: &mut impl Session, to: &mut impl Session, chunks: &[&[u8]], wire: &mut Buf) -> usize {
     let (mut scratch, mut reply) = (Buf::new(), Buf::new());
     from.seal(chunks, wire).unwrap();
@@ -34,9 +35,9 @@ fn carry(from: &mut impl Session, to: &mut impl Session, chunks: &[&[u8]], wire:
 
 fn engine() -> fused::Engine {
     let authority = Authority::new("Test").unwrap();
-    let certificate = authority.issue(&Leaf { names: &["localhost"], ..Leaf::default() }).unwrap();
-    let server = ServerConfig { certificates: vec![certificate], ..ServerConfig::default() };
-    let client = ClientConfig { roots: Roots::Pem(authority.certificate().into()), ..ClientConfig::default() };
+    let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+    let server = ServerConfig::new([certificate]);
+    let client = ClientConfig::default().with_roots(Roots::Pem(authority.certificate().into()));
     fused::Engine::new(Some(&server), Some(&client)).unwrap()
 }
 
@@ -48,14 +49,14 @@ fn records_need_no_allocation() {
     let (mut client, mut server) = (pair.client.session, pair.server.session);
     let mut wire = Buf::with_capacity(200_000);
     let payload = vec![7; 100_000];
-    // The thread's table of contexts is made when a connection first falls busy.
+    // A thread makes its table of contexts when a connection first becomes busy.
     for _ in 0..3 {
         carry(&mut client, &mut server, &[&payload[..1]], &mut wire);
         carry(&mut server, &mut client, &[&payload[..1]], &mut wire);
     }
     let before = allocations();
     #[cfg(target_env = "gnu")]
-    let before_c = sys::of_c();
+    let before_c = sys::c_allocations();
     for len in [1, 64, 1000, 16_384, 100_000] {
         for _ in 0..20 {
             assert_eq!(carry(&mut client, &mut server, &[&[1; 14], &payload[..len]], &mut wire), 14 + len);
@@ -64,18 +65,18 @@ fn records_need_no_allocation() {
     }
     assert_eq!(allocations() - before, 0, "allocations in 200 messages");
     #[cfg(target_env = "gnu")]
-    assert_eq!(sys::of_c() - before_c, 0, "allocations of C in 200 messages");
+    assert_eq!(sys::c_allocations() - before_c, 0, "C allocations in 200 messages");
 }
 
-/// In the same order again and again is the worst that can happen to a table of contexts: none is there when it is wanted.
+/// Uses more connections in a fixed order than a thread keeps contexts for: the worst case, in which each one misses.
 #[cfg(target_env = "gnu")]
 #[test]
-fn a_record_whose_context_is_not_at_hand_costs_one_allocation_of_c() {
+fn a_record_without_a_cached_context_costs_one_c_allocation() {
     let engine = engine();
     let mut wire = Buf::with_capacity(1000);
     let mut template = Pair::new(&engine, &engine, "localhost").unwrap();
     template.handshake(&mut Split::Whole).unwrap();
-    // As many connections as a thread keeps contexts for directions, all of one handshake: their keys are others to it.
+    // All sessions are imports of one handshake. Their keys still count as different ones.
     let snapshots = [template.client.session.export().unwrap(), template.server.session.export().unwrap()];
     let import = |at: usize| fused::Session::import(&snapshots[at]).unwrap();
     let mut pairs: Vec<_> = (0..1024).map(|_| (import(0), import(1))).collect();
@@ -85,8 +86,8 @@ fn a_record_whose_context_is_not_at_hand_costs_one_allocation_of_c() {
         }
     };
     (0..4).for_each(|_| round());
-    let (before, before_c) = (allocations(), sys::of_c());
+    let (before, before_c) = (allocations(), sys::c_allocations());
     round();
     assert_eq!(allocations() - before, 0);
-    assert_eq!(sys::of_c() - before_c, 2 * 1024, "one to seal and one to open");
+    assert_eq!(sys::c_allocations() - before_c, 2 * 1024, "one allocation to seal and one to open");
 }

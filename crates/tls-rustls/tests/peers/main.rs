@@ -1,4 +1,4 @@
-//! Other implementations of TLS against ours, below WebSocket: key updates, tickets, closes and alerts, both ways.
+//! Other TLS implementations as peers, below WebSocket: key updates, tickets, closes and alerts, in both roles.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod go;

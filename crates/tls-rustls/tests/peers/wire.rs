@@ -1,4 +1,4 @@
-//! Our end of a connection on a socket, and programs at the other.
+//! Our end of a connection over a socket, and a program at the other end.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,9 +10,9 @@ use tautline_testkit::pair::End;
 use tautline_tls::{Certificate, Error, Session};
 use tautline_tls_rustls::fused;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A folder with what the other end needs, and what our side needs.
+/// A folder with the peer's certificates, and the same for our side.
 pub(crate) struct Fixture {
     pub(crate) folder: PathBuf,
     pub(crate) roots: String,
@@ -24,7 +24,7 @@ impl Fixture {
         let folder = std::env::temp_dir().join(format!("tautline-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let authority = Authority::new("Test").unwrap();
-        let certificate = authority.issue(&Leaf { names: &["localhost"], key, ..Leaf::default() }).unwrap();
+        let certificate = authority.issue(&Leaf::new(&["localhost"]).with_key(key)).unwrap();
         std::fs::write(folder.join("roots.pem"), authority.certificate()).unwrap();
         std::fs::write(folder.join("chain.pem"), &certificate.chain).unwrap();
         std::fs::write(folder.join("key.pem"), &certificate.key).unwrap();
@@ -38,9 +38,9 @@ impl Drop for Fixture {
     }
 }
 
-/// A session whose keys can be changed by hand.
+/// A session that can change its keys on request.
 pub(crate) trait Rekey: Session {
-    /// Says so to the peer, and asks it to do the same where `ask`. Returns whether this session can.
+    /// Sends a KeyUpdate, which asks for the peer's if `ask`. Returns whether this session can do so.
     fn rekey(end: &mut End<Self>, ask: bool) -> bool
     where
         Self: Sized;
@@ -48,7 +48,7 @@ pub(crate) trait Rekey: Session {
 
 impl Rekey for fused::Session {
     fn rekey(end: &mut End<Self>, ask: bool) -> bool {
-        if end.session.facts().version == "TLSv1.2" {
+        if end.session.tls_info().version == "TLSv1.2" {
             return false;
         }
         end.session.update_keys(ask, &mut end.outbox).unwrap();
@@ -62,16 +62,16 @@ impl Rekey for tautline_tls_rustls::Session {
     }
 }
 
-/// Our end.
+/// Our end of a connection.
 pub(crate) struct Wire<S> {
     pub(crate) end: End<S>,
     socket: TcpStream,
 }
 
 impl<S: Session> Wire<S> {
-    /// Shakes hands.
+    /// Completes the handshake.
     pub(crate) fn new(session: S, socket: TcpStream) -> Self {
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut wire = Self { end: End::new(session), socket };
         wire.until("the handshake completes", |end| end.open);
         wire
@@ -100,27 +100,27 @@ impl<S: Session> Wire<S> {
         self.flush();
     }
 
-    /// Reads until these bytes have come.
-    pub(crate) fn hears(&mut self, words: &str) {
+    /// Reads until these bytes have arrived.
+    pub(crate) fn receives(&mut self, words: &str) {
         self.until(words, |end| contains(&end.received, words.as_bytes()));
     }
 
-    /// The peer closes, then we do, and the stream ends.
-    pub(crate) fn closes(mut self) {
+    /// Waits for the peer's close, closes too, and checks that the stream ends.
+    pub(crate) fn expect_close(mut self) {
         self.until("close_notify", |end| end.closed);
         self.end.close();
         self.flush();
-        self.ends();
+        self.expect_end();
     }
 
-    /// We close, then the peer does, and the stream ends.
-    pub(crate) fn leaves(mut self) {
+    /// Closes, waits for the peer's close, and checks that the stream ends.
+    pub(crate) fn close_first(mut self) {
         self.end.close();
         self.until("the answer to close_notify", |end| end.closed);
-        self.ends();
+        self.expect_end();
     }
 
-    /// What there is; a signal may have come.
+    /// Reads the bytes that are there; a signal may interrupt.
     fn read(&mut self, piece: &mut [u8]) -> usize {
         loop {
             match self.socket.read(piece) {
@@ -130,13 +130,13 @@ impl<S: Session> Wire<S> {
         }
     }
 
-    fn ends(&mut self) {
+    fn expect_end(&mut self) {
         self.socket.shutdown(std::net::Shutdown::Write).unwrap();
         assert!(self.socket.read_to_end(&mut Vec::new()).is_ok());
     }
 
-    /// Changes what the peer says next on its way; the alert that this earns is sent.
-    pub(crate) fn forges_what_comes(&mut self) {
+    /// Changes the peer's next record in transit, and sends the alert that results.
+    pub(crate) fn corrupt_inbound(&mut self) {
         let mut record = vec![0; 5];
         self.socket.read_exact(&mut record).unwrap();
         let len = usize::from(u16::from_be_bytes([record[3], record[4]]));
@@ -148,8 +148,8 @@ impl<S: Session> Wire<S> {
         self.flush();
     }
 
-    /// Changes what we say on its way; returns what the peer answers.
-    pub(crate) fn forges_what_goes(&mut self) -> Error {
+    /// Changes our next record in transit. Returns the error that the peer's alert causes.
+    pub(crate) fn corrupt_outbound(&mut self) -> Error {
         self.end.send(&[b"this will not arrive as it was"]).unwrap();
         let mut record = self.end.take_outbox();
         record[10] ^= 1;
@@ -157,7 +157,7 @@ impl<S: Session> Wire<S> {
         let mut piece = [0; 4096];
         loop {
             let len = self.read(&mut piece);
-            assert!(len > 0, "no alert comes");
+            assert!(len > 0, "no alert came");
             if let Err(error) = self.end.deliver(&piece[..len]) {
                 return error;
             }
@@ -165,39 +165,39 @@ impl<S: Session> Wire<S> {
     }
 }
 
-/// A program that is spoken with; killed at the end.
+/// A program with its input and output; it is killed on drop.
 pub(crate) struct Program {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
-    said: Vec<u8>,
+    output: Vec<u8>,
 }
 
 impl Program {
-    /// Starts it; what it has to complain of is among what it says.
+    /// Starts a program; its errors are part of its output.
     pub(crate) fn start(command: &Command) -> Self {
-        // One stream of both, by way of a shell, which passes its arguments on as they are.
+        // A shell joins both streams. It passes the arguments on unchanged.
         let mut shell = Command::new("sh");
         shell.args(["-c", "exec \"$@\" 2>&1", "sh"]).arg(command.get_program()).args(command.get_args());
         let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        Self { stdin: child.stdin.take(), stdout, said: Vec::new(), child }
+        Self { stdin: child.stdin.take(), stdout, output: Vec::new(), child }
     }
 
-    /// Types a line.
-    pub(crate) fn tell(&mut self, line: &str) {
+    /// Writes a line to the program's input.
+    pub(crate) fn write_line(&mut self, line: &str) {
         self.stdin.as_mut().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// Reads what it says until `words` are among it, and forgets what came before them; gives the rest of their line.
-    pub(crate) fn says(&mut self, words: &str) -> String {
+    /// Reads output until a line contains `words`, and discards it. Returns the rest of that line.
+    pub(crate) fn wait_for(&mut self, words: &str) -> String {
         loop {
-            let from = self.said.len();
-            let len = self.stdout.read_until(b'\n', &mut self.said).unwrap();
-            assert!(len > 0, "it does not say {words:?} but {}", String::from_utf8_lossy(&self.said));
-            let line = String::from_utf8_lossy(&self.said[from..]).into_owned();
+            let from = self.output.len();
+            let len = self.stdout.read_until(b'\n', &mut self.output).unwrap();
+            assert!(len > 0, "the output is not {words:?} but {}", String::from_utf8_lossy(&self.output));
+            let line = String::from_utf8_lossy(&self.output[from..]).into_owned();
             if let Some((_, rest)) = line.split_once(words) {
-                self.said.clear();
+                self.output.clear();
                 return rest.trim().to_owned();
             }
         }
@@ -215,7 +215,7 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
     haystack.windows(needle.len()).any(|window| window == needle)
 }
 
-/// Says why nothing was tried. Not by eprintln!, which the test harness swallows.
+/// Reports why a test was skipped. The test harness would swallow eprintln!.
 pub(crate) fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }

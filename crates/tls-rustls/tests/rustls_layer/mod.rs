@@ -1,4 +1,4 @@
-//! rustls' own protection of records, with its key schedule, below its state machine: whatever a record is to hold, it seals.
+//! rustls' record protection and key schedule, without its state machine, so that it seals any content.
 
 use rustls::crypto::cipher::{
     InboundOpaqueMessage, MessageDecrypter, MessageEncrypter, OutboundChunks, OutboundPlainMessage,
@@ -15,16 +15,16 @@ use tautline_tls::Session;
 /// Both directions of one end.
 pub(crate) struct Layer {
     suite: &'static Tls13CipherSuite,
-    /// The next keys of what is sent (`true`) or received.
+    /// Derives the next keys, of sending (`true`) or of receiving.
     next: Box<dyn FnMut(bool) -> ConnectionTrafficSecrets>,
     tx: Box<dyn MessageEncrypter>,
     rx: Box<dyn MessageDecrypter>,
-    /// Records that the present keys sealed and opened.
+    /// Number of records that the current keys sealed and opened.
     pub(crate) sealed: u64,
     pub(crate) opened: u64,
 }
 
-/// Drives a handshake of the unbuffered `$theirs` with `$ours` to its end, and takes the keys over.
+/// Completes a handshake of the unbuffered `$theirs` with `$ours`, and takes over the keys.
 macro_rules! layer {
     ($theirs:expr, $ours:expr) => {{
         let (mut theirs, mut inbox) = ($theirs, Vec::new());
@@ -64,8 +64,9 @@ macro_rules! layer {
 }
 
 impl Layer {
-    /// The other end of `ours`, which has not said anything yet; shakes hands. What `ours` says behind its last message is
-    /// taken out of the way, tickets mostly.
+    /// Makes the other end of `ours`, which has sent nothing yet, and completes the handshake.
+    ///
+    /// The bytes that `ours` sends after its last handshake message are discarded, mostly tickets.
     pub(crate) fn new<S: Session>(fixture: &Fixture, side: Side, suite: CipherSuite, ours: &mut End<S>) -> Self {
         ours.work().unwrap();
         let layer = match side {
@@ -86,19 +87,19 @@ impl Layer {
         layer
     }
 
-    /// Goes on as if so many records had been sealed and opened already.
+    /// Continues as if these numbers of records had been sealed and opened.
     pub(crate) fn skip(&mut self, sealed: u64, opened: u64) {
-        // aws-lc learns from the first record what it compares the numbers of all others with.
+        // aws-lc compares each record's number with that of the first record.
         self.seal(0, &[], 0, &mut Vec::new());
         (self.sealed, self.opened) = (sealed.max(self.sealed), opened);
     }
 
-    /// Appends a record to `wire`, with so many zeros of padding; gives its length.
+    /// Appends a record with `padding` zeros to `wire`. Returns its length.
     pub(crate) fn seal(&mut self, kind: u8, content: &[u8], padding: usize, wire: &mut Vec<u8>) -> usize {
         let mut inner = content.to_vec();
         inner.push(kind);
         inner.resize(inner.len() + padding, 0);
-        // rustls never pads; but its content type is the last byte, and that may be a zero.
+        // rustls never pads. But it puts the content type last, and that may be a zero.
         let last = inner.pop().unwrap();
         let message = OutboundPlainMessage {
             typ: ContentType::from(last),
@@ -111,7 +112,7 @@ impl Layer {
         record.len()
     }
 
-    /// Opens a record: content type and content.
+    /// Opens a record. Returns content type and content.
     pub(crate) fn open(&mut self, record: &[u8]) -> (u8, Vec<u8>) {
         let mut body = record[5..].to_vec();
         let message = InboundOpaqueMessage::new(ContentType::from(record[0]), ProtocolVersion::TLSv1_2, &mut body);
@@ -120,12 +121,12 @@ impl Layer {
         (message.typ.into(), message.payload.to_vec())
     }
 
-    /// Seals with the next keys.
+    /// Changes to the next keys for sealing.
     pub(crate) fn update_tx(&mut self) {
         (self.tx, self.sealed) = (encrypter(self.suite, (self.next)(true)), 0);
     }
 
-    /// Opens with the next keys.
+    /// Changes to the next keys for opening.
     pub(crate) fn update_rx(&mut self) {
         (self.rx, self.opened) = (decrypter(self.suite, (self.next)(false)), 0);
     }

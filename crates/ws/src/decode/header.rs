@@ -1,11 +1,12 @@
-//! Headers: collecting them, and what they may say at this point of the stream.
+//! Collects frame headers, and checks them against the state of the stream.
 
 use super::{Decoder, Phase, Progress};
 use crate::{Error, Header, Kind, Opcode, Role};
 
 impl Decoder {
-    /// Parses the header that begins or goes on in `input`, and says how much of `input` it has; `None` where it goes on
-    /// behind it.
+    /// Parses the header at the front of `input`, or the rest of one; returns how many bytes were used.
+    ///
+    /// `None` if the header is incomplete; then all of `input` was used.
     pub(super) fn take_header(&mut self, input: &[u8]) -> Result<Option<usize>, Error> {
         if self.head_len == 0
             && let Some((header, used)) = Header::parse(input)?
@@ -21,16 +22,16 @@ impl Decoder {
             self.head[len..len + n].copy_from_slice(&input[used..used + n]);
             used += n;
             let len = len + n;
-            // Also refuses what is wrong in the part that is there.
+            // This also rejects an incomplete header that is already invalid.
             if let Some((header, _)) = Header::parse(&self.head[..len])? {
                 self.head_len = 0;
                 self.begin(header)?;
                 return Ok(Some(used));
             }
-            // At most 14.
+            // A header has at most 14 bytes, so the lowest byte is the length.
             self.head_len = len.to_le_bytes()[0];
             if len < needed {
-                // What follows goes on with this header: the short way would take it for a frame of its own.
+                // The next input continues this header. In `Phase::Idle` the fast path would take it for a new frame.
                 self.phase = Phase::Header;
                 return Ok(None);
             }

@@ -1,33 +1,20 @@
-//! Payloads: unmasking them where they lie or into the assembly, inflating, and handing out what is whole.
+//! Unmasks payloads in place or into the assembly, inflates them, and hands out what is complete.
 
+use super::found::{Found, Place};
 use super::{Decoder, Phase, Progress};
 use crate::mask::{mask, mask_copy, rotate};
 use crate::{Close, Error, Event, Kind, Message, Opcode, Role};
 use core::ops::Range;
-use tautline_window::Pool;
-
-/// Where something lies.
-pub(super) enum Place {
-    Input(Range<usize>),
-    Assembly(Range<usize>),
-}
-
-/// An event as offsets, so that the state can be changed while it is found.
-pub(super) enum Found {
-    Message(Kind, Place),
-    Chunk { kind: Kind, place: Place, first: bool, last: bool },
-    Control(Opcode, Place),
-}
+use tautline_buf::Pool;
 
 impl Decoder {
-    /// Inflates at most this much at a time where chunks are handed out, so that one of them stays near 1 MiB at the most
-    /// that DEFLATE can expand.
+    /// Most compressed bytes per chunk, so that a chunk stays near 1 MiB even at DEFLATE's highest ratio.
     const INFLATE_STEP: usize = 1024;
 
-    /// Memory that a frame's declared length alone may claim.
+    /// Bytes of memory that are reserved on the word of a frame's length alone.
     const TRUST: usize = 16 * 1024;
 
-    /// The payload of a control frame from `input[at..]` on.
+    /// Takes the payload of a control frame from `input[at..]`.
     pub(super) fn take_control(
         &mut self,
         input: &mut [u8],
@@ -53,7 +40,7 @@ impl Decoder {
         if self.opcode == Opcode::Close {
             Close::parse(self.slice(&place, input))?;
             self.phase = Phase::Closed;
-            // A message that was not finished never will be.
+            // A message that is incomplete now stays so.
             self.message = None;
             self.keep = 0;
             self.stale = true;
@@ -61,7 +48,7 @@ impl Decoder {
         Ok((used, Some(Found::Control(self.opcode, place))))
     }
 
-    /// The payload of a data frame from `input[at..]` on.
+    /// Takes the payload of a data frame from `input[at..]`.
     pub(super) fn take_data(
         &mut self,
         message: Progress,
@@ -104,7 +91,7 @@ impl Decoder {
         Ok((used, self.found_data(message, place, last)))
     }
 
-    /// What to hand out of a message now that the data at `place` has arrived.
+    /// Returns the event to hand out, if any, now that the data at `place` has arrived.
     fn found_data(&mut self, message: Progress, place: Place, last: bool) -> Option<Found> {
         let (Place::Input(range) | Place::Assembly(range)) = &place;
         if !last && (!message.streaming || range.is_empty()) {
@@ -122,7 +109,7 @@ impl Decoder {
         })
     }
 
-    /// Inflates a piece of a message behind what is in the assembly.
+    /// Inflates a piece of a message and appends it to the assembly.
     fn inflate(&mut self, message: Progress, piece: &[u8], last: bool, pool: &mut Pool) -> Result<Place, Error> {
         let from = self.assembly.len();
         let Some(inflater) = &mut self.inflater else { return Err(Error::ReservedBits) };
@@ -136,7 +123,7 @@ impl Decoder {
         Ok(Place::Assembly(0..self.assembly.len()))
     }
 
-    /// The part of the current frame's payload that lies in `input[at..]`, and whether the frame ends with it.
+    /// Returns the part of the current payload that lies in `input[at..]`, and whether the frame ends with it.
     fn next_range(&self, input: &[u8], at: usize) -> (Range<usize>, bool) {
         let there = input.len() - at;
         let n = usize::try_from(self.remaining).map_or(there, |remaining| remaining.min(there));
@@ -151,7 +138,7 @@ impl Decoder {
         self.advance(data.len());
     }
 
-    /// Unmasks the next bytes of the payload behind what is in the assembly.
+    /// Appends the next bytes of the payload to the assembly, unmasked.
     fn append(&mut self, data: &[u8], pool: &mut Pool) {
         if data.is_empty() {
             return;
@@ -159,7 +146,7 @@ impl Decoder {
         if self.assembly.capacity() == 0 {
             self.assembly = pool.take();
         }
-        // As much again as has arrived may be claimed ahead, so that a large frame grows its buffer few times.
+        // The buffer may be reserved ahead up to twice the bytes that arrived, so that a large frame rarely grows it.
         let len = self.assembly.len();
         let trust = Self::TRUST.max(len.saturating_mul(2)) - len;
         let ahead = usize::try_from(self.remaining).map_or(trust, |remaining| remaining.min(trust));
@@ -189,9 +176,9 @@ impl Decoder {
         Ok(match found {
             Found::Message(kind, place) => {
                 let data = self.slice(&place, input);
-                // SAFETY: `take_data` has shown all bytes of a text to `self.utf8` in order, and its end: those at `place`
-                // are all of the message, in the input or appended to the assembly piece by piece. The inflater, too, only
-                // appends.
+                // SAFETY: `take_data` has pushed all bytes of a text to `self.utf8` in order, and has called its
+                // `finish`. The bytes at `place` are the whole message, in the input or appended to the assembly piece
+                // by piece. The inflater only appends, too.
                 Event::Message(unsafe { Message::new_unchecked(kind, data) })
             }
             Found::Chunk { kind, place, first, last } => {

@@ -1,76 +1,78 @@
-//! A decoder as plain data, so that another one goes on with the connection: in another process, say.
+//! A decoder's state as plain data, so that another decoder can continue the connection, possibly in another process.
 
 use super::{Decoder, Phase, Progress};
 use crate::bytes::{put, take, take_array, take_u64};
 use crate::utf8::Utf8;
 use crate::{Error, Header, Kind, Opcode, Role};
-use tautline_window::Pool;
+use tautline_buf::Pool;
 
-/// All that a [`Decoder`] has of a connection beyond what it was made with: see [`Decoder::export`].
+/// The state of a [`Decoder`] that changes with a connection, made by [`Decoder::export`].
 ///
-/// [`encode`](Self::encode) and [`decode`](Self::decode) turn it to bytes and back.
+/// [`encode`](Self::encode) and [`decode`](Self::decode) convert it to bytes and back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DecoderState {
-    /// The beginning of a header that is not whole, 13 bytes at most.
+    /// The beginning of an incomplete header, at most 13 bytes.
     pub header: Vec<u8>,
     /// The frame whose payload is arriving.
     pub frame: Option<FrameState>,
-    /// The message that has begun and not ended.
+    /// The message in progress.
     pub message: Option<MessageState>,
-    /// Messages that begin from now on are handed out in chunks.
+    /// The next messages are handed out in chunks.
     pub streaming: bool,
     /// A close frame was received.
     pub closed: bool,
-    /// The last bytes, 32 KiB at most, that the peer's compressor may refer to. Empty without context takeover.
+    /// The last bytes, at most 32 KiB, that the peer's compressor may refer to; empty without context takeover.
     pub window: Vec<u8>,
 }
 
 /// A frame whose payload is arriving.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameState {
-    /// What it is.
+    /// The frame's opcode.
     pub opcode: Opcode,
-    /// Its message ends with it.
+    /// The message ends with this frame.
     pub fin: bool,
-    /// The masking key, turned so that it fits the next byte; zeros where frames are not masked.
+    /// The masking key, rotated to the next byte of the payload; zeros if frames are not masked.
     pub key: [u8; 4],
-    /// Bytes of the payload that are still to come.
+    /// Bytes of the payload that have not arrived yet.
     pub remaining: u64,
-    /// A control frame's payload so far, unmasked; empty for others.
+    /// A control frame's payload so far, unmasked; empty for data frames.
     pub control: Vec<u8>,
 }
 
-/// A message that has begun and not ended.
+/// A message in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageState {
-    /// Text or binary.
+    /// The message's kind.
     pub kind: Kind,
-    /// It comes compressed, and nothing of it has come.
+    /// The message is compressed, and none of its payload has arrived.
     pub compressed: bool,
-    /// It is handed out in chunks.
+    /// The message is handed out in chunks.
     pub streaming: bool,
-    /// No chunk of it was handed out.
+    /// No chunk of the message was handed out.
     pub first: bool,
-    /// Bytes of it so far, where it is not compressed.
+    /// Bytes of the message so far, if it is not compressed.
     pub total: usize,
-    /// Its bytes so far, unless it is handed out in chunks.
+    /// The message so far; empty if it is handed out in chunks.
     pub data: Vec<u8>,
-    /// The beginning of a character that is cut, of a text that is handed out in chunks; else empty.
+    /// The incomplete character at the end of a text that is handed out in chunks; otherwise empty.
     pub character: Vec<u8>,
 }
 
 const VERSION: u8 = 1;
-const FOREIGN: Error = Error::ApiMisuse("this is no state of a decoder, or one of another version");
-const IMPOSSIBLE: Error = Error::ApiMisuse("no decoder made like this one can be in that state");
+const NOT_A_STATE: Error = Error::ApiMisuse("the bytes are not the state of a decoder, or one of another version");
+const IMPOSSIBLE: Error = Error::ApiMisuse("a decoder with these settings cannot be in that state");
 
 impl Decoder {
-    /// All there is to this end of the connection, for a decoder made as this one was to go on with. This one is of no use
-    /// afterwards. Bytes that [`decode`](Self::decode) did not use are the caller's to take along.
+    /// Exports the state, for a new decoder with the same settings; this one is of no use afterwards.
+    ///
+    /// The caller moves the bytes that [`decode`](Self::decode) did not use along with the state.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] where a compressed message is half inflated, for what an inflater knows within one cannot be
-    /// told: the decoder stays as it is, go on until [`is_idle`](Self::is_idle). [`Error::InvalidDeflate`] where the peer
-    /// ended a compressed message within a block, and the error of before, after one.
+    /// * [`Error::ApiMisuse`] inside a compressed message, since an inflater's state within one cannot be exported. The
+    ///   decoder is unchanged: decode on until [`is_idle`](Self::is_idle).
+    /// * [`Error::InvalidDeflate`] if the peer ended a compressed message inside a block.
+    /// * The earlier error, if the decoder has failed.
     pub fn export(&mut self, pool: &mut Pool) -> Result<DecoderState, Error> {
         if let Phase::Failed(error) = &self.phase {
             return Err(**error);
@@ -96,7 +98,7 @@ impl Decoder {
                 first: message.first,
                 total: self.total,
                 data: data.to_vec(),
-                character: if message.streaming { self.utf8.cut().to_vec() } else { Vec::new() },
+                character: if message.streaming { self.utf8.incomplete().to_vec() } else { Vec::new() },
             }),
             streaming: self.streaming,
             closed: matches!(self.phase, Phase::Closed),
@@ -106,10 +108,12 @@ impl Decoder {
         Ok(state)
     }
 
-    /// Goes on where another decoder [stopped](Self::export); this one is new, and made as that one was.
+    /// Continues the state that another decoder [exported](Self::export).
+    ///
+    /// This decoder must be new and have the same settings.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] for a state that no such decoder can be in.
+    /// [`Error::ApiMisuse`] if a decoder with these settings cannot be in that state.
     pub fn import(mut self, state: &DecoderState) -> Result<Self, Error> {
         let DecoderState { header, frame, message, streaming, closed, window } = state;
         let begun = !header.is_empty() || frame.is_some() || message.is_some();
@@ -128,7 +132,7 @@ impl Decoder {
         if let Some(frame) = frame {
             self.import_frame(frame)?;
         }
-        self.settle();
+        self.resume_fast_path();
         Ok(self)
     }
 
@@ -143,7 +147,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Text is validated again: it is handed out without another look.
+    /// Restores the message in progress. Text is validated again, since it is later handed out unchecked.
     fn import_message(&mut self, message: &MessageState) -> Result<(), Error> {
         let MessageState { kind, compressed, streaming, first, total, ref data, ref character } = *message;
         let is_possible = if compressed {
@@ -157,7 +161,7 @@ impl Decoder {
             return Err(IMPOSSIBLE);
         }
         self.utf8 = Utf8::new();
-        if kind == Kind::Text && (self.utf8.push(data).is_err() || !self.utf8.is_cut(character)) {
+        if kind == Kind::Text && (self.utf8.push(data).is_err() || !self.utf8.accepts_incomplete(character)) {
             return Err(IMPOSSIBLE);
         }
         self.assembly.put(data);
@@ -187,12 +191,16 @@ impl Decoder {
 }
 
 impl DecoderState {
-    /// Appends it as bytes. The format is this library's own and has a version: one that is not known is refused.
+    /// Appends the state as bytes.
     ///
-    /// Integers are big-endian. Version (1), flags (1: streaming 1, closed 2, has a frame 4, has a message 8); the header's
-    /// beginning and the window; of a frame the opcode (1), whether it is the last (1), key (4), what remains (8) and the
-    /// control payload; of a message flags (1: text 1, compressed 2, streaming 4, first 8), total (8), data and cut
-    /// character. What has a length of its own has it (4) in front.
+    /// The format is this library's own. It begins with a version, and [`decode`](Self::decode) rejects an unknown one.
+    ///
+    /// Integers are big-endian; the number of bytes is in parentheses. First come version (1), flags (1), header and
+    /// window. A frame has opcode (1), `fin` (1), key (4), `remaining` (8) and control payload. A message has flags
+    /// (1), `total` (8), data and incomplete character. Each field of variable length has its length (4) in front.
+    ///
+    /// Flags of the state: streaming 1, closed 2, has a frame 4, has a message 8. Flags of a message: text 1,
+    /// compressed 2, streaming 4, first 8.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flags = [self.streaming, self.closed, self.frame.is_some(), self.message.is_some()];
         out.extend([VERSION, bits(flags)]);
@@ -212,15 +220,15 @@ impl DecoderState {
         }
     }
 
-    /// Reads what [`encode`](Self::encode) wrote, all of it.
+    /// Reads a state that [`encode`](Self::encode) wrote.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] where `bytes` are something else.
+    /// [`Error::ApiMisuse`] if `bytes` are not exactly one state of this version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut rest = bytes;
         match Self::read(&mut rest) {
             Some(state) if rest.is_empty() => Ok(state),
-            _ => Err(FOREIGN),
+            _ => Err(NOT_A_STATE),
         }
     }
 

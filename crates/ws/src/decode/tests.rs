@@ -5,7 +5,7 @@ mod splits;
 
 use super::Decoder;
 use crate::{Error, Event, Kind, Role};
-use tautline_window::Pool;
+use tautline_buf::Pool;
 
 const KEY: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 const LIMIT: usize = 1 << 20;
@@ -41,7 +41,7 @@ impl From<Event<'_>> for Seen {
     }
 }
 
-/// A frame, put together without the code under test.
+/// Makes a frame that `role` receives, without the code under test.
 fn frame(role: Role, first: u8, payload: &[u8]) -> Vec<u8> {
     let mask = if role == Role::Server { 0x80 } else { 0 };
     let mut frame = vec![first];
@@ -63,12 +63,12 @@ fn frame(role: Role, first: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A client's frame.
+/// Makes a client's frame.
 fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     frame(Role::Server, first, payload)
 }
 
-/// Shows `wire` cut into pieces that end at `ends`; checks the contract on the way.
+/// Decodes `wire` in pieces that end at `ends`, and checks the decoder's contract on the way.
 fn feed(
     decoder: &mut Decoder,
     pool: &mut Pool,
@@ -98,7 +98,7 @@ fn feed(
                     return (seen, Some(error));
                 }
             }
-            // Both ways to end an event must do.
+            // Every other event is recycled explicitly; the next `decode` recycles the others.
             if at % 2 == 0 {
                 decoder.recycle(pool);
             }
@@ -107,12 +107,12 @@ fn feed(
     (seen, None)
 }
 
-/// What a server makes of `wire`, shown at once.
+/// Decodes `wire` as a server, in one piece.
 fn decode(wire: &[u8]) -> (Vec<Seen>, Option<Error>) {
     feed(&mut Decoder::new(Role::Server, LIMIT), &mut Pool::new(1 << 22), wire, [])
 }
 
-/// The offset behind the byte at which a server that sees one byte at a time gives up, and why.
+/// Decodes `wire` as a server, byte by byte; returns the number of bytes up to the first error, and the error.
 fn fails_at(wire: &[u8]) -> Option<(usize, Error)> {
     let mut pool = Pool::new(1 << 22);
     let mut decoder = Decoder::new(Role::Server, LIMIT);
@@ -122,7 +122,7 @@ fn fails_at(wire: &[u8]) -> Option<(usize, Error)> {
     })
 }
 
-/// Joins the chunks of each message, checking their marks.
+/// Joins the chunks of each message, and checks their marks.
 fn join(seen: Vec<Seen>) -> Vec<Seen> {
     let mut joined = Vec::new();
     let mut open: Option<(Kind, Vec<u8>)> = None;

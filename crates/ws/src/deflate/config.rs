@@ -1,31 +1,52 @@
-/// What one side wishes of permessage-deflate.
+/// One side's configuration of permessage-deflate.
 ///
-/// The names are those of RFC 7692, section 7.1, and mean the same on either side: `server_…` is about messages that the
-/// server compresses, `client_…` about messages that the client compresses.
+/// The names are those of RFC 7692, section 7.1, and mean the same on either side: `server_…` applies to messages that
+/// the server compresses, `client_…` to messages that the client compresses.
+///
+/// ```
+/// use tautline_ws::deflate::DeflateConfig;
+/// use tautline_ws::handshake::Policy;
+///
+/// let mut policy = Policy::default();
+/// policy.deflate = Some(DeflateConfig::default());
+/// // Windows of 1 KiB, kept from message to message.
+/// let mut small = DeflateConfig::with_context_takeover();
+/// (small.server_max_window_bits, small.client_max_window_bits) = (10, 10);
+/// policy.deflate = Some(small);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeflateConfig {
-    /// The server compresses each message by itself. Default true: costs ratio on small, similar messages, saves the
-    /// server 250-380 kB and the client 48 kB on each connection that is idle.
+    /// Whether the server compresses each message by itself. Default true.
+    ///
+    /// Small, similar messages then compress less well. Each idle connection saves 250-380 kB at the server and 48 kB
+    /// at the client.
     pub server_no_context_takeover: bool,
-    /// The client compresses each message by itself. Default true: costs ratio on small, similar messages, saves the
-    /// client 250-380 kB and the server 48 kB on each connection that is idle.
+    /// Whether the client compresses each message by itself. Default true.
+    ///
+    /// Small, similar messages then compress less well. Each idle connection saves 250-380 kB at the client and 48 kB
+    /// at the server.
     pub client_no_context_takeover: bool,
-    /// Base-2 logarithm of the server's window, 9 to 15 (values outside count as the nearest). Default 15.
+    /// Base-2 logarithm of the server's window, 9 to 15 (others count as the nearest of these). Default 15.
     ///
-    /// A client that asks for less gets less. A client that asks for 8 is declined: no zlib compresses with a window of
-    /// 256 bytes.
+    /// A server uses a smaller window if the client requests one. It declines an offer with 8, since zlib does not
+    /// compress with a window of 256 bytes.
     pub server_max_window_bits: u8,
-    /// Base-2 logarithm of the client's window, 9 to 15 (values outside count as the nearest). Default 15.
+    /// Base-2 logarithm of the client's window, 9 to 15 (others count as the nearest of these). Default 15.
     ///
-    /// On a server less than 15 is a wish, which only clients can meet that offer `client_max_window_bits`.
+    /// A server can limit the window only of clients that offer `client_max_window_bits`.
     pub client_max_window_bits: u8,
-    /// Effort, 0 (none) to 9 (most; more counts as 9). Default 2: on JSON it comes within a few percent of the ratio of 6
-    /// for a third of the time. 1 is faster still, but makes a third more of it, and grows what does not compress.
+    /// Effort, from 0 (none) to 9 (most; larger values count as 9). Default 2.
+    ///
+    /// On JSON, level 2 comes within a few percent of the ratio of level 6, in a third of the time. Level 1 is still
+    /// faster, but its output is a third larger, and incompressible data grows.
     pub level: u32,
-    /// Messages with fewer bytes are sent as they are. Default 256: below, the time is better spent on sending.
+    /// Smallest message in bytes that is compressed. Default 256: sending a shorter one as it is takes less time.
     pub min_size: usize,
-    /// Inflated bytes that one compressed byte may become, once a message has inflated to more than 64 KiB. Default 1000:
-    /// refuses little but what was made to fill memory (DEFLATE ends at 1032). The limit on messages holds besides.
+    /// Most inflated bytes per compressed byte, in a message that inflates to more than 64 KiB. Default 1000.
+    ///
+    /// The default rejects little beyond messages made to fill memory: DEFLATE reaches 1032 at most. The limit on the
+    /// size of messages applies as well.
     pub max_ratio: u32,
 }
 
@@ -44,14 +65,15 @@ impl Default for DeflateConfig {
 }
 
 impl DeflateConfig {
-    /// The default with windows that are kept from message to message: the best ratio on small, similar messages, for
-    /// about 430 kB a connection at each end.
+    /// The default, but with context takeover: windows are kept from message to message.
+    ///
+    /// Small, similar messages then compress best, for about 430 kB per connection at each end.
     #[must_use]
     pub fn with_context_takeover() -> Self {
         Self { server_no_context_takeover: false, client_no_context_takeover: false, ..Self::default() }
     }
 
-    /// The windows as they can be used.
+    /// The window sizes of server and client, clamped to 9 to 15.
     pub(super) fn window_bits(&self) -> (u8, u8) {
         (self.server_max_window_bits.clamp(9, 15), self.client_max_window_bits.clamp(9, 15))
     }

@@ -1,71 +1,76 @@
-use super::{DeflateParams, TAIL};
+use super::DeflateParams;
 use crate::{Error, Role};
 use core::fmt;
 use flate2::{Compress, Compression, FlushCompress};
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
-/// The most output room that is asked for at once, in bytes.
+/// The end of a flushed run of DEFLATE blocks, which is not sent (RFC 7692, section 7.2.1).
+pub(super) const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
+
+/// Most bytes of output that are reserved at once.
 const STEP: usize = 64 * 1024;
 
 /// Compresses messages to be sent (RFC 7692, section 7.2.1).
 ///
-/// Holds no memory before the first compressed message, nor between messages where each is compressed by itself.
+/// It holds no memory before the first compressed message. Without context takeover it holds none between messages
+/// either.
 pub struct Deflater {
     stream: Option<Compress>,
-    between: Between,
+    after_message: AfterMessage,
     window_bits: u8,
     level: u32,
-    /// The message in progress has had a byte.
+    /// The message in progress has had at least one byte of input.
     begun: bool,
 }
 
-/// What becomes of the window between two messages.
+/// The compressor's action after a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Between {
-    /// It stays (context takeover).
-    Kept,
-    /// It goes, with all memory.
-    Dropped,
-    /// It is forgotten, the memory stays: for a compressor that serves many connections.
-    Emptied,
+enum AfterMessage {
+    /// Keep the window: context takeover.
+    KeepWindow,
+    /// Free all memory, and the window with it.
+    FreeMemory,
+    /// Reset the window and keep the memory, for a compressor that serves many connections.
+    ResetWindow,
 }
 
 impl Deflater {
-    /// A compressor for the end at `role`, with effort `level`, 0 to 9 (more counts as 9).
+    /// Makes a compressor for the end `role`, with effort `level`, 0 to 9 (larger values count as 9).
     #[must_use]
     pub fn new(params: &DeflateParams, role: Role, level: u32) -> Self {
-        let (forget, window_bits) = params.sender(role);
-        let between = if forget { Between::Dropped } else { Between::Kept };
-        Self { stream: None, between, window_bits: window_bits.min(15), level: level.min(9), begun: false }
+        let (no_context_takeover, window_bits) = params.sender(role);
+        let after_message = if no_context_takeover { AfterMessage::FreeMemory } else { AfterMessage::KeepWindow };
+        Self { stream: None, after_message, window_bits: window_bits.min(15), level: level.min(9), begun: false }
     }
 
-    /// A compressor of messages that go to many connections, each message by itself.
+    /// Makes a compressor for messages to many connections, which compresses each message by itself.
     pub(super) const fn for_many(window_bits: u8, level: u32) -> Self {
-        Self { stream: None, between: Between::Emptied, window_bits, level, begun: false }
+        Self { stream: None, after_message: AfterMessage::ResetWindow, window_bits, level, begun: false }
     }
 
-    /// Base-2 logarithm of the window.
+    /// Base-2 logarithm of the window size.
     #[must_use]
     pub const fn window_bits(&self) -> u8 {
         self.window_bits
     }
 
-    /// Whether compressing can make messages smaller. Where the peer allows a window of 256 bytes only, which no zlib
-    /// compresses with, it cannot: [`deflate`](Self::deflate) then yields stored blocks, and messages are better sent as
-    /// they are.
+    /// Whether compressing can make messages smaller.
+    ///
+    /// If the peer allows only a window of 256 bytes, with which zlib does not compress, [`deflate`](Self::deflate)
+    /// yields stored blocks. Messages are then better sent uncompressed.
     #[must_use]
     pub const fn compresses(&self) -> bool {
         self.window_bits >= 9 && self.level > 0
     }
 
-    /// Compresses the next piece of a message and appends what comes of it to `out`; `fin` says that it is the last.
+    /// Compresses the next piece of a message and appends the output to `out`; `fin` marks the last piece.
     ///
-    /// Pieces before the last may yield nothing yet. What a whole message yields belongs into its frames in order, cut
-    /// anywhere. It can be larger than the payload, where that does not compress: by a thousandth and a few bytes, at
-    /// level 1 by a twentieth.
+    /// A piece before the last may yield no output yet. The output of all pieces is the payload of the message's
+    /// frames, cut anywhere. If the message is incompressible, the output is larger than it: by 0.1 % and a few bytes,
+    /// at level 1 by 5 %.
     ///
     /// # Errors
-    /// [`Error::Compressor`], which leaves the message unusable.
+    /// [`Error::Compressor`] if zlib fails; the message is then unusable.
     pub fn deflate(&mut self, payload: &[u8], fin: bool, out: &mut Buf) -> Result<(), Error> {
         self.begun |= !payload.is_empty();
         if self.begun {
@@ -75,21 +80,21 @@ impl Deflater {
                 strip_tail(out)?;
             }
         } else if fin {
-            // A stored block without bytes, less the tail (RFC 7692, section 7.2.3.6).
+            // An empty stored block, less the tail (RFC 7692, section 7.2.3.6).
             out.put(&[0]);
         }
         if fin {
             self.begun = false;
-            match (self.between, &mut self.stream) {
-                (Between::Dropped, stream) => *stream = None,
-                (Between::Emptied, Some(stream)) => stream.reset(),
+            match (self.after_message, &mut self.stream) {
+                (AfterMessage::FreeMemory, stream) => *stream = None,
+                (AfterMessage::ResetWindow, Some(stream)) => stream.reset(),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Appends what a message in progress still has in here, up to a whole byte, and lets the memory go.
+    /// Appends the pending output of the message in progress, up to a whole byte, and frees the memory.
     pub(crate) fn flush(&mut self, out: &mut Buf) -> Result<(), Error> {
         if self.begun {
             self.advance(&[], FlushCompress::Sync, out)?;
@@ -98,15 +103,17 @@ impl Deflater {
         Ok(())
     }
 
-    /// Lets the memory go, unless a message is in progress. Always permitted: a sender need not use its window, the
-    /// messages that follow merely compress less well at first. For connections that fell idle.
+    /// Frees the memory of an idle connection's compressor, unless a message is in progress.
+    ///
+    /// This is always permitted, since a sender need not refer to its window. The next messages compress less well at
+    /// first.
     pub fn release(&mut self) {
         if !self.begun {
             self.stream = None;
         }
     }
 
-    /// Bytes of memory held, approximately.
+    /// Approximate memory that the compressor holds, in bytes.
     #[must_use]
     pub const fn memory(&self) -> usize {
         if self.stream.is_some() { (4 << self.window_bits) + 248_960 } else { 0 }
@@ -129,7 +136,7 @@ impl Deflater {
             out.commit(written);
             rest = rest.get(read..).ok_or(Error::Compressor)?;
             if written < room {
-                // Room is left over, so all input was taken and nothing is held back that `flush` would bring.
+                // Output room is left, so all input was read and `flush` brings no more output.
                 return if rest.is_empty() { Ok(()) } else { Err(Error::Compressor) };
             }
         }
@@ -145,7 +152,7 @@ fn strip_tail(out: &mut Buf) -> Result<(), Error> {
 impl fmt::Debug for Deflater {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deflater")
-            .field("between", &self.between)
+            .field("after_message", &self.after_message)
             .field("window_bits", &self.window_bits)
             .field("level", &self.level)
             .field("memory", &self.memory())

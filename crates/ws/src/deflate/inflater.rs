@@ -1,59 +1,64 @@
-use super::{DeflateParams, TAIL};
+use super::DeflateParams;
+use super::deflater::TAIL;
 use crate::{Error, Role};
 use core::fmt;
 use flate2::{Decompress, FlushDecompress, Status};
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
-/// A message may inflate to this many bytes before its ratio is looked at.
+/// The ratio is checked once a message has inflated to more than this many bytes.
 const RATIO_FLOOR: u64 = 64 * 1024;
 
-/// The most output room that is asked for at once, in bytes.
+/// Most bytes of output that are reserved at once.
 const STEP: usize = 64 * 1024;
 
 /// Decompresses received messages (RFC 7692, section 7.2.2).
 ///
-/// Holds no memory before the first compressed message, nor between messages where the peer compresses each by itself.
+/// It holds no memory before the first compressed message. Without the peer's context takeover it holds none between
+/// messages either.
 pub struct Inflater {
     pub(super) stream: Option<Decompress>,
-    forget: bool,
+    no_context_takeover: bool,
     max_ratio: u32,
     /// Compressed bytes of the message in progress.
     pub(super) consumed: u64,
     /// Inflated bytes of the message in progress.
     produced: usize,
-    /// The last block seen was final (BFINAL), so that what follows is a new DEFLATE stream.
+    /// The last block was final (BFINAL): the next bytes begin a new DEFLATE stream.
     pub(super) ended: bool,
 }
 
 impl Inflater {
-    /// A decompressor for the end at `role`, that refuses messages that become more than `max_ratio` times larger
-    /// (`u32::MAX` for none; [`DeflateConfig::max_ratio`](super::DeflateConfig::max_ratio)).
+    /// Makes a decompressor for the end `role`.
+    ///
+    /// It rejects messages that inflate to more than `max_ratio` times their size.
+    ///
+    /// `u32::MAX` allows any ratio. See [`DeflateConfig::max_ratio`](super::DeflateConfig::max_ratio).
     #[must_use]
     pub const fn new(params: &DeflateParams, role: Role, max_ratio: u32) -> Self {
         let peer = match role {
             Role::Server => Role::Client,
             Role::Client => Role::Server,
         };
-        // The window is not passed on: the library keeps 32 KiB in any case, and the largest inflates all others.
-        let (forget, _) = params.sender(peer);
-        Self { stream: None, forget, max_ratio, consumed: 0, produced: 0, ended: false }
+        // The window size is ignored: the library keeps 32 KiB in any case, and the largest window inflates all others.
+        let (no_context_takeover, _) = params.sender(peer);
+        Self { stream: None, no_context_takeover, max_ratio, consumed: 0, produced: 0, ended: false }
     }
 
-    /// Inflates the next `piece` of a message and appends it to `out`; `fin` says that it is the last.
+    /// Inflates the next `piece` of a message and appends it to `out`; `fin` marks the last piece.
     ///
-    /// At most `max_message` bytes come of one message, over all of its pieces, and `out` grows in bounded steps by at
-    /// most one byte more.
+    /// A message may inflate to at most `max_message` bytes over all of its pieces. `out` grows in bounded steps, by at
+    /// most one byte more than that.
     ///
     /// # Errors
-    /// [`Error::MessageTooBig`], [`Error::InflateRatio`], [`Error::InvalidDeflate`]. Errors are final: what follows on the
-    /// connection cannot be inflated, and `out` holds a part of the message.
+    /// [`Error::MessageTooBig`], [`Error::InflateRatio`], [`Error::InvalidDeflate`]. An error is final: the next
+    /// messages of the connection cannot be inflated, and `out` holds a part of this one.
     pub fn inflate(&mut self, piece: &[u8], fin: bool, max_message: usize, out: &mut Buf) -> Result<(), Error> {
         let mut result = self.advance(piece, max_message, out);
-        // A message of no bytes at all, and one that ends with a final block, have nothing to be flushed by the tail.
+        // The tail flushes nothing if the message has no bytes, or if it ends with a final block.
         if fin && result.is_ok() && self.consumed > 0 && !self.ended {
             result = self.advance(&TAIL, max_message, out);
         }
-        if result.is_err() || (fin && self.forget) {
+        if result.is_err() || (fin && self.no_context_takeover) {
             self.stream = None;
             self.ended = false;
         }
@@ -65,11 +70,11 @@ impl Inflater {
     }
 
     /// Whether the peer compresses each message by itself.
-    pub(super) const fn forgets(&self) -> bool {
-        self.forget
+    pub(super) const fn no_context_takeover(&self) -> bool {
+        self.no_context_takeover
     }
 
-    /// Bytes of memory held, approximately.
+    /// Approximate memory that the decompressor holds, in bytes.
     #[must_use]
     pub const fn memory(&self) -> usize {
         if self.stream.is_some() { 47_552 } else { 0 }
@@ -84,7 +89,7 @@ impl Inflater {
                 self.ended = false;
             }
             loop {
-                // One byte more than allowed tells a message that is too big from one that just fits.
+                // One byte beyond the limit distinguishes a message that is too big from one that just fits.
                 let allowed = max_message.saturating_sub(self.produced).saturating_add(1);
                 let free = out.reserve(rest.len().saturating_mul(4).clamp(512, STEP).min(allowed));
                 let room = free.len().min(allowed);
@@ -96,14 +101,14 @@ impl Inflater {
                 rest = usize::try_from(read).ok().and_then(|read| rest.get(read..)).ok_or(Error::InvalidDeflate)?;
                 self.consumed = self.consumed.saturating_add(read);
                 self.produced = self.produced.saturating_add(written);
-                // Before the status: which error comes first must not depend on how the message was cut.
+                // This comes before the status, so that the first error does not depend on how the message was cut.
                 check(self.consumed, self.produced, max_message, self.max_ratio)?;
                 match status.map_err(|_| Error::InvalidDeflate)? {
                     Status::StreamEnd => {
                         self.ended = true;
                         break;
                     }
-                    // Room is left over, so all input was used and all output came.
+                    // Output room is left and all input was used, so there is no more output.
                     _ if written < room && rest.is_empty() => break,
                     _ if written == 0 && read == 0 => return Err(Error::InvalidDeflate),
                     _ => {}
@@ -127,6 +132,9 @@ fn check(consumed: u64, produced: usize, max_message: usize, max_ratio: u32) -> 
 
 impl fmt::Debug for Inflater {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inflater").field("forget", &self.forget).field("memory", &self.memory()).finish_non_exhaustive()
+        f.debug_struct("Inflater")
+            .field("no_context_takeover", &self.no_context_takeover)
+            .field("memory", &self.memory())
+            .finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ const CLIENT_NO_CONTEXT: &str = "client_no_context_takeover";
 const SERVER_WINDOW: &str = "server_max_window_bits";
 const CLIENT_WINDOW: &str = "client_max_window_bits";
 
-/// What both sides agreed on (RFC 7692, section 7.1).
+/// The negotiated parameters of permessage-deflate (RFC 7692, section 7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeflateParams {
     /// The server compresses each message by itself.
@@ -22,7 +22,7 @@ pub struct DeflateParams {
 }
 
 impl DeflateParams {
-    /// Whether the sender at `role` forgets its window after each message, and the logarithm of that window.
+    /// Whether the sender `role` has no context takeover, and the base-2 logarithm of its window.
     #[must_use]
     pub const fn sender(&self, role: Role) -> (bool, u8) {
         match role {
@@ -32,7 +32,7 @@ impl DeflateParams {
     }
 }
 
-/// Why an offer, or an answer, is not taken.
+/// An offer or an answer is not acceptable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Declined;
 
@@ -42,11 +42,11 @@ struct Parsed {
     server_no_context: bool,
     client_no_context: bool,
     server_window: Option<u8>,
-    /// `Some(None)`: the name without a value, which only an offer may have.
+    /// `Some(None)` is the name without a value, which only an offer may have.
     client_window: Option<Option<u8>>,
 }
 
-/// The client's offer.
+/// Makes the client's offer.
 pub(crate) fn offer(config: &DeflateConfig) -> Extension {
     let (server_window, client_window) = config.window_bits();
     let mut offer = Extension::new(NAME);
@@ -66,7 +66,7 @@ pub(crate) fn offer(config: &DeflateConfig) -> Extension {
     }
 }
 
-/// What the server makes of the client's offers: the first that it can meet (RFC 7692, section 5.1), with the answer.
+/// Accepts the first of the client's offers that the server can meet (RFC 7692, section 5.1), and makes the answer.
 pub(crate) fn answer(offers: &[Extension], config: &DeflateConfig) -> Option<(DeflateParams, Extension)> {
     offers.iter().filter(|offer| is_ours(offer)).find_map(|offer| accept(offer, config).ok())
 }
@@ -81,7 +81,7 @@ fn accept(offer: &Extension, config: &DeflateConfig) -> Result<(DeflateParams, E
         server_no_context_takeover: wish.server_no_context || config.server_no_context_takeover,
         client_no_context_takeover: wish.client_no_context || config.client_no_context_takeover,
         server_max_window_bits: server_window.min(wish.server_window.unwrap_or(15)),
-        // A client that does not know the parameter uses the full window, whatever we would like.
+        // A client that does not offer the parameter uses the full window, even if the configuration has a smaller one.
         client_max_window_bits: wish.client_window.map_or(15, |max| client_window.min(max.unwrap_or(15))),
     };
     let mut answer = Extension::new(NAME);
@@ -100,7 +100,7 @@ fn accept(offer: &Extension, config: &DeflateConfig) -> Result<(DeflateParams, E
     Ok((params, answer))
 }
 
-/// What the client makes of the server's answer to [`offer`] (RFC 7692, sections 5.1 and 7.1).
+/// Checks the server's answer to the client's [`offer`] (RFC 7692, sections 5.1 and 7.1).
 pub(crate) fn check(answer: &Extension, config: &DeflateConfig) -> Result<DeflateParams, Declined> {
     if !is_ours(answer) {
         return Err(Declined);
@@ -149,7 +149,7 @@ fn parse(params: &[Param]) -> Result<Parsed, Declined> {
     Ok(parsed)
 }
 
-/// 8 to 15 in decimal, without leading zeros (RFC 7692, section 7.1.2).
+/// Parses window bits: 8 to 15 in decimal, without leading zeros (RFC 7692, section 7.1.2).
 fn window_bits(value: &str) -> Result<u8, Declined> {
     match value.as_bytes() {
         [digit @ b'8'..=b'9'] => Ok(digit - b'0'),

@@ -1,11 +1,12 @@
-use super::{DeflateParams, Deflater, Inflater, TAIL};
+use super::deflater::TAIL;
+use super::{DeflateParams, Deflater, Inflater};
 use crate::{Error, Role};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 use proptest::prelude::*;
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
 const TAKEOVER: DeflateParams = params(false, 15);
-const FORGET: DeflateParams = params(true, 15);
+const NO_TAKEOVER: DeflateParams = params(true, 15);
 const HELLO: [u8; 7] = [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
 const ANY: usize = usize::MAX;
 
@@ -38,7 +39,7 @@ fn deflate(deflater: &mut Deflater, pieces: &[&[u8]]) -> Vec<u8> {
     out.filled().to_vec()
 }
 
-/// The naive oracle: one message by itself, in one go.
+/// The naive oracle: compresses one message by itself, in one call.
 fn deflate_once(message: &[u8], flush: FlushCompress) -> Vec<u8> {
     let mut out = vec![0; message.len() + message.len() / 8 + 64];
     let mut stream = Compress::new(Compression::new(6), false);
@@ -50,7 +51,7 @@ fn deflate_once(message: &[u8], flush: FlushCompress) -> Vec<u8> {
     out
 }
 
-/// The naive oracle: one message by itself, in one go, into `len` bytes.
+/// The naive oracle: inflates one message by itself, in one call, to `len` bytes.
 fn inflate_once(compressed: &[u8], bits: u8, len: usize) -> Vec<u8> {
     let mut out = vec![0; len + 1];
     let mut stream = Decompress::new_with_window_bits(false, bits);
@@ -81,7 +82,7 @@ fn deflates_as_in_rfc_7692_section_7_2_3() {
     let mut stored = Deflater::new(&TAKEOVER, Role::Server, 0);
     assert!(!stored.compresses());
     assert_eq!(deflate(&mut stored, &[b"Hello"]), b"\x00\x05\x00\xfa\xffHello\x00", "7.2.3.3");
-    let mut forgetful = Deflater::new(&FORGET, Role::Server, 6);
+    let mut forgetful = Deflater::new(&NO_TAKEOVER, Role::Server, 6);
     assert_eq!(deflate(&mut forgetful, &[b"Hello"]), HELLO);
     assert_eq!(deflate(&mut forgetful, &[b"Hello"]), HELLO);
     assert_eq!(deflate(&mut forgetful, &[b""]), [0x00], "7.2.3.6");
@@ -126,7 +127,7 @@ fn a_message_may_hold_several_final_blocks() {
 }
 
 #[test]
-fn an_empty_message_disturbs_no_window() {
+fn an_empty_message_leaves_the_window_unchanged() {
     for pieces in [&[&b""[..]][..], &[b"", b"", b""]] {
         let mut deflater = Deflater::new(&TAKEOVER, Role::Client, 6);
         let mut inflater = inflater(&TAKEOVER);
@@ -141,7 +142,7 @@ fn an_empty_message_disturbs_no_window() {
 }
 
 #[test]
-fn a_message_may_be_as_large_as_the_limit_and_no_larger() {
+fn inflates_a_message_up_to_the_limit_and_no_larger() {
     let message = noise(100_000, 7);
     let compressed = deflate_once(&message, FlushCompress::Sync);
     for limit in [0, 1, 99_999, 100_000, 100_001] {
@@ -160,7 +161,7 @@ fn a_message_may_be_as_large_as_the_limit_and_no_larger() {
 }
 
 #[test]
-fn the_limit_holds_over_pieces_even_when_the_caller_takes_the_output() {
+fn the_limit_counts_all_pieces_even_if_the_caller_takes_the_output() {
     let compressed = deflate_once(&[b'a'; 50_000], FlushCompress::Sync);
     let mut inflater = inflater(&TAKEOVER);
     let mut out = Buf::new();
@@ -174,7 +175,7 @@ fn the_limit_holds_over_pieces_even_when_the_caller_takes_the_output() {
 }
 
 #[test]
-fn a_bomb_is_stopped_with_bounded_memory() {
+fn a_deflate_bomb_fails_with_bounded_memory() {
     let bomb = deflate_once(&vec![0; 64 << 20], FlushCompress::Sync);
     assert!(bomb.len() < 70_000);
     let mut out = Buf::new();
@@ -193,31 +194,31 @@ fn a_bomb_is_stopped_with_bounded_memory() {
 #[test]
 fn small_messages_may_have_any_ratio() {
     let compressed = deflate_once(&vec![0; 64 * 1024], FlushCompress::Sync);
-    assert_eq!(Inflater::new(&FORGET, Role::Client, 2).inflate(&compressed, true, ANY, &mut Buf::new()), Ok(()));
+    assert_eq!(Inflater::new(&NO_TAKEOVER, Role::Client, 2).inflate(&compressed, true, ANY, &mut Buf::new()), Ok(()));
     let compressed = deflate_once(&noise(200_000, 3), FlushCompress::Sync);
-    assert_eq!(Inflater::new(&FORGET, Role::Client, 2).inflate(&compressed, true, ANY, &mut Buf::new()), Ok(()));
+    assert_eq!(Inflater::new(&NO_TAKEOVER, Role::Client, 2).inflate(&compressed, true, ANY, &mut Buf::new()), Ok(()));
 }
 
 #[test]
-fn what_is_not_deflate_is_refused_and_memory_let_go() {
+fn rejects_invalid_deflate_and_frees_the_memory() {
     let wrong: [&[u8]; 4] = [&[0x07], &[0xff; 9], b"\x00\x05\x00\x00\x00Hello", &[0x02, 0x01, 0x00, 0xff, 0xff, 0x62]];
     for bytes in wrong {
         let mut inflater = inflater(&TAKEOVER);
         assert_eq!(inflate(&mut inflater, &[bytes]), Err(Error::InvalidDeflate), "{bytes:x?}");
         assert_eq!(inflater.memory(), 0);
     }
-    // A distance that points before the first message, and one that another message would have filled.
+    // A distance that points before the first message, and one into a message whose window is gone.
     let far = [0xf2, 0x00, 0x11, 0x00, 0x00];
     assert_eq!(inflate(&mut inflater(&TAKEOVER), &[&far]), Err(Error::InvalidDeflate));
-    let mut forgetful = inflater(&FORGET);
+    let mut forgetful = inflater(&NO_TAKEOVER);
     assert_eq!(inflate(&mut forgetful, &[&HELLO]).unwrap(), b"Hello");
     assert_eq!(inflate(&mut forgetful, &[&far]), Err(Error::InvalidDeflate));
 }
 
 #[test]
-fn memory_comes_late_and_goes_early() {
-    let mut deflater = Deflater::new(&FORGET, Role::Server, 2);
-    let mut inflater = Inflater::new(&FORGET, Role::Client, 1000);
+fn memory_is_allocated_late_and_freed_early() {
+    let mut deflater = Deflater::new(&NO_TAKEOVER, Role::Server, 2);
+    let mut inflater = Inflater::new(&NO_TAKEOVER, Role::Client, 1000);
     let mut out = Buf::new();
     assert_eq!((deflater.memory(), inflater.memory()), (0, 0));
     deflater.deflate(b"Hel", false, &mut out).unwrap();
@@ -245,7 +246,7 @@ fn memory_comes_late_and_goes_early() {
 }
 
 #[test]
-fn each_end_uses_its_own_side_of_the_agreement() {
+fn server_and_client_parameters_apply_to_their_own_direction() {
     let only_server_forgets = DeflateParams { server_no_context_takeover: true, ..TAKEOVER };
     let mut server = Deflater::new(&only_server_forgets, Role::Server, 6);
     let mut client = Deflater::new(&only_server_forgets, Role::Client, 6);
@@ -260,34 +261,34 @@ fn each_end_uses_its_own_side_of_the_agreement() {
 }
 
 #[test]
-fn a_window_is_not_left() {
+fn distances_stay_within_the_negotiated_window() {
     let half = noise(1500, 5);
     let message = [&half[..], &half].concat();
     for bits in 8..=15 {
         let mut deflater = Deflater::new(&params(false, bits), Role::Server, 6);
         assert_eq!(deflater.compresses(), bits > 8);
         let compressed = deflate(&mut deflater, &[&message]);
-        // The repetition lies 1500 bytes back: only windows of 2048 and more reach it.
+        // The repetition lies 1500 bytes back: only windows of at least 2048 bytes reach it.
         assert_eq!(compressed.len() < 2000, bits >= 11, "{bits} bits, {} bytes", compressed.len());
         assert_eq!(inflate_once(&compressed, bits.max(9), message.len()), message);
     }
-    // A sender may be held to a window of 256 bytes: what it sends must not refer back at all.
+    // With a window of 256 bytes the output must not refer back at all.
     let mut deflater = Deflater::new(&params(false, 8), Role::Server, 9);
     let compressed = deflate(&mut deflater, &[&[b'a'; 300]]);
     assert!(compressed.len() > 300 && compressed.windows(300).any(|window| window == [b'a'; 300]));
 }
 
 #[test]
-fn what_does_not_compress_grows_by_little() {
+fn incompressible_messages_grow_by_little() {
     let message = noise(200_000, 11);
     for level in 0..=9 {
-        let compressed = deflate(&mut Deflater::new(&FORGET, Role::Client, level), &[&message]);
+        let compressed = deflate(&mut Deflater::new(&NO_TAKEOVER, Role::Client, level), &[&message]);
         let more = compressed.len().saturating_sub(message.len() + 16);
         assert!(more <= message.len() / if level == 1 { 18 } else { 1000 }, "level {level}: {more}");
     }
 }
 
-/// Messages of the kinds that compress well, badly, and over each other.
+/// Messages that compress well, badly, or well only behind each other.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..40),
@@ -314,7 +315,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn messages_come_back_whatever_the_agreement(
+    fn inflating_reverses_deflating_for_any_parameters(
         messages in proptest::collection::vec((message(), any::<bool>()), 1..6),
         at in proptest::collection::vec(any::<usize>(), 0..5),
         (forget, bits, level) in (any::<bool>(), 8..=15_u8, 0..=9_u32),
@@ -340,7 +341,7 @@ proptest! {
         prefix in 0..2_usize,
         at in proptest::collection::vec(any::<usize>(), 0..5),
     ) {
-        // Mostly garbage, behind something that is none.
+        // Garbage, half of the time behind a valid message.
         let bytes = [&HELLO[..7 * prefix], &bytes].concat();
         let whole = inflate(&mut inflater(&TAKEOVER), &[&bytes]);
         let cut = inflate(&mut inflater(&TAKEOVER), &pieces(&bytes, &at));

@@ -1,49 +1,52 @@
-//! A decompressor's window in and out, by the means that a peer has.
+//! Exports and imports a decompressor's window by feeding it DEFLATE blocks.
 //!
-//! Libraries that inflate tell nobody their window. But what a peer may refer to, a block of ours may too: one that refers to all
-//! of it has it put out. And a block of stored bytes puts them into a new one's window.
+//! Libraries for DEFLATE do not expose the window, but a block can copy from it. The export therefore feeds a block
+//! that copies the whole window, and the decompressor outputs the copy. The import feeds a block of stored bytes,
+//! which fills the window of a new decompressor.
 
 use super::Inflater;
 use crate::Error;
 use flate2::{Decompress, FlushDecompress};
 
-/// The largest window (RFC 1951, section 3.2.5: the longest distance).
-const MOST: usize = 32 * 1024;
+/// The largest window in bytes: the longest distance (RFC 1951, section 3.2.5).
+const MAX_WINDOW: usize = 32 * 1024;
 
-/// The longest match.
-const MATCH: usize = 258;
+/// The longest match in bytes.
+const MAX_MATCH: usize = 258;
 
 impl Inflater {
-    /// The window, after which the decompressor is of no use; empty where nothing can be referred to.
+    /// Takes the window out of the decompressor, which is of no use afterwards. Empty if there is no window.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] within a message, which leaves it as it was; [`Error::InvalidDeflate`] where the last message did
-    /// not end between two blocks.
+    /// [`Error::ApiMisuse`] inside a message, which leaves the decompressor unchanged; [`Error::InvalidDeflate`] if the
+    /// last message ended inside a block.
     pub(crate) fn export(&mut self) -> Result<Vec<u8>, Error> {
         if self.consumed > 0 {
-            return Err(Error::ApiMisuse("a compressed message has begun to arrive: export the decoder behind it"));
+            return Err(Error::ApiMisuse("a compressed message is arriving: export the decoder after its end"));
         }
         let Some(mut stream) = self.stream.take().filter(|_| !self.ended) else { return Ok(Vec::new()) };
-        let len = usize::try_from(stream.total_out()).map_or(MOST, |len| len.min(MOST));
+        let len = usize::try_from(stream.total_out()).map_or(MAX_WINDOW, |len| len.min(MAX_WINDOW));
         if len == 0 {
             return Ok(Vec::new());
         }
-        let block = referring_to_all(len);
-        let mut window = vec![0; len.next_multiple_of(MATCH)];
+        let block = copy_of_last(len);
+        let mut window = vec![0; len.next_multiple_of(MAX_MATCH)];
         run(&mut stream, &block, &mut window)?;
         window.truncate(len);
         Ok(window)
     }
 
-    /// Gives a new decompressor its window.
+    /// Fills a new decompressor's window.
     ///
     /// # Errors
-    /// [`Error::ApiMisuse`] for one that is too long, and where none is kept.
+    /// [`Error::ApiMisuse`] if the window is too long, or if there is no context takeover.
     pub(crate) fn import(&mut self, window: &[u8]) -> Result<(), Error> {
-        let len = u16::try_from(window.len()).ok().filter(|&len| usize::from(len) <= MOST && !self.forgets());
-        let len = len.ok_or(Error::ApiMisuse("the window is not one of such a decompressor"))?;
+        let len = u16::try_from(window.len())
+            .ok()
+            .filter(|&len| usize::from(len) <= MAX_WINDOW && !self.no_context_takeover());
+        let len = len.ok_or(Error::ApiMisuse("the decompressor keeps no window, or one of at most 32 KiB"))?;
         let mut stream = Decompress::new_with_window_bits(false, 15);
-        // RFC 1951, section 3.2.4: not the last block, stored, its length and that inverted.
+        // RFC 1951, section 3.2.4: a stored block, not the last one; its length and the length's complement.
         let [low, high] = len.to_le_bytes();
         let block = [&[0, low, high, !low, !high], window].concat();
         run(&mut stream, &block, &mut vec![0; window.len()])?;
@@ -52,7 +55,7 @@ impl Inflater {
     }
 }
 
-/// Has `stream` fill `out` with what `block` makes.
+/// Decompresses `block`, whose output must fill `out`.
 fn run(stream: &mut Decompress, block: &[u8], out: &mut [u8]) -> Result<(), Error> {
     let before = stream.total_out();
     let ran = stream.decompress(block, out, FlushDecompress::None);
@@ -60,13 +63,15 @@ fn run(stream: &mut Decompress, block: &[u8], out: &mut [u8]) -> Result<(), Erro
     if all { Ok(()) } else { Err(Error::InvalidDeflate) }
 }
 
-/// A block with fixed codes that repeats the last `len` bytes, at least once. It does not end, as nothing follows it.
-fn referring_to_all(len: usize) -> Vec<u8> {
-    let mut bits = Bits::default();
-    bits.number(0b010, 3); // not the last; fixed codes
-    for _ in 0..len.div_ceil(MATCH) {
+/// Makes a block with fixed Huffman codes that copies the last `len` bytes.
+///
+/// All its matches have the length [`MAX_MATCH`], so the copy repeats its beginning up to a multiple of that.
+fn copy_of_last(len: usize) -> Vec<u8> {
+    let mut bits = BitWriter::default();
+    bits.number(0b010, 3); // not the last block; fixed codes
+    for _ in 0..len.div_ceil(MAX_MATCH) {
         bits.code(0b1100_0101, 8); // length 258
-        // RFC 1951, section 3.2.5: two codes for each power of two of distances.
+        // RFC 1951, section 3.2.5: there are two codes per power of two of distances.
         let distance = len - 1;
         if distance < 4 {
             bits.code(distance, 5);
@@ -76,27 +81,27 @@ fn referring_to_all(len: usize) -> Vec<u8> {
             bits.number(distance & ((1 << extra) - 1), extra);
         }
     }
-    bits.code(0, 7); // the end of the block, so that all before it is put out
+    bits.code(0, 7); // the end of the block, so that the decompressor outputs all before it
     bits.bytes
 }
 
-/// Bits, the first one lowest.
+/// Writes bits into bytes, lowest bit first.
 #[derive(Default)]
-struct Bits {
+struct BitWriter {
     bytes: Vec<u8>,
-    /// Of the last byte.
+    /// Number of bits written to the last byte; 0 if it is full.
     used: u32,
 }
 
-impl Bits {
-    /// Numbers begin with their lowest bit.
+impl BitWriter {
+    /// Writes a number, lowest bit first.
     fn number(&mut self, number: usize, count: u32) {
         for bit in 0..count {
             self.bit(number >> bit & 1 == 1);
         }
     }
 
-    /// Codes begin with their highest bit.
+    /// Writes a Huffman code, highest bit first.
     fn code(&mut self, code: usize, count: u32) {
         for bit in (0..count).rev() {
             self.bit(code >> bit & 1 == 1);

@@ -1,8 +1,8 @@
 use super::{Encoder, EncoderState, Fragment};
-use crate::deflate::{DeflateParams, Deflater, Inflater, Press};
+use crate::deflate::{DeflateParams, Deflater, Inflater, SharedDeflater};
 use crate::{Close, CloseCode, Decoder, Error, Event, Kind, Prepared, Role};
 use proptest::prelude::*;
-use tautline_window::{Buf, Pool};
+use tautline_buf::{Buf, Pool};
 
 const KEY: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 const NO_CONTEXT: DeflateParams = DeflateParams {
@@ -15,10 +15,10 @@ const CONTEXT: DeflateParams =
     DeflateParams { server_no_context_takeover: false, client_no_context_takeover: false, ..NO_CONTEXT };
 
 fn no_key() -> [u8; 4] {
-    panic!("a server has no use for a key")
+    panic!("a server masks nothing, so no key may be drawn")
 }
 
-/// An encoder with what its methods need, and the decoder at the other end.
+/// An encoder with the arguments of its methods, and the decoder at the other end.
 struct Pair {
     encoder: Encoder,
     decoder: Decoder,
@@ -62,12 +62,12 @@ impl Pair {
         encoder.fragment(Fragment { kind: Kind::Text, payload, last, compress }, key, out, pool).unwrap();
     }
 
-    fn prepared(&mut self, message: &Prepared, press: Option<&mut Press>) -> Result<(), Error> {
-        self.out.put(self.encoder.prepared(message, press, &mut self.pool)?);
+    fn prepared(&mut self, message: &Prepared, shared_deflater: Option<&mut SharedDeflater>) -> Result<(), Error> {
+        self.out.put(self.encoder.prepared(message, shared_deflater, &mut self.pool)?);
         Ok(())
     }
 
-    /// The messages that arrive; panics where anything else does.
+    /// Decodes `out` into messages; panics at any other event.
     fn arrive(&mut self) -> Vec<(Kind, Vec<u8>)> {
         let mut messages = Vec::new();
         while !self.out.is_empty() {
@@ -150,7 +150,7 @@ fn compression_is_chosen_message_by_message() {
 fn fragments_make_one_message_with_control_frames_between() {
     for compress in [false, true] {
         let mut pair = Pair::compressing(Role::Server, &CONTEXT);
-        // Every piece of the random one yields compressed bytes, the first ones of the other yield none.
+        // Every piece of random bytes yields compressed ones. The first pieces of the repetitive message yield none.
         let next = |x: &u64| Some(x.wrapping_mul(0x5851_f42d_4c95_7f2d) + 1);
         let random = std::iter::successors(Some(1_u64), next).map(|x| x.to_be_bytes()[0]).take(100_000).collect();
         for (piece, frames) in [(random, 3), (b"a piece ".repeat(100), if compress { 1 } else { 3 })] {
@@ -183,7 +183,7 @@ fn fragments_make_one_message_with_control_frames_between() {
 }
 
 #[test]
-fn control_frames_hold_125_bytes() {
+fn control_frames_hold_at_most_125_bytes() {
     let mut out = Buf::new();
     let mut encoder = Encoder::new(Role::Server);
     let misuse = Err(Error::ApiMisuse("a ping or pong holds at most 125 bytes"));
@@ -196,7 +196,7 @@ fn control_frames_hold_125_bytes() {
 }
 
 #[test]
-fn a_close_frame_is_the_last() {
+fn nothing_follows_a_close_frame() {
     let mut out = Buf::new();
     let mut encoder = Encoder::new(Role::Server);
     for code in [0, 999, 1004, 1005, 1006, 1015, 2999, 5000] {
@@ -229,15 +229,15 @@ fn prepared_messages_arrive_compressed_or_not() {
     let message = Prepared::new(Kind::Text, payload.as_bytes());
     for params in [CONTEXT, NO_CONTEXT] {
         let mut pair = Pair::compressing(Role::Server, &params);
-        let mut press = Press::new(6);
-        for press in [None, Some(&mut press)] {
-            let compressed = press.is_some();
-            pair.prepared(&message, press).unwrap();
+        let mut shared_deflater = SharedDeflater::new(6);
+        for shared_deflater in [None, Some(&mut shared_deflater)] {
+            let compressed = shared_deflater.is_some();
+            pair.prepared(&message, shared_deflater).unwrap();
             assert_eq!(pair.out.len() < 100, compressed);
             assert_eq!(pair.arrive(), [(Kind::Text, payload.clone().into())]);
         }
-        // One byte does not get smaller.
-        pair.prepared(&Prepared::new(Kind::Binary, b"x"), Some(&mut press)).unwrap();
+        // Compression does not make one byte smaller.
+        pair.prepared(&Prepared::new(Kind::Binary, b"x"), Some(&mut shared_deflater)).unwrap();
         assert_eq!(pair.out.filled(), b"\x82\x01x");
     }
     let mut client = Encoder::new(Role::Client);
@@ -245,9 +245,9 @@ fn prepared_messages_arrive_compressed_or_not() {
 }
 
 #[test]
-fn one_message_is_compressed_once_for_each_window() {
+fn a_prepared_message_is_compressed_once_per_window_size() {
     let message = Prepared::new(Kind::Text, "a window's worth ".repeat(200).as_bytes());
-    let (mut one, mut other, mut pool) = (Press::new(6), Press::new(6), Pool::new(1 << 20));
+    let (mut one, mut other, mut pool) = (SharedDeflater::new(6), SharedDeflater::new(6), Pool::new(1 << 20));
     let first = message.compressed(15, &mut one, &mut pool).unwrap().as_ptr();
     let again = message.clone();
     assert_eq!(again.compressed(15, &mut other, &mut pool).unwrap().as_ptr(), first);
@@ -259,7 +259,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 200, ..Default::default() })]
 
     #[test]
-    fn what_is_sent_arrives(
+    fn any_messages_in_any_form_arrive(
         role in prop::sample::select(&[Role::Server, Role::Client][..]),
         params in prop::sample::select(&[CONTEXT, NO_CONTEXT][..]),
         messages in prop::collection::vec(
@@ -268,12 +268,12 @@ proptest! {
         ),
     ) {
         let mut pair = Pair::compressing(role, &params);
-        let mut press = Press::new(6);
+        let mut shared_deflater = SharedDeflater::new(6);
         let mut expected = Vec::new();
         for (text, is_text, compress, pieces) in messages {
             let kind = if is_text { Kind::Text } else { Kind::Binary };
             if pieces == 0 && role == Role::Server {
-                pair.prepared(&Prepared::new(kind, text.as_bytes()), compress.then_some(&mut press)).unwrap();
+                pair.prepared(&Prepared::new(kind, text.as_bytes()), compress.then_some(&mut shared_deflater)).unwrap();
             } else if pieces <= 1 {
                 pair.message(kind, text.as_bytes(), compress).unwrap();
             } else {
@@ -290,17 +290,17 @@ proptest! {
     }
 }
 
-/// Moves both ends to new ones, by way of bytes; what still lies in the compressor is in `out` then.
+/// Moves the encoder's state to a new encoder, by way of bytes; the compressor's pending output goes to `out`.
 fn moved(mut pair: Pair, params: &DeflateParams) -> Pair {
     let state = pair.encoder.export(|| KEY, &mut pair.out, &mut pair.pool).unwrap();
-    assert!(pair.encoder.is_closed(), "nobody but the new one sends");
+    assert!(pair.encoder.is_closed(), "an exported encoder sends no more");
     let new = Pair::compressing(pair.role, params);
     let encoder = new.encoder.import(EncoderState::decode(state.encode()).unwrap()).unwrap();
     Pair { encoder, ..pair }
 }
 
 #[test]
-fn encoders_move_between_and_within_messages() {
+fn encoders_can_be_moved_between_and_within_messages() {
     let text = [b'a'; 300];
     for params in [NO_CONTEXT, CONTEXT] {
         for role in [Role::Client, Role::Server] {
@@ -328,7 +328,7 @@ fn encoders_move_between_and_within_messages() {
 }
 
 #[test]
-fn states_of_encoders_are_bytes() {
+fn encoder_states_convert_to_bytes_and_back() {
     let known: Vec<u8> = (0..=u8::MAX).filter(|&byte| EncoderState::decode(byte).is_ok()).collect();
     assert_eq!(known, [0, 1, 2, 6, 10, 14, 18, 22, 26, 30]);
     assert!(known.iter().all(|&byte| EncoderState::decode(byte).unwrap().encode() == byte));

@@ -1,39 +1,43 @@
-use super::fields::{at_most_one, has_token, is_token};
 use super::response::write_fields;
 use super::uri::basic_auth;
 use super::{HandshakeError, HeadLimits, HeadReader, Negotiated, Target, key};
 use crate::deflate::{self, DeflateConfig};
 use crate::extension::Extension;
+use crate::fields::{at_most_one, has_token, is_token};
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, ORIGIN,
     SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
     TRANSFER_ENCODING, UPGRADE,
 };
 use http::{Request, Response, StatusCode, Uri, Version};
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
-/// What a client asks for.
+/// A client's options for the opening handshake.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Options {
-    /// Headers of the caller's own, as `Authorization` or `Cookie`. Those that make the handshake (`Host`, `Connection`,
-    /// `Upgrade`, `Sec-WebSocket-…`, `Origin`, body lengths) are refused.
+    /// Additional headers, such as `Authorization` or `Cookie`.
+    ///
+    /// Headers that the handshake sets are rejected: `Host`, `Connection`, `Upgrade`, `Sec-WebSocket-…`, `Origin`, and
+    /// those of a body.
     pub headers: HeaderMap,
     /// Application protocols, the preferred first.
     pub subprotocols: Vec<String>,
     /// Compression to offer.
     pub deflate: Option<DeflateConfig>,
-    /// The `Origin` to claim; only browsers must (RFC 6455, section 4.1).
+    /// The `Origin` to send; only browsers must send one (RFC 6455, section 4.1).
     pub origin: Option<String>,
-    /// Bounds on the server's answer.
+    /// Limits on the head of the server's answer.
     pub limits: HeadLimits,
 }
 
-/// A WebSocket that stands.
+/// The result of a client's opening handshake.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Established {
     /// The server's 101 response.
     pub response: Response<()>,
-    /// What it agrees on.
+    /// The negotiated options.
     pub negotiated: Negotiated,
 }
 
@@ -42,21 +46,21 @@ pub struct Established {
 pub struct Opening {
     target: Target,
     request: Request<()>,
-    /// What the server must answer to our key.
+    /// The server's answer to our key, if it is right.
     accept: String,
     subprotocols: Vec<String>,
     deflate: Option<DeflateConfig>,
     reader: HeadReader,
-    /// Bytes of interim responses before the final one.
+    /// Number of bytes of interim responses so far.
     skipped: usize,
     max_bytes: usize,
 }
 
 impl Opening {
-    /// A handshake for `uri` (see [`Target`] for what it may look like) with a `nonce` of random bytes, never used before.
+    /// Makes a handshake for `uri`, whose forms [`Target`] lists, with a fresh `nonce` of random bytes.
     ///
     /// # Errors
-    /// [`HandshakeError::Uri`], [`HandshakeError::Options`] and [`HandshakeError::ReservedHeader`].
+    /// [`HandshakeError::Uri`], [`HandshakeError::Options`] or [`HandshakeError::ReservedHeader`].
     pub fn new(uri: &Uri, nonce: [u8; 16], options: &Options) -> Result<Self, HandshakeError> {
         let target = Target::of(uri)?;
         let key = key::encode(nonce);
@@ -82,7 +86,7 @@ impl Opening {
         })
     }
 
-    /// Where to connect.
+    /// The server to connect to.
     #[must_use]
     pub const fn target(&self) -> &Target {
         &self.target
@@ -108,14 +112,14 @@ impl Opening {
         out.put(b"\r\n");
     }
 
-    /// Reads the server's answer from a growing run of bytes: each call presents the same ones with more behind them.
+    /// Reads the server's answer from a growing run of bytes; `None` if it is incomplete.
     ///
-    /// `None` asks for more bytes. At the end comes what was agreed on, and the number of bytes that the answer took; what
-    /// follows is the server's first frames. Interim responses (1xx) are skipped.
+    /// Each call presents the same bytes, with more behind them. The result has the number of bytes used; the server's
+    /// first frames lie behind them. Interim responses (1xx) are skipped.
     ///
     /// # Errors
-    /// [`HandshakeError::Redirected`], [`HandshakeError::Rejected`], [`HandshakeError::Answer`], or what a [`HeadReader`]
-    /// refuses.
+    /// [`HandshakeError::Redirected`], [`HandshakeError::Rejected`], [`HandshakeError::Answer`], or an error of
+    /// [`HeadReader::response`].
     pub fn read(&mut self, bytes: &[u8]) -> Result<Option<(Established, usize)>, HandshakeError> {
         loop {
             let rest = bytes.get(self.skipped..).unwrap_or_default();
@@ -128,11 +132,11 @@ impl Opening {
                 }
                 continue;
             }
-            return self.judge(response).map(|established| Some((established, self.skipped + used)));
+            return self.check_response(response).map(|established| Some((established, self.skipped + used)));
         }
     }
 
-    fn judge(&self, response: Response<()>) -> Result<Established, HandshakeError> {
+    fn check_response(&self, response: Response<()>) -> Result<Established, HandshakeError> {
         match response.status().as_u16() {
             101 => {}
             301 | 302 | 303 | 307 | 308 => {
@@ -181,7 +185,7 @@ impl Opening {
     }
 }
 
-/// The URI's path and query, which is all that a request to the server itself names (RFC 9112, section 3.2.1).
+/// Makes the request's target of the URI's path and query: the origin form (RFC 9112, section 3.2.1).
 fn request_target(uri: &Uri) -> Result<Uri, HandshakeError> {
     const WRONG: HandshakeError = HandshakeError::Uri("its path or query has characters that must be written as %XX");
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();

@@ -1,44 +1,45 @@
 use core::fmt;
 use http::{HeaderName, Response, StatusCode};
 
-/// Why an opening handshake failed, by who is at fault.
+/// A failure of an opening handshake; each variant names the party at fault.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The calling code gave a URI that cannot be connected to: why, and what to write instead.
+    /// The calling code gave a URI that is not usable; the text names the fault and the remedy.
     Uri(&'static str),
-    /// The calling code gave options that cannot work: which, and why.
+    /// The calling code gave options that are not usable; the text names the option.
     Options(&'static str),
-    /// The calling code gave a header of its own where only the handshake may set it.
+    /// The calling code gave a header that only the handshake may set.
     ReservedHeader(HeaderName),
-    /// The peer sent a head that is not HTTP/1.1: which rule it broke.
+    /// The peer sent a head that is not HTTP/1.1; the text names the part at fault.
     Malformed(&'static str),
     /// The peer's head is longer than this many bytes ([`HeadLimits::max_bytes`](super::HeadLimits::max_bytes)).
     HeadTooLarge(usize),
-    /// The peer's head has more than this many header lines ([`HeadLimits::max_headers`](super::HeadLimits::max_headers)).
+    /// The peer's head has more than this many header lines
+    /// ([`HeadLimits::max_headers`](super::HeadLimits::max_headers)).
     TooManyHeaders(usize),
     /// The client's request target is too long.
     TargetTooLong,
     /// The peer speaks a version of HTTP other than 1.0 and 1.1.
     HttpVersion,
-    /// The server wants the client to connect elsewhere. Following is the caller's choice.
+    /// The server redirects the client. The caller decides whether to follow.
     Redirected {
         /// 301, 302, 303, 307 or 308.
         status: StatusCode,
-        /// The `Location` header, as sent: it may be relative to the URI that was asked for.
+        /// The `Location` header as sent; it may be relative to the requested URI.
         location: Option<String>,
     },
     /// The server answered, but did not switch to WebSocket.
     Rejected {
-        /// Its answer without the body.
+        /// The server's answer without its body.
         response: Box<Response<()>>,
     },
-    /// The server switched protocols, but its answer breaks RFC 6455, section 4.1: which rule.
+    /// The server switched protocols, but its answer breaks RFC 6455, section 4.1; the text names the rule.
     Answer(&'static str),
 }
 
 impl HandshakeError {
-    /// The status with which a server answers before it closes; `None` for what only a client or a caller meets.
+    /// The status that a server answers before it closes; `None` for errors that a server does not meet.
     #[must_use]
     pub const fn status(&self) -> Option<StatusCode> {
         match self {
@@ -56,7 +57,9 @@ impl fmt::Display for HandshakeError {
         match self {
             Self::Uri(what) => write!(f, "unusable WebSocket URI: {what}"),
             Self::Options(what) => write!(f, "unusable handshake options: {what}"),
-            Self::ReservedHeader(name) => write!(f, "the header {name} is set by the handshake and cannot be given"),
+            Self::ReservedHeader(name) => {
+                write!(f, "the handshake sets the header {name}: remove it from the options")
+            }
             Self::Malformed(what) => write!(f, "peer sent a malformed HTTP head: {what}"),
             Self::HeadTooLarge(limit) => write!(f, "peer's HTTP head is longer than {limit} bytes"),
             Self::TooManyHeaders(limit) => write!(f, "peer's HTTP head has more than {limit} header lines"),

@@ -1,80 +1,98 @@
 use super::HandshakeError;
-use super::fields::at_most_one;
 use super::uri::split_host_port;
+use crate::fields::at_most_one;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 
-/// Bounds on a request or response head: everything up to and with the empty line.
+/// Limits on the head of a request or response, which ends with the empty line.
+///
+/// ```
+/// use tautline_ws::handshake::{HandshakeError, HeadLimits, HeadReader};
+///
+/// let mut reader = HeadReader::new(HeadLimits::new(1024, 20));
+/// let error = reader.request(&[b'x'; 1024]).unwrap_err();
+/// assert!(matches!(error, HandshakeError::TargetTooLong));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HeadLimits {
-    /// Bytes of a head, line ends included. Default 16 KiB.
+    /// Most bytes of a head, line ends included. Default 16 KiB.
     pub max_bytes: usize,
-    /// Header lines of a head. Default 100.
+    /// Most header lines of a head. Default 100.
     pub max_headers: usize,
+}
+
+impl HeadLimits {
+    /// Heads of at most so many bytes and header lines.
+    #[must_use]
+    pub const fn new(max_bytes: usize, max_headers: usize) -> Self {
+        Self { max_bytes, max_headers }
+    }
 }
 
 impl Default for HeadLimits {
     fn default() -> Self {
-        Self { max_bytes: 16 * 1024, max_headers: 100 }
+        Self::new(16 * 1024, 100)
     }
 }
 
 /// Reads HTTP/1 heads from a growing run of bytes.
 ///
-/// The caller keeps the bytes: each call presents the same ones again with more behind them, and the reader remembers how
-/// far it looked, so that a head that trickles in one byte at a time costs one look at each byte. Once a head is whole
-/// the reader is as new: the caller drops the `used` bytes and may read the next head from what follows.
+/// The caller keeps the bytes: each call presents the same ones again, with more behind them. The reader remembers how
+/// far it has read, so it reads each byte once even if they arrive one at a time. After a whole head the reader is as
+/// new. The caller drops the used bytes and may read the next head from those behind them.
 ///
-/// Line ends are CRLF and nothing else; a bare CR or LF, a control character, and a folded header line (`obs-fold`) are
-/// refused when they arrive, not when the head is whole.
+/// Lines must end with CRLF. A bare CR or LF, a control character and a folded header line (`obs-fold`) are rejected
+/// when they arrive, not when the head is whole.
 #[derive(Clone, Debug)]
 pub struct HeadReader {
     limits: HeadLimits,
-    /// Where the head begins, behind empty lines that RFC 9112, section 2.2 has us skip.
+    /// Start of the head, behind the empty lines that RFC 9112, section 2.2 says to skip.
     start: usize,
-    /// Bytes looked at so far.
+    /// Number of bytes read so far.
     scanned: usize,
-    /// Lines begun so far, with the first.
+    /// Number of lines begun so far, the first included.
     lines: usize,
-    at: At,
+    at: Position,
 }
 
-/// What the byte before [`HeadReader::scanned`] was.
+/// The position in a line, by the byte before [`HeadReader::scanned`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
-    /// A line end, or nothing yet.
+enum Position {
+    /// Behind a line end, or before the first byte.
     LineStart,
     /// Inside a line.
     Line,
-    /// A CR that ends a line.
+    /// Behind a CR that ends a line.
     LineCr,
-    /// A CR that follows a line end: the head's last but one byte.
+    /// Behind a CR that follows a line end: one byte before the end of the head.
     EmptyCr,
 }
 
 impl HeadReader {
-    /// A reader at the start of a head.
+    /// Makes a reader at the start of a head.
     #[must_use]
     pub const fn new(limits: HeadLimits) -> Self {
-        Self { limits, start: 0, scanned: 0, lines: 0, at: At::LineStart }
+        Self { limits, start: 0, scanned: 0, lines: 0, at: Position::LineStart }
     }
 
-    /// The request head at the front of `bytes` and the number of bytes it took; `None` asks for more bytes.
+    /// Reads the request head at the front of `bytes`, and returns how many bytes it used; `None` if it is incomplete.
     ///
-    /// An HTTP/1.1 request has exactly one `Host`, which names a host, and a target in origin form (`/path?query`), in absolute form
-    /// (`http://host/path`), or the form that its method (`OPTIONS`, `CONNECT`) allows (RFC 9112, section 3.2).
+    /// An HTTP/1.1 request must have exactly one `Host`, which names a host. Its target must be in origin form
+    /// (`/path?query`), in absolute form (`http://host/path`), or in a form for its method, `OPTIONS` or `CONNECT` (RFC
+    /// 9112, section 3.2).
     ///
     /// # Errors
-    /// The head is malformed or larger than the limits; [`HandshakeError::status`] is the status to answer with.
+    /// The head is malformed or exceeds the limits; [`HandshakeError::status`] is the status to answer.
     pub fn request(&mut self, bytes: &[u8]) -> Result<Option<(Request<()>, usize)>, HandshakeError> {
         let Some(head) = self.scan(bytes).map_err(|error| self.blame_target(error))? else { return Ok(None) };
         let request = parse_request(&bytes[head.start..head.end], head.headers)?;
         Ok(Some((request, head.end)))
     }
 
-    /// The response head at the front of `bytes` and the number of bytes it took; `None` asks for more bytes.
+    /// Reads the response head at the front of `bytes`, and returns how many bytes it used; `None` if it is incomplete.
     ///
     /// # Errors
-    /// The head is malformed or larger than the limits.
+    /// The head is malformed or exceeds the limits.
     pub fn response(&mut self, bytes: &[u8]) -> Result<Option<(Response<()>, usize)>, HandshakeError> {
         let Some(head) = self.scan(bytes)? else { return Ok(None) };
         let response = parse_response(&bytes[head.start..head.end], head.headers)?;
@@ -86,33 +104,33 @@ impl HeadReader {
         while let Some(&byte) = bytes[..end].get(self.scanned) {
             self.scanned += 1;
             match (self.at, byte) {
-                (At::LineStart, b'\r') => self.at = At::EmptyCr,
-                (At::Line, b'\r') => self.at = At::LineCr,
-                (At::LineCr, b'\n') => self.at = At::LineStart,
-                (At::EmptyCr, b'\n') if self.lines == 0 => {
+                (Position::LineStart, b'\r') => self.at = Position::EmptyCr,
+                (Position::Line, b'\r') => self.at = Position::LineCr,
+                (Position::LineCr, b'\n') => self.at = Position::LineStart,
+                (Position::EmptyCr, b'\n') if self.lines == 0 => {
                     self.start = self.scanned;
-                    self.at = At::LineStart;
+                    self.at = Position::LineStart;
                 }
-                (At::EmptyCr, b'\n') => {
+                (Position::EmptyCr, b'\n') => {
                     let head = Head { start: self.start, end: self.scanned, headers: self.lines - 1 };
                     *self = Self::new(self.limits);
                     return Ok(Some(head));
                 }
-                (At::LineCr | At::EmptyCr, _) => return Err(HandshakeError::Malformed("CR without LF")),
+                (Position::LineCr | Position::EmptyCr, _) => return Err(HandshakeError::Malformed("CR without LF")),
                 (_, b'\n') => return Err(HandshakeError::Malformed("LF without CR")),
                 (_, 0..=0x08 | 0x0b..=0x1f | 0x7f) => return Err(HandshakeError::Malformed("control character")),
-                (At::LineStart, b' ' | b'\t') => {
+                (Position::LineStart, b' ' | b'\t') => {
                     return Err(HandshakeError::Malformed("line begins with a space (folded headers are obsolete)"));
                 }
-                (At::LineStart, _) => self.begin_line()?,
-                (At::Line, _) => {}
+                (Position::LineStart, _) => self.begin_line()?,
+                (Position::Line, _) => {}
             }
         }
         if end == self.limits.max_bytes { Err(HandshakeError::HeadTooLarge(end)) } else { Ok(None) }
     }
 
     fn begin_line(&mut self) -> Result<(), HandshakeError> {
-        self.at = At::Line;
+        self.at = Position::Line;
         self.lines += 1;
         if self.lines - 1 > self.limits.max_headers {
             return Err(HandshakeError::TooManyHeaders(self.limits.max_headers));
@@ -120,10 +138,10 @@ impl HeadReader {
         Ok(())
     }
 
-    /// A request that reaches the limit within its first line has a target that is too long.
+    /// Turns the error of a request that reaches the limit in its first line: its target is too long.
     fn blame_target(&self, error: HandshakeError) -> HandshakeError {
         match error {
-            HandshakeError::HeadTooLarge(_) if self.lines == 1 && matches!(self.at, At::Line) => {
+            HandshakeError::HeadTooLarge(_) if self.lines == 1 && matches!(self.at, Position::Line) => {
                 HandshakeError::TargetTooLong
             }
             error => error,
@@ -131,7 +149,7 @@ impl HeadReader {
     }
 }
 
-/// Where a whole head lies, and how many header lines it has.
+/// The range of a whole head, and its number of header lines.
 struct Head {
     start: usize,
     end: usize,
@@ -151,8 +169,8 @@ fn parse_request(head: &[u8], lines: usize) -> Result<Request<()>, HandshakeErro
     match at_most_one(&headers, header::HOST) {
         Ok(None) if minor == 0 => {}
         Ok(Some(host)) if is_host(host.as_bytes()) => {}
-        Ok(Some(_)) => return Err(HandshakeError::Malformed("Host is no name and no address")),
-        _ => return Err(HandshakeError::Malformed("Host must be there exactly once")),
+        Ok(Some(_)) => return Err(HandshakeError::Malformed("Host is neither a name nor an address")),
+        _ => return Err(HandshakeError::Malformed("Host must occur exactly once")),
     }
     let mut request = Request::new(());
     *request.method_mut() = method;
@@ -162,13 +180,15 @@ fn parse_request(head: &[u8], lines: usize) -> Result<Request<()>, HandshakeErro
     Ok(request)
 }
 
-/// A name or an address with or without a port, or nothing where the target has no authority (RFC 9112, section 3.2).
+/// Whether `host` is a valid `Host`: a name or an address, with or without a port (RFC 9112, section 3.2).
+///
+/// It may be empty, for a target without an authority.
 fn is_host(host: &[u8]) -> bool {
     host.is_empty() || str::from_utf8(host).is_ok_and(|host| split_host_port(host).is_ok())
 }
 
 fn parse_target(method: &Method, target: &str) -> Result<Uri, HandshakeError> {
-    /// The longest that [`Uri`] takes.
+    /// The longest target that [`Uri`] parses, in bytes.
     const LONGEST: usize = u16::MAX as usize - 1;
     if target.len() > LONGEST {
         return Err(HandshakeError::TargetTooLong);
@@ -213,7 +233,7 @@ fn whole(parsed: httparse::Result<usize>, head: &[u8]) -> Result<(), HandshakeEr
     }
 }
 
-/// Whether the first line names a version of HTTP, but none that we speak.
+/// Whether the first line names a version of HTTP other than 1.0 and 1.1.
 fn names_other_version(head: &[u8]) -> bool {
     let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
     line.split(|&byte| byte == b' ')

@@ -6,21 +6,21 @@ use http::HeaderValue;
 
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// The key that a client makes of its nonce.
+/// Makes a client's key of its nonce.
 pub(crate) fn encode(nonce: [u8; 16]) -> String {
     STANDARD.encode(nonce)
 }
 
 /// Whether `key` is 16 bytes in base64.
 ///
-/// Bits that the last character has to spare are ignored (RFC 4648, section 3.5 leaves it to the decoder): the key is
-/// never decoded, and clients exist that fill 24 characters at random.
+/// The unused bits of the last character are ignored, as RFC 4648, section 3.5 permits. The key is never decoded, and
+/// some clients fill all 22 characters at random.
 pub(crate) fn is_valid(key: &[u8]) -> bool {
     matches!(key, [digits @ .., b'=', b'='] if digits.len() == 22
         && digits.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/')))
 }
 
-/// What the server answers to `key`.
+/// Makes the server's answer to `key`.
 pub(crate) fn accept(key: &[u8]) -> String {
     let mut sha1 = sha1_smol::Sha1::new();
     sha1.update(key);
@@ -28,7 +28,7 @@ pub(crate) fn accept(key: &[u8]) -> String {
     STANDARD.encode(sha1.digest().bytes())
 }
 
-/// The same as a header value.
+/// Makes the server's answer to `key` as a header value.
 pub(crate) fn accept_value(key: &[u8]) -> Option<HeaderValue> {
     HeaderValue::try_from(accept(key)).ok()
 }
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_sixteen_bytes() {
+    fn rejects_keys_that_are_not_16_bytes_in_base64() {
         for wrong in [
             "",
             "==",

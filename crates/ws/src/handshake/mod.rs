@@ -1,10 +1,11 @@
-//! The opening handshake (RFC 6455, section 4) of both sides, on the types of the [`http`] crate.
+//! The opening handshake (RFC 6455, section 4) of both sides, with the types of the crate [`http`].
 //!
-//! A server reads requests with a [`HeadReader`], tells upgrades from plain HTTP with [`is_upgrade`], and answers with
-//! [`accept`] or [`write_response`]. A client makes an [`Opening`], writes it, and reads the server's answer with it.
+//! A server reads requests with a [`HeadReader`], distinguishes upgrades from plain HTTP with [`is_upgrade`], and
+//! answers with [`accept`] or [`write_response`]. A client makes an [`Opening`], writes it, and reads the server's
+//! answer with it.
 //!
 //! ```
-//! use tautline_window::Buf;
+//! use tautline_buf::Buf;
 //! use tautline_ws::handshake::{HeadLimits, HeadReader, Opening, Options, Policy, accept};
 //!
 //! let uri = "ws://example.org/chat".parse()?;
@@ -26,7 +27,6 @@
 
 mod client;
 mod error;
-pub(crate) mod fields;
 mod head;
 mod key;
 mod negotiated;

@@ -1,19 +1,32 @@
 use http::HeaderMap;
 use http::header::{HOST, ORIGIN};
 
-/// Which web pages may connect (RFC 6455, section 10.2).
+/// The web pages that may connect (RFC 6455, section 10.2).
 ///
-/// Browsers name the page's origin in each upgrade, so that a server can refuse what a foreign page does with a visitor's
-/// cookies. Other programs send no `Origin` and are not held up: the check protects browsers' users, it authenticates
-/// nobody.
+/// Browsers send the page's origin with each upgrade. A server can thus reject the upgrade of a foreign page, which
+/// would carry the visitor's cookies. Other programs send no `Origin` and pass: the check protects users of browsers,
+/// and authenticates nobody.
+///
+/// ```
+/// use http::{HeaderMap, HeaderValue};
+/// use tautline_ws::handshake::Origins;
+///
+/// let origins = Origins::List(vec!["https://app.example".into()]);
+/// let mut headers = HeaderMap::new();
+/// headers.insert("origin", HeaderValue::from_static("https://evil.example"));
+/// assert!(!origins.allow(&headers) && Origins::Any.allow(&headers));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Origins {
-    /// Pages that came from the host and port that the upgrade is addressed to, by `Host`. The scheme is not compared,
-    /// since a proxy may have taken the TLS off.
+    /// Pages from the host and port in the upgrade's `Host`.
+    ///
+    /// The scheme is not compared, since a proxy may have terminated TLS.
     #[default]
     SameHost,
-    /// Pages of these origins, as `https://app.example` or `http://localhost:8080`; a default port may be left out.
-    /// `null` stands for pages without an origin, as local files.
+    /// Pages of these origins, such as `https://app.example` or `http://localhost:8080`; a default port may be omitted.
+    ///
+    /// `null` stands for pages without an origin, such as local files.
     List(Vec<String>),
     /// Any page.
     Any,
@@ -54,13 +67,13 @@ fn same_host(origin: &[u8], host: &[u8]) -> bool {
     })
 }
 
-/// Scheme and authority.
+/// Splits an origin into scheme and authority.
 fn split(origin: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = origin.windows(3).position(|three| three == b"://")?;
     Some((&origin[..at], &origin[at + 3..]))
 }
 
-/// The authority less the port that its scheme implies.
+/// Removes the default port of the scheme from an authority.
 fn without_port<'a>(authority: &'a [u8], scheme: &[u8]) -> &'a [u8] {
     let port: &[u8] = match scheme.to_ascii_lowercase().as_slice() {
         b"http" | b"ws" => b":80",
@@ -115,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_names_whole_origins() {
+    fn a_list_compares_scheme_host_and_port() {
         let list = Origins::List(vec!["https://a.example/".into(), "http://b.example:8080".into(), "null".into()]);
         for origin in ["https://a.example", "HTTPS://A.example:443", "http://b.example:8080", "null"] {
             assert!(allows(&list, "x", &[origin]), "{origin}");
@@ -126,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_send_none_and_nobody_sends_two() {
+    fn allows_requests_without_an_origin_and_rejects_two_origins() {
         assert!(allows(&Origins::SameHost, "a", &[]));
         assert!(allows(&Origins::List(vec![]), "a", &[]));
         assert!(!allows(&Origins::SameHost, "a", &["https://a", "https://a"]));

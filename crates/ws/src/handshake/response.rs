@@ -1,24 +1,24 @@
-use super::fields::{at_most_one, has_token};
+use crate::fields::{at_most_one, has_token, list};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, TRANSFER_ENCODING};
 use http::{Method, Request, Response, StatusCode, Version};
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
-/// How a response is framed, by the request that it answers.
+/// The framing of a response, which depends on its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The request's method was HEAD: the body's length is told, the body is not sent.
+    /// The request's method was HEAD: the response has the length of the body, but not the body.
     pub head_only: bool,
     /// The connection stays open for another request.
     pub keep_alive: bool,
-    /// The client speaks HTTP/1.0, which closes unless told otherwise.
+    /// The client speaks HTTP/1.0, which closes the connection unless the response says otherwise.
     pub old: bool,
 }
 
 impl Reply {
-    /// For requests that could not be read: with body, and closing.
+    /// The framing if the request could not be read: with body, then the connection closes.
     pub const LAST: Self = Self { head_only: false, keep_alive: false, old: false };
 
-    /// For this request.
+    /// The framing of the response to `request`.
     #[must_use]
     pub fn to(request: &Request<()>) -> Self {
         Self {
@@ -29,9 +29,9 @@ impl Reply {
     }
 }
 
-/// Whether the connection can be used for another request after this one (RFC 9112, section 9.3).
+/// Whether another request may follow this one on its connection (RFC 9112, section 9.3).
 ///
-/// Not where the request has a body, which nothing here reads: what follows it could not be told from it.
+/// None may if the request has a body. Nothing here reads a body, so its end cannot be found.
 #[must_use]
 pub fn keep_alive(request: &Request<()>) -> bool {
     let headers = request.headers();
@@ -50,11 +50,12 @@ pub(super) fn has_body(headers: &HeaderMap) -> bool {
         || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0")
 }
 
-/// Appends a response to a plain HTTP request. Returns whether the connection stays open for another request.
+/// Appends a response to a plain HTTP request; returns whether the connection stays open for another request.
 ///
-/// `Content-Length` and, where needed, `Connection` are set here, whatever the response has; a `Connection: close` of its
-/// own counts. Statuses that have no body (1xx, 204, 304) are written without. Nothing in a [`Response`] can end a line,
-/// so none can add a header or a response that was not meant.
+/// `Content-Length` and, if needed, `Connection` are set here and replace those of the response. A `Connection: close`
+/// of the response is kept. Statuses without a body (1xx, 204, 304) are written without one.
+///
+/// Nothing in a [`Response`] can end a line, so its content cannot add a header or a second response.
 pub fn write_response<B: AsRef<[u8]>>(response: &Response<B>, reply: Reply, out: &mut Buf) -> bool {
     let body = response.body().as_ref();
     let status = response.status();
@@ -77,7 +78,7 @@ pub fn write_response<B: AsRef<[u8]>>(response: &Response<B>, reply: Reply, out:
     keep_alive
 }
 
-/// What the response says of the connection, less what we decide: as `Upgrade` in a 426.
+/// Appends `Connection`: our `close` or `keep-alive`, behind the response's other tokens, such as `Upgrade` in a 426.
 fn write_connection(headers: &HeaderMap, keep_alive: bool, old: bool, out: &mut Buf) {
     let ours: Option<&[u8]> = match (keep_alive, old) {
         (false, _) => Some(b"close"),
@@ -85,7 +86,7 @@ fn write_connection(headers: &HeaderMap, keep_alive: bool, old: bool, out: &mut 
         (true, false) => None,
     };
     let mut value = Vec::new();
-    let theirs = super::fields::list(headers, CONNECTION)
+    let theirs = list(headers, CONNECTION)
         .filter(|token| !token.eq_ignore_ascii_case(b"close") && !token.eq_ignore_ascii_case(b"keep-alive"));
     for token in theirs.chain(ours) {
         if !value.is_empty() {
@@ -98,7 +99,7 @@ fn write_connection(headers: &HeaderMap, keep_alive: bool, old: bool, out: &mut 
     }
 }
 
-/// Appends a head as it is: status line, headers, empty line.
+/// Appends an unchanged head: status line, headers, empty line.
 pub(super) fn write_head(response: &Response<()>, out: &mut Buf) {
     write_status_line(response.status(), out);
     write_fields(response.headers(), out);
@@ -120,7 +121,7 @@ pub(super) fn write_fields(headers: &HeaderMap, out: &mut Buf) {
     }
 }
 
-/// Appends one header line, its name with capitals: names have no case, but old peers know only the usual one.
+/// Appends one header line, its name in the usual capitals: case has no meaning, but some old peers require this one.
 fn write_field(name: &HeaderName, value: &[u8], out: &mut Buf) {
     for (index, word) in name.as_str().split('-').enumerate() {
         if index > 0 {

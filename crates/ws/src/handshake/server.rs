@@ -1,35 +1,48 @@
-use super::fields::{at_most_one, has_token, is_token, list};
 use super::response::{has_body, write_head};
 use super::{Negotiated, Origins, key};
 use crate::deflate::{self, DeflateConfig};
 use crate::extension::Extension;
+use crate::fields::{at_most_one, has_token, is_token, list};
 use core::fmt;
 use http::header::{
     ALLOW, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS,
     SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{Method, Request, Response, StatusCode, Version};
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
-/// Which upgrades a server takes, and with what.
+/// The upgrades that a server accepts, and the options that it negotiates.
+///
+/// ```
+/// use http::Request;
+/// use tautline_ws::handshake::{Policy, Refusal, accept};
+///
+/// let mut policy = Policy::default();
+/// policy.subprotocols = vec!["v2.feed".into(), "v1.feed".into()];
+/// let request = Request::get("/").header("host", "example.com").body(())?;
+/// assert_eq!(accept(&request, &policy).unwrap_err().reason, Refusal::Upgrade);
+/// # Ok::<(), http::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Policy {
-    /// Which web pages may connect. Default: those of the same host.
+    /// The web pages that may connect. Default: those of the same host.
     pub origins: Origins,
     /// Application protocols, the preferred first. Default none.
     pub subprotocols: Vec<String>,
-    /// Refuse clients that offer none of [`subprotocols`](Self::subprotocols). Default false: they get none.
+    /// Whether to reject clients that offer none of [`subprotocols`](Self::subprotocols). Default false: they get none.
     pub require_subprotocol: bool,
     /// Compression. Default none.
     pub deflate: Option<DeflateConfig>,
 }
 
-/// A request that is upgraded.
+/// An accepted upgrade.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Accepted {
-    /// The 101 response. Headers (a cookie, say) may be added before it is written.
+    /// The 101 response. The caller may add headers, such as a cookie, before writing it.
     pub response: Response<()>,
-    /// What it agrees on.
+    /// The negotiated options.
     pub negotiated: Negotiated,
 }
 
@@ -40,12 +53,13 @@ impl Accepted {
     }
 }
 
-/// A request that is not upgraded.
+/// A rejected upgrade.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Refused {
-    /// The answer, with a line of text that says why; for [`write_response`](super::write_response).
+    /// The response for [`write_response`](super::write_response); its body is a line of text with the reason.
     pub response: Box<Response<String>>,
-    /// Why.
+    /// The reason.
     pub reason: Refusal,
 }
 
@@ -57,15 +71,15 @@ impl fmt::Display for Refused {
 
 impl core::error::Error for Refused {}
 
-/// Why a request is not upgraded. All are the client's doing, or that of a proxy before it.
+/// The reason why an upgrade is rejected: a fault of the client, or of a proxy in front of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The method is not GET.
     Method,
-    /// HTTP/1.0, which knows no upgrade.
+    /// The version is HTTP/1.0, which has no upgrade.
     HttpVersion,
-    /// `Host` is not there exactly once.
+    /// `Host` does not occur exactly once, or is empty.
     Host,
     /// The request has a body.
     Body,
@@ -75,20 +89,20 @@ pub enum Refusal {
     Connection,
     /// `Sec-WebSocket-Version` is not 13.
     Version,
-    /// `Sec-WebSocket-Key` is not there exactly once, or is not 16 bytes in base64.
+    /// `Sec-WebSocket-Key` does not occur exactly once, or is not 16 bytes in base64.
     Key,
     /// The page's origin is not allowed.
     Origin,
     /// `Sec-WebSocket-Protocol` is malformed.
     MalformedSubprotocol,
-    /// The client offers no application protocol that the server knows and insists on.
+    /// The server requires an application protocol, and the client offers none of the server's.
     Subprotocol,
     /// `Sec-WebSocket-Extensions` is malformed.
     Extensions,
 }
 
 impl Refusal {
-    /// The status of the answer.
+    /// The status of the response.
     #[must_use]
     pub const fn status(self) -> StatusCode {
         match self {
@@ -106,12 +120,12 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Self::Method => "a WebSocket is opened with GET",
             Self::HttpVersion => "a WebSocket is opened over HTTP/1.1; a proxy may have lowered the version",
-            Self::Host => "Host must be there exactly once",
-            Self::Body => "an upgrade request has no body",
+            Self::Host => "Host must occur exactly once and must not be empty",
+            Self::Body => "an upgrade request must not have a body",
             Self::Upgrade => "the header 'Upgrade: websocket' is missing; a proxy may have removed it",
             Self::Connection => "the header 'Connection: Upgrade' is missing; a proxy may have removed it",
             Self::Version => "Sec-WebSocket-Version must be 13",
-            Self::Key => "Sec-WebSocket-Key must be there exactly once and be 16 bytes in base64",
+            Self::Key => "Sec-WebSocket-Key must occur exactly once and be 16 bytes in base64",
             Self::Origin => "pages of this origin may not connect",
             Self::MalformedSubprotocol => "Sec-WebSocket-Protocol is malformed",
             Self::Subprotocol => "none of the offered subprotocols is supported",
@@ -120,26 +134,26 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Whether a request means to open a WebSocket: to be judged by [`accept`], not by a plain HTTP route.
+/// Whether a request is an upgrade to WebSocket, for [`accept`], and not for a plain HTTP route.
 ///
-/// So does one that lost its `Upgrade` header on the way, since it still has a key.
+/// A request with a key but without `Upgrade` counts as one, since a proxy may have removed that header.
 #[must_use]
 pub fn is_upgrade(request: &Request<()>) -> bool {
     let headers = request.headers();
     has_token(headers, UPGRADE, "websocket") || headers.contains_key(SEC_WEBSOCKET_KEY)
 }
 
-/// Judges an upgrade request (RFC 6455, section 4.2).
+/// Accepts an upgrade if it is valid and the policy allows it (RFC 6455, section 4.2).
 ///
 /// # Errors
-/// The request breaks a rule or is not wanted; the answer to give is in the error.
+/// The request breaks a rule or the policy rejects it; the error holds the response to send.
 pub fn accept(request: &Request<()>, policy: &Policy) -> Result<Accepted, Refused> {
-    judge(request, policy).map_err(refuse)
+    negotiate(request, policy).map_err(refuse)
 }
 
-fn judge(request: &Request<()>, policy: &Policy) -> Result<Accepted, Refusal> {
+fn negotiate(request: &Request<()>, policy: &Policy) -> Result<Accepted, Refusal> {
     let headers = request.headers();
-    let key = check(request)?;
+    let key = validate(request)?;
     if !policy.origins.allow(headers) {
         return Err(Refusal::Origin);
     }
@@ -156,8 +170,8 @@ fn judge(request: &Request<()>, policy: &Policy) -> Result<Accepted, Refusal> {
     Ok(Accepted { response, negotiated })
 }
 
-/// The rules that hold whatever the policy. Returns the key.
-fn check(request: &Request<()>) -> Result<&[u8], Refusal> {
+/// Checks the rules that do not depend on the policy; returns the key.
+fn validate(request: &Request<()>) -> Result<&[u8], Refusal> {
     let headers = request.headers();
     if request.method() != Method::GET {
         return Err(Refusal::Method);
@@ -191,7 +205,7 @@ fn choose_subprotocol(headers: &HeaderMap, policy: &Policy, answer: &mut HeaderM
     if !offered.iter().all(|name| is_token(name)) {
         return Err(Refusal::MalformedSubprotocol);
     }
-    // Names are compared as they are: the registry knows some that differ in case only.
+    // The comparison respects case, since the registry has names that differ only in case.
     let known = policy.subprotocols.iter().filter(|name| is_token(name.as_bytes()));
     let chosen = known.into_iter().find(|name| offered.contains(&name.as_bytes()));
     let value = chosen.and_then(|name| HeaderValue::try_from(name).ok());

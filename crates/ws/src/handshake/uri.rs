@@ -4,26 +4,27 @@ use base64::engine::general_purpose::STANDARD;
 use core::net::Ipv6Addr;
 use http::{HeaderValue, Uri};
 
-/// Where a WebSocket URI points (RFC 6455, section 3): `ws://host[:port]/path?query` or `wss://…`.
+/// The server that a WebSocket URI names (RFC 6455, section 3): `ws://host[:port]/path?query` or `wss://…`.
 ///
 /// `http` and `https` count as `ws` and `wss`, as in browsers. Credentials (`wss://user:password@host/`) become a Basic
 /// `Authorization`, which only `wss` hides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Over TLS.
+    /// Whether to connect over TLS.
     pub secure: bool,
-    /// A DNS name, an IPv4 or an IPv6 address, the latter without brackets.
+    /// A DNS name, an IPv4 address, or an IPv6 address without brackets.
     pub host: String,
-    /// The port, 80 or 443 where the URI has none.
+    /// The port; 80 or 443 if the URI has none.
     pub port: u16,
 }
 
-/// Reads a URI as a user writes it.
+/// Parses a URI that a user wrote.
 ///
-/// Like `text.parse::<Uri>()`, but refuses a fragment, which [`Uri`] would drop, and what [`Target::of`] would refuse.
+/// Unlike `text.parse::<Uri>()`, it rejects a fragment, which [`Uri`] would drop, and a URI that [`Target::of`]
+/// rejects.
 ///
 /// # Errors
-/// [`HandshakeError::Uri`].
+/// [`HandshakeError::Uri`] if the text is not a usable WebSocket URI.
 pub fn parse_uri(text: &str) -> Result<Uri, HandshakeError> {
     if text.contains('#') {
         return Err(HandshakeError::Uri("it has a fragment ('#'); write %23 where you mean the character"));
@@ -31,16 +32,16 @@ pub fn parse_uri(text: &str) -> Result<Uri, HandshakeError> {
     if !text.contains("://") {
         return Err(HandshakeError::Uri("it has no scheme; write ws:// or wss:// before it"));
     }
-    let uri: Uri = text.parse().map_err(|_| HandshakeError::Uri("it is no URI; write wss://host:port/path"))?;
+    let uri: Uri = text.parse().map_err(|_| HandshakeError::Uri("it is not a URI; write wss://host:port/path"))?;
     Target::of(&uri)?;
     Ok(uri)
 }
 
 impl Target {
-    /// Where `uri` points.
+    /// Reads the server's address from `uri`.
     ///
     /// # Errors
-    /// [`HandshakeError::Uri`]: the scheme is another, or the host or the port is not usable.
+    /// [`HandshakeError::Uri`] if the scheme is unknown, or if the host or the port is not usable.
     pub fn of(uri: &Uri) -> Result<Self, HandshakeError> {
         let secure = match uri.scheme_str().map(str::to_ascii_lowercase).as_deref() {
             Some("ws" | "http") => false,
@@ -55,7 +56,7 @@ impl Target {
         Ok(Self { secure, host: host.to_owned(), port })
     }
 
-    /// What belongs into `Host`: IPv6 addresses in brackets, no default port.
+    /// The value of the header `Host`: IPv6 addresses in brackets, no default port.
     #[must_use]
     pub fn host_header(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
@@ -66,19 +67,22 @@ impl Target {
     }
 }
 
-/// Host, without brackets, and port of `host[:port]`; or what is wrong with it.
+/// Splits `host[:port]` into the host, without brackets, and the port.
+///
+/// # Errors
+/// A text that says which part is not usable.
 pub(super) fn split_host_port(host_port: &str) -> Result<(&str, Option<u16>), &'static str> {
     let (host, port) = match host_port.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or("its IPv6 address has no ']'")?;
-            host.parse::<Ipv6Addr>().map_err(|_| "what stands in brackets is no IPv6 address")?;
+            host.parse::<Ipv6Addr>().map_err(|_| "the text in brackets is not an IPv6 address")?;
             (host, port)
         }
         None => host_port.split_at(host_port.find(':').unwrap_or(host_port.len())),
     };
-    // ':' stands in what was in brackets only.
+    // Only a host from brackets can have a ':' here.
     if host.is_empty() || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte)) {
-        return Err("its host is no name and no address");
+        return Err("its host is neither a name nor an address");
     }
     let port = match port.strip_prefix(':') {
         _ if matches!(port, "" | ":") => return Ok((host, None)),
@@ -91,10 +95,10 @@ pub(super) fn split_host_port(host_port: &str) -> Result<(&str, Option<u16>), &'
     }
 }
 
-/// Credentials in the URI as `Authorization` (RFC 7617).
+/// Makes an `Authorization` of the credentials in the URI (RFC 7617); `None` if there are none.
 pub(super) fn basic_auth(uri: &Uri) -> Result<Option<HeaderValue>, HandshakeError> {
     const WRONG: HandshakeError =
-        HandshakeError::Uri("its user name or password is malformed; write other than letters and digits as %XX");
+        HandshakeError::Uri("its user name or password is malformed; write all but letters and digits as %XX");
     let Some((userinfo, _)) = uri.authority().and_then(|authority| authority.as_str().rsplit_once('@')) else {
         return Ok(None);
     };
@@ -109,8 +113,7 @@ pub(super) fn basic_auth(uri: &Uri) -> Result<Option<HeaderValue>, HandshakeErro
     Ok(Some(value))
 }
 
-/// What `text` says once each `%XX` is the byte that it stands for (RFC 3986, section 2.1); `None` where a `%` has no two digits
-/// behind it.
+/// Replaces each `%XX` in `text` by its byte (RFC 3986, section 2.1); `None` if a `%` has no two digits behind it.
 #[must_use]
 pub fn percent_decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());

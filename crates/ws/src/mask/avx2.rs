@@ -3,6 +3,8 @@
 use super::vector::{self, Vector};
 use core::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_set1_epi32, _mm256_storeu_si256, _mm256_xor_si256};
 
+/// Masks at least 32 bytes.
+///
 /// # Safety
 /// As [`xor`](super::xor); `len` must be at least 32, and the CPU must have AVX2.
 #[target_feature(enable = "avx2")]

@@ -3,6 +3,8 @@
 use super::vector::{self, Vector};
 use core::arch::x86_64::{__m512i, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_storeu_si512, _mm512_xor_si512};
 
+/// Masks at least 64 bytes.
+///
 /// # Safety
 /// As [`xor`](super::xor); `len` must be at least 64, and the CPU must have AVX-512F.
 #[target_feature(enable = "avx512f")]

@@ -1,13 +1,16 @@
 //! Masking (RFC 6455, section 5.3): byte `i` of a payload is XORed with byte `i % 4` of the key.
 //!
-//! Masking twice with one key restores the payload, so there is one operation for both directions, in two forms:
-//! [`mask`] in place, and [`mask_copy`] for payloads that have to move anyway. Payloads up to 64 bytes take a few
-//! overlapping words or 16-byte vectors that every CPU of the architecture has; larger ones take the widest vectors that
-//! this CPU has.
+//! Masking twice with one key restores the payload, so masking and unmasking are one operation. It has two forms:
+//! [`mask`] works in place, and [`mask_copy`] is for payloads that have to move anyway.
 //!
-//! All paths work on a source and a destination pointer, equal for the form in place, and are instances of the functions
-//! in `vector`; `scalar` makes vectors of plain words, for short payloads and for other architectures.
+//! Payloads of up to 64 bytes take a few overlapping words or 16-byte vectors, which every CPU of the architecture has.
+//! Larger ones take the widest vectors of this CPU.
+//!
+//! All paths are instances of the functions in `vector`. These take a source and a destination pointer, which are equal
+//! if the payload is masked in place. `scalar` makes vectors of plain words, for short payloads and for other
+//! architectures.
 
+mod rotate;
 mod scalar;
 mod vector;
 
@@ -20,6 +23,8 @@ mod neon;
 #[cfg(target_arch = "x86_64")]
 mod sse2;
 
+pub use rotate::rotate;
+
 #[cfg(target_arch = "aarch64")]
 use core::arch::aarch64::uint8x16_t as Bytes16;
 #[cfg(target_arch = "x86_64")]
@@ -27,18 +32,20 @@ use core::arch::x86_64::__m128i as Bytes16;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 type Bytes16 = u128;
 
-/// Masks or unmasks `data` in place. `key` applies from its first byte: see [`rotate`] for a payload that comes in pieces.
+/// Masks or unmasks `data` in place.
+///
+/// `key` applies from the first byte on. [`rotate()`] makes the key for the next piece of a payload.
 #[inline]
 pub fn mask(data: &mut [u8], key: [u8; 4]) {
     let at = data.as_mut_ptr();
-    // SAFETY: source and destination are the same `data.len()` bytes, borrowed for writing.
+    // SAFETY: source and destination are the same `data.len()` bytes, which are borrowed mutably.
     unsafe { xor(at.cast_const(), at, data.len(), key) }
 }
 
-/// Copies `src` to `dst` and masks or unmasks it on the way.
+/// Copies `src` to `dst`, masked or unmasked.
 ///
 /// # Panics
-/// Where the two differ in length.
+/// If the two differ in length.
 #[inline]
 pub fn mask_copy(src: &[u8], dst: &mut [u8], key: [u8; 4]) {
     assert!(src.len() == dst.len(), "source and destination differ in length");
@@ -46,19 +53,8 @@ pub fn mask_copy(src: &[u8], dst: &mut [u8], key: [u8; 4]) {
     unsafe { xor(src.as_ptr(), dst.as_mut_ptr(), src.len(), key) }
 }
 
-/// The key for the bytes behind the first `n` of a payload.
-#[must_use]
-#[inline]
-pub const fn rotate(key: [u8; 4], n: usize) -> [u8; 4] {
-    let [a, b, c, d] = key;
-    match n % 4 {
-        0 => key,
-        1 => [b, c, d, a],
-        2 => [c, d, a, b],
-        _ => [d, a, b, c],
-    }
-}
-
+/// Masks `len` bytes, by the path that suits their number.
+///
 /// # Safety
 /// `src` must be readable and `dst` writable for `len` bytes; the two must be equal or not overlap.
 #[inline]
@@ -79,6 +75,8 @@ unsafe fn xor(src: *const u8, dst: *mut u8, len: usize, key: [u8; 4]) {
     }
 }
 
+/// Masks `len` bytes with the widest vectors of this CPU.
+///
 /// # Safety
 /// As [`xor`], and `len` must be at least 64.
 #[inline(never)]

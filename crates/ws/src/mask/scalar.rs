@@ -10,7 +10,7 @@ macro_rules! word {
 
             #[inline(always)]
             unsafe fn splat(key: [u8; 4]) -> Self {
-                // As many copies of the key as the word has room for: 0x0000_0001_0000_0001 times the key and so on.
+                // Repeats the key over the word: for `u64`, the key times 0x0000_0001_0000_0001.
                 (Self::MAX / Self::from(u32::MAX)) * Self::from(u32::from_ne_bytes(key))
             }
 

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 const KEY: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
-/// Section 5.3: "octet i of the transformed data is the XOR of octet i of the original data with octet at index i modulo 4
-/// of the masking key".
+/// Section 5.3: "octet i of the transformed data is the XOR of octet i of the original data with octet at index i
+/// modulo 4 of the masking key".
 fn oracle(src: &[u8], key: [u8; 4]) -> Vec<u8> {
     src.iter().enumerate().map(|(i, byte)| byte ^ key[i % 4]).collect()
 }
@@ -14,7 +14,7 @@ fn sample(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + i / 256).to_le_bytes()[0]).collect()
 }
 
-/// Whether one path masks `len` bytes at these offsets like the oracle, copying and in place, and touches no other byte.
+/// Checks that `path` masks like the oracle, copying and in place, and changes no other byte.
 fn check(path: impl Fn(*const u8, *mut u8, usize, [u8; 4]), len: usize, src_at: usize, dst_at: usize) {
     let src = sample(src_at + len);
     let src = &src[src_at..];
@@ -40,7 +40,7 @@ fn offsets() -> impl Iterator<Item = (usize, usize)> {
 fn check_vector<V: Vector>() {
     for (src_at, dst_at) in offsets() {
         for len in (V::WIDTH..=2 * V::WIDTH).step_by(if cfg!(miri) { V::WIDTH / 4 } else { 1 }) {
-            // SAFETY: `check` gives two buffers of `len` bytes, or one twice; `len` is in range.
+            // SAFETY: `check` passes two buffers of `len` bytes, or one of them twice; `len` is in range.
             check(|src, dst, len, key| unsafe { vector::xor_ends::<V>(src, dst, len, key) }, len, src_at, dst_at);
         }
         for len in (2 * V::WIDTH..=4 * V::WIDTH).step_by(if cfg!(miri) { V::WIDTH / 2 } else { 1 }) {
@@ -72,7 +72,7 @@ fn wide_vectors_agree_with_the_oracle() {
     for (src_at, dst_at) in offsets() {
         for len in (64..400).chain([4096, 5003]).step_by(if cfg!(miri) { 57 } else { 1 }) {
             if is_x86_feature_detected!("avx2") {
-                // SAFETY: `check` gives two buffers of `len` bytes, or one twice; the CPU has AVX2.
+                // SAFETY: `check` passes two buffers of `len` bytes, or one of them twice; the CPU has AVX2.
                 check(|src, dst, len, key| unsafe { super::avx2::xor(src, dst, len, key) }, len, src_at, dst_at);
             }
             if is_x86_feature_detected!("avx512f") {
@@ -99,7 +99,7 @@ fn every_short_length_at_every_alignment_agrees_with_the_oracle() {
 
 #[test]
 #[should_panic(expected = "differ in length")]
-fn refuses_to_copy_between_different_lengths() {
+fn copying_between_different_lengths_panics() {
     mask_copy(&[0; 3], &mut [0; 4], KEY);
 }
 

@@ -1,53 +1,60 @@
-//! Masking written once, for vectors of any width.
+//! Masking, generic over the width of vectors.
 //!
-//! A vector that overlaps the one before it is loaded before anything is stored. So it is right in place, too: where two
-//! vectors meet, both store the same bytes, and no loop over single bytes is left at either end.
+//! Vectors at the ends may overlap others, so that no loop over single bytes is needed there. Two vectors that overlap
+//! are both loaded before either is stored. They then store equal bytes where they overlap, also if the masking is in
+//! place.
 
-use super::rotate;
+use super::rotate::rotate;
 
-/// A CPU's vector of bytes.
+/// A vector of bytes in a CPU register.
 ///
 /// # Safety
 /// `load` must read and `store` write exactly `WIDTH` bytes at any alignment, and `WIDTH` must be a power of two and a
 /// multiple of 4.
 pub(super) unsafe trait Vector: Copy {
-    /// Its size in bytes.
+    /// Size of the vector in bytes.
     const WIDTH: usize;
 
-    /// The key, repeated.
+    /// Makes a vector of repeated keys.
     ///
     /// # Safety
     /// The CPU must have this vector.
     unsafe fn splat(key: [u8; 4]) -> Self;
 
+    /// Loads a vector.
+    ///
     /// # Safety
     /// The CPU must have this vector, and `src` must be readable for `WIDTH` bytes.
     unsafe fn load(src: *const u8) -> Self;
 
+    /// XORs two vectors.
+    ///
     /// # Safety
     /// The CPU must have this vector.
     unsafe fn xor(self, other: Self) -> Self;
 
+    /// Stores the vector.
+    ///
     /// # Safety
     /// The CPU must have this vector, and `dst` must be writable for `WIDTH` bytes.
     unsafe fn store(self, dst: *mut u8);
 }
 
-/// Up to 4 bytes.
+/// Masks up to 4 bytes.
 ///
 /// # Safety
 /// `src` must be readable and `dst` writable for `len` bytes; the two must be equal or not overlap.
 #[inline(always)]
 pub(super) unsafe fn xor_bytes(src: *const u8, dst: *mut u8, len: usize, key: [u8; 4]) {
     for (i, key) in key.into_iter().enumerate().take(len) {
-        // SAFETY: `i` is below `len`, and `src` is readable for so many bytes.
+        // SAFETY: `i` is below `len`, and `src` is readable for `len` bytes.
         let byte = unsafe { src.wrapping_add(i).read() };
-        // SAFETY: `i` is below `len`, and `dst` is writable for so many bytes.
+        // SAFETY: `i` is below `len`, and `dst` is writable for `len` bytes.
         unsafe { dst.wrapping_add(i).write(byte ^ key) };
     }
 }
 
-/// One to two vectors.
+/// Masks one to two vectors' length.
 ///
 /// # Safety
 /// As [`xor_bytes`]; `len` must be `V::WIDTH` to twice that, and the CPU must have `V`.
@@ -64,7 +71,7 @@ pub(super) unsafe fn xor_ends<V: Vector>(src: *const u8, dst: *mut u8, len: usiz
     unsafe { last.store(dst.wrapping_add(last_at)) };
 }
 
-/// Two to four vectors.
+/// Masks two to four vectors' length.
 ///
 /// # Safety
 /// As [`xor_bytes`]; `len` must be twice `V::WIDTH` to four times that, and the CPU must have `V`.
@@ -89,8 +96,10 @@ pub(super) unsafe fn xor_two_ends<V: Vector>(src: *const u8, dst: *mut u8, len: 
     unsafe { fourth.store(dst.wrapping_add(third_at + V::WIDTH)) };
 }
 
-/// Any number of vectors, all but the first and the last stored at addresses that are multiples of `V::WIDTH`: a store
-/// across two cache lines costs twice, and frame headers put payloads at odd addresses.
+/// Masks at least one vector's length, with aligned stores.
+///
+/// All vectors but the first and the last are stored at multiples of `V::WIDTH`. A store across two cache lines costs
+/// twice as much, and frame headers put payloads at odd addresses.
 ///
 /// # Safety
 /// As [`xor_bytes`]; `len` must be at least `V::WIDTH`, and the CPU must have `V`.
@@ -102,9 +111,9 @@ pub(super) unsafe fn xor_aligned<V: Vector>(src: *const u8, dst: *mut u8, len: u
     let first = unsafe { load_masked::<V>(src, 0, key) };
     // SAFETY: the vector ends at `len`.
     let last = unsafe { load_masked::<V>(src, last_at, key) };
-    // 1 to WIDTH: `first` covers the bytes before.
+    // `at` is 1 to WIDTH; `first` covers the bytes before it.
     let mut at = V::WIDTH - dst.addr() % V::WIDTH;
-    // WIDTH is a multiple of 4, so one rotation serves all vectors from here on.
+    // WIDTH is a multiple of 4, so one rotation suits all vectors from here on.
     // SAFETY: the CPU has `V`.
     let mask = unsafe { V::splat(rotate(key, at)) };
     while len - at >= UNROLL * V::WIDTH {
@@ -125,6 +134,8 @@ pub(super) unsafe fn xor_aligned<V: Vector>(src: *const u8, dst: *mut u8, len: u
     unsafe { last.store(dst.wrapping_add(last_at)) };
 }
 
+/// Loads and masks the vector at `at`.
+///
 /// # Safety
 /// `src` must be readable for `at + V::WIDTH` bytes, and the CPU must have `V`.
 #[inline(always)]
@@ -137,6 +148,8 @@ unsafe fn load_masked<V: Vector>(src: *const u8, at: usize, key: [u8; 4]) -> V {
     unsafe { bytes.xor(mask) }
 }
 
+/// Masks the vector at `at`.
+///
 /// # Safety
 /// `src` must be readable and `dst` writable for `at + V::WIDTH` bytes, and the CPU must have `V`.
 #[inline(always)]

@@ -1,13 +1,13 @@
-//! Whatever the URI, the request can be read; answers in arbitrary pieces are judged as in one piece.
+//! The request for any URI can be read, and an answer has the same result in arbitrary pieces as in one piece.
 
-use tautline_window::Buf;
+use tautline_buf::Buf;
 use tautline_ws::deflate::DeflateConfig;
 use tautline_ws::handshake::{HeadLimits, HeadReader, Opening, Options, parse_uri};
 
-/// The nonce of RFC 6455, section 1.3, so that a corpus can hold its answer.
+/// The nonce of RFC 6455, section 1.3, so that the corpus can hold a valid answer.
 const NONCE: [u8; 16] = *b"the sample nonce";
 
-/// One byte for the sizes of the pieces, a URI up to a line feed, then what the server answers.
+/// Input: one byte for the size of the pieces, a URI up to a line feed, then the server's answer.
 pub(crate) fn run(data: &[u8]) {
     let Some((&size, rest)) = data.split_first() else { return };
     let Some(end) = rest.iter().position(|&byte| byte == b'\n') else { return };
@@ -17,7 +17,7 @@ pub(crate) fn run(data: &[u8]) {
 
     let mut out = Buf::new();
     whole.write(&mut out);
-    let limits = HeadLimits { max_bytes: usize::MAX, ..HeadLimits::default() };
+    let limits = HeadLimits::new(usize::MAX, HeadLimits::default().max_headers);
     let read = HeadReader::new(limits).request(out.filled());
     let (request, used) = read.expect("our request is good").expect("our request is whole");
     assert_eq!(used, out.len());
@@ -35,11 +35,9 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 fn open(uri: &str) -> Option<Opening> {
-    let options = Options {
-        subprotocols: vec!["v2".into(), "v1".into()],
-        deflate: Some(DeflateConfig::with_context_takeover()),
-        limits: HeadLimits { max_bytes: 2048, max_headers: 20 },
-        ..Options::default()
-    };
+    let mut options = Options::default();
+    options.subprotocols = vec!["v2".into(), "v1".into()];
+    options.deflate = Some(DeflateConfig::with_context_takeover());
+    options.limits = HeadLimits::new(2048, 20);
     Opening::new(&parse_uri(uri).ok()?, NONCE, &options).ok()
 }

@@ -1,6 +1,6 @@
-//! Frames in arbitrary pieces yield the same as in one piece.
+//! Frames in arbitrary pieces yield the same events as in one piece.
 
-use tautline_window::Pool;
+use tautline_buf::Pool;
 use tautline_ws::deflate::{DeflateParams, Inflater};
 use tautline_ws::{Decoder, Error, Event, Kind, Role};
 
@@ -11,12 +11,12 @@ struct Seen {
     messages: Vec<(Kind, Vec<u8>)>,
     /// Pings, pongs and close frames as they print, with the number of messages before them.
     control: Vec<(usize, String)>,
-    /// What came of a streamed message that has not ended.
+    /// The chunks of a streamed message that has not ended.
     open: Vec<u8>,
     error: Option<Error>,
 }
 
-/// Two bytes of options (role, streaming, compression; sizes of the pieces), then the wire.
+/// Input: two bytes of options (role, streaming, compression; sizes of the pieces), then the wire.
 pub(crate) fn run(data: &[u8]) {
     let Some((&[options, sizes], wire)) = data.split_first_chunk() else { return };
     let whole = feed(options, wire, [usize::MAX; 2]);
@@ -65,7 +65,7 @@ fn feed(options: u8, wire: &[u8], sizes: [usize; 2]) -> Seen {
     seen
 }
 
-/// A compressed message can be wrong in several ways in the same piece; which is found first depends on the cut.
+/// Maps errors that occur in one piece to one of them: which one is found first depends on the cut.
 const fn first_of_several(error: Error) -> Error {
     match error {
         Error::InvalidUtf8 | Error::MessageTooBig { .. } => Error::InvalidDeflate,

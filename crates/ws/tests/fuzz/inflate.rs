@@ -1,12 +1,12 @@
-//! Compressed messages in arbitrary pieces inflate to the same as in one piece, and what is deflated comes back.
+//! Compressed messages inflate to the same bytes in arbitrary pieces as in one piece, and inflating reverses deflating.
 
-use tautline_window::Buf;
+use tautline_buf::Buf;
 use tautline_ws::deflate::{DeflateParams, Deflater, Inflater};
 use tautline_ws::{Error, Role};
 
 const MAX_MESSAGE: usize = 64 * 1024;
 
-/// Two bytes of options (takeover, window, level; sizes of the pieces), then bytes that are inflated, and deflated.
+/// Input: two bytes of options (takeover, window, level; size of the pieces), then bytes to inflate and to deflate.
 pub(crate) fn run(data: &[u8]) {
     let Some((&[options, size], bytes)) = data.split_first_chunk() else { return };
     let forget = options & 1 != 0;
@@ -29,7 +29,7 @@ pub(crate) fn run(data: &[u8]) {
             deflater.deflate(piece, false, &mut compressed).expect("deflating never fails");
         }
         deflater.deflate(&[], true, &mut compressed).expect("deflating never fails");
-        inflater.inflate(compressed.filled(), true, bytes.len(), &mut out).expect("what we deflated can be inflated");
+        inflater.inflate(compressed.filled(), true, bytes.len(), &mut out).expect("our own output can be inflated");
         assert_eq!(out.filled(), bytes);
     }
 }

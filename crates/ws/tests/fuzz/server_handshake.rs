@@ -1,12 +1,12 @@
-//! Requests in arbitrary pieces are read as in one piece, and every answer to one is a head that can be read.
+//! A request is read the same in arbitrary pieces as in one piece, and every answer has a head that can be read.
 
-use tautline_window::Buf;
+use tautline_buf::Buf;
 use tautline_ws::deflate::DeflateConfig;
 use tautline_ws::handshake::{HeadLimits, HeadReader, Origins, Policy, Reply, accept, is_upgrade, write_response};
 
-const LIMITS: HeadLimits = HeadLimits { max_bytes: 2048, max_headers: 20 };
+const LIMITS: HeadLimits = HeadLimits::new(2048, 20);
 
-/// One byte for the sizes of the pieces, then what a client sends.
+/// Input: one byte for the size of the pieces, then the client's bytes.
 pub(crate) fn run(data: &[u8]) {
     let Some((&size, bytes)) = data.split_first() else { return };
     let whole = HeadReader::new(LIMITS).request(bytes);
@@ -27,12 +27,10 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 fn answer(request: &http::Request<()>) {
-    let policy = Policy {
-        origins: Origins::SameHost,
-        subprotocols: vec!["v2".into(), "v1".into()],
-        require_subprotocol: false,
-        deflate: Some(DeflateConfig::with_context_takeover()),
-    };
+    let mut policy = Policy::default();
+    policy.origins = Origins::SameHost;
+    policy.subprotocols = vec!["v2".into(), "v1".into()];
+    policy.deflate = Some(DeflateConfig::with_context_takeover());
     let mut out = Buf::new();
     let body = match accept(request, &policy) {
         Ok(accepted) => {
@@ -48,6 +46,6 @@ fn answer(request: &http::Request<()>) {
         }
     };
     let read = HeadReader::new(HeadLimits::default()).response(out.filled());
-    let (_, used) = read.expect("our answer is good").expect("our answer is whole");
+    let (_, used) = read.expect("our answer is valid").expect("our answer is whole");
     assert_eq!(used + body, out.len());
 }

@@ -1,8 +1,9 @@
-//! Any bytes as the state of a decoder: refused, or a decoder that stands whatever it is given next, and can be moved again.
+//! Arbitrary bytes as the state of a decoder are rejected, or make a decoder that survives any input and can be
+//! exported.
 //!
-//! Two bytes of options (role and compression; how many bytes of the rest are wire), the state, then the wire.
+//! Input: two bytes of options (role and compression; length of the wire), the state, then the wire.
 
-use tautline_window::Pool;
+use tautline_buf::Pool;
 use tautline_ws::deflate::{DeflateParams, Inflater};
 use tautline_ws::{Decoder, DecoderState, EncoderState, Event, Kind, Role};
 
@@ -15,7 +16,7 @@ pub(crate) fn run(data: &[u8]) {
     let Ok(state) = DecoderState::decode(bytes) else { return };
     let mut again = Vec::new();
     state.encode(&mut again);
-    assert_eq!(again, bytes, "there is one way to write a state");
+    assert_eq!(again, bytes, "each state has one encoding");
     let Ok(mut decoder) = make(options).import(&state) else { return };
     let (mut wire, mut at, mut pool) = (wire.to_vec(), 0, Pool::new(1 << 16));
     while at < wire.len() {
@@ -24,13 +25,13 @@ pub(crate) fn run(data: &[u8]) {
         at += decoded.used;
         match decoded.event {
             Some(Event::Message(message)) if message.kind() == Kind::Text => {
-                assert!(str::from_utf8(message.data()).is_ok(), "text that is none");
+                assert!(str::from_utf8(message.data()).is_ok(), "text that is not UTF-8");
             }
             _ => {}
         }
     }
     if let Ok(state) = decoder.export(&mut pool) {
-        assert!(make(options).import(&state).is_ok(), "it cannot go on from where it stands");
+        assert!(make(options).import(&state).is_ok(), "an exported state can be imported");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The few commands of bpf(2) that an XDP program needs.
+//! The commands of bpf(2) that an XDP program needs.
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
@@ -17,7 +17,7 @@ const F_NO_PREALLOC: u32 = 1;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
 
-/// Most bytes of the verifier's explanation that are kept.
+/// Most bytes that are kept of the verifier's log.
 const LOG: usize = 1 << 16;
 
 #[repr(C)]
@@ -75,6 +75,8 @@ struct LinkUpdate {
     old_prog_fd: u32,
 }
 
+/// Calls bpf(2).
+///
 /// # Safety
 /// `attr` is the part of `union bpf_attr` that `command` reads, and the addresses in it are valid for the call.
 unsafe fn bpf<T>(command: libc::c_long, attr: &mut T) -> Result<RawFd, Errno> {
@@ -87,14 +89,14 @@ unsafe fn bpf<T>(command: libc::c_long, attr: &mut T) -> Result<RawFd, Errno> {
     RawFd::try_from(result).map_err(|_| Errno::BADF)
 }
 
-/// A command that returns a new descriptor.
+/// Calls bpf(2) for a command that returns a new descriptor.
 ///
 /// # Safety
-/// As [`bpf`].
+/// The requirements of [`bpf`].
 unsafe fn bpf_fd<T>(command: libc::c_long, attr: &mut T) -> Result<OwnedFd, Errno> {
     // SAFETY: as promised by the caller.
     let fd = unsafe { bpf(command, attr) }?;
-    // SAFETY: the kernel has just made this descriptor for us, close-on-exec, and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor for us, and nothing else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -108,12 +110,14 @@ fn create_map(attr: MapCreate) -> Result<OwnedFd, Errno> {
     unsafe { bpf_fd(MAP_CREATE, &mut attr) }
 }
 
-/// A hash map from keys of `K` bytes to one number, which says only that the key is there.
+/// A hash map with keys of `K` bytes; the values mean nothing.
 pub(crate) struct HashMap<const K: usize>(OwnedFd);
 
 impl<const K: usize> HashMap<K> {
+    /// Makes a map.
+    ///
     /// # Errors
-    /// What bpf(2) says: `EPERM` without `CAP_BPF`.
+    /// The error of bpf(2): `EPERM` without `CAP_BPF`.
     pub(crate) fn new(max_entries: u32) -> Result<Self, Errno> {
         let key_size = u32::try_from(K).map_err(|_| Errno::INVAL)?;
         let attr =
@@ -121,8 +125,10 @@ impl<const K: usize> HashMap<K> {
         create_map(attr).map(Self)
     }
 
+    /// Inserts a key.
+    ///
     /// # Errors
-    /// The map is full, or memory is short.
+    /// The map is full, or memory ran out.
     pub(crate) fn insert(&self, key: &[u8; K]) -> Result<(), Errno> {
         let value = 1_u32;
         let mut attr = MapElement {
@@ -135,6 +141,8 @@ impl<const K: usize> HashMap<K> {
         unsafe { bpf(MAP_UPDATE_ELEM, &mut attr) }.map(drop)
     }
 
+    /// Removes a key.
+    ///
     /// # Errors
     /// The key is not there.
     pub(crate) fn remove(&self, key: &[u8; K]) -> Result<(), Errno> {
@@ -154,18 +162,20 @@ impl<const K: usize> AsFd for HashMap<K> {
 pub(crate) struct SocketMap(OwnedFd);
 
 impl SocketMap {
+    /// Makes a map for receive queues below `queues`.
+    ///
     /// # Errors
-    /// What bpf(2) says.
+    /// The error of bpf(2).
     pub(crate) fn new(queues: u32) -> Result<Self, Errno> {
         let attr =
             MapCreate { map_type: MAP_TYPE_XSKMAP, key_size: 4, value_size: 4, max_entries: queues, map_flags: 0 };
         create_map(attr).map(Self)
     }
 
-    /// Lets frames of receive queue `queue` go to `socket`, which is bound to it.
+    /// Redirects the frames of receive queue `queue` to `socket`, which is bound to it.
     ///
     /// # Errors
-    /// There is no such queue in the map.
+    /// The map has no such queue.
     pub(crate) fn set(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         let value = number(&socket);
         let mut attr = MapElement {
@@ -192,7 +202,7 @@ impl Program {
     /// Loads `code`, instructions of 8 bytes.
     ///
     /// # Errors
-    /// The error number and, where the verifier refused the program, its explanation.
+    /// The error number and, if the verifier rejected the program, its log.
     pub(crate) fn load(code: &[u64], license: &CStr, name: &[u8; 16]) -> Result<Self, (Errno, String)> {
         let mut log = vec![0_u8; LOG];
         let mut attr = ProgLoad {
@@ -207,8 +217,8 @@ impl Program {
             expected_attach_type: ATTACH_TYPE_XDP,
             ..ProgLoad::default()
         };
-        // SAFETY: the attribute of BPF_PROG_LOAD; code, license (NUL-terminated) and log have the sizes given, outlive
-        // the call, and the log is borrowed by nobody else.
+        // SAFETY: the attribute of BPF_PROG_LOAD; code, license (NUL-terminated) and log have the given sizes and outlive
+        // the call, and nothing else borrows the log.
         unsafe { bpf_fd(PROG_LOAD, &mut attr) }.map(Self).map_err(|errno| {
             let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
             (errno, String::from_utf8_lossy(&log[..end]).into_owned())
@@ -216,12 +226,14 @@ impl Program {
     }
 }
 
-/// A program at work on an interface; the kernel takes it away when the descriptor is closed, also by a crash.
+/// A program attached to an interface. The kernel detaches it when the descriptor is closed, even by a crash.
 pub(crate) struct Attached(OwnedFd);
 
 impl Attached {
+    /// Attaches a program.
+    ///
     /// # Errors
-    /// `EBUSY` where another program is there, `EOPNOTSUPP` where the interface's driver cannot do what `flags` ask.
+    /// `EBUSY` if another program is attached, `EOPNOTSUPP` if the interface's driver does not support the mode in `flags`.
     pub(crate) fn new(program: &Program, interface: u32, flags: u32) -> Result<Self, Errno> {
         let mut attr =
             LinkCreate { prog_fd: number(&program.0), target_ifindex: interface, attach_type: ATTACH_TYPE_XDP, flags };
@@ -229,10 +241,10 @@ impl Attached {
         unsafe { bpf_fd(LINK_CREATE, &mut attr) }.map(Self)
     }
 
-    /// Puts another program in the place of this one; no frame is missed.
+    /// Replaces the program by another without a gap.
     ///
     /// # Errors
-    /// What bpf(2) says: `EPERM` without `CAP_NET_ADMIN`.
+    /// The error of bpf(2): `EPERM` without `CAP_NET_ADMIN`.
     pub(crate) fn replace(&self, program: &Program) -> Result<(), Errno> {
         let mut attr =
             LinkUpdate { link_fd: number(&self.0), new_prog_fd: number(&program.0), ..LinkUpdate::default() };

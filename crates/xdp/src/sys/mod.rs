@@ -1,7 +1,7 @@
-//! The unsafe part: system calls without a safe wrapper, and the memory that the kernel reads and writes on its own.
+//! All unsafe code: system calls without a safe wrapper, and memory that the kernel reads and writes on its own.
 //!
-//! A [`Frame`] is the right to touch one chunk of a [`Umem`]. It is handed to the kernel by value and comes back by value,
-//! so that no reference to a chunk can live while the kernel may write there.
+//! A [`Frame`] is the right to touch one chunk of a [`Umem`](umem::Umem). It goes to the kernel and comes back by value. So
+//! no reference to a chunk can live while the kernel may write there.
 #![expect(unsafe_code, reason = "rings and frames are memory shared with the kernel; bpf(2) has no wrapper")]
 
 mod bpf;

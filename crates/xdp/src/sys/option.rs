@@ -3,7 +3,7 @@
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 
-/// Sets a whole number at level `SOL_SOCKET`.
+/// Sets an integer option at level `SOL_SOCKET`.
 pub(super) fn set(fd: impl AsFd, name: libc::c_int, value: libc::c_int) -> Result<(), Errno> {
     let fd = fd.as_fd().as_raw_fd();
     let size = libc::socklen_t::try_from(size_of_val(&value)).map_err(|_| Errno::INVAL)?;

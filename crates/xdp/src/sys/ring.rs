@@ -1,4 +1,4 @@
-//! The four rings of an AF_XDP socket: each has one producer and one consumer, one of which is the kernel.
+//! The four rings of an AF_XDP socket. Each has one producer and one consumer; the kernel is one of them.
 
 use rustix::fd::AsFd;
 use rustix::io::Result;
@@ -13,37 +13,37 @@ const NEED_WAKEUP: u32 = 1;
 
 /// A mapped ring of `T`.
 ///
-/// INVARIANT: the offsets lie inside the mapping, as the kernel gave them; `entries` is a power of two, and that many `T`
-/// lie at `descriptors`.
+/// INVARIANT: the offsets are the kernel's and lie inside the mapping. `entries` is a power of two, and that number of `T`
+/// lies at the descriptors' offset.
 pub(super) struct Ring<T> {
     base: NonNull<u8>,
     bytes: usize,
     offset: XdpRingOffset,
     entries: u32,
-    /// Our own position: what we produced or consumed, published or not.
+    /// Our position: the number of entries that we produced or consumed, published or not.
     own: u32,
-    /// The other side's position when it was looked at last.
+    /// The other side's position when we last read it.
     other: u32,
     of: PhantomData<T>,
 }
 
 impl<T: Copy> Ring<T> {
-    /// Maps the ring of `fd` that lies at `page_offset`. `T` is the ring's type of descriptor.
+    /// Maps the ring of `fd` at `page_offset`. `T` is the ring's type of descriptor.
     ///
     /// # Safety
-    /// `offset` is what the kernel says of this ring, and `entries`, a power of two, its size.
+    /// `offset` must be the kernel's for this ring, and `entries`, a power of two, the ring's size.
     pub(super) unsafe fn map(fd: impl AsFd, page_offset: u64, offset: XdpRingOffset, entries: u32) -> Result<Self> {
         let descriptors = usize::try_from(offset.desc).unwrap_or(usize::MAX);
         let bytes = descriptors.saturating_add(entries as usize * size_of::<T>());
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        // SAFETY: the kernel chooses an unused address for the new mapping.
         let base = unsafe { mmap(core::ptr::null_mut(), bytes, protection, flags, fd, page_offset) }?;
         let base = NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?;
         Ok(Self { base, bytes, offset, entries, own: 0, other: 0, of: PhantomData })
     }
 
     fn word(&self, offset: u64) -> &AtomicU32 {
-        // Offsets of the kernel fit the mapping, whose length fits.
+        // The kernel's offsets fit usize, because the length of the mapping does.
         let offset = usize::try_from(offset).unwrap_or(0);
         // SAFETY: inside the mapping (INVARIANT).
         let word = unsafe { self.base.add(offset) }.cast::<AtomicU32>();
@@ -56,11 +56,11 @@ impl<T: Copy> Ring<T> {
         let descriptors = usize::try_from(self.offset.desc).unwrap_or(0);
         // SAFETY: inside the mapping (INVARIANT).
         let first = unsafe { self.base.add(descriptors) }.cast::<T>();
-        // SAFETY: `index` is below `entries`, and so many `T` lie there (INVARIANT).
+        // SAFETY: `index` is below `entries`, which is the number of `T` there (INVARIANT).
         unsafe { first.add(index) }
     }
 
-    /// Whether the kernel asks to be woken to go on with this ring.
+    /// Whether the kernel asks for a wakeup to continue with this ring.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.offset.flags.is_some_and(|flags| self.word(flags).load(Ordering::Relaxed) & NEED_WAKEUP != 0)
     }
@@ -70,7 +70,7 @@ impl<T: Copy> Ring<T> {
 pub(super) struct Producer<T>(pub(super) Ring<T>);
 
 impl<T: Copy> Producer<T> {
-    /// Entries that can be written.
+    /// The number of entries that can be written.
     pub(super) fn room(&mut self) -> u32 {
         let ring = &mut self.0;
         if ring.own.wrapping_sub(ring.other) == ring.entries {
@@ -80,7 +80,7 @@ impl<T: Copy> Producer<T> {
         ring.entries - ring.own.wrapping_sub(ring.other).min(ring.entries)
     }
 
-    /// Writes an entry where there is room; the kernel sees it after [`publish`](Self::publish).
+    /// Writes an entry if there is room. The kernel sees it after [`publish`](Self::publish).
     pub(super) fn push(&mut self, entry: T) -> bool {
         if self.room() == 0 {
             return false;
@@ -91,13 +91,13 @@ impl<T: Copy> Producer<T> {
         true
     }
 
-    /// Shows the kernel what was written.
+    /// Shows the kernel the entries that were written.
     pub(super) fn publish(&self) {
         // Release: the entries are written before the kernel sees the new position.
         self.0.word(self.0.offset.producer).store(self.0.own, Ordering::Release);
     }
 
-    /// Entries that the kernel has not consumed.
+    /// The number of entries that the kernel has not consumed.
     pub(super) fn unconsumed(&self) -> u32 {
         self.0.own.wrapping_sub(self.0.word(self.0.offset.consumer).load(Ordering::Acquire))
     }
@@ -118,7 +118,7 @@ impl<T: Copy> Consumer<T> {
         Some(entry)
     }
 
-    /// The entry that [`pop`](Self::pop) takes after `ahead` others, if it is known to be there.
+    /// The entry that [`pop`](Self::pop) will take after `ahead` others, if it is known to be there.
     pub(super) fn peek(&self, ahead: u32) -> Option<T> {
         if self.0.other.wrapping_sub(self.0.own) <= ahead {
             return None;
@@ -131,13 +131,13 @@ impl<T: Copy> Consumer<T> {
     pub(super) fn ready(&mut self) -> bool {
         let ring = &mut self.0;
         if ring.own == ring.other {
-            // Acquire: what the kernel wrote before it published is visible.
+            // Acquire: all that the kernel wrote before it published is visible.
             ring.other = ring.word(ring.offset.producer).load(Ordering::Acquire);
         }
         ring.own != ring.other
     }
 
-    /// Gives the kernel back the entries that were taken.
+    /// Returns the entries that were taken to the kernel.
     pub(super) fn release(&self) {
         // Release: the entries are read before the kernel may write them again.
         self.0.word(self.0.offset.consumer).store(self.0.own, Ordering::Release);

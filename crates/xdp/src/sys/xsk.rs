@@ -14,13 +14,13 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Most system calls that one flush makes: the kernel sends 32 frames a call in copy mode.
+/// Most system calls of one flush. In copy mode the kernel sends 32 frames per call.
 const KICKS: u32 = 128;
 
-/// How many frames before its turn a frame is fetched into the cache: its connection's work takes about as long.
+/// Number of frames that prefetching runs ahead, so that it takes about as long as the work on these frames.
 const AHEAD: u32 = 2;
 
-/// How frames get between the device and our memory.
+/// The way of frames between the device and our memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// The device reads and writes our memory.
@@ -34,7 +34,7 @@ pub(crate) enum Mode {
 pub(crate) struct Sizes {
     /// Bytes of a chunk: 2048 or 4096.
     pub(crate) chunk: u32,
-    /// Number of chunks. Half of them, or as many as a ring takes if that is less, wait to be received into.
+    /// Number of chunks. Half of them are for receiving, or the number of a ring's entries if that is less.
     pub(crate) chunks: u32,
     /// Entries of each ring, a power of two.
     pub(crate) ring: u32,
@@ -46,24 +46,24 @@ pub(crate) struct Xsk {
     fill: Producer<u64>,
     transmit: Producer<XdpDesc>,
     completion: Consumer<u64>,
-    /// Closed before `umem` is unmapped, as fields are dropped in this order.
+    /// Closed before `umem` is unmapped, because fields are dropped in this order.
     fd: OwnedFd,
     free: Vec<Frame>,
-    /// Frames that were given back and are not in the fill ring yet.
+    /// Frames that were returned and are not in the fill ring yet.
     returned: Vec<Frame>,
     umem: Rc<Umem>,
-    /// Something was written into the transmit ring that the kernel was not told of.
+    /// Whether the transmit ring has entries that are not published.
     unflushed: bool,
 }
 
 impl Xsk {
-    /// Makes a socket and binds it to a queue of an interface: without copies where `mode` says so.
+    /// Makes a socket and binds it to a queue of an interface, with or without copies.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_NET_RAW`, `ENOBUFS` where the memory exceeds `RLIMIT_MEMLOCK`, `EBUSY` where another socket
-    /// has the queue, `EOPNOTSUPP` where the device's driver cannot do without copies.
+    /// `EPERM` without `CAP_NET_RAW`, `ENOBUFS` if the memory exceeds `RLIMIT_MEMLOCK`, `EBUSY` if another socket has the
+    /// queue, `EOPNOTSUPP` if the device's driver lacks zero copy.
     pub(crate) fn new(interface: u32, queue: u32, mode: Mode, sizes: Sizes) -> Result<Self> {
-        // Made first, and so unmapped last also where something below fails.
+        // Made first, so that it is unmapped last, even after an error below.
         let (umem, free) = Umem::new(sizes.chunk, sizes.chunks)?;
         let fd = net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         let registration = XdpUmemReg {
@@ -80,7 +80,7 @@ impl Xsk {
         sockopt::set_xdp_rx_ring_size(&fd, sizes.ring)?;
         sockopt::set_xdp_tx_ring_size(&fd, sizes.ring)?;
         let offsets = sockopt::xdp_mmap_offsets(&fd)?;
-        // SAFETY: offset, size and type of descriptor of the socket's ring, as set and asked for above.
+        // SAFETY: offset, size and type of descriptor are those of the socket's ring, as set and queried above.
         let receive = unsafe { Ring::map(&fd, XDP_PGOFF_RX_RING, offsets.rx, sizes.ring) }?;
         // SAFETY: likewise.
         let fill = unsafe { Ring::map(&fd, XDP_UMEM_PGOFF_FILL_RING, offsets.fr, sizes.ring) }?;
@@ -113,12 +113,12 @@ impl Xsk {
         Ok(xsk)
     }
 
-    /// Whether the device works in our memory, as the kernel says.
+    /// Whether the device reads and writes our memory, as the kernel reports.
     pub(crate) fn is_zero_copy(&self) -> bool {
         sockopt::xdp_options(&self.fd).is_ok_and(|options| options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
 
-    /// Lets system calls of this socket poll the device for `time` instead of waiting for its interrupt.
+    /// Has system calls on this socket poll the device for `time` instead of waiting for its interrupt.
     ///
     /// # Errors
     /// The kernel is older than 5.11, or does not allow it.
@@ -129,7 +129,7 @@ impl Xsk {
         option::set(&self.fd, libc::SO_BUSY_POLL_BUDGET, budget.into())
     }
 
-    /// What the kernel counted.
+    /// The kernel's counters.
     ///
     /// # Errors
     /// The kernel is older than 5.9.
@@ -144,7 +144,7 @@ impl Xsk {
             if let Some(later) = self.receive.peek(AHEAD) {
                 self.umem.prefetch(later.addr, later.len);
             }
-            // SAFETY: the kernel has just given up the chunk by this descriptor, which it got through the fill ring.
+            // SAFETY: the kernel has just given up this descriptor's chunk, which it got through the fill ring.
             if let Some(frame) = unsafe { self.umem.take_back(descriptor.addr, descriptor.len) } {
                 return Some(frame);
             }
@@ -157,13 +157,14 @@ impl Xsk {
         self.receive.ready()
     }
 
-    /// A frame is done with: the kernel may receive into it again, after [`settle`](Self::settle).
+    /// Returns a frame. The kernel may receive into it again after [`recycle`](Self::recycle).
     pub(crate) fn give_back(&mut self, frame: Frame) {
         self.returned.push(frame);
     }
 
-    /// Puts the frames that were given back into the fill ring, all at once: its lines are in the cache of the processor
-    /// that receives, and fetching one holds up what is stored after it.
+    /// Puts the returned frames into the fill ring, all at once.
+    ///
+    /// The ring's lines are in the cache of the receiving processor, and to fetch one delays later stores.
     fn refill(&mut self) {
         for mut frame in self.returned.drain(..) {
             frame.clear(0);
@@ -174,17 +175,17 @@ impl Xsk {
         self.fill.publish();
     }
 
-    /// Tells the kernel of frames that were received and given back.
-    pub(crate) fn settle(&mut self) {
+    /// Hands the ring entries and frames that were returned to the kernel.
+    pub(crate) fn recycle(&mut self) {
         self.receive.release();
         self.refill();
         if self.fill.0.needs_wakeup() {
-            // It finds its own way where the call fails.
+            // An error does no harm: the flag stays set, and the next call tries again.
             let _ = net::recv(&self.fd, &mut [0_u8; 0], RecvFlags::DONTWAIT);
         }
     }
 
-    /// A frame to send, if the rings have room.
+    /// Takes a frame to send, if the rings have room.
     pub(crate) fn allocate(&mut self) -> Option<Frame> {
         if self.free.is_empty() {
             self.reap();
@@ -194,7 +195,7 @@ impl Xsk {
         Some(frame)
     }
 
-    /// Whether [`allocate`](Self::allocate) gives one.
+    /// Whether [`allocate`](Self::allocate) would return a frame.
     pub(crate) fn has_room(&mut self) -> bool {
         if self.free.is_empty() {
             self.reap();
@@ -202,7 +203,7 @@ impl Xsk {
         !self.free.is_empty() && self.transmit.room() > 0
     }
 
-    /// Sends a frame with the next [`flush`](Self::flush).
+    /// Queues a frame for the next [`flush`](Self::flush).
     pub(crate) fn transmit(&mut self, frame: Frame) {
         let descriptor = XdpDesc { addr: frame.address(), len: frame.len(), options: XdpDescOptions::empty() };
         if frame.is_of(&self.umem) && self.transmit.push(descriptor) {
@@ -212,12 +213,12 @@ impl Xsk {
         }
     }
 
-    /// A frame that is not sent after all.
+    /// Returns an allocated frame without sending it.
     pub(crate) fn discard(&mut self, frame: Frame) {
         self.free.push(frame);
     }
 
-    /// Hands the kernel what is to be sent.
+    /// Hands the queued frames to the kernel.
     pub(crate) fn flush(&mut self) {
         if self.unflushed {
             self.unflushed = false;
@@ -231,7 +232,7 @@ impl Xsk {
             }
             match net::send(&self.fd, &[], SendFlags::DONTWAIT) {
                 Ok(_) | Err(Errno::AGAIN) => {}
-                // Its queue is full: TCP repeats, and the next flush tries again. Or it is gone, which `check` tells.
+                // The device's queue is full: TCP retransmits, and the next flush tries again. Or it is gone: see `check`.
                 Err(_) => break,
             }
             self.reap();
@@ -241,15 +242,15 @@ impl Xsk {
         }
     }
 
-    /// Whether the kernel has taken everything.
+    /// Whether the kernel has taken all queued frames.
     pub(crate) fn is_flushed(&self) -> bool {
         self.transmit.unconsumed() == 0
     }
 
-    /// Whether the interface is still there.
+    /// Checks that the interface is still there.
     ///
     /// # Errors
-    /// `ENXIO` where it is not, `ENETDOWN` where it was set down.
+    /// `ENXIO` if it is gone, `ENETDOWN` if it was set down.
     pub(crate) fn check(&self) -> Result<()> {
         match net::recv(&self.fd, &mut [0_u8; 0], RecvFlags::DONTWAIT) {
             Err(errno @ (Errno::NXIO | Errno::NODEV | Errno::NETDOWN)) => Err(errno),
@@ -259,7 +260,7 @@ impl Xsk {
 
     fn reap(&mut self) {
         while let Some(address) = self.completion.pop() {
-            // SAFETY: the kernel has just given up the chunk by this address, which it got through the transmit ring.
+            // SAFETY: the kernel has just given up this address's chunk, which it got through the transmit ring.
             if let Some(frame) = unsafe { self.umem.take_back(address, 0) } {
                 self.free.push(frame);
             }

@@ -1,4 +1,4 @@
-//! Connections that are over while the user still has something to hear of them.
+//! Connections that ended while the user has not received everything.
 
 use super::{ACK, Bench, FIN, RST, SYN, acknowledging, with_data};
 use crate::Config;
@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 use tautline_io::{Driver as _, Token};
 
-/// Where `TIME-WAIT` lasts 10 ms.
-fn hasty() -> Bench {
+/// Makes a bench with a `TIME-WAIT` of 10 ms.
+fn fast_timers() -> Bench {
     Bench::new(Config { retransmit: Duration::from_millis(1), ..Config::new("memory") })
 }
 
@@ -20,8 +20,9 @@ impl Bench {
         self.driver.conns.get(id).unwrap().state()
     }
 
-    /// The latest connection, paused, which our side has finished; the peer has acknowledged that, and answers with data and
-    /// its own end.
+    /// Pauses the latest connection and sends our FIN.
+    ///
+    /// The peer acknowledges it, and answers with data and its FIN.
     fn finish_paused(&mut self, pair: Pair, ours: u32) -> Token {
         self.log.mute = true;
         let token = *self.log.accepted.last().unwrap();
@@ -44,7 +45,7 @@ impl Bench {
 
 #[test]
 fn unread_bytes_outlive_time_wait() {
-    let mut bench = hasty();
+    let mut bench = fast_timers();
     let (ours, pair) = (bench.open(1), bench.pair(1));
     let token = bench.finish_paused(pair, ours);
     thread::sleep(Duration::from_millis(30));
@@ -59,8 +60,8 @@ fn unread_bytes_outlive_time_wait() {
 }
 
 #[test]
-fn an_end_that_was_told_is_no_failure_later() {
-    let mut bench = hasty();
+fn a_reported_end_is_not_reported_as_a_failure_later() {
+    let mut bench = fast_timers();
     bench.log.keeps = true;
     let (ours, pair) = (bench.open(1), bench.pair(1));
     let token = bench.finish_paused(pair, ours);
@@ -74,7 +75,7 @@ fn an_end_that_was_told_is_no_failure_later() {
 
 #[test]
 fn unread_bytes_outlive_the_last_acknowledgement() {
-    let mut bench = hasty();
+    let mut bench = fast_timers();
     bench.log.mute = true;
     let (ours, pair) = (bench.open(1), bench.pair(1));
     let token = bench.log.accepted[0];
@@ -91,7 +92,7 @@ fn unread_bytes_outlive_the_last_acknowledgement() {
 }
 
 #[test]
-fn a_port_that_is_used_again_takes_nothing_from_the_old_connection() {
+fn a_reused_port_leaves_the_old_connection_its_bytes() {
     let mut bench = Bench::new(Config::new("memory"));
     let (ours, pair) = (bench.open(1), bench.pair(1));
     let old = bench.finish_paused(pair, ours);
@@ -103,15 +104,15 @@ fn a_port_that_is_used_again_takes_nothing_from_the_old_connection() {
     assert_eq!(bench.log.accepted.len(), 2);
     bench.resume(old);
     assert_eq!((bench.log.received, &bench.log.ended[..]), (6, &[false][..]));
-    assert_eq!(bench.driver.conns.len(), 1, "it was closed when it had ended");
-    // The new one does not mind.
+    assert_eq!(bench.driver.conns.len(), 1, "the ended connection was not closed");
+    // The new connection is not affected.
     let answers = bench.give(acknowledging(with_data(frame(pair, 500_001, ACK), b"new"), next));
     assert_eq!(bench.log.received, 9);
     assert!(answers.iter().any(|&(_, number, acknowledged)| (number, acknowledged) == (next, 500_004)), "{answers:?}");
 }
 
 #[test]
-fn a_refused_answer_does_not_hide_a_later_reset() {
+fn a_wrong_syn_ack_does_not_hide_a_later_reset() {
     let mut bench = Bench::new(Config::new("memory"));
     let (token, pair) = bench.dial(1);
     let answers = bench.turn();

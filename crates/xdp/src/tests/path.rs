@@ -1,21 +1,21 @@
-//! Routers, and who pretends to be one.
+//! Genuine and forged messages of routers about too long packets.
 
 use super::*;
 use crate::path::TooBig;
 use smoltcp::wire::{Icmpv4Packet, Icmpv6Packet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// "Fragmentation needed" from a router about a packet that we sent.
+/// A router's "fragmentation needed" about a packet of ours.
 fn too_big(quoted: &[u8], mtu: u16) -> Vec<u8> {
     let mut icmp = vec![3, 4, 0, 0, 0, 0];
     icmp.extend(mtu.to_be_bytes());
     icmp.extend(quoted);
     Icmpv4Packet::new_unchecked(&mut icmp[..]).fill_checksum();
-    let mut told = Ethernet::new(OURS, THEIRS, Ipv4Addr::LOCALHOST.into()).0.to_vec();
+    let mut message = Ethernet::new(OURS, THEIRS, Ipv4Addr::LOCALHOST.into()).0.to_vec();
     let len = u16::try_from(20 + icmp.len()).unwrap().to_be_bytes();
-    told.extend([0x45, 0, len[0], len[1], 0, 0, 0, 0, 64, 1, 0, 0, 192, 0, 2, 1, 127, 0, 0, 1]);
-    told.extend(icmp);
-    told
+    message.extend([0x45, 0, len[0], len[1], 0, 0, 0, 0, 64, 1, 0, 0, 192, 0, 2, 1, 127, 0, 0, 1]);
+    message.extend(icmp);
+    message
 }
 
 /// The beginning of a packet of ours, as routers quote it.
@@ -25,12 +25,12 @@ fn quoted(pair: Pair, sequence: u32) -> Vec<u8> {
     packet[..28].to_vec()
 }
 
-/// A connection with 3000 bytes under way: its pair, and where they begin.
+/// Opens a connection with 3000 bytes under way. Returns its pair and the first byte's sequence number.
 fn busy(bench: &mut Bench) -> (Pair, u32) {
     let pair = bench.pair(1);
     let ours = bench.give(opening(pair))[0].1.wrapping_add(1);
     bench.give(acknowledging(frame(pair, 1001, ACK), ours));
-    // Acknowledged, so that the first number is not that of the handshake.
+    // The peer acknowledges data, so that the number differs from that of the handshake.
     bench.give(acknowledging(with_data(frame(pair, 1001, ACK), b"echo"), ours));
     let ours = ours.wrapping_add(4);
     bench.log.mute = true;
@@ -44,8 +44,8 @@ fn busy(bench: &mut Bench) -> (Pair, u32) {
     (pair, ours)
 }
 
-/// The longest IP packet of what is repeated once the timer has ended, until all is.
-fn longest_repeated(bench: &mut Bench) -> usize {
+/// Waits for the retransmission timer. Returns the length of the longest retransmitted IP packet.
+fn longest_retransmitted(bench: &mut Bench) -> usize {
     std::thread::sleep(Duration::from_millis(15));
     let mut longest = 0;
     for _ in 0..3 {
@@ -56,26 +56,26 @@ fn longest_repeated(bench: &mut Bench) -> usize {
     longest
 }
 
-fn hasty() -> Bench {
+fn fast_timers() -> Bench {
     Bench::new(Config { retransmit: Duration::from_millis(5), ..Config::new("memory") })
 }
 
 #[test]
-fn who_quotes_a_segment_under_way_shortens_the_next() {
+fn a_quoted_segment_under_way_lowers_the_mtu() {
     for (mtu, longest) in [(1400, 1392), (1499, 1488), (1500, 1500), (9000, 1500), (0, 576), (68, 576), (576, 576)] {
-        let mut bench = hasty();
+        let mut bench = fast_timers();
         let (pair, ours) = busy(&mut bench);
         bench.give(too_big(&quoted(pair, ours), mtu));
-        assert_eq!(longest_repeated(&mut bench), longest, "{mtu}");
-        // Never longer again.
+        assert_eq!(longest_retransmitted(&mut bench), longest, "{mtu}");
+        // A larger MTU is ignored.
         bench.give(too_big(&quoted(pair, ours), 1500));
-        assert_eq!(longest_repeated(&mut bench), longest, "{mtu}");
+        assert_eq!(longest_retransmitted(&mut bench), longest, "{mtu}");
     }
 }
 
 #[test]
-fn who_guesses_changes_nothing() {
-    let mut bench = hasty();
+fn a_guessed_segment_changes_nothing() {
+    let mut bench = fast_timers();
     let (pair, ours) = busy(&mut bench);
     for off in [3000, 4000, 1 << 20, 1 << 31, u32::MAX, u32::MAX - 3] {
         bench.give(too_big(&quoted(pair, ours.wrapping_add(off)), 600));
@@ -84,13 +84,13 @@ fn who_guesses_changes_nothing() {
     let mut damaged = too_big(&quoted(pair, ours), 600);
     damaged[ETHERNET + 27] ^= 1;
     bench.give(damaged);
-    assert_eq!(longest_repeated(&mut bench), 1500);
+    assert_eq!(longest_retransmitted(&mut bench), 1500);
     bench.give(too_big(&quoted(pair, ours.wrapping_add(2999)), 600));
-    assert_eq!(longest_repeated(&mut bench), 592);
+    assert_eq!(longest_retransmitted(&mut bench), 592);
 }
 
 #[test]
-fn reads_both_families_and_no_pieces() {
+fn reads_both_families_and_rejects_truncated_messages() {
     let pair = Pair { local: "[fd00::1]:443".parse().unwrap(), remote: "[fd00::2]:5000".parse().unwrap() };
     let mut icmp = vec![2, 0, 0, 0, 0, 0, 5, 0];
     let back = Pair { local: pair.remote, remote: pair.local };
@@ -102,14 +102,14 @@ fn reads_both_families_and_no_pieces() {
     v6.extend(router.octets().into_iter().chain(ours.octets()).chain(icmp));
     let v4_pair = Pair { local: "10.0.0.1:443".parse().unwrap(), remote: "10.0.0.2:5000".parse().unwrap() };
     let v4 = too_big(&quoted(v4_pair, 77), 1280);
-    for (told, pair) in [(v6, pair), (v4, v4_pair)] {
-        assert_eq!(TooBig::read(&told, OURS), Some(TooBig { pair, sequence: 77, mtu: 1280 }));
-        assert_eq!(TooBig::read(&told, THEIRS), None, "for somebody else");
-        for cut in 0..told.len() {
-            assert_eq!(TooBig::read(&told[..cut], OURS), None, "{cut}");
+    for (message, pair) in [(v6, pair), (v4, v4_pair)] {
+        assert_eq!(TooBig::read(&message, OURS), Some(TooBig { pair, sequence: 77, mtu: 1280 }));
+        assert_eq!(TooBig::read(&message, THEIRS), None, "the frame is for another address");
+        for cut in 0..message.len() {
+            assert_eq!(TooBig::read(&message[..cut], OURS), None, "{cut}");
         }
-        for at in (12..14).chain(told.len() - 8..told.len()) {
-            let mut bad = told.clone();
+        for at in (12..14).chain(message.len() - 8..message.len()) {
+            let mut bad = message.clone();
             bad[at] ^= 0x10;
             assert_eq!(TooBig::read(&bad, OURS), None, "{at}");
         }

@@ -1,4 +1,4 @@
-//! Windows that close, in both directions at once.
+//! Windows that close in both directions at once.
 
 use super::{ACK, Bench, SYN, acknowledging, with_data};
 use crate::Config;
@@ -6,12 +6,12 @@ use crate::frame::tests::frame;
 use crate::frame::{ETHERNET, Pair};
 use std::thread;
 use std::time::Duration;
+use tautline_buf::Buf;
 use tautline_io::{Driver as _, Sent, Token};
-use tautline_window::Buf;
 
 const SEGMENT: usize = 1460;
 
-/// What the driver sent.
+/// A segment that the driver sent.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     sequence: u32,
@@ -32,24 +32,24 @@ impl Seen {
         }
     }
 
-    /// The end of what the peer may send.
+    /// The end of the range that the peer may send.
     fn edge(&self) -> u32 {
         self.acknowledged.wrapping_add(self.window)
     }
 }
 
-/// A peer, and what it knows.
+/// A peer with its state.
 struct Peer {
     bench: Bench,
     pair: Pair,
     token: Token,
-    /// The next byte of ours, and the first of the driver's that was not acknowledged.
+    /// Our next sequence number, and the first of the driver's that is not acknowledged.
     next: u32,
     first: u32,
 }
 
 impl Peer {
-    /// Scales windows, if it is let.
+    /// Opens a connection, and offers window scaling.
     fn new(config: Config) -> Self {
         let mut bench = Bench::new(config);
         let pair = bench.pair(1);
@@ -59,7 +59,7 @@ impl Peer {
         bench.driver.turn(Some(Duration::ZERO), &mut bench.log).unwrap();
         let answer = bench.driver.wire.wire.outbound.pop().unwrap();
         let scale = answer[ETHERNET + 40..].windows(3).find(|option| option[..2] == [3, 3]).map(|option| option[2]);
-        assert_eq!(scale, Some(0), "a window that is scaled can move back, and both sides wait for ever");
+        assert_eq!(scale, Some(0), "with scaling a window can move back, and both sides wait for ever");
         let first = Seen::read(&answer).sequence.wrapping_add(1);
         bench.give(acknowledging(frame(pair, 1001, ACK), first));
         bench.log.mute = true;
@@ -67,7 +67,7 @@ impl Peer {
         Self { bench, pair, token, next: 1001, first }
     }
 
-    /// Sends `len` bytes and the window, which is told in units of 128 bytes.
+    /// Sends `len` bytes with a window in units of 128 bytes.
     fn send(&mut self, len: usize, window: u16) -> Vec<Seen> {
         let mut frame = acknowledging(frame(self.pair, self.next, ACK), self.first);
         frame[ETHERNET + 34..ETHERNET + 36].copy_from_slice(&window.to_be_bytes());
@@ -83,8 +83,8 @@ impl Peer {
         self.bench.driver.wire.wire.outbound.drain(..).map(|frame| Seen::read(&frame)).collect()
     }
 
-    /// The user sends so much; returns what of it leaves.
-    fn have_sent(&mut self, len: usize) -> Vec<Seen> {
+    /// The user sends `len` bytes. Returns the segments that leave.
+    fn user_sends(&mut self, len: usize) -> Vec<Seen> {
         let mut buf = Buf::new();
         buf.put(&vec![9; len]);
         assert!(matches!(self.bench.driver.send(self.token, buf), Sent::Done(_)));
@@ -94,14 +94,14 @@ impl Peer {
 
 #[test]
 fn a_full_window_does_not_move_back_and_hides_no_acknowledgement() {
-    // A larger buffer is asked for, as for a deadlock.
+    // The configuration asks for a larger buffer, which would allow a deadlock.
     let mut peer = Peer::new(Config { receive_buffer: 256 << 10, ..Config::new("memory") });
     peer.bench.driver.pause_receive(peer.token, true);
-    // Our direction is full: of what is sent, some is under way, and the peer closes its window.
-    let sent = peer.have_sent(60_000);
+    // Our direction is full: some bytes are under way, and the peer closes its window.
+    let sent = peer.user_sends(60_000);
     peer.first = peer.first.wrapping_add(sent.iter().map(|seen| seen.len).sum());
     assert!(peer.send(0, 0).iter().all(|seen| seen.len == 0));
-    // The peer fills its direction to the last byte, down to windows that no scaled one could tell.
+    // The peer fills its direction to the last byte, down to windows too small for scaling.
     let mut edge = 1001 + 65_535;
     let mut left = 65_535;
     while left > 0 {
@@ -112,10 +112,10 @@ fn a_full_window_does_not_move_back_and_hides_no_acknowledgement() {
         assert_eq!((last.acknowledged, last.window), (peer.next, u32::try_from(left).unwrap()));
         assert!(answers.iter().all(|seen| seen.edge() == edge), "the window moved back: {answers:?}");
     }
-    // Neither side can send. What the peer says next counts all the same.
+    // Neither side can send. The peer's acknowledgement still counts.
     let more = peer.send(0, 100);
     assert!(more.iter().any(|seen| seen.len > 0), "{more:?}");
-    // And so does what the user reads.
+    // The user's reading opens the window.
     peer.bench.driver.pause_receive(peer.token, false);
     let opened = peer.turn();
     edge += 65_535;
@@ -124,33 +124,33 @@ fn a_full_window_does_not_move_back_and_hides_no_acknowledgement() {
 }
 
 #[test]
-fn what_a_closed_window_threw_away_is_sent_again() {
+fn bytes_dropped_by_a_closed_window_are_retransmitted() {
     let retransmit = Duration::from_millis(1);
     let mut peer = Peer::new(Config { retransmit, congestion_control: false, ..Config::new("memory") });
-    let sent = peer.have_sent(10 * SEGMENT);
+    let sent = peer.user_sends(10 * SEGMENT);
     let all: u32 = sent.iter().map(|seen| seen.len).sum();
     assert!(sent.len() >= 4 && all > 4000, "{sent:?}");
-    // It takes the first segment, throws away the rest, and closes; then it opens for one segment, all of which the
-    // driver takes to be under way.
+    // The peer accepts the first segment, drops the others, and closes its window. Then it opens the window for one
+    // segment, which the driver takes to be under way.
     peer.first = peer.first.wrapping_add(sent[0].len);
     peer.send(0, 0);
-    let told = peer.send(0, 8);
-    assert!(told.iter().all(|seen| seen.len <= 1), "the stack would repeat by itself: {told:?}");
-    // It asks for an acknowledgement, and one makes it repeat.
+    let answers = peer.send(0, 8);
+    assert!(answers.iter().all(|seen| seen.len <= 1), "the stack retransmits by itself: {answers:?}");
+    // The driver asks for an acknowledgement, which makes it retransmit.
     let asks = (0..50).any(|_| {
         thread::sleep(Duration::from_millis(2));
         !peer.turn().is_empty()
     });
-    assert!(asks, "it waits for ever");
-    let repeated = peer.send(0, 8);
-    assert!(repeated.iter().any(|seen| seen.sequence == peer.first && seen.len > 1), "{repeated:?}");
+    assert!(asks, "the driver waits for ever");
+    let retransmitted = peer.send(0, 8);
+    assert!(retransmitted.iter().any(|seen| seen.sequence == peer.first && seen.len > 1), "{retransmitted:?}");
 }
 
 #[test]
-fn congestion_control_can_be_left_out() {
+fn congestion_control_can_be_disabled() {
     let first_flight = |congestion_control| {
         let mut peer = Peer::new(Config { congestion_control, ..Config::new("memory") });
-        peer.have_sent(40_000).iter().map(|seen| seen.len).sum::<u32>()
+        peer.user_sends(40_000).iter().map(|seen| seen.len).sum::<u32>()
     };
     assert_eq!((first_flight(true) < 20_000, first_flight(false)), (true, 40_000));
 }

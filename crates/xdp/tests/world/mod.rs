@@ -1,4 +1,4 @@
-//! Two network namespaces, joined by a pair of virtual interfaces: ours is at one end, the kernel's TCP at the other.
+//! Two network namespaces, joined by a pair of virtual interfaces. One has our interface, the other the kernel's TCP.
 #![expect(unreachable_pub, reason = "each test binary includes this module and is a crate of its own")]
 #![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 #![allow(dead_code, reason = "not every test binary needs all of it")]
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Our interface.
+/// The name of our interface.
 pub const INTERFACE: &str = "xdp0";
 
-/// Ours, and the kernel's.
+/// The addresses of our side and of the kernel's side.
 pub const OURS: [&str; 2] = ["10.77.0.1", "fd77::1"];
 pub const THEIRS: [&str; 2] = ["10.77.0.2", "fd77::2"];
 
@@ -27,16 +27,16 @@ pub struct World {
 }
 
 impl World {
-    /// Two new namespaces, or none where this process may not make any, which it says loudly.
+    /// Makes two namespaces; `None`, with a message, if this process may not.
     pub fn new() -> Option<Self> {
         Self::with_queues(1)
     }
 
-    /// Where the interfaces have so many queues in each direction.
+    /// Makes a world whose interfaces have `queues` queues in each direction.
     pub fn with_queues(queues: u32) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if !rustix::process::geteuid().is_root() {
-            // Not by eprintln!, which the test harness swallows.
+            // The test harness would swallow eprintln!.
             let _ = writeln!(io::stderr(), "SKIPPED: the xdp driver: it takes root to make network namespaces");
             return None;
         }
@@ -83,7 +83,7 @@ impl World {
         &self.ours
     }
 
-    /// The name of the kernel's.
+    /// The name of the kernel's namespace.
     pub fn theirs(&self) -> &str {
         &self.theirs
     }
@@ -98,13 +98,13 @@ impl Drop for World {
     }
 }
 
-/// A third namespace, behind the kernel's, which forwards to it over a link that takes less.
+/// A third namespace, behind the kernel's, which forwards to it over a link with a smaller MTU.
 pub struct Far {
     space: String,
 }
 
 impl Far {
-    /// Over a link with this MTU; the kernel's TCP there tells its peers to send segments of `segment` bytes nevertheless.
+    /// Makes the namespace. Its TCP offers segments of `segment` bytes, although the link's MTU is `mtu`.
     pub fn new(world: &World, mtu: usize, segment: usize) -> Self {
         let far = Self { space: format!("{}-far", world.theirs) };
         let (router, space) = (world.theirs.as_str(), far.space.as_str());
@@ -119,7 +119,7 @@ impl Far {
             in_space(&["address", "add", v6, "dev", interface, "nodad"]);
             in_space(&["link", "set", interface, "mtu", &mtu, "up"]);
         }
-        // A router asks for neighbours from such an address, and its own would be looked for doubles for a second or two.
+        // A router asks for neighbours from a link-local address. Its own would fail duplicate detection for 1 to 2 seconds.
         for interface in ["kernel0", "near0"] {
             ip(&["-n", router, "address", "add", "fe80::1/64", "dev", interface, "nodad"]);
         }
@@ -160,7 +160,7 @@ fn ip(args: &[&str]) -> String {
     text.into_owned()
 }
 
-/// Opens a driver on an interface that was another's a moment ago.
+/// Opens a driver on an interface that another driver may still hold for a moment.
 pub fn opened<D>(open: impl Fn() -> io::Result<D>) -> D {
     once_free(|| match open() {
         Err(error) if error.to_string().contains("another") => None,
@@ -168,19 +168,19 @@ pub fn opened<D>(open: impl Fn() -> io::Result<D>) -> D {
     })
 }
 
-/// Asks until there is an answer: a program that another test starts holds the sockets which it inherits until it is there.
+/// Calls `ask` until it answers. A child process of another test holds inherited sockets until it has started.
 pub fn once_free<T>(ask: impl Fn() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "the interface stays another's");
+        assert!(start.elapsed() < Duration::from_secs(20), "the interface was not released");
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Moves this thread into a namespace by its name.
+/// Moves this thread into the namespace with this name.
 pub fn enter_named(name: &str) {
     enter(&File::open(format!("/run/netns/{name}")).unwrap());
 }

@@ -1,5 +1,5 @@
-use super::gate::Gate;
-use super::inbox::{Chunk, Inbox};
+use super::buffer_ring::{BufferRing, Chunk};
+use super::enter::Enter;
 use super::source::{Completion, MAX_INDEX, Source, With};
 use super::{GROUP, Sizes};
 use crate::Token;
@@ -13,7 +13,7 @@ use rustix::net::{SendFlags, SocketFlags};
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
 /// `IOU_PBUF_RING_INC`: a buffer is used up by several receives.
 const INCREMENTAL: u16 = 2;
@@ -27,37 +27,37 @@ const MOST_ENTERS: usize = 1000;
 /// `IORING_SEND_ZC_REPORT_USAGE`: the notification says whether the kernel made a copy all the same.
 const REPORT_USAGE: u16 = 8;
 
-/// `IORING_NOTIF_USAGE_ZC_COPIED`: it did.
+/// `IORING_NOTIF_USAGE_ZC_COPIED`: the kernel made a copy.
 const COPIED: i32 = 1 << 31;
 
 /// A buffer that the kernel sends from.
 struct Sending {
     token: Token,
     buf: Buf,
-    /// What was sent, once a first completion said so that another follows, for the buffer.
+    /// The result of a zero-copy send, from the first of its two completions; the second one frees the buffer.
     result: Result<u32, Errno>,
 }
 
 /// One io_uring with its provided buffers, and the buffers that are being sent.
 pub(in crate::uring) struct Ring {
     ring: IoUring,
-    gate: Gate,
+    enter: Enter,
     enabled: bool,
-    /// Requests whose last completion was not taken yet, but for cancellations.
+    /// Number of requests whose last completion was not taken yet, without cancellations.
     running: usize,
-    /// How often all that was pushed went to the kernel.
+    /// How often all pushed requests had gone to the kernel.
     flushes: u32,
     sends: Vec<Option<Sending>>,
-    /// A send that was to need no copy was copied, and the log says so.
+    /// The log says that the kernel copied a zero-copy send.
     copied: bool,
     free: Vec<u32>,
-    /// Sockets that requests name which the kernel has not seen yet: the number must not be used again before.
+    /// Closed sockets whose requests the kernel has not seen yet: until then their numbers must not be reused.
     closing: Vec<OwnedFd>,
     /// Completions that were not looked at yet.
     arrived: VecDeque<cqueue::Entry>,
     /// Lent to the driver for each turn.
-    inbox: Option<Inbox>,
-    /// How receives ask for stamps, once they are to: room for control messages.
+    buffer_ring: Option<BufferRing>,
+    /// The message by which receives ask for stamps, if they do: room for control messages.
     stamped: Option<Box<libc::msghdr>>,
 }
 
@@ -73,24 +73,24 @@ impl Ring {
             .setup_r_disabled()
             .build(sizes.submissions)
             .map_err(|error| missing("io_uring with deferred task work (Linux 6.1)", &error))?;
-        let inbox = Inbox::new(sizes)?;
+        let buffer_ring = BufferRing::new(sizes)?;
         // SAFETY: the entries are page-aligned and as many as told; they are freed only after they were unregistered.
         let registered = unsafe {
             ring.submitter().register_buf_ring_with_flags(
-                inbox.entries.as_ptr() as u64,
-                inbox.count,
+                buffer_ring.entries.as_ptr() as u64,
+                buffer_ring.count,
                 GROUP,
                 INCREMENTAL,
             )
         };
         if let Err(error) = registered {
             // SAFETY: the kernel refused to know of it.
-            unsafe { inbox.free() };
+            unsafe { buffer_ring.free() };
             return Err(missing("buffers that are consumed incrementally (Linux 6.12)", &error));
         }
         Ok(Self {
             ring,
-            gate: Gate::default(),
+            enter: Enter::default(),
             enabled: false,
             running: 0,
             flushes: 0,
@@ -99,12 +99,12 @@ impl Ring {
             free: Vec::new(),
             closing: Vec::new(),
             arrived: VecDeque::new(),
-            inbox: Some(inbox),
+            buffer_ring: Some(buffer_ring),
             stamped: None,
         })
     }
 
-    /// From now on receives bring stamps. There must have been none before, which would be taken for such.
+    /// Has receives bring stamps from now on. Earlier receives would be taken for stamped ones, so there must be none.
     pub(in crate::uring) fn stamp(&mut self) {
         // SAFETY: a message of zeros is one without name, data and control.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -119,24 +119,25 @@ impl Ring {
         registered.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
-    /// The inbox, for one turn. `None` where a turn has it already.
-    pub(in crate::uring) const fn lend_inbox(&mut self) -> Option<Inbox> {
-        self.inbox.take()
+    /// Lends the buffer ring for one turn. `None` if a turn has it already.
+    pub(in crate::uring) const fn lend_inbox(&mut self) -> Option<BufferRing> {
+        self.buffer_ring.take()
     }
 
-    /// The turn is over.
-    pub(in crate::uring) fn return_inbox(&mut self, inbox: Inbox) {
-        self.inbox = Some(inbox);
+    /// Takes the buffer ring back at the end of a turn.
+    pub(in crate::uring) fn return_inbox(&mut self, buffer_ring: BufferRing) {
+        self.buffer_ring = Some(buffer_ring);
     }
 
-    /// Before the kernel is entered: where all that arrived was looked at, what arrives next lies where that lay.
-    pub(in crate::uring) fn rewind(&self, inbox: &mut Inbox) {
+    /// Lets the kernel fill the memory from its front again, if no completion waits. Called before the kernel is
+    /// entered.
+    pub(in crate::uring) fn rewind(&self, buffer_ring: &mut BufferRing) {
         if self.arrived.is_empty() {
-            inbox.rewind();
+            buffer_ring.rewind();
         }
     }
 
-    /// How often all that was pushed went to the kernel.
+    /// How often all pushed requests had gone to the kernel.
     pub(in crate::uring) const fn flushes(&self) -> u32 {
         self.flushes
     }
@@ -149,8 +150,8 @@ impl Ring {
                 asked.flags(libc::MSG_CMSG_CLOEXEC.cast_unsigned()).build()
             }
         };
-        // SAFETY: it receives into provided buffers only, which outlive it (see `drop`). The kernel copies the message when
-        // the request is submitted, and the message lives as long as the ring.
+        // SAFETY: it receives into provided buffers only, which outlive it (see `drop`). The kernel copies the message
+        // when the request is submitted, and the message lives as long as the ring.
         unsafe { self.start(entry, Source::Receive(token)) }
     }
 
@@ -179,14 +180,15 @@ impl Ring {
         unsafe { self.start(entry, source) }
     }
 
-    /// Sends as much of `buf` as there is room for, at least a byte; its completion brings the buffer back. Returns the
-    /// number of the send. `zero_copy` has the kernel send from the buffer instead of from a copy, where the way allows it: the
-    /// completion then comes when the peer has acknowledged what was sent.
+    /// Sends as much of `buf` as there is room for, at least a byte; its completion brings the buffer back. Returns
+    /// the number of the send. `zero_copy` has the kernel send from the buffer instead of from a copy, if the device
+    /// can: the completion then comes when the peer has acknowledged the bytes.
     pub(in crate::uring) fn send(&mut self, fd: impl AsFd, token: Token, buf: Buf, zero_copy: bool) -> io::Result<u32> {
         let index = self.free.pop().or_else(|| u32::try_from(self.sends.len()).ok().filter(|&index| index < MAX_INDEX));
         let index = index.ok_or(io::ErrorKind::OutOfMemory)?;
         let (start, len) = (buf.filled().as_ptr(), u32::try_from(buf.len()).unwrap_or(u32::MAX));
-        // Completes with what there was room for, so that the user can tell a slow peer from one that stopped to read.
+        // Without `MSG_WAITALL`: a completion reports each progress, which tells a slow peer from one that stopped
+        // reading.
         let flags = SendFlags::NOSIGNAL.bits().cast_signed();
         let entry = if zero_copy {
             opcode::SendZc::new(number(fd), start, len).flags(flags).zc_flags(REPORT_USAGE).build()
@@ -213,7 +215,7 @@ impl Ring {
         self.sends.get(index as usize).map_or(0, |send| send.as_ref().map_or(0, |sending| sending.buf.len()))
     }
 
-    /// The connection of a running send has a new name.
+    /// Gives the connection of a running send a new token.
     pub(in crate::uring) fn rename_send(&mut self, index: u32, token: Token) {
         if let Some(Some(sending)) = self.sends.get_mut(index as usize) {
             sending.token = token;
@@ -230,19 +232,19 @@ impl Ring {
         }
     }
 
-    /// Closes a socket, but not before the kernel knows of all that was asked of it. `flush` is the number of
-    /// [`flushes`](Self::flushes) when that was last.
+    /// Closes a socket, but not before the kernel has seen all requests for it. `flush` is the value of
+    /// [`flushes`](Self::flushes) at the last of them.
     pub(in crate::uring) fn close(&mut self, fd: OwnedFd, flush: u32) {
         if flush == self.flushes {
             self.closing.push(fd);
         }
     }
 
-    /// Submits, and waits for a completion at most `timeout`, for ever where it is `None`.
+    /// Submits, and waits for a completion at most `timeout`, for ever if it is `None`.
     pub(in crate::uring) fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.enable()?;
         self.enter_once(1, timeout)?;
-        // The kernel left some where it could not report completions, for which there is room now, or where memory is short.
+        // The kernel leaves requests if completions had no room, which they have now, or if memory is short.
         for _ in 0..MOST_ENTERS {
             if self.nothing_to_submit() {
                 return Ok(());
@@ -255,12 +257,12 @@ impl Ring {
     fn enter_once(&mut self, least: u32, timeout: Option<Duration>) -> io::Result<()> {
         let submit = u32::try_from(self.ring.submission().len()).unwrap_or(u32::MAX);
         // SAFETY: what the requests name outlives them, as promised to `push`.
-        let result = unsafe { self.gate.enter(descriptor(&self.ring), submit, least, timeout) };
+        let result = unsafe { self.enter.enter(descriptor(&self.ring), submit, least, timeout) };
         self.entered(result)
     }
 
     /// The next completion.
-    pub(in crate::uring) fn next(&mut self, inbox: &mut Inbox) -> Option<Completion> {
+    pub(in crate::uring) fn next(&mut self, buffer_ring: &mut BufferRing) -> Option<Completion> {
         let entry = self.arrived.pop_front()?;
         let source = Source::of(entry.user_data());
         let more = cqueue::more(entry.flags());
@@ -269,8 +271,8 @@ impl Ring {
             self.running = self.running.saturating_sub(1);
         }
         let with = match (source, result) {
-            (Source::Receive(_), _) if self.stamped.is_some() => stamped(inbox, &entry, &mut result),
-            (Source::Receive(_), Ok(len)) => inbox.take(&entry, len).map_or(With::Nothing, With::Chunk),
+            (Source::Receive(_), _) if self.stamped.is_some() => stamped(buffer_ring, &entry, &mut result),
+            (Source::Receive(_), Ok(len)) => buffer_ring.take(&entry, len).map_or(With::Nothing, With::Chunk),
             (Source::Accept { .. }, Ok(fd)) => {
                 // SAFETY: the kernel opened it for this completion, which is taken once.
                 With::Accepted(unsafe { OwnedFd::from_raw_fd(RawFd::try_from(fd).unwrap_or(RawFd::MAX)) })
@@ -281,7 +283,7 @@ impl Ring {
         Some(Completion { source, result, more, with })
     }
 
-    /// A completion of a send. Without a copy there are two: what was sent, and that the buffer is free.
+    /// Handles a completion of a send. A zero-copy send has two: one with its result, and one that frees the buffer.
     fn sent(&mut self, index: u32, entry: &cqueue::Entry, result: &mut Result<u32, Errno>) -> With {
         let Some(Some(sending)) = self.sends.get_mut(index as usize) else { return With::Nothing };
         if cqueue::more(entry.flags()) {
@@ -301,32 +303,32 @@ impl Ring {
         sending.map_or(With::Nothing, |sending| With::Sent(sending.token, sending.buf))
     }
 
-    /// Takes the next completion too where it goes on with `chunk`, up to `most` bytes in all.
-    /// Returns whether the request goes on.
+    /// Takes the next completion too if its bytes continue `chunk`, up to `most` bytes in all.
+    /// Returns whether the request goes on; `None` if nothing was joined.
     pub(in crate::uring) fn join(
         &mut self,
-        inbox: &mut Inbox,
+        buffer_ring: &mut BufferRing,
         token: Token,
         chunk: &mut Chunk,
         most: usize,
     ) -> Option<bool> {
         if self.stamped.is_some() {
-            // Something lies in front of each.
+            // A header lies in front of each receive's bytes.
             return None;
         }
         let entry = self.arrived.front().filter(|entry| entry.user_data() == Source::Receive(token).data())?;
         let len = result(entry).ok()?;
-        if chunk.len + len as usize > most || inbox.position(entry)? != chunk.start + chunk.len {
+        if chunk.len + len as usize > most || buffer_ring.position(entry)? != chunk.start + chunk.len {
             return None;
         }
         let more = cqueue::more(entry.flags());
         let entry = self.arrived.pop_front()?;
-        chunk.len += inbox.take(&entry, len)?.len;
+        chunk.len += buffer_ring.take(&entry, len)?.len;
         self.running -= usize::from(!more);
         Some(more)
     }
 
-    /// How many completions are there.
+    /// Number of completions that wait.
     pub(in crate::uring) fn ready(&self) -> usize {
         self.arrived.len()
     }
@@ -339,7 +341,7 @@ impl Ring {
         if !self.enabled {
             // From here on the ring belongs to the calling thread.
             self.ring.submitter().register_enable_rings()?;
-            self.gate.open(descriptor(&self.ring));
+            self.enter.open(descriptor(&self.ring));
             self.enabled = true;
         }
         Ok(())
@@ -358,7 +360,7 @@ impl Ring {
         }
     }
 
-    /// Takes what completed off the kernel's queue.
+    /// Takes the completions off the kernel's queue.
     fn collect(&mut self) {
         self.arrived.extend(self.ring.completion());
     }
@@ -386,7 +388,7 @@ impl Ring {
     }
 
     /// Cancels everything and waits for it. Returns whether the kernel uses none of our memory any more.
-    fn quiesce(&mut self, inbox: &mut Inbox) -> bool {
+    fn quiesce(&mut self, buffer_ring: &mut BufferRing) -> bool {
         if !self.enabled {
             return true;
         }
@@ -394,20 +396,20 @@ impl Ring {
         let start = Instant::now();
         let mut known = 0;
         while self.running > 0 && start.elapsed() < LAST_WAIT {
-            // One finds all that can be canceled now. Another goes after the rest, once nothing more comes of it: it looks at
-            // all of them again.
+            // One request cancels all that can be cancelled now. Another one follows for the rest, once no more
+            // complete: it looks at all of them again.
             let stuck = known == self.running || known == 0;
             known = self.running;
             // SAFETY: it names no memory.
             if stuck && unsafe { self.push(&entry) }.is_err() {
                 return false;
             }
-            // The kernel reports no more than 20 at a time to those who do not wait for more.
+            // The kernel reports no more than 20 at a time unless the call waits for more.
             let all = u32::try_from(self.running).unwrap_or(u32::MAX);
             if self.enter_once(all, Some(Duration::from_millis(1))).is_err() {
                 return false;
             }
-            while self.next(inbox).is_some() {}
+            while self.next(buffer_ring).is_some() {}
         }
         self.running == 0
     }
@@ -415,13 +417,13 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.gate.close(descriptor(&self.ring));
-        if let Some(mut inbox) = self.inbox.take()
-            && self.quiesce(&mut inbox)
+        self.enter.close(descriptor(&self.ring));
+        if let Some(mut buffer_ring) = self.buffer_ring.take()
+            && self.quiesce(&mut buffer_ring)
             && self.ring.submitter().unregister_buf_ring(GROUP).is_ok()
         {
             // SAFETY: the kernel forgot it, no request is left, and nothing of it is lent as it was here.
-            unsafe { inbox.free() };
+            unsafe { buffer_ring.free() };
             return;
         }
         // Dropped by another thread than the one that turned it, or within a turn: the kernel may still read and write.
@@ -438,14 +440,15 @@ fn number(fd: impl AsFd) -> Fd {
     Fd(fd.as_fd().as_raw_fd())
 }
 
-/// What a stamped receive brought. Where that is nothing, the driver has to see for itself whether the stream has ended: a
-/// buffer may have no room behind what goes in front (then nothing comes), or not even for that (`EFAULT`).
-fn stamped(inbox: &mut Inbox, entry: &cqueue::Entry, result: &mut Result<u32, Errno>) -> With {
-    // Without a buffer it only tells of what is there.
+/// The chunk of a stamped receive. Without one the result becomes `ENOBUFS`: the driver receives directly, to see
+/// whether the stream has ended. A buffer may have had room for the header only (then no bytes come), or not even for
+/// that (`EFAULT`).
+fn stamped(buffer_ring: &mut BufferRing, entry: &cqueue::Entry, result: &mut Result<u32, Errno>) -> With {
+    // A completion without a buffer belongs to a poll, which only reports that something is there.
     if let Ok(len) = *result
-        && inbox.position(entry).is_some()
+        && buffer_ring.position(entry).is_some()
     {
-        if let Some(chunk) = inbox.take_stamped(entry, len) {
+        if let Some(chunk) = buffer_ring.take_stamped(entry, len) {
             return With::Chunk(chunk);
         }
         *result = Err(Errno::NOBUFS);

@@ -1,17 +1,17 @@
-use super::inbox::Chunk;
+use super::buffer_ring::Chunk;
 use crate::Token;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use tautline_window::Buf;
+use tautline_buf::Buf;
 
 /// Indices of connections, listeners and sends stay below this.
 pub(in crate::uring) const MAX_INDEX: u32 = 1 << 28;
 
-/// What a request is for, as kept in its user data.
+/// The purpose of a request, as kept in its user data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::uring) enum Source {
     Receive(Token),
-    /// Tells of errors on a connection that is not received from.
+    /// Reports errors on a connection that is not received from.
     Watch(Token),
     Connect(Token),
     Accept {
@@ -63,7 +63,7 @@ pub(in crate::uring) struct Completion {
     pub(in crate::uring) with: With,
 }
 
-/// What comes with a [`Completion`].
+/// The payload of a [`Completion`].
 pub(in crate::uring) enum With {
     Nothing,
     Chunk(Chunk),

@@ -1,147 +1,112 @@
-//! What the probe itself costs a server.
+//! Cost of the probe itself for a server.
 
-use super::super::check::Check;
-use super::super::echo_case::in_case;
-use super::super::server::{Kind, Process};
-use super::super::{Certificates, ENGINES, Lab, Outcome, Pace, Span, Suite};
+use super::super::{Certificates, Check, ENGINES, Effort, Kind, Lab, Metrics, Process, Row, Subject, drivers};
 use crate::load::Echo;
-use crate::rounds::{Plan, Runs, Samples, interleave};
-use crate::stats::Ratio;
+use crate::rounds::{Plan, Runs, interleave};
 use crate::table::{Table, number, optional};
-use crate::{Case, Error, Metric, Protocol, Target};
+use crate::{Case, DriverKind, Error, Metric, Span, Target};
+use std::ops::Range;
 use std::time::Duration;
-use tautline::layers::io::Io;
 
-/// What the rounds may take.
+/// Time for the rounds.
 const BUDGET: Duration = Duration::from_secs(90);
 
-/// Rounds, where they are not only to show that it works. Single rounds of two servers that are the same differ by some
-/// hundredths; the median of so many differs by one at most.
+/// Rounds, except in a smoke run. Single rounds of two equal servers differ by some hundredths; the medians of 45 rounds
+/// differ by at most one.
 const ROUNDS: usize = 45;
 
-/// The longest of them: many short rounds tell more than a few long ones.
+/// Length of each measurement: many short rounds tell more than a few long ones.
 const SPAN: Span = Span { warmup: Duration::from_millis(60), duration: Duration::from_millis(200) };
 
-/// Each message is read alone, as one is in flight on each of many connections: the dearest case, as one read is stamped for one
-/// message.
+/// Load that makes the probe most expensive: one message in flight on each of many connections, so that each read is
+/// stamped for a single message.
 const SIZE: usize = 64;
 const CONNECTIONS: usize = 100;
 
-/// What a message may cost with the probe, in CPU time of one without.
+/// Greatest CPU time per message with the probe, over that without.
 const MOST: f64 = 1.03;
 
 /// An echo server, with the probe or without.
-pub(super) struct Row {
-    io: Io,
-    probed: bool,
-    samples: Samples,
+pub(super) struct Probed {
+    io: DriverKind,
+    is_probed: bool,
 }
 
-impl Row {
-    const fn new(io: Io, probed: bool) -> Self {
-        Self { io, probed, samples: Samples::new() }
+impl Probed {
+    fn kind(&self) -> Kind {
+        Kind::Probed(self.is_probed, self.io)
     }
 
+    /// Measures a new server, because the place of its memory matters as much as the probe does.
+    fn measure(&self, lab: &Lab<'_>, certificates: &Certificates, span: Span) -> Result<Metrics, Error> {
+        let process = Process::start(lab, self.kind(), certificates, None)?;
+        let server = process.server()?;
+        let echo = Echo { server, connections: CONNECTIONS, size: SIZE, pipeline: 1, rate: None, span };
+        let measured = echo.run(&mut |_| {}).map_err(|error| error.in_case(&self.name()))?;
+        Ok(measured.message_metrics(SIZE))
+    }
+}
+
+impl Subject for Probed {
     fn name(&self) -> String {
-        format!("{} {}, probe {}", ENGINES[0], self.io, if self.probed { "on" } else { "off" })
+        format!("{} {}, probe {}", ENGINES[0], self.io, if self.is_probed { "on" } else { "off" })
     }
 
     fn case(&self) -> Case {
-        Case {
-            protocol: Some(Protocol::Wss),
-            tls: Some(ENGINES[0].to_owned()),
-            driver: Some(self.io.name().to_owned()),
-            size: Some(SIZE as u64),
-            connections: Some(CONNECTIONS as u64),
-            pipeline: Some(1),
-            setup: Some(if self.probed { "probe on" } else { "probe off" }.to_owned()),
-            ..Case::default()
-        }
-    }
-
-    /// A new server for each round: where its memory lies moves it by as much as the probe does.
-    fn measure(&self, lab: &Lab<'_>, certificates: &Certificates, span: Span) -> Result<Vec<(Metric, f64)>, Error> {
-        let process = Process::start(lab, Kind::Probed(self.probed, self.io), certificates)?;
-        let echo = Echo {
-            server: process.server()?,
-            connections: CONNECTIONS,
-            size: SIZE,
-            pipeline: 1,
-            rate: None,
-            warmup: span.warmup,
-            duration: span.duration,
-        };
-        let measured = echo.run(&mut |_| {}).map_err(|error| in_case(&self.name(), error))?;
-        Ok(measured.message_metrics(SIZE))
-    }
-
-    fn over(&self, other: &Self) -> Option<Ratio> {
-        let metric = Metric::ServerCpuPerMsg;
-        Ratio::paired(self.samples.runs(metric), other.samples.runs(metric))
+        let setup = if self.is_probed { "probe on" } else { "probe off" };
+        self.kind().case().size(SIZE).connections(CONNECTIONS).pipeline(1).setup(setup)
     }
 }
 
-/// Servers with and without, side by side.
-fn rows(drivers: &[Io]) -> Vec<Row> {
-    drivers.iter().flat_map(|&io| [false, true].map(|probed| Row::new(io, probed))).collect()
+/// For each driver, a server without the probe and one with it.
+fn rows(drivers: &[DriverKind]) -> Vec<Row<Probed>> {
+    drivers.iter().flat_map(|&io| [false, true].map(|is_probed| Row::new(Probed { io, is_probed }))).collect()
 }
 
 /// Measures servers with the probe and without in turns.
-pub(super) fn measure(lab: &mut Lab<'_>, certificates: &Certificates, from: f64) -> Result<Vec<Row>, Error> {
-    let drivers: Vec<Io> = [Io::Epoll, Io::Uring].into_iter().filter(|io| io.probe().is_ok()).collect();
-    let mut rows = rows(&drivers);
+pub(super) fn measure(
+    lab: &mut Lab<'_>,
+    certificates: &Certificates,
+    share: Range<f64>,
+) -> Result<Vec<Row<Probed>>, Error> {
+    let mut rows = rows(&drivers());
     let plan = lab.plan(BUDGET);
-    let (rounds, span) = if lab.pace == Pace::Glance { (plan.rounds, lab.span()) } else { (ROUNDS, SPAN) };
-    let mut pairs: Vec<&mut [Row]> = rows.chunks_exact_mut(2).collect();
-    interleave(
-        &mut pairs,
-        &Plan { rounds, ..plan },
-        |_| {},
-        |pair, step| {
-            (lab.progress)(from + (1.0 - from) * step.done as f64 / step.total as f64, &pair[1].name());
-            let mut measured = [Vec::new(), Vec::new()];
-            for turn in turns(step.round) {
-                measured[turn] = pair[turn].measure(lab, certificates, span)?;
-            }
-            // A machine that stood still for one of them says nothing of the pair.
-            if measured.iter().all(|metrics| metrics.iter().any(|(metric, _)| *metric == Metric::ServerCpuPerMsg)) {
-                for (row, metrics) in pair.iter_mut().zip(measured) {
-                    for (metric, value) in metrics {
-                        row.samples.entry(metric).or_default().push(value);
-                    }
-                }
-            }
-            Ok(Vec::new())
-        },
-    )?;
+    let (rounds, span) = if lab.effort == Effort::Smoke { (plan.rounds, lab.span()) } else { (ROUNDS, SPAN) };
+    interleave(rows.as_chunks_mut::<2>().0, &Plan { rounds, ..plan }, |pair, step| {
+        (lab.progress)(step.within(&share), &pair[1].subject.name());
+        let mut measured = [Vec::new(), Vec::new()];
+        for turn in turns(step.round) {
+            measured[turn] = pair[turn].subject.measure(lab, certificates, span)?;
+        }
+        // If the machine stalled during one of them, the round says nothing about the pair.
+        if measured.iter().all(|metrics| metrics.iter().any(|(metric, _)| *metric == Metric::ServerCpuPerMsg)) {
+            pair.iter_mut().zip(measured).for_each(|(row, metrics)| row.add(metrics));
+        }
+        Ok(())
+    })?;
     Ok(rows)
 }
 
-/// Which of a pair is measured first, and which then: neither always, so that a machine that slows down favours none.
+/// Order of a pair in a round. It alternates, so that a machine that slows down favours neither.
 const fn turns(round: usize) -> [usize; 2] {
     if round.is_multiple_of(2) { [0, 1] } else { [1, 0] }
 }
 
-pub(super) fn add_lines(outcome: &mut Outcome, rows: &[Row]) {
-    for row in rows {
-        outcome.add_samples(Suite::Stages, &row.case(), &row.samples);
-    }
-}
-
-pub(super) fn table(rows: &[Row]) -> String {
-    let mut table = Table::new(&["<driver", "us/msg off", "us/msg on", "x", "95 %"]);
-    for pair in rows.chunks_exact(2) {
-        let ratio = pair[1].over(&pair[0]).map(|ratio| ratio.summary);
-        let interval =
-            |ratio: &crate::stats::Summary| format!("{}-{}", number(ratio.interval.low), number(ratio.interval.high));
-        table.row([
-            pair[0].io.name().to_owned(),
-            optional(pair[0].samples.median(Metric::ServerCpuPerMsg)),
-            optional(pair[1].samples.median(Metric::ServerCpuPerMsg)),
-            optional(ratio.as_ref().map(|ratio| ratio.median)),
-            ratio.as_ref().map_or_else(String::new, interval),
-        ]);
-    }
+pub(super) fn table(rows: &[Row<Probed>]) -> String {
+    let table = Table::of(rows.as_chunks().0.iter().map(|[off, on]| {
+        let ratio = on.over(off, Metric::ServerCpuPerMsg).map(|ratio| ratio.summary);
+        [
+            ("<driver", off.subject.io.name().to_owned()),
+            ("us/msg off", optional(off.median(Metric::ServerCpuPerMsg))),
+            ("us/msg on", optional(on.median(Metric::ServerCpuPerMsg))),
+            ("x", optional(ratio.map(|ratio| ratio.median))),
+            (
+                "95 %",
+                ratio
+                    .map_or_else(String::new, |it| format!("{}-{}", number(it.interval.low), number(it.interval.high))),
+            ),
+        ]
+    }));
     format!(
         "\nThe probe's own cost: server CPU for each echo of {SIZE} B, {CONNECTIONS} connections with one message in\n\
          flight, `{}`, without the probe and with it, every message counted; servers in turns.\n\n{table}",
@@ -149,35 +114,36 @@ pub(super) fn table(rows: &[Row]) -> String {
     )
 }
 
-pub(super) fn checks(rows: &[Row]) -> Vec<Check> {
-    let check = |pair: &[Row]| {
-        let what = format!("{} x off: server CPU", pair[1].name());
-        let ratio = (Metric::RatioToUnprobed, pair[1].over(&pair[0]));
-        Check::ratio(what, pair[1].case(), ratio, Target::AtMost(MOST))
+pub(super) fn checks(rows: &[Row<Probed>]) -> Vec<Check> {
+    let check = |[off, on]: &[Row<Probed>; 2]| {
+        let name = format!("{} x off: server CPU", on.subject.name());
+        let ratio = (Metric::RatioToUnprobed, on.over(off, Metric::ServerCpuPerMsg));
+        Check::ratio(name, on.subject.case(), ratio, Target::AtMost(MOST))
     };
-    rows.chunks_exact(2).filter_map(check).collect()
+    rows.as_chunks().0.iter().filter_map(check).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::Outcome;
     use super::super::super::check;
     use super::*;
     use crate::table::WIDTH;
 
     #[test]
-    fn neither_of_a_pair_is_always_the_first() {
+    fn the_order_of_a_pair_alternates() {
         assert_eq!([0, 1, 2, 3].map(turns), [[0, 1], [1, 0], [0, 1], [1, 0]]);
     }
 
     #[test]
     fn a_server_with_the_probe_is_judged_by_one_without() {
-        let mut rows = rows(&[Io::Epoll, Io::Uring]);
+        let mut rows = rows(&[DriverKind::Epoll, DriverKind::Uring]);
         for (row, us) in rows.iter_mut().zip([4.0, 4.1, 4.0, 4.4]) {
             row.samples.insert(Metric::ServerCpuPerMsg, vec![us; 3]);
         }
-        let mut outcome = Outcome { text: table(&rows), ..Outcome::default() };
-        add_lines(&mut outcome, &rows);
-        check::report(&mut outcome, Suite::Stages, checks(&rows));
+        let mut outcome = Outcome { text: table(&rows), ..Outcome::of("stages") };
+        rows.iter().for_each(|row| outcome.add_row(row));
+        check::report(&mut outcome, checks(&rows));
         assert!(outcome.text.lines().all(|line| line.chars().count() <= WIDTH), "{}", outcome.text);
         let judged: Vec<_> = outcome.lines.iter().filter(|line| line.metric == Metric::RatioToUnprobed).collect();
         let met: Vec<_> = judged.iter().map(|line| line.target.map(|target| target.is_met_by(line.value))).collect();

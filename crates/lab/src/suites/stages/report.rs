@@ -1,13 +1,13 @@
-use super::super::check::{self, Check};
-use super::super::server::Feed;
-use super::super::{ENGINES, Outcome, Suite};
-use super::{Found, Least, Place, StageCase, cost};
+use super::super::{Check, ENGINES, Outcome, Row, Subject, Traffic, check};
+use super::case::{Place, StageCase, StageTimes};
+use super::cost;
+use crate::published;
 use crate::stats;
 use crate::table::{Table, WIDTH, number, optional};
-use crate::{Case, Line, Metric, Protocol, Target, published};
+use crate::{Metric, Target};
 use tautline::{Spread, Stage};
 
-/// A statistic of a stage: its metric, the report's word for it, and how to read it.
+/// A statistic of a stage: its metric, its name in the report, and how to read it.
 type Statistic = (Metric, &'static str, fn(&Spread) -> f64);
 
 const STATISTICS: [Statistic; 8] = [
@@ -21,38 +21,44 @@ const STATISTICS: [Statistic; 8] = [
     (Metric::LatencyMax, "max", |spread| spread.max),
 ];
 
-/// The stages that results have.
-const TOLD: [Stage; 7] =
+/// Stages in results.
+const REPORTED: [Stage; 7] =
     [Stage::Nic, Stage::Loop, Stage::Read, Stage::Tls, Stage::Parse, Stage::Callback, Stage::Total];
 
-/// What TLS, and parser and callback together, may take of our default engine's messages, in us.
+/// Most time of TLS, and of parser and callback together, for messages of our default engine, in us.
 const TARGETS: [f64; 2] = [0.5, 0.3];
 
-pub(super) fn report(
-    cases: &[StageCase],
-    skipped: &[(String, String)],
-    costs: &[cost::Row],
-    least: &Least,
-    messages: u64,
-) -> Outcome {
-    let mut outcome = Outcome { text: introduction(cases, least, messages), ..Outcome::default() };
-    outcome.text += &overview(cases).to_string();
-    for case in cases.iter().filter(|case| !case.found.is_empty()) {
-        outcome.text += &details(case);
-        add_lines(&mut outcome, case);
-    }
-    for (row, why) in skipped {
-        outcome.warnings.push(format!("skipped {row}: {why}"));
-    }
-    outcome.text += &cost::table(costs);
-    cost::add_lines(&mut outcome, costs);
-    check::report(&mut outcome, Suite::Stages, cases.iter().flat_map(checks).chain(cost::checks(costs)));
-    outcome
+/// Lower bounds of a message's cost, in us.
+pub(super) struct Floor {
+    /// A receive that finds nothing.
+    pub(super) call: f64,
+    /// The AEAD over 200 bytes, once.
+    pub(super) aead: f64,
 }
 
-fn introduction(cases: &[StageCase], least: &Least, messages: u64) -> String {
-    let first = cases.iter().find_map(|case| case.found.first());
-    let clock = first.map_or("", |found| found.clock.as_str());
+pub(super) fn report(
+    outcome: &mut Outcome,
+    rows: &[Row<StageCase>],
+    skipped: &[String],
+    costs: &[Row<cost::Probed>],
+    floor: &Floor,
+    messages: u64,
+) {
+    let cases: Vec<&StageCase> = rows.iter().map(|row| &row.subject).filter(|case| !case.rounds.is_empty()).collect();
+    outcome.text = introduction(&cases, floor, messages) + &overview(&cases).to_string();
+    for case in &cases {
+        outcome.text += &details(case);
+        add_lines(outcome, case);
+    }
+    outcome.warnings.extend(skipped.iter().map(|why| format!("skipped {why}")));
+    outcome.text += &cost::table(costs);
+    costs.iter().for_each(|row| outcome.add_row(row));
+    check::report(outcome, cases.iter().flat_map(|case| checks(case)).chain(cost::checks(costs)));
+}
+
+fn introduction(cases: &[&StageCase], floor: &Floor, messages: u64) -> String {
+    let first = cases.iter().find_map(|case| case.rounds.first());
+    let clock = first.map_or("", |round| round.clock.as_str());
     format!(
         "Stages: made-up market data (80 % trades of 180-220 B, bursts of 1 to 40, about 6,000 msg/s; the\n\
          same in every run) from a server to one client, which is measured: {messages} messages each round.\n\
@@ -67,13 +73,13 @@ fn introduction(cases: &[StageCase], least: &Least, messages: u64) -> String {
          Of read, a system call that finds nothing takes {} us; the rest is the kernel's TCP and its copy.\n\
          Of tls, the AEAD alone takes {} us for 200 B (half of a seal and an open on hot memory).\n\
          {}\n\n",
-        number(least.call),
-        number(least.aead),
+        number(floor.call),
+        number(floor.aead),
         wrap(&format!("clock: {clock}"))
     )
 }
 
-/// Lines no longer than a table may be.
+/// Breaks text into lines of the width of a table.
 fn wrap(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -90,18 +96,13 @@ fn wrap(text: &str) -> String {
     lines.join("\n")
 }
 
-/// One row for each composition: means, and what the report has.
-fn overview(cases: &[StageCase]) -> Table {
+/// One row of means for each composition, beside the report's.
+fn overview(cases: &[&StageCase]) -> Table {
     let titles = ["<mean, us", "<", "nic", "read", "tls", "4 to 6", "total", "p99", "tls %", "p.tls", "p.total"];
     let mut table = Table::new(&titles);
-    for case in cases.iter().filter(|case| !case.found.is_empty()) {
-        let mean = |stage: Stage| {
-            let is_there = case.found.iter().any(|found| found.spread(stage).count > 0);
-            is_there.then(|| stats::median(&case.runs(|found| found.spread(stage).mean))).flatten()
-        };
-        let total = |read: fn(&Spread) -> f64| stats::median(&case.runs(|found| read(&found.total())));
-        let stamped = case.found.iter().all(Found::has_arrivals);
-        let star = if stamped { "" } else { "*" };
+    for case in cases {
+        let mean = |stage| median(case, stage, |spread| spread.mean);
+        let star = if case.rounds.iter().all(StageTimes::has_arrivals) { "" } else { "*" };
         table.row([
             case.short_name(),
             if case.place == Place::Loopback { "lo" } else { "veth" }.to_owned(),
@@ -109,9 +110,9 @@ fn overview(cases: &[StageCase]) -> Table {
             optional(mean(Stage::Read)),
             optional(mean(Stage::Tls)),
             optional(mean(Stage::Parse).zip(mean(Stage::Callback)).map(|(parse, callback)| parse + callback)),
-            optional(total(|spread| spread.mean)) + star,
-            optional(total(|spread| spread.p99)),
-            optional(stats::median(&case.runs(|found| found.tls_share * 1e2))),
+            optional(mean(Stage::Total)) + star,
+            optional(median(case, Stage::Total, |spread| spread.p99)),
+            optional(stats::median(&case.runs(|round| round.tls_share * 1e2))),
             optional(published_figure(case, Stage::Tls, "mean")),
             optional(published_figure(case, Stage::Total, "mean")),
         ]);
@@ -119,41 +120,37 @@ fn overview(cases: &[StageCase]) -> Table {
     table
 }
 
+/// Median over the rounds of a statistic of a stage; `None` if the stage was not timed.
+fn median(case: &StageCase, stage: Stage, read: fn(&Spread) -> f64) -> Option<f64> {
+    case.has(stage).then(|| stats::median(&case.runs(|round| read(&round.spread(stage))))).flatten()
+}
+
 /// All statistics of one composition.
 fn details(case: &StageCase) -> String {
     let mut table =
         Table::new(&["<us", "min", "mean", "stddev", "p50", "p90", "p95", "p99", "max", "pub. mean", "pub. p99"]);
-    for stage in TOLD {
-        let is_there = case.found.iter().any(|found| spread(found, stage).count > 0);
-        let values = STATISTICS.map(|(_, _, read)| {
-            let value = || stats::median(&case.runs(|found| read(&spread(found, stage))));
-            is_there.then(value).flatten()
-        });
+    for stage in REPORTED {
+        let values = STATISTICS.map(|(_, _, read)| median(case, stage, read));
         let published = ["mean", "p99"].map(|word| published_figure(case, stage, word));
         let cells = values.into_iter().chain(published).map(optional);
         table.row([stage.name().to_owned()].into_iter().chain(cells));
     }
-    let share = |read: fn(&Found) -> f64| optional(stats::median(&case.runs(read)));
-    let most = case.found.iter().map(|found| found.per_read.1).max().unwrap_or(0);
-    let most_record = case.found.iter().map(|found| found.per_record.1).max().unwrap_or(0);
+    let share = |read: fn(&StageTimes) -> f64| optional(stats::median(&case.runs(read)));
+    let most = case.rounds.iter().map(|round| round.per_read.1).max().unwrap_or(0);
+    let most_record = case.rounds.iter().map(|round| round.per_record.1).max().unwrap_or(0);
     let title = format!(
         "{}: {} messages a read, at most {most}; {} a record, at most {most_record}; TLS {} % of the time after the wait",
         case.name(),
-        share(|found| found.per_read.0),
-        share(|found| found.per_record.0),
-        share(|found| found.tls_share * 1e2),
+        share(|round| round.per_read.0),
+        share(|round| round.per_record.0),
+        share(|round| round.tls_share * 1e2),
     );
     format!("\n{}\n\n{table}", wrap(&title))
 }
 
-/// Of a stage; the total begins where the driver's first stamp is.
-fn spread(found: &Found, stage: Stage) -> Spread {
-    if stage == Stage::Total { found.total() } else { found.spread(stage) }
-}
-
-/// The report's figure, where this is one of its compositions. Its stage "Event" holds our loop and read.
+/// The report's figure, if this is one of its compositions. Its stage "Event" holds our loop and read.
 fn published_figure(case: &StageCase, stage: Stage, word: &str) -> Option<f64> {
-    let mode = case.row.mode?;
+    let mode = case.composition.mode?;
     let name = match stage {
         Stage::Nic => "Stage_1->2",
         Stage::Read => "Stage_2->3",
@@ -162,63 +159,32 @@ fn published_figure(case: &StageCase, stage: Stage, word: &str) -> Option<f64> {
         Stage::Callback => "Stage_5->6",
         Stage::App => "Total",
         Stage::Total => "End-to-End",
-        Stage::Loop => return None,
+        _ => return None,
     };
-    let text = format!("mode={mode} detail={name}");
-    let figures = published::figures().iter();
-    figures
-        .filter(|figure| figure.suite == "stages" && figure.text == text)
-        .find(|it| it.metric == word)
-        .map(|it| it.value)
-}
-
-fn facts(case: &StageCase, stage: Stage) -> Case {
-    Case {
-        protocol: Some(Protocol::Wss),
-        tls: Some(case.row.tls.to_owned()),
-        driver: Some(case.row.wire.name().to_owned()),
-        connections: Some(1),
-        direction: Some("read".to_owned()),
-        stage: Some(stage.name().to_owned()),
-        transport: Some(case.row.wire.transport().to_owned()),
-        size: match case.feed {
-            Feed::Market => None,
-            Feed::Steady { size, .. } => Some(size.into()),
-        },
-        setup: Some(match (case.feed, case.row.mode) {
-            (Feed::Steady { .. }, _) => format!("steady over {}", case.place.name()),
-            (Feed::Market, None) => format!("market over {}", case.place.name()),
-            (Feed::Market, Some(mode)) => format!("market over {}, mode {mode}", case.place.name()),
-        }),
-        ..Case::default()
-    }
+    published::by_text("stages", &format!("mode={mode} detail={name}"), Some(word))
 }
 
 fn add_lines(outcome: &mut Outcome, case: &StageCase) {
-    for stage in TOLD {
-        if case.found.iter().all(|found| spread(found, stage).count == 0) {
-            continue;
-        }
-        let facts = facts(case, stage);
+    for stage in REPORTED.into_iter().filter(|stage| case.has(*stage)) {
+        let facts = case.case().stage(stage.name());
         for (metric, word, read) in STATISTICS {
-            let runs = case.runs(|found| read(&spread(found, stage)));
-            let line = Line::new(Suite::Stages.name(), &facts, metric, &runs);
-            let published = published_figure(case, stage, word);
-            outcome.lines.extend(line.map(|line| Line { published, ..line }));
+            if let Some(line) = outcome.add(&facts, metric, &case.runs(|round| read(&round.spread(stage)))) {
+                line.published = published_figure(case, stage, word);
+            }
         }
     }
 }
 
-/// What our default is held to.
+/// Targets of our default engine.
 fn checks(case: &StageCase) -> Vec<Check> {
-    if case.row.tls != ENGINES[0] || case.feed == Feed::Market || case.found.is_empty() {
+    if case.composition.tls != ENGINES[0] || case.traffic == Traffic::Market {
         return Vec::new();
     }
-    let tls = case.runs(|found| found.spread(Stage::Tls).p50);
-    let rest = case.runs(|found| found.spread(Stage::Parse).p50 + found.spread(Stage::Callback).p50);
-    let check = |what: &str, stage, runs: &[f64], most| {
-        let what = format!("{}: {what}", case.name());
-        Check::of(what, facts(case, stage), (Metric::LatencyP50, runs), Target::AtMost(most))
+    let tls = case.runs(|round| round.spread(Stage::Tls).p50);
+    let rest = case.runs(|round| round.spread(Stage::Parse).p50 + round.spread(Stage::Callback).p50);
+    let check = |what: &str, stage: Stage, runs: &[f64], most| {
+        let name = format!("{}: {what}", case.name());
+        Check::of(name, case.case().stage(stage.name()), (Metric::LatencyP50, runs), Target::AtMost(most))
     };
     vec![
         check("tls, p50", Stage::Tls, &tls, TARGETS[0]),
@@ -228,63 +194,59 @@ fn checks(case: &StageCase) -> Vec<Check> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::{self, Wire};
+    use super::super::case::STEADY;
+    use super::super::compositions::{self, Transport};
     use super::*;
-    use tautline::layers::io::Io;
-    use tautline::{TlsEngine, Way};
+    use crate::DriverKind;
+    use tautline::{DriverConfig, TlsEngine};
 
-    fn found(us: f64, nic: u64) -> Found {
-        let spread = |count, us| Spread {
-            count,
-            min: us / 2.0,
-            mean: us,
-            stddev: us / 10.0,
-            p50: us,
-            p90: us * 1.5,
-            p95: us * 2.0,
-            p99: us * 3.0,
-            max: us * 100.0,
+    fn times(us: f64, arrivals: u64) -> StageTimes {
+        let spread = |count, us| {
+            let mut spread = Spread::default();
+            spread.count = count;
+            (spread.min, spread.mean, spread.stddev) = (us / 2.0, us, us / 10.0);
+            (spread.p50, spread.p90, spread.p95, spread.p99) = (us, us * 1.5, us * 2.0, us * 3.0);
+            spread.max = us * 100.0;
+            spread
         };
         let spreads = Stage::ALL.map(|stage| match stage {
-            Stage::Nic => spread(nic, us),
-            Stage::Total => spread(nic, us * 2.0),
+            Stage::Nic => spread(arrivals, us),
+            Stage::Total => spread(arrivals, us * 2.0),
             Stage::App => spread(10_000, us),
             _ => spread(10_000, us / 10.0),
         });
-        let clock =
-            "TSC of 2.100 ticks a ns, exact to 0.01 ppm; a stamp costs 11 ns; arrivals exact to 40 ns".to_owned();
-        Found { spreads, tls_share: 0.5, per_read: (1.53, 40), per_record: (1.2, 33), clock }
+        let clock = "TSC of 2.100 ticks a ns, exact to 0.01 ppm; a stamp costs 11 ns; arrivals exact to 40 ns";
+        StageTimes::new(spreads, clock)
     }
 
-    fn cases(us: f64) -> Vec<StageCase> {
-        let case = |row, place, nic| StageCase {
-            row,
-            place,
-            feed: if row.mode.is_none() { Feed::Steady { size: 200, rate: 10_000 } } else { Feed::Market },
-            engine: TlsEngine::default(),
-            way: Way::default(),
-            found: vec![found(us, nic), found(us * 1.1, nic)],
-            failed: None,
-        };
-        // Of the report those that are asked for below: intervals of all would take seconds.
-        rows::all()
-            .into_iter()
-            .filter(|row| row.mode.is_none_or(|mode| [1, 8, 9].contains(&mode)))
-            .map(|row| {
-                let nic = if row.wire == Wire::Kernel(Io::Uring) { 0 } else { 10_000 };
-                case(row, Place::Loopback, nic)
+    /// Our compositions, and those of the report that are asked for below: intervals of all would take seconds.
+    fn cases(us: f64) -> Vec<Row<StageCase>> {
+        let is_wanted = |mode: Option<u8>| mode.is_none_or(|mode| [1, 8, 9].contains(&mode));
+        let row = |composition: compositions::Composition| {
+            let arrivals = if composition.transport == Transport::Kernel(DriverKind::Uring) { 0 } else { 10_000 };
+            Row::new(StageCase {
+                composition,
+                place: Place::Loopback,
+                traffic: if composition.mode.is_none() { STEADY } else { Traffic::Market },
+                engine: TlsEngine::default(),
+                driver: DriverConfig::default(),
+                rounds: vec![times(us, arrivals), times(us * 1.1, arrivals)],
             })
-            .collect()
+        };
+        compositions::all().into_iter().filter(|it| is_wanted(it.mode)).map(row).collect()
     }
 
-    const LEAST: Least = Least { call: 0.2, aead: 0.1 };
+    fn reported(rows: &[Row<StageCase>], skipped: &[String]) -> Outcome {
+        let mut outcome = Outcome::of("stages");
+        report(&mut outcome, rows, skipped, &[], &Floor { call: 0.2, aead: 0.1 }, 10_000);
+        outcome
+    }
 
     #[test]
-    fn tables_fit_whatever_the_times_are() {
+    fn tables_fit_with_short_and_long_times() {
         for us in [0.012, 12_345.6] {
-            let skipped = [("4. ktls epoll".to_owned(), "the kernel has none".to_owned())];
-            let widest = cases(us).into_iter().skip(4).collect::<Vec<_>>();
-            let outcome = report(&widest, &skipped, &[], &LEAST, 10_000);
+            let skipped = ["4. ktls epoll: the kernel has none".to_owned()];
+            let outcome = reported(&cases(us)[4..], &skipped);
             for line in outcome.text.lines() {
                 assert!(line.chars().count() <= WIDTH, "{line}");
             }
@@ -293,8 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn the_report_stands_beside_its_compositions_only() {
-        let outcome = report(&cases(4.5), &[], &[], &LEAST, 10_000);
+    fn only_compositions_of_the_report_have_published_figures() {
+        let outcome = reported(&cases(4.5), &[]);
         let line = |driver: &str, tls: &str, stage: &str, metric| {
             let mut lines = outcome.lines.iter().filter(|line| line.metric == metric && line.target.is_none());
             lines
@@ -312,15 +274,15 @@ mod tests {
     }
 
     #[test]
-    fn without_a_stamp_the_total_begins_with_the_end_of_the_wait_and_says_so() {
-        let outcome = report(&cases(4.0), &[], &[], &LEAST, 10_000);
+    fn a_total_without_stamps_is_marked() {
+        let outcome = reported(&cases(4.0), &[]);
         let row = |name: &str| outcome.text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
         assert!(row("fused uring 200 B").contains('*') && !row("fused epoll 200 B").contains('*'));
     }
 
     #[test]
-    fn our_default_is_held_to_its_targets() {
-        let outcome = report(&cases(4.5), &[], &[], &LEAST, 10_000);
+    fn the_default_engine_is_judged_by_its_targets() {
+        let outcome = reported(&cases(4.5), &[]);
         let targets: Vec<_> = outcome.lines.iter().filter_map(|line| line.target).collect();
         assert_eq!(targets, [Target::AtMost(0.5), Target::AtMost(0.3)].repeat(7));
         assert!(outcome.text.contains("fused spin 200 B over loopback: tls, p50"), "{}", outcome.text);

@@ -1,4 +1,4 @@
-//! From a name to a TCP connection.
+//! Resolving names and connecting over TCP.
 
 use super::{failure, start};
 use crate::common::server::{client_config, config};
@@ -13,7 +13,7 @@ fn target(uri: &str) -> Target {
 }
 
 #[test]
-fn a_refused_connection_says_so() {
+fn reports_a_refused_connection() {
     for scheme in ["ws", "wss"] {
         for host in ["127.0.0.1", "localhost"] {
             let closed = ClosedPort::new().unwrap();
@@ -29,17 +29,17 @@ fn a_refused_connection_says_so() {
 }
 
 #[test]
-fn a_name_that_does_not_exist_says_so() {
+fn reports_a_name_that_does_not_exist() {
     let mut config = config();
-    // Where no name server answers, that may be said late.
+    // Without a name server, the resolver's error may take long.
     config.deadlines.connect = 6 * PATIENCE;
     let error = failure(target("wss://no-such-host.invalid/"), client_config(), config);
     assert!(error.contains("cannot resolve no-such-host.invalid"), "{error}");
 }
 
 #[test]
-fn localhost_is_found_where_only_one_family_listens() {
-    // Some machines know one address of localhost, others two.
+fn localhost_is_reached_if_only_one_family_listens() {
+    // On some machines localhost resolves to one address, on others to two.
     for found in ("localhost", 0).to_socket_addrs().unwrap() {
         let server = serve_at(&found.to_string(), Over::Fused, 1, config(), App::default());
         let mut socket = server.socket_to(target(&format!("wss://localhost:{}/", server.tcp().port())));
@@ -51,7 +51,7 @@ fn localhost_is_found_where_only_one_family_listens() {
     }
 }
 
-/// A listener whose queue is full: the kernel drops what more comes, as a firewall would.
+/// A listener whose queue is full. The kernel drops further connections, as a firewall would.
 struct Blackhole {
     listener: TcpListener,
     _queued: Vec<TcpStream>,
@@ -60,12 +60,12 @@ struct Blackhole {
 impl Blackhole {
     fn new(at: (&str, u16)) -> Self {
         let listener = TcpListener::bind(at).unwrap();
-        // The shortest queue; std asks for a long one.
+        // The shortest queue; the standard library sets a long one.
         rustix::net::listen(&listener, 0).unwrap();
         let address = listener.local_addr().unwrap();
         let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(200));
         let queued: Vec<_> = std::iter::from_fn(|| connect().ok()).take(10).collect();
-        assert!(queued.len() < 10, "the queue has no end");
+        assert!(queued.len() < 10, "the queue does not fill up");
         Self { listener, _queued: queued }
     }
 
@@ -96,7 +96,7 @@ fn a_silent_address_is_overtaken_by_the_next() {
     let mut target = target(&format!("ws://localhost:{port}/"));
     target.address = None;
     let mut socket = server.socket_to(target);
-    // A quarter of a second later, where the resolver puts IPv6 first; at once where not.
+    // The connection opens 250 ms later if the resolver puts IPv6 first, otherwise at once.
     assert!(begun.elapsed() < config().deadlines.connect);
     socket.text("here").unwrap();
     assert!(socket.receive().is_ok());
@@ -106,7 +106,7 @@ fn a_silent_address_is_overtaken_by_the_next() {
 }
 
 #[test]
-fn a_server_that_never_answers_meets_the_handshake_deadline() {
+fn a_silent_server_misses_the_handshake_deadline() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     for scheme in ["ws", "wss"] {
@@ -118,7 +118,7 @@ fn a_server_that_never_answers_meets_the_handshake_deadline() {
 }
 
 #[test]
-fn targets_that_cannot_work_say_why() {
+fn invalid_targets_are_explained() {
     for (uri, word) in [
         ("http://localhost/", "is no WebSocket URI; write wss://"),
         ("localhost:80", "it has no scheme; write ws:// or wss:// before it"),
@@ -129,7 +129,7 @@ fn targets_that_cannot_work_say_why() {
         let error = Target::new(uri).unwrap_err().to_string();
         assert!(error.contains(word), "{uri}: {error}");
     }
-    // A loop has one engine.
+    // Each scheme needs its own engine, and a loop has only one.
     let both = tautline::Client::new(client_config()).target(target("ws://a/")).target(target("wss://b/"));
     let error = both.run(App::default()).err().unwrap().to_string();
     assert!(error.contains("a client each"), "{error}");
@@ -137,20 +137,20 @@ fn targets_that_cannot_work_say_why() {
 }
 
 #[test]
-fn a_client_that_drains_gives_up_its_attempts() {
+fn a_drain_ends_the_attempts_of_a_client() {
     let hole = Blackhole::new(("127.0.0.1", 0));
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent_port = silent.local_addr().unwrap().port();
     let closed = ClosedPort::new().unwrap();
     for (uri, reconnect) in [
-        // Racing, before the answer, and between two attempts.
+        // The drain begins while addresses race, before the server's answer, and between two attempts.
         (format!("ws://127.0.0.1:{}/", hole.port()), false),
         (format!("ws://127.0.0.1:{silent_port}/"), false),
         (format!("ws://{}/", closed.address()), true),
     ] {
         let mut target = target(&uri);
         let long = Duration::from_secs(100);
-        target.reconnect = reconnect.then_some(tautline::Reconnect { first: long, longest: long, attempts: None });
+        target.reconnect = reconnect.then_some(tautline::Reconnect::new(long, long));
         let (client, events) = start(target, App::default());
         if reconnect {
             assert!(events.failure(0).1.is_some());
@@ -167,18 +167,18 @@ fn a_client_that_drains_gives_up_its_attempts() {
 }
 
 #[test]
-fn serving_and_connecting_twice_at_one_port_says_so() {
+fn two_servers_at_one_port_are_an_error() {
     let server = serve(Over::Plain, config(), App::default());
     for shards in [1, 2] {
-        let again = tautline::Server::new(tautline::Tls::Plain).listen(server.address.clone()).shards(shards);
+        let again = tautline::Server::plain().listen(server.address.clone()).shards(shards);
         let error = again.start(|_| App::default()).unwrap_err().to_string();
         assert!(error.contains("it is in use"), "{error}");
     }
     server.survives();
-    // Two servers whose loops share their port by SO_REUSEPORT would split the clients between them.
+    // A server of two shards listens with SO_REUSEPORT: the kernel would spread clients over both servers.
     let server = serve_at("127.0.0.1:0", Over::Plain, 2, config(), App::default());
     for shards in [1, 2] {
-        let again = tautline::Server::new(tautline::Tls::Plain).listen(server.address.clone()).shards(shards);
+        let again = tautline::Server::plain().listen(server.address.clone()).shards(shards);
         let error = again.start(|_| App::default()).unwrap_err().to_string();
         assert!(error.contains("it is in use"), "{error}");
     }
@@ -186,16 +186,16 @@ fn serving_and_connecting_twice_at_one_port_says_so() {
 }
 
 #[test]
-fn a_server_takes_over_from_another_where_both_agree() {
+fn a_server_takes_over_from_another_if_both_allow_it() {
     let beside = |address: tautline::Address, shards| {
-        let server = tautline::Server::new(tautline::Tls::Plain).listen(address).shards(shards).beside_others(true);
+        let server = tautline::Server::plain().listen(address).shards(shards).beside_others(true);
         server.start(|_| App::default()).unwrap()
     };
     let first = beside("127.0.0.1:0".parse().unwrap(), 1);
     let second = beside(first.addresses()[0].clone(), 2);
     first.drain(tautline::CloseCode::GOING_AWAY, "", Duration::ZERO);
     first.join().unwrap();
-    // All newcomers are the second's from now on.
+    // All new connections go to the second server from now on.
     for _ in 0..4 {
         let tautline::Address::Tcp(address) = &second.addresses()[0] else { panic!("no TCP address") };
         TcpStream::connect(address).unwrap();

@@ -1,4 +1,4 @@
-//! The client: getting there, coming back, and saying why it could not.
+//! The client: connecting, reconnecting, and its errors.
 
 mod connecting;
 mod proxies;
@@ -7,18 +7,18 @@ mod refused;
 mod tls;
 
 use crate::common::{App, Events};
-use tautline::{Client, ClientTls, Config, Error, Running, Socket, Target};
+use tautline::{Client, ClientConfig, Config, EngineChoice, Error, ServerHandle, Socket, Target, Tls};
 
-/// A blocking client's failure to connect, in words.
-fn failure(target: Target, tls: impl Into<ClientTls>, config: Config) -> String {
+/// The message of a blocking client that cannot connect.
+fn failure<E: EngineChoice>(target: Target, tls: impl Into<Tls<ClientConfig, E>>, config: Config) -> String {
     match Socket::connect(target, tls, config) {
-        Err(Error::Connect(error)) => error.to_string(),
+        Err(Error::Connect(error)) => format!("{error:#}"),
         other => panic!("{other:?}"),
     }
 }
 
-/// A client on a thread of its own, and what it is told.
-fn start(target: Target, app: App) -> (Running, Events) {
+/// A client on a thread of its own, and its events.
+fn start(target: Target, app: App) -> (ServerHandle, Events) {
     let events = app.events.clone();
     let client = Client::new(crate::common::server::client_config()).target(target);
     (client.start(move |_| app.clone()).unwrap(), events)

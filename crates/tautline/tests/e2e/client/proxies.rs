@@ -1,4 +1,4 @@
-//! Through proxies, played by hand.
+//! Connections through proxies, which the tests implement.
 
 use super::failure;
 use crate::common::server::{client_config, config};
@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use tautline::{CloseCode, Incoming, Target};
 use tautline_testkit::ClosedPort;
 
-/// Reads until `done` says that the request is whole.
+/// Reads until `done` returns true for the bytes so far.
 fn request(stream: &mut TcpStream, done: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     while !done(&bytes) {
@@ -20,7 +20,7 @@ fn request(stream: &mut TcpStream, done: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     bytes
 }
 
-/// Passes bytes in both directions until both ends are done.
+/// Sends `answer`, and then relays bytes in both directions until both ends are done.
 fn relay(client: TcpStream, server: SocketAddr, answer: &[u8]) {
     let server = TcpStream::connect(server).unwrap();
     let pump = |mut from: TcpStream, mut to: TcpStream| {
@@ -29,7 +29,7 @@ fn relay(client: TcpStream, server: SocketAddr, answer: &[u8]) {
             let _ = to.shutdown(Shutdown::Write);
         })
     };
-    // The answer and the server's first bytes may come as one.
+    // The answer and the server's first bytes may arrive together.
     (&client).write_all(answer).unwrap();
     let up = pump(client.try_clone().unwrap(), server.try_clone().unwrap());
     let down = pump(server, client);
@@ -37,7 +37,7 @@ fn relay(client: TcpStream, server: SocketAddr, answer: &[u8]) {
     down.join().unwrap();
 }
 
-/// A proxy for one connection: what it was asked.
+/// Starts a proxy for one connection. Its thread returns the request.
 fn proxy(serve: impl FnOnce(TcpStream) -> String + Send + 'static) -> (u16, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -57,7 +57,7 @@ fn http_proxy(to: SocketAddr) -> (u16, JoinHandle<String>) {
     })
 }
 
-/// Wants a password where `login` is true. What it was asked for is told as `HOST:PORT`.
+/// Starts a SOCKS5 proxy, which requires a password if `login` is true. Its thread returns the destination as `HOST:PORT`.
 fn socks_proxy(to: SocketAddr, login: bool) -> (u16, JoinHandle<String>) {
     proxy(move |mut stream| {
         let methods = request(&mut stream, |bytes| bytes.len() == 3);
@@ -77,7 +77,7 @@ fn socks_proxy(to: SocketAddr, login: bool) -> (u16, JoinHandle<String>) {
     })
 }
 
-/// A target by name, which only the proxy can reach.
+/// A target with a name and port that only the proxy can reach.
 fn target(server: &Started, proxy: &str) -> Target {
     let scheme = if server.over.is_secure() { "wss" } else { "ws" };
     let mut target = Target::new(&format!("{scheme}://localhost:4711/chat")).unwrap();
@@ -124,7 +124,7 @@ fn socks5() {
     });
 }
 
-/// A proxy that answers with these bytes, and what the client makes of it.
+/// The client's error if a proxy answers with these bytes.
 fn refusal(kind: &str, answer: &'static [u8], close: bool) -> String {
     let server = serve(Over::Plain, config(), App::default());
     let (port, thread) = proxy(move |mut stream| {
@@ -145,7 +145,7 @@ fn refusal(kind: &str, answer: &'static [u8], close: bool) -> String {
 }
 
 #[test]
-fn refusals_say_why() {
+fn refusals_are_explained() {
     for (kind, answer, word) in [
         ("http", &b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"[..], "wants a user name and password"),
         (
@@ -154,7 +154,7 @@ fn refusals_say_why() {
             "refused the tunnel: \"HTTP/1.1 502 Bad Gateway\"",
         ),
         ("http", b"SSH-2.0\r\n\r\n", "refused the tunnel: \"SSH-2.0\""),
-        ("socks5", b"\x05\xff", "accepts no offered way to log in"),
+        ("socks5", b"\x05\xff", "accepts none of the offered login methods"),
         ("socks5", b"\x05\x02", "this is no SOCKS5 proxy"),
         ("socks5", b"\x05\x00\x05\x05\x00\x01", "could not connect to localhost:4711: connection refused"),
         ("socks5", b"\x05\x00\x05\x04\x00\x01", "could not connect to localhost:4711: host unreachable"),
@@ -170,7 +170,7 @@ fn refusals_say_why() {
 }
 
 #[test]
-fn a_proxy_that_is_not_there() {
+fn a_proxy_that_is_not_running() {
     let closed = ClosedPort::new().unwrap();
     let server = serve(Over::Plain, config(), App::default());
     let error = failure(target(&server, &format!("http://{}", closed.address())), client_config(), config());

@@ -1,4 +1,4 @@
-//! Coming back after a loss.
+//! Reconnecting after a loss.
 
 use super::start;
 use crate::common::server::config;
@@ -8,11 +8,13 @@ use tautline::{Cause, CloseCode, Outgoing, Reconnect, Target};
 use tautline_testkit::ClosedPort;
 
 const fn quick(attempts: Option<u32>) -> Reconnect {
-    Reconnect { first: Duration::from_millis(20), longest: Duration::from_millis(80), attempts }
+    let mut quick = Reconnect::new(Duration::from_millis(20), Duration::from_millis(80));
+    quick.attempts = attempts;
+    quick
 }
 
 #[test]
-fn a_client_comes_back_after_a_restart() {
+fn a_client_reconnects_after_a_restart() {
     both(|over| {
         let server = serve(over, config(), App::default());
         let address = server.address.to_string();
@@ -21,11 +23,11 @@ fn a_client_comes_back_after_a_restart() {
         let app = App::default().greets("hello").on_message(|events, _, message| events.note(message.text().unwrap()));
         let (client, events) = start(target, app);
         assert_eq!(events.noted(0), "hello");
-        server.running.drain(CloseCode::SERVICE_RESTART, "back soon", Duration::from_secs(5));
-        server.running.join().unwrap();
+        server.handle.drain(CloseCode::SERVICE_RESTART, "back soon", Duration::from_secs(5));
+        server.handle.join().unwrap();
         let closed = events.close(events.open(0).0);
         assert_eq!((closed.code, &*closed.reason), (CloseCode::SERVICE_RESTART, "back soon"));
-        // While nobody listens, it is told of each attempt, and when the next one is.
+        // While no server listens, each attempt is reported with the wait before the next one.
         let (error, retry) = events.failure(0);
         assert!(error.contains("refused"), "{error}");
         assert!(retry.is_some_and(|retry| retry <= Duration::from_millis(80)), "{retry:?}");
@@ -35,8 +37,8 @@ fn a_client_comes_back_after_a_restart() {
         // The same dial, another connection.
         let (first, second) = (events.open(0).0, events.open(1).0);
         assert_ne!(first, second);
-        // A close of ours is no loss.
-        client.remotes()[0].close(second, CloseCode::NORMAL, "enough").unwrap();
+        // After our own close the client does not reconnect.
+        client.shards()[0].close(second, CloseCode::NORMAL, "enough").unwrap();
         client.join().unwrap();
         assert_eq!(events.closes(second), 1);
         server.forgets();
@@ -54,9 +56,9 @@ fn a_broken_connection_is_a_loss_too() {
     for n in 0..3 {
         let (ours, _) = events.open(n);
         let (theirs, _) = server.events.open(n);
-        server.running.send(theirs, Outgoing::text("soon gone")).unwrap();
-        // 4999 stands for any reason to close.
-        server.running.remotes()[0].close(theirs, CloseCode::new(4999), "").unwrap();
+        server.handle.send(theirs, Outgoing::text("soon gone")).unwrap();
+        // 4999 is an arbitrary code.
+        server.handle.shards()[0].close(theirs, CloseCode::new(4999), "").unwrap();
         assert!(matches!(events.close(ours).cause, Cause::Peer));
     }
     events.open(3);
@@ -68,7 +70,7 @@ fn a_broken_connection_is_a_loss_too() {
 }
 
 #[test]
-fn it_gives_up_after_so_many_attempts() {
+fn gives_up_after_the_configured_attempts() {
     let closed = ClosedPort::new().unwrap();
     let uri = format!("ws://{}/", closed.address());
     for attempts in [0, 1, 3] {
@@ -87,7 +89,7 @@ fn it_gives_up_after_so_many_attempts() {
                 _ => None,
             })
             .collect();
-        // The first, and so many more.
+        // The first attempt, and the configured further ones.
         let mut expected = vec![true; attempts as usize];
         expected.push(false);
         assert_eq!(retries, expected);
@@ -99,14 +101,14 @@ fn without_reconnect_the_client_ends_with_its_connection() {
     let server = serve(Over::Plain, config(), App::default());
     let (client, events) = start(server.target(), App::default());
     events.open(0);
-    server.running.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
-    server.running.join().unwrap();
+    server.handle.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+    server.handle.join().unwrap();
     client.join().unwrap();
     assert!(!events.all().iter().any(|event| matches!(event, Event::Failed(..))));
 }
 
 #[test]
-fn a_server_that_refuses_is_asked_again() {
+fn a_refused_upgrade_is_retried() {
     let app = App::default().on_request(|_| tautline::Reply::status(http::StatusCode::SERVICE_UNAVAILABLE));
     let server = serve(Over::Plain, config(), app);
     let mut target = server.target();

@@ -1,4 +1,4 @@
-//! Servers that answer, but not with a WebSocket.
+//! Servers that answer, but do not accept the WebSocket.
 
 use super::failure;
 use crate::common::frame::{CLOSE, TEXT, unmasked};
@@ -7,9 +7,9 @@ use crate::common::{App, Over, PATIENCE, serve};
 use crate::life::accept;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use tautline::{Cause, ClientTls, Config, DeflateConfig, Error, HeadLimits, Incoming, Reply, Socket, Target};
+use tautline::{Cause, ClientConfig, Config, DeflateConfig, Error, HeadLimits, Incoming, Reply, Socket, Target};
 
-/// A server for one connection, that answers the request with what `answer` makes of it, and where it is.
+/// Starts a server for one connection that answers the request with the result of `answer`. Returns its target.
 fn answering(answer: impl FnOnce(&str) -> Vec<u8> + Send + 'static) -> Target {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -29,12 +29,12 @@ fn answering(answer: impl FnOnce(&str) -> Vec<u8> + Send + 'static) -> Target {
     Target::new(&format!("ws://127.0.0.1:{port}/where?it=is")).unwrap()
 }
 
-fn told(answer: &'static str) -> String {
+fn failure_with(answer: &'static str) -> String {
     failure(answering(|_| answer.into()), client_config(), config())
 }
 
 #[test]
-fn refusals_are_told_by_their_status() {
+fn refusals_are_reported_with_their_status() {
     for (answer, words) in [
         ("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno", &["refused the upgrade", "401 Unauthorized"][..]),
         ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", &["refused the upgrade", "200 OK"]),
@@ -54,13 +54,13 @@ fn refusals_are_told_by_their_status() {
             &["Sec-WebSocket-Accept"],
         ),
     ] {
-        let error = told(answer);
+        let error = failure_with(answer);
         assert!(words.iter().all(|word| error.contains(word)), "{answer}: {error}");
     }
 }
 
 #[test]
-fn answers_that_break_a_rule_are_not_believed() {
+fn rejects_invalid_answers() {
     let with = |find: &'static str, replace: &'static str| {
         let target = answering(move |request| {
             let answer = accept(request);
@@ -83,16 +83,16 @@ fn answers_that_break_a_rule_are_not_believed() {
 }
 
 #[test]
-fn an_endless_answer_is_refused() {
+fn rejects_an_endless_answer() {
     let endless = answering(|_| format!("HTTP/1.1 101 Switching Protocols\r\nX: {}", "y".repeat(100_000)).into_bytes());
     let mut config = config();
-    config.limits.head = HeadLimits { max_bytes: 4096, max_headers: 10 };
+    config.limits.head = HeadLimits::new(4096, 10);
     let error = failure(endless, client_config(), config);
     assert!(error.contains("longer than 4096 bytes"), "{error}");
 }
 
 #[test]
-fn a_server_that_hangs_up_says_nothing() {
+fn reports_a_silent_server_and_one_that_hangs_up() {
     let silent = answering(|_| Vec::new());
     let mut config = config();
     config.deadlines.handshake = std::time::Duration::from_millis(150);
@@ -111,7 +111,7 @@ fn a_server_that_hangs_up_says_nothing() {
 }
 
 #[test]
-fn frames_that_come_with_the_answer_are_read() {
+fn frames_behind_the_answer_are_read() {
     let target = answering(|request| {
         let close = unmasked(CLOSE, &[&4000_u16.to_be_bytes()[..], b"that was all"].concat());
         [accept(request).as_bytes(), &unmasked(TEXT, b"one"), &unmasked(TEXT, b"two"), &close].concat()
@@ -135,7 +135,7 @@ fn interim_answers_are_skipped() {
 }
 
 #[test]
-fn hostile_servers_are_told_by_a_code() {
+fn protocol_errors_of_servers_are_reported() {
     let masked = crate::common::frame::masked(TEXT, b"servers do not mask");
     let huge = [crate::common::frame::header(TEXT, 0, 1 << 40), vec![0; 100]].concat();
     for (frames, word) in [
@@ -153,7 +153,7 @@ fn hostile_servers_are_told_by_a_code() {
 }
 
 #[test]
-fn a_server_that_vanishes_at_any_byte_is_noticed() {
+fn an_end_at_any_byte_is_noticed() {
     let session =
         |request: &str| [accept(request).as_bytes(), &unmasked(TEXT, b"hello"), &unmasked(CLOSE, &[3, 232])].concat();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -171,7 +171,7 @@ fn a_server_that_vanishes_at_any_byte_is_noticed() {
     });
     for cut in 0..len {
         let target = Target::new(&format!("ws://{address}/")).unwrap();
-        match Socket::connect(target, ClientTls::default(), Config::default()) {
+        match Socket::connect(target, ClientConfig::default(), Config::default()) {
             Err(Error::Connect(_)) => assert!(cut < len - 11, "{cut}"),
             Err(error) => panic!("{error}"),
             Ok(mut socket) => {
@@ -192,7 +192,7 @@ fn a_server_that_vanishes_at_any_byte_is_noticed() {
 }
 
 #[test]
-fn options_that_cannot_work_say_why() {
+fn invalid_options_are_explained() {
     let server = serve(Over::Plain, config(), App::default());
     let mut target = server.target();
     target.headers.insert("sec-websocket-key", http::HeaderValue::from_static("mine"));
@@ -206,7 +206,7 @@ fn options_that_cannot_work_say_why() {
 }
 
 #[test]
-fn headers_of_the_target_arrive() {
+fn headers_of_the_target_are_sent() {
     let app = App::default().on_request(|request| {
         let headers = request.http.headers();
         let good = headers.get("authorization").is_some_and(|value| value == "Bearer let-me-in")
@@ -221,7 +221,7 @@ fn headers_of_the_target_arrive() {
     target.headers.insert("x-more", http::HeaderValue::from_static("yes"));
     target.deflate = Some(DeflateConfig::default());
     drop(server.socket_to(target));
-    // Compression that only one wants is none.
+    // Compression that only one end wants is not negotiated.
     assert!(!server.events.open(0).1.deflate);
     server.forgets();
     server.stop();

@@ -1,4 +1,4 @@
-//! Whom a client trusts, and what a server asks of it.
+//! TLS of clients: trust, versions, resumption and client certificates.
 
 use super::failure;
 use crate::common::frame::{TEXT, masked};
@@ -6,54 +6,61 @@ use crate::common::server::{AUTHORITY, client_config, config, server_config};
 use crate::common::{App, Over, Started, logs, serve};
 use std::time::Duration;
 use tautline::{
-    Certificate, ClientAuth, ClientConfig, ClientTls, CloseCode, Config, Incoming, Reconnect, Roots, Server,
-    ServerConfig, Socket, Tickets, Tls, Versions,
+    Certificate, ClientAuth, ClientConfig, CloseCode, Config, Incoming, Reconnect, Roots, Server, ServerConfig, Socket,
+    Tickets, Tls, TlsEngine, Versions,
 };
 use tautline_testkit::certificate::{Authority, Leaf, Usage, Validity};
 
-fn serve_with(tls: Tls) -> Started {
+fn serve_with(tls: ServerTls) -> Started {
     logs::keep();
     let app = App::default();
     let events = app.events.clone();
     let server = Server::new(tls).listen("127.0.0.1:0".parse().unwrap()).config(config());
-    let running = server.start(move |_| app.clone()).unwrap();
-    let address = running.addresses()[0].clone();
-    Started { running, events, address, over: Over::Fused }
+    let handle = server.start(move |_| app.clone()).unwrap();
+    let address = handle.addresses()[0].clone();
+    Started { handle, events, address, over: Over::Fused }
 }
 
-fn each_engine(test: impl Fn(fn(ServerConfig) -> Tls, fn(ClientConfig) -> ClientTls)) {
-    test(|config| Tls::Fused(Box::new(config)), |config| ClientTls::Fused(Box::new(config)));
-    test(|config| Tls::Rustls(Box::new(config)), |config| ClientTls::Rustls(Box::new(config)));
+type ServerTls = Tls<ServerConfig, TlsEngine>;
+type ClientTls = Tls<ClientConfig, TlsEngine>;
+
+fn each_engine(test: impl Fn(fn(ServerConfig) -> ServerTls, fn(ClientConfig) -> ClientTls)) {
+    test(|config| Tls { engine: TlsEngine::Fused, config }, |config| Tls { engine: TlsEngine::Fused, config });
+    test(|config| Tls { engine: TlsEngine::Rustls, config }, |config| Tls { engine: TlsEngine::Rustls, config });
+}
+
+fn fused(config: ServerConfig) -> ServerTls {
+    Tls { engine: TlsEngine::Fused, config }
 }
 
 fn certificate(leaf: &Leaf<'_>) -> ServerConfig {
-    ServerConfig { certificates: vec![AUTHORITY.issue(leaf).unwrap()], ..ServerConfig::default() }
+    ServerConfig::new([AUTHORITY.issue(leaf).unwrap()])
 }
 
 #[test]
-fn an_unknown_authority_says_what_to_do() {
+fn the_error_of_an_unknown_authority_names_the_remedy() {
     each_engine(|server_tls, client_tls| {
         let server = serve_with(server_tls(server_config()));
         let other = Authority::new("Other CA").unwrap();
         let roots = Roots::Pem(other.certificate().into());
-        let tls = client_tls(ClientConfig { roots, ..ClientConfig::default() });
+        let tls = client_tls(ClientConfig::default().with_roots(roots));
         let error = failure(server.target(), tls, config());
         assert!(error.contains("issuer is not trusted") && error.contains("add the authority"), "{error}");
-        // The server is told by an alert, and says so in its log.
+        // The server logs the client's alert.
         logs::expect(&["handshake failed: TLS peer sent the alert unknown_ca"]);
         server.survives();
     });
 }
 
 #[test]
-fn certificates_that_do_not_fit_say_why() {
+fn rejected_certificates_are_explained() {
     for (leaf, words) in [
-        (Leaf { names: &["elsewhere.example"], ..Leaf::default() }, ["localhost", "elsewhere.example"]),
-        (Leaf { names: &["localhost"], validity: Validity::Expired, ..Leaf::default() }, ["expired", "20"]),
-        (Leaf { names: &["localhost"], validity: Validity::NotYet, ..Leaf::default() }, ["not valid before", "clock"]),
-        (Leaf { names: &["localhost"], usage: Usage::Client, ..Leaf::default() }, ["another use", "server"]),
+        (Leaf::new(&["elsewhere.example"]), ["localhost", "elsewhere.example"]),
+        (Leaf::new(&["localhost"]).with_validity(Validity::Expired), ["expired", "20"]),
+        (Leaf::new(&["localhost"]).with_validity(Validity::NotYet), ["not valid before", "clock"]),
+        (Leaf::new(&["localhost"]).with_usage(Usage::Client), ["another use", "server"]),
     ] {
-        let server = serve_with(Tls::with(certificate(&leaf)));
+        let server = serve_with(fused(certificate(&leaf)));
         let error = failure(server.target(), client_config(), config());
         assert!(
             error.starts_with("peer certificate refused") && words.iter().all(|word| error.contains(word)),
@@ -66,9 +73,9 @@ fn certificates_that_do_not_fit_say_why() {
 }
 
 #[test]
-fn no_check_at_all_where_that_is_asked_for() {
-    let server = serve_with(Tls::with(certificate(&Leaf { names: &["elsewhere.example"], ..Leaf::default() })));
-    let tls = ClientConfig { roots: Roots::DangerNone, ..ClientConfig::default() };
+fn danger_none_accepts_any_certificate() {
+    let server = serve_with(fused(certificate(&Leaf::new(&["elsewhere.example"]))));
+    let tls = ClientConfig::default().with_roots(Roots::DangerNone);
     drop(Socket::connect(server.target(), tls, Config::default()).unwrap());
     server.forgets();
     server.stop();
@@ -84,8 +91,8 @@ fn versions_are_negotiated() {
             (Versions::Tls12, Versions::Tls13, None),
             (Versions::Tls13, Versions::Tls12, None),
         ] {
-            let server = serve_with(server_tls(ServerConfig { versions: server_versions, ..server_config() }));
-            let tls = client_tls(ClientConfig { versions: client_versions, ..client_config() });
+            let server = serve_with(server_tls(server_config().with_versions(server_versions)));
+            let tls = client_tls(client_config().with_versions(client_versions));
             match expected {
                 Some(version) => {
                     let mut socket = Socket::connect(server.target(), tls, config()).unwrap();
@@ -116,10 +123,10 @@ fn sessions_are_resumed() {
     each_engine(|server_tls, client_tls| {
         for (versions, no_resumption) in [(Versions::Tls13, false), (Versions::Tls12, false), (Versions::All, true)] {
             let tickets = if no_resumption { Tickets::Off } else { Tickets::default() };
-            let server = serve_with(server_tls(ServerConfig { versions, tickets, ..server_config() }));
+            let server = serve_with(server_tls(server_config().with_versions(versions).with_tickets(tickets)));
             let mut target = server.target();
             let wait = Duration::from_millis(5);
-            target.reconnect = Some(Reconnect { first: wait, longest: wait, attempts: None });
+            target.reconnect = Some(Reconnect::new(wait, wait));
             let app = App::default().greets("hello");
             let events = app.events.clone();
             let client = tautline::Client::new(client_tls(client_config())).target(target);
@@ -129,7 +136,7 @@ fn sessions_are_resumed() {
                 assert_eq!(seen.tls.resumed, n > 0 && !no_resumption, "{versions:?} {n}");
                 let (theirs, seen) = server.events.open(n);
                 assert_eq!(seen.tls.resumed, n > 0 && !no_resumption, "{versions:?} {n}");
-                server.running.remotes()[0].close(theirs, CloseCode::NORMAL, "again").unwrap();
+                server.handle.shards()[0].close(theirs, CloseCode::NORMAL, "again").unwrap();
             }
             events.open(3);
             client.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
@@ -141,7 +148,7 @@ fn sessions_are_resumed() {
 }
 
 fn client_certificate(authority: &Authority) -> Certificate {
-    authority.issue(&Leaf { names: &["somebody"], usage: Usage::Client, ..Leaf::default() }).unwrap()
+    authority.issue(&Leaf::new(&["somebody"]).with_usage(Usage::Client)).unwrap()
 }
 
 #[test]
@@ -150,9 +157,9 @@ fn client_certificates() {
         let roots = AUTHORITY.certificate().as_bytes().to_vec();
         for versions in [Versions::Tls13, Versions::Tls12] {
             let required =
-                ServerConfig { client_auth: ClientAuth::Required(roots.clone()), versions, ..server_config() };
+                server_config().with_client_auth(ClientAuth::Required(roots.clone())).with_versions(versions);
             let server = serve_with(server_tls(required));
-            let ours = ClientConfig { certificate: Some(client_certificate(&AUTHORITY)), ..client_config() };
+            let ours = client_config().with_certificate(client_certificate(&AUTHORITY));
             let mut socket = Socket::connect(server.target(), client_tls(ours), config()).unwrap();
             socket.text("known").unwrap();
             assert_eq!(socket.receive().unwrap(), Incoming::Text("known".into()));
@@ -163,7 +170,7 @@ fn client_certificates() {
             let word = if versions == Versions::Tls13 { "certificate_required" } else { "alert" };
             assert!(error.contains(word), "{error}");
             let stranger = client_certificate(&Authority::new("Stranger CA").unwrap());
-            let theirs = ClientConfig { certificate: Some(stranger), ..client_config() };
+            let theirs = client_config().with_certificate(stranger);
             let error = failure(server.target(), client_tls(theirs), config());
             assert!(error.contains("unknown_ca"), "{error}");
             logs::expect(&["handshake failed: peer certificate refused: none was shown"]);
@@ -172,7 +179,7 @@ fn client_certificates() {
             server.stop();
 
             let optional =
-                ServerConfig { client_auth: ClientAuth::Optional(roots.clone()), versions, ..server_config() };
+                server_config().with_client_auth(ClientAuth::Optional(roots.clone())).with_versions(versions);
             let server = serve_with(server_tls(optional));
             drop(Socket::connect(server.target(), client_tls(client_config()), config()).unwrap());
             assert!(server.events.open(0).1.tls.peer_certificates.is_empty());
@@ -185,12 +192,12 @@ fn client_certificates() {
 #[test]
 fn application_protocols() {
     let alpn = |names: &[&str]| names.iter().map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>();
-    let server = serve_with(Tls::with(ServerConfig { alpn: alpn(&["http/1.1"]), ..server_config() }));
-    let tls = ClientConfig { alpn: alpn(&["h2", "http/1.1"]), ..client_config() };
+    let server = serve_with(fused(server_config().with_alpn(alpn(&["http/1.1"]))));
+    let tls = client_config().with_alpn(alpn(&["h2", "http/1.1"]));
     let mut socket = Socket::connect(server.target(), tls, config()).unwrap();
     assert_eq!(socket.tls().alpn.as_deref(), Some(&b"http/1.1"[..]));
     drop(socket);
-    let tls = ClientConfig { alpn: alpn(&["h2"]), ..client_config() };
+    let tls = client_config().with_alpn(alpn(&["h2"]));
     let error = failure(server.target(), tls, config());
     assert!(error.contains("no_application_protocol"), "{error}");
     server.forgets();
@@ -198,7 +205,7 @@ fn application_protocols() {
 }
 
 #[test]
-fn a_wss_client_at_a_plain_port_and_the_other_way_round() {
+fn wss_to_a_plain_port_and_ws_to_a_tls_port_are_explained() {
     let server = serve(Over::Plain, config(), App::default());
     let mut target = tautline::Target::new("wss://localhost/").unwrap();
     target.address = Some(server.address.clone());
@@ -215,13 +222,9 @@ fn a_wss_client_at_a_plain_port_and_the_other_way_round() {
 
 #[test]
 fn names_choose_certificates() {
-    let config = ServerConfig {
-        certificates: ["localhost", "two.example"]
-            .map(|name| AUTHORITY.issue(&Leaf { names: &[name], ..Leaf::default() }).unwrap())
-            .into(),
-        ..ServerConfig::default()
-    };
-    let server = serve_with(Tls::with(config));
+    let config =
+        ServerConfig::new(["localhost", "two.example"].map(|name| AUTHORITY.issue(&Leaf::new(&[name])).unwrap()));
+    let server = serve_with(fused(config));
     for name in ["localhost", "two.example"] {
         let mut target = tautline::Target::new(&format!("wss://{name}/")).unwrap();
         target.address = Some(server.address.clone());
@@ -233,14 +236,14 @@ fn names_choose_certificates() {
 }
 
 #[test]
-fn a_flood_of_strangers_disturbs_nobody() {
-    // Handshakes that fail at the last moment cost the server most.
+fn a_flood_of_rejected_clients_does_not_disturb_others() {
+    // Handshakes that fail at the end cost the server most.
     let roots = AUTHORITY.certificate().as_bytes().to_vec();
-    let server = serve_with(Tls::with(ServerConfig { client_auth: ClientAuth::Optional(roots), ..server_config() }));
+    let server = serve_with(fused(server_config().with_client_auth(ClientAuth::Optional(roots))));
     let mut known = server.peer();
     let stranger = Authority::new("Stranger CA").unwrap();
     for _ in 0..20 {
-        let theirs = ClientConfig { certificate: Some(client_certificate(&stranger)), ..client_config() };
+        let theirs = client_config().with_certificate(client_certificate(&stranger));
         failure(server.target(), theirs, config());
         known.send(&masked(TEXT, b"still here"));
         assert_eq!(known.frame().text(), "still here");

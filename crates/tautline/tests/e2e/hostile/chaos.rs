@@ -1,5 +1,5 @@
-//! Everything at once, in an order that a seed decides: peers that behave, break rules, stall and vanish, and an
-//! application that does something else with each message.
+//! Random mixes of peers that behave, violate the protocol, stall and vanish. The application acts differently on each message. A
+//! seed decides the order.
 
 use crate::common::frame::{BINARY, CONTINUES, ENDS, PING, PONG, TEXT, TEXT_BEGINS, close, header, masked, unmasked};
 use crate::common::server::config;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use tautline::{CloseCode, Config, DeflateConfig, Delivery, Kind, Outgoing, SlowConsumer};
 use tautline_testkit::Random;
 
-/// Whatever becomes of it.
+/// Ignores the result of a send.
 const fn any(_: Delivery) {}
 
-/// Does what the message's first byte says.
+/// An application whose action depends on the message's first byte.
 fn act() -> App {
     App::default()
         .on_message(|_, conn, message| {
@@ -54,7 +54,7 @@ fn strict(policy: SlowConsumer) -> Config {
     config
 }
 
-/// Frames that a peer may send, or should not.
+/// Random frames, valid and invalid ones.
 fn frames(random: &mut Random) -> Vec<u8> {
     let text = |random: &mut Random, len: usize| {
         let letter = b'a' + u8::try_from(random.below(16)).unwrap();
@@ -85,19 +85,19 @@ fn frames(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// One step of one peer; `None` once it is gone.
+/// A random step of a peer; `None` once it is gone.
 fn step(mut peer: Peer, random: &mut Random) -> Option<Peer> {
     match random.below(100) {
         0..=59 => {
             let wire = frames(random);
             let wire = peer.seal(&wire);
-            // Now and then less than all of it.
+            // Sometimes only a part of the bytes.
             let len = if random.below(20) == 0 { random.below(wire.len() + 1) } else { wire.len() };
             peer.try_send_wire(&wire[..len]).ok()?;
             (len == wire.len()).then_some(peer)
         }
         60..=94 => {
-            // What there is, without waiting for it. The wire is not opened: these peers do not care.
+            // Reads the available bytes without waiting. Records are not opened.
             peer.socket.set_nonblocking(true).unwrap();
             let read = peer.socket.read(&mut vec![0; 100_000]);
             peer.socket.set_nonblocking(false).unwrap();
@@ -128,7 +128,7 @@ fn chaos(over: Over, policy: SlowConsumer, seed: u64) {
             let peer = server.attack();
             peer.socket.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
             match random.below(10) {
-                // Some get no further than this.
+                // Some peers get no further than the connection.
                 0 => drop(peer),
                 1 => peers.push(peer),
                 _ => peers.push(if over.is_secure() { peer.secure().upgrade() } else { peer.upgrade() }),
@@ -146,7 +146,7 @@ fn chaos(over: Over, policy: SlowConsumer, seed: u64) {
 }
 
 #[test]
-fn nothing_breaks_whatever_happens() {
+fn a_server_survives_random_peers() {
     let policies =
         [SlowConsumer::Disconnect, SlowConsumer::DropNewest, SlowConsumer::DropOldest, SlowConsumer::KeepLatest];
     both(|over| {

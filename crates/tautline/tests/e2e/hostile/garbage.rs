@@ -1,4 +1,4 @@
-//! Bytes that are not what they should be.
+//! Invalid bytes in TLS, HTTP and WebSocket frames.
 
 use crate::common::frame::{BINARY, CLOSE, CONTINUES, ENDS, PING, RSV1, TEXT, TEXT_BEGINS, header, masked, unmasked};
 use crate::common::server::{client_config, config};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tautline::layers::ws::Error;
 use tautline::{Cause, CloseCode};
 
-/// Everything that breaks the protocol of an open connection: what is sent, the code that answers it, and why.
+/// All violations of the protocol on an open connection: the bytes, the close code and the error.
 fn broken_frames() -> Vec<(Vec<u8>, u16, Error)> {
     let bits = |len: u64| [header(BINARY, 0x80, len), vec![1, 2, 3, 4]].concat();
     let long = |len: u64| [vec![BINARY, 0x80 | 127], len.to_be_bytes().to_vec(), vec![1, 2, 3, 4]].concat();
@@ -36,7 +36,7 @@ fn broken_frames() -> Vec<(Vec<u8>, u16, Error)> {
 }
 
 #[test]
-fn broken_frames_are_answered_by_their_code() {
+fn broken_frames_are_answered_with_their_close_code() {
     both(|over| {
         let server = serve(over, config(), App::default());
         for (at, (sent, code, why)) in broken_frames().into_iter().enumerate() {
@@ -143,7 +143,7 @@ fn a_client_hello_at_a_plain_port_is_recognised() {
 }
 
 #[test]
-fn heads_that_are_no_http_are_refused() {
+fn invalid_http_heads_are_rejected() {
     both(|over| {
         let server = serve(over, config(), App::default());
         let headers = "X: y\r\n".repeat(101);
@@ -175,14 +175,13 @@ fn heads_that_are_no_http_are_refused() {
 }
 
 #[test]
-fn an_endless_head_is_refused_while_it_is_sent() {
+fn an_endless_head_is_rejected_while_it_is_sent() {
     both(|over| {
         let server = serve(over, config(), App::default());
         let mut peer = server.secured();
         let name = peer.name();
         peer.send(b"GET / HTTP/1.1\r\nHost: x\r\n");
-        // 20 MB, of which the server reads some kilobytes; it takes the rest without looking at it, so that its answer is
-        // not lost to a reset.
+        // 20 MB. The server parses some kilobytes, and reads the rest without parsing it, so that no reset overtakes its answer.
         let line = format!("X-Header: {}\r\n", "y".repeat(1000)).repeat(64);
         for _ in 0..320 {
             peer.send(line.as_bytes());
@@ -196,8 +195,8 @@ fn an_endless_head_is_refused_while_it_is_sent() {
     });
 }
 
-/// A server whose handshakes must be done in a second, what a peer sent it before it went silent, and a
-/// second peer that is not disturbed.
+/// Lets a peer stall after `drip`, with a handshake deadline of one second. Expects this answer, and `word` in the log. A second
+/// peer must not be disturbed.
 fn stalls(over: Over, drip: impl Fn(&mut Peer), expected: &[u8], word: &str) {
     let mut config = config();
     config.deadlines.handshake = Duration::from_secs(1);
@@ -208,7 +207,7 @@ fn stalls(over: Over, drip: impl Fn(&mut Peer), expected: &[u8], word: &str) {
     drip(&mut peer);
     let mut other = server.peer();
     other.echoes("while another one stalls");
-    // The answer comes in the clear even from a TLS port, because there is no TLS yet.
+    // The answer is not encrypted even at a TLS port, because there are no keys yet.
     let (answer, end) = peer.rest();
     assert_eq!(end, Ok(()));
     assert!(answer.starts_with(expected), "{:?}", String::from_utf8_lossy(&answer));
@@ -222,7 +221,7 @@ fn stalls(over: Over, drip: impl Fn(&mut Peer), expected: &[u8], word: &str) {
 }
 
 #[test]
-fn unfinished_handshakes_meet_their_deadline() {
+fn unfinished_handshakes_miss_their_deadline() {
     let handshake = "handshake deadline";
     stalls(Over::Plain, |_| {}, b"", handshake);
     stalls(Over::Plain, |peer| peer.send_wire(b"GET /chat HT"), b"HTTP/1.1 408 ", handshake);
@@ -239,7 +238,7 @@ fn unfinished_handshakes_meet_their_deadline() {
 }
 
 #[test]
-fn a_dripping_head_gains_no_time() {
+fn a_slow_head_does_not_extend_the_deadline() {
     let drip = |peer: &mut Peer| {
         for byte in b"GET /chat HTTP/1.1\r\nX-Slow: ".iter().cycle() {
             if peer.try_send_wire(&[*byte]).is_err() {
@@ -258,7 +257,7 @@ fn a_dripping_head_gains_no_time() {
 }
 
 #[test]
-fn a_silent_peer_behind_the_handshake_of_tls_is_told_so() {
+fn a_peer_that_stalls_after_tls_gets_a_408() {
     let mut config = config();
     config.deadlines.handshake = Duration::from_secs(1);
     let server = serve(Over::Fused, config, App::default());

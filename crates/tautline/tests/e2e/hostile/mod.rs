@@ -1,4 +1,4 @@
-//! What a peer must not be able to do: cause a panic, a leak, growth without bound, or harm to others.
+//! Hostile peers: they must not cause a panic, a leak, unbounded growth, or harm to other connections.
 
 mod chaos;
 mod cut;

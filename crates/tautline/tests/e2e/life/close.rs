@@ -9,8 +9,8 @@ use tautline::{Cause, CloseCode, Deadline, Error, Incoming, Outgoing, SlowConsum
 const SENDABLE: [u16; 16] =
     [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 3999, 4000, 4999];
 
-/// A server that closes as the client's text says: `CODE REASON`.
-fn obedient() -> App {
+/// An application that closes on the text `CODE REASON`.
+fn closes_on_request() -> App {
     App::default().on_message(|_, conn, message| {
         let Some((code, reason)) = message.text().unwrap().split_once(' ') else {
             conn.send(Outgoing::from(&message));
@@ -24,10 +24,10 @@ fn obedient() -> App {
 #[test]
 fn a_server_closes_with_every_code() {
     both(|over| {
-        let server = serve(over, config(), obedient());
+        let server = serve(over, config(), closes_on_request());
         for (at, code) in SENDABLE.into_iter().enumerate() {
             let mut peer = server.peer();
-            // What comes behind it is not delivered any more.
+            // The message behind it is not delivered.
             peer.send(&[masked(TEXT, format!("{code} grüße").as_bytes()), masked(TEXT, b"4000 again")].concat());
             assert_eq!(peer.close_frame(), (code, "grüße".to_owned()));
             peer.send(&frame::close(code, "dto."));
@@ -58,7 +58,7 @@ fn a_client_closes_with_every_code() {
 }
 
 #[test]
-fn no_code_is_answered_by_none() {
+fn a_close_without_code_is_answered_without_code() {
     both(|over| {
         let server = serve(over, config(), App::default());
         let mut peer = server.peer();
@@ -74,8 +74,8 @@ fn no_code_is_answered_by_none() {
 }
 
 #[test]
-fn codes_that_must_not_be_sent_are_left_out() {
-    let server = serve(Over::Plain, config(), obedient());
+fn unsendable_codes_are_left_out() {
+    let server = serve(Over::Plain, config(), closes_on_request());
     for code in [0, 999, 1004, 1005, 1006, 1015, 2999, 5000] {
         let mut peer = server.peer();
         peer.send(&masked(TEXT, format!("{code} never sent").as_bytes()));
@@ -88,7 +88,7 @@ fn codes_that_must_not_be_sent_are_left_out() {
 
 #[test]
 fn a_long_reason_is_cut_between_characters() {
-    let server = serve(Over::Plain, config(), obedient());
+    let server = serve(Over::Plain, config(), closes_on_request());
     let mut peer = server.peer();
     peer.send(&masked(TEXT, format!("1000 {}", "ü".repeat(100)).as_bytes()));
     assert_eq!(peer.close_frame(), (1000, "ü".repeat(61)));
@@ -97,14 +97,14 @@ fn a_long_reason_is_cut_between_characters() {
 }
 
 #[test]
-fn both_may_close_at_once() {
+fn both_ends_can_close_at_once() {
     both(|over| {
-        let server = serve(over, config(), obedient());
+        let server = serve(over, config(), closes_on_request());
         let mut peer = server.peer();
-        // Ours is on its way before the server's can have been read.
+        // Our close frame leaves before the server's arrives.
         peer.send(&[masked(TEXT, b"1000 mine"), frame::close(1001, "yours")].concat());
         assert_eq!(peer.close_frame(), (1000, "mine".to_owned()));
-        // One close frame is enough, and the server ends its direction without more.
+        // The server sends no second close frame, and ends its direction.
         peer.end();
         let closed = server.events.close(server.events.open(0).0);
         assert!(matches!(closed.cause, Cause::Local), "{closed:?}");
@@ -115,15 +115,15 @@ fn both_may_close_at_once() {
 }
 
 #[test]
-fn a_peer_that_does_not_answer_the_close_is_cut() {
+fn a_peer_that_does_not_answer_the_close_is_aborted() {
     both(|over| {
         let mut config = config();
         config.deadlines.close = Duration::from_millis(150);
-        let server = serve(over, config, obedient());
+        let server = serve(over, config, closes_on_request());
         let mut peer = server.peer();
         peer.send(&masked(TEXT, b"1000 bye"));
         assert_eq!(peer.close_frame().0, 1000);
-        // Data is no answer, if it comes in time at all.
+        // Data is no answer, even if it arrives in time.
         let data = peer.seal(&masked(TEXT, b"4000 still here"));
         let _ = peer.try_send_wire(&data);
         let closed = server.events.close(server.events.open(0).0);
@@ -136,9 +136,9 @@ fn a_peer_that_does_not_answer_the_close_is_cut() {
     });
 }
 
-/// Everything that was sent before a close arrives before it, however slowly it is read.
+/// Messages sent before a close arrive before it, even if the peer reads slowly.
 #[test]
-fn a_close_waits_for_what_was_sent_before() {
+fn a_close_waits_for_earlier_messages() {
     both(|over| {
         let size = 1 << 20;
         let app = App::default().on_message(move |_, conn, _| {
@@ -167,9 +167,9 @@ fn a_close_waits_for_what_was_sent_before() {
     });
 }
 
-/// The last answer of an HTTP connection is not cut by the close deadline either.
+/// The close deadline does not abort the last response of an HTTP connection either.
 #[test]
-fn a_slow_download_is_not_cut() {
+fn a_slow_download_is_not_aborted() {
     let page = payload(16 << 20);
     let body = page.clone();
     let app = App::default().on_request(move |_| tautline::Reply::Respond(http::Response::new(body.clone())));
@@ -192,7 +192,7 @@ fn a_slow_download_is_not_cut() {
 #[test]
 fn two_ends_of_the_library_close_each_other() {
     both(|over| {
-        let server = serve(over, config(), obedient());
+        let server = serve(over, config(), closes_on_request());
         let socket = server.socket();
         socket.close(CloseCode::new(4242), "enough").unwrap();
         let closed = server.events.close(server.events.open(0).0);
@@ -236,29 +236,29 @@ fn other_threads_close_and_send() {
     let server = serve(Over::Fused, config(), App::default());
     let mut peer = server.peer();
     let conn = server.events.open(0).0;
-    server.running.send(conn, Outgoing::text("from afar")).unwrap();
+    server.handle.send(conn, Outgoing::text("from afar")).unwrap();
     assert_eq!(peer.frame().text(), "from afar");
-    server.running.remotes()[0].close(conn, CloseCode::POLICY, "away with you").unwrap();
+    server.handle.shards()[0].close(conn, CloseCode::POLICY, "away with you").unwrap();
     assert_eq!(peer.close_frame(), (1008, "away with you".to_owned()));
     peer.send(&frame::close(1008, ""));
     peer.end();
     drop(peer);
     server.events.close(conn);
     server.forgets();
-    // What comes for it now goes nowhere, also where its slot is in use again.
+    // Commands for the ended connection are ignored, even if its slot is in use again.
     let mut other = server.peer();
-    server.running.send(conn, Outgoing::text("late")).unwrap();
-    server.running.remotes()[0].close(conn, CloseCode::POLICY, "late").unwrap();
+    server.handle.send(conn, Outgoing::text("late")).unwrap();
+    server.handle.shards()[0].close(conn, CloseCode::POLICY, "late").unwrap();
     other.echoes("undisturbed");
     drop(other);
     server.survives();
 }
 
 #[test]
-fn a_client_says_close_notify_too() {
-    // A raw server, to see the client's last bytes: the library's own session, played by hand.
+fn a_client_sends_close_notify_too() {
+    // The test drives a server's session itself, to see the client's last bytes.
+    use tautline::layers::buf::Buf;
     use tautline::layers::tls::{Content, Engine as _, Handshake, Session as _};
-    use tautline::layers::window::Buf;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let served = std::thread::spawn(move || {
@@ -314,7 +314,7 @@ fn a_client_says_close_notify_too() {
     });
     let mut target = tautline::Target::new("wss://localhost/").unwrap();
     target.address = Some(address.into());
-    let tls = tautline::ClientTls::from(crate::common::server::client_config());
+    let tls = crate::common::server::client_config();
     let client = tautline::Client::new(tls).target(target).start(|_| App::default()).unwrap();
     client.join().unwrap();
     assert_eq!(served.join().unwrap(), Ok(()));
@@ -322,7 +322,7 @@ fn a_client_says_close_notify_too() {
 
 /// The 101 response to this request.
 pub(crate) fn accept(request: &str) -> String {
-    use tautline::layers::window::Buf;
+    use tautline::layers::buf::Buf;
     use tautline::layers::ws::handshake::{HeadLimits, HeadReader, Policy, accept};
     let (request, _) = HeadReader::new(HeadLimits::default()).request(request.as_bytes()).unwrap().unwrap();
     let mut out = Buf::new();

@@ -1,4 +1,4 @@
-//! Peers that fall silent, or do not read.
+//! Deadlines: silent peers, and peers that do not read.
 
 use crate::common::frame::{PING, PONG, TEXT, masked};
 use crate::common::server::config;
@@ -14,12 +14,12 @@ fn with_idle(ping: Option<u64>, idle: Option<u64>) -> Config {
 }
 
 #[test]
-fn silence_is_answered_by_a_ping_and_a_pong_ends_it() {
+fn pongs_keep_an_idle_connection_open() {
     both(|over| {
         let server = serve(over, with_idle(Some(100), Some(2000)), App::default());
         let mut peer = server.peer();
         let begun = Instant::now();
-        // Longer than the idle deadline: only our pongs keep us.
+        // Longer than the idle deadline, so only the pongs keep the connection open.
         while begun.elapsed() < Duration::from_millis(2400) {
             let ping = peer.frame();
             assert_eq!((ping.first, &*ping.payload), (PING, &b""[..]));
@@ -51,7 +51,7 @@ fn a_silent_peer_is_pinged_once_and_closed() {
 }
 
 #[test]
-fn idle_connections_may_live_for_ever() {
+fn without_an_idle_deadline_connections_stay_open() {
     let server = serve(Over::Plain, with_idle(None, None), App::default());
     let mut peer = server.peer();
     std::thread::sleep(Duration::from_millis(200));
@@ -72,7 +72,7 @@ fn both_ends_keep_each_other_alive() {
     server.survives();
 }
 
-/// A server that sends of its own accord, for ever.
+/// An application that sends without end once it gets a message.
 fn feed(send_ms: u64) -> (App, Config) {
     let mut config = with_idle(None, None);
     config.slow_consumer = SlowConsumer::DropNewest(1 << 20);
@@ -93,7 +93,7 @@ fn a_peer_that_takes_nothing_is_disconnected() {
         let closed = server.events.close(server.events.open(0).0);
         assert!(matches!(closed.cause, Cause::Timeout(Deadline::Send)), "{closed:?}");
         logs::expect(&[&name, "send deadline"]);
-        // Nothing more can be said to it: the connection is reset.
+        // No close frame can be sent, so the connection is reset.
         assert!(peer.rest().1.is_err());
         drop(peer);
         server.forgets();
@@ -102,7 +102,7 @@ fn a_peer_that_takes_nothing_is_disconnected() {
 }
 
 #[test]
-fn a_slow_peer_that_takes_something_is_not() {
+fn a_slow_peer_that_reads_something_is_not_disconnected() {
     let (app, config) = feed(2000);
     let server = serve(Over::Plain, config, app);
     let mut peer = server.peer();
@@ -118,7 +118,7 @@ fn a_slow_peer_that_takes_something_is_not() {
 }
 
 #[test]
-fn a_slow_peer_of_one_huge_message_is_not() {
+fn a_slow_reader_of_one_huge_message_is_not_disconnected() {
     let mut config = with_idle(None, None);
     config.deadlines.send = Duration::from_millis(2000);
     let app = App::default().on_message(|_, conn, _| {
@@ -127,7 +127,7 @@ fn a_slow_peer_of_one_huge_message_is_not() {
     let server = serve(Over::Plain, config, app);
     let mut peer = server.peer();
     peer.send(&masked(TEXT, b"go"));
-    // Longer than that in all, and never long without progress.
+    // In total longer than the deadline, but each pause is short.
     for _ in 0..48 {
         assert_eq!(peer.bytes(1 << 20).len(), 1 << 20);
         std::thread::sleep(Duration::from_millis(45));
@@ -152,7 +152,7 @@ fn a_paused_peer_is_not_idle() {
     let conn = server.events.open(0).0;
     assert_eq!(server.events.closes(conn), 0);
     assert!(!server.events.all().iter().any(|event| matches!(event, Event::Note(note) if note == "two")));
-    server.running.remotes()[0].close(conn, CloseCode::NORMAL, "").unwrap();
+    server.handle.shards()[0].close(conn, CloseCode::NORMAL, "").unwrap();
     assert_eq!(peer.close_frame().0, 1000);
     drop(peer);
     server.forgets();

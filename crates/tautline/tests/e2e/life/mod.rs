@@ -1,4 +1,4 @@
-//! How connections and servers begin and end.
+//! Begin and end of connections and servers.
 
 mod close;
 mod deadlines;

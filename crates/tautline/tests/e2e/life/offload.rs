@@ -1,4 +1,4 @@
-//! Handshakes on threads beside the loops. Every signature counts as expensive here.
+//! Handshakes in the pool. Every signature counts as expensive here.
 
 use crate::common::server::{client_config, config};
 use crate::common::{App, Over, Peer, Started, eventually, logs, serve};
@@ -6,26 +6,27 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 use tautline::layers::tls::Answer;
 use tautline::layers::tls_rustls::Engine;
-use tautline::{ClientConfig, Config, Versions};
+use tautline::{Config, Versions};
 use tautline_testkit::hello::without_key_shares;
 
 fn offloading() -> Config {
     let mut config = config();
     config.offload.min_signature = Duration::ZERO;
     config.offload.threads = Some(1);
-    // However little of this machine they get.
+    // Long enough for threads of idle priority on a busy machine.
     config.offload.max_wait = Duration::from_secs(1_000);
     config
 }
 
-/// How long tickets are not believed after one that was no good; what takes this long was stopped in the middle.
+/// A little less than the time for which the engine distrusts tickets after an invalid one. A test that takes longer was
+/// interrupted by the scheduler.
 const DISTRUST: Duration = Duration::from_millis(900);
 
-/// So many full handshakes left the loop, but for those that met a thread which held the queue and was not let run: a loop
-/// does not wait for that.
+/// Asserts that nearly all of this number of handshakes were offloaded. A few stay in the loop, if a descheduled thread holds the
+/// queue's lock.
 fn all_but_a_few(server: &Started, handshakes: usize) {
-    let left = usize::try_from(server.counters().handshakes_offloaded).unwrap();
-    assert!((handshakes - handshakes / 10..=handshakes).contains(&left), "{left} of {handshakes}");
+    let offloaded = usize::try_from(server.counters().handshakes_offloaded).unwrap();
+    assert!((handshakes - handshakes / 10..=handshakes).contains(&offloaded), "{offloaded} of {handshakes}");
 }
 
 fn start(config: Config) -> Started {
@@ -33,7 +34,7 @@ fn start(config: Config) -> Started {
 }
 
 #[test]
-fn full_handshakes_leave_the_loop_and_resumed_ones_do_not() {
+fn full_handshakes_are_offloaded_and_resumed_ones_are_not() {
     for over in [Over::Fused, Over::Rustls, Over::Uring] {
         let server = serve(over, offloading(), App::default());
         let engine = Engine::client(&client_config()).unwrap();
@@ -54,8 +55,8 @@ fn full_handshakes_leave_the_loop_and_resumed_ones_do_not() {
 }
 
 #[test]
-fn tickets_that_are_no_good_keep_no_handshake_in_the_loop() {
-    // Made by another server, so this one cannot read them.
+fn invalid_tickets_do_not_keep_handshakes_in_the_loop() {
+    // Tickets of another server are invalid for this one.
     let (server, other) = (start(offloading()), start(offloading()));
     let engine = Engine::client(&client_config()).unwrap();
     let begun = Instant::now();
@@ -69,13 +70,13 @@ fn tickets_that_are_no_good_keep_no_handshake_in_the_loop() {
         peer.close();
         assert!(!server.events.open(round / 2).1.tls.resumed);
     }
-    // The first was believed, and the next is again, where it came a second later.
+    // The first handshake stays in the loop, and so does the second if it begins a second later.
     assert!(server.counters().handshakes_offloaded == 1 || begun.elapsed() > DISTRUST);
     server.survives();
     other.survives();
 }
 
-/// A client that remembers a session of another server, as good as a ticket that is made up.
+/// A client with tickets of another server, which are as invalid as forged ones.
 fn forger(other: &Started) -> Engine {
     let engine = Engine::client(&client_config()).unwrap();
     let mut peer = other.attack();
@@ -89,7 +90,7 @@ fn forger(other: &Started) -> Engine {
 }
 
 #[test]
-fn who_makes_tickets_up_and_waits_keeps_no_handshake_in_the_loop() {
+fn forged_tickets_of_waiting_clients_do_not_keep_handshakes_in_the_loop() {
     let (server, other) = (start(offloading()), start(offloading()));
     let forgers: Vec<_> = (0..20).map(|_| forger(&other)).collect();
     let begin = |forger| {
@@ -98,8 +99,8 @@ fn who_makes_tickets_up_and_waits_keeps_no_handshake_in_the_loop() {
         peer
     };
     let waiting: Vec<_> = forgers.iter().map(begin).collect();
-    // Nobody goes on, and nobody leaves. One was believed, or several where the test took seconds.
-    eventually("all are judged", || server.counters().handshakes_offloaded >= 15);
+    // No client continues or leaves. One handshake stays in the loop, or several if the test takes seconds.
+    eventually("the handshakes are offloaded", || server.counters().handshakes_offloaded >= 15);
     assert_eq!(server.counters().handshakes_failed, 0);
     for mut peer in waiting {
         let flight = peer.flight().unwrap();
@@ -114,11 +115,11 @@ fn who_makes_tickets_up_and_waits_keeps_no_handshake_in_the_loop() {
 }
 
 #[test]
-fn who_makes_tickets_up_and_leaves_keeps_no_handshake_in_the_loop() {
+fn forged_tickets_of_leaving_clients_do_not_keep_handshakes_in_the_loop() {
     let (server, other) = (start(offloading()), start(offloading()));
     let engine = forger(&other);
     let begun = Instant::now();
-    // The first is believed, and leaves with the server's flight unanswered.
+    // The first handshake stays in the loop. The client leaves without answering the server's flight.
     let mut peer = server.attack();
     peer.begin(&engine);
     peer.flight().unwrap();
@@ -134,7 +135,7 @@ fn who_makes_tickets_up_and_leaves_keeps_no_handshake_in_the_loop() {
 }
 
 #[test]
-fn without_threads_or_below_the_threshold_nothing_leaves() {
+fn without_threads_or_below_the_threshold_nothing_is_offloaded() {
     let mut inline = offloading();
     inline.offload.threads = Some(0);
     let mut cheap = offloading();
@@ -149,9 +150,9 @@ fn without_threads_or_below_the_threshold_nothing_leaves() {
 }
 
 #[test]
-fn a_hello_may_come_in_pieces() {
+fn a_client_hello_can_arrive_in_pieces() {
     let server = start(offloading());
-    // Cut anywhere, and record by record: the second form is not told apart from an expensive one.
+    // Cut within a record, and split into several records, which always counts as expensive.
     for records in [false, true] {
         let mut peer = server.attack();
         let hello = peer.hello(&client_config());
@@ -176,15 +177,15 @@ fn a_hello_may_come_in_pieces() {
 }
 
 #[test]
-fn a_handshake_of_tls_1_2_leaves_the_loop_once() {
+fn a_tls_1_2_handshake_is_offloaded_once() {
     let server = start(offloading());
-    let config = ClientConfig { versions: Versions::Tls12, no_resumption: true, ..client_config() };
-    let shake = |cut| {
+    let config = client_config().with_versions(Versions::Tls12).without_resumption();
+    let handshake = |cut| {
         let before = server.counters().handshakes_offloaded;
         let mut peer = server.attack();
         let hello = peer.hello(&config);
         peer.send_wire(&hello);
-        // ClientKeyExchange, change_cipher_spec, and Finished, which is encrypted, and a handshake record all the same.
+        // ClientKeyExchange, change_cipher_spec and Finished. The last one is encrypted, but its record has the same type.
         let flight = peer.answer();
         let (front, behind) = flight.split_at(flight.len().min(cut));
         peer.send_wire(front);
@@ -197,18 +198,18 @@ fn a_handshake_of_tls_1_2_leaves_the_loop_once() {
         assert!(server.counters().handshakes_offloaded - before <= 1, "cut at {cut}");
         flight.len()
     };
-    let len = shake(usize::MAX);
+    let len = handshake(usize::MAX);
     for cut in 1..len {
-        shake(cut);
+        handshake(cut);
     }
     all_but_a_few(&server, len);
     server.survives();
 }
 
 #[test]
-fn what_comes_before_a_hello_does_not_keep_it_in_the_loop() {
+fn records_before_a_client_hello_do_not_keep_it_in_the_loop() {
     let server = start(offloading());
-    // A warning (user_canceled), which is taken no notice of.
+    // A warning (user_canceled), which is ignored.
     let mut peer = server.attack();
     let hello = peer.hello(&client_config());
     peer.send_wire(&[&[21, 3, 1, 0, 2, 1, 90][..], &hello].concat());
@@ -233,9 +234,9 @@ fn what_comes_before_a_hello_does_not_keep_it_in_the_loop() {
 }
 
 #[test]
-fn bytes_behind_the_hello_wait_for_the_session() {
+fn bytes_behind_the_client_hello_wait_for_the_session() {
     let server = start(offloading());
-    // Nothing may come before the server's flight, so that is an alert, from the session that came back.
+    // A record before the server's flight is an error, so the session sends an alert when it is back.
     let mut peer = server.attack();
     let mut wire = peer.hello(&client_config());
     wire.extend([23, 3, 3, 0, 20].into_iter().chain([0; 20]));
@@ -244,8 +245,8 @@ fn bytes_behind_the_hello_wait_for_the_session() {
     assert_eq!(peer.fill(), Err("TLS peer sent the alert bad_record_mac".to_owned()));
     assert_eq!(server.counters().handshakes_offloaded, 1);
     drop(peer);
-    eventually("it is gone", || server.counters().connections == 0);
-    // Whoever leaves meanwhile leaves nothing behind.
+    eventually("no connection left", || server.counters().connections == 0);
+    // Clients that leave during the handshake leave nothing behind.
     for _ in 0..20 {
         let mut peer = server.attack();
         let hello = peer.hello(&client_config());
@@ -256,7 +257,7 @@ fn bytes_behind_the_hello_wait_for_the_session() {
 }
 
 #[test]
-fn who_would_wait_too_long_is_reset() {
+fn clients_that_would_wait_too_long_are_reset() {
     let mut config = offloading();
     config.offload.max_wait = Duration::ZERO;
     let server = start(config);
@@ -272,7 +273,7 @@ fn who_would_wait_too_long_is_reset() {
 }
 
 #[test]
-fn a_storm_is_served_while_others_talk() {
+fn a_storm_of_handshakes_does_not_stop_messages() {
     let server = start(offloading());
     let mut talks = server.peer();
     let address = server.tcp();

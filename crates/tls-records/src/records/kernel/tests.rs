@@ -1,14 +1,14 @@
-use super::super::{Rare, Tickets};
-use super::{InKernel, Records};
+use super::super::{Cold, Tickets};
+use super::Records;
 use crate::keys::{Keys, OVERHEAD};
-use crate::{Agreed, Role, Secret, Suite};
+use crate::{CompactTlsInfo, Role, Secret, Suite};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tautline_buf::Buf;
+use tautline_buf::kernel_tls::{DATA, Direction, HEAD, NEW_KEYS, REFUSED, frame, head};
 use tautline_tls::record::HEADER;
-use tautline_tls::{Content, Error, Facts};
-use tautline_window::Buf;
-use tautline_window::kernel::{DATA, Direction, HEAD, NEW_KEYS, REFUSED, frame, head};
+use tautline_tls::{Content, Error, TlsInfo};
 
 const SUITES: [Suite; 3] = [Suite::Aes128Gcm, Suite::Aes256Gcm, Suite::Chacha20Poly1305];
 
@@ -16,15 +16,15 @@ fn end(role: Role, suite: Suite) -> Records {
     let secret = |byte| Secret::new(&vec![byte; suite.hash_len()]).unwrap();
     let keys = |byte, sequence| Keys::derive(suite, secret(byte), sequence).unwrap();
     let (rx, tx) = if role == Role::Server { (keys(1, 3), keys(2, 5)) } else { (keys(2, 5), keys(1, 3)) };
-    Records::new(role, suite, (rx, tx), Agreed::new(suite as u16, 0x1d, Facts::default()), None)
+    Records::new(role, suite, (rx, tx), CompactTlsInfo::new(suite as u16, 0x1d, TlsInfo::default()), None)
 }
 
-/// A server whose records a kernel has, as this one does it.
+/// A server session, with a kernel that seals and opens its records.
 struct Kernel {
     session: Records,
     tx: Keys,
     rx: Keys,
-    /// For the frames that say so.
+    /// Keys for the NEW_KEYS frames to come.
     next: VecDeque<Keys>,
     suite: Suite,
 }
@@ -40,8 +40,8 @@ impl Kernel {
         Self { session, tx, rx, next: VecDeque::new(), suite }
     }
 
-    /// What the driver asks for after each call.
-    fn ask_for_keys(&mut self) {
+    /// Fetches new keys, as the driver does after each call.
+    fn fetch_keys(&mut self) {
         while let Some(keys) = self.session.next_kernel_keys() {
             let own = Keys::of_kernel(&keys).unwrap();
             match keys.direction {
@@ -53,7 +53,7 @@ impl Kernel {
 
     /// Seals frames as records.
     fn transmit(&mut self, mut frames: &[u8]) -> Vec<u8> {
-        self.ask_for_keys();
+        self.fetch_keys();
         let mut wire = Vec::new();
         while let Some((kind, len)) = frame(frames) {
             let (content, behind) = frames[HEAD..].split_at(len);
@@ -72,7 +72,7 @@ impl Kernel {
         wire
     }
 
-    /// Opens one record after the other, and has the session open the frames; gives the data.
+    /// Opens the records, has the session open their frames, and returns the data and whether the peer closed.
     fn receive(&mut self, mut wire: &[u8], out: &mut Buf) -> Result<(Vec<u8>, bool), Error> {
         let (mut data, mut closed) = (Vec::new(), false);
         while let &[_, _, _, high, low, ..] = wire {
@@ -94,7 +94,7 @@ impl Kernel {
                 Content::Partial => panic!("frames are whole"),
             }
             assert_eq!(opened.used, frame.len());
-            self.ask_for_keys();
+            self.fetch_keys();
         }
         Ok((data, closed))
     }
@@ -115,12 +115,12 @@ fn open_all(records: &mut Records, wire: &mut [u8]) -> Result<(Vec<u8>, bool), E
 }
 
 #[test]
-fn what_a_kernel_seals_and_opens_is_the_same_stream() {
+fn data_passes_a_kernel_in_both_directions() {
     for suite in SUITES {
         let (mut kernel, mut client) = (Kernel::new(suite, true), end(Role::Client, suite));
         let large: Vec<u8> = (0..100_000_u32).map(|byte| byte.to_le_bytes()[0]).collect();
         let mut out = Buf::new();
-        // Both change keys every few records.
+        // Both ends change keys every 7 records.
         for _ in 0..20 {
             kernel.session.seal_with_limit(&[b"header", &large[..3], b""], &mut out, 7).unwrap();
             kernel.session.seal_with_limit(&[&large], &mut out, 7).unwrap();
@@ -140,7 +140,7 @@ fn what_a_kernel_seals_and_opens_is_the_same_stream() {
 }
 
 #[test]
-fn an_update_that_is_asked_for_goes_before_the_next_data() {
+fn a_requested_key_update_precedes_the_next_data() {
     let (mut kernel, mut client) = (Kernel::new(Suite::Aes128Gcm, true), end(Role::Client, Suite::Aes128Gcm));
     let mut out = Buf::new();
     client.seal_record(22, &[24, 0, 0, 1, 1], &mut out).unwrap();
@@ -149,7 +149,7 @@ fn an_update_that_is_asked_for_goes_before_the_next_data() {
     let mut answer = Buf::new();
     assert_eq!(kernel.receive(out.filled(), &mut answer).unwrap().0, b"under new keys");
     assert!(answer.is_empty(), "nothing is sealed while the engine may still be sending");
-    assert!(kernel.session.kernel_keys(Direction::Transmit).is_none(), "keys are not given away when others are due");
+    assert!(kernel.session.kernel_keys(Direction::Transmit).is_none(), "no keys are handed over when new ones are due");
     kernel.session.seal(&[b"answer"], &mut answer).unwrap();
     assert_eq!(answer.filled()[..HEAD], head(22, 5));
     let mut wire = kernel.transmit(answer.filled());
@@ -157,13 +157,13 @@ fn an_update_that_is_asked_for_goes_before_the_next_data() {
     assert_eq!(client.rx.sequence(), 1);
 }
 
-/// A peer's KeyUpdate, as frames.
+/// A peer's KeyUpdate, as a frame.
 fn key_update(request: u8) -> Vec<u8> {
     [&head(22, 5)[..], &[24, 0, 0, 1, request]].concat()
 }
 
 #[test]
-fn a_kernel_without_new_keys_ends_the_connection() {
+fn a_key_update_fails_if_the_kernel_cannot_rekey() {
     for (directions, request, fails) in [
         (&[Direction::Transmit, Direction::Receive][..], 0, true),
         (&[Direction::Receive], 0, true),
@@ -195,7 +195,7 @@ fn a_kernel_without_new_keys_ends_the_connection() {
 }
 
 #[test]
-fn a_key_that_cannot_be_replaced_wears_out() {
+fn a_sending_key_wears_out_unless_the_kernel_can_rekey() {
     let mut server = end(Role::Server, Suite::Aes128Gcm);
     server.kernel_took(Direction::Transmit, false);
     server.tx.count((1 << 23) - 6);
@@ -205,8 +205,8 @@ fn a_key_that_cannot_be_replaced_wears_out() {
     assert!(server.is_kernel_worn_out());
     out.clear();
     server.seal(&[b"last words"], &mut out).unwrap();
-    assert_eq!(frame(out.filled()), Some((DATA, 10)), "there is time for them");
-    server.kernel.0 |= InKernel::REKEYS;
+    assert_eq!(frame(out.filled()), Some((DATA, 10)), "a worn-out key still seals");
+    server.kernel_took(Direction::Transmit, true);
     assert!(!server.is_kernel_worn_out());
     out.clear();
     server.seal(&[b"new"], &mut out).unwrap();
@@ -214,7 +214,7 @@ fn a_key_that_cannot_be_replaced_wears_out() {
     assert_eq!(server.tx.sequence(), 1);
 }
 
-/// The error that these frames are to a client, and what it sends.
+/// The error of a client that opens these frames, and the bytes that it sends.
 fn error_of(frames: &[u8]) -> (Error, Vec<u8>) {
     let mut client = end(Role::Client, Suite::Aes128Gcm);
     client.kernel_took(Direction::Transmit, true);
@@ -231,20 +231,20 @@ fn error_of(frames: &[u8]) -> (Error, Vec<u8>) {
 }
 
 #[test]
-fn errors_are_those_of_records() {
+fn bad_frames_cause_the_errors_and_alerts_of_bad_records() {
     let control = |kind, content: &[u8]| [&head(kind, u32::try_from(content.len()).unwrap())[..], content].concat();
     let alert = |code| control(21, &[2, code]);
     for (frames, words, answer) in [
         (control(REFUSED, &[20]), "does not authenticate", alert(20)),
         (control(REFUSED, &[22]), "impossible length", alert(22)),
         (control(REFUSED, &[10]), "not a protected record", alert(10)),
-        (control(REFUSED, &[]), "does not open", alert(80)),
+        (control(REFUSED, &[]), "failed to open", alert(80)),
         (control(21, &[2, 40]), "handshake_failure", vec![]),
         (control(21, &[2]), "malformed alert", alert(50)),
         (control(20, &[1]), "no place here", alert(10)),
         (control(22, &[]), "empty handshake record", alert(10)),
         (control(22, &[24, 0, 0, 1, 9]), "malformed key update", alert(47)),
-        (control(22, &[24, 0, 0, 1, 0, 24]), "just given up", alert(10)),
+        (control(22, &[24, 0, 0, 1, 0, 24]), "after its key update", alert(10)),
         ([control(22, &[24, 0]), control(DATA, b"data")].concat(), "interrupts", alert(10)),
         (key_update(0).repeat(65), "floods", alert(10)),
         (control(DATA, b"").repeat(65), "floods", alert(10)),
@@ -256,7 +256,7 @@ fn errors_are_those_of_records() {
 }
 
 #[test]
-fn floods_are_measured_between_data() {
+fn data_resets_the_count_of_quiet_frames() {
     let mut server = end(Role::Server, Suite::Aes128Gcm);
     server.kernel_took(Direction::Receive, true);
     let mut frames = [key_update(0).repeat(60), [&head(DATA, 1)[..], b"x"].concat()].concat().repeat(3);
@@ -264,11 +264,11 @@ fn floods_are_measured_between_data() {
     while start < frames.len() {
         start += server.open(&mut frames[start..], &mut Buf::new()).unwrap().used;
     }
-    assert_eq!(server.rx.sequence(), 1, "counted anew with each key");
+    assert_eq!(server.rx.sequence(), 1, "each new key counts from 0");
 }
 
 #[test]
-fn tickets_arrive_through_the_kernel_too() {
+fn a_client_accepts_tickets_that_the_kernel_opened() {
     struct Taken(Arc<AtomicUsize>);
 
     impl Tickets for Taken {
@@ -281,7 +281,7 @@ fn tickets_arrive_through_the_kernel_too() {
 
     let taken = Arc::new(AtomicUsize::new(0));
     let mut client = end(Role::Client, Suite::Aes128Gcm);
-    client.rare = Some(Box::new(Rare { tickets: Some(Box::new(Taken(Arc::clone(&taken)))), ..Rare::default() }));
+    client.cold = Some(Box::new(Cold { tickets: Some(Box::new(Taken(Arc::clone(&taken)))), ..Cold::default() }));
     client.kernel_took(Direction::Receive, true);
     let mut ticket = [&head(22, 34)[..], &[4, 0, 0, 30], &[7; 30]].concat();
     for expected in [1, 2, 2] {
@@ -291,12 +291,12 @@ fn tickets_arrive_through_the_kernel_too() {
 }
 
 #[test]
-fn no_threads_help_a_kernel() {
+fn seal_with_uses_no_helpers_if_the_kernel_seals() {
     struct Nobody;
 
-    impl tautline_tls::Team for Nobody {
+    impl tautline_tls::Helpers for Nobody {
         fn share(&self, _: usize, _: &(dyn Fn() + Sync)) {
-            panic!("there is nothing to share");
+            panic!("no work may be shared");
         }
     }
 
@@ -307,7 +307,7 @@ fn no_threads_help_a_kernel() {
 }
 
 #[test]
-fn half_a_frame_waits() {
+fn an_incomplete_frame_is_partial() {
     let mut server = end(Role::Server, Suite::Aes128Gcm);
     server.kernel_took(Direction::Receive, true);
     let frame = [&head(DATA, 5)[..], b"hello"].concat();

@@ -1,7 +1,7 @@
 use super::{DecoderState, FrameState, MessageState};
 use crate::deflate::{DeflateParams, Deflater, Inflater};
 use crate::{Decoder, Encoder, Error, Event, Fragment, Kind, Opcode, Role};
-use tautline_window::{Buf, Pool};
+use tautline_buf::{Buf, Pool};
 
 const KEY: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
@@ -14,7 +14,7 @@ fn params(forget: bool) -> DeflateParams {
     }
 }
 
-/// How an end is made, and made again.
+/// The settings of a decoder and of its peer's encoder.
 #[derive(Clone, Copy)]
 struct Make {
     role: Role,
@@ -39,7 +39,7 @@ impl Make {
         }
     }
 
-    /// Frames of all kinds: whole, in fragments with others between them, cut within characters, and a close.
+    /// A stream of whole messages, fragments that are cut inside characters, control frames between them, and a close.
     fn stream(self) -> Vec<u8> {
         let (mut encoder, mut out, mut pool) = (self.encoder(), Buf::new(), Pool::new(1 << 16));
         let key = || if self.role == Role::Server { KEY } else { [0; 4] };
@@ -69,7 +69,7 @@ fn name(kind: Kind) -> &'static str {
     if kind == Kind::Text { "text" } else { "binary" }
 }
 
-/// What came of a stream: events, chunks of a message put together.
+/// The events of a stream, with the chunks of each message joined.
 #[derive(Default, Debug, PartialEq)]
 struct Seen {
     events: Vec<(&'static str, Vec<u8>)>,
@@ -107,9 +107,9 @@ fn moved(make: Make, state: &DecoderState) -> Decoder {
     make.decoder().import(&again).unwrap()
 }
 
-/// At every byte of a stream, but within compressed messages, where it goes on and is moved behind them.
+/// Moves a decoder at every byte of a stream. Inside a compressed message it decodes on, and is moved behind it.
 #[test]
-fn moves_at_every_byte() {
+fn decoders_can_be_moved_at_every_byte() {
     for role in [Role::Server, Role::Client] {
         for compression in [None, Some(params(true)), Some(params(false))] {
             for streaming in [false, true] {
@@ -138,7 +138,7 @@ fn moves_at_every_byte() {
                             Err(error) => panic!("{error}"),
                         }
                     };
-                    assert!(decoder.decode(&mut [0x81], &mut pool).is_err(), "nobody but the new one goes on");
+                    assert!(decoder.decode(&mut [0x81], &mut pool).is_err(), "an exported decoder decodes no more");
                     let mut decoder = moved(make, &state);
                     seen.feed(&mut decoder, &wire[at..], &mut pool);
                     assert_eq!(seen, expected, "{role:?} {streaming} {cut}");
@@ -149,9 +149,9 @@ fn moves_at_every_byte() {
     }
 }
 
-/// Windows of all lengths that their codes tell apart, also with more behind them than a window holds.
+/// Covers window lengths around every kind of distance code, and messages longer than a window.
 #[test]
-fn windows_move_whole() {
+fn an_export_has_the_whole_window() {
     let make = Make { role: Role::Server, compression: Some(params(false)) };
     let mut random = 1_u32;
     let mut noise = |len: usize| -> Vec<u8> {
@@ -170,7 +170,7 @@ fn windows_move_whole() {
         seen.feed(&mut decoder, out.filled(), &mut pool);
         let state = decoder.export(&mut pool).unwrap();
         assert!(state.window == payload[len.saturating_sub(32_768)..], "{len}");
-        // The same bytes again are references to the window; and what a moved window becomes moves again.
+        // Repeated bytes refer to the window. The window after them can be moved, too.
         out.clear();
         let again = &payload[len.saturating_sub(30_000)..];
         encoder.message(Kind::Binary, again, true, || KEY, &mut out, &mut pool).unwrap();
@@ -194,7 +194,7 @@ fn frame(opcode: Opcode, remaining: u64) -> FrameState {
 }
 
 #[test]
-fn refuses_what_no_decoder_can_be_in() {
+fn import_rejects_impossible_states() {
     let text = || message(Kind::Text, b"ab\xc3");
     let state = || DecoderState { message: Some(text()), ..DecoderState::default() };
     let data = || DecoderState { frame: Some(frame(Opcode::Text, 5)), ..state() };
@@ -229,7 +229,7 @@ fn refuses_what_no_decoder_can_be_in() {
 }
 
 #[test]
-fn refuses_bytes_that_are_cut_or_go_on() {
+fn decode_rejects_truncated_and_trailing_bytes() {
     let full = DecoderState {
         frame: Some(frame(Opcode::Pong, 7)),
         message: Some(message(Kind::Text, b"text")),
@@ -251,7 +251,7 @@ fn refuses_bytes_that_are_cut_or_go_on() {
 }
 
 #[test]
-fn an_error_is_told_again() {
+fn export_repeats_the_error_of_a_failed_decoder() {
     let (mut decoder, mut pool) = (Decoder::new(Role::Client, 1000), Pool::new(0));
     let error = decoder.decode(&mut [0x83, 0], &mut pool).unwrap_err();
     assert_eq!(decoder.export(&mut pool), Err(error));

@@ -3,7 +3,7 @@
 use super::{LIMIT, Seen, feed, join, masked};
 use crate::deflate::{DeflateParams, Deflater, Inflater};
 use crate::{Decoder, Error, Kind, Role};
-use tautline_window::{Buf, Pool};
+use tautline_buf::{Buf, Pool};
 
 fn params(no_context: bool) -> DeflateParams {
     DeflateParams {
@@ -14,7 +14,7 @@ fn params(no_context: bool) -> DeflateParams {
     }
 }
 
-/// A server's decoder for what [`deflate`] makes.
+/// Makes a server's decoder for messages that [`deflate`] compressed.
 fn decoder(max_message: usize, no_context: bool, streaming: bool) -> Decoder {
     let inflater = Inflater::new(&params(no_context), Role::Server, 1000);
     let mut decoder = Decoder::new(Role::Server, max_message).with_inflater(inflater);
@@ -33,7 +33,7 @@ fn deflated(payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn cut_anywhere_compressed_messages_come_out_the_same() {
+fn compressed_messages_are_the_same_for_any_cut() {
     let long = "compressible, compressible €".repeat(60);
     for no_context in [false, true] {
         let mut deflater = Deflater::new(&params(no_context), Role::Client, 6);
@@ -93,7 +93,7 @@ fn the_compression_bit_belongs_on_the_first_frame_of_a_message() {
 }
 
 #[test]
-fn what_is_inflated_is_checked() {
+fn inflated_messages_are_validated_and_limited() {
     for streaming in [false, true] {
         let error_of = |wire: &[u8]| feed(&mut decoder(1000, true, streaming), &mut Pool::new(0), wire, []).1;
         let too_big = Some(Error::MessageTooBig { limit: 1000 });
@@ -112,7 +112,7 @@ fn what_is_inflated_is_checked() {
 }
 
 #[test]
-fn a_bomb_costs_little_memory_streamed_or_not() {
+fn a_deflate_bomb_costs_bounded_memory() {
     let bomb = deflated(&vec![0; 50_000_000]);
     for streaming in [false, true] {
         let mut pool = Pool::new(1 << 30);

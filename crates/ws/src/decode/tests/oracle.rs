@@ -1,9 +1,9 @@
-//! Random frames, right and wrong, against a decoder that holds everything and knows nothing of speed.
+//! Random frames, valid and invalid, against a naive decoder that keeps the whole stream.
 
 use super::{Seen, feed};
 use crate::{Close, Decoder, Error, Header, Kind, Role};
 use proptest::prelude::*;
-use tautline_window::Pool;
+use tautline_buf::Pool;
 
 const LIMIT: usize = 200;
 
@@ -68,7 +68,7 @@ fn oracle(role: Role, mut wire: &[u8]) -> (Vec<Seen>, Option<Error>) {
     }
 }
 
-/// Mostly right frames, so that streams get somewhere.
+/// Frames that are mostly valid, so that streams do not end at once.
 fn frame(role: Role) -> impl Strategy<Value = Vec<u8>> {
     let first = prop_oneof![
         6 => prop::sample::select(&[0x81, 0x82, 0x01, 0x02, 0x00, 0x80, 0x00, 0x80, 0x89, 0x8a][..]),
@@ -92,7 +92,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1000, ..Default::default() })]
 
     #[test]
-    fn any_frames_in_any_pieces(
+    fn decodes_any_frames_in_any_pieces_like_the_oracle(
         (role, frames) in prop::sample::select(&[Role::Server, Role::Client][..])
             .prop_flat_map(|role| (Just(role), prop::collection::vec(frame(role), 0..12))),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
@@ -107,7 +107,10 @@ proptest! {
     }
 
     #[test]
-    fn garbage_in_any_pieces(wire in prop::collection::vec(any::<u8>(), 0..60), cut: prop::sample::Index) {
+    fn decodes_garbage_in_any_pieces_like_the_oracle(
+        wire in prop::collection::vec(any::<u8>(), 0..60),
+        cut: prop::sample::Index,
+    ) {
         let seen = feed(&mut Decoder::new(Role::Client, LIMIT), &mut Pool::new(0), &wire, [cut.index(wire.len() + 1)]);
         prop_assert_eq!(seen, oracle(Role::Client, &wire));
     }

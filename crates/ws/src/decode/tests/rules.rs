@@ -2,7 +2,7 @@
 
 use super::{KEY, LIMIT, Seen, decode, fails_at, feed, frame, masked};
 use crate::{CloseCode, Decoder, Error, Event, Kind, Role};
-use tautline_window::Pool;
+use tautline_buf::Pool;
 
 fn text(data: &str) -> Seen {
     Seen::Message(Kind::Text, data.into())
@@ -13,7 +13,7 @@ fn error_of(wire: &[u8]) -> Option<Error> {
 }
 
 #[test]
-fn messages_of_every_length_form_come_whole() {
+fn decodes_messages_of_every_length_form() {
     for len in [0, 1, 125, 126, 127, 128, 255, 65_535, 65_536, 70_000] {
         for (first, kind) in [(0x81, Kind::Text), (0x82, Kind::Binary)] {
             let payload = vec![b'*'; len];
@@ -27,7 +27,7 @@ fn messages_of_every_length_form_come_whole() {
 }
 
 #[test]
-fn a_whole_message_is_unmasked_where_it_lies() {
+fn a_whole_message_is_unmasked_in_place() {
     let mut pool = Pool::new(0);
     for (len, role) in [(300, Role::Server), (70_000, Role::Server), (300, Role::Client), (70_000, Role::Client)] {
         let mut decoder = Decoder::new(role, LIMIT);
@@ -41,7 +41,7 @@ fn a_whole_message_is_unmasked_where_it_lies() {
 }
 
 #[test]
-fn lengths_that_are_not_minimal_are_refused() {
+fn rejects_lengths_that_are_not_minimal() {
     for role in [Role::Server, Role::Client] {
         for len in [0, 5, 125, 300, 65_535] {
             let short = frame(role, 0x82, &vec![7; len]);
@@ -61,7 +61,7 @@ fn lengths_that_are_not_minimal_are_refused() {
 }
 
 #[test]
-fn pings_and_pongs_are_handed_out_and_held_to_their_size() {
+fn hands_out_pings_and_pongs_of_at_most_125_bytes() {
     for len in [0, 1, 124, 125] {
         let payload = vec![0xfe; len];
         assert_eq!(decode(&masked(0x89, &payload)).0, [Seen::Ping(payload.clone())]);
@@ -74,7 +74,7 @@ fn pings_and_pongs_are_handed_out_and_held_to_their_size() {
 }
 
 #[test]
-fn reserved_bits_are_refused() {
+fn rejects_reserved_bits() {
     for bits in 1..8 {
         for opcode in [0x1, 0x2, 0x8, 0x9, 0xa] {
             assert_eq!(error_of(&masked(0x80 | bits << 4 | opcode, b"")), Some(Error::ReservedBits));
@@ -86,14 +86,14 @@ fn reserved_bits_are_refused() {
 }
 
 #[test]
-fn reserved_opcodes_are_refused() {
+fn rejects_reserved_opcodes() {
     for opcode in (3..8).chain(11..16) {
         assert_eq!(error_of(&masked(0x80 | opcode, b"")), Some(Error::ReservedOpcode(opcode)));
     }
 }
 
 #[test]
-fn a_mask_is_required_of_clients_and_forbidden_to_servers() {
+fn clients_must_mask_and_servers_must_not() {
     for first in [0x81, 0x82, 0x88, 0x89] {
         let unmasked = frame(Role::Client, first, b"");
         assert_eq!(decode(&unmasked).1, Some(Error::NotMasked));
@@ -120,7 +120,7 @@ fn fragments_make_one_message_and_control_frames_may_lie_between() {
 }
 
 #[test]
-fn fragments_out_of_order_are_refused() {
+fn rejects_fragments_out_of_order() {
     assert_eq!(error_of(&masked(0x80, b"x")), Some(Error::UnexpectedContinuation));
     assert_eq!(error_of(&masked(0x00, b"x")), Some(Error::UnexpectedContinuation));
     for first in [0x01, 0x02, 0x81, 0x82] {
@@ -132,32 +132,32 @@ fn fragments_out_of_order_are_refused() {
 }
 
 #[test]
-fn invalid_text_is_refused_at_the_byte_that_makes_it_so() {
+fn rejects_invalid_text_at_its_first_invalid_byte() {
     let good = "κόσμε".as_bytes();
-    // Autobahn 6.4.1: U+110000, whose second byte settles it.
+    // Autobahn 6.4.1: U+110000, which is invalid from its second byte on.
     let bad = [good, b"\xf4\x90\x80\x80edited"].concat();
     let wire = masked(0x81, &bad);
     assert_eq!(fails_at(&wire), Some((6 + good.len() + 2, Error::InvalidUtf8)));
-    // 6.4.2: the same in three frames; the middle one holds the wrong byte.
+    // Autobahn 6.4.2: this text in three frames; the invalid byte is in the second one.
     let wire = [masked(0x01, good), masked(0x00, b"\xf4\x90\x80\x80"), masked(0x80, b"edited")].concat();
     assert_eq!(fails_at(&wire), Some((6 + good.len() + 6 + 2, Error::InvalidUtf8)));
     assert_eq!(decode(&wire[..6 + good.len() + 6 + 2]).1, Some(Error::InvalidUtf8));
-    // Ends inside a character: wrong only where the message ends.
+    // An incomplete character is invalid only at the end of the message.
     let wire = [masked(0x01, b"\xe2\x82"), masked(0x00, b""), masked(0x80, b"")].concat();
     assert_eq!(fails_at(&wire), Some((wire.len(), Error::InvalidUtf8)));
     assert_eq!(decode(&[masked(0x01, b"\xe2\x82"), masked(0x80, b"\xac")].concat()), (vec![text("\u{20ac}")], None));
-    // Binary may hold anything.
+    // Binary messages may hold any bytes.
     assert_eq!(error_of(&[masked(0x02, &bad), masked(0x80, b"\xff")].concat()), None);
 }
 
 #[test]
-fn the_next_text_begins_afresh() {
+fn validation_starts_over_with_each_text() {
     let wire = [masked(0x01, b"\xe2"), masked(0x80, b"\x82\xac"), masked(0x01, b"a"), masked(0x80, b"b")].concat();
     assert_eq!(decode(&wire), (vec![text("\u{20ac}"), text("ab")], None));
 }
 
 #[test]
-fn close_frames_are_checked_and_end_everything() {
+fn close_frames_are_validated_and_end_the_stream() {
     let close = |payload: &[u8]| decode(&masked(0x88, payload));
     assert_eq!(close(b""), (vec![Seen::Close(None)], None));
     assert_eq!(close(b"\x03\xe8bye"), (vec![Seen::Close(Some((1000, "bye".into())))], None));
@@ -174,7 +174,7 @@ fn close_frames_are_checked_and_end_everything() {
 }
 
 #[test]
-fn a_message_cut_off_by_a_close_frame_or_an_error_gives_its_memory_back() {
+fn a_close_frame_or_an_error_inside_a_message_frees_its_memory() {
     for end in [masked(0x88, b""), masked(0x88, b"\x03\xe8bye"), masked(0x83, b"")] {
         for cut in 1..end.len() {
             let mut pool = Pool::new(1 << 20);
@@ -189,7 +189,7 @@ fn a_message_cut_off_by_a_close_frame_or_an_error_gives_its_memory_back() {
 }
 
 #[test]
-fn errors_say_which_close_code_tells_the_peer() {
+fn errors_have_close_codes() {
     let code = |wire: &[u8]| error_of(wire).unwrap().close_code();
     assert_eq!(code(&masked(0x83, b"")), CloseCode::PROTOCOL_ERROR);
     assert_eq!(code(&masked(0x81, b"\xff")), CloseCode::INVALID_PAYLOAD);
@@ -197,7 +197,7 @@ fn errors_say_which_close_code_tells_the_peer() {
 }
 
 #[test]
-fn the_limit_is_held_before_a_payload_arrives() {
+fn rejects_a_message_over_the_limit_by_its_header() {
     let limit = Some(Error::MessageTooBig { limit: 10 });
     let check =
         |frames: &[Vec<u8>]| feed(&mut Decoder::new(Role::Server, 10), &mut Pool::new(0), &frames.concat(), []).1;
@@ -212,7 +212,7 @@ fn the_limit_is_held_before_a_payload_arrives() {
 }
 
 #[test]
-fn memory_grows_with_what_arrived_not_with_what_was_announced() {
+fn memory_grows_with_arrived_bytes_not_with_announced_ones() {
     let mut pool = Pool::new(0);
     let mut decoder = Decoder::new(Role::Server, 1 << 40);
     let mut header = b"\x82\xff\0\0\0\x01\0\0\0\0".to_vec();
@@ -228,7 +228,7 @@ fn memory_grows_with_what_arrived_not_with_what_was_announced() {
 }
 
 #[test]
-fn empty_fragments_cost_no_memory_and_any_number_of_fragments_is_fine() {
+fn accepts_any_number_of_fragments_and_no_memory_for_empty_ones() {
     let mut pool = Pool::new(1 << 20);
     let mut decoder = Decoder::new(Role::Server, LIMIT);
     let mut flood = masked(0x01, b"");

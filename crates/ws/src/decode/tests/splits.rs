@@ -1,10 +1,10 @@
-//! However the stream is cut, the events are the same.
+//! Streams yield the same events however they are cut.
 
 use super::{LIMIT, Seen, feed, frame, join};
 use crate::{Decoder, Kind, Role};
-use tautline_window::Pool;
+use tautline_buf::Pool;
 
-/// A bit of everything.
+/// A stream with frames of every kind, and its events.
 fn stream(role: Role) -> (Vec<u8>, Vec<Seen>) {
     let long = "äöü€".repeat(40);
     let (begin, end) = long.as_bytes().split_at(101);
@@ -54,7 +54,7 @@ fn check(role: Role, streaming: bool, ends: impl IntoIterator<Item = usize>) {
 }
 
 #[test]
-fn cut_anywhere_in_two_or_three() {
+fn events_are_the_same_for_any_cut_into_two_or_three_pieces() {
     for role in [Role::Server, Role::Client] {
         let len = stream(role).0.len();
         for streaming in [false, true] {
@@ -67,7 +67,7 @@ fn cut_anywhere_in_two_or_three() {
 }
 
 #[test]
-fn in_pieces_of_any_one_size() {
+fn events_are_the_same_for_pieces_of_any_size() {
     for role in [Role::Server, Role::Client] {
         let len = stream(role).0.len();
         for streaming in [false, true] {
@@ -79,7 +79,7 @@ fn in_pieces_of_any_one_size() {
 }
 
 #[test]
-fn chunks_begin_with_the_first_bytes_and_end_with_the_frame_that_says_so() {
+fn the_first_chunk_has_bytes_and_the_last_comes_with_the_final_frame() {
     let wire = [
         frame(Role::Server, 0x01, b""),
         frame(Role::Server, 0x00, "\u{20ac}".as_bytes()),
@@ -94,7 +94,7 @@ fn chunks_begin_with_the_first_bytes_and_end_with_the_frame_that_says_so() {
 }
 
 #[test]
-fn streaming_begins_and_ends_with_the_next_message() {
+fn set_streaming_applies_from_the_next_message_on() {
     let mut pool = Pool::new(0);
     let mut decoder = Decoder::new(Role::Client, LIMIT);
     let (begin, end) = (frame(Role::Client, 0x02, b"ab"), frame(Role::Client, 0x80, b"cd"));

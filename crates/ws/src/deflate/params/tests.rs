@@ -18,7 +18,7 @@ fn extensions(line: &str) -> Vec<Extension> {
     extensions
 }
 
-/// The server's answer, and the agreement as `(server forgets, client forgets, server bits, client bits)`.
+/// The server's answer, and the parameters in the order of [`DeflateParams`].
 fn serve(offers: &str, config: &DeflateConfig) -> Option<(String, (bool, bool, u8, u8))> {
     answer(&extensions(offers), config).map(|(params, answer)| (answer.to_string(), tuple(params)))
 }
@@ -51,7 +51,7 @@ fn answers_what_browsers_offer() {
         serve(chrome, &narrow).unwrap(),
         ("permessage-deflate; server_max_window_bits=11; client_max_window_bits=10".into(), (false, false, 11, 10))
     );
-    // Firefox cannot be told its window, so it uses the full one.
+    // Firefox does not offer to limit its window, so it uses the full one.
     assert_eq!(
         serve(firefox, &narrow).unwrap(),
         ("permessage-deflate; server_max_window_bits=11".into(), (false, false, 11, 15))
@@ -59,7 +59,7 @@ fn answers_what_browsers_offer() {
 }
 
 #[test]
-fn a_server_meets_what_a_client_asks_for() {
+fn a_server_grants_the_parameters_that_a_client_offers() {
     for (params, expected_answer, agreement) in [
         ("server_no_context_takeover", "server_no_context_takeover", (true, false, 15, 15)),
         ("client_no_context_takeover", "client_no_context_takeover", (false, true, 15, 15)),
@@ -76,7 +76,7 @@ fn a_server_meets_what_a_client_asks_for() {
 }
 
 #[test]
-fn a_server_takes_the_first_offer_that_it_can_meet() {
+fn a_server_accepts_the_first_offer_that_it_can_meet() {
     let config = DeflateConfig { server_max_window_bits: 12, ..TAKEOVER };
     for wrong in [
         "server_max_window_bits=8",
@@ -107,7 +107,7 @@ fn a_server_takes_the_first_offer_that_it_can_meet() {
 }
 
 #[test]
-fn a_client_offers_what_its_configuration_says() {
+fn a_client_offers_its_configuration() {
     assert_eq!(offer(&TAKEOVER).to_string(), "permessage-deflate; client_max_window_bits");
     assert_eq!(
         offer(&DeflateConfig::default()).to_string(),
@@ -118,7 +118,7 @@ fn a_client_offers_what_its_configuration_says() {
 }
 
 #[test]
-fn a_client_checks_the_answer() {
+fn a_client_accepts_only_answers_that_fit_its_offer() {
     let check = |params: &str, config: &DeflateConfig| {
         check(&extensions(&format!("permessage-deflate{params}"))[0], config).map(tuple)
     };
@@ -155,7 +155,7 @@ fn a_client_checks_the_answer() {
 }
 
 #[test]
-fn every_client_takes_what_every_server_answers() {
+fn every_client_accepts_the_answer_of_every_server() {
     let configs = || {
         [false, true].into_iter().flat_map(|server| {
             [false, true].into_iter().flat_map(move |client| {

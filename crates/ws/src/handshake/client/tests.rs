@@ -31,7 +31,7 @@ fn options() -> Options {
 }
 
 #[test]
-fn asks_as_in_rfc_6455_section_1_2() {
+fn sends_the_request_of_rfc_6455_section_1_2() {
     let mut options = Options {
         subprotocols: vec!["chat".into(), "superchat".into()],
         origin: Some("http://example.com".into()),
@@ -50,7 +50,7 @@ fn asks_as_in_rfc_6455_section_1_2() {
 }
 
 #[test]
-fn asks_for_path_and_query() {
+fn requests_path_and_query() {
     for (uri, line, host) in [
         ("ws://a", "GET / HTTP/1.1", "Host: a"),
         ("ws://a?x=y", "GET /?x=y HTTP/1.1", "Host: a"),
@@ -68,7 +68,7 @@ fn asks_for_path_and_query() {
 }
 
 #[test]
-fn callers_cannot_change_the_handshake() {
+fn rejects_headers_that_the_handshake_sets() {
     for name in [
         "host",
         "upgrade",
@@ -91,7 +91,7 @@ fn callers_cannot_change_the_handshake() {
 }
 
 #[test]
-fn options_that_cannot_work_are_refused() {
+fn rejects_unusable_options() {
     let refused = |uri: &str, options: &Options| {
         matches!(Opening::new(&uri.parse().unwrap(), NONCE, options), Err(HandshakeError::Options(_)))
     };
@@ -109,7 +109,7 @@ fn options_that_cannot_work_are_refused() {
 }
 
 #[test]
-fn takes_a_good_answer_in_any_pieces() {
+fn accepts_a_valid_answer_in_any_pieces() {
     let answer = format!("{ANSWER}Sec-WebSocket-Protocol: v1\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n");
     let bytes =
         format!("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n{answer}frames\r\n\r\n");
@@ -126,7 +126,7 @@ fn takes_a_good_answer_in_any_pieces() {
 }
 
 #[test]
-fn an_answer_may_agree_on_less() {
+fn accepts_an_answer_without_options() {
     assert_eq!(answered(&format!("{ANSWER}\r\n"), &options()).unwrap(), Negotiated::default());
     let lower = ANSWER
         .to_lowercase()
@@ -136,7 +136,7 @@ fn an_answer_may_agree_on_less() {
 }
 
 #[test]
-fn refuses_every_broken_rule() {
+fn rejects_answers_that_break_a_rule() {
     let ours = options();
     for (from, to) in [
         ("HTTP/1.1", "HTTP/1.0"),
@@ -178,7 +178,7 @@ fn refuses_every_broken_rule() {
 }
 
 #[test]
-fn redirects_and_refusals_are_reported() {
+fn reports_redirects_and_rejections() {
     for status in [301, 302, 303, 307, 308] {
         let answer = format!("HTTP/1.1 {status} Elsewhere\r\nLocation: wss://b/\r\n\r\n");
         match answered(&answer, &Options::default()).unwrap_err() {
@@ -205,7 +205,7 @@ fn redirects_and_refusals_are_reported() {
 }
 
 #[test]
-fn endless_interim_responses_end() {
+fn rejects_endless_interim_responses() {
     let answer = "HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000);
     let error = open("ws://a/", &Options::default()).read(answer.as_bytes()).unwrap_err();
     assert!(matches!(error, HandshakeError::HeadTooLarge(16_384)), "{error}");

@@ -24,7 +24,7 @@ fn reads_the_request_of_rfc_6455_section_1_2() {
 }
 
 #[test]
-fn a_head_may_come_in_any_pieces() {
+fn reads_a_head_in_any_pieces() {
     let bytes = [UPGRADE, b"\x81\x00frames\r\n\r\n"].concat();
     for first in 0..UPGRADE.len() {
         let mut reader = HeadReader::new(HeadLimits::default());
@@ -39,7 +39,7 @@ fn a_head_may_come_in_any_pieces() {
 }
 
 #[test]
-fn heads_follow_each_other() {
+fn reads_one_head_after_another() {
     let one = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
     let bytes = [&one[..], b"\r\n", one].concat();
     let mut reader = HeadReader::new(HeadLimits::default());
@@ -53,7 +53,7 @@ fn heads_follow_each_other() {
 }
 
 #[test]
-fn knows_every_form_of_target() {
+fn accepts_targets_that_fit_the_method() {
     for (line, fits) in [
         ("GET / HTTP/1.1", true),
         ("GET //x?//y HTTP/1.1", true),
@@ -93,7 +93,7 @@ fn knows_every_form_of_target() {
 }
 
 #[test]
-fn host_is_there_once() {
+fn host_must_occur_once_and_be_valid() {
     assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), 400);
     assert_eq!(status(b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"), 400);
     assert_eq!(status(b"GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n"), 400);
@@ -118,7 +118,7 @@ fn host_is_there_once() {
 }
 
 #[test]
-fn refuses_lines_that_others_would_read_otherwise() {
+fn rejects_lines_that_other_parsers_read_differently() {
     for wrong in [
         "GET / HTTP/1.1\nHost: a\n\n",
         "GET / HTTP/1.1\r\nHost: a\n\r\n",
@@ -146,7 +146,7 @@ fn refuses_lines_that_others_would_read_otherwise() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_when_it_arrives() {
+fn rejects_a_fault_as_soon_as_it_arrives() {
     let mut reader = HeadReader::new(HeadLimits::default());
     assert!(reader.request(b"\x16").is_err(), "a TLS ClientHello on a plain port");
     let mut reader = HeadReader::new(HeadLimits::default());
@@ -155,7 +155,7 @@ fn what_is_wrong_is_refused_when_it_arrives() {
 }
 
 #[test]
-fn a_head_of_20_megabytes_is_refused_at_the_limit() {
+fn rejects_a_head_of_20_megabytes_at_the_limit() {
     let limits = HeadLimits::default();
     let mut head = b"GET / HTTP/1.1\r\nHost: a\r\nX: ".to_vec();
     head.resize(20_000_000, b'x');
@@ -163,7 +163,7 @@ fn a_head_of_20_megabytes_is_refused_at_the_limit() {
         let mut reader = HeadReader::new(limits);
         let error = (step..).step_by(step).find_map(|end| reader.request(&head[..end.min(head.len())]).err());
         assert!(matches!(error, Some(HandshakeError::HeadTooLarge(16_384))), "{error:?}");
-        assert_eq!(reader.scanned, limits.max_bytes, "every byte is looked at once, none past the limit");
+        assert_eq!(reader.scanned, limits.max_bytes, "every byte is read once, none past the limit");
         assert_eq!(error.unwrap().status(), Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
     }
 }

@@ -40,7 +40,7 @@ fn some_statuses_have_no_body() {
 }
 
 #[test]
-fn the_framing_is_ours() {
+fn framing_headers_of_the_response_are_replaced() {
     let response = Response::builder()
         .header("content-length", "1000")
         .header("transfer-encoding", "chunked")
@@ -57,7 +57,7 @@ fn the_framing_is_ours() {
 }
 
 #[test]
-fn knows_when_a_connection_stays_open() {
+fn keep_alive_follows_version_connection_and_body() {
     for (head, expected) in [
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", true),
         ("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", true),

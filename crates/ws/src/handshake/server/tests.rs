@@ -2,7 +2,7 @@ use super::*;
 use crate::deflate::DeflateParams;
 use crate::handshake::{HeadLimits, HeadReader};
 
-/// The request of RFC 6455, section 1.2, with some header lines replaced, added, or (by an empty value) taken out.
+/// The request of RFC 6455, section 1.2, with changed header lines: replaced, added, or removed by an empty value.
 fn request(first: &str, changes: &[(&str, &str)]) -> Request<()> {
     let mut lines = vec![
         ("Host", "server.example.com"),
@@ -56,7 +56,7 @@ fn headers_may_be_added_to_the_answer() {
 }
 
 #[test]
-fn takes_every_way_to_write_a_good_request() {
+fn accepts_every_way_to_write_a_valid_request() {
     for changes in [
         &[("Upgrade", "WebSocket")][..],
         &[("Upgrade", "h2c, websocket")],
@@ -72,7 +72,7 @@ fn takes_every_way_to_write_a_good_request() {
 }
 
 #[test]
-fn refuses_every_broken_rule() {
+fn rejects_requests_that_break_a_rule() {
     for (changes, expected, status) in [
         (&[("Upgrade", "")][..], Refusal::Upgrade, 426),
         (&[("Upgrade", "h2c")], Refusal::Upgrade, 426),
@@ -112,7 +112,7 @@ fn refuses_every_broken_rule() {
 }
 
 #[test]
-fn refusals_say_what_the_server_speaks() {
+fn rejections_name_the_supported_version_and_method() {
     let version = accept(&get(&[("Sec-WebSocket-Version", "99")]), &Policy::default()).unwrap_err();
     assert_eq!(version.response.headers()[SEC_WEBSOCKET_VERSION], "13");
     assert_eq!(version.response.headers()[UPGRADE], "websocket");
@@ -124,7 +124,7 @@ fn refusals_say_what_the_server_speaks() {
 }
 
 #[test]
-fn plain_requests_are_no_upgrades() {
+fn plain_requests_are_not_upgrades() {
     assert!(!is_upgrade(&get(&[("Upgrade", ""), ("Sec-WebSocket-Key", "")])));
     assert!(!is_upgrade(&get(&[("Upgrade", "h2c"), ("Sec-WebSocket-Key", "")])));
     assert!(is_upgrade(&get(&[("Upgrade", "")])), "a proxy took the Upgrade header away");
@@ -157,7 +157,7 @@ fn the_server_prefers_among_subprotocols() {
 }
 
 #[test]
-fn compression_is_agreed_on_where_both_sides_want_it() {
+fn compression_is_negotiated_if_both_sides_want_it() {
     let offer =
         get(&[("Sec-WebSocket-Extensions", "x-webkit-deflate-frame, permessage-deflate; client_max_window_bits")]);
     assert_eq!(accept(&offer, &Policy::default()).unwrap().negotiated.deflate, None);

@@ -7,7 +7,7 @@ fn target(uri: &str) -> Result<(bool, String, u16, String), String> {
 }
 
 #[test]
-fn says_where_to_connect() {
+fn reads_host_port_and_security() {
     for (uri, secure, host, port, header) in [
         ("ws://a.example", false, "a.example", 80, "a.example"),
         ("wss://a.example/", true, "a.example", 443, "a.example"),
@@ -24,7 +24,7 @@ fn says_where_to_connect() {
 }
 
 #[test]
-fn refuses_what_points_nowhere() {
+fn rejects_unusable_uris() {
     for uri in [
         "",
         "a.example",

@@ -1,0 +1,99 @@
+//! The state of a shard, without its driver.
+
+use crate::batch_alloc::BatchAlloc;
+use crate::dial::Dial;
+use crate::dialing::Resolver;
+use crate::handler::Handler;
+use crate::ids::DialId;
+use crate::link::Link;
+use crate::offload::Handshakes;
+use crate::probe::Probe;
+use crate::remote::{Commands, ShardHandle};
+use crate::shared::Shared;
+use crate::timer::{Tick, Wheel};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::time::Instant;
+use tautline_io::{KernelTls, Token};
+use tautline_tls::Engine;
+
+/// The state of a shard, which its driver calls back as a [`Sink`](tautline_io::Sink).
+pub(crate) struct Core<E: Engine, H: Handler> {
+    pub(crate) probe: Option<Box<dyn Probe>>,
+    pub(crate) engine: E,
+    pub(crate) handler: H,
+    pub(crate) slots: Vec<Slot<E::Session, H::State>>,
+    pub(crate) batch_alloc: BatchAlloc<Link<E::Session, H::State>>,
+    pub(crate) shared: Shared,
+    pub(crate) wheel: Wheel,
+    pub(crate) due: Vec<Token>,
+    pub(crate) commands: Commands,
+    pub(crate) remote: ShardHandle,
+    pub(crate) dials: HashMap<DialId, Dial>,
+    pub(crate) resolver: Resolver,
+    pub(crate) dial_timers: BinaryHeap<Reverse<(Tick, DialId)>>,
+    pub(crate) next_dial: u32,
+    /// The end of a drain, once one has begun.
+    pub(crate) drain_end: Option<Tick>,
+    /// The pool for expensive handshakes.
+    pub(crate) handshakes: Option<Handshakes<E::Session>>,
+    /// The end of the time during which tickets do not keep handshakes in the loop.
+    pub(crate) distrust_end: Tick,
+    /// The directions whose records go to the kernel.
+    pub(crate) kernel_tls: KernelTls,
+    /// Memory for the subscribers of a topic while messages are sent to them.
+    pub(crate) walk: Vec<Token>,
+    pub(crate) accept_paused: bool,
+    /// When a pause of accepting may be logged again.
+    pub(crate) pause_news: Tick,
+    pub(crate) epoch: Instant,
+}
+
+pub(crate) enum Slot<S, T> {
+    Free,
+    Link(Box<Link<S, T>>),
+    /// A socket that is still connecting.
+    Attempt(Token, DialId),
+}
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Reads the clock. Once per turn is enough, since deadlines are exact only to 64 ms.
+    pub(crate) fn refresh(&mut self) {
+        self.shared.now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
+    }
+
+    /// Takes a link out of its slot, so that the link and the rest of the shard can be borrowed separately.
+    pub(crate) fn take(&mut self, token: Token) -> Option<Box<Link<E::Session, H::State>>> {
+        let slot = self.slots.get_mut(token.index as usize)?;
+        match slot {
+            Slot::Link(link) if link.token == token => match std::mem::replace(slot, Slot::Free) {
+                Slot::Link(link) => Some(link),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, token: Token, slot: Slot<E::Session, H::State>) {
+        let index = token.index as usize;
+        match self.slots.get_mut(index) {
+            Some(place) => *place = slot,
+            None => self.grow(index, slot),
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, index: usize, slot: Slot<E::Session, H::State>) {
+        self.slots.resize_with(index, || Slot::Free);
+        self.slots.push(slot);
+    }
+
+    /// Puts a link's next deadline into the wheel, unless an earlier entry will look at it.
+    pub(crate) fn schedule(&mut self, link: &mut Link<E::Session, H::State>) {
+        let (at, _) = link.next_due(&self.shared.config.deadlines);
+        if at < link.clock.scheduled || link.clock.scheduled <= self.shared.now {
+            link.clock.scheduled = self.wheel.insert(link.token, at);
+        }
+    }
+}

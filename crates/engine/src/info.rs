@@ -1,0 +1,22 @@
+use crate::ids::DialId;
+use std::sync::Arc;
+use tautline_io::Address;
+use tautline_ws::CloseCode;
+
+/// The fixed properties of a connection.
+pub(crate) struct Info {
+    pub(crate) peer: Address,
+    /// `None` on a server.
+    pub(crate) dial: Option<DialId>,
+}
+
+/// State that few connections need, boxed so that idle connections are small.
+#[derive(Default)]
+pub(crate) struct Cold {
+    /// The subprotocol that both sides speak.
+    pub(crate) subprotocol: Option<Box<str>>,
+    /// The subscribed topics, each once.
+    pub(crate) subscriptions: Vec<Arc<str>>,
+    /// Code and reason of the peer's close frame, until `on_close` reports them.
+    pub(crate) peer_close: Option<(CloseCode, String)>,
+}

@@ -1,0 +1,328 @@
+//! A turn of a shard: events of the driver, commands of other threads, publications, and output of connections.
+
+use crate::closed::Cause;
+use crate::core::{Core, Slot};
+use crate::handler::Handler;
+use crate::link::{Link, millis};
+use crate::message::Publication;
+use crate::offload::Handshakes;
+use crate::phase::Phase;
+use crate::remote::Command;
+use crate::shared::Shared;
+use crate::timer::Tick;
+use crate::wire::Transport;
+use std::cmp::Reverse;
+use std::io;
+use std::time::Duration;
+use tautline_buf::Buf;
+use tautline_io::{Driver, End, Listener, Received, Sink, Token};
+use tautline_tls::{Engine, Session};
+
+/// Least milliseconds between two log lines about pauses of accepting. At the limit every new connection causes a pause.
+const PAUSE_NEWS: Tick = 10_000;
+
+/// Most calls of `on_drain` for a connection in one turn. If its handler sends more from there, the next turn continues.
+const MAX_DRAINS: usize = 16;
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Delivers publications, and flushes every dirty connection.
+    pub(crate) fn deliver(&mut self, driver: &mut dyn Driver) {
+        // Messages that handlers publish meanwhile are delivered in the next turn.
+        let mut publications = std::mem::take(&mut self.shared.publications);
+        let mut rest = &publications[..];
+        while let Some(first) = rest.first() {
+            // One walk for all consecutive publications of a topic.
+            let len = rest.iter().take_while(|publication| publication.topic == first.topic).count();
+            let (run, behind) = rest.split_at(len);
+            self.deliver_run(driver, run, behind.is_empty());
+            rest = behind;
+        }
+        publications.clear();
+        if self.shared.publications.is_empty() {
+            self.shared.publications = publications;
+        }
+        let mut dirty = std::mem::take(&mut self.shared.dirty);
+        for token in dirty.drain(..) {
+            if let Some(mut link) = self.take(token) {
+                link.dirty = false;
+                self.settle(driver, link);
+            }
+        }
+        if self.shared.dirty.is_empty() {
+            self.shared.dirty = dirty;
+        }
+    }
+
+    /// Sends publications of one topic to its subscribers.
+    ///
+    /// After the `last` ones of a turn each connection is flushed at once. The next one then reuses its buffers while they are
+    /// in the cache.
+    fn deliver_run(&mut self, driver: &mut dyn Driver, run: &[Publication], last: bool) {
+        let mut walk = std::mem::take(&mut self.walk);
+        walk.clear();
+        walk.extend_from_slice(run.first().map_or(&[], |first| self.shared.topics.subscribers(&first.topic)));
+        for &token in &walk {
+            let Some(mut link) = self.take(token) else { continue };
+            for publication in run {
+                self.shared.publish_to(driver, &mut link, publication);
+            }
+            if last {
+                self.settle(driver, link);
+            } else {
+                self.shared.mark_dirty(&mut link);
+                self.put(token, Slot::Link(link));
+            }
+        }
+        self.walk = walk;
+    }
+
+    /// Sends a message of another thread to one connection. It leaves with the turn's other output.
+    fn send_to(&mut self, driver: &mut dyn Driver, token: Token, publication: &Publication) {
+        let Some(mut link) = self.take(token) else { return };
+        self.shared.publish_to(driver, &mut link, publication);
+        self.shared.mark_dirty(&mut link);
+        self.put(token, Slot::Link(link));
+    }
+
+    /// Sends a connection's output, and puts the connection back into its slot or releases it.
+    pub(crate) fn settle(&mut self, driver: &mut dyn Driver, mut link: Box<Link<E::Session, H::State>>) {
+        self.flush(driver, &mut link);
+        let mut drains = 0;
+        while link.phase.takes_messages() && link.out.is_drained(&link.wire) {
+            if drains == MAX_DRAINS {
+                self.shared.dirty.push(link.token);
+                break;
+            }
+            drains += 1;
+            link.out.report_drained();
+            link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_drain(conn));
+            self.flush(driver, &mut link);
+        }
+        let pause_above = self.shared.config.limits.pause_receive_above;
+        while link.held && !link.holds_back(pause_above) {
+            if let Err(stop) = self.resume(driver, &mut link) {
+                self.stop(&mut link, stop);
+            }
+            self.flush(driver, &mut link);
+        }
+        if let Some(error) = link.wire.take_failure() {
+            self.fail(&mut link, Cause::Tls(error));
+            link.flush(driver, &mut self.shared);
+        }
+        if link.phase.close_sent() {
+            link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
+            self.schedule(&mut link);
+        }
+        if link.wire.is_in_flight() {
+            self.schedule(&mut link);
+        } else if link.phase.is_finished() && !link.is_dirty() {
+            self.end(&mut link, Phase::GONE, Cause::Finished);
+        }
+        if let Phase::Gone { reset } = link.phase {
+            self.release(driver, &mut link, reset);
+            return;
+        }
+        if link.kernel.is_active() {
+            self.enter_kernel(driver, &mut link);
+        }
+        link.out.tidy(&mut self.shared.pool);
+        link.wire.tidy(&mut self.shared.pool);
+        let pause = link.holds_back(pause_above);
+        if pause != link.driver_paused {
+            link.driver_paused = pause;
+            link.clock.heard = self.shared.now;
+            link.ping_sent = false;
+            driver.pause_receive(link.token, pause);
+            self.schedule(&mut link);
+        }
+        self.put(link.token, Slot::Link(link));
+    }
+
+    /// Flushes a connection, or fails it if the slow-consumer policy gave up on the peer.
+    fn flush(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        if matches!(link.phase, Phase::Overrun) {
+            self.fail(link, Cause::SlowConsumer);
+        }
+        link.flush(driver, &mut self.shared);
+    }
+
+    fn release(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>, reset: bool) {
+        self.shared.counters.connections -= 1;
+        driver.close(link.token, reset || link.wire.is_in_flight());
+        link.out.release(&mut self.shared.pool);
+        link.wire.release(&mut self.shared.pool);
+        link.decoder.recycle(&mut self.shared.pool);
+        self.shared.pool.give(std::mem::take(&mut link.carry));
+    }
+
+    /// The driver's timeout: until the next timer, at most `longest`; zero if output waits already.
+    pub(crate) fn wait(&self, longest: Option<Duration>) -> Option<Duration> {
+        let now = self.shared.now;
+        if !self.shared.dirty.is_empty() || !self.shared.publications.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let timers = [
+            self.wheel.wait(now),
+            self.dial_timers.peek().map(|Reverse((at, _))| at.saturating_sub(now)),
+            self.drain_end.map(|end| end.saturating_sub(now)),
+        ];
+        let timer = timers.into_iter().flatten().min().map(Duration::from_millis);
+        match (timer, longest) {
+            (Some(timer), Some(longest)) => Some(timer.min(longest)),
+            (timer, longest) => timer.or(longest),
+        }
+    }
+
+    /// Pauses accepting while there are too many connections. New ones then wait in the kernel's backlog.
+    pub(crate) fn bound_accepting(&mut self, driver: &mut dyn Driver) {
+        let (limits, counters) = (&self.shared.config.limits, &self.shared.counters);
+        let full = counters.connections >= limits.max_connections as u64
+            || counters.handshaking >= limits.max_handshakes as u64;
+        if full != self.accept_paused {
+            self.accept_paused = full;
+            driver.pause_accept(full);
+            if full && self.shared.now >= self.pause_news {
+                self.pause_news = self.shared.now + PAUSE_NEWS;
+                log::warn!(
+                    "accepting pauses: {} connections, {} of them in their handshake",
+                    counters.connections,
+                    counters.handshaking
+                );
+            }
+        }
+    }
+
+    fn handle_command(&mut self, driver: &mut dyn Driver, command: Command) {
+        match command {
+            Command::Publish(publication) => self.shared.publications.push(publication),
+            Command::Send { to, publication } => self.send_to(driver, to.token, &publication),
+            Command::Close { conn, code, reason } => {
+                if let Some(Slot::Link(link)) = self.slots.get_mut(conn.token.index as usize)
+                    && link.token == conn.token
+                    && link.phase.takes_messages()
+                {
+                    link.close(code, &reason);
+                    self.shared.dirty.push(conn.token);
+                }
+            }
+            Command::Drain { code, reason, deadline } => self.drain(driver, code, &reason, deadline),
+            // The asking thread may have ended.
+            Command::Count(reply) => drop(reply.try_send(self.shared.counters())),
+            Command::Stages(reply) => drop(reply.try_send(self.probe.as_ref().and_then(|probe| probe.stages()))),
+            Command::Resolved { dial, result } => self.resolved(driver, dial, result),
+        }
+    }
+}
+
+impl Shared {
+    fn publish_to<S: Session, T>(&mut self, driver: &mut dyn Driver, link: &mut Link<S, T>, publication: &Publication) {
+        if !link.phase.takes_messages() {
+            return;
+        }
+        let Link { token, phase, session, out, wire, kernel, .. } = link;
+        let mut transport =
+            Transport { phase, wire, session, driver: Some(driver), token: *token, in_kernel: kernel.in_kernel() };
+        if out.is_blocked(transport.wire) {
+            // Flushed first: a peer is slow only if the kernel takes no more bytes for it.
+            out.flush(&mut transport, self);
+        }
+        out.publish(publication, &mut transport, self);
+    }
+
+    fn mark_dirty<S, T>(&mut self, link: &mut Link<S, T>) {
+        if !link.dirty {
+            link.dirty = true;
+            self.dirty.push(link.token);
+        }
+    }
+}
+
+impl<E: Engine, H: Handler> Sink for Core<E, H> {
+    fn woke(&mut self, _driver: &mut dyn Driver) {
+        if let Some(probe) = &mut self.probe {
+            probe.woke();
+        }
+        self.refresh();
+    }
+
+    fn accepted(&mut self, driver: &mut dyn Driver, token: Token, _listener: Listener) {
+        self.shared.counters.accepted += 1;
+        let Some(peer) = driver.peer(token) else {
+            // The connection was reset in the backlog.
+            driver.close(token, true);
+            return;
+        };
+        match self.engine.accept() {
+            Ok(session) => {
+                let phase = if E::Session::PASSTHROUGH { Phase::Request(self.empty_head()) } else { Phase::Tls };
+                self.open_link(token, phase, session, peer, None);
+                self.bound_accepting(driver);
+            }
+            Err(error) => {
+                log::error!("{peer}: not accepted: {error}");
+                driver.close(token, true);
+            }
+        }
+    }
+
+    fn connected(&mut self, driver: &mut dyn Driver, token: Token) {
+        self.attempt_connected(driver, token);
+    }
+
+    fn received(&mut self, driver: &mut dyn Driver, token: Token, data: Received<'_>) {
+        if let Some(probe) = &mut self.probe {
+            probe.received(driver);
+        }
+        let Some(mut link) = self.take(token) else { return };
+        self.shared.counters.bytes_in += data.len() as u64;
+        link.clock.heard = self.shared.now;
+        link.ping_sent = false;
+        let mut scratch = std::mem::take(&mut self.shared.scratch);
+        let result = self.input(driver, &mut link, data, &mut scratch);
+        self.shared.scratch = scratch;
+        if let Err(stop) = result {
+            self.stop(&mut link, stop);
+        }
+        self.settle(driver, link);
+    }
+
+    fn sent(&mut self, driver: &mut dyn Driver, token: Token, buf: Buf) {
+        let Some(mut link) = self.take(token) else { return };
+        link.wire.sent(buf, &mut self.shared.pool);
+        // If sealed bytes remain, they may be the rest of a message whose beginning was just sent.
+        if link.wire.is_flushed() {
+            link.out.count_gone();
+        }
+        if matches!(link.phase, Phase::CloseSent | Phase::Linger(_)) {
+            link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
+            self.schedule(&mut link);
+        }
+        self.settle(driver, link);
+    }
+
+    fn ended(&mut self, driver: &mut dyn Driver, token: Token, end: End) {
+        if let Some(Slot::Attempt(attempt, dial)) = self.slots.get(token.index as usize)
+            && *attempt == token
+        {
+            let dial = *dial;
+            self.attempt_failed(driver, token, dial, end);
+            return;
+        }
+        let Some(mut link) = self.take(token) else { return };
+        self.peer_ended(&mut link, end, false);
+        self.settle(driver, link);
+    }
+
+    fn woken(&mut self, driver: &mut dyn Driver) {
+        while let Some(command) = self.commands.next() {
+            self.handle_command(driver, command);
+        }
+        for done in self.handshakes.as_ref().map(Handshakes::done).unwrap_or_default() {
+            self.on_offload_done(driver, done);
+        }
+    }
+
+    fn accept_failed(&mut self, _driver: &mut dyn Driver, error: io::Error) {
+        log::error!("cannot accept connections: {error}; raise the limit of open files (ulimit -n) or close some");
+    }
+}

@@ -1,0 +1,237 @@
+//! Sealed bytes on their way to the peer: records that wait for the driver, and bytes that the driver keeps.
+
+use crate::offload::Seals;
+use crate::phase::{Finish, Phase};
+use crate::sealer::Sealer;
+use crate::shared::Shared;
+use crate::timer::Tick;
+use tautline_buf::{Buf, Pool};
+use tautline_io::{Driver, Sent, Token};
+use tautline_tls::Error;
+use tautline_tls::record::MAX_PLAIN;
+
+/// Bytes of one send. Further messages wait in the queue, where the slow-consumer policy can drop them.
+pub(crate) const BATCH: usize = 256 << 10;
+/// Size from which payloads are sealed and sent piece by piece. Sending bytes from the CPU's cache costs the kernel half of
+/// what sending them from memory costs.
+const PIECES: usize = 2 * BATCH;
+/// Bytes that are sealed with helper threads at a time.
+const SHARED: usize = 1 << 20;
+
+/// The sealed bytes of a connection that are not with the kernel yet.
+pub(crate) struct Wire {
+    sealed: Buf,
+    /// Bytes that the driver keeps until the kernel takes them.
+    in_flight: usize,
+    /// When progress was last seen, and the bytes in flight that the kernel had not taken then.
+    stuck: (Tick, usize),
+    /// The error of a failed seal. Boxed, since it is rare.
+    failed: Option<Box<Error>>,
+}
+
+impl Wire {
+    pub(crate) const fn new() -> Self {
+        Self { sealed: Buf::new(), in_flight: 0, stuck: (0, 0), failed: None }
+    }
+
+    /// The buffer of sealed bytes, to append handshake messages and alerts.
+    pub(crate) fn buf(&mut self, pool: &mut Pool) -> &mut Buf {
+        lend(&mut self.sealed, pool)
+    }
+
+    /// Bytes that wait, here or in the driver.
+    pub(crate) const fn len(&self) -> usize {
+        self.sealed.len() + self.in_flight
+    }
+
+    /// Whether all sealed bytes are with the kernel.
+    pub(crate) const fn is_flushed(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) const fn is_in_flight(&self) -> bool {
+        self.in_flight > 0
+    }
+
+    /// Whether more bytes can be sealed and sent.
+    pub(crate) const fn is_free(&self) -> bool {
+        self.in_flight == 0 && self.failed.is_none()
+    }
+
+    /// When the last progress of the bytes in flight was seen.
+    pub(crate) const fn stuck_since(&self) -> Tick {
+        self.stuck.0
+    }
+
+    /// Whether the kernel took some of the bytes in flight since the last call.
+    pub(crate) fn progresses(&mut self, driver: &dyn Driver, token: Token, now: Tick) -> bool {
+        let unsent = driver.unsent(token);
+        let progresses = unsent < self.stuck.1;
+        if progresses {
+            self.stuck = (now, unsent);
+        }
+        progresses
+    }
+
+    /// The kernel took all bytes that the driver kept.
+    pub(crate) fn sent(&mut self, buf: Buf, pool: &mut Pool) {
+        self.in_flight = 0;
+        pool.give(buf);
+    }
+
+    /// Takes the error of a failed seal.
+    pub(crate) fn take_failure(&mut self) -> Option<Error> {
+        self.failed.take().map(|error| *error)
+    }
+
+    /// Gives the buffer back if it is empty.
+    #[inline]
+    pub(crate) fn tidy(&mut self, pool: &mut Pool) {
+        give_if_empty(&mut self.sealed, pool);
+    }
+
+    /// Gives all memory back.
+    pub(crate) fn release(&mut self, pool: &mut Pool) {
+        pool.give(core::mem::take(&mut self.sealed));
+    }
+}
+
+/// The means to send a connection's bytes: its session, its wire and the driver.
+pub(crate) struct Transport<'a> {
+    pub(crate) phase: &'a mut Phase,
+    pub(crate) wire: &'a mut Wire,
+    pub(crate) session: &'a mut dyn Sealer,
+    /// `None` once the connection has ended, so that nothing is sent.
+    pub(crate) driver: Option<&'a mut dyn Driver>,
+    pub(crate) token: Token,
+    /// Whether the kernel has keys of this connection, and may need further ones.
+    pub(crate) in_kernel: bool,
+}
+
+impl Transport<'_> {
+    /// Gives the kernel new keys, if it needs any.
+    pub(crate) fn pass_keys(&mut self) {
+        if self.in_kernel
+            && let Some(driver) = &mut self.driver
+        {
+            self.session.pass_keys(&mut **driver, self.token);
+        }
+    }
+
+    /// Seals the content of `cork`, and leaves it empty.
+    pub(crate) fn seal_cork(&mut self, cork: &mut Buf, shared: &mut Shared) {
+        if cork.is_empty() {
+            return;
+        }
+        if self.wire.sealed.is_empty() && self.session.is_passthrough() {
+            core::mem::swap(cork, &mut self.wire.sealed);
+            return;
+        }
+        let taken = core::mem::take(cork);
+        if taken.len() < PIECES {
+            let out = lend(&mut self.wire.sealed, &mut shared.pool);
+            if let Err(error) = self.session.seal(&[taken.filled()], out) {
+                self.wire.failed = Some(Box::new(error));
+            }
+        } else {
+            self.seal([&[]; 2], taken.filled(), shared);
+        }
+        shared.pool.give(taken);
+    }
+
+    /// Seals two short chunks and a long one, piece by piece.
+    pub(crate) fn seal(&mut self, [one, two]: [&[u8]; 2], long: &[u8], shared: &mut Shared) {
+        let shares = shared.records.as_ref().is_some_and(|pool| pool.wants(one.len() + two.len() + long.len()));
+        let unit = if shares { SHARED } else { BATCH };
+        // The first piece takes the remainder, so that all others are whole records.
+        let first = if long.len() < 2 * unit { long.len() } else { unit + long.len() % MAX_PLAIN };
+        let (now, later) = long.split_at(first);
+        if shares {
+            // Helpers can send records directly only if no sealed bytes wait before them.
+            self.send_unless_in_flight(shared);
+        }
+        self.seal_piece(&[one, two, now], shares, shared);
+        for piece in later.chunks(unit) {
+            self.send_unless_in_flight(shared);
+            self.seal_piece(&[piece], shares, shared);
+        }
+    }
+
+    fn seal_piece(&mut self, plain: &[&[u8]], shares: bool, shared: &mut Shared) {
+        if self.wire.failed.is_some() {
+            return;
+        }
+        let Shared { pool, records, counters, .. } = shared;
+        let seals = Seals { pool: records.as_ref().filter(|_| shares), counters };
+        let (driver, token) = (self.driver.as_deref(), self.token);
+        let out = lend(&mut self.wire.sealed, pool);
+        if let Err(error) = seals.seal(self.session, plain, out, || driver?.direct(token)) {
+            self.wire.failed = Some(Box::new(error));
+        }
+    }
+
+    fn send_unless_in_flight(&mut self, shared: &mut Shared) {
+        if !self.wire.is_in_flight() {
+            self.send(shared);
+        }
+    }
+
+    /// Gives the driver all sealed bytes.
+    pub(crate) fn send(&mut self, shared: &mut Shared) {
+        self.pass_keys();
+        let Some(driver) = &mut self.driver else { return };
+        let sealed = core::mem::take(&mut self.wire.sealed);
+        if sealed.is_empty() {
+            shared.pool.give(sealed);
+            return;
+        }
+        let len = sealed.len();
+        shared.counters.bytes_out += len as u64;
+        let last = self.phase.finish_mut().is_some_and(|finish| *finish == Finish::Done);
+        let sent = if last { driver.send_last(self.token, sealed) } else { driver.send(self.token, sealed) };
+        match sent {
+            Sent::Done(buf) => shared.pool.give(buf),
+            Sent::Pending => {
+                self.wire.in_flight = len;
+                self.wire.stuck = (shared.now, driver.unsent(self.token));
+            }
+        }
+    }
+
+    /// Ends our direction behind the sealed bytes, if that is due. False if it is not.
+    ///
+    /// close_notify is sent if the TLS session is alive.
+    pub(crate) fn finish(&mut self, shared: &mut Shared) -> bool {
+        let Some(finish) = self.phase.finish_mut().filter(|finish| finish.is_due()) else { return false };
+        if *finish == Finish::Wanted {
+            self.session.close(lend(&mut self.wire.sealed, &mut shared.pool));
+        }
+        *finish = Finish::Done;
+        self.send(shared);
+        if let Some(driver) = &mut self.driver {
+            driver.shutdown(self.token);
+        }
+        true
+    }
+
+    /// Whether no sealed bytes wait for the driver.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.wire.sealed.is_empty()
+    }
+}
+
+/// Takes memory for `buf` from the pool if it has none, as in an idle connection. The pool gives the warmest buffer.
+pub(crate) fn lend<'a>(buf: &'a mut Buf, pool: &mut Pool) -> &'a mut Buf {
+    if buf.capacity() == 0 {
+        *buf = pool.take();
+    }
+    buf
+}
+
+/// Gives a buffer back to the pool if it is empty.
+#[inline]
+pub(crate) fn give_if_empty(buf: &mut Buf, pool: &mut Pool) {
+    if buf.is_empty() && buf.capacity() > 0 {
+        pool.give(core::mem::take(buf));
+    }
+}

@@ -1,0 +1,27 @@
+/// How to listen.
+///
+/// ```
+/// use tautline_io::{Address, DriverConfig, ListenOptions};
+///
+/// let mut options = ListenOptions::default();
+/// options.backlog = 128;
+/// let (_, address) = DriverConfig::default().open()?.listen(&"127.0.0.1:0".parse()?, &options)?;
+/// assert!(matches!(address, Address::Tcp(at) if at.port() != 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListenOptions {
+    /// Length of the queue of connections that are not accepted yet (`listen(2)`).
+    pub backlog: i32,
+    /// `SO_REUSEPORT`: several drivers listen at one address and the kernel spreads connections over them.
+    pub reuse_port: bool,
+    /// Replace a Unix socket's file that nobody listens on any more.
+    pub replace_stale: bool,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self { backlog: 4096, reuse_port: false, replace_stale: true }
+    }
+}

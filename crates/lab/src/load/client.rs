@@ -1,0 +1,177 @@
+use super::make::{Loop, MakeLoop};
+use super::progress::{Progress, Watch};
+use super::server::{PATIENCE, Server, explain};
+use crate::Error;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tautline::layers::engine::probe::{Probe, Stages};
+use tautline::{Closed, Config, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Target};
+
+/// Longest wait for events, which bounds how late a phase ends.
+pub(super) const WAIT: Duration = Duration::from_millis(20);
+
+/// Connections being opened at a time: enough to keep the server busy, and too few to overflow a listen queue.
+const AT_ONCE: usize = 256;
+
+/// Called with every message. An error of it ends the run.
+pub(super) type OnMessage = Box<dyn FnMut(&mut Conn<'_, ()>, &Message<'_>) -> Result<(), Error>>;
+
+/// A client whose connections are opened at the start and last until the end of the run.
+pub(super) struct Client {
+    shard: Box<dyn Loop>,
+    target: Arc<Target>,
+    state: Rc<RefCell<State>>,
+}
+
+/// State that the client shares with its handler.
+#[derive(Default)]
+struct State {
+    open: Vec<ConnId>,
+    error: Option<Error>,
+    /// Whether the run has ended, so that connections may end.
+    is_ending: bool,
+}
+
+impl State {
+    /// Keeps the first error; later ones are often only its consequences.
+    fn fail(&mut self, error: Error) {
+        self.error.get_or_insert(error);
+    }
+}
+
+impl Client {
+    /// A client without connections.
+    pub(super) fn new(
+        server: &Server,
+        config: Config,
+        probe: Option<Box<dyn Probe>>,
+        on_message: OnMessage,
+    ) -> Result<Self, Error> {
+        let target = Arc::new(server.resolved()?);
+        let state = Rc::new(RefCell::new(State::default()));
+        let app = Box::new(Held { state: Rc::clone(&state), on_message });
+        let shard = server.with_engine(MakeLoop { server, tls: &server.tls, config, app, probe })?;
+        Ok(Self { shard, target, state })
+    }
+
+    /// Opens connections until there are `count`.
+    pub(super) fn open(&mut self, count: usize, watch: Watch<'_>) -> Result<(), Error> {
+        let mut started = self.connections();
+        let mut last = (started, Instant::now());
+        loop {
+            let open = self.connections();
+            self.check()?;
+            if open > last.0 {
+                last = (open, Instant::now());
+                watch(Progress::Connecting(open, count));
+            }
+            if open >= count {
+                return Ok(());
+            }
+            if last.1.elapsed() > PATIENCE {
+                let patience = PATIENCE.as_secs();
+                return Err(Error::Network(format!(
+                    "{open} of {count} connections opened, then none for {patience} s"
+                )));
+            }
+            while started < count && started < open + AT_ONCE {
+                self.shard.connect(Arc::clone(&self.target));
+                started += 1;
+            }
+            self.shard.turn(WAIT)?;
+        }
+    }
+
+    /// Number of open connections.
+    pub(super) fn connections(&self) -> usize {
+        self.state.borrow().open.len()
+    }
+
+    /// Calls `act` with a connection, by its place in the order of opening. It sends at the next turn or [`flush`].
+    ///
+    /// [`flush`]: Self::flush
+    pub(super) fn with(
+        &mut self,
+        connection: usize,
+        mut act: impl FnMut(&mut Conn<'_, ()>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let conn = self.state.borrow().open[connection];
+        let mut result = Ok(());
+        self.shard.with_conn(conn, &mut |conn| result = act(conn));
+        result
+    }
+
+    /// Sends everything made outside a turn.
+    pub(super) fn flush(&mut self) {
+        self.shard.flush();
+    }
+
+    /// Waits for events at most `longest` and handles them.
+    ///
+    /// # Errors
+    /// The driver or a connection failed, or a message was wrong.
+    pub(super) fn turn(&mut self, longest: Duration) -> Result<(), Error> {
+        self.shard.turn(longest)?;
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.state.borrow_mut().error.take().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn stages(&self) -> Option<Box<Stages>> {
+        self.shard.stages()
+    }
+
+    /// Closes all connections normally, and waits at most 4 s for them.
+    pub(super) fn close(mut self) -> Result<(), Error> {
+        const DEADLINE: Duration = Duration::from_secs(2);
+        self.state.borrow_mut().is_ending = true;
+        self.shard.drain(DEADLINE);
+        let end = Instant::now() + 2 * DEADLINE;
+        while !self.shard.is_drained() && Instant::now() < end {
+            self.shard.turn(WAIT)?;
+        }
+        Ok(())
+    }
+}
+
+/// Number of a connection in the order of dialing, from 0.
+pub(super) fn number(conn: &Conn<'_, ()>) -> usize {
+    conn.dial().map_or(0, DialId::index)
+}
+
+/// The handler of a [`Client`].
+struct Held {
+    state: Rc<RefCell<State>>,
+    on_message: OnMessage,
+}
+
+impl Handler for Held {
+    type State = ();
+
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
+        self.state.borrow_mut().open.push(conn.id());
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        if !self.state.borrow().is_ending
+            && let Err(error) = (self.on_message)(conn, &message)
+        {
+            self.state.borrow_mut().fail(error);
+        }
+    }
+
+    fn on_close(&mut self, _conn: &mut Conn<'_, ()>, closed: &Closed) {
+        let mut state = self.state.borrow_mut();
+        if !state.is_ending {
+            state.fail(Error::Failed(format!("a connection ended ({}): {:#}", closed.code.get(), closed.cause)));
+        }
+    }
+
+    fn on_connect_failed(&mut self, _dial: DialId, error: &ConnectError, _retry: Option<Duration>) {
+        self.state.borrow_mut().fail(Error::Network(explain(error)));
+    }
+}

@@ -1,0 +1,98 @@
+use crate::named::named;
+use serde::{Serialize, Serializer};
+
+named! {
+    /// A measured quantity. Results list the metrics of a case in this order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Metric {
+        /// Messages answered per second.
+        Throughput = "throughput",
+        /// Payload that the server moved per second, in and out, in 10^6 bytes.
+        Transfer = "transfer",
+        /// CPU time of the server's process per message.
+        ServerCpuPerMsg = "server_cpu_per_msg",
+        /// CPU time of the measuring thread per message; measured in memory, without socket and server.
+        CpuPerMsg = "cpu_per_msg",
+        /// Least latency.
+        LatencyMin = "latency_min",
+        /// Mean latency.
+        LatencyMean = "latency_mean",
+        /// Standard deviation of the latency.
+        LatencyStddev = "latency_stddev",
+        /// Median latency.
+        LatencyP50 = "latency_p50",
+        /// 90th percentile of the latency.
+        LatencyP90 = "latency_p90",
+        /// 95th percentile of the latency.
+        LatencyP95 = "latency_p95",
+        /// 99th percentile of the latency.
+        LatencyP99 = "latency_p99",
+        /// 99.9th percentile of the latency.
+        LatencyP999 = "latency_p999",
+        /// Greatest latency.
+        LatencyMax = "latency_max",
+        /// Connections opened, upgraded and closed per second.
+        Handshakes = "handshakes",
+        /// Connections refused per second.
+        Refused = "refused",
+        /// CPU time of the server's process per connection of [`Handshakes`](Self::Handshakes).
+        ServerCpuPerHandshake = "server_cpu_per_handshake",
+        /// CPU time of the client's thread per connection of [`Handshakes`](Self::Handshakes).
+        ClientCpuPerHandshake = "client_cpu_per_handshake",
+        /// CPU time of both ends per connection of [`Handshakes`](Self::Handshakes).
+        CpuPerHandshake = "cpu_per_handshake",
+        /// Growth of the server's resident memory per connection.
+        RssPerConnection = "rss_per_connection",
+        /// CPU time of one signature with the certificate's key.
+        CpuPerSignature = "cpu_per_signature",
+        /// Server CPU per full handshake over that of the signature alone.
+        RatioToSignature = "ratio_to_signature",
+        /// Server CPU per full handshake over that of a resumed one.
+        RatioToResumed = "ratio_to_resumed",
+        /// A rate or a CPU time over that of a loop that does all of its TLS itself.
+        RatioToInline = "ratio_to_inline",
+        /// The rate of a loop per core over that of threads that share a poller.
+        RatioToSharedLoop = "ratio_to_shared_loop",
+        /// The rate of two loops over that of one.
+        RatioToOneLoop = "ratio_to_one_loop",
+        /// Server CPU or a latency over the figure of the same composition on the kernel's TCP.
+        RatioToKernel = "ratio_to_kernel",
+        /// Server CPU per message with the probe of message stages over that without.
+        RatioToUnprobed = "ratio_to_unprobed",
+        /// A latency during a storm of handshakes over the same latency without one.
+        RatioToQuiet = "ratio_to_quiet",
+        /// Server CPU per message over that of plain WebSocket.
+        RatioToPlain = "ratio_to_plain",
+        /// Server CPU per message over that of the cheapest bare TCP echo.
+        RatioToLimit = "ratio_to_limit",
+        /// CPU per message over a lower bound: the bare AEAD, alone or plus an echo without TLS.
+        RatioToAead = "ratio_to_aead",
+        /// Server CPU per message: ours over that of the best peer, or that of the best peer over ours.
+        RatioToPeer = "ratio_to_peer",
+        /// CPU per message over that of another engine on the same work.
+        RatioToEngine = "ratio_to_engine",
+        /// Messages per CPU second over those of OpenSSL with memory BIOs on the same work.
+        RatioToMemoryBio = "ratio_to_memory_bio",
+    }
+}
+
+impl Metric {
+    /// Unit in results; `x` is a ratio.
+    #[must_use]
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Throughput => "msg/s",
+            Self::Transfer => "MB/s",
+            Self::Handshakes | Self::Refused => "1/s",
+            Self::RssPerConnection => "B",
+            ratio if ratio.name().starts_with("ratio_") => "x",
+            _ => "us",
+        }
+    }
+}
+
+impl Serialize for Metric {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

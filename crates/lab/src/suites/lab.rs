@@ -1,0 +1,64 @@
+use crate::cpu::Placement;
+use crate::rounds::Plan;
+use crate::{DriverKind, Span};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings of a run.
+pub struct Lab<'a> {
+    /// The program `taut`, which is started as server.
+    pub program: PathBuf,
+    /// Time to spend.
+    pub effort: Effort,
+    /// CPUs of server and load.
+    pub placement: Placement,
+    /// Drivers of our servers, see [`drivers`](super::drivers).
+    pub drivers: Vec<DriverKind>,
+    /// The program with the servers of [`Suite::Peers`](super::Suite::Peers); by default it is built from the checkout.
+    pub peers: Option<PathBuf>,
+    /// Receives the share (0 to 1) of the suite that is done, and the name of the next measurement.
+    pub progress: &'a mut dyn FnMut(f64, &str),
+}
+
+/// Time that a suite takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// A minute or two, for figures to publish.
+    Thorough,
+    /// Fewer and shorter rounds, for a first look.
+    Quick,
+    /// One short round, to see that everything works. Its figures mean nothing.
+    Smoke,
+}
+
+impl Lab<'_> {
+    /// Length of one measurement.
+    pub(super) const fn span(&self) -> Span {
+        let (warmup, duration) = match self.effort {
+            Effort::Thorough => (150, 600),
+            Effort::Quick => (60, 200),
+            Effort::Smoke => (30, 60),
+        };
+        Span { warmup: Duration::from_millis(warmup), duration: Duration::from_millis(duration) }
+    }
+
+    /// Rounds within `budget`.
+    pub(super) const fn plan(&self, budget: Duration) -> Plan {
+        // Three rounds are the least number for an interval.
+        let (rounds, least_rounds) = match self.effort {
+            Effort::Thorough => (7, 3),
+            Effort::Quick => (3, 3),
+            Effort::Smoke => (1, 1),
+        };
+        Plan { rounds, least_rounds, budget: Some(budget) }
+    }
+
+    /// Rounds within `budget`, `times` as many as usual. A smoke run keeps its single round.
+    pub(super) const fn plan_times(&self, times: usize, budget: Duration) -> Plan {
+        let plan = self.plan(budget);
+        match self.effort {
+            Effort::Smoke => plan,
+            _ => Plan { rounds: times * plan.rounds, ..plan },
+        }
+    }
+}

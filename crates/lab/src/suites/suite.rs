@@ -1,0 +1,83 @@
+use super::{Lab, Outcome};
+use super::{echo, handshake, idle, limits, offload, overview, peers, records, scaling, stages, windows, wire};
+use crate::Error;
+use crate::cpu::Pinned;
+use crate::named::named;
+
+named! {
+    /// A suite to run.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Suite {
+        /// Limit, ws and wss side by side, and handshakes, within two minutes.
+        Overview = "overview",
+        /// Messages of many sizes over few and many connections.
+        Echo = "echo",
+        /// Cost of ws above bare TCP, and of wss above ws.
+        Limits = "limits",
+        /// Memory of connections that do nothing.
+        Idle = "idle",
+        /// Servers of other projects beside ours.
+        Peers = "peers",
+        /// The record path in memory, beside the AEAD alone.
+        Records = "records",
+        /// Connections per second, and the effect of a storm of them on others.
+        Handshake = "handshake",
+        /// Times of a message's stages, from the network card to the handler.
+        Stages = "stages",
+        /// TLS in the loop, TLS on other threads, and a choice between them by message size.
+        Offload = "offload",
+        /// Loops that share nothing beside threads that share a loop.
+        Scaling = "scaling",
+        /// Paths of records between buffers: memory and window BIOs, and records in place.
+        Windows = "windows",
+        /// AF_XDP beside the kernel's TCP, between two network namespaces.
+        Wire = "wire",
+    }
+}
+
+impl Suite {
+    /// Measures for minutes, or less than one with [`Effort::Quick`](super::Effort::Quick).
+    ///
+    /// A server that ends or falls silent meanwhile ends the run within seconds.
+    ///
+    /// # Errors
+    /// A server could not be started, or a measurement failed.
+    pub fn run(self, lab: &mut Lab<'_>) -> Result<Outcome, Error> {
+        if lab.drivers.is_empty() {
+            return Err(Error::Usage("there is no driver to measure".to_owned()));
+        }
+        if self == Self::Peers {
+            // Before pinning, so that the compiler has all CPUs.
+            lab.find_peers()?;
+        }
+        let _pinned = Pinned::to(lab.placement.load)?;
+        let run = match self {
+            Self::Overview => overview::run,
+            Self::Echo => echo::run,
+            Self::Limits => limits::run,
+            Self::Idle => idle::run,
+            Self::Peers => peers::run,
+            Self::Records => records::run,
+            Self::Handshake => handshake::run,
+            Self::Stages => stages::run,
+            Self::Offload => offload::run,
+            Self::Scaling => scaling::run,
+            Self::Windows => windows::run,
+            Self::Wire => wire::run,
+        };
+        let mut outcome = Outcome::of(self.name());
+        if lab.placement.is_shared() {
+            outcome.warnings.push("server and load share the only CPU: rates say little, CPU times hold".to_owned());
+        }
+        run(lab, &mut outcome)?;
+        Ok(outcome)
+    }
+}
+
+impl std::str::FromStr for Suite {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|suite| suite.name() == name).ok_or_else(|| format!("there is no suite {name:?}"))
+    }
+}

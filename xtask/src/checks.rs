@@ -1,0 +1,213 @@
+//! Stages that are cargo's own work.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::{fs, io};
+
+use crate::cargo::{cargo, everything, tool};
+use crate::outcome::{Failure, Outcome};
+use crate::process::{self, run, run_logged, succeeds};
+use crate::stage::Context;
+use crate::{paths, peers, taut};
+
+/// The version of cargo-deny that is installed if there is none.
+pub(crate) const DENY: &str = "0.20.2";
+const FUZZ: &str = "0.13.2";
+/// A workspace of its own.
+const FUZZ_TARGETS: &str = "fuzz/Cargo.toml";
+
+/// Every package, formatted as rustfmt.toml says.
+pub(crate) fn fmt(context: &Context) -> Outcome {
+    run(&mut cargo(&["fmt", "--all", "--check"]), context.deadline)?;
+    for manifest in [FUZZ_TARGETS, peers::MANIFEST] {
+        run(&mut cargo(&["fmt", "--manifest-path", manifest, "--check"]), context.deadline)?;
+    }
+    Ok(())
+}
+
+/// The workspace without warnings.
+pub(crate) fn clippy(context: &Context) -> Outcome {
+    let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    run(&mut cargo(&arguments), context.deadline)
+}
+
+/// The fuzz targets and the peers without warnings. Each of the two is a workspace of its own.
+pub(crate) fn clippy_apart(context: &Context) -> Outcome {
+    // With the versions, profiles and folder of the workspace, most dependencies are compiled already.
+    fs::copy(paths::root().join("Cargo.lock"), paths::root().join("fuzz/Cargo.lock"))?;
+    let mut fuzz = cargo(&["clippy", "--manifest-path", FUZZ_TARGETS, "--config", "Cargo.toml", "--target-dir"]);
+    run(fuzz.arg(paths::target()).args(["--", "-D", "warnings"]), context.deadline)?;
+    let mut peers = peers::cargo(&["clippy", "--all-targets"]);
+    run(peers.args(["--", "-D", "warnings"]), context.deadline)
+}
+
+/// Every test of the workspace, with the features of a default build.
+pub(crate) fn test(context: &Context) -> Outcome {
+    // A test that cannot run here says so in this file.
+    let told = paths::log("skipped-tests");
+    if let Err(error) = fs::remove_file(&told)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error.into());
+    }
+    let mut test = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+    run(test.env("TAUTLINE_SKIPPED", &told), context.deadline)?;
+    for (part, reason) in skipped(&fs::read_to_string(&told).unwrap_or_default()) {
+        context.skip(part, reason);
+    }
+    Ok(())
+}
+
+/// The parts that tests could not run, each once with its reason.
+fn skipped(told: &str) -> BTreeSet<(&str, &str)> {
+    told.lines().filter_map(|line| line.split_once(": ")).collect()
+}
+
+/// Servers, clients and hostile peers over io_uring. The ordinary tests run them over epoll.
+pub(crate) fn uring(context: &Context) -> Outcome {
+    if let Some(reason) = taut::lacks_uring()? {
+        return Err(Failure::Skipped(reason));
+    }
+    // With the features of the ordinary tests, so that nothing is compiled twice.
+    let mut tests = cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--test", "e2e"]);
+    run(tests.args(["--test", "allocations"]).env("TAUTLINE_TEST_IO", "uring"), context.deadline)
+}
+
+/// The TLS libraries that a default build leaves out, all in one program: each by itself, each against each, and the
+/// program's own tests and suites.
+pub(crate) fn engines(context: &Context) -> Outcome {
+    let mut clippy = everything(&["clippy", "--all-targets"]);
+    run(clippy.args(["--", "-D", "warnings"]), context.deadline)?;
+    let tests =
+        ["configuration", "conformance", "fused", "growth", "libraries", "program"].map(|name| ["--test", name]);
+    let mut test = everything(&["test", "--no-fail-fast", "--lib", "--bins"]);
+    run(test.args(tests.as_flattened()), context.deadline)?;
+    run(&mut everything(&["test", "--doc"]), context.deadline)
+}
+
+/// The documentation without warnings.
+pub(crate) fn doc(context: &Context) -> Outcome {
+    let mut command = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+    run(command.env("RUSTDOCFLAGS", "-D warnings"), context.deadline)
+}
+
+/// Fails if code under the GPL is built in without the feature `wolfssl`, which alone brings such code in.
+fn no_gpl_unasked() -> Outcome {
+    let tree = ["tree", "-p", "tautline-cli", "--features", "engines,libressl,xdp", "--target", "all"];
+    let mut tree = cargo(&tree);
+    tree.args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}", "--locked"]);
+    let tree = process::output(&mut tree).ok_or_else(|| Failure::Failed("`cargo tree` failed".to_owned()))?;
+    match tree.lines().find(|package| package.starts_with("wolfssl") || package.starts_with("tautline-tls-wolfssl")) {
+        Some(package) => Err(Failure::Failed(format!("{package} is built in without the feature `wolfssl`"))),
+        None => Ok(()),
+    }
+}
+
+/// Licences, bans and sources of the dependencies, and advisories if their database can be fetched.
+pub(crate) fn deny(context: &Context) -> Outcome {
+    no_gpl_unasked()?;
+    let tool = tool(context, "cargo-deny", DENY)?;
+    let deny = |arguments: &[&str]| {
+        let mut command = Command::new(&tool);
+        command.args(arguments).current_dir(paths::root());
+        command
+    };
+    for manifest in ["Cargo.toml", peers::MANIFEST] {
+        let mut command = deny(&["--manifest-path", manifest, "--config", "deny.toml", "--locked", "check"]);
+        run(command.args(["bans", "licenses", "sources"]), context.deadline)?;
+    }
+    let fetched = run_logged(
+        &mut deny(&["fetch", "db"]),
+        &paths::log("advisories"),
+        context.deadline.within(std::time::Duration::from_secs(120)),
+    );
+    if fetched.is_err() {
+        context.skip(
+            "deny: advisories",
+            "the advisory database cannot be fetched, so known vulnerabilities went unchecked",
+        );
+        return Ok(());
+    }
+    run(&mut deny(&["--locked", "check", "--disable-fetch", "advisories"]), context.deadline)
+}
+
+/// Buffers and masks under Miri, side by side.
+pub(crate) fn miri(context: &Context) -> Outcome {
+    let nightly = |arguments: &[&str]| {
+        let mut command = Command::new("rustup");
+        command.args(["run", "nightly", "cargo"]).args(arguments).current_dir(paths::root());
+        command.env("MIRIFLAGS", "-Zmiri-disable-isolation").env("XDG_CACHE_HOME", paths::own("cache"));
+        if cfg!(target_arch = "x86_64") {
+            // Miri interprets a processor with the features that the code was compiled for, whatever this machine has.
+            command.env("RUSTFLAGS", "-Ctarget-feature=+avx2");
+        }
+        command
+    };
+    if !succeeds("rustup", &["run", "nightly", "cargo", "--version"]) {
+        return Err(Failure::Skipped("no nightly toolchain (rustup toolchain install nightly)".to_owned()));
+    }
+    let ready = || process::output(&mut nightly(&["miri", "--version"])).is_some();
+    if !ready() {
+        let mut add = Command::new("rustup");
+        add.args(["component", "add", "miri", "rust-src", "--toolchain", "nightly"]);
+        let added = run_logged(&mut add, &paths::log("miri-install"), context.deadline);
+        if added.is_err() || !ready() {
+            return Err(Failure::Skipped("the component miri cannot be added to the nightly toolchain".to_owned()));
+        }
+    }
+    run_logged(&mut nightly(&["miri", "setup"]), &paths::log("miri-setup"), context.deadline)?;
+    let test = |package: &'static str, filter: &'static str| {
+        let log = paths::log(&format!("miri-{package}"));
+        (nightly(&["miri", "test", "--locked", "--lib", "-p", package, "--", filter]), log)
+    };
+    process::run_all(vec![test("tautline-buf", ""), test("tautline-ws", "mask::")], context.deadline)
+}
+
+/// Runs every fuzz target for a while.
+pub(crate) fn fuzz(context: &Context, seconds: u64) -> Outcome {
+    if !succeeds("rustup", &["run", "nightly", "cargo", "--version"]) {
+        return Err(Failure::Skipped(
+            "fuzzing needs a nightly toolchain (rustup toolchain install nightly)".to_owned(),
+        ));
+    }
+    let tool = tool(context, "cargo-fuzz", FUZZ)?;
+    let fuzz = |arguments: &[&str]| {
+        let mut command = Command::new("rustup");
+        command.args(["run", "nightly"]).arg(&tool).arg("fuzz").args(arguments).current_dir(paths::root());
+        command
+    };
+    let list = process::output(&mut fuzz(&["list"]));
+    let list =
+        list.ok_or_else(|| Failure::Failed("`cargo fuzz list` failed: is there a fuzz/Cargo.toml?".to_owned()))?;
+    let limit = format!("-max_total_time={seconds}");
+    let mut failed = Vec::new();
+    for target in list.lines() {
+        // New inputs go to a corpus of our own, so that the corpus in git is only read.
+        let corpus = paths::own("corpus").join(target);
+        fs::create_dir_all(&corpus)?;
+        let committed = paths::root().join("fuzz/corpus").join(target);
+        // With -O, the profile in fuzz/Cargo.toml decides about assertions.
+        let mut command = fuzz(&["run", "-O", target]);
+        command.arg(corpus).arg(committed).args(["--", &limit, "-rss_limit_mb=2048", "-timeout=10", "-verbosity=0"]);
+        if run(&mut command, context.deadline).is_err() {
+            failed.push(target);
+        }
+    }
+    match failed.as_slice() {
+        [] => Ok(()),
+        _ => Err(Failure::Failed(format!("findings in {}; see fuzz/artifacts", failed.join(", ")))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_several_tests_skip_is_listed_once() {
+        let told = "all of the io_uring driver: Linux 6.12 is needed: this is 6.1\nIPv6: none\nIPv6: none\n";
+        let expected = [("IPv6", "none"), ("all of the io_uring driver", "Linux 6.12 is needed: this is 6.1")];
+        assert_eq!(skipped(told).into_iter().collect::<Vec<_>>(), expected);
+        assert!(skipped("").is_empty());
+    }
+}

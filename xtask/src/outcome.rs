@@ -1,0 +1,27 @@
+//! The result of a stage, or of a part of one.
+
+use std::io;
+
+/// The reason why a stage did not pass.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It could not run; the text names what is missing.
+    Skipped(String),
+    /// It ran and failed.
+    Failed(String),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Self {
+        Self::Failed(reason)
+    }
+}
+
+/// The result of a stage.
+pub(crate) type Outcome = Result<(), Failure>;

@@ -1,0 +1,151 @@
+//! Rules for comments and Markdown: how a sentence begins, and how long a line is.
+
+use super::files::Files;
+use super::tokens::comments;
+
+/// Columns that a line of Markdown may have, except in a table, in code, or with a URL.
+const MOST_COLUMNS: usize = 110;
+
+/// Written in two parts, so that this file keeps its own rule.
+const WHOEVER: &str = concat!("who", "ever");
+
+/// Words behind "The same" that leave it without a noun.
+const NO_NOUN: [&str; 22] = [
+    "after", "again", "as", "at", "but", "by", "for", "from", "goes", "holds", "if", "in", "is", "of", "on", "over",
+    "through", "to", "when", "where", "with", "without",
+];
+
+/// Checks every file.
+pub(super) fn check(files: &Files) -> Vec<String> {
+    files.iter().flat_map(|(path, text)| file(path, text)).collect()
+}
+
+/// Findings in one file, as `path:line: text`.
+fn file(path: &str, text: &str) -> Vec<String> {
+    let mut prose = Prose::default();
+    let mut findings = Vec::new();
+    let mut add = |line: usize, finding: &str| findings.push(format!("{path}:{line}: {finding}"));
+    if path.ends_with(".rs") {
+        let mut last = 0;
+        for comment in comments(text) {
+            if comment.line != last + 1 {
+                prose.paragraph_ends();
+            }
+            last = comment.line;
+            prose.line(comment.text.trim_start_matches(['/', '!']), &mut |finding| add(comment.line, finding));
+        }
+    } else if path.ends_with(".md") {
+        for (number, line) in text.lines().enumerate() {
+            let is_prose = prose.line(line, &mut |finding| add(number + 1, finding));
+            let columns = line.chars().count();
+            if is_prose && columns > MOST_COLUMNS && !line.contains("://") {
+                add(number + 1, &format!("{columns} columns are more than {MOST_COLUMNS}"));
+            }
+        }
+    }
+    findings
+}
+
+/// A reader of lines that knows where a sentence begins.
+struct Prose {
+    in_code: bool,
+    /// The next word begins a sentence.
+    begins: bool,
+}
+
+impl Default for Prose {
+    fn default() -> Self {
+        Self { in_code: false, begins: true }
+    }
+}
+
+impl Prose {
+    fn paragraph_ends(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Reads a line, and says whether it is prose rather than code or part of a table.
+    fn line(&mut self, line: &str, add: &mut impl FnMut(&str)) -> bool {
+        let line = line.trim();
+        if line.starts_with("```") {
+            self.in_code = !self.in_code;
+            self.begins = true;
+            return false;
+        }
+        if self.in_code || line.starts_with('|') {
+            return false;
+        }
+        let item = ["- ", "* ", "> "].iter().find_map(|mark| line.strip_prefix(mark));
+        let is_heading = line.starts_with('#');
+        self.begins |= line.is_empty() || item.is_some() || is_heading;
+        let mut rest = item.unwrap_or(line);
+        if rest.split(|c: char| !c.is_alphanumeric()).any(|word| word.eq_ignore_ascii_case(WHOEVER)) {
+            add(&format!("`{WHOEVER}`: name the subject"));
+        }
+        while !is_heading && !rest.is_empty() {
+            if let Some(words) = headless(rest).filter(|_| self.begins) {
+                add(&format!("a sentence begins with `{words}`: name the subject"));
+            }
+            let end = rest.find(". ").into_iter().chain(rest.find("? ")).min();
+            self.begins = end.is_some() || rest.ends_with(['.', '?', ':', '!']);
+            rest = end.map_or("", |end| rest[end + 2..].trim_start());
+        }
+        self.begins |= is_heading;
+        true
+    }
+}
+
+/// The words without a noun that a sentence begins with. A question may begin so.
+fn headless(sentence: &str) -> Option<&str> {
+    let sentence = sentence.trim_start_matches(['*', '_', '"']);
+    let end = sentence.find(['.', '?']).unwrap_or(sentence.len());
+    if sentence[end..].starts_with('?') {
+        return None;
+    }
+    let begins = |words: &str| sentence.strip_prefix(words).filter(|rest| !rest.starts_with(char::is_alphanumeric));
+    let always = ["What", "Who", "Those who", "Those that"];
+    if let Some(words) = always.into_iter().find(|words| begins(words).is_some()) {
+        return Some(words);
+    }
+    let rest = begins("The same")?;
+    let word = rest.trim_start().split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    (!rest.starts_with(' ') || NO_NOUN.contains(&word)).then_some("The same")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(path: &str, text: &str) -> Vec<usize> {
+        let line = |finding: String| finding.split(':').nth(1).unwrap().parse().unwrap();
+        file(path, text).into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn sentences_without_a_subject_are_found_in_comments() {
+        let text = "/// What it is.\n/// A thing. Who uses it\n/// What is this?\n\n// a What\n//\n// Those that do. The same, twice.\n";
+        assert_eq!(lines("a.rs", text), [1, 2, 7, 7]);
+        let good = "// The one\n// What goes on is one sentence. The same thing, and what it is.\nlet a = \"// What\";\n// Whatever.\n";
+        assert!(lines("a.rs", good).is_empty());
+    }
+
+    #[test]
+    fn code_tables_headings_and_questions_are_left_out() {
+        let text = "# What it is\n\nText.\n\n```\nWhat\n```\n| What |\n\nWhat is it? Good.\n- What it is.\n";
+        assert_eq!(lines("a.md", text), [11]);
+    }
+
+    #[test]
+    fn long_lines_are_found_in_markdown() {
+        let long = "a ".repeat(60);
+        let text = format!("{long}\n| {long} |\n```\n{long}\n```\nhttps://a.example {long}\n- {long}\n");
+        assert_eq!(lines("a.md", &text), [1, 7]);
+        assert!(lines("a.txt", &text).is_empty());
+    }
+
+    #[test]
+    fn a_word_is_found_anywhere_in_prose() {
+        assert_eq!(lines("a.md", &format!("It is up to {WHOEVER} reads.\n")), [1]);
+        assert_eq!(lines("a.rs", &format!("fn {WHOEVER}() {{}} // {WHOEVER}\n")), [1]);
+    }
+}
