@@ -11,6 +11,7 @@ use tautline::{
     Cause, Client, CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Outgoing,
     Reconnect, ServerHandle, ShardHandle, ShardHandleError, SlowConsumer, Tls, TlsInfo,
 };
+use tautline_lab::loops;
 
 /// Talk to a WebSocket server: send each input line, and print each received message.
 ///
@@ -70,15 +71,12 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     let handler_events = sender.clone();
     let client = Client::new(Tls { engine: server.engine, config: server.tls }).driver(server.driver);
     let client = client.target(server.target).config(config);
-    let printer =
-        move |_| -> Box<dyn Handler<State = ()>> { Box::new(Printer { events: handler_events.clone(), verbose }) };
-    let handle = if let Some(every) = arguments.stages {
-        let handle = client.stages_of_one_read_in(every).start_with_stages(printer)?;
+    let printer = move |_| -> loops::App { Box::new(Printer { events: handler_events.clone(), verbose }) };
+    let client = arguments.stages.into_iter().fold(client, Client::stages_of_one_read_in);
+    let handle = loops::start_client(client, arguments.stages.is_some(), Box::new(printer))?;
+    if arguments.stages.is_some() {
         handle_signals(handle.shards().to_vec(), sender.clone())?;
-        handle
-    } else {
-        client.start(printer)?
-    };
+    }
     let (ahead, credit) = sync_channel(LINES_AHEAD);
     read_lines(sender, ahead);
     let flow = FlowControl { credit, owed: 0, sent: 0, gone: 0, base: 0, blind: arguments.target.deflate };

@@ -1,4 +1,3 @@
-mod app;
 mod offload;
 mod tls;
 use crate::driver::DriverArguments;
@@ -12,9 +11,8 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 use tautline::layers::io::machine;
-use tautline::{
-    Address, CloseCode, Config, DeflateConfig, Handler, Origins, Server, ServerHandle, ShardHandle, TlsEngine,
-};
+use tautline::{Address, CloseCode, Config, DeflateConfig, Origins, Server, ServerHandle, ShardHandle, TlsEngine};
+use tautline_lab::{app, loops};
 use tls::TlsArguments;
 
 /// Serve WebSockets.
@@ -179,19 +177,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// Starts the server with its application, and the thread that publishes for it.
 fn start(server: Server<TlsEngine>, arguments: &Arguments) -> Result<ServerHandle, Failure> {
     let app = arguments.app;
-    let cold = move |_| -> Box<dyn Handler<State = ()>> {
+    let make = move |_| -> loops::App {
         match app {
             App::Echo => Box::new(app::Echo),
             App::Broadcast => Box::new(app::Broadcast),
             App::Feed | App::Market => Box::new(app::Feed),
         }
     };
-    let handle = match app {
-        _ if arguments.stages.is_some() => server.start_with_stages(cold)?,
-        // Benchmarks measure the echo, so its loop is compiled without the virtual call.
-        App::Echo => server.start(|_| app::Echo)?,
-        App::Broadcast | App::Feed | App::Market => server.start(cold)?,
-    };
+    let handle = loops::start_server(server, arguments.stages.is_some(), Box::new(make))?;
     let (shards, rate, size) = (handle.shards().to_vec(), arguments.feed_rate, arguments.feed_size as usize);
     match app {
         App::Feed => drop(std::thread::spawn(move || app::publish(&shards, rate, size))),

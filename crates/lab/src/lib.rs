@@ -6,6 +6,7 @@
 //! The reference for all servers is [`limit`], a minimal echo over bare TCP.
 #![forbid(unsafe_code)]
 
+pub mod app;
 pub mod baselines;
 mod case;
 pub mod cpu;
@@ -15,6 +16,7 @@ mod error;
 mod histogram;
 pub mod limit;
 pub mod load;
+pub mod loops;
 mod machine;
 pub mod market;
 mod measured;

@@ -1,6 +1,6 @@
 use super::baseline::Baseline;
 use super::source::{MAX_MESSAGE, Source};
-use crate::Error;
+use crate::{Error, loops};
 use std::net::SocketAddr;
 use tautline::{Config, Conn, Handler, Message, Outgoing, Server, ServerHandle, SlowConsumer, Tls};
 
@@ -19,7 +19,7 @@ pub(super) fn serve(baseline: &Baseline, address: SocketAddr, ready: impl FnOnce
         // The next port may belong to another program, or to connections that ended a minute ago.
         let at = if number == 0 { address } else { SocketAddr::new(address.ip(), 0) };
         let server = server.listen(at.into()).pin(baseline.cpu(number).into_iter().collect());
-        server.start(move |_| App(source.clone())).map_err(Error::failed)
+        loops::start_server(server, false, Box::new(move |_| Box::new(Answers(source.clone())))).map_err(Error::failed)
     };
     let loops = (0..baseline.threads).map(start).collect::<Result<Vec<_>, Error>>()?;
     ready(&loops.iter().filter_map(listens_at).collect::<Vec<_>>());
@@ -33,10 +33,10 @@ fn listens_at(running: &ServerHandle) -> Option<SocketAddr> {
     }
 }
 
-/// The measured server. Its handler and its state are static types, as in a user's server.
-struct App(Option<Source>);
+/// The application of the measured server.
+struct Answers(Option<Source>);
 
-impl Handler for App {
+impl Handler for Answers {
     type State = ();
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {

@@ -2,15 +2,13 @@
 
 use super::server::Server;
 use crate::Error;
+use crate::loops::App;
 use std::sync::Arc;
 use std::time::Duration;
 use tautline::layers::engine::probe::{Probe, Stages};
 use tautline::layers::tls::Engine;
-use tautline::{ClientConfig, CloseCode, Config, Conn, ConnId, DialId, EngineKind, Handler, Shard, SlowConsumer};
+use tautline::{ClientConfig, CloseCode, Config, Conn, ConnId, DialId, EngineKind, Shard, SlowConsumer};
 use tautline::{Target, Then, settle_driver};
-
-/// Handler of every load.
-pub(super) type App = Box<dyn Handler<State = ()>>;
 
 /// A shard with any TLS engine; see the methods of [`Shard`].
 pub(super) trait Loop {

@@ -1,12 +1,15 @@
+//! The applications of `taut serve`. Their loops are compiled here, see [`loops`](crate::loops).
+
+use crate::market::Market;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tautline::{Conn, Handler, Message, Opening, Outgoing, Reply, Request, ShardHandle, ShardHandleError, http};
-use tautline_lab::market::Market;
 
 /// The only topic of these applications.
 const TOPIC: &str = "all";
 
 /// Sends each message back.
-pub(super) struct Echo;
+#[derive(Debug)]
+pub struct Echo;
 
 impl Handler for Echo {
     type State = ();
@@ -21,7 +24,8 @@ impl Handler for Echo {
 }
 
 /// Sends each message to all clients, its sender included.
-pub(super) struct Broadcast;
+#[derive(Debug)]
+pub struct Broadcast;
 
 impl Handler for Broadcast {
     type State = ();
@@ -40,7 +44,8 @@ impl Handler for Broadcast {
 }
 
 /// Sends all clients the messages of [`publish`] or [`publish_market`], and ignores received ones.
-pub(super) struct Feed;
+#[derive(Debug)]
+pub struct Feed;
 
 impl Handler for Feed {
     type State = ();
@@ -57,7 +62,7 @@ impl Handler for Feed {
 }
 
 /// Publishes `{"sequence":N,"time_ns":T}` `rate` times a second, padded to `size` bytes, until the loops have stopped.
-pub(super) fn publish(shards: &[ShardHandle], rate: u32, size: usize) {
+pub fn publish(shards: &[ShardHandle], rate: u32, size: usize) {
     let interval = Duration::from_secs(1) / rate;
     let mut due = Instant::now();
     for sequence in 0_u64.. {
@@ -78,7 +83,7 @@ pub(super) fn publish(shards: &[ShardHandle], rate: u32, size: usize) {
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Publishes market data while there are clients, from the beginning each time, until the loops have stopped.
-pub(super) fn publish_market(shards: &[ShardHandle]) {
+pub fn publish_market(shards: &[ShardHandle]) {
     let open = || {
         let counters: Vec<_> = shards.iter().filter_map(|shard| shard.counters().ok()).collect();
         (!counters.is_empty()).then(|| counters.iter().map(|counters| counters.open).sum::<u64>())
