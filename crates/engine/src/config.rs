@@ -96,8 +96,8 @@ pub struct Offload {
     ///
     /// The pool's threads run only while their CPUs are otherwise idle (`SCHED_IDLE`, sched(7)), so established connections
     /// never wait for them. On CPUs whose other threads never sleep they hardly run. If handshakes wait and none has begun for
-    /// this time, watcher threads with a nice value of 15 do them. `None` starts no watchers, and the threads have the loops'
-    /// priority, for CPUs that are always busy. An established connection then waits for the end of a handshake now and then.
+    /// this time, watcher threads with a nice value of 15 do them. `None` starts no watchers, and the pool's threads have
+    /// that nice value, for CPUs that are always busy. An established connection then waits for the end of a handshake now and then.
     pub max_stall: Option<Duration>,
     /// Help with the records of large messages; `None` seals all of them in the loop.
     ///

@@ -2,7 +2,7 @@ use crate::choice::Then;
 use crate::{
     ClientConfig, Closed, Config, Conn, ConnId, ConnectError, Delivery, EngineChoice, Error, Handler, Message, Opening,
 };
-use crate::{Outgoing, Shard, Target, Tls};
+use crate::{Outgoing, Shard, SlowConsumer, Target, Tls};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -181,7 +181,8 @@ impl Handler for Mailbox {
 impl Socket {
     /// Connects to `target`, and waits until the connection is open.
     ///
-    /// [`Target::reconnect`] and [`Config::streaming`] have no effect on a socket.
+    /// [`Target::reconnect`], [`Config::streaming`] and [`Config::slow_consumer`] have no effect on a socket: it waits for a
+    /// slow peer, so that no message is dropped.
     ///
     /// # Errors
     /// If the connection cannot be made, or the opening handshake fails.
@@ -192,6 +193,7 @@ impl Socket {
     ) -> Result<Self, Error> {
         target.reconnect = None;
         config.streaming = false;
+        config.slow_consumer = SlowConsumer::Disconnect(usize::MAX);
         let Tls { engine, config: tls } = tls.into();
         let then = SocketLoop { tls, config };
         let mut shard = if target.is_secure() { engine.choose(then) } else { then.with(plain::Engine) }?;
@@ -212,7 +214,7 @@ impl Socket {
     /// Sends a text message. Waits while the peer is slow.
     ///
     /// # Errors
-    /// [`Error::Closed`] once the connection has ended.
+    /// [`Error::Closed`] once the connection has ended, [`Error::Machine`] if the driver fails.
     pub fn text(&mut self, text: &str) -> Result<(), Error> {
         self.send(Outgoing::text(text))
     }
@@ -220,7 +222,7 @@ impl Socket {
     /// Sends a binary message. Waits while the peer is slow.
     ///
     /// # Errors
-    /// [`Error::Closed`] once the connection has ended.
+    /// [`Error::Closed`] once the connection has ended, [`Error::Machine`] if the driver fails.
     pub fn binary(&mut self, payload: &[u8]) -> Result<(), Error> {
         self.send(Outgoing::binary(payload))
     }
@@ -228,13 +230,13 @@ impl Socket {
     /// Sends a message. Waits while the peer is slow.
     ///
     /// # Errors
-    /// [`Error::Closed`] once the connection has ended.
+    /// [`Error::Closed`] once the connection has ended, [`Error::Machine`] if the driver fails.
     pub fn send(&mut self, message: Outgoing<'_>) -> Result<(), Error> {
         let delivery = self.with_conn(|conn| conn.send(message));
         self.shard.flush();
         match delivery {
             Some(Delivery::Sent) => Ok(()),
-            Some(Delivery::Queued(_) | Delivery::Dropped) => self.wait_until(|conn| conn.buffered() == 0),
+            Some(Delivery::Queued(_)) => self.wait_until(|conn| conn.buffered() == 0),
             _ => Err(self.ended()),
         }
     }
@@ -242,7 +244,8 @@ impl Socket {
     /// Waits for the next message.
     ///
     /// # Errors
-    /// [`Error::Closed`] once the connection has ended and all received messages were taken.
+    /// [`Error::Closed`] once the connection has ended and all received messages were taken, [`Error::Machine`] if the driver
+    /// fails.
     pub fn receive(&mut self) -> Result<Incoming, Error> {
         loop {
             if let Some(message) = self.received()? {
@@ -255,7 +258,8 @@ impl Socket {
     /// Waits at most `timeout` for the next message; `None` if none arrived.
     ///
     /// # Errors
-    /// [`Error::Closed`] once the connection has ended and all received messages were taken.
+    /// [`Error::Closed`] once the connection has ended and all received messages were taken, [`Error::Machine`] if the driver
+    /// fails.
     pub fn receive_timeout(&mut self, timeout: Duration) -> Result<Option<Incoming>, Error> {
         let begun = Instant::now();
         loop {
@@ -287,7 +291,7 @@ impl Socket {
     /// Messages that were not taken before, or that arrive meanwhile, are lost.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the connection ended without the peer's close frame.
+    /// [`Error::Closed`] if the connection ended without the peer's close frame, [`Error::Machine`] if the driver fails.
     pub fn close(mut self, code: CloseCode, reason: &str) -> Result<(), Error> {
         self.with_conn(|conn| conn.close(code, reason));
         while self.shard.mailbox().closed.is_none() {

@@ -103,13 +103,13 @@ impl<S: Session> HandshakePool<S> {
         for number in 0..threads {
             let jobs = queue.clone();
             spawn(format!("handshake-{number}"), move || {
-                let runs_when_idle = is_watched && lower_priority(run_when_idle);
-                work(&jobs, if runs_when_idle { Class::Idle } else { Class::Nice });
+                let class = if is_watched { lower_priority(run_when_idle) } else { set_nice() };
+                work(&jobs, class);
             })?;
             if is_watched {
                 let jobs = queue.clone();
                 spawn(format!("watcher-{number}"), move || {
-                    set_nice();
+                    let _ = set_nice();
                     work(&jobs, Class::Watcher);
                 })?;
             }
@@ -133,18 +133,19 @@ enum Class {
     Watcher,
 }
 
-/// Gives the calling thread idle priority, or the nice value [`NICE`] if that is forbidden. True if it has idle priority.
-fn lower_priority(run_when_idle: impl FnOnce() -> io::Result<()>) -> bool {
-    let Err(error) = run_when_idle() else { return true };
+/// Gives the calling thread idle priority, or the nice value [`NICE`] if that is forbidden. Returns its class.
+fn lower_priority(run_when_idle: impl FnOnce() -> io::Result<()>) -> Class {
+    let Err(error) = run_when_idle() else { return Class::Idle };
     log::debug!("a handshake thread cannot have idle priority and delays loops a little: {error}");
-    set_nice();
-    false
+    set_nice()
 }
 
-fn set_nice() {
+/// Gives the calling thread the nice value [`NICE`]. Returns its class.
+fn set_nice() -> Class {
     if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE) {
         log::debug!("a handshake thread runs at the priority of loops: {error}");
     }
+    Class::Nice
 }
 
 /// Does jobs until the queue is closed.
@@ -243,7 +244,7 @@ impl<S: Session> Handshakes<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::{NICE, lower_priority};
+    use super::{Class, NICE, lower_priority};
     use rustix::process::getpriority_process;
     use rustix::thread::gettid;
     use std::io;
@@ -255,8 +256,8 @@ mod tests {
             let run = move || (lower_priority(step), getpriority_process(Some(gettid())).unwrap());
             std::thread::spawn(run).join().unwrap()
         };
-        assert_eq!(after(forbidden), (false, NICE));
-        let (runs_when_idle, nice) = after(|| Ok(()));
-        assert!(runs_when_idle && nice < NICE);
+        assert_eq!(after(forbidden), (Class::Nice, NICE));
+        let (class, nice) = after(|| Ok(()));
+        assert!(class == Class::Idle && nice < NICE);
     }
 }

@@ -159,7 +159,7 @@ impl Peer {
         // A read with a timeout can be interrupted by any signal (signal(7)).
         let len = loop {
             match self.socket.read(&mut bytes) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 other => break other?,
             }
         };
@@ -191,7 +191,6 @@ impl Peer {
             match self.read_wire() {
                 Ok(0) => return Ok(false),
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.to_string()),
             }
         }
