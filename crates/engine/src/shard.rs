@@ -123,7 +123,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// Sets the probe that observes messages. It works without times of arrival if the driver does not know them.
     pub fn set_probe(&mut self, mut probe: Box<dyn Probe>) {
         if let Err(error) = probe.begin(&mut *self.driver) {
-            log::info!("when bytes arrive is not known: {error}");
+            log::info!("the driver does not tell the time at which bytes arrived: {error}");
         }
         self.core.probe = Some(probe);
     }

@@ -36,11 +36,13 @@ impl Stapled {
         let until = match read(ocsp, serial) {
             Answer::Good { until } if until.is_none_or(|until| until > UnixTime::now().as_secs()) => until,
             Answer::Revoked if strictness == Strictness::Reload => {
-                return Err(Error::Config(format!("{what}: it was revoked, says its OCSP response; get another")));
+                return Err(Error::Config(format!(
+                    "{what}: its OCSP response says that it was revoked; get another certificate"
+                )));
             }
             Answer::Malformed => {
                 return Err(Error::Config(format!(
-                    "{what}: its OCSP response is not one: expected DER, as `openssl ocsp -respout` writes it"
+                    "{what}: its OCSP response cannot be read; expected DER, as `openssl ocsp -respout` writes it"
                 )));
             }
             useless => {

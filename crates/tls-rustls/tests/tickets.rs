@@ -340,7 +340,7 @@ fn a_reload_rejects_an_unusable_configuration() {
         (Certificate::new(&garbage[..], fresh.key.clone()), "certificate 1 of 1 in it is malformed"),
         (chained(garbage), "certificate 2 of 2 in it is malformed"),
         (chained(&other.chain), "not issued by any other certificate in its chain"),
-        (fresh.clone().with_ocsp(b"no response".to_vec()), "its OCSP response is not one"),
+        (fresh.clone().with_ocsp(b"no response".to_vec()), "its OCSP response cannot be read"),
     ] {
         let certificate = certificate.with_name("mine".to_owned());
         let bad = good.clone().with_certificates([good.certificates[0].clone(), certificate]);

@@ -178,8 +178,8 @@ impl<W: Wire> Driver<W> {
         }
         let mut clipped = timeout;
         if !self.dirty.is_empty() {
-            let full = if self.wire.has_room() { Duration::ZERO } else { FULL_WAIT };
-            clipped = Some(clipped.map_or(full, |timeout| timeout.min(full)));
+            let wait = if self.wire.has_room() { Duration::ZERO } else { FULL_WAIT };
+            clipped = Some(clipped.map_or(wait, |timeout| timeout.min(wait)));
         }
         if let Some(Reverse((at, _))) = self.timers.peek() {
             let left = at.saturating_duration_since(Instant::now());

@@ -218,7 +218,7 @@ fn an_ocsp_response_is_stapled_and_reloaded() {
     assert!(stapled(&server), "a revoked certificate is not loaded");
     let said = server.stop();
     assert!(said.err.contains("no OCSP response is sent: it is about another certificate"), "{}", said.err);
-    assert!(said.err.contains("it was revoked, says its OCSP response"), "{}", said.err);
+    assert!(said.err.contains("its OCSP response says that it was revoked"), "{}", said.err);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn invalid_arguments_are_explained() {
         (&["--ticket-secret", "short"], "short: ticket secret: 5 bytes are too few"),
         (&["--ticket-secret", "empty"], "empty: ticket secrets: none found"),
         (&["--ocsp", "empty"], "cannot read the OCSP response empty: the file is empty"),
-        (&["--ocsp", "short"], "its OCSP response is not one"),
+        (&["--ocsp", "short"], "its OCSP response cannot be read"),
         (&["--ocsp", "short", "--ocsp", "short"], "1 --cert but 2 --ocsp"),
         (&["--client-ca", "key.pem"], "cannot read the authority for client certificates key.pem: it is not PEM"),
         (&["--tickets", "17"], "17 is not in 0..=16"),
