@@ -1,8 +1,9 @@
 use crate::failure::Failure;
+use crate::output;
 use crate::progress::Progress;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use tautline_lab::cpu::Placement;
 use tautline_lab::report::write_html;
@@ -93,12 +94,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let only_json = arguments.json.as_deref() == Some(Path::new("-"));
     if !only_json {
         let names: Vec<&str> = drivers.iter().map(|driver| driver.name()).collect();
-        println!(
-            "{machine}\nserver on CPU {}, load on CPU {}; drivers: {}",
-            placement.server,
-            placement.load,
-            names.join(", ")
-        );
+        let (server, load, names) = (placement.server, placement.load, names.join(", "));
+        output::print(format_args!("{machine}\nserver on CPU {server}, load on CPU {load}; drivers: {names}\n"))?;
     }
     if cfg!(debug_assertions) {
         eprintln!("taut: this is a debug build, so its figures mean nothing; use cargo run --release -- bench");
@@ -121,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let outcome = suite.run(&mut lab)?;
         drop(progress);
         if !only_json {
-            print(&outcome);
+            print(&outcome)?;
         }
         outcomes.push(outcome);
     }
@@ -133,7 +130,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(file) = json {
         write_json(&mut BufWriter::new(file), &machine, &lines).map_err(failed)?;
     } else if only_json {
-        write_json(&mut std::io::stdout().lock(), &machine, &lines).map_err(failed)?;
+        write_json(&mut std::io::stdout().lock(), &machine, &lines).map_err(|error| Failure::output(&error))?;
     }
     Ok(())
 }
@@ -142,16 +139,11 @@ fn create(path: &Path) -> Result<File, Failure> {
     File::create(path).map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))
 }
 
-fn print(outcome: &Outcome) {
-    println!("\n{}", outcome.text.trim_end());
-    for warning in &outcome.warnings {
-        println!("Note: {warning}");
-    }
-    if let Some(advice) = &outcome.advice {
-        println!("\nAdvice: {advice}");
-    }
-    // Flushed, so that a reader behind a pipe gets each suite when it is done.
-    let _ = std::io::stdout().flush();
+fn print(outcome: &Outcome) -> Result<(), Failure> {
+    let mut text = format!("\n{}\n", outcome.text.trim_end());
+    text.extend(outcome.warnings.iter().map(|warning| format!("Note: {warning}\n")));
+    text.extend(outcome.advice.iter().map(|advice| format!("\nAdvice: {advice}\n")));
+    output::print(text)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 use crate::failure::Failure;
+use crate::output;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tautline_dev_cert::{Authority, KeyKind, Leaf, Usage, Validity};
@@ -19,7 +21,7 @@ Examples:
   taut connect --ca ca.pem wss://localhost:8443/")]
 pub(crate) struct Arguments {
     /// DNS names and IP addresses of the certificate.
-    #[arg(value_name = "NAME", default_values = LOOPBACK)]
+    #[arg(value_name = "NAME", default_values = LOOPBACK, value_parser = name)]
     names: Vec<String>,
     /// Folder to write to; it is made if it does not exist.
     #[arg(long, default_value = ".")]
@@ -72,18 +74,34 @@ impl From<Key> for KeyKind {
     }
 }
 
+/// A DNS name, with `*.` before it for all names one level below, or an IP address.
+fn name(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("*.").unwrap_or(text);
+    let label = |label: &str| {
+        let inner = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        (1..=63).contains(&label.len()) && inner && !label.starts_with('-') && !label.ends_with('-')
+    };
+    if text.parse::<IpAddr>().is_ok() {
+        Ok(text.to_owned())
+    } else if !text.is_ascii() {
+        Err("names must be ASCII: write an international name as xn--…".to_owned())
+    } else if host.len() <= 253 && host.split('.').all(label) {
+        Ok(text.to_owned())
+    } else {
+        Err("write a DNS name, as chat.test or *.chat.test, or an IP address".to_owned())
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let names: Vec<&str> = arguments.names.iter().map(String::as_str).collect();
     let files = server_files(&names, arguments.key, arguments.days, arguments.client.as_deref())?;
     write_all(&arguments.dir, &files, arguments.force)?;
     let at = |name| arguments.dir.join(name).display().to_string();
-    for file in &files {
-        println!("{}", at(file.name));
-    }
-    println!("valid for {} days for {}", arguments.days, arguments.names.join(", "));
-    println!("serve with it:  taut serve --cert {} --key {}", at("cert.pem"), at("key.pem"));
-    println!("trust it:       taut connect --ca {} {}", at("ca.pem"), url(&arguments.names[0]));
-    Ok(())
+    let mut text: String = files.iter().map(|file| at(file.name) + "\n").collect();
+    text += &format!("valid for {} days for {}\n", arguments.days, arguments.names.join(", "));
+    text += &format!("serve with it:  taut serve --cert {} --key {}\n", at("cert.pem"), at("key.pem"));
+    text += &format!("trust it:       taut connect --ca {} {}\n", at("ca.pem"), url(&arguments.names[0]));
+    output::print(text)
 }
 
 /// The URL of a server of this name.
@@ -224,10 +242,15 @@ mod tests {
     }
 
     #[test]
-    fn rejects_names_that_are_not_ascii() {
-        let dir = Folder::new("names");
-        let bad = Arguments { names: vec!["bücher.example".into()], ..arguments(&dir.0, false) };
-        assert_eq!(run(&bad).unwrap_err().kind, Kind::Usage);
-        assert!(!dir.0.join("key.pem").exists());
+    fn names_are_dns_names_or_addresses() {
+        for good in ["localhost", "chat.test", "*.chat.test", "xn--bcher-kva.example", "10.0.0.7", "::1"] {
+            assert_eq!(name(good).as_deref(), Ok(good));
+        }
+        let long = "a".repeat(64);
+        for bad in
+            ["", "a b", "https://chat.test", "chat.test:443", "-a", "a..b", "*", "*.*.test", "bücher.example", &long]
+        {
+            assert!(name(bad).is_err(), "{bad:?}");
+        }
     }
 }

@@ -1,9 +1,14 @@
+use crate::amount;
 use crate::failure::Failure;
+use crate::output;
 use crate::stages;
 use crate::target::TargetArguments;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use std::io::{BufRead, IsTerminal, Write};
+use std::fmt::Display;
+use std::io::{BufRead, IsTerminal};
 use std::num::NonZeroU32;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
@@ -16,31 +21,40 @@ use tautline_lab::loops;
 /// Talk to a WebSocket server: send each input line, and print each received message.
 ///
 /// With -v it prints the negotiated TLS and HTTP values. After the end of the input it waits until no message has arrived for
-/// --wait seconds, and closes. Binary messages are printed as hexadecimal digits.
+/// --wait seconds, and closes. Binary messages are printed as hexadecimal digits. SIGINT (Ctrl-C) and SIGTERM close the
+/// connection, a second one ends the program at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   taut connect wss://localhost:8443/              talk to `taut serve`
   taut connect -v wss://example.org/feed          with the negotiated TLS and HTTP values
   echo hello | taut connect --ca ca.pem wss://127.0.0.1:8443/
+  echo 48692100 | taut connect --binary wss://localhost:8443/
+  taut connect --json wss://example.org/feed | jq .data
   taut connect --reconnect wss://example.org/feed >> feed.log
   taut connect --stages wss://example.org/feed > feed.log
   taut connect --address unix:/run/taut.sock ws://localhost/")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: TargetArguments,
+    /// Send each input line as a binary message; the line has its bytes as hexadecimal digits.
+    #[arg(short, long)]
+    binary: bool,
+    /// Print one JSON object per line for each event: open, message, close, failed.
+    #[arg(long)]
+    json: bool,
     /// Connect again after a loss, with increasing waits.
     #[arg(long)]
     reconnect: bool,
     /// Seconds without a message, after the end of the input, until the connection is closed.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     wait: f64,
-    /// Longest message accepted, in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
+    /// Longest message accepted.
+    #[arg(help_heading = "Connection", long, value_name = "BYTES", default_value = "64MiB", value_parser = amount::some_bytes)]
     max_message: usize,
     /// Time received messages from the network card to the application, by stages. With N, only the messages of one read in N
-    /// are timed, which costs less. Printed on SIGUSR1 and at the end; SIGINT ends the command.
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    /// are timed, which costs less. Printed on SIGUSR1 and at the end.
+    #[arg(help_heading = "Measuring", long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     stages: Option<NonZeroU32>,
 }
 
@@ -50,14 +64,46 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// An event for the main thread, from the loop, the input or a signal.
 enum Event {
-    Line(String),
-    EndOfInput,
+    Line(Line),
+    EndOfInput(Result<(), Failure>),
     Open(ConnId),
     Message,
     Closed(Closed),
     Failed(ConnectError, Option<Duration>),
-    OutputGone,
+    OutputGone(Failure),
     Interrupted,
+}
+
+/// A line of the input, as the message to send.
+enum Line {
+    Text(String),
+    Binary(Vec<u8>),
+}
+
+impl Line {
+    fn new(text: String, number: usize, binary: bool) -> Result<Self, Failure> {
+        if !binary {
+            return Ok(Self::Text(text));
+        }
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.trim().as_bytes());
+        bytes.map(Self::Binary).map_err(|_| {
+            Failure::usage(format!("line {number} of the input is not pairs of hexadecimal digits, as --binary needs"))
+        })
+    }
+
+    fn message(&self) -> Outgoing<'_> {
+        match self {
+            Self::Text(text) => Outgoing::text(text),
+            Self::Binary(bytes) => Outgoing::binary(bytes),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Binary(bytes) => bytes.len(),
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
@@ -68,17 +114,15 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     // The input waits in its pipe, so the queue needs no bound.
     config.slow_consumer = SlowConsumer::Disconnect(usize::MAX);
     let (sender, events) = channel();
-    let handler_events = sender.clone();
+    let (handler_events, json) = (sender.clone(), arguments.json);
     let client = Client::new(Tls { engine: server.engine, config: server.tls }).driver(server.driver);
     let client = client.target(server.target).config(config);
-    let printer = move |_| -> loops::App { Box::new(Printer { events: handler_events.clone(), verbose }) };
+    let printer = move |_| -> loops::App { Box::new(Printer { events: handler_events.clone(), verbose, json }) };
     let client = arguments.stages.into_iter().fold(client, Client::stages_of_one_read_in);
     let handle = loops::start_client(client, arguments.stages.is_some(), Box::new(printer))?;
-    if arguments.stages.is_some() {
-        handle_signals(handle.shards().to_vec(), sender.clone())?;
-    }
+    handle_signals(handle.shards().to_vec(), sender.clone())?;
     let (ahead, credit) = sync_channel(LINES_AHEAD);
-    read_lines(sender, ahead);
+    read_lines(sender, ahead, arguments.binary);
     let flow = FlowControl { credit, owed: 0, sent: 0, gone: 0, base: 0, blind: arguments.target.deflate };
     let result = run_session(&handle, &events, arguments, flow);
     stages::print(match result {
@@ -89,16 +133,19 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     result
 }
 
-/// Prints stages on SIGUSR1, and closes the connection on SIGINT and SIGTERM.
+/// Prints stages on SIGUSR1, if they are measured. Closes the connection on SIGINT and SIGTERM; the second ends the program.
 fn handle_signals(shards: Vec<ShardHandle>, events: Sender<Event>) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     std::thread::spawn(move || {
+        let mut interrupted = false;
         for signal in signals.forever() {
             if signal == SIGUSR1 {
                 stages::report(&shards);
-            } else if events.send(Event::Interrupted).is_err() {
-                std::process::exit(1);
+            } else if interrupted || events.send(Event::Interrupted).is_err() {
+                std::process::exit(128 + signal);
+            } else {
+                interrupted = true;
             }
         }
     });
@@ -106,21 +153,17 @@ fn handle_signals(shards: Vec<ShardHandle>, events: Sender<Event>) -> Result<(),
 }
 
 /// Reads the input on a thread of its own. It may block for ever: on the input, or when it is [`LINES_AHEAD`] lines ahead.
-fn read_lines(events: Sender<Event>, ahead: SyncSender<()>) {
+fn read_lines(events: Sender<Event>, ahead: SyncSender<()>, binary: bool) {
     std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            let line = match line {
-                Ok(line) => line,
-                Err(error) => {
-                    eprintln!("taut: cannot read the input: {error}");
-                    break;
-                }
-            };
-            if ahead.send(()).is_err() || events.send(Event::Line(line)).is_err() {
-                return;
-            }
-        }
-        let _ = events.send(Event::EndOfInput);
+        let unreadable = |error| Failure::failed(format!("cannot read the input: {error}"));
+        let mut lines = (1..).zip(std::io::stdin().lock().lines());
+        let read = lines.try_for_each(|(number, line)| {
+            let line = Line::new(line.map_err(unreadable)?, number, binary)?;
+            // The main thread takes no more lines once the connection has ended.
+            let _ = ahead.send(()).is_ok() && events.send(Event::Line(line)).is_ok();
+            Ok(())
+        });
+        let _ = events.send(Event::EndOfInput(read));
     });
 }
 
@@ -155,7 +198,7 @@ impl FlowControl {
         (self.sent, self.gone, self.base) = (0, 0, bytes_out(handle).unwrap_or(0));
     }
 
-    fn count(&mut self, line: &str) {
+    fn count(&mut self, line: &Line) {
         self.owed += 1;
         self.sent += line.len() as u64;
     }
@@ -189,8 +232,9 @@ fn run_session(
     mut flow: FlowControl,
 ) -> Result<(), Failure> {
     let mut conn = None;
-    let mut early: Vec<String> = Vec::new();
+    let mut early: Vec<Line> = Vec::new();
     let mut input_ended = false;
+    let mut input = Ok(());
     loop {
         let next = if conn.is_some() && !flow.update(handle) {
             match events.recv_timeout(POLL_INTERVAL) {
@@ -210,7 +254,7 @@ fn run_session(
                 }
                 None => early.push(line),
             },
-            Ok(Event::EndOfInput) => input_ended = true,
+            Ok(Event::EndOfInput(read)) => (input_ended, input) = (true, read),
             Ok(Event::Open(id)) => {
                 conn = Some(id);
                 flow.begin(handle);
@@ -223,7 +267,7 @@ fn run_session(
             Ok(Event::Closed(closed)) => {
                 conn = None;
                 if !arguments.reconnect || matches!(closed.cause, Cause::Local) {
-                    return ended(&closed);
+                    return ended(&closed).and(input);
                 }
                 eprintln!("connection lost: {:#}", closed.cause);
             }
@@ -231,7 +275,11 @@ fn run_session(
                 eprintln!("{}; next attempt in {:.1} s", tautline_lab::load::explain(&error), wait.as_secs_f64());
             }
             Ok(Event::Failed(error, None)) => return Err(Failure::from(&error)),
-            Ok(Event::OutputGone | Event::Interrupted) => {
+            Ok(Event::OutputGone(failure)) => {
+                handle.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
+                return Err(failure);
+            }
+            Ok(Event::Interrupted) => {
                 handle.drain(CloseCode::NORMAL, "", Duration::from_secs(1));
                 return Ok(());
             }
@@ -239,14 +287,14 @@ fn run_session(
                 handle.drain(CloseCode::NORMAL, "", Duration::from_secs(5));
                 input_ended = false;
             }
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Disconnected) => return input,
         }
     }
 }
 
-fn send(handle: &ServerHandle, conn: ConnId, line: &str) -> Result<(), Failure> {
+fn send(handle: &ServerHandle, conn: ConnId, line: &Line) -> Result<(), Failure> {
     loop {
-        match handle.send(conn, Outgoing::text(line)) {
+        match handle.send(conn, line.message()) {
             Err(ShardHandleError::Full) => std::thread::sleep(POLL_INTERVAL),
             // The reason for a stop is among the events.
             Ok(()) | Err(ShardHandleError::Stopped) => return Ok(()),
@@ -279,9 +327,22 @@ fn reason(closed: &Closed) -> String {
 struct Printer {
     events: Sender<Event>,
     verbose: bool,
+    json: bool,
 }
 
 impl Printer {
+    /// Prints one line, in JSON or plain.
+    fn print(&self, line: impl Display) -> bool {
+        let printed = output::print(format_args!("{line}\n"));
+        printed.map_err(|failure| self.notify(Event::OutputGone(failure))).is_ok()
+    }
+
+    fn print_json(&self, event: &Value) {
+        if self.json {
+            self.print(event);
+        }
+    }
+
     /// Sends an event to the main thread, which ends only with the program.
     fn notify(&self, event: Event) {
         let _ = self.events.send(event);
@@ -292,6 +353,7 @@ impl Handler for Printer {
     type State = ();
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
+        self.print_json(&open_event(conn.peer(), opening));
         if self.verbose {
             eprint!("{}", describe(conn.peer(), opening));
         } else if std::io::stdin().is_terminal() {
@@ -301,19 +363,32 @@ impl Handler for Printer {
     }
 
     fn on_message(&mut self, _conn: &mut Conn<'_, ()>, message: Message<'_>) {
-        let mut out = std::io::stdout().lock();
         let written = match message.text() {
-            Some(text) => writeln!(out, "{text}"),
-            None => writeln!(out, "{}", hex(message.data())),
+            Some(text) if self.json => self.print(json!({"event": "message", "type": "text", "data": text})),
+            Some(text) => self.print(text),
+            None => {
+                let hex = HEXLOWER.encode(message.data());
+                if self.json {
+                    self.print(json!({"event": "message", "type": "binary", "hex": hex}))
+                } else {
+                    self.print(hex)
+                }
+            }
         };
-        self.notify(if written.is_ok() { Event::Message } else { Event::OutputGone });
+        if written {
+            self.notify(Event::Message);
+        }
     }
 
     fn on_close(&mut self, _conn: &mut Conn<'_, ()>, closed: &Closed) {
+        let (code, cause) = (closed.code.get(), format!("{:#}", closed.cause));
+        self.print_json(&json!({"event": "close", "code": code, "reason": &*closed.reason, "cause": cause}));
         self.notify(Event::Closed(closed.clone()));
     }
 
     fn on_connect_failed(&mut self, _dial: DialId, error: &ConnectError, retry: Option<Duration>) {
+        let (text, retry_s) = (tautline_lab::load::explain(error), retry.map(|retry| retry.as_secs_f64()));
+        self.print_json(&json!({"event": "failed", "error": text, "retry_s": retry_s}));
         self.notify(Event::Failed(error.clone(), retry));
     }
 }
@@ -341,8 +416,26 @@ fn describe(peer: &tautline::Address, opening: &Opening<'_>) -> String {
     lines.iter().map(|line| format!("* {line}\n")).collect()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// The negotiated values of all layers, for programs.
+fn open_event(peer: &tautline::Address, opening: &Opening<'_>) -> Value {
+    let TlsInfo { version, suite, group, alpn, resumed, peer_certificates, .. } = opening.tls;
+    let tls = json!({
+        "version": version, "suite": suite, "group": group, "resumed": resumed,
+        "alpn": alpn.as_deref().map(String::from_utf8_lossy),
+        "certificate_bytes": peer_certificates.iter().map(Vec::len).collect::<Vec<_>>(),
+    });
+    let headers = |response: &tautline::http::Response<()>| {
+        let pair = |(name, value): (&tautline::http::HeaderName, &tautline::http::HeaderValue)| {
+            json!([name.as_str(), String::from_utf8_lossy(value.as_bytes())])
+        };
+        response.headers().iter().map(pair).collect::<Vec<_>>()
+    };
+    json!({
+        "event": "open", "peer": peer.to_string(), "tls": (!version.is_empty()).then_some(tls),
+        "status": opening.response.map(|response| response.status().as_u16()),
+        "headers": opening.response.map(headers),
+        "subprotocol": opening.subprotocol, "deflate": opening.deflate,
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 mod probe;
 
 use crate::failure::Failure;
+use crate::output;
 use probe::{Kernel, Support};
 use serde_json::json;
 use tautline::layers::io::kernel;
@@ -55,18 +56,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let findings = examine(&machine, &kernel);
     let advice = Advice::new(&machine, cpu::allowed().len(), DriverKind::Auto.here());
     if arguments.json {
-        println!("{}", to_json(&machine, &findings, &advice));
-        return Ok(());
+        return output::print(format_args!("{}\n", to_json(&machine, &findings, &advice)));
     }
-    println!("{machine}\n");
     let mut table = Table::new(&["<", "<what", "<found", "<meaning"]);
     for finding in &findings {
         let (found, meaning) = (finding.found.clone(), finding.meaning.clone());
         table.row([finding.verdict.name().to_owned(), finding.what.to_owned(), found, meaning]);
     }
-    println!("{table}\n{}", engines());
-    println!("Run:     {}\nBecause: {}", advice.command, advice.reason);
-    Ok(())
+    let Advice { command, reason, .. } = &advice;
+    output::print(format_args!("{machine}\n\n{table}\n{}\nRun:     {command}\nBecause: {reason}\n", engines()))
 }
 
 /// The table of TLS engines in this program, and the names of the others.

@@ -1,3 +1,4 @@
+use crate::amount;
 use crate::failure::Failure;
 use std::time::Duration;
 use tautline::{DriverConfig, KernelTls, driver_named};
@@ -7,32 +8,32 @@ use tautline::{DriverConfig, KernelTls, driver_named};
 pub(crate) struct DriverArguments {
     /// Driver of the sockets: auto, epoll, uring, select, spin or uring-spin. The last two are epoll and io_uring that poll
     /// without sleeping. xdp:INTERFACE bypasses the kernel's TCP/IP stack, and xdp-spin:INTERFACE does not sleep either.
-    #[arg(long, value_name = "DRIVER", default_value = "auto", value_parser = known)]
+    #[arg(help_heading = "Driver", long, value_name = "DRIVER", default_value = "auto", value_parser = known)]
     pub(crate) driver: String,
     /// Seconds without an event after which a spinning driver sleeps until the next one; `inf` for never. Default: 1.
-    #[arg(long, value_name = "SECONDS", value_parser = idle)]
+    #[arg(help_heading = "Driver", long, value_name = "SECONDS", value_parser = idle)]
     spin_idle: Option<Duration>,
     /// With `spin` and `uring-spin`: longest time that the kernel polls the network card's queue in one call. Default: 50.
-    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(help_heading = "Driver", long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     spin_busy_poll: Option<u32>,
     /// With `spin` and `uring-spin`: most packets that the kernel takes from the card in one such poll. Default: 64.
-    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(help_heading = "Driver", long, value_name = "PACKETS", value_parser = clap::value_parser!(u16).range(1..))]
     spin_budget: Option<u16>,
     /// Leave records of established TLS 1.3 connections to the kernel: sent ones (tx), received ones (rx), or both. `auto`
     /// leaves sent ones, and received ones if the kernel can take new keys. Without TLS in the kernel, all records stay here,
     /// which is logged.
-    #[arg(long, value_name = "HALVES", default_value_t, num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
+    #[arg(help_heading = "Driver", long, value_name = "HALVES", default_value_t, num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
     ktls: KernelTls,
     /// With io_uring: least bytes that are sent without copying them. The network card must support it.
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
-    zero_copy: Option<u32>,
+    #[arg(help_heading = "Driver", long, value_name = "BYTES", value_parser = amount::some_bytes)]
+    zero_copy: Option<usize>,
     /// With `xdp`: most bytes of an IP packet, if a path takes fewer than the interface.
     #[cfg(feature = "xdp")]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
+    #[arg(help_heading = "Driver", long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
     xdp_mtu: Option<u16>,
     /// With `xdp`: time that the kernel polls the network card within a system call, instead of using interrupts.
     #[cfg(feature = "xdp")]
-    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(help_heading = "Driver", long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     xdp_busy_poll: Option<u32>,
     /// For tests: frames in a million that are lost, and as many that are late, each way.
     #[cfg(feature = "xdp")]
@@ -61,7 +62,7 @@ impl DriverArguments {
             spin.budget = self.spin_budget.unwrap_or(spin.budget);
         }
         if let (DriverConfig::Uring(config), Some(bytes)) = (&mut config, self.zero_copy) {
-            config.zero_copy = bytes as usize;
+            config.zero_copy = bytes;
         }
         #[cfg(feature = "xdp")]
         if let Some((kind, interface)) = self.driver.split_once(':') {

@@ -11,6 +11,8 @@ pub(crate) enum Kind {
     Usage = 2,
     /// The network or TLS failed.
     Network = 3,
+    /// The reader of the output went away: what shells report for a program that SIGPIPE ended (128 + 13).
+    OutputClosed = 141,
 }
 
 /// The failure of a command: one line with the problem and the remedy.
@@ -33,9 +35,17 @@ impl Failure {
         Self { kind: Kind::Network, what: what.into() }
     }
 
-    /// Prints the failure on standard error, and returns the exit code.
+    /// A failure to write to standard output.
+    pub(crate) fn output(error: &std::io::Error) -> Self {
+        let kind = if error.kind() == ErrorKind::BrokenPipe { Kind::OutputClosed } else { Kind::Failed };
+        Self { kind, what: format!("cannot write to standard output: {error}") }
+    }
+
+    /// Prints the failure on standard error, and returns the exit code. A closed output is no news for its reader.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("taut: {self}");
+        if self.kind != Kind::OutputClosed {
+            eprintln!("taut: {self}");
+        }
         ExitCode::from(self.kind as u8)
     }
 }

@@ -1,6 +1,8 @@
+use crate::amount;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::target::TargetArguments;
+use std::io::Write as _;
 use std::time::Duration;
 use tautline_lab::load::{Echo, Handshakes, Idle, IdleMemory, Progress as Stage, Server};
 use tautline_lab::table::{bytes, number};
@@ -26,16 +28,16 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     target: TargetArguments,
     /// Concurrent connections.
-    #[arg(short, long, value_name = "N", default_value_t = 100)]
+    #[arg(short, long, value_name = "N", default_value_t = 100, value_parser = amount::count)]
     connections: usize,
     /// Payload bytes per message.
     #[arg(short, long, value_name = "BYTES", default_value_t = 64, value_parser = size)]
     size: usize,
     /// Messages in flight per connection.
-    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = amount::count)]
     pipeline: usize,
     /// Messages per second over all connections, in an open loop.
-    #[arg(short, long, value_name = "R", conflicts_with = "pipeline")]
+    #[arg(short, long, value_name = "R", conflicts_with = "pipeline", value_parser = rate)]
     rate: Option<f64>,
     /// Seconds to measure.
     #[arg(short, long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
@@ -64,8 +66,13 @@ pub(crate) struct Arguments {
 const LARGEST: usize = 256 << 20;
 
 fn size(text: &str) -> Result<usize, String> {
-    let bytes = text.parse().map_err(|_| "write a number of bytes".to_owned())?;
+    let bytes = amount::bytes(text)?;
     if bytes <= LARGEST { Ok(bytes) } else { Err(format!("at most {LARGEST} bytes")) }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let value: Option<f64> = text.parse().ok().filter(|value| *value > 0.0 && *value <= 1e9);
+    value.ok_or_else(|| "write messages per second above 0, as 20000".to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -109,12 +116,12 @@ impl Report {
         let written = if json {
             write_json(&mut out, &Machine::here(), &self.lines)
         } else {
-            std::io::Write::write_all(&mut out, self.text.as_bytes())
+            out.write_all(self.text.as_bytes())
         };
         for warning in &self.warnings {
             eprintln!("taut: {warning}");
         }
-        written.map_err(|error| Failure::failed(format!("cannot write to standard output: {error}")))
+        written.and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
     }
 
     /// Adds the CPU use of both sides, and a warning if the load was the bottleneck.

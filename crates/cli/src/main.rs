@@ -1,6 +1,7 @@
 //! The program `taut`: serves WebSockets, connects to them, loads them and measures them.
 #![forbid(unsafe_code)]
 
+mod amount;
 mod bench;
 mod cert;
 mod child;
@@ -10,8 +11,10 @@ mod doctor;
 mod driver;
 mod failure;
 mod files;
+mod generate;
 mod load;
 mod model;
+mod output;
 mod port_owner;
 mod progress;
 mod serve;
@@ -19,14 +22,15 @@ mod stages;
 mod target;
 mod tcp_echo;
 mod trust;
+mod usage;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use std::process::ExitCode;
 
 /// Secure WebSockets at the speed of the machine: serve, connect, load, measure.
 #[derive(Debug, Parser)]
-#[command(name = "taut", version, disable_help_subcommand = true, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(name = "taut", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
     /// Log what happens (-v) or every step (-vv). With -v, `connect` also prints the negotiated TLS and HTTP values.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -45,10 +49,11 @@ Examples:
   taut cert localhost                       make a development authority and a certificate
 
 Exit codes:
-  0  success
-  1  a run failed, or replies were wrong
-  2  arguments, files or configuration cannot work
-  3  the network or TLS failed";
+  0    success
+  1    a run failed, or replies were wrong
+  2    arguments, files or configuration cannot work
+  3    the network or TLS failed
+  141  the reader of the output went away";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -58,6 +63,11 @@ enum Command {
     Bench(bench::Arguments),
     Cert(cert::Arguments),
     Doctor(doctor::Arguments),
+    Completions(generate::Completions),
+    Man(generate::Man),
+    /// Print the version.
+    #[command(after_help = "Example:\n  taut version")]
+    Version,
     #[command(hide = true)]
     TcpEcho(tcp_echo::Arguments),
     #[command(hide = true)]
@@ -65,7 +75,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::report(&error, &Cli::command()),
+    };
     let level = match cli.verbose {
         0 => log::LevelFilter::Warn,
         1 => log::LevelFilter::Info,
@@ -86,6 +99,9 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Cert(arguments) => cert::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
+        Command::Completions(arguments) => generate::completions(arguments, &mut Cli::command()),
+        Command::Man(arguments) => generate::man(arguments, Cli::command()),
+        Command::Version => output::print(Cli::command().render_version()),
         Command::TcpEcho(arguments) => tcp_echo::run(arguments),
         Command::Model(arguments) => model::run(arguments),
     }
@@ -94,7 +110,6 @@ fn run(cli: &Cli) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_arguments_are_valid() {
@@ -103,7 +118,9 @@ mod tests {
 
     #[test]
     fn the_help_of_every_command_has_an_example() {
-        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        for command in
+            Cli::command().get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
+        {
             let help = command.clone().render_long_help().to_string();
             assert!(help.contains("Example"), "{} has no example", command.get_name());
         }

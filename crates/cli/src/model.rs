@@ -1,4 +1,5 @@
 use crate::failure::Failure;
+use crate::output;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use tautline::layers::io::machine;
@@ -59,6 +60,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     Ok(baseline.serve(arguments.listen, |addresses| {
         let uris: Vec<String> = addresses.iter().map(|address| format!("wss://{address}")).collect();
-        println!("listening on {}", uris.join(" "));
+        let _ = output::print(format_args!("listening on {}\n", uris.join(" ")));
     })?)
 }

@@ -1,8 +1,11 @@
+mod listen;
 mod offload;
 mod tls;
+use crate::amount;
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use crate::stages;
+use listen::{Listen, listen};
 use offload::OffloadArguments;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -33,9 +36,9 @@ Examples:
   taut serve --plain --unix /run/taut.sock
   taut serve --app market --stages                market data, and the stages of received messages")]
 pub(crate) struct Arguments {
-    /// Address to listen at: IP:PORT (port 0 takes a free one), or unix:PATH. May be repeated.
-    #[arg(long, value_name = "ADDR")]
-    listen: Vec<Address>,
+    /// Address to listen at: IP:PORT (port 0 takes a free one), NAME:PORT, :PORT for all interfaces, or unix:PATH. May be repeated.
+    #[arg(long, value_name = "ADDR", value_parser = listen)]
+    listen: Vec<Listen>,
     /// Also listen at this Unix socket.
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
@@ -46,8 +49,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "R", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     feed_rate: u32,
     /// Least bytes of a message of `--app feed`.
-    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
-    feed_size: u32,
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = feed_size)]
+    feed_size: usize,
     /// Time received messages from the network card to the application, by stages. With N, only the messages of one read in N
     /// are timed, which costs less. Printed on SIGUSR1 and at the end.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
@@ -77,12 +80,12 @@ struct LoopArguments {
     #[arg(long, default_value = "untrusted-internet")]
     preset: Preset,
     /// Longest message, in bytes; a longer one closes its connection with 1009.
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = amount::some_bytes)]
     max_message: Option<usize>,
     #[command(flatten)]
     offload: OffloadArguments,
     /// Connections per loop; further ones wait in the kernel's backlog.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = amount::count)]
     max_connections: Option<usize>,
     /// Accept compression (permessage-deflate) from clients that offer it.
     #[arg(long)]
@@ -120,6 +123,11 @@ enum Preset {
     ManyConnections,
     /// For servers that are open to anyone.
     UntrustedInternet,
+}
+
+fn feed_size(text: &str) -> Result<usize, String> {
+    let bytes = amount::bytes(text)?;
+    if bytes <= 1 << 20 { Ok(bytes) } else { Err("at most 1 MiB".to_owned()) }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -185,7 +193,7 @@ fn start(server: Server<TlsEngine>, arguments: &Arguments) -> Result<ServerHandl
         }
     };
     let handle = loops::start_server(server, arguments.stages.is_some(), Box::new(make))?;
-    let (shards, rate, size) = (handle.shards().to_vec(), arguments.feed_rate, arguments.feed_size as usize);
+    let (shards, rate, size) = (handle.shards().to_vec(), arguments.feed_rate, arguments.feed_size);
     match app {
         App::Feed => drop(std::thread::spawn(move || app::publish(&shards, rate, size))),
         App::Market => drop(std::thread::spawn(move || app::publish_market(&shards))),
@@ -196,7 +204,7 @@ fn start(server: Server<TlsEngine>, arguments: &Arguments) -> Result<ServerHandl
 
 impl Arguments {
     fn addresses(&self) -> Vec<Address> {
-        let mut addresses = self.listen.clone();
+        let mut addresses: Vec<Address> = self.listen.iter().flat_map(|Listen(addresses)| addresses.clone()).collect();
         addresses.extend(self.unix.clone().map(Address::Unix));
         if addresses.is_empty() {
             let port = if self.tls.plain { 8080 } else { 8443 };
@@ -216,9 +224,6 @@ impl Arguments {
             config.limits.max_message = bytes;
         }
         if let Some(count) = loops.max_connections {
-            if count == 0 {
-                return Err(Failure::usage("--max-connections must be at least 1"));
-            }
             config.limits.max_connections = count;
         }
         loops.offload.apply(&mut config)?;

@@ -12,7 +12,7 @@ pub(crate) struct TargetArguments {
     #[arg(value_name = "URL")]
     pub(crate) url: String,
     /// Address to connect to instead of the URL's host: IP:PORT or unix:PATH.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(help_heading = "Connection", long, value_name = "ADDR")]
     address: Option<Address>,
     /// Header to add to the request, for example `Authorization: Bearer TOKEN`. May be repeated.
     #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = header)]
@@ -24,10 +24,10 @@ pub(crate) struct TargetArguments {
     #[arg(long)]
     pub(crate) deflate: bool,
     /// HTTP CONNECT or SOCKS5 proxy to connect through. If it requires a login, write USER:PASSWORD@ before the host.
-    #[arg(long, value_name = "http|socks5://HOST:PORT")]
+    #[arg(help_heading = "Connection", long, value_name = "http|socks5://HOST:PORT")]
     proxy: Option<Proxy>,
     /// TLS engine: fused or rustls; also openssl, aws-lc, boringssl, libressl, mbedtls or wolfssl, if built in.
-    #[arg(long, value_name = "ENGINE", default_value_t)]
+    #[arg(help_heading = "TLS", long, value_name = "ENGINE", default_value_t)]
     tls: TlsEngine,
     #[command(flatten)]
     trust: Trust,

@@ -1,5 +1,6 @@
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
+use crate::output;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use tautline::layers::io::echo;
@@ -31,10 +32,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         if matches!(driver, DriverConfig::External(_)) {
             return Err(Failure::usage("the bare echo runs over the kernel's TCP; choose another driver"));
         }
-        let ready = |address: &Address| println!("listening on tcp://{address}");
+        // The echo runs even if nobody reads.
+        let ready = |address: &Address| drop(output::print(format_args!("listening on tcp://{address}\n")));
         return echo::serve(&driver.available(), &Address::Tcp(arguments.listen), ready, &never).map_err(failed);
     }
     let listener = limit::listen(arguments.listen).map_err(failed)?;
-    println!("listening on tcp://{}", listener.local_addr().map_err(failed)?);
+    output::print(format_args!("listening on tcp://{}\n", listener.local_addr().map_err(failed)?))?;
     limit::serve(listener, &never).map_err(failed)
 }

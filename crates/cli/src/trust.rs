@@ -1,17 +1,17 @@
 use crate::dev_cert::DevCert;
 use crate::failure::Failure;
 use crate::files;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tautline::{ClientConfig, Roots, Target};
 
 /// The authorities that a client trusts, and its own certificate.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trust {
     /// Trust the authorities in this PEM file instead of the platform's.
-    #[arg(help_heading = "TLS", long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// DANGER: trust every server. Anyone on the path can then read and change all data.
-    #[arg(help_heading = "TLS", long, conflicts_with = "ca")]
+    #[arg(long, conflicts_with = "ca")]
     insecure: bool,
     /// Certificate chain of the client, PEM.
     #[arg(help_heading = "TLS", long, value_name = "FILE", requires = "key")]
@@ -28,7 +28,7 @@ impl Trust {
     /// The configuration for connections to `target`.
     ///
     /// The platform's authorities are trusted by default. On loopback, the development authority that `taut serve` made for
-    /// this user is trusted instead, if there is one.
+    /// this user is trusted instead, if there is one, and with it those of the file that `SSL_CERT_FILE` names.
     pub(crate) fn config(&self, target: &Target) -> Result<ClientConfig, Failure> {
         let roots = if self.insecure {
             eprintln!("taut: --insecure: anyone on the path to {} can read and change all data", target.host());
@@ -37,14 +37,24 @@ impl Trust {
             Roots::Pem(files::read(path, "authority")?)
         } else {
             let dev_cert = DevCert::locate().filter(|_| is_loopback(target.host()));
-            let authority = dev_cert.and_then(|dev_cert| std::fs::read(dev_cert.authority).ok());
-            authority.map_or(Roots::Platform, Roots::Pem)
+            match dev_cert.and_then(|dev_cert| std::fs::read(dev_cert.authority).ok()) {
+                None => Roots::Platform,
+                Some(authority) => Roots::Pem([authority, told_roots()?].join(&b'\n')),
+            }
         };
         let config = ClientConfig::default().with_roots(roots).with_key_log(self.key_log);
         Ok(match (&self.cert, &self.key) {
             (Some(chain), Some(key)) => config.with_certificate(files::certificate(chain, key)?),
             _ => config,
         })
+    }
+}
+
+/// The authorities that the environment names, as for OpenSSL; empty if it names none.
+fn told_roots() -> Result<Vec<u8>, Failure> {
+    match std::env::var_os("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
+        None => Ok(Vec::new()),
+        Some(path) => files::read(Path::new(&path), "file of authorities that SSL_CERT_FILE names"),
     }
 }
 

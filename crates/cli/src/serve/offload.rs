@@ -1,5 +1,6 @@
 //! Options of work on other threads, and the report of counters.
 
+use crate::amount;
 use crate::failure::Failure;
 use std::time::Duration;
 use tautline::{Config, Counters, KeyCost, Records, Reloader, Reloads, ShardHandle};
@@ -48,7 +49,7 @@ fn large(text: &str) -> Result<Large, String> {
     match text {
         "off" => Ok(Large::None),
         "auto" => Ok(Large::From(Records::default().min_message)),
-        _ => text.parse().map(Large::From).map_err(|_| "neither a number of bytes, nor auto or off".to_owned()),
+        _ => amount::some_bytes(text).map(Large::From).map_err(|error| format!("{error}; or auto, or off")),
     }
 }
 

@@ -6,6 +6,7 @@ mod bench;
 mod connect;
 mod ktls;
 mod load;
+mod scripts;
 mod serve;
 mod tls;
 
@@ -29,7 +30,12 @@ impl Home {
 
     fn taut(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_taut"));
-        command.args(arguments).env("XDG_DATA_HOME", &self.0).env_remove("RUST_LOG").stdin(Stdio::null());
+        command
+            .args(arguments)
+            .env("XDG_DATA_HOME", &self.0)
+            .env_remove("RUST_LOG")
+            .env_remove("SSL_CERT_FILE")
+            .stdin(Stdio::null());
         command.current_dir(&self.0);
         command
     }
