@@ -2,11 +2,13 @@
 
 use crate::config::SlowConsumer;
 use crate::message::Publication;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use tautline_ws::Kind;
 
 /// Bytes that a queued message counts beside its payload.
 const ITEM_COST: usize = 64;
+/// Gaps that a queue may always have.
+const LEAST_GAPS: usize = 32;
 
 /// A queued message, or a piece of one.
 pub(crate) enum Item {
@@ -24,7 +26,9 @@ impl Item {
             }
     }
 
-    const fn key(&self) -> Option<u64> {
+    fn key(&self) -> Option<u64> {
+        #[cfg(test)]
+        tests::LOOKS.with(|looks| looks.set(looks.get() + 1));
         match self {
             Self::Message { key, .. } => *key,
             Self::Shared(publication) => publication.key,
@@ -54,10 +58,20 @@ pub(crate) enum Pushed {
 #[derive(Default)]
 pub(crate) struct Queue(Option<Box<Waiting>>);
 
+/// INVARIANT: the first item is not a gap. `keys` has the place of each item with a key, under
+/// [`KeepLatest`](SlowConsumer::KeepLatest).
 #[derive(Default)]
 struct Waiting {
-    items: VecDeque<Item>,
+    /// Items in order. A gap is where an item was dropped.
+    items: VecDeque<Option<Item>>,
+    /// Number of the first item, counted from the queue's begin.
+    first: u64,
+    gaps: usize,
+    /// All items before this number are gaps or may not be dropped.
+    oldest: u64,
     bytes: usize,
+    /// Numbers of the items with keys.
+    keys: HashMap<u64, u64>,
 }
 
 impl Queue {
@@ -68,12 +82,11 @@ impl Queue {
 
     pub(crate) fn pop(&mut self) -> Option<Item> {
         let waiting = self.0.as_mut()?;
-        let Some(item) = waiting.items.pop_front() else {
+        let item = waiting.pop();
+        if item.is_none() {
             self.clear();
-            return None;
-        };
-        waiting.bytes -= item.cost();
-        Some(item)
+        }
+        item
     }
 
     /// Drops everything and gives the memory back.
@@ -86,7 +99,7 @@ impl Queue {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, |waiting| waiting.items.len())
+        self.0.as_ref().map_or(0, |waiting| waiting.items.len() - waiting.gaps)
     }
 
     /// The payload bytes of all items, and a fixed cost for each.
@@ -103,17 +116,19 @@ impl Waiting {
         let limit = policy.limit();
         let cost = item.cost();
         let mut pushed = Pushed::Waits;
-        if matches!(policy, SlowConsumer::KeepLatest(_))
-            && let Some(at) = item.key().and_then(|key| self.items.iter().position(|old| old.key() == Some(key)))
-        {
+        let key = item.key().filter(|_| matches!(policy, SlowConsumer::KeepLatest(_)));
+        if let Some(number) = key.and_then(|key| self.keys.get(&key).copied()) {
             *dropped += 1;
-            self.bytes -= self.items[at].cost();
-            if self.bytes.saturating_add(cost) <= limit {
-                self.bytes += cost;
-                self.items[at] = item;
+            let bytes = self.bytes;
+            if let Some(Some(old)) = self.at(number)
+                && let others = bytes - old.cost()
+                && others.saturating_add(cost) <= limit
+            {
+                *old = item;
+                self.bytes = others + cost;
                 return Pushed::Replaces;
             }
-            self.items.remove(at);
+            self.drop_item(number);
             // The new item takes the older one's place in the count of messages taken.
             pushed = Pushed::Replaces;
         }
@@ -133,21 +148,222 @@ impl Waiting {
             }
         }
         self.bytes += cost;
-        self.items.push_back(item);
+        if let Some(key) = key {
+            self.keys.insert(key, self.end());
+        }
+        self.items.push_back(Some(item));
         pushed
     }
 
+    fn pop(&mut self) -> Option<Item> {
+        let item = self.items.pop_front().flatten()?;
+        self.forget(&item, self.first);
+        self.first += 1;
+        self.skip_gaps();
+        Some(item)
+    }
+
+    /// The number of the next item.
+    fn end(&self) -> u64 {
+        self.first + self.items.len() as u64
+    }
+
+    fn at(&mut self, number: u64) -> Option<&mut Option<Item>> {
+        self.items.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
     fn drop_oldest(&mut self, keep: usize, dropped: &mut u64) {
-        let mut at = 0;
-        while self.bytes > keep
-            && let Some(item) = self.items.get(at)
-        {
-            if item.may_drop() {
-                self.bytes -= item.cost();
-                self.items.remove(at);
+        self.oldest = self.oldest.max(self.first);
+        while self.bytes > keep && self.oldest < self.end() {
+            let number = self.oldest;
+            self.oldest += 1;
+            if self.at(number).and_then(|item| item.as_ref()).is_some_and(Item::may_drop) {
+                self.drop_item(number);
                 *dropped += 1;
-            } else {
-                at += 1;
+            }
+        }
+    }
+
+    /// Leaves a gap where an item was.
+    fn drop_item(&mut self, number: u64) {
+        let Some(item) = self.at(number).and_then(Option::take) else { return };
+        self.forget(&item, number);
+        self.gaps += 1;
+        self.skip_gaps();
+        if self.gaps > self.items.len() / 2 + LEAST_GAPS {
+            self.close_gaps();
+        }
+    }
+
+    /// An item leaves the queue.
+    fn forget(&mut self, item: &Item, number: u64) {
+        self.bytes -= item.cost();
+        if let Some(key) = item.key()
+            && self.keys.get(&key) == Some(&number)
+        {
+            self.keys.remove(&key);
+        }
+    }
+
+    fn skip_gaps(&mut self) {
+        while let Some(None) = self.items.front() {
+            self.items.pop_front();
+            self.first += 1;
+            self.gaps -= 1;
+        }
+    }
+
+    /// Moves the items together. Only after as many drops as items are moved.
+    fn close_gaps(&mut self) {
+        let gone = |number: u64, queue: &Self| {
+            queue.items.iter().zip(queue.first..number).filter(|(item, _)| item.is_none()).count() as u64
+        };
+        self.oldest -= gone(self.oldest, self);
+        self.items.retain(Option::is_some);
+        self.gaps = 0;
+        for (item, number) in self.items.iter().zip(self.first..) {
+            if let Some(key) = item.as_ref().and_then(Item::key)
+                && let Some(known) = self.keys.get_mut(&key)
+            {
+                *known = number;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Item, Pushed, Queue};
+    use crate::config::SlowConsumer;
+    use std::cell::Cell;
+    use std::collections::VecDeque;
+    use tautline_ws::Kind;
+
+    thread_local! {
+        /// Calls of [`Item::key`].
+        pub(super) static LOOKS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    fn message(key: Option<u64>, len: usize, mark: u8) -> Item {
+        Item::Message { kind: Kind::Binary, payload: vec![mark; len].into(), compress: false, key }
+    }
+
+    fn fragment(len: usize, mark: u8) -> Item {
+        Item::Fragment { kind: Kind::Binary, payload: vec![mark; len].into(), last: false }
+    }
+
+    fn content(item: &Item) -> (Option<u64>, Vec<u8>) {
+        match item {
+            Item::Message { payload, key, .. } => (*key, payload.to_vec()),
+            Item::Fragment { payload, .. } => (None, payload.to_vec()),
+            Item::Shared(_) => (None, Vec::new()),
+        }
+    }
+
+    /// The policy without an index: every search walks through the whole queue.
+    #[derive(Default)]
+    struct Oracle(VecDeque<Item>);
+
+    impl Oracle {
+        fn bytes(&self) -> usize {
+            self.0.iter().map(Item::cost).sum()
+        }
+
+        fn push(&mut self, item: Item, policy: SlowConsumer, dropped: &mut u64) -> Pushed {
+            let (limit, cost) = (policy.limit(), item.cost());
+            let mut pushed = Pushed::Waits;
+            let keeps = matches!(policy, SlowConsumer::KeepLatest(_));
+            let same = |old: &Item| item.key().is_some() && old.key() == item.key();
+            if let Some(at) = self.0.iter().position(same).filter(|_| keeps) {
+                *dropped += 1;
+                if self.bytes() - self.0[at].cost() + cost <= limit {
+                    self.0[at] = item;
+                    return Pushed::Replaces;
+                }
+                self.0.remove(at);
+                pushed = Pushed::Replaces;
+            }
+            if item.may_drop() {
+                while !self.0.is_empty() && self.bytes() + cost > limit {
+                    let Some(at) = self.0.iter().position(Item::may_drop) else { break };
+                    self.0.remove(at);
+                    *dropped += 1;
+                }
+                if !self.0.is_empty() && self.bytes() + cost > limit {
+                    *dropped += 1;
+                    return Pushed::Dropped;
+                }
+            }
+            self.0.push_back(item);
+            pushed
+        }
+    }
+
+    #[test]
+    fn drops_and_replaces_as_a_search_through_the_queue_would() {
+        let mut seed = 3_u64;
+        let mut random = |bound: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % bound
+        };
+        for round in 0..60_u64 {
+            let limit = usize::try_from(300 + random(20_000)).unwrap();
+            let policy = if round % 4 == 0 { SlowConsumer::DropOldest(limit) } else { SlowConsumer::KeepLatest(limit) };
+            let (mut queue, mut oracle) = (Queue::default(), Oracle::default());
+            let (mut dropped, mut expected) = (0, 0);
+            for step in 0..2_000_u64 {
+                let mark = step.to_le_bytes()[0];
+                let most = if random(20) == 0 { 2_000 } else { 100 };
+                let len = usize::try_from(random(most)).unwrap();
+                let item = || match step % 7 {
+                    0 if round % 3 == 0 => fragment(len, mark),
+                    1 => message(None, len, mark),
+                    _ => message(Some(step * 7 % (1 + round * 3)), len, mark),
+                };
+                if random(4) == 0 {
+                    assert_eq!(queue.pop().as_ref().map(content), oracle.0.pop_front().as_ref().map(content));
+                } else {
+                    assert_eq!(
+                        queue.push(item(), policy, &mut dropped),
+                        oracle.push(item(), policy, &mut expected),
+                        "{round} {step}"
+                    );
+                }
+                assert_eq!((queue.len(), queue.bytes(), dropped), (oracle.0.len(), oracle.bytes(), expected));
+                assert_eq!(queue.is_empty(), oracle.0.is_empty());
+                if let Some(waiting) = &queue.0 {
+                    assert!(waiting.items.len() <= 2 * oracle.0.len() + 4 * super::LEAST_GAPS, "gaps are bounded");
+                    assert!(waiting.keys.len() <= oracle.0.len(), "keys are bounded");
+                }
+            }
+            while let Some(item) = queue.pop() {
+                assert_eq!(Some(content(&item)), oracle.0.pop_front().as_ref().map(content));
+            }
+            assert!(oracle.0.is_empty() && queue.0.is_none());
+        }
+    }
+
+    /// Items that are looked at for a keyed message while `waiting` others wait.
+    fn looks_of_a_push(waiting: u64, policy: SlowConsumer) -> u64 {
+        let (mut queue, mut dropped) = (Queue::default(), 0);
+        for key in 0..waiting {
+            queue.push(message(Some(key), 8, 0), policy, &mut dropped);
+        }
+        assert_eq!(queue.len() as u64, waiting);
+        let before = LOOKS.get();
+        for step in 0..1_000 {
+            let len = if step % 2 == 0 { 8 } else { 9 };
+            queue.push(message(Some((step * 7_919) % (2 * waiting)), len, 1), policy, &mut dropped);
+        }
+        (LOOKS.get() - before) / 1_000
+    }
+
+    #[test]
+    fn a_keyed_message_looks_at_few_items_at_n_and_at_10_n() {
+        for waiting in [1_000, 10_000] {
+            for limit in [usize::MAX, usize::try_from(waiting).unwrap() * (super::ITEM_COST + 8)] {
+                let looks = looks_of_a_push(waiting, SlowConsumer::KeepLatest(limit));
+                assert!(looks <= 4, "{waiting} within {limit}: {looks}");
             }
         }
     }
