@@ -295,7 +295,7 @@ fn run_session(
 fn send(handle: &ServerHandle, conn: ConnId, line: &Line) -> Result<(), Failure> {
     loop {
         match handle.send(conn, line.message()) {
-            Err(ShardHandleError::Full) => std::thread::sleep(POLL_INTERVAL),
+            Err(ShardHandleError::Full | ShardHandleError::TooManyBytes) => std::thread::sleep(POLL_INTERVAL),
             // The reason for a stop is among the events.
             Ok(()) | Err(ShardHandleError::Stopped) => return Ok(()),
             Err(error) => return Err(Failure::failed(error.to_string())),

@@ -15,6 +15,10 @@ use tautline_ws::CloseCode;
 /// Commands that may wait for a shard. Further ones are rejected with [`ShardHandleError::Full`].
 const CAPACITY: usize = 65_536;
 
+/// Bytes of messages that may wait for a shard. Further ones are rejected with [`ShardHandleError::TooManyBytes`]. A message of
+/// any size may wait alone.
+const CAPACITY_BYTES: usize = 64 << 20;
+
 /// A handle to a shard, for other threads. Cheap to clone.
 ///
 /// ```
@@ -41,22 +45,37 @@ const CAPACITY: usize = 65_536;
 #[derive(Clone)]
 pub struct ShardHandle {
     commands: Sender<Command>,
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
     waker: Waker,
+}
+
+/// The commands that wait.
+#[derive(Default)]
+struct Waiting {
+    commands: AtomicUsize,
+    /// Bytes of their messages.
+    bytes: AtomicUsize,
+}
+
+impl Waiting {
+    fn remove(&self, bytes: usize) {
+        self.commands.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 /// The shard's end of the command queue.
 ///
-/// The queue is an unbounded channel with a counter: a bounded channel would allocate its whole capacity in every shard.
+/// The queue is an unbounded channel with counters: a bounded channel would allocate its whole capacity in every shard.
 pub(crate) struct Commands {
     receiver: Receiver<Command>,
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
 }
 
 impl Commands {
     pub(crate) fn next(&self) -> Option<Command> {
         let command = self.receiver.try_recv().ok()?;
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.waiting.remove(command.bytes());
         Some(command)
     }
 }
@@ -81,7 +100,7 @@ impl Drop for Commands {
 /// /// Publishes unless the shard is too busy. False if the shard has stopped.
 /// fn publish(shard: &ShardHandle, price: &str) -> bool {
 ///     match shard.publish("prices", Outgoing::text(price)) {
-///         Ok(()) | Err(ShardHandleError::Full) => true,
+///         Ok(()) | Err(ShardHandleError::Full | ShardHandleError::TooManyBytes) => true,
 ///         Err(_) => false,
 ///     }
 /// }
@@ -91,6 +110,8 @@ impl Drop for Commands {
 pub enum ShardHandleError {
     /// Too many commands wait already: the shard does not keep up.
     Full,
+    /// Commands with too many bytes of messages wait already (64 MiB): the shard does not keep up.
+    TooManyBytes,
     /// The shard has stopped.
     Stopped,
 }
@@ -99,6 +120,7 @@ impl fmt::Display for ShardHandleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "the shard does not keep up: too many commands wait for it",
+            Self::TooManyBytes => "the shard does not keep up: too many bytes of messages wait for it",
             Self::Stopped => "the shard has stopped",
         })
     }
@@ -116,10 +138,21 @@ pub(crate) enum Command {
     Resolved { dial: DialId, result: Result<Vec<SocketAddr>, ConnectError> },
 }
 
+impl Command {
+    /// Bytes of its message.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Publish(publication) | Self::Send { publication, .. } => publication.message.payload().len(),
+            Self::Close { reason, .. } => reason.len(),
+            Self::Drain { .. } | Self::Count(_) | Self::Stages(_) | Self::Resolved { .. } => 0,
+        }
+    }
+}
+
 impl ShardHandle {
     pub(crate) fn new(waker: Waker) -> (Self, Commands) {
         let (commands, receiver) = channel();
-        let waiting = Arc::new(AtomicUsize::new(0));
+        let waiting = Arc::new(Waiting::default());
         (Self { commands, waiting: waiting.clone(), waker }, Commands { receiver, waiting })
     }
 
@@ -155,7 +188,7 @@ impl ShardHandle {
     /// # Errors
     /// If the shard has stopped.
     pub fn drain(&self, code: CloseCode, reason: &str, deadline: Duration) -> Result<(), ShardHandleError> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.waiting.commands.fetch_add(1, Ordering::Relaxed);
         self.give(Command::Drain { code, reason: reason.to_owned(), deadline })
     }
 
@@ -184,17 +217,25 @@ impl ShardHandle {
     }
 
     pub(crate) fn command(&self, command: Command) -> Result<(), ShardHandleError> {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= CAPACITY {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(ShardHandleError::Full);
-        }
-        self.give(command)
+        let bytes = command.bytes();
+        let commands = self.waiting.commands.fetch_add(1, Ordering::Relaxed);
+        let before = self.waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let error = if commands >= CAPACITY {
+            ShardHandleError::Full
+        } else if before > 0 && before.saturating_add(bytes) > CAPACITY_BYTES {
+            ShardHandleError::TooManyBytes
+        } else {
+            return self.give(command);
+        };
+        self.waiting.remove(bytes);
+        Err(error)
     }
 
     /// Sends a command that `waiting` counts already.
     fn give(&self, command: Command) -> Result<(), ShardHandleError> {
+        let bytes = command.bytes();
         if self.commands.send(command).is_err() {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.waiting.remove(bytes);
             return Err(ShardHandleError::Stopped);
         }
         self.waker.wake();
@@ -210,7 +251,7 @@ impl fmt::Debug for ShardHandle {
 
 #[cfg(test)]
 mod tests {
-    use super::{CAPACITY, ShardHandle, ShardHandleError};
+    use super::{CAPACITY, CAPACITY_BYTES, ShardHandle, ShardHandleError};
     use crate::Outgoing;
     use std::time::Duration;
     use tautline_io::Waker;
@@ -231,5 +272,25 @@ mod tests {
         for _ in 0..=CAPACITY {
             assert_eq!(publish(), Err(ShardHandleError::Stopped));
         }
+    }
+
+    #[test]
+    fn commands_are_bounded_by_the_bytes_of_their_messages() {
+        let (shard, commands) = ShardHandle::new(Waker::new(|| {}));
+        let message = vec![0; 1 << 20];
+        let publish = |bytes: &[u8]| shard.publish("topic", Outgoing::binary(bytes));
+        for _ in 0..CAPACITY_BYTES / message.len() {
+            assert_eq!(publish(&message), Ok(()));
+        }
+        assert_eq!(publish(&[0]), Err(ShardHandleError::TooManyBytes));
+        // Commands without bytes are taken.
+        assert_eq!(shard.drain(CloseCode::GOING_AWAY, "", Duration::ZERO), Ok(()));
+        assert!(commands.next().is_some());
+        assert_eq!(publish(&message), Ok(()));
+        assert_eq!(publish(&[0]), Err(ShardHandleError::TooManyBytes));
+        while commands.next().is_some() {}
+        // A message of any size may wait alone, and nothing behind it.
+        assert_eq!(publish(&vec![0; CAPACITY_BYTES + 1]), Ok(()));
+        assert_eq!(publish(&[0]), Err(ShardHandleError::TooManyBytes));
     }
 }
