@@ -92,8 +92,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Puts a link's next deadline into the wheel, unless an earlier entry will look at it.
     pub(crate) fn schedule(&mut self, link: &mut Link<E::Session, H::State>) {
         let (at, _) = link.next_due(&self.shared.config.deadlines);
-        if at < link.clock.scheduled || link.clock.scheduled <= self.shared.now {
-            link.clock.scheduled = self.wheel.insert(link.token, at);
-        }
+        link.clock.scheduled = self.wheel.schedule(link.token, at, link.clock.scheduled);
     }
 }

@@ -29,15 +29,28 @@ pub(crate) struct Wheel {
 
 impl Wheel {
     pub(crate) fn new() -> Self {
-        Self { slots: (0..SLOTS).map(|_| Vec::new()).collect(), next: 0, first: u64::MAX }
+        // Slot 0 is never used, since deadlines are rounded up.
+        Self { slots: (0..SLOTS).map(|_| Vec::new()).collect(), next: 1, first: u64::MAX }
     }
 
-    /// Inserts `token` for `deadline`, and returns the tick at which it is due.
+    /// Inserts `token` for `deadline`, unless its entry that is due at `scheduled` will be looked at by then. Returns the tick
+    /// at which it is due.
     ///
-    /// That tick is at most 64 ms after the deadline, or before it if the deadline is beyond the wheel's span.
-    pub(crate) fn insert(&mut self, token: Token, deadline: Tick) -> Tick {
+    /// That tick is at most 64 ms after the deadline, or before it if the deadline is beyond the wheel's span. `scheduled` is
+    /// the latest tick that was returned for `token`, or 0.
+    pub(crate) fn schedule(&mut self, token: Token, deadline: Tick, scheduled: Tick) -> Tick {
+        let slot = scheduled >> SHIFT;
+        // Slots are compared, not ticks: a deadline is before the tick of its own slot.
+        if slot >= self.next && slot <= self.slot_for(deadline) { scheduled } else { self.insert(token, deadline) }
+    }
+
+    fn slot_for(&self, deadline: Tick) -> u64 {
         // Rounded up: a deadline inside a slot has passed when the slot has.
-        let slot = ((deadline >> SHIFT) + 1).clamp(self.next, self.next + MASK);
+        ((deadline >> SHIFT) + 1).clamp(self.next, self.next + MASK)
+    }
+
+    fn insert(&mut self, token: Token, deadline: Tick) -> Tick {
+        let slot = self.slot_for(deadline);
         self.slot(slot).push(token);
         self.first = self.first.min(slot);
         slot << SHIFT
@@ -112,6 +125,29 @@ mod tests {
         wheel.advance(10 + wait, &mut due);
         assert_eq!(due, [token(0)]);
         assert_eq!(wheel.wait(2_000), None);
+    }
+
+    /// A connection with bytes in flight asks in every turn.
+    #[test]
+    fn a_deadline_that_is_asked_for_again_takes_one_entry_at_n_and_at_10_n() {
+        for turns in [1_000_u64, 10_000] {
+            let mut wheel = Wheel::new();
+            let mut due = Vec::new();
+            let mut scheduled = 0;
+            for turn in 0..turns {
+                // The deadline stays; ten turns take a millisecond.
+                scheduled = wheel.schedule(token(1), 30_100, scheduled);
+                wheel.advance(turn / 10, &mut due);
+            }
+            // A later deadline leaves the entry; an earlier one takes one more.
+            scheduled = wheel.schedule(token(1), 40_000, scheduled);
+            assert_eq!(wheel.slots.iter().map(Vec::len).sum::<usize>(), 1, "{turns}");
+            scheduled = wheel.schedule(token(1), 20_000, scheduled);
+            assert_eq!(wheel.slots.iter().map(Vec::len).sum::<usize>(), 2, "{turns}");
+            wheel.advance(scheduled, &mut due);
+            assert_eq!(due, [token(1)]);
+            assert!(wheel.schedule(token(1), 50_000, scheduled) > 50_000, "an entry that was looked at counts no more");
+        }
     }
 
     #[test]
