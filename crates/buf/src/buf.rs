@@ -3,7 +3,11 @@ use core::fmt;
 
 /// A growable byte queue: bytes are committed at the tail and taken from the head.
 ///
-/// INVARIANT: `head <= tail <= bytes.len()`; all of `bytes` is initialised.
+/// The first byte of an empty buffer lies at a multiple of [`ALIGN`](Self::ALIGN) bytes. Some processors copy to other
+/// places many times more slowly.
+///
+/// INVARIANT: `start() <= head <= tail <= bytes.len()`; all of `bytes` is initialised. `bytes` is never grown in place,
+/// since it could then move to another alignment.
 #[derive(Default)]
 pub struct Buf {
     bytes: Vec<u8>,
@@ -12,6 +16,12 @@ pub struct Buf {
 }
 
 impl Buf {
+    /// Alignment of a buffer's first byte: a cache line, and the widest vector.
+    pub const ALIGN: usize = 64;
+
+    /// Least memory of a buffer that grows, in bytes.
+    const LEAST: usize = 64;
+
     /// Makes a buffer without memory; the first [`reserve`](Self::reserve) or [`put`](Self::put) allocates.
     #[must_use]
     pub const fn new() -> Self {
@@ -21,7 +31,16 @@ impl Buf {
     /// Makes a buffer with `capacity` bytes of initialised memory.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { bytes: alloc::vec![0; capacity], head: 0, tail: 0 }
+        if capacity == 0 {
+            return Self::new();
+        }
+        // The memory begins anywhere, so there is room to skip to the next multiple.
+        let mut buf = Self { bytes: alloc::vec![0; capacity.saturating_add(Self::ALIGN - 1)], head: 0, tail: 0 };
+        let start = buf.start();
+        buf.bytes.truncate(start + capacity);
+        buf.clear();
+        debug_assert!(buf.is_aligned(), "a buffer begins at a multiple of {} bytes", Self::ALIGN);
+        buf
     }
 
     /// The bytes that were committed and not yet taken.
@@ -50,7 +69,19 @@ impl Buf {
     /// The memory that this buffer holds, in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() - self.start()
+    }
+
+    /// Whether this buffer has memory.
+    #[must_use]
+    pub const fn has_memory(&self) -> bool {
+        !self.bytes.is_empty()
+    }
+
+    /// The number of free bytes behind the filled ones.
+    #[must_use]
+    pub const fn room(&self) -> usize {
+        self.bytes.len() - self.tail
     }
 
     /// Returns at least `n` free bytes behind the filled ones; grows or compacts the buffer if needed.
@@ -58,7 +89,7 @@ impl Buf {
     /// The slice is the whole free part, so it may be longer than `n`. Its content is unspecified: bytes of earlier
     /// use.
     pub fn reserve(&mut self, n: usize) -> &mut [u8] {
-        if self.bytes.len() - self.tail < n {
+        if self.room() < n {
             self.make_room(n);
         }
         &mut self.bytes[self.tail..]
@@ -69,7 +100,7 @@ impl Buf {
     /// # Panics
     /// If fewer than `n` bytes are free: commit at most what [`reserve`](Self::reserve) returned.
     pub fn commit(&mut self, n: usize) {
-        assert!(n <= self.bytes.len() - self.tail, "commit past the reserved bytes");
+        assert!(n <= self.room(), "commit past the reserved bytes");
         self.tail += n;
     }
 
@@ -81,8 +112,7 @@ impl Buf {
         assert!(n <= self.len(), "take past the filled bytes");
         self.head += n;
         if self.head == self.tail {
-            self.head = 0;
-            self.tail = 0;
+            self.clear();
         }
     }
 
@@ -100,24 +130,56 @@ impl Buf {
     }
 
     /// Removes all filled bytes and keeps the memory.
-    pub const fn clear(&mut self) {
-        self.head = 0;
-        self.tail = 0;
+    pub fn clear(&mut self) {
+        let start = self.start();
+        self.head = start;
+        self.tail = start;
+    }
+
+    /// Whether the memory is more than four times the filled bytes and is worth giving back.
+    #[must_use]
+    pub fn is_oversized(&self) -> bool {
+        let capacity = self.capacity();
+        capacity > Self::SMALL && capacity / 4 > self.len()
+    }
+
+    /// Moves the filled bytes into memory that fits them, if the buffer [is oversized](Self::is_oversized).
+    ///
+    /// For a buffer that waits for a peer. Otherwise a few bytes could hold the memory of a large message.
+    pub fn fit(&mut self) {
+        if self.is_oversized() {
+            let mut fitting = Self::with_capacity(self.len().next_power_of_two().max(Self::SMALL));
+            fitting.put(self.filled());
+            *self = fitting;
+        }
+    }
+
+    /// Memory that is never worth giving back, in bytes.
+    pub(crate) const SMALL: usize = 256;
+
+    /// Index of the first aligned byte; 0 without memory.
+    fn start(&self) -> usize {
+        if self.bytes.is_empty() { 0 } else { self.bytes.as_ptr().addr().wrapping_neg() % Self::ALIGN }
+    }
+
+    fn is_aligned(&self) -> bool {
+        self.bytes[self.start()..].as_ptr().addr().is_multiple_of(Self::ALIGN)
     }
 
     #[cold]
     fn make_room(&mut self, n: usize) {
-        let len = self.len();
-        if self.head > 0 {
-            self.bytes.copy_within(self.head..self.tail, 0);
-            self.head = 0;
-            self.tail = len;
-        }
+        let (len, start) = (self.len(), self.start());
         let needed = len.saturating_add(n);
-        if needed > self.bytes.len() {
-            let grown = needed.max(self.bytes.len().saturating_mul(2)).max(64);
-            self.bytes.resize(grown, 0);
+        if needed <= self.bytes.len() - start {
+            self.bytes.copy_within(self.head..self.tail, start);
+            self.head = start;
+            self.tail = start + len;
+            return;
         }
+        let grown = needed.checked_next_power_of_two().unwrap_or(needed).max(Self::LEAST);
+        let mut larger = Self::with_capacity(grown);
+        larger.put(self.filled());
+        *self = larger;
     }
 }
 
@@ -173,6 +235,46 @@ mod tests {
             assert_eq!(buf.len(), oracle.len());
             assert!(buf.filled().iter().eq(oracle.iter()));
         }
+    }
+
+    #[test]
+    fn begins_at_a_multiple_of_64_bytes_however_it_got_its_memory() {
+        let first = |buf: &Buf| buf.filled().as_ptr().addr() % Buf::ALIGN;
+        // Kept, so that the allocator returns other places.
+        let mut kept = Vec::new();
+        for capacity in [1, 3, 64, 100, 255, 4096, 5000, 70_000] {
+            let mut buf = Buf::with_capacity(capacity);
+            assert_eq!((buf.capacity(), buf.room()), (capacity, capacity));
+            buf.put(&[1; 1]);
+            assert_eq!(first(&buf), 0, "new, {capacity}");
+            buf.take(1);
+            buf.put(&[2; 1]);
+            assert_eq!(first(&buf), 0, "emptied, {capacity}");
+            buf.put(&alloc::vec![3; 3 * capacity]);
+            assert_eq!(first(&buf), 0, "grown, {capacity}");
+            buf.take(1);
+            let room = buf.room();
+            buf.put(&alloc::vec![4; room + 1]);
+            assert_eq!(first(&buf), 0, "compacted, {capacity}");
+            buf.clear();
+            buf.put(&[5; 1]);
+            assert_eq!(first(&buf), 0, "cleared, {capacity}");
+            buf.fit();
+            assert_eq!((first(&buf), buf.filled()), (0, &[5][..]), "fitted, {capacity}");
+            kept.push((buf, Vec::<u8>::with_capacity(capacity % 48 + 1)));
+        }
+    }
+
+    #[test]
+    fn fit_gives_back_memory_that_few_bytes_hold() {
+        let mut buf = Buf::with_capacity(1 << 20);
+        buf.put(&[7; 9]);
+        buf.fit();
+        assert_eq!((buf.filled(), buf.capacity()), (&[7; 9][..], Buf::SMALL));
+        buf.put(&[7; 100]);
+        buf.fit();
+        assert_eq!(buf.capacity(), Buf::SMALL);
+        Buf::new().fit();
     }
 
     #[test]

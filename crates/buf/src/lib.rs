@@ -3,8 +3,8 @@
 //! Every layer has one shape: state, input bytes and an output [`Buf`]. The *engine* owns every buffer and lends it for
 //! one call. The layers below it keep none.
 //!
-//! A [`Pool`] holds a shard's unused buffers. Idle connections therefore hold no buffer, and busy ones get memory that
-//! is still in the cache.
+//! A [`Pool`] holds a shard's unused buffers by size. Idle connections therefore hold no buffer, busy ones get memory
+//! that is still in the cache, and bytes that wait for a peer get memory that fits them.
 //!
 //! This crate needs no `unsafe`: all memory of a [`Buf`] is initialised, so its free part is a plain `&mut [u8]`.
 //!

@@ -1,45 +1,91 @@
 use crate::Buf;
 use alloc::vec::Vec;
 
-/// The unused buffers of one shard.
+/// The unused buffers of one shard, by size.
 ///
-/// [`take`](Self::take) returns the buffer that came back last, since its memory is the likeliest to be in the cache.
-/// The pool keeps at most `limit` bytes and frees a buffer that would exceed them.
+/// A buffer of a size class is the one that came back last, since its memory is the likeliest to be in the cache. The
+/// pool keeps at most `limit` bytes. A smaller buffer then takes the place of larger ones.
+///
+/// | call | for bytes that |
+/// |---|---|
+/// | [`take`](Self::take) | are gone before the call ends, such as a cork |
+/// | [`take_for`](Self::take_for), [`reserve`](Self::reserve) | may wait for a peer |
+/// | [`fit`](Self::fit) | turned out to wait |
+///
+/// So memory that waits for a peer is in proportion to the bytes in it.
 #[derive(Debug)]
 pub struct Pool {
-    free: Vec<Buf>,
+    /// Buffers of at least `SMALLEST << i` bytes at `i`, and less than twice as many.
+    classes: [Vec<Buf>; CLASSES],
+    /// A bit for each class that has a buffer.
+    present: u32,
     held: usize,
     limit: usize,
 }
 
+/// Size classes: 256 bytes to 128 MiB. Larger buffers are freed.
+const CLASSES: usize = 20;
+
+/// Class of [`Pool::MIN_CAPACITY`].
+const TRANSIENT: usize = class_of(Pool::MIN_CAPACITY);
+
 impl Pool {
-    /// Capacity in bytes of a new buffer, which [`take`](Self::take) makes if the pool is empty.
+    /// Least capacity in bytes of a buffer from [`take`](Self::take).
     pub const MIN_CAPACITY: usize = 4096;
 
     /// Makes a pool that keeps up to `limit` bytes of unused buffers.
     #[must_use]
     pub const fn new(limit: usize) -> Self {
-        Self { free: Vec::new(), held: 0, limit }
+        Self { classes: [const { Vec::new() }; CLASSES], present: 0, held: 0, limit }
     }
 
-    /// Returns an empty buffer, which grows on demand.
+    /// Returns an empty buffer of any size, which grows on demand: the largest one, since it needs to grow the least.
     pub fn take(&mut self) -> Buf {
-        match self.free.pop() {
-            Some(buf) => {
-                self.held -= buf.capacity();
-                buf
-            }
-            None => Buf::with_capacity(Self::MIN_CAPACITY),
+        let largest = self.present.checked_ilog2().unwrap_or(0) as usize;
+        if largest >= TRANSIENT
+            && let Some(buf) = self.pop(largest)
+        {
+            return buf;
+        }
+        Buf::with_capacity(Self::MIN_CAPACITY)
+    }
+
+    /// Returns an empty buffer with at least `n` bytes of memory and less than `2 * n`, but no less than 256.
+    pub fn take_for(&mut self, n: usize) -> Buf {
+        let class = class_for(n);
+        match self.pop(class) {
+            Some(buf) => buf,
+            None => Buf::with_capacity(if class < CLASSES { Buf::SMALL << class } else { n }),
+        }
+    }
+
+    /// Makes room for `n` more bytes in `buf`, with memory of this pool.
+    #[inline]
+    pub fn reserve(&mut self, buf: &mut Buf, n: usize) {
+        if buf.room() < n {
+            self.grow(buf, n);
+        }
+    }
+
+    /// Moves the bytes of `buf` into a buffer that fits them, if it [is oversized](Buf::is_oversized).
+    pub fn fit(&mut self, buf: &mut Buf) {
+        if buf.is_oversized() {
+            self.replace(buf, 0);
         }
     }
 
     /// Takes a buffer back and discards its content.
     pub fn give(&mut self, mut buf: Buf) {
-        buf.clear();
         let capacity = buf.capacity();
-        if capacity > 0 && self.held + capacity <= self.limit {
-            self.held += capacity;
-            self.free.push(buf);
+        if capacity < Buf::SMALL {
+            return;
+        }
+        let class = class_of(capacity);
+        if class < CLASSES && (self.held + (Buf::SMALL << class) <= self.limit || self.make_room(class)) {
+            buf.clear();
+            self.held += Buf::SMALL << class;
+            self.present |= 1 << class;
+            self.classes[class].push(buf);
         }
     }
 
@@ -48,16 +94,65 @@ impl Pool {
     pub const fn held(&self) -> usize {
         self.held
     }
+
+    fn pop(&mut self, class: usize) -> Option<Buf> {
+        let free = self.classes.get_mut(class)?;
+        let buf = free.pop()?;
+        if free.is_empty() {
+            self.present &= !(1 << class);
+        }
+        self.held -= Buf::SMALL << class;
+        Some(buf)
+    }
+
+    #[inline(never)]
+    fn grow(&mut self, buf: &mut Buf, n: usize) {
+        if buf.capacity() < buf.len().saturating_add(n) {
+            self.replace(buf, n);
+        } else {
+            buf.reserve(n);
+        }
+    }
+
+    /// Moves the bytes of `buf` into a buffer with room for `n` more.
+    fn replace(&mut self, buf: &mut Buf, n: usize) {
+        let mut other = self.take_for(buf.len().saturating_add(n));
+        other.put(buf.filled());
+        self.give(core::mem::replace(buf, other));
+    }
+
+    /// Frees larger buffers until one of `class` is within the limit. False if that is impossible.
+    #[cold]
+    fn make_room(&mut self, class: usize) -> bool {
+        while self.held + (Buf::SMALL << class) > self.limit {
+            let largest = self.present.checked_ilog2().unwrap_or(0) as usize;
+            if largest <= class || self.pop(largest).is_none() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// The class of a buffer with `capacity` bytes, at least 256.
+const fn class_of(capacity: usize) -> usize {
+    (capacity.ilog2() - Buf::SMALL.ilog2()) as usize
+}
+
+/// The class whose buffers all have `n` bytes.
+const fn class_for(n: usize) -> usize {
+    ((n.saturating_sub(1) | (Buf::SMALL - 1)).ilog2() + 1 - Buf::SMALL.ilog2()) as usize
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Pool;
+    use super::{Buf, CLASSES, Pool};
+    use alloc::vec::Vec;
 
     #[test]
     fn holds_no_more_memory_than_its_limit() {
         let mut pool = Pool::new(3 * Pool::MIN_CAPACITY);
-        let mut bufs: alloc::vec::Vec<_> = (0..5).map(|_| pool.take()).collect();
+        let mut bufs: Vec<_> = (0..5).map(|_| pool.take()).collect();
         bufs[3].put(&[1; 10]);
         for buf in bufs {
             pool.give(buf);
@@ -65,5 +160,63 @@ mod tests {
         assert_eq!(pool.held(), 3 * Pool::MIN_CAPACITY);
         assert!(pool.take().is_empty());
         assert_eq!(pool.held(), 2 * Pool::MIN_CAPACITY);
+    }
+
+    #[test]
+    fn bytes_that_wait_get_memory_in_proportion_although_large_buffers_are_free() {
+        let mut pool = Pool::new(64 << 20);
+        for _ in 0..8 {
+            pool.give(Buf::with_capacity(2 << 20));
+        }
+        for n in (0..40).flat_map(|shift| [1_usize << shift, (1 << shift) + 1, (3 << shift) / 2]) {
+            if n > 100 << 20 {
+                break;
+            }
+            let buf = pool.take_for(n);
+            assert!(buf.capacity() >= n && buf.capacity() < (2 * n).max(Buf::SMALL + 1), "{n}: {}", buf.capacity());
+            pool.give(buf);
+        }
+        let mut cork = pool.take();
+        assert!(cork.capacity() >= 2 << 20);
+        cork.put(b"nine byte");
+        pool.fit(&mut cork);
+        assert_eq!((cork.filled(), cork.capacity()), (&b"nine byte"[..], Buf::SMALL));
+    }
+
+    #[test]
+    fn a_buffer_grows_through_the_pool_and_keeps_its_bytes() {
+        let mut pool = Pool::new(1 << 20);
+        let mut buf = Buf::new();
+        let mut expected = Vec::new();
+        for step in 0_u8..200 {
+            let piece = [step; 37];
+            pool.reserve(&mut buf, piece.len());
+            let room = buf.room();
+            buf.put(&piece);
+            assert_eq!(buf.room(), room - piece.len(), "put did not allocate");
+            expected.extend(piece);
+        }
+        assert_eq!(buf.filled(), expected);
+        buf.take(100);
+        let (capacity, room) = (buf.capacity(), buf.room());
+        pool.reserve(&mut buf, room + 1);
+        assert_eq!((buf.capacity(), buf.filled()), (capacity, &expected[100..]), "compacted");
+        assert!(pool.held() > 0 && pool.held() < 2 * buf.capacity(), "outgrown buffers came back");
+    }
+
+    #[test]
+    fn small_buffers_push_out_larger_ones_at_the_limit() {
+        let mut pool = Pool::new(1 << 20);
+        pool.give(Buf::with_capacity(1 << 20));
+        pool.give(Buf::with_capacity(4096));
+        assert_eq!(pool.held(), 4096);
+        // A large one does not push out smaller ones.
+        pool.give(Buf::with_capacity(1 << 20));
+        assert_eq!(pool.held(), 4096);
+        // Beyond the classes nothing is kept.
+        let mut pool = Pool::new(usize::MAX / 2);
+        pool.give(Buf::with_capacity(Buf::SMALL << CLASSES));
+        pool.give(Buf::with_capacity(10));
+        assert_eq!(pool.held(), 0);
     }
 }

@@ -48,7 +48,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             if rest.len() > MAX_CARRY && !link.held {
                 return Err(tautline_tls::Error::Library("the engine does not consume its input".into()).into());
             }
-            link.carry = self.shared.pool.take();
+            link.carry = self.shared.pool.take_for(rest.len());
             link.carry.put(rest);
         }
         self.shared.pool.give(carried);
@@ -73,6 +73,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if carried.is_empty() || link.phase.is_ending() {
             self.shared.pool.give(carried);
         } else {
+            self.shared.pool.fit(&mut carried);
             link.carry = carried;
         }
         result.map(drop)
@@ -123,7 +124,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                         link.held = true;
                         return Ok(used);
                     }
-                    let out = link.wire.buf(&mut self.shared.pool);
+                    let out = link.wire.sealed_mut();
                     if used < wire.len()
                         && let Some(probe) = &mut self.probe
                     {

@@ -24,6 +24,7 @@ use crate::phase::Phase;
 use crate::timer::Tick;
 use hello::{PLAIN_HANDSHAKE, is_whole};
 use job_queue::Rejected;
+use tautline_buf::Pool;
 use tautline_io::Driver;
 use tautline_tls::record::{Front, front};
 use tautline_tls::{Answer, Engine, Handshake, Session, Signing};
@@ -116,7 +117,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let Some(handshakes) = &mut self.handshakes else { return Ok(false) };
         let placeholder = handshakes.placeholder().map_or_else(|| self.engine.accept(), Ok)?;
         let pool = &mut self.shared.pool;
-        let (mut bytes, out) = (pool.take(), pool.take());
+        let (mut bytes, out) = (pool.take_for(wire.len()), pool.take_for(Pool::MIN_CAPACITY));
         bytes.put(wire);
         let session = std::mem::replace(&mut link.session, placeholder);
         match handshakes.begin(link.token, session, bytes, out) {

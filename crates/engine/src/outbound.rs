@@ -11,7 +11,7 @@
 use crate::message::{Delivery, Outgoing, Publication};
 use crate::queue::{Item, Pushed, Queue};
 use crate::shared::Shared;
-use crate::wire::{BATCH, Transport, Wire, give_if_empty, lend};
+use crate::wire::{BATCH, Transport, Wire};
 use tautline_buf::{Buf, Pool};
 use tautline_ws::deflate::Deflater;
 use tautline_ws::{CloseCode, Encoder, Fragment, Header, Kind, Opcode, Role};
@@ -20,6 +20,8 @@ use tautline_ws::{CloseCode, Encoder, Fragment, Header, Kind, Opcode, Role};
 const LARGE: usize = 16 << 10;
 /// Most bytes in the cork to which control frames are added while a send is in flight. Not every ping needs an answer.
 const MAX_STUCK_CONTROL: usize = 4096;
+/// Longest control frame: a header and 125 bytes (RFC 6455, section 5.5).
+const MOST_CONTROL: usize = Header::MAX_LEN + 125;
 
 /// The messages of a connection that are not sealed yet.
 pub(crate) struct Outbound {
@@ -177,13 +179,24 @@ impl Outbound {
 
     /// The cork, to append HTTP heads and bodies. The next flush seals them.
     pub(crate) fn raw(&mut self, pool: &mut Pool) -> &mut Buf {
-        lend(&mut self.cork, pool)
+        lend(&mut self.cork, pool, 0)
     }
 
-    /// Gives the cork back if it is empty.
+    /// Gives the cork back, or as much of its memory as its bytes do not need while they wait for the peer.
     #[inline]
     pub(crate) fn tidy(&mut self, pool: &mut Pool) {
-        give_if_empty(&mut self.cork, pool);
+        if self.cork.has_memory() {
+            self.give_unneeded(pool);
+        }
+    }
+
+    #[inline(never)]
+    fn give_unneeded(&mut self, pool: &mut Pool) {
+        if self.cork.is_empty() {
+            pool.give(core::mem::take(&mut self.cork));
+        } else {
+            pool.fit(&mut self.cork);
+        }
     }
 
     /// Bytes that wait: queued, in the cork, sealed or in flight.
@@ -293,7 +306,7 @@ impl Outbound {
             && let Some(close) = self.close.take()
         {
             let Shared { pool, keys, .. } = shared;
-            let out = lend(&mut self.cork, pool);
+            let out = lend(&mut self.cork, pool, MOST_CONTROL);
             let (code, reason) = *close;
             // 1005 stands for a frame without a code. Other codes that must not be sent are left out too.
             let frame = code.is_sendable().then_some((code, reason.as_str()));
@@ -321,7 +334,7 @@ impl Outbound {
 
     fn encode(&mut self, kind: Kind, payload: &[u8], compress: bool, shared: &mut Shared) {
         let Shared { pool, keys, .. } = shared;
-        lend(&mut self.cork, pool);
+        lend(&mut self.cork, pool, Header::MAX_LEN + payload.len());
         if let Err(error) = self.encoder.message(kind, payload, compress, || keys.next(), &mut self.cork, pool) {
             log::error!("a message was not sent: {error}");
         }
@@ -345,14 +358,14 @@ impl Outbound {
             (Ok(frame), Some(transport)) if frame.len() >= LARGE => {
                 self.seal_behind_cork(&[], frame, transport, shared);
             }
-            (Ok(frame), _) => lend(&mut self.cork, pool).put(frame),
+            (Ok(frame), _) => lend(&mut self.cork, pool, frame.len()).put(frame),
             (Err(error), _) => log::error!("a published message was not sent: {error}"),
         }
     }
 
     fn encode_fragment(&mut self, kind: Kind, payload: &[u8], last: bool, shared: &mut Shared) {
         let Shared { pool, keys, .. } = shared;
-        lend(&mut self.cork, pool);
+        lend(&mut self.cork, pool, Header::MAX_LEN + payload.len());
         let fragment = Fragment { kind, payload, last, compress: self.min_deflate != usize::MAX };
         if let Err(error) = self.encoder.fragment(fragment, || keys.next(), &mut self.cork, pool) {
             log::error!("a fragment was not sent: {error}");
@@ -369,6 +382,16 @@ impl Outbound {
             return Ok(());
         }
         let Shared { pool, keys, .. } = shared;
-        encode(&mut self.encoder, &mut || keys.next(), lend(&mut self.cork, pool))
+        encode(&mut self.encoder, &mut || keys.next(), lend(&mut self.cork, pool, MOST_CONTROL))
     }
+}
+
+/// Makes room for `n` bytes in a cork, with the pool's memory. A cork is sealed or given back before the turn ends, so it
+/// may be larger than its bytes need.
+fn lend<'a>(cork: &'a mut Buf, pool: &mut Pool, n: usize) -> &'a mut Buf {
+    if !cork.has_memory() {
+        *cork = pool.take();
+    }
+    pool.reserve(cork, n);
+    cork
 }

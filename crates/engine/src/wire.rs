@@ -15,6 +15,8 @@ pub(crate) const BATCH: usize = 256 << 10;
 /// Size from which payloads are sealed and sent piece by piece. Sending bytes from the CPU's cache costs the kernel half of
 /// what sending them from memory costs.
 const PIECES: usize = 2 * BATCH;
+/// Room for messages of a handshake, in bytes.
+const HANDSHAKE: usize = 4096;
 /// Bytes that are sealed with helper threads at a time.
 const SHARED: usize = 1 << 20;
 
@@ -34,9 +36,15 @@ impl Wire {
         Self { sealed: Buf::new(), in_flight: 0, stuck: (0, 0), failed: None }
     }
 
-    /// The buffer of sealed bytes, to append handshake messages and alerts.
+    /// The buffer of sealed bytes, with room for handshake messages.
     pub(crate) fn buf(&mut self, pool: &mut Pool) -> &mut Buf {
-        lend(&mut self.sealed, pool)
+        pool.reserve(&mut self.sealed, HANDSHAKE);
+        &mut self.sealed
+    }
+
+    /// The buffer of sealed bytes as it is, to append alerts and key updates. They are rare, and need memory then.
+    pub(crate) const fn sealed_mut(&mut self) -> &mut Buf {
+        &mut self.sealed
     }
 
     /// Bytes that wait, here or in the driver.
@@ -87,7 +95,9 @@ impl Wire {
     /// Gives the buffer back if it is empty.
     #[inline]
     pub(crate) fn tidy(&mut self, pool: &mut Pool) {
-        give_if_empty(&mut self.sealed, pool);
+        if self.sealed.is_empty() && self.sealed.has_memory() {
+            pool.give(core::mem::take(&mut self.sealed));
+        }
     }
 
     /// Gives all memory back.
@@ -124,13 +134,15 @@ impl Transport<'_> {
             return;
         }
         if self.wire.sealed.is_empty() && self.session.is_passthrough() {
+            // The driver may keep the bytes until the peer takes them.
+            shared.pool.fit(cork);
             core::mem::swap(cork, &mut self.wire.sealed);
             return;
         }
         let taken = core::mem::take(cork);
         if taken.len() < PIECES {
-            let out = lend(&mut self.wire.sealed, &mut shared.pool);
-            if let Err(error) = self.session.seal(&[taken.filled()], out) {
+            shared.pool.reserve(&mut self.wire.sealed, sealed_len(taken.len()));
+            if let Err(error) = self.session.seal(&[taken.filled()], &mut self.wire.sealed) {
                 self.wire.failed = Some(Box::new(error));
             }
         } else {
@@ -164,8 +176,8 @@ impl Transport<'_> {
         let Shared { pool, records, counters, .. } = shared;
         let seals = Seals { pool: records.as_ref().filter(|_| shares), counters };
         let (driver, token) = (self.driver.as_deref(), self.token);
-        let out = lend(&mut self.wire.sealed, pool);
-        if let Err(error) = seals.seal(self.session, plain, out, || driver?.direct(token)) {
+        pool.reserve(&mut self.wire.sealed, sealed_len(plain.iter().map(|chunk| chunk.len()).sum()));
+        if let Err(error) = seals.seal(self.session, plain, &mut self.wire.sealed, || driver?.direct(token)) {
             self.wire.failed = Some(Box::new(error));
         }
     }
@@ -204,7 +216,8 @@ impl Transport<'_> {
     pub(crate) fn finish(&mut self, shared: &mut Shared) -> bool {
         let Some(finish) = self.phase.finish_mut().filter(|finish| finish.is_due()) else { return false };
         if *finish == Finish::Wanted {
-            self.session.close(lend(&mut self.wire.sealed, &mut shared.pool));
+            shared.pool.reserve(&mut self.wire.sealed, sealed_len(0));
+            self.session.close(&mut self.wire.sealed);
         }
         *finish = Finish::Done;
         self.send(shared);
@@ -220,18 +233,8 @@ impl Transport<'_> {
     }
 }
 
-/// Takes memory for `buf` from the pool if it has none, as in an idle connection. The pool gives the warmest buffer.
-pub(crate) fn lend<'a>(buf: &'a mut Buf, pool: &mut Pool) -> &'a mut Buf {
-    if buf.capacity() == 0 {
-        *buf = pool.take();
-    }
-    buf
-}
-
-/// Gives a buffer back to the pool if it is empty.
-#[inline]
-pub(crate) fn give_if_empty(buf: &mut Buf, pool: &mut Pool) {
-    if buf.is_empty() && buf.capacity() > 0 {
-        pool.give(core::mem::take(buf));
-    }
+/// Room for `plain` bytes in records. An engine that needs more lets the buffer grow.
+const fn sealed_len(plain: usize) -> usize {
+    // 64 bytes for each record, and for the first one.
+    plain + plain / 256 + 64
 }

@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::frame::{CONTINUES, ENDS, PING, RSV1, TEXT, TEXT_BEGINS, header, masked};
+use common::frame::{BINARY, CONTINUES, ENDS, PING, RSV1, TEXT, TEXT_BEGINS, header, masked};
 use common::server::config;
-use common::{App, Over, Started, both, eventually, payload, serve};
+use common::{App, Over, Peer, Started, both, eventually, payload, serve};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -187,10 +187,70 @@ fn announced_bytes_that_never_arrive() {
         .collect();
     eventually("all of it is read", || server.counters().open == 200);
     server.serves();
-    // For an announced length the server allocates at most 16 KiB before the bytes arrive.
-    assert!(peak_above(&server, live) < 200 * 40 * KIB, "{}", peak_above(&server, live));
+    // For an announced length the server allocates next to nothing before the bytes arrive.
+    assert!(peak_above(&server, live) < 200 * 16 * KIB, "{}", peak_above(&server, live));
     drop(peers);
     server.survives();
+}
+
+/// Bytes that `count` quiet connections hold, each with `part` as the beginning of a frame or record that goes no further. Large
+/// messages went through the server's buffers before, and between.
+fn held_by_quiet_peers(over: Over, count: u64, part: impl Fn(&mut Peer)) -> usize {
+    let mut config = config();
+    config.limits.max_message = 4 * MIB;
+    config.limits.pool = 64 * MIB;
+    let server = serve(over, config, App::default());
+    let large = masked(BINARY, &payload(MIB));
+    let mut busy = server.peer();
+    let exchange = |busy: &mut Peer| {
+        busy.send(&large);
+        assert_eq!(busy.frame().payload.len(), MIB);
+    };
+    let mut peers: Vec<_> = (0..count).map(|_| server.peer()).collect();
+    exchange(&mut busy);
+    let before = LIVE.load(Ordering::Relaxed);
+    let received = server.counters().bytes_in;
+    for peer in &mut peers {
+        exchange(&mut busy);
+        part(peer);
+    }
+    let exchanged = u64::try_from(large.len()).unwrap() * count;
+    eventually("all of it is read", || server.counters().bytes_in >= received + exchanged + 5 * count);
+    exchange(&mut busy);
+    let held = LIVE.load(Ordering::Relaxed).saturating_sub(before);
+    drop(peers);
+    drop(busy);
+    server.survives();
+    held
+}
+
+#[test]
+fn quiet_peers_with_a_few_bytes_hold_a_few_bytes() {
+    let _alone = alone();
+    let most = |count: u64, over| {
+        let frame = [header(BINARY, 0x80, MIB as u64), vec![0; 4 + 1]].concat();
+        let held = held_by_quiet_peers(over, count, |peer| peer.send(&frame));
+        // Beside them, the pool grows by some large buffers.
+        assert!(held < 16 * MIB, "{over:?}: {held}");
+        held
+    };
+    both(|over| {
+        let (few, many) = (most(20, over), most(60, over));
+        assert!(many.saturating_sub(few) < 40 * 2 * KIB, "{over:?}: {few} then {many}");
+    });
+}
+
+#[test]
+fn quiet_peers_with_the_beginning_of_a_record_hold_a_few_bytes() {
+    let _alone = alone();
+    let most = |count| {
+        held_by_quiet_peers(Over::Fused, count, |peer| {
+            let record = peer.seal(&masked(BINARY, &[7; 100]));
+            peer.socket.write_all(&record[..9]).unwrap();
+        })
+    };
+    let (few, many) = (most(20), most(60));
+    assert!(many.saturating_sub(few) < 40 * 2 * KIB, "{few} then {many}");
 }
 
 /// A raw DEFLATE stream of zeros, which inflates to 1032 times its length.

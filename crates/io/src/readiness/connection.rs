@@ -173,6 +173,7 @@ impl<P: Poll> Driver<P> {
             return self.cannot_send(token, error);
         }
         if !conn.pending.is_empty() {
+            conn.pending.fit();
             return self.poll.rearm(conn.fd.as_fd(), EventFlags::OUT);
         }
         if conn.phase == Phase::Orphan {
@@ -214,6 +215,8 @@ impl<P: Poll> Driver<P> {
             return Sent::Done(buf);
         }
         if conn.pending.is_empty() {
+            // The peer may leave the rest unread for long, so few bytes do not keep much memory.
+            buf.fit();
             conn.pending = buf;
             if let Err(error) = conn.watch_out(&mut self.poll, token, true) {
                 self.fail_later(token, error);

@@ -152,8 +152,10 @@ impl Driver {
     }
 }
 
-/// Appends `buf` to the bytes that a connection has to send.
-fn keep(conn: &mut Conn, buf: Buf) {
+/// Appends `buf` to the bytes that a connection has to send. The peer may leave them unread for long, so few bytes do not
+/// keep much memory.
+fn keep(conn: &mut Conn, mut buf: Buf) {
+    buf.fit();
     if conn.out.is_empty() {
         conn.out = buf;
     } else {

@@ -2,7 +2,7 @@
 
 use super::found::{Found, Place};
 use super::{Decoder, Phase, Progress};
-use crate::mask::{mask, mask_copy, rotate};
+use crate::mask::{copy, mask, mask_copy, rotate};
 use crate::{Close, Error, Event, Kind, Message, Opcode, Role};
 use core::ops::Range;
 use tautline_buf::Pool;
@@ -11,8 +11,9 @@ impl Decoder {
     /// Most compressed bytes per chunk, so that a chunk stays near 1 MiB even at DEFLATE's highest ratio.
     const INFLATE_STEP: usize = 1024;
 
-    /// Bytes of memory that are reserved on the word of a frame's length alone.
-    const TRUST: usize = 16 * 1024;
+    /// Memory that is reserved for an incomplete frame, as a multiple of the bytes that arrived. The pool rounds it up to
+    /// a power of two, so it is less than six times those bytes. A frame's length alone reserves none.
+    const AHEAD: usize = 3;
 
     /// Takes the payload of a control frame from `input[at..]`.
     pub(super) fn take_control(
@@ -113,10 +114,13 @@ impl Decoder {
     fn inflate(&mut self, message: Progress, piece: &[u8], last: bool, pool: &mut Pool) -> Result<Place, Error> {
         let from = self.assembly.len();
         let Some(inflater) = &mut self.inflater else { return Err(Error::ReservedBits) };
-        if self.assembly.capacity() == 0 {
+        if !self.assembly.has_memory() {
             self.assembly = pool.take();
         }
         inflater.inflate(piece, last, self.max_message, &mut self.assembly)?;
+        if !last {
+            pool.fit(&mut self.assembly);
+        }
         if message.kind == Kind::Text {
             self.utf8.push(&self.assembly.filled()[from..])?;
         }
@@ -143,17 +147,17 @@ impl Decoder {
         if data.is_empty() {
             return;
         }
-        if self.assembly.capacity() == 0 {
-            self.assembly = pool.take();
+        if self.assembly.room() < data.len() {
+            // Memory is reserved ahead, so that a large frame rarely grows it.
+            let len = self.assembly.len();
+            let ahead = (len + data.len()).saturating_mul(Self::AHEAD) - len;
+            let wanted = usize::try_from(self.remaining).map_or(ahead, |remaining| remaining.min(ahead));
+            pool.reserve(&mut self.assembly, wanted.max(data.len()));
         }
-        // The buffer may be reserved ahead up to twice the bytes that arrived, so that a large frame rarely grows it.
-        let len = self.assembly.len();
-        let trust = Self::TRUST.max(len.saturating_mul(2)) - len;
-        let ahead = usize::try_from(self.remaining).map_or(trust, |remaining| remaining.min(trust));
-        let free = &mut self.assembly.reserve(data.len().max(ahead))[..data.len()];
+        let free = &mut self.assembly.reserve(data.len())[..data.len()];
         match self.role {
             Role::Server => mask_copy(data, free, self.key),
-            Role::Client => free.copy_from_slice(data),
+            Role::Client => copy(data, free),
         }
         self.assembly.commit(data.len());
         self.advance(data.len());

@@ -223,7 +223,7 @@ fn memory_grows_with_arrived_bytes_not_with_announced_ones() {
     for len in [1, 1000, 100_000, 1_000_000] {
         assert!(decoder.decode(&mut vec![0; len], &mut pool).unwrap().event.is_none());
         arrived += len;
-        assert!(decoder.assembly.capacity() <= (16 * 1024).max(4 * arrived), "{}", decoder.assembly.capacity());
+        assert!(decoder.assembly.capacity() <= 256.max(6 * arrived), "{}", decoder.assembly.capacity());
     }
 }
 
