@@ -27,6 +27,9 @@ pub struct Received<'a> {
     start: usize,
 }
 
+/// Bytes that memcpy copies by vectors, not by `rep movsb`.
+const PIECE: usize = 1024;
+
 impl<'a> Received<'a> {
     /// `buf[start..]` arrived; `buf[..start]` is free for the receiver to put earlier bytes in front.
     #[must_use]
@@ -58,9 +61,17 @@ impl<'a> Received<'a> {
     /// `carried` does not fit: gives the new bytes back.
     pub fn join(self, carried: &[u8]) -> Result<&'a mut [u8], Self> {
         let Some(start) = self.start.checked_sub(carried.len()) else { return Err(self) };
-        self.buf[start..self.start].copy_from_slice(carried);
+        // A long copy to an odd place is slow on some processors (`docs/experiments.md`, "Copies"); pieces of it are not.
+        for (to, from) in self.buf[start..self.start].chunks_mut(PIECE).zip(carried.chunks(PIECE)) {
+            to.copy_from_slice(from);
+        }
         Ok(&mut self.buf[start..])
     }
+}
+
+/// The least headroom of `headroom` bytes or more behind which received bytes are aligned as a [`Buf`] is.
+pub(crate) fn aligned_headroom(headroom: usize) -> usize {
+    headroom.checked_next_multiple_of(Buf::ALIGN).unwrap_or(headroom)
 }
 
 /// The outcome of [`Driver::send`]: the driver gives the buffer back, or keeps it for now.

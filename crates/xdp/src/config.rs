@@ -1,5 +1,6 @@
 use crate::faulty::Faults;
 use std::time::Duration;
+use tautline_buf::Buf;
 
 /// The place where the XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,6 +114,8 @@ impl Config {
     /// Replaces values that are out of range by the nearest that are in range.
     pub(crate) fn clamp(mut self) -> Self {
         self.frames = self.frames.clamp(64, 1 << 20);
+        // Received bytes then begin where a buffer of `buf` does.
+        self.headroom = self.headroom.checked_next_multiple_of(Buf::ALIGN).unwrap_or(self.headroom);
         self.connections = self.connections.clamp(1, 1 << 20);
         self.half_open = self.half_open.clamp(1, self.connections);
         self.receive_buffer = self.receive_buffer.clamp(1, MAX_UNSCALED_WINDOW);

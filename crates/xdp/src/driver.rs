@@ -57,7 +57,7 @@ pub struct Driver<W: Wire = Port> {
     /// The times at which to serve connections.
     pub(crate) timers: BinaryHeap<Reverse<(Instant, Token)>>,
     /// Headroom and received bytes, as lent to the sink; empty during a turn.
-    pub(crate) buffer: Vec<u8>,
+    pub(crate) buffer: Buf,
     /// Times of the lent bytes, if arrivals are stamped.
     pub(crate) stamps: Option<Stamps>,
     /// Whether a turn is under way. At its end all connections send.
@@ -155,7 +155,7 @@ impl<W: Wire> Driver<W> {
             spare: Vec::new(),
             failures: VecDeque::new(),
             timers: BinaryHeap::new(),
-            buffer: Vec::new(),
+            buffer: Buf::new(),
             stamps: None,
             in_turn: false,
         })
@@ -438,9 +438,9 @@ impl<W: Wire> tautline_io::Driver for Driver<W> {
         sink.woke(self);
         self.in_turn = true;
         let mut buffer = mem::take(&mut self.buffer);
-        // The buffer is empty in the first turn, and after a sink panicked.
-        buffer.resize(self.config.headroom + self.config.receive_buffer, 0);
-        self.deliver(&mut buffer, sink);
+        // The buffer has no memory in the first turn, and after a sink panicked.
+        let len = self.config.headroom + self.config.receive_buffer;
+        self.deliver(&mut buffer.reserve(len)[..len], sink);
         self.buffer = buffer;
         self.in_turn = false;
         self.send_all();

@@ -4,6 +4,7 @@ use super::listeners::Listeners;
 use super::poll::Poll;
 use crate::Token;
 use crate::deferred::Deferred;
+use crate::driver::aligned_headroom;
 use crate::kernel::Transmit;
 use crate::slots::Slots;
 use crate::spin::Spinner;
@@ -15,6 +16,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::time::Duration;
+use tautline_buf::Buf;
 
 /// A driver that waits by `P`.
 pub struct Driver<P> {
@@ -32,7 +34,7 @@ pub struct Driver<P> {
     /// Numbers of the events that are not delivered yet. Only a sink that panics or takes a turn itself leaves any.
     pub(super) undelivered: Range<usize>,
     /// Headroom and receive buffer; empty while a turn lends it.
-    pub(super) buffer: Vec<u8>,
+    pub(super) buffer: Buf,
     pub(super) arrivals: Arrivals,
     /// Sending state of the connections whose records the kernel seals, by index; empty if there are none.
     pub(super) sealing: Vec<Option<Box<Transmit>>>,
@@ -55,6 +57,7 @@ impl<P: Poll> Driver<P> {
         for size in [&mut config.receive_buffer, &mut config.events_per_turn, &mut config.accepts_per_turn] {
             *size = (*size).max(1);
         }
+        config.headroom = aligned_headroom(config.headroom);
         let mut poll = P::new(&config)?;
         let wake = Wake::new()?;
         poll.add(wake.fd(), Source::Wake.data(), EventFlags::IN | EventFlags::ET)?;
@@ -69,7 +72,7 @@ impl<P: Poll> Driver<P> {
             failures: VecDeque::new(),
             queue: VecDeque::new(),
             undelivered: 0..0,
-            buffer: Vec::new(),
+            buffer: Buf::new(),
             arrivals: Arrivals::default(),
             sealing: Vec::new(),
         })

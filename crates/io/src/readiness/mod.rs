@@ -206,9 +206,9 @@ impl<P: Poll> crate::Driver for Driver<P> {
         }
         sink.woke(self);
         let mut buffer = mem::take(&mut self.buffer);
-        // The buffer is empty in the first turn, and after a sink panicked.
-        buffer.resize(self.config.headroom + self.config.receive_buffer, 0);
-        self.deliver(&mut buffer, sink);
+        // The buffer has no memory in the first turn, and after a sink panicked.
+        let len = self.config.headroom + self.config.receive_buffer;
+        self.deliver(&mut buffer.reserve(len)[..len], sink);
         self.buffer = buffer;
         if self.deferred.next().is_some() {
             self.run_deferred();

@@ -139,17 +139,19 @@ impl Conn {
 
 /// Bytes that wait for the sink, with room in front.
 pub(super) struct Backlog {
-    bytes: Vec<u8>,
+    bytes: Buf,
     start: usize,
 }
 
 impl Backlog {
     pub(super) fn new(headroom: usize) -> Self {
-        Self { bytes: vec![0; headroom], start: headroom }
+        let mut bytes = Buf::with_capacity(headroom);
+        bytes.commit(headroom);
+        Self { bytes, start: headroom }
     }
 
     pub(super) fn put(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+        self.bytes.put(bytes);
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -160,6 +162,6 @@ impl Backlog {
     pub(super) fn take(&mut self, most: usize) -> (&mut [u8], usize) {
         let start = self.start;
         self.start += self.len().min(most);
-        (&mut self.bytes[..self.start], start)
+        (&mut self.bytes.filled_mut()[..self.start], start)
     }
 }

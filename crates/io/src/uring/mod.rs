@@ -25,6 +25,7 @@ mod send;
 mod sys;
 
 use crate::deferred::Deferred;
+use crate::driver::aligned_headroom;
 use crate::slots::Slots;
 use crate::spin::Spinner;
 use crate::stamp::Arrivals;
@@ -112,7 +113,7 @@ pub struct Driver {
     /// Connections to look at without another report by the kernel, see [`Conn::queued`].
     queue: VecDeque<Token>,
     /// Headroom and buffer for direct receives; empty while it is lent, and before it is needed.
-    buffer: Vec<u8>,
+    buffer: Buf,
     arrivals: Arrivals,
     /// Number of the turn.
     turn: u64,
@@ -135,6 +136,7 @@ impl Driver {
     /// This machine has no io_uring, or an older one, or does not permit it. The error says which.
     pub fn with(mut config: Config) -> io::Result<Self> {
         config.receive_buffer = config.receive_buffer.max(1);
+        config.headroom = aligned_headroom(config.headroom);
         let ring = Ring::new(&Sizes {
             submissions: config.submissions.max(1),
             completions: config.completions.max(config.submissions).max(1),
@@ -156,7 +158,7 @@ impl Driver {
             deferred: Deferred::default(),
             failures: VecDeque::new(),
             queue: VecDeque::new(),
-            buffer: Vec::new(),
+            buffer: Buf::new(),
             arrivals: Arrivals::default(),
             turn: 0,
             volume: (0, 0),

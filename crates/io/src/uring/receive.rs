@@ -219,8 +219,8 @@ impl Driver {
     /// Receives as the epoll driver does: into one buffer, which stays in the cache.
     fn receive_directly(&mut self, token: Token, sink: &mut dyn Sink) {
         let (turn, start) = (self.turn, self.config.headroom);
-        let mut buffer = mem::take(&mut self.buffer);
-        buffer.resize(start + self.config.receive_buffer, 0);
+        let mut memory = mem::take(&mut self.buffer);
+        let buffer = &mut memory.reserve(start + self.config.receive_buffer)[..start + self.config.receive_buffer];
         if let Some(conn) = self.slots.get_mut(token) {
             match self.arrivals.receive(&conn.fd, &mut buffer[start..]) {
                 Ok(0) => self.ends(token, Ending::Finished, sink),
@@ -235,7 +235,7 @@ impl Driver {
                 Err(errno) => self.ends(token, Ending::Failed(errno), sink),
             }
         }
-        self.buffer = buffer;
+        self.buffer = memory;
     }
 
     /// Makes the requests that the state of a connection needs, and cancels those that it does not need.
@@ -341,8 +341,8 @@ impl Driver {
             self.deliver_backlog(token, sink);
         }
         let start = self.config.headroom;
-        let mut buffer = mem::take(&mut self.buffer);
-        buffer.resize(start + self.config.receive_buffer, 0);
+        let mut memory = mem::take(&mut self.buffer);
+        let buffer = &mut memory.reserve(start + self.config.receive_buffer)[..start + self.config.receive_buffer];
         for _ in 0..LAST_RECEIVES {
             let Some(conn) = self.slots.get(token) else { break };
             if conn.paused || conn.finished {
@@ -353,7 +353,7 @@ impl Driver {
                 _ => break,
             }
         }
-        self.buffer = buffer;
+        self.buffer = memory;
         if let Some(conn) = self.slots.get_mut(token)
             && let Some(errno) = conn.error.take()
         {

@@ -7,6 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tautline::layers::buf::Buf;
 
 /// Bytes of the receive buffer, which also bounds the bytes moved by one event.
 pub(super) const BUFFER: usize = 64 * 1024;
@@ -47,7 +48,9 @@ pub fn serve(listener: TcpListener, stop: &AtomicBool) -> io::Result<()> {
     poll.add(&listener, LISTENER, EventFlags::IN)?;
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut free = Vec::new();
-    let mut buffer = vec![0; BUFFER];
+    // Aligned as our own receive buffers are: the limit has what they have.
+    let mut memory = Buf::with_capacity(BUFFER);
+    let buffer = memory.reserve(BUFFER);
     while !stop.load(Ordering::Relaxed) {
         poll.wait(STOP_CHECK)?;
         for i in 0..poll.events() {
@@ -56,7 +59,7 @@ pub fn serve(listener: TcpListener, stop: &AtomicBool) -> io::Result<()> {
                 accept(&poll, &listener, &mut connections, &mut free)?;
             } else if let Some(slot) = connections.get_mut(key)
                 && let Some(connection) = slot
-                && echo(&poll, key, connection, &mut buffer).is_err()
+                && echo(&poll, key, connection, buffer).is_err()
             {
                 *slot = None;
                 free.push(key);
