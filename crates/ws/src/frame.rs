@@ -1,5 +1,5 @@
 use crate::Error;
-use crate::mask::mask_copy;
+use crate::mask::{copy, mask_copy};
 use tautline_buf::Buf;
 
 /// The kind of a message: text or binary.
@@ -171,7 +171,7 @@ impl Header {
         let body = &mut free[start..start + payload.len()];
         match self.key {
             Some(key) => mask_copy(payload, body, key),
-            None => body.copy_from_slice(payload),
+            None => copy(payload, body),
         }
         out.commit(start + payload.len());
     }
