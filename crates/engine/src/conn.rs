@@ -160,7 +160,9 @@ impl<T> Conn<'_, T> {
     /// Sends `message` to every subscriber of `topic` on every shard, also to this connection if it is one.
     ///
     /// The message is framed once, and compressed once per window size that subscribers negotiated. It leaves after the
-    /// handler's call has returned.
+    /// handler's call has returned: to many subscribers in batches, one each turn. A connection gets messages in the order in
+    /// which they were published. Subscribers count from the begin of the delivery; those that leave before their batch get
+    /// nothing.
     pub fn publish(&mut self, topic: &str, message: Outgoing<'_>) {
         self.shared.publish(topic, message);
     }

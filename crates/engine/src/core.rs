@@ -28,6 +28,8 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) wheel: Wheel,
     pub(crate) due: Vec<Token>,
     pub(crate) commands: Commands,
+    /// Whether commands may wait although no wake will be reported for them.
+    pub(crate) commands_left: bool,
     pub(crate) remote: ShardHandle,
     pub(crate) dials: HashMap<DialId, Dial>,
     pub(crate) resolver: Resolver,
@@ -41,7 +43,7 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) distrust_end: Tick,
     /// The directions whose records go to the kernel.
     pub(crate) kernel_tls: KernelTls,
-    /// Memory for the subscribers of a topic while messages are sent to them.
+    /// Memory for the subscribers to whom messages are being sent.
     pub(crate) walk: Vec<Token>,
     pub(crate) accept_paused: bool,
     /// When a pause of accepting may be logged again.

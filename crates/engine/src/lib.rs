@@ -79,6 +79,8 @@ mod outbound;
 mod phase;
 pub mod probe;
 mod proxy;
+mod publications;
+mod publishing;
 mod queue;
 mod remote;
 mod sealer;

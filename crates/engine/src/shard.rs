@@ -12,6 +12,7 @@ use crate::ids::{ConnId, DialId};
 use crate::offload::{HandshakePool, Handshakes, RecordPool};
 use crate::phase::Phase;
 use crate::probe::{Probe, Stages};
+use crate::publications::Publications;
 use crate::remote::ShardHandle;
 use crate::shared::{Keys, Shared};
 use crate::timer::Wheel;
@@ -87,7 +88,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             counters: Counters::default(),
             records: None,
             topics: Topics::default(),
-            publications: Vec::new(),
+            publications: Publications::default(),
             dirty: Vec::new(),
             others: Vec::new(),
             now: 0,
@@ -103,6 +104,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             wheel: Wheel::new(),
             due: Vec::new(),
             commands,
+            commands_left: false,
             remote,
             dials: HashMap::new(),
             resolver: Resolver::default(),
@@ -196,7 +198,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
 
     /// Sends messages that were sent or published outside a turn.
     pub fn flush(&mut self) {
-        self.core.deliver(&mut *self.driver);
+        self.core.deliver_all(&mut *self.driver);
     }
 
     /// Waits at most `longest` for events, handles them, and sends the resulting output.

@@ -1,7 +1,7 @@
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::message::Publication;
 use crate::offload::RecordPool;
+use crate::publications::Publications;
 use crate::remote::ShardHandle;
 use crate::timer::Tick;
 use crate::topic::Topics;
@@ -26,8 +26,8 @@ pub(crate) struct Shared {
     /// Threads that help to seal large messages.
     pub(crate) records: Option<RecordPool>,
     pub(crate) topics: Topics,
-    /// Messages published in this turn, delivered after the driver's events.
-    pub(crate) publications: Vec<Publication>,
+    /// Messages that were published and are not delivered yet. They follow after the driver's events.
+    pub(crate) publications: Publications,
     /// Connections to be flushed, whose output was not made by their own event.
     pub(crate) dirty: Vec<Token>,
     /// The other shards of this server.

@@ -25,57 +25,6 @@ const PAUSE_NEWS: Tick = 10_000;
 const MAX_DRAINS: usize = 16;
 
 impl<E: Engine, H: Handler> Core<E, H> {
-    /// Delivers publications, and flushes every dirty connection.
-    pub(crate) fn deliver(&mut self, driver: &mut dyn Driver) {
-        // Messages that handlers publish meanwhile are delivered in the next turn.
-        let mut publications = std::mem::take(&mut self.shared.publications);
-        let mut rest = &publications[..];
-        while let Some(first) = rest.first() {
-            // One walk for all consecutive publications of a topic.
-            let len = rest.iter().take_while(|publication| publication.topic == first.topic).count();
-            let (run, behind) = rest.split_at(len);
-            self.deliver_run(driver, run, behind.is_empty());
-            rest = behind;
-        }
-        publications.clear();
-        if self.shared.publications.is_empty() {
-            self.shared.publications = publications;
-        }
-        let mut dirty = std::mem::take(&mut self.shared.dirty);
-        for token in dirty.drain(..) {
-            if let Some(mut link) = self.take(token) {
-                link.dirty = false;
-                self.settle(driver, link);
-            }
-        }
-        if self.shared.dirty.is_empty() {
-            self.shared.dirty = dirty;
-        }
-    }
-
-    /// Sends publications of one topic to its subscribers.
-    ///
-    /// After the `last` ones of a turn each connection is flushed at once. The next one then reuses its buffers while they are
-    /// in the cache.
-    fn deliver_run(&mut self, driver: &mut dyn Driver, run: &[Publication], last: bool) {
-        let mut walk = std::mem::take(&mut self.walk);
-        walk.clear();
-        walk.extend_from_slice(run.first().map_or(&[], |first| self.shared.topics.subscribers(&first.topic)));
-        for &token in &walk {
-            let Some(mut link) = self.take(token) else { continue };
-            for publication in run {
-                self.shared.publish_to(driver, &mut link, publication);
-            }
-            if last {
-                self.settle(driver, link);
-            } else {
-                self.shared.mark_dirty(&mut link);
-                self.put(token, Slot::Link(link));
-            }
-        }
-        self.walk = walk;
-    }
-
     /// Sends a message of another thread to one connection. It leaves with the turn's other output.
     fn send_to(&mut self, driver: &mut dyn Driver, token: Token, publication: &Publication) {
         let Some(mut link) = self.take(token) else { return };
@@ -192,6 +141,19 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
+    /// Handles the commands that wait, unless too many publications do.
+    pub(crate) fn handle_commands(&mut self, driver: &mut dyn Driver) {
+        loop {
+            // A wake is reported once, so the rest is looked at again once publications were delivered.
+            self.commands_left = self.shared.publications.is_full();
+            if self.commands_left {
+                return;
+            }
+            let Some(command) = self.commands.next() else { return };
+            self.handle_command(driver, command);
+        }
+    }
+
     fn handle_command(&mut self, driver: &mut dyn Driver, command: Command) {
         match command {
             Command::Publish(publication) => self.shared.publications.push(publication),
@@ -215,7 +177,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
 }
 
 impl Shared {
-    fn publish_to<S: Session, T>(&mut self, driver: &mut dyn Driver, link: &mut Link<S, T>, publication: &Publication) {
+    pub(crate) fn publish_to<S: Session, T>(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<S, T>,
+        publication: &Publication,
+    ) {
         if !link.phase.takes_messages() {
             return;
         }
@@ -229,7 +196,7 @@ impl Shared {
         out.publish(publication, &mut transport, self);
     }
 
-    fn mark_dirty<S, T>(&mut self, link: &mut Link<S, T>) {
+    pub(crate) fn mark_dirty<S, T>(&mut self, link: &mut Link<S, T>) {
         if !link.dirty {
             link.dirty = true;
             self.dirty.push(link.token);
@@ -314,9 +281,7 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
     }
 
     fn woken(&mut self, driver: &mut dyn Driver) {
-        while let Some(command) = self.commands.next() {
-            self.handle_command(driver, command);
-        }
+        self.handle_commands(driver);
         for done in self.handshakes.as_ref().map(Handshakes::done).unwrap_or_default() {
             self.on_offload_done(driver, done);
         }

@@ -1,0 +1,102 @@
+//! Published messages on their way to their subscribers, a bounded batch in each turn.
+//!
+//! - A connection gets the messages of all topics in the order in which this shard took them.
+//! - A message goes to the connections that are subscribed when its delivery begins. A connection that unsubscribes or ends
+//!   before its batch is left out.
+//! - While many messages wait, commands of other threads wait too, so that their bound applies.
+
+use crate::core::{Core, Slot};
+use crate::handler::Handler;
+use tautline_io::Driver;
+use tautline_tls::Engine;
+
+/// Messages that are delivered at a time, counted for each subscriber: about a millisecond of work.
+const BATCH: usize = 512;
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Delivers a batch of publications, and flushes every dirty connection.
+    pub(crate) fn deliver(&mut self, driver: &mut dyn Driver) {
+        self.deliver_most(driver, BATCH);
+    }
+
+    /// Delivers all publications, and flushes every dirty connection.
+    pub(crate) fn deliver_all(&mut self, driver: &mut dyn Driver) {
+        self.deliver_most(driver, usize::MAX);
+    }
+
+    fn deliver_most(&mut self, driver: &mut dyn Driver, most: usize) {
+        if !self.shared.publications.is_empty() {
+            self.deliver_publications(driver, most);
+        }
+        let mut dirty = std::mem::take(&mut self.shared.dirty);
+        for token in dirty.drain(..) {
+            if let Some(mut link) = self.take(token) {
+                link.dirty = false;
+                self.settle(driver, link);
+            }
+        }
+        if self.shared.dirty.is_empty() {
+            self.shared.dirty = dirty;
+        }
+        if self.commands_left {
+            self.handle_commands(driver);
+        }
+    }
+
+    fn deliver_publications(&mut self, driver: &mut dyn Driver, most: usize) {
+        let mut budget = most;
+        // Messages that handlers publish meanwhile are delivered in the next turn.
+        let mut allowed = self.shared.publications.waiting();
+        loop {
+            if self.shared.publications.run.is_empty() {
+                self.shared.publications.begin_run(allowed);
+                let Some(first) = self.shared.publications.run.first() else { return };
+                allowed -= self.shared.publications.run.len();
+                self.shared.topics.begin_walk(&first.topic);
+            }
+            let spent = self.deliver_run(driver, budget, allowed == 0);
+            budget = budget.saturating_sub(spent);
+            if budget == 0 {
+                if !self.shared.publications.is_full() {
+                    return;
+                }
+                budget = most;
+            }
+        }
+    }
+
+    /// Sends the current run to its next subscribers, at most `most` messages or to one subscriber. Returns the number of
+    /// messages, at least 1.
+    ///
+    /// If no other run follows in this turn, each connection is flushed at once. The next one then reuses its buffers while
+    /// they are in the cache.
+    fn deliver_run(&mut self, driver: &mut dyn Driver, most: usize, last: bool) -> usize {
+        let run = std::mem::take(&mut self.shared.publications.run);
+        let Some(first) = run.first() else { return 1 };
+        let mut walk = std::mem::take(&mut self.walk);
+        let more = self.shared.topics.next_subscribers(&first.topic, (most / run.len()).max(1), &mut walk);
+        for &token in &walk {
+            let Some(mut link) = self.take(token) else { continue };
+            for publication in &run {
+                self.shared.publish_to(driver, &mut link, publication);
+            }
+            if last || more {
+                self.settle(driver, link);
+            } else {
+                self.shared.mark_dirty(&mut link);
+                self.put(token, Slot::Link(link));
+            }
+        }
+        let spent = (walk.len() * run.len()).max(1);
+        walk.clear();
+        self.walk = walk;
+        if more {
+            self.shared.publications.run = run;
+        } else {
+            let mut run = run;
+            run.clear();
+            self.shared.publications.run = run;
+        }
+        spent
+    }
+}
