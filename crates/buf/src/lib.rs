@@ -25,8 +25,10 @@
 extern crate alloc;
 
 mod buf;
+mod copy;
 pub mod kernel_tls;
 mod pool;
 
 pub use buf::Buf;
+pub use copy::copy_in_pieces;
 pub use pool::Pool;

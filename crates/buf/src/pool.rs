@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 /// The unused buffers of one shard, by size.
 ///
 /// A buffer of a size class is the one that came back last, since its memory is the likeliest to be in the cache. The
-/// pool keeps at most `limit` bytes. A smaller buffer then takes the place of larger ones.
+/// pool keeps at most `limit` bytes. A buffer that comes back then takes the place of those of other sizes.
 ///
 /// | call | for bytes that |
 /// |---|---|
@@ -121,16 +121,18 @@ impl Pool {
         self.give(core::mem::replace(buf, other));
     }
 
-    /// Frees larger buffers until one of `class` is within the limit. False if that is impossible.
+    /// Frees buffers of other classes, the largest first, until one of `class` is within the limit. False if that is
+    /// impossible.
+    ///
+    /// Otherwise the buffers of a burst would keep out those that are needed now.
     #[cold]
     fn make_room(&mut self, class: usize) -> bool {
-        while self.held + (Buf::SMALL << class) > self.limit {
-            let largest = self.present.checked_ilog2().unwrap_or(0) as usize;
-            if largest <= class || self.pop(largest).is_none() {
-                return false;
-            }
+        let size = Buf::SMALL << class;
+        while size <= self.limit && self.held + size > self.limit {
+            let Some(largest) = (self.present & !(1 << class)).checked_ilog2() else { return false };
+            self.pop(largest as usize);
         }
-        true
+        size <= self.limit
     }
 }
 
@@ -205,14 +207,17 @@ mod tests {
     }
 
     #[test]
-    fn small_buffers_push_out_larger_ones_at_the_limit() {
+    fn a_buffer_pushes_out_those_of_other_sizes_at_the_limit() {
         let mut pool = Pool::new(1 << 20);
         pool.give(Buf::with_capacity(1 << 20));
         pool.give(Buf::with_capacity(4096));
         assert_eq!(pool.held(), 4096);
-        // A large one does not push out smaller ones.
-        pool.give(Buf::with_capacity(1 << 20));
-        assert_eq!(pool.held(), 4096);
+        pool.give(Buf::with_capacity(2 << 20));
+        assert_eq!(pool.held(), 4096, "larger than the limit");
+        (0..300).for_each(|_| pool.give(Buf::with_capacity(4096)));
+        assert_eq!(pool.held(), 1 << 20, "its own size stays");
+        pool.give(Buf::with_capacity(512 << 10));
+        assert_eq!((pool.held(), pool.take().capacity()), (1 << 20, 512 << 10));
         // Beyond the classes nothing is kept.
         let mut pool = Pool::new(usize::MAX / 2);
         pool.give(Buf::with_capacity(Buf::SMALL << CLASSES));

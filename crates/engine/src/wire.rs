@@ -134,8 +134,6 @@ impl Transport<'_> {
             return;
         }
         if self.wire.sealed.is_empty() && self.session.is_passthrough() {
-            // The driver may keep the bytes until the peer takes them.
-            shared.pool.fit(cork);
             core::mem::swap(cork, &mut self.wire.sealed);
             return;
         }

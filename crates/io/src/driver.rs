@@ -4,8 +4,8 @@ use rustix::fd::BorrowedFd;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tautline_buf::Buf;
 use tautline_buf::kernel_tls::TrafficKeys;
+use tautline_buf::{Buf, copy_in_pieces};
 
 /// Names one connection of one driver. The generation makes a late event for a reused slot recognisable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,9 +26,6 @@ pub struct Received<'a> {
     buf: &'a mut [u8],
     start: usize,
 }
-
-/// Bytes that memcpy copies by vectors, not by `rep movsb`.
-const PIECE: usize = 1024;
 
 impl<'a> Received<'a> {
     /// `buf[start..]` arrived; `buf[..start]` is free for the receiver to put earlier bytes in front.
@@ -61,10 +58,7 @@ impl<'a> Received<'a> {
     /// `carried` does not fit: gives the new bytes back.
     pub fn join(self, carried: &[u8]) -> Result<&'a mut [u8], Self> {
         let Some(start) = self.start.checked_sub(carried.len()) else { return Err(self) };
-        // A long copy to an odd place is slow on some processors (`docs/experiments.md`, "Copies"); pieces of it are not.
-        for (to, from) in self.buf[start..self.start].chunks_mut(PIECE).zip(carried.chunks(PIECE)) {
-            to.copy_from_slice(from);
-        }
+        copy_in_pieces(carried, &mut self.buf[start..self.start]);
         Ok(&mut self.buf[start..])
     }
 }

@@ -1,3 +1,5 @@
+use tautline_buf::copy_in_pieces;
+
 /// A list of chunks, read as one stream.
 #[derive(Clone)]
 pub(crate) struct Chunks<'a> {
@@ -24,7 +26,7 @@ impl<'a> Chunks<'a> {
             self.skip_empty();
             let len = to.len().min(self.current.len());
             let (now, later) = to.split_at_mut(len);
-            now.copy_from_slice(&self.current[..len]);
+            copy_in_pieces(&self.current[..len], now);
             self.current = &self.current[len..];
             to = later;
             if len == 0 {

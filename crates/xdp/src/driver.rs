@@ -362,6 +362,8 @@ impl<W: Wire> tautline_io::Driver for Driver<W> {
                 return Sent::Done(buf);
             }
             if conn.pending.is_empty() {
+                // The peer may leave the rest unread for long, so few bytes do not keep much memory.
+                buf.fit();
                 conn.pending = buf;
             } else {
                 // The caller broke the contract: a send is pending. Losing bytes within a stream would be worse.

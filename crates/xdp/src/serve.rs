@@ -207,6 +207,7 @@ impl<W: Wire> Driver<W> {
             let mut pending = mem::take(&mut conn.pending);
             conn.put(&mut pending);
             if !pending.is_empty() {
+                pending.fit();
                 conn.pending = pending;
                 return;
             }
