@@ -221,7 +221,8 @@ impl FlowControl {
 
 /// Bytes that the loop gave to the driver; `None` if the loop has stopped.
 fn bytes_out(handle: &ServerHandle) -> Option<u64> {
-    handle.shards().first()?.counters().ok().map(|counters| counters.bytes_out)
+    let shard = handle.shards().first().filter(|shard| shard.is_running())?;
+    Some(shard.counters().bytes_out)
 }
 
 /// Handles events until the connection has ended for good.

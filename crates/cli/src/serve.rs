@@ -178,6 +178,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let deadline = Duration::from_secs(arguments.loops.drain);
     let quiet = arguments.with_parent;
     handle_signals(signals, shards, deadline, quiet, (report, reload));
+    if handle.wait_for_end().is_some() {
+        // Fewer loops would serve unnoticed. A supervisor of this program can start it anew.
+        handle.drain(CloseCode::SERVICE_RESTART, "a loop of the server has failed", deadline);
+    }
     stages::print(handle.join_with_stages()?);
     Ok(())
 }

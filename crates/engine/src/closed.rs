@@ -72,6 +72,8 @@ pub enum Cause {
     SlowConsumer,
     /// Too many handshakes waited, and the connection was reset.
     Overloaded,
+    /// The application panicked, and the connection was closed with 1011 ([`OnPanic`](crate::OnPanic)).
+    Panicked,
     /// The shard stopped before the peer answered our close frame.
     Stopped,
 }
@@ -126,6 +128,7 @@ impl fmt::Display for Cause {
             Self::Timeout(deadline) => write!(f, "the peer missed the {deadline} deadline"),
             Self::SlowConsumer => f.write_str("the peer does not read what is sent to it"),
             Self::Overloaded => f.write_str("too many handshakes wait"),
+            Self::Panicked => f.write_str("the application panicked"),
             Self::Stopped => f.write_str("we stopped"),
         }
     }

@@ -31,6 +31,8 @@ pub struct Config {
     pub upgrade: Policy,
     /// Work on other threads (server).
     pub offload: Offload,
+    /// The policy for a panic of the application.
+    pub on_panic: OnPanic,
     /// Whether messages are delivered in pieces, as they arrive, to [`Handler::on_chunk`](crate::Handler::on_chunk).
     pub streaming: bool,
 }
@@ -237,6 +239,32 @@ impl SlowConsumer {
     }
 }
 
+/// The policy for a panic of the application, in a [`Handler`](crate::Handler) or in the state of a connection.
+///
+/// Each panic is counted ([`Counters::panics`](crate::Counters)) and logged with the connection. The handler belongs to the
+/// loop and is used further: a call that panicked may have left its own fields half changed, like the content of a poisoned
+/// [`Mutex`](std::sync::Mutex). A handler that cannot go on then takes [`EndLoop`](Self::EndLoop).
+///
+/// ```
+/// use tautline_engine::{Config, OnPanic};
+///
+/// let mut config = Config::default();
+/// config.on_panic = OnPanic::EndLoop;
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnPanic {
+    /// Closes the connection with 1011, or answers its HTTP request with 500. The loop and all others go on.
+    ///
+    /// Messages that were sent before the panic leave first. `on_close` follows with [`Cause::Panicked`](crate::Cause).
+    #[default]
+    CloseConnection,
+    /// Ends the loop at once, with a reset of its connections. The handler is not called again.
+    EndLoop,
+    /// Aborts the process.
+    Abort,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self::untrusted_internet()
@@ -268,6 +296,7 @@ impl Config {
             slow_consumer: SlowConsumer::Disconnect(1 << 20),
             upgrade: Policy::default(),
             offload: Offload::default(),
+            on_panic: OnPanic::default(),
             streaming: false,
         }
     }

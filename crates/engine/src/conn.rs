@@ -182,7 +182,7 @@ impl Shared {
         for other in &self.others {
             // A full command queue: that shard does not keep up, and its subscribers miss this message.
             if other.publish_encoded(publication.clone()).is_err() {
-                self.counters.messages_dropped += 1;
+                self.counters.messages_dropped.add(1);
             }
         }
         self.publications.push(publication);

@@ -45,6 +45,8 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) kernel_tls: KernelTls,
     /// Memory for the subscribers to whom messages are being sent.
     pub(crate) walk: Vec<Token>,
+    /// Whether a panic ends the loop.
+    pub(crate) is_ending: bool,
     pub(crate) accept_paused: bool,
     /// When a pause of accepting may be logged again.
     pub(crate) pause_news: Tick,

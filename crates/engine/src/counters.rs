@@ -1,101 +1,113 @@
-/// Totals of a shard since it began. `connections`, `handshaking` and `open` are the present numbers instead.
-///
-/// ```
-/// use tautline_engine::Counters;
-///
-/// fn report(shards: &[Counters]) -> String {
-///     let mut sum = Counters::default();
-///     shards.iter().for_each(|shard| sum.merge(shard));
-///     format!("{} open, {} dropped", sum.open, sum.messages_dropped)
-/// }
-/// assert_eq!(report(&[Counters::default()]), "0 open, 0 dropped");
-/// ```
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct Counters {
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Present connections in any state.
-    pub connections: u64,
-    /// Present connections whose opening handshake is not complete.
-    pub handshaking: u64,
-    /// Present open WebSocket connections.
-    pub open: u64,
-    /// WebSocket connections opened.
-    pub opened: u64,
-    /// Opened connections whose TLS session was resumed.
-    pub resumed: u64,
-    /// Opening handshakes that failed, in TLS, in HTTP or by deadline.
-    pub handshakes_failed: u64,
-    /// Handshake steps done by the pool: one per handshake, or two after a HelloRetryRequest.
-    pub handshakes_offloaded: u64,
-    /// Offloaded steps that a watcher took over, because the scheduler did not run the pool's idle-priority threads.
-    pub handshakes_stalled: u64,
-    /// Failed handshakes that were refused because too many waited for the pool.
-    pub handshakes_refused: u64,
-    /// Seals of large messages for which the loop asked other threads for help.
-    pub seals_offloaded: u64,
-    /// Offloaded seals that another thread joined.
-    pub seals_helped: u64,
-    /// Offloaded seals that were delayed by a helper thread that the scheduler did not run.
-    pub seals_late: u64,
-    /// Messages received.
-    pub messages_in: u64,
-    /// Messages sent and published, once per receiving connection. Dropped ones are included, streamed ones are not.
-    pub messages_out: u64,
-    /// Messages that were not sent: dropped by the slow-consumer policy, inside a streamed message, or for a full shard.
-    pub messages_dropped: u64,
-    /// Compressions of published messages: one per message and window size, for any number of subscribers.
-    pub publications_compressed: u64,
-    /// Bytes that the driver received.
-    pub bytes_in: u64,
-    /// Bytes given to the driver to send.
-    pub bytes_out: u64,
+use std::ops::AddAssign;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Declares the counters once: their present values, and the cells that the loop adds to.
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// Totals of a shard since it began. `connections`, `handshaking` and `open` are the present numbers instead.
+        ///
+        /// ```
+        /// use tautline_engine::Counters;
+        ///
+        /// fn report(shards: &[Counters]) -> String {
+        ///     let mut sum = Counters::default();
+        ///     shards.iter().for_each(|shard| sum.merge(shard));
+        ///     format!("{} open, {} dropped", sum.open, sum.messages_dropped)
+        /// }
+        /// assert_eq!(report(&[Counters::default()]), "0 open, 0 dropped");
+        /// ```
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Counters {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        impl Counters {
+            /// Adds the counters of another shard.
+            pub fn merge(&mut self, other: &Self) {
+                $(self.$name.add_assign(other.$name);)+
+            }
+        }
+
+        /// The counters of a shard that runs. Its loop writes them, and any thread reads them without waiting.
+        #[derive(Default)]
+        #[repr(align(128))]
+        pub(crate) struct LiveCounters {
+            $(pub(crate) $name: Counter,)+
+        }
+
+        impl LiveCounters {
+            /// The present values. Each is exact, but they are not all of one instant.
+            pub(crate) fn snapshot(&self) -> Counters {
+                Counters { $($name: self.$name.get(),)+ }
+            }
+        }
+    };
 }
 
-impl Counters {
-    /// Adds the counters of another shard.
-    pub const fn merge(&mut self, other: &Self) {
-        // Destructured, so that a new counter cannot be forgotten.
-        let Self {
-            accepted,
-            connections,
-            handshaking,
-            open,
-            opened,
-            resumed,
-            handshakes_failed,
-            handshakes_offloaded,
-            handshakes_stalled,
-            handshakes_refused,
-            seals_offloaded,
-            seals_helped,
-            seals_late,
-            messages_in,
-            messages_out,
-            messages_dropped,
-            publications_compressed,
-            bytes_in,
-            bytes_out,
-        } = self;
-        *accepted += other.accepted;
-        *connections += other.connections;
-        *handshaking += other.handshaking;
-        *open += other.open;
-        *opened += other.opened;
-        *resumed += other.resumed;
-        *handshakes_failed += other.handshakes_failed;
-        *handshakes_offloaded += other.handshakes_offloaded;
-        *handshakes_stalled += other.handshakes_stalled;
-        *handshakes_refused += other.handshakes_refused;
-        *seals_offloaded += other.seals_offloaded;
-        *seals_helped += other.seals_helped;
-        *seals_late += other.seals_late;
-        *messages_in += other.messages_in;
-        *messages_out += other.messages_out;
-        *messages_dropped += other.messages_dropped;
-        *publications_compressed += other.publications_compressed;
-        *bytes_in += other.bytes_in;
-        *bytes_out += other.bytes_out;
+counters! {
+    /// Connections accepted.
+    accepted,
+    /// Present connections in any state.
+    connections,
+    /// Present connections whose opening handshake is not complete.
+    handshaking,
+    /// Present open WebSocket connections.
+    open,
+    /// WebSocket connections opened.
+    opened,
+    /// Opened connections whose TLS session was resumed.
+    resumed,
+    /// Opening handshakes that failed, in TLS, in HTTP or by deadline.
+    handshakes_failed,
+    /// Handshake steps done by the pool: one per handshake, or two after a HelloRetryRequest.
+    handshakes_offloaded,
+    /// Offloaded steps that a watcher took over, because the scheduler did not run the pool's idle-priority threads.
+    handshakes_stalled,
+    /// Failed handshakes that were refused because too many waited for the pool.
+    handshakes_refused,
+    /// Seals of large messages for which the loop asked other threads for help.
+    seals_offloaded,
+    /// Offloaded seals that another thread joined.
+    seals_helped,
+    /// Offloaded seals that were delayed by a helper thread that the scheduler did not run.
+    seals_late,
+    /// Messages received.
+    messages_in,
+    /// Messages sent and published, once per receiving connection. Dropped ones are included, streamed ones are not.
+    messages_out,
+    /// Messages that were not sent: dropped by the slow-consumer policy, inside a streamed message, or for a full shard.
+    messages_dropped,
+    /// Compressions of published messages: one per message and window size, for any number of subscribers.
+    publications_compressed,
+    /// Panics of the application. Each ended its own connection, unless [`OnPanic`](crate::OnPanic) asks for more.
+    panics,
+    /// Bytes that the driver received.
+    bytes_in,
+    /// Bytes given to the driver to send.
+    bytes_out,
+}
+
+/// A number that one thread writes and all read.
+///
+/// There is one writer, so a load and a store do what a locked addition would: x86 has one instruction for both.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add(&self, more: u64) {
+        self.set(self.get().wrapping_add(more));
+    }
+
+    pub(crate) fn sub(&self, less: u64) {
+        self.set(self.get().wrapping_sub(less));
     }
 }

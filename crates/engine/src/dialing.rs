@@ -154,21 +154,27 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 return;
             }
         };
-        self.open_link(token, Phase::Tls, session, peer, Some(id));
-        let Some(mut link) = self.take(token) else { return };
-        let begun = match &target.proxy {
-            Some(proxy) => {
-                let out = link.wire.buf(&mut self.shared.pool);
-                Tunnel::new(proxy.clone(), target.host(), target.port(), out)
-                    .map(|tunnel| link.phase = Phase::Proxy(Box::new(tunnel)))
-                    .map_err(crate::link::Stop::Proxy)
-            }
-            None => self.secure(&mut link),
-        };
-        if let Err(stop) = begun {
-            self.stop(&mut link, stop);
+        let opened = self.guard(format_args!("dial {id}"), |core| {
+            core.open_link(token, Phase::Tls, session, peer, Some(id));
+        });
+        if opened.is_none() {
+            driver.close(token, true);
+            return self.fail_dial(id, ConnectError::Ended(Cause::Panicked));
         }
-        self.settle(driver, link);
+        self.visit(driver, token, |core, _, link| {
+            let begun = match &target.proxy {
+                Some(proxy) => {
+                    let out = link.wire.buf(&mut core.shared.pool);
+                    Tunnel::new(proxy.clone(), target.host(), target.port(), out)
+                        .map(|tunnel| link.phase = Phase::Proxy(Box::new(tunnel)))
+                        .map_err(crate::link::Stop::Proxy)
+                }
+                None => core.secure(link),
+            };
+            if let Err(stop) = begun {
+                core.stop(link, stop);
+            }
+        });
     }
 
     pub(crate) fn attempt_failed(&mut self, driver: &mut dyn Driver, token: Token, id: DialId, end: End) {
@@ -188,7 +194,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// A connection failed before it was open. Moves it to the phase `end`, and fails its dial.
     pub(crate) fn dial_failed(&mut self, link: &mut Link<E::Session, H::State>, end: Phase, error: ConnectError) {
-        self.shared.counters.handshakes_failed += 1;
+        self.shared.counters.handshakes_failed.add(1);
         self.end(link, end, Cause::Local);
         if let Some(id) = link.info.dial {
             self.fail_dial(id, error);
@@ -198,7 +204,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Reports a failed attempt to the handler, and schedules the next one if the target wants that.
     fn fail_dial(&mut self, id: DialId, error: ConnectError) {
         let retry = self.try_again(id);
-        self.handler.on_connect_failed(id, &error, retry);
+        self.guard(format_args!("dial {id}"), |core| core.handler.on_connect_failed(id, &error, retry));
     }
 
     /// An open connection ended: schedules the next attempt if the target wants that, unless we ended it.

@@ -3,6 +3,7 @@
 use crate::closed::{Cause, Closed, ConnectError, Deadline};
 use crate::core::{Core, Slot};
 use crate::handler::Handler;
+use crate::ids::ConnId;
 use crate::link::{Due, Link, Stop, millis};
 use crate::phase::{Finish, Linger, Phase};
 use http::StatusCode;
@@ -43,6 +44,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 link.close_now(CloseCode::GOING_AWAY, "idle for too long");
                 Phase::finishing(false)
             }
+            Cause::Panicked => {
+                link.close_now(CloseCode::INTERNAL_ERROR, "");
+                Phase::finishing(false)
+            }
             Cause::Finished | Cause::Truncated => Phase::finishing(true),
             Cause::Tls(_) => {
                 link.out.clear();
@@ -58,7 +63,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if let Phase::Request(head) = &link.phase
             && head.answered
             && head.bytes.is_empty()
-            && !matches!(cause, Cause::Tls(_))
+            && !matches!(cause, Cause::Tls(_) | Cause::Panicked)
         {
             // The end of a connection between two requests is no failure.
             log::debug!("{}: {cause:#}", link.info.peer);
@@ -73,6 +78,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
             return self.dial_failed(link, end, ConnectError::Ended(cause));
         }
         let end = match (&link.phase, &cause) {
+            (Phase::Request(_), Cause::Panicked) => {
+                return self.refuse_with(link, StatusCode::INTERNAL_SERVER_ERROR);
+            }
             // Browsers open connections before they need them, and would take a 408 for the answer to their next request.
             (Phase::Request(head), Cause::Timeout(_)) if !head.bytes.is_empty() => {
                 return self.refuse_with(link, StatusCode::REQUEST_TIMEOUT);
@@ -84,7 +92,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
             _ => Phase::GONE,
         };
-        self.shared.counters.handshakes_failed += 1;
+        self.shared.counters.handshakes_failed.add(1);
         self.end(link, end, cause);
     }
 
@@ -119,7 +127,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn end(&mut self, link: &mut Link<E::Session, H::State>, end: Phase, cause: Cause) {
         let before = link.phase.end(end);
         if before.is_handshaking() {
-            self.shared.counters.handshaking -= 1;
+            self.shared.counters.handshaking.sub(1);
         }
         if let Phase::Offloaded(Some(number)) = before {
             self.cancel(number);
@@ -134,13 +142,16 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     fn report_closed(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
-        self.shared.counters.open -= 1;
+        self.shared.counters.open.sub(1);
         self.unsubscribe_all(link);
         let peer_close = link.cold.as_mut().and_then(|cold| cold.peer_close.take());
         let (code, reason) = peer_close.unwrap_or((CloseCode::ABNORMAL, String::new()));
         let by_us = matches!(cause, Cause::Local | Cause::Stopped);
         let closed = Closed { code, reason, cause };
-        link.lend(None, &mut self.shared, |conn| self.handler.on_close(conn, &closed));
+        let id = ConnId { shard: self.shared.shard, token: link.token };
+        self.guard(format_args!("the end of connection {id}"), |core| {
+            link.lend(None, &mut core.shared, |conn| core.handler.on_close(conn, &closed));
+        });
         // The handler may have subscribed again in `on_close`.
         self.unsubscribe_all(link);
         if let Some(dial) = link.info.dial {
@@ -165,19 +176,21 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         self.due = due;
         self.expire_dials(driver);
-        if self.drain_end.is_some_and(|end| end <= now) && self.shared.counters.connections > 0 {
+        if self.drain_end.is_some_and(|end| end <= now) && self.shared.counters.connections.get() > 0 {
             self.abort_all(driver);
         }
     }
 
     fn expire_link(&mut self, driver: &mut dyn Driver, token: Token) {
-        let Some(mut link) = self.take(token) else { return };
-        let now = self.shared.now;
-        if link.clock.scheduled > now {
-            // This entry is stale: the link has a later one.
-            self.put(token, Slot::Link(link));
-            return;
+        let Some(Slot::Link(link)) = self.slots.get(token.index as usize) else { return };
+        // An entry is stale if the link has a later one.
+        if link.token == token && link.clock.scheduled <= self.shared.now {
+            self.visit(driver, token, Self::miss_deadline);
         }
+    }
+
+    fn miss_deadline(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        let now = self.shared.now;
         let (at, due) = link.next_due(&self.shared.config.deadlines);
         if at <= now {
             match due {
@@ -190,18 +203,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     // An empty ping cannot be too long.
                     let _ = link.out.ping(&[], &link.wire, &mut self.shared);
                 }
-                Due::Miss(Deadline::Send) if link.wire.progresses(driver, token, now) => {}
+                Due::Miss(Deadline::Send) if link.wire.progresses(driver, link.token, now) => {}
                 Due::Miss(deadline @ (Deadline::Close | Deadline::Send)) => {
-                    self.fail(&mut link, Cause::Timeout(deadline));
-                    self.end(&mut link, Phase::GONE, Cause::Timeout(deadline));
+                    self.fail(link, Cause::Timeout(deadline));
+                    self.end(link, Phase::GONE, Cause::Timeout(deadline));
                 }
-                Due::Miss(deadline) => self.fail(&mut link, Cause::Timeout(deadline)),
+                Due::Miss(deadline) => self.fail(link, Cause::Timeout(deadline)),
             }
         }
         if !link.phase.is_gone() {
-            self.schedule(&mut link);
+            self.schedule(link);
         }
-        self.settle(driver, link);
     }
 
     /// Stops accepting, and closes or ends every connection.
@@ -211,34 +223,31 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.cancel_dials(driver);
         for index in 0..self.slots.len() {
             let Slot::Link(link) = &self.slots[index] else { continue };
-            let token = link.token;
-            let Some(mut link) = self.take(token) else { continue };
-            match &link.phase {
-                Phase::Open => link.close(code, reason),
-                // A client that has sent a part of a request gets 503 for it.
-                Phase::Request(head) if !head.bytes.is_empty() => {}
-                Phase::Overrun | Phase::CloseQueued | Phase::CloseSent | Phase::Linger(_) | Phase::Gone { .. } => {}
-                Phase::Request(_) if link.wire.is_in_flight() => {
-                    self.end(&mut link, Phase::finishing(false), Cause::Stopped);
-                }
-                _ if link.info.dial.is_some() => {
-                    self.dial_failed(&mut link, Phase::GONE, ConnectError::Ended(Cause::Stopped));
-                }
-                _ => self.end(&mut link, Phase::GONE, Cause::Stopped),
+            self.visit(driver, link.token, |core, _, link| core.drain_link(link, code, reason));
+        }
+    }
+
+    fn drain_link(&mut self, link: &mut Link<E::Session, H::State>, code: CloseCode, reason: &str) {
+        match &link.phase {
+            Phase::Open => link.close(code, reason),
+            // A client that has sent a part of a request gets 503 for it.
+            Phase::Request(head) if !head.bytes.is_empty() => {}
+            Phase::Overrun | Phase::CloseQueued | Phase::CloseSent | Phase::Linger(_) | Phase::Gone { .. } => {}
+            Phase::Request(_) if link.wire.is_in_flight() => {
+                self.end(link, Phase::finishing(false), Cause::Stopped);
             }
-            self.settle(driver, link);
+            _ if link.info.dial.is_some() => {
+                self.dial_failed(link, Phase::GONE, ConnectError::Ended(Cause::Stopped));
+            }
+            _ => self.end(link, Phase::GONE, Cause::Stopped),
         }
     }
 
     fn abort_all(&mut self, driver: &mut dyn Driver) {
-        log::warn!("{} connections did not close in time and are aborted", self.shared.counters.connections);
+        log::warn!("{} connections did not close in time and are aborted", self.shared.counters.connections.get());
         for index in 0..self.slots.len() {
             let Slot::Link(link) = &self.slots[index] else { continue };
-            let token = link.token;
-            if let Some(mut link) = self.take(token) {
-                self.end(&mut link, Phase::GONE, Cause::Stopped);
-                self.settle(driver, link);
-            }
+            self.visit(driver, link.token, |core, _, link| core.end(link, Phase::GONE, Cause::Stopped));
         }
     }
 }

@@ -219,7 +219,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             let open = conn.transport.phase.takes_messages();
             match event {
                 Event::Message(message) => {
-                    conn.shared.counters.messages_in += 1;
+                    conn.shared.counters.messages_in.add(1);
                     if open {
                         if let Some(probe) = &mut self.probe {
                             probe.calling();
@@ -228,7 +228,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     }
                 }
                 Event::Chunk { kind, data, first, last } => {
-                    conn.shared.counters.messages_in += u64::from(last);
+                    conn.shared.counters.messages_in.add(u64::from(last));
                     if open {
                         if last && let Some(probe) = &mut self.probe {
                             probe.calling();

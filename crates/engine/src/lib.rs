@@ -76,6 +76,7 @@ mod link;
 mod message;
 mod offload;
 mod outbound;
+mod panics;
 mod phase;
 pub mod probe;
 mod proxy;
@@ -93,7 +94,7 @@ mod upgrade;
 mod wire;
 
 pub use closed::{Cause, Closed, ConnectError, Deadline};
-pub use config::{Config, Deadlines, Limits, Offload, Records, SlowConsumer};
+pub use config::{Config, Deadlines, Limits, Offload, OnPanic, Records, SlowConsumer};
 pub use conn::Conn;
 pub use counters::Counters;
 pub use dial::{Reconnect, Target};

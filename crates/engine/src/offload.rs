@@ -24,7 +24,7 @@ use crate::phase::Phase;
 use crate::timer::Tick;
 use hello::{PLAIN_HANDSHAKE, is_whole};
 use job_queue::Rejected;
-use tautline_buf::Pool;
+use tautline_buf::{Buf, Pool};
 use tautline_io::Driver;
 use tautline_tls::record::{Front, front};
 use tautline_tls::{Answer, Engine, Handshake, Session, Signing};
@@ -151,15 +151,30 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Takes a session back from the pool, and continues the connection.
     pub(crate) fn on_offload_done(&mut self, driver: &mut dyn Driver, done: Done<E::Session>) {
-        let Done { token, session, mut wire, result, out, stalled } = done;
-        let counters = &mut self.shared.counters;
-        counters.handshakes_offloaded += u64::from(result.is_some());
-        counters.handshakes_stalled += u64::from(result.is_some() && stalled);
-        let Some(mut link) = self.take(token) else {
+        let Done { token, session, wire, result, out, stalled } = done;
+        let counters = &self.shared.counters;
+        counters.handshakes_offloaded.add(u64::from(result.is_some()));
+        counters.handshakes_stalled.add(u64::from(result.is_some() && stalled));
+        let Some(link) = self.take(token) else {
             self.shared.pool.give(wire);
             self.shared.pool.give(out);
             return;
         };
+        self.visit_link(driver, link, |core, _, link| {
+            if let Err(stop) = core.continue_offloaded(link, session, (wire, out), result) {
+                core.stop(link, stop);
+            }
+        });
+    }
+
+    /// Continues a connection with the session, the rest of the input, the output and the result of the pool.
+    fn continue_offloaded(
+        &mut self,
+        link: &mut Link<E::Session, H::State>,
+        session: Option<E::Session>,
+        (mut wire, out): (Buf, Buf),
+        result: Option<Result<(usize, Handshake), tautline_tls::Error>>,
+    ) -> Result<(), Stop> {
         // A session that panicked is gone. The placeholder stays, and ends the connection.
         if let Some(session) = session {
             let placeholder = std::mem::replace(&mut link.session, session);
@@ -185,20 +200,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     std::mem::swap(&mut wire, &mut link.carry);
                     link.held = true;
                 }
-                if step == Handshake::Complete { self.secured(&mut link) } else { Ok(()) }
+                if step == Handshake::Complete { self.secured(link) } else { Ok(()) }
             }
         };
         self.shared.pool.give(wire);
         self.shared.pool.give(out);
-        if let Err(stop) = continued {
-            self.stop(&mut link, stop);
-        }
-        self.settle(driver, link);
+        continued
     }
 
     /// Counts a handshake that is refused because the pool is overloaded.
-    fn overloaded(&mut self) -> Stop {
-        self.shared.counters.handshakes_refused += 1;
+    fn overloaded(&self) -> Stop {
+        self.shared.counters.handshakes_refused.add(1);
         Stop::Failed(Cause::Overloaded)
     }
 }

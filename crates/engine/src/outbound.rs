@@ -76,9 +76,9 @@ impl Outbound {
         if !transport.phase.takes_messages() {
             return Delivery::Closed;
         }
-        shared.counters.messages_out += 1;
+        shared.counters.messages_out.add(1);
         if self.streaming.is_some() {
-            shared.counters.messages_dropped += 1;
+            shared.counters.messages_dropped.add(1);
             return Delivery::Dropped;
         }
         self.make_room(message.payload.len(), transport, shared);
@@ -107,9 +107,9 @@ impl Outbound {
         if !transport.phase.takes_messages() {
             return Delivery::Closed;
         }
-        shared.counters.messages_out += 1;
+        shared.counters.messages_out.add(1);
         if self.streaming.is_some() {
-            shared.counters.messages_dropped += 1;
+            shared.counters.messages_dropped.add(1);
             return Delivery::Dropped;
         }
         if self.is_blocked(transport.wire) {
@@ -268,8 +268,11 @@ impl Outbound {
         wire.is_in_flight() || !self.queue.is_empty() || self.cork.len() + wire.len() >= BATCH
     }
 
-    fn enqueue(&mut self, item: Item, transport: &mut Transport<'_>, shared: &mut Shared) -> Delivery {
-        match self.queue.push(item, shared.config.slow_consumer, &mut shared.counters.messages_dropped) {
+    fn enqueue(&mut self, item: Item, transport: &mut Transport<'_>, shared: &Shared) -> Delivery {
+        let mut dropped = 0;
+        let pushed = self.queue.push(item, shared.config.slow_consumer, &mut dropped);
+        shared.counters.messages_dropped.add(dropped);
+        match pushed {
             Pushed::Waits => {
                 self.taken += 1;
                 self.drain_owed = true;
@@ -360,6 +363,9 @@ impl Outbound {
             }
             (Ok(frame), _) => lend(&mut self.cork, pool, frame.len()).put(frame),
             (Err(error), _) => log::error!("a published message was not sent: {error}"),
+        }
+        if compress {
+            shared.counters.publications_compressed.set(shared.shared_deflater.runs());
         }
     }
 

@@ -30,10 +30,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         let mut dirty = std::mem::take(&mut self.shared.dirty);
         for token in dirty.drain(..) {
-            if let Some(mut link) = self.take(token) {
-                link.dirty = false;
-                self.settle(driver, link);
-            }
+            self.visit(driver, token, |_, _, link| link.dirty = false);
         }
         if self.shared.dirty.is_empty() {
             self.shared.dirty = dirty;
@@ -81,7 +78,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 self.shared.publish_to(driver, &mut link, publication);
             }
             if last || more {
-                self.settle(driver, link);
+                self.visit_link(driver, link, |_, _, _| {});
             } else {
                 self.shared.mark_dirty(&mut link);
                 self.put(token, Slot::Link(link));

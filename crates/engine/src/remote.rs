@@ -1,16 +1,38 @@
 use crate::closed::ConnectError;
-use crate::counters::Counters;
+use crate::counters::{Counters, LiveCounters};
 use crate::ids::{ConnId, DialId};
 use crate::message::{Outgoing, Publication};
 use crate::probe::Stages;
+use std::cell::Cell;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 use tautline_io::Waker;
 use tautline_ws::CloseCode;
+
+thread_local! {
+    /// Whether a shard's turn runs on this thread.
+    static IN_TURN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A turn of a shard on this thread, until it is dropped.
+pub(crate) struct InTurn(());
+
+impl InTurn {
+    pub(crate) fn begin() -> Self {
+        IN_TURN.set(true);
+        Self(())
+    }
+}
+
+impl Drop for InTurn {
+    fn drop(&mut self) {
+        IN_TURN.set(false);
+    }
+}
 
 /// Commands that may wait for a shard. Further ones are rejected with [`ShardHandleError::Full`].
 const CAPACITY: usize = 65_536;
@@ -47,6 +69,8 @@ pub struct ShardHandle {
     commands: Sender<Command>,
     waiting: Arc<Waiting>,
     waker: Waker,
+    counters: Arc<LiveCounters>,
+    stopped: Arc<AtomicBool>,
 }
 
 /// The commands that wait.
@@ -70,6 +94,7 @@ impl Waiting {
 pub(crate) struct Commands {
     receiver: Receiver<Command>,
     waiting: Arc<Waiting>,
+    stopped: Arc<AtomicBool>,
 }
 
 impl Commands {
@@ -83,6 +108,7 @@ impl Commands {
 /// Empties the queue, so that later senders get [`ShardHandleError::Stopped`] and not [`ShardHandleError::Full`].
 impl Drop for Commands {
     fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Release);
         // Bounded, since other threads may keep sending meanwhile.
         for _ in 0..CAPACITY {
             if self.next().is_none() {
@@ -114,6 +140,8 @@ pub enum ShardHandleError {
     TooManyBytes,
     /// The shard has stopped.
     Stopped,
+    /// The question needs a shard's answer, and a handler must not wait for one: it could wait for itself.
+    InHandler,
 }
 
 impl fmt::Display for ShardHandleError {
@@ -122,6 +150,7 @@ impl fmt::Display for ShardHandleError {
             Self::Full => "the shard does not keep up: too many commands wait for it",
             Self::TooManyBytes => "the shard does not keep up: too many bytes of messages wait for it",
             Self::Stopped => "the shard has stopped",
+            Self::InHandler => "a handler must not wait for a shard's answer",
         })
     }
 }
@@ -133,7 +162,6 @@ pub(crate) enum Command {
     Send { to: ConnId, publication: Publication },
     Close { conn: ConnId, code: CloseCode, reason: String },
     Drain { code: CloseCode, reason: String, deadline: Duration },
-    Count(SyncSender<Counters>),
     Stages(SyncSender<Option<Box<Stages>>>),
     Resolved { dial: DialId, result: Result<Vec<SocketAddr>, ConnectError> },
 }
@@ -144,16 +172,18 @@ impl Command {
         match self {
             Self::Publish(publication) | Self::Send { publication, .. } => publication.message.payload().len(),
             Self::Close { reason, .. } => reason.len(),
-            Self::Drain { .. } | Self::Count(_) | Self::Stages(_) | Self::Resolved { .. } => 0,
+            Self::Drain { .. } | Self::Stages(_) | Self::Resolved { .. } => 0,
         }
     }
 }
 
 impl ShardHandle {
-    pub(crate) fn new(waker: Waker) -> (Self, Commands) {
-        let (commands, receiver) = channel();
+    pub(crate) fn new(waker: Waker, counters: Arc<LiveCounters>) -> (Self, Commands) {
+        let (sender, receiver) = channel();
         let waiting = Arc::new(Waiting::default());
-        (Self { commands, waiting: waiting.clone(), waker }, Commands { receiver, waiting })
+        let stopped = Arc::new(AtomicBool::new(false));
+        let commands = Commands { receiver, waiting: waiting.clone(), stopped: stopped.clone() };
+        (Self { commands: sender, waiting, waker, counters, stopped }, commands)
     }
 
     /// Sends `message` to this shard's subscribers of `topic`.
@@ -192,21 +222,28 @@ impl ShardHandle {
         self.give(Command::Drain { code, reason: reason.to_owned(), deadline })
     }
 
-    /// The shard's counters. Waits for its answer, so a handler must not call this for its own shard.
+    /// The shard's counters as of now, from any thread, also a handler's. Nothing waits for it.
     ///
-    /// # Errors
-    /// If the shard does not take the command, or stops before it answers.
-    pub fn counters(&self) -> Result<Counters, ShardHandleError> {
-        let (reply, answer) = sync_channel(1);
-        self.command(Command::Count(reply))?;
-        answer.recv().map_err(|_| ShardHandleError::Stopped)
+    /// Each value is exact, but they are not all of one instant. A shard that has stopped keeps its last values.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters.snapshot()
     }
 
-    /// The results of the shard's probe; `None` if it has no probe. Waits like [`counters`](Self::counters).
+    /// Whether the shard takes commands. It does not once it was drained, or has failed.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.stopped.load(Ordering::Acquire)
+    }
+
+    /// The results of the shard's probe; `None` if it has no probe. Waits for the shard's answer.
     ///
     /// # Errors
-    /// If the shard does not take the command, or stops before it answers.
+    /// If the shard does not take the command, or stops before it answers. If a handler asks, since it would wait for itself.
     pub fn stages(&self) -> Result<Option<Box<Stages>>, ShardHandleError> {
+        if IN_TURN.get() {
+            return Err(ShardHandleError::InHandler);
+        }
         let (reply, answer) = sync_channel(1);
         self.command(Command::Stages(reply))?;
         answer.recv().map_err(|_| ShardHandleError::Stopped)
@@ -253,13 +290,14 @@ impl fmt::Debug for ShardHandle {
 mod tests {
     use super::{CAPACITY, CAPACITY_BYTES, ShardHandle, ShardHandleError};
     use crate::Outgoing;
+    use std::sync::Arc;
     use std::time::Duration;
     use tautline_io::Waker;
     use tautline_ws::CloseCode;
 
     #[test]
     fn a_stopped_shard_is_never_reported_as_full() {
-        let (shard, commands) = ShardHandle::new(Waker::new(|| {}));
+        let (shard, commands) = ShardHandle::new(Waker::new(|| {}), Arc::default());
         let publish = || shard.publish("topic", Outgoing::text("news"));
         for _ in 0..CAPACITY {
             assert_eq!(publish(), Ok(()));
@@ -276,7 +314,7 @@ mod tests {
 
     #[test]
     fn commands_are_bounded_by_the_bytes_of_their_messages() {
-        let (shard, commands) = ShardHandle::new(Waker::new(|| {}));
+        let (shard, commands) = ShardHandle::new(Waker::new(|| {}), Arc::default());
         let message = vec![0; 1 << 20];
         let publish = |bytes: &[u8]| shard.publish("topic", Outgoing::binary(bytes));
         for _ in 0..CAPACITY_BYTES / message.len() {

@@ -4,7 +4,7 @@ use crate::batch_alloc::BatchAlloc;
 use crate::config::Config;
 use crate::conn::Conn;
 use crate::core::{Core, Slot};
-use crate::counters::Counters;
+use crate::counters::{Counters, LiveCounters};
 use crate::dial::Target;
 use crate::dialing::Resolver;
 use crate::handler::Handler;
@@ -13,7 +13,7 @@ use crate::offload::{HandshakePool, Handshakes, RecordPool};
 use crate::phase::Phase;
 use crate::probe::{Probe, Stages};
 use crate::publications::Publications;
-use crate::remote::ShardHandle;
+use crate::remote::{InTurn, ShardHandle};
 use crate::shared::{Keys, Shared};
 use crate::timer::Wheel;
 use crate::topic::Topics;
@@ -77,7 +77,8 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         let driver = driver.into();
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| io::Error::other(format!("no random numbers: {error}")))?;
-        let (remote, commands) = ShardHandle::new(driver.waker());
+        let counters = Arc::<LiveCounters>::default();
+        let (remote, commands) = ShardHandle::new(driver.waker(), counters.clone());
         let shared = Shared {
             shard: number,
             pool: Pool::new(config.limits.pool),
@@ -85,7 +86,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             config,
             scratch: Buf::new(),
             keys: Keys::new(seed),
-            counters: Counters::default(),
+            counters,
             records: None,
             topics: Topics::default(),
             publications: Publications::default(),
@@ -115,6 +116,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             distrust_end: 0,
             kernel_tls,
             walk: Vec::new(),
+            is_ending: false,
             accept_paused: false,
             pause_news: 0,
             epoch: Instant::now(),
@@ -179,7 +181,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// The shard's counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.core.shared.counters()
+        self.core.shared.counters.snapshot()
     }
 
     /// Calls `act` with the application and an open connection; `None` if the connection is not open.
@@ -206,6 +208,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// # Errors
     /// If the driver itself fails.
     pub fn turn(&mut self, longest: Option<Duration>) -> io::Result<()> {
+        let _turn = InTurn::begin();
         self.core.refresh();
         self.core.deliver(&mut *self.driver);
         let wait = self.core.wait(longest);
@@ -230,7 +233,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// Whether there is no connection and no attempt to connect.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.core.dials.is_empty() && self.core.shared.counters.connections == 0
+        self.core.dials.is_empty() && self.core.shared.counters.connections.get() == 0
     }
 
     /// Ends the shard at once, with a reset of its connections, and returns the application.
@@ -241,7 +244,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// Whether a drain has begun and no connection is left.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.core.drain_end.is_some() && self.core.shared.counters.connections == 0
+        self.core.drain_end.is_some() && self.core.shared.counters.connections.get() == 0
     }
 
     /// Begins a drain like [`ShardHandle::drain`], from this thread.

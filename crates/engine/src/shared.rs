@@ -1,5 +1,5 @@
 use crate::config::Config;
-use crate::counters::Counters;
+use crate::counters::LiveCounters;
 use crate::offload::RecordPool;
 use crate::publications::Publications;
 use crate::remote::ShardHandle;
@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     pub(crate) keys: Keys,
     /// Compresses published messages.
     pub(crate) shared_deflater: SharedDeflater,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Arc<LiveCounters>,
     /// Threads that help to seal large messages.
     pub(crate) records: Option<RecordPool>,
     pub(crate) topics: Topics,
@@ -33,13 +33,6 @@ pub(crate) struct Shared {
     /// The other shards of this server.
     pub(crate) others: Vec<ShardHandle>,
     pub(crate) now: Tick,
-}
-
-impl Shared {
-    /// The counters as of now.
-    pub(crate) const fn counters(&self) -> Counters {
-        Counters { publications_compressed: self.shared_deflater.runs(), ..self.counters }
-    }
 }
 
 /// Generator of mask keys and nonces: ChaCha12, seeded by the system.

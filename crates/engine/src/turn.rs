@@ -3,6 +3,7 @@
 use crate::closed::Cause;
 use crate::core::{Core, Slot};
 use crate::handler::Handler;
+use crate::ids::ConnId;
 use crate::link::{Link, millis};
 use crate::message::Publication;
 use crate::offload::Handshakes;
@@ -33,9 +34,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.put(token, Slot::Link(link));
     }
 
-    /// Sends a connection's output, and puts the connection back into its slot or releases it.
-    pub(crate) fn settle(&mut self, driver: &mut dyn Driver, mut link: Box<Link<E::Session, H::State>>) {
-        self.flush(driver, &mut link);
+    /// Sends a connection's output after an event.
+    pub(crate) fn settle(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        self.flush(driver, link);
         let mut drains = 0;
         while link.phase.takes_messages() && link.out.is_drained(&link.wire) {
             if drains == MAX_DRAINS {
@@ -45,34 +46,33 @@ impl<E: Engine, H: Handler> Core<E, H> {
             drains += 1;
             link.out.report_drained();
             link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_drain(conn));
-            self.flush(driver, &mut link);
+            self.flush(driver, link);
         }
         let pause_above = self.shared.config.limits.pause_receive_above;
         while link.held && !link.holds_back(pause_above) {
-            if let Err(stop) = self.resume(driver, &mut link) {
-                self.stop(&mut link, stop);
+            if let Err(stop) = self.resume(driver, link) {
+                self.stop(link, stop);
             }
-            self.flush(driver, &mut link);
+            self.flush(driver, link);
         }
         if let Some(error) = link.wire.take_failure() {
-            self.fail(&mut link, Cause::Tls(error));
+            self.fail(link, Cause::Tls(error));
             link.flush(driver, &mut self.shared);
         }
         if link.phase.close_sent() {
             link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
-            self.schedule(&mut link);
+            self.schedule(link);
         }
         if link.wire.is_in_flight() {
-            self.schedule(&mut link);
+            self.schedule(link);
         } else if link.phase.is_finished() && !link.is_dirty() {
-            self.end(&mut link, Phase::GONE, Cause::Finished);
+            self.end(link, Phase::GONE, Cause::Finished);
         }
-        if let Phase::Gone { reset } = link.phase {
-            self.release(driver, &mut link, reset);
+        if link.phase.is_gone() {
             return;
         }
         if link.kernel.is_active() {
-            self.enter_kernel(driver, &mut link);
+            self.enter_kernel(driver, link);
         }
         link.out.tidy(&mut self.shared.pool);
         link.wire.tidy(&mut self.shared.pool);
@@ -82,9 +82,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.clock.heard = self.shared.now;
             link.ping_sent = false;
             driver.pause_receive(link.token, pause);
-            self.schedule(&mut link);
+            self.schedule(link);
         }
-        self.put(link.token, Slot::Link(link));
     }
 
     /// Flushes a connection, or fails it if the slow-consumer policy gave up on the peer.
@@ -95,13 +94,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
         link.flush(driver, &mut self.shared);
     }
 
-    fn release(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>, reset: bool) {
-        self.shared.counters.connections -= 1;
+    pub(crate) fn release(&mut self, driver: &mut dyn Driver, mut link: Box<Link<E::Session, H::State>>, reset: bool) {
+        self.shared.counters.connections.sub(1);
         driver.close(link.token, reset || link.wire.is_in_flight());
         link.out.release(&mut self.shared.pool);
         link.wire.release(&mut self.shared.pool);
         link.decoder.recycle(&mut self.shared.pool);
         self.shared.pool.give(std::mem::take(&mut link.carry));
+        let id = ConnId { shard: self.shared.shard, token: link.token };
+        self.guard(format_args!("the state of connection {id}"), |_| drop(link));
     }
 
     /// The driver's timeout: until the next timer, at most `longest`; zero if output waits already.
@@ -125,8 +126,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Pauses accepting while there are too many connections. New ones then wait in the kernel's backlog.
     pub(crate) fn bound_accepting(&mut self, driver: &mut dyn Driver) {
         let (limits, counters) = (&self.shared.config.limits, &self.shared.counters);
-        let full = counters.connections >= limits.max_connections as u64
-            || counters.handshaking >= limits.max_handshakes as u64;
+        let full = counters.connections.get() >= limits.max_connections as u64
+            || counters.handshaking.get() >= limits.max_handshakes as u64;
         if full != self.accept_paused {
             self.accept_paused = full;
             driver.pause_accept(full);
@@ -134,8 +135,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 self.pause_news = self.shared.now + PAUSE_NEWS;
                 log::warn!(
                     "accepting pauses: {} connections, {} of them in their handshake",
-                    counters.connections,
-                    counters.handshaking
+                    counters.connections.get(),
+                    counters.handshaking.get()
                 );
             }
         }
@@ -169,7 +170,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
             Command::Drain { code, reason, deadline } => self.drain(driver, code, &reason, deadline),
             // The asking thread may have ended.
-            Command::Count(reply) => drop(reply.try_send(self.shared.counters())),
             Command::Stages(reply) => drop(reply.try_send(self.probe.as_ref().and_then(|probe| probe.stages()))),
             Command::Resolved { dial, result } => self.resolved(driver, dial, result),
         }
@@ -213,7 +213,7 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
     }
 
     fn accepted(&mut self, driver: &mut dyn Driver, token: Token, _listener: Listener) {
-        self.shared.counters.accepted += 1;
+        self.shared.counters.accepted.add(1);
         let Some(peer) = driver.peer(token) else {
             // The connection was reset in the backlog.
             driver.close(token, true);
@@ -222,7 +222,13 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
         match self.engine.accept() {
             Ok(session) => {
                 let phase = if E::Session::PASSTHROUGH { Phase::Request(self.empty_head()) } else { Phase::Tls };
-                self.open_link(token, phase, session, peer, None);
+                let from = peer.clone();
+                let opened = self.guard(format_args!("a connection from {from}"), |core| {
+                    core.open_link(token, phase, session, peer, None);
+                });
+                if opened.is_none() {
+                    driver.close(token, true);
+                }
                 self.bound_accepting(driver);
             }
             Err(error) => {
@@ -240,31 +246,31 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
         if let Some(probe) = &mut self.probe {
             probe.received(driver);
         }
-        let Some(mut link) = self.take(token) else { return };
-        self.shared.counters.bytes_in += data.len() as u64;
-        link.clock.heard = self.shared.now;
-        link.ping_sent = false;
-        let mut scratch = std::mem::take(&mut self.shared.scratch);
-        let result = self.input(driver, &mut link, data, &mut scratch);
-        self.shared.scratch = scratch;
-        if let Err(stop) = result {
-            self.stop(&mut link, stop);
-        }
-        self.settle(driver, link);
+        self.visit(driver, token, |core, driver, link| {
+            core.shared.counters.bytes_in.add(data.len() as u64);
+            link.clock.heard = core.shared.now;
+            link.ping_sent = false;
+            let mut scratch = std::mem::take(&mut core.shared.scratch);
+            let result = core.input(driver, link, data, &mut scratch);
+            core.shared.scratch = scratch;
+            if let Err(stop) = result {
+                core.stop(link, stop);
+            }
+        });
     }
 
     fn sent(&mut self, driver: &mut dyn Driver, token: Token, buf: Buf) {
-        let Some(mut link) = self.take(token) else { return };
-        link.wire.sent(buf, &mut self.shared.pool);
-        // If sealed bytes remain, they may be the rest of a message whose beginning was just sent.
-        if link.wire.is_flushed() {
-            link.out.count_gone();
-        }
-        if matches!(link.phase, Phase::CloseSent | Phase::Linger(_)) {
-            link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
-            self.schedule(&mut link);
-        }
-        self.settle(driver, link);
+        self.visit(driver, token, |core, _, link| {
+            link.wire.sent(buf, &mut core.shared.pool);
+            // If sealed bytes remain, they may be the rest of a message whose beginning was just sent.
+            if link.wire.is_flushed() {
+                link.out.count_gone();
+            }
+            if matches!(link.phase, Phase::CloseSent | Phase::Linger(_)) {
+                link.clock.phase_end = core.shared.now + millis(core.shared.config.deadlines.close);
+                core.schedule(link);
+            }
+        });
     }
 
     fn ended(&mut self, driver: &mut dyn Driver, token: Token, end: End) {
@@ -275,9 +281,7 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
             self.attempt_failed(driver, token, dial, end);
             return;
         }
-        let Some(mut link) = self.take(token) else { return };
-        self.peer_ended(&mut link, end, false);
-        self.settle(driver, link);
+        self.visit(driver, token, |core, _, link| core.peer_ended(link, end, false));
     }
 
     fn woken(&mut self, driver: &mut dyn Driver) {

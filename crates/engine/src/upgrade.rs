@@ -56,8 +56,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             ping_sent: false,
             clock,
         });
-        self.shared.counters.connections += 1;
-        self.shared.counters.handshaking += 1;
+        self.shared.counters.connections.add(1);
+        self.shared.counters.handshaking.add(1);
         self.schedule(&mut link);
         self.put(token, Slot::Link(link));
     }
@@ -144,7 +144,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 }
                 Err(refused) => {
                     log::info!("{}: {refused}", link.info.peer);
-                    self.shared.counters.handshakes_failed += 1;
+                    self.shared.counters.handshakes_failed.add(1);
                     let reply = handshake::Reply { keep_alive: false, ..handshake::Reply::to(&request) };
                     let out = link.out.raw(&mut self.shared.pool);
                     handshake::write_response(&refused.response, reply, out);
@@ -192,16 +192,16 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if subprotocol.is_some() {
             link.cold.get_or_insert_default().subprotocol.clone_from(&subprotocol);
         }
-        self.shared.counters.handshaking -= 1;
+        self.shared.counters.handshaking.sub(1);
         link.phase = Phase::Open;
         if let Some(dial) = link.info.dial.and_then(|dial| self.dials.get_mut(&dial)) {
             dial.opened = self.shared.now;
         }
-        self.shared.counters.open += 1;
-        self.shared.counters.opened += 1;
+        self.shared.counters.open.add(1);
+        self.shared.counters.opened.add(1);
         self.schedule(link);
         let tls = link.session.tls_info();
-        self.shared.counters.resumed += u64::from(tls.resumed);
+        self.shared.counters.resumed.add(u64::from(tls.resumed));
         let opening = Opening {
             request,
             response,
@@ -227,7 +227,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Answers with `status`, and ends the connection.
     pub(crate) fn refuse_with(&mut self, link: &mut Link<E::Session, H::State>, status: StatusCode) {
-        self.shared.counters.handshakes_failed += 1;
+        self.shared.counters.handshakes_failed.add(1);
         if let Reply::Respond(response) = Reply::status(status) {
             let out = link.out.raw(&mut self.shared.pool);
             handshake::write_response(&response, handshake::Reply::LAST, out);

@@ -196,7 +196,7 @@ impl Transport<'_> {
             return;
         }
         let len = sealed.len();
-        shared.counters.bytes_out += len as u64;
+        shared.counters.bytes_out.add(len as u64);
         let last = self.phase.finish_mut().is_some_and(|finish| *finish == Finish::Done);
         let sent = if last { driver.send_last(self.token, sealed) } else { driver.send(self.token, sealed) };
         match sent {

@@ -85,8 +85,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Publishes market data while there are clients, from the beginning each time, until the loops have stopped.
 pub fn publish_market(shards: &[ShardHandle]) {
     let open = || {
-        let counters: Vec<_> = shards.iter().filter_map(|shard| shard.counters().ok()).collect();
-        (!counters.is_empty()).then(|| counters.iter().map(|counters| counters.open).sum::<u64>())
+        let mut running = shards.iter().filter(|shard| shard.is_running()).peekable();
+        running.peek().is_some().then(|| running.map(|shard| shard.counters().open).sum::<u64>())
     };
     while let Some(listeners) = open() {
         if listeners == 0 {

@@ -1,11 +1,13 @@
 //! Threads that run loops.
 
 use crate::{Error, Reloader, ServerConfig};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tautline_engine::probe::{Probe, Stages, Stamps};
@@ -43,10 +45,25 @@ pub struct ServerHandle {
     threads: Vec<Thread>,
     reloader: Reloader,
     left: Left,
+    ends: Arc<Ends>,
 }
 
 /// A loop's thread, which returns the loop's result.
 type Thread = JoinHandle<Result<(), Error>>;
+
+/// The loops that have ended, and why each of those that failed did.
+#[derive(Debug, Default)]
+struct Ends {
+    reasons: Mutex<Vec<Option<String>>>,
+    news: Condvar,
+}
+
+impl Ends {
+    fn push(&self, reason: Option<String>) {
+        self.reasons.lock().unwrap_or_else(PoisonError::into_inner).push(reason);
+        self.news.notify_all();
+    }
+}
 
 /// The results of probes of loops that have ended, by the loop's number.
 type Left = Arc<Mutex<BTreeMap<u32, Box<Stages>>>>;
@@ -121,7 +138,24 @@ impl ServerHandle {
         self.reloader.clone()
     }
 
-    /// Waits until every loop has ended.
+    /// Whether every loop runs, for checks of readiness. False at once when a loop has ended, by a drain or a failure.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.shards.iter().all(ShardHandle::is_running)
+    }
+
+    /// Waits until a loop ends, and returns why it failed; `None` if it was drained.
+    ///
+    /// If several have ended, a failure is returned before the others' drain. A server that misses a loop goes on to serve
+    /// with the other loops: [`drain`](Self::drain) ends them too.
+    #[must_use]
+    pub fn wait_for_end(&self) -> Option<String> {
+        let reasons = self.ends.reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        let reasons = self.ends.news.wait_while(reasons, |reasons| reasons.is_empty());
+        reasons.unwrap_or_else(PoisonError::into_inner).iter().flatten().next().cloned()
+    }
+
+    /// Waits until every loop has ended. [`wait_for_end`](Self::wait_for_end) waits for the first one.
     ///
     /// # Errors
     /// The error of the first loop that failed.
@@ -140,13 +174,26 @@ impl ServerHandle {
     }
 }
 
-/// Waits for a thread, and turns its panic into an error.
+/// Waits for a thread's result.
 fn end_of(thread: Thread) -> Result<(), Error> {
-    thread.join().unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(Error::Loop(text.unwrap_or("it panicked").to_owned()))
-    })
+    thread.join().unwrap_or_else(|panic| Err(error_of(&*panic)))
+}
+
+/// The error of a loop that panicked.
+fn error_of(panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    Error::Loop(text.unwrap_or("it panicked").to_owned())
+}
+
+/// Runs a loop, and reports its end at once.
+fn report_end(number: u32, ends: &Ends, run: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(error_of(&*panic)));
+    if let Err(error) = &result {
+        log::error!("loop {number} has ended: {error:#}");
+    }
+    ends.push(result.as_ref().err().map(|error| format!("{error:#}")));
+    result
 }
 
 /// The settings of loops, for servers and clients alike.
@@ -237,13 +284,16 @@ impl Plan {
             threads: Vec::new(),
             reloader,
             left: Left::default(),
+            ends: Arc::default(),
         };
         let mut wakers = Vec::new();
         for number in 0..plan.shards {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
             let (itself, make) = (plan.clone(), make.clone());
-            let (listen, left) = (server.addresses.clone(), server.left.clone());
-            let work = move |report| itself.run((number, &left), &listen, &*make, &report);
+            let (listen, left, ends) = (server.addresses.clone(), server.left.clone(), server.ends.clone());
+            let work = move |report: Report| {
+                report_end(number, &ends, || itself.run((number, &left), &listen, &*make, report))
+            };
             match plan.launch(number, work) {
                 Ok((thread, Started { handle, addresses, others })) => {
                     server.addresses = addresses;
@@ -288,7 +338,7 @@ impl Plan {
         }
     }
 
-    fn run(&self, (number, left): (u32, &Left), listen: &[Address], make: &Make, report: &Report) -> Result<(), Error> {
+    fn run(&self, (number, left): (u32, &Left), listen: &[Address], make: &Make, report: Report) -> Result<(), Error> {
         let (mut shard, addresses) = match self.shard(number, listen, make) {
             Ok(made) => made,
             Err(error) => {

@@ -85,7 +85,7 @@ impl Serving {
     }
 
     fn connections(&self) -> u64 {
-        self.0.shards().iter().map(|shard| shard.counters().unwrap().connections).sum()
+        self.0.shards().iter().map(|shard| shard.counters().connections).sum()
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::sys::{Help, Job, Wait};
 use crate::config::Records;
-use crate::counters::Counters;
+use crate::counters::LiveCounters;
 use crate::sealer::Sealer;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use std::io;
@@ -139,7 +139,7 @@ impl std::fmt::Debug for RecordPool {
 /// Seals a shard's records: with the threads of `pool`, if it has one.
 pub(crate) struct Seals<'a> {
     pub(crate) pool: Option<&'a RecordPool>,
-    pub(crate) counters: &'a mut Counters,
+    pub(crate) counters: &'a LiveCounters,
 }
 
 impl Seals<'_> {
@@ -165,14 +165,14 @@ impl Seals<'_> {
             Some(ordered) => {
                 let sent = ordered.sent.into_inner();
                 out.take(sent);
-                self.counters.bytes_out += sent as u64;
+                self.counters.bytes_out.add(sent as u64);
                 if ordered.late.into_inner() { Some(Help::Late) } else { help.into_inner() }
             }
         };
         let help = help.unwrap_or(Help::None);
-        self.counters.seals_offloaded += 1;
-        self.counters.seals_helped += u64::from(help != Help::None);
-        self.counters.seals_late += u64::from(help == Help::Late);
+        self.counters.seals_offloaded.add(1);
+        self.counters.seals_helped.add(u64::from(help != Help::None));
+        self.counters.seals_late.add(u64::from(help == Help::Late));
         pool.backoff.learn(help);
         Ok(())
     }

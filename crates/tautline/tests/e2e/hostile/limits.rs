@@ -1,11 +1,10 @@
-//! Too many connections, and applications that panic.
+//! Too many connections.
 
 use crate::common::server::config;
-use crate::common::{App, Over, PATIENCE, Peer, both, eventually, logs, serve, serve_at};
+use crate::common::{App, Over, PATIENCE, Peer, both, eventually, logs, serve};
 use std::collections::VecDeque;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
-use tautline::{CloseCode, Error};
 
 #[test]
 fn connections_above_the_limit_wait() {
@@ -62,37 +61,4 @@ fn silent_clients_do_not_lock_others_out_for_long() {
     assert_eq!(server.counters().handshakes_failed, 12);
     drop((silent, inside));
     server.survives();
-}
-
-#[test]
-fn a_panic_in_an_application_ends_its_loop_and_is_reported() {
-    let app = App::default().on_message(|_, _, message| panic!("no {:?} here", message.text().unwrap()));
-    let server = serve(Over::Plain, config(), app);
-    let mut socket = server.socket();
-    socket.text("good").unwrap();
-    assert!(matches!(socket.receive(), Err(Error::Closed(_))));
-    let error = server.handle.join().unwrap_err().to_string();
-    assert!(error.contains("no \"good\" here"), "{error}");
-}
-
-#[test]
-fn a_loop_that_panics_does_not_end_others() {
-    let app = App::default().on_message(|_, conn, message| {
-        assert_ne!(message.text(), Some("panic"));
-        conn.text("fine");
-    });
-    let server = serve_at("127.0.0.1:0", Over::Plain, 2, config(), app);
-    let mut peers = Vec::new();
-    let shard_of = |n: usize| server.events.open(n).0.shard();
-    while !(0..peers.len()).any(|n| shard_of(n) == 0) || !(0..peers.len()).any(|n| shard_of(n) == 1) {
-        peers.push(server.peer());
-    }
-    let on = |shard: u32| (0..peers.len()).find(|n| shard_of(*n) == shard).unwrap();
-    let (victim, other) = (on(0), on(1));
-    peers[victim].send(&crate::common::frame::masked(crate::common::frame::TEXT, b"panic"));
-    assert!(peers[victim].try_frame().is_err());
-    peers[other].send(&crate::common::frame::masked(crate::common::frame::TEXT, b"hello"));
-    assert_eq!(peers[other].frame().text(), "fine");
-    server.handle.drain(CloseCode::GOING_AWAY, "", Duration::from_millis(50));
-    assert!(matches!(server.handle.join(), Err(Error::Loop(_))));
 }

@@ -4,3 +4,4 @@ mod chaos;
 mod cut;
 mod garbage;
 mod limits;
+mod panics;

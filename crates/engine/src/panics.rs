@@ -1,0 +1,118 @@
+//! Panics of the application: each ends its own connection, and the loop goes on.
+//!
+//! One catch lies around each event of a connection, so that a message costs nothing. The connection is outside of it, and
+//! survives to be closed. Nothing of it is used again but its end: a close frame, or a status before the WebSocket is open.
+
+use crate::closed::Cause;
+use crate::config::OnPanic;
+use crate::core::{Core, Slot};
+use crate::handler::Handler;
+use crate::ids::ConnId;
+use crate::link::Link;
+use crate::phase::Phase;
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use tautline_io::{Driver, Token};
+use tautline_tls::Engine;
+
+/// The payload of a panic.
+type Payload = Box<dyn Any + Send>;
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Handles an event of a connection, if the connection exists, and sends the resulting output.
+    #[inline]
+    pub(crate) fn visit(
+        &mut self,
+        driver: &mut dyn Driver,
+        token: Token,
+        event: impl FnOnce(&mut Self, &mut dyn Driver, &mut Link<E::Session, H::State>),
+    ) {
+        if let Some(link) = self.take(token) {
+            self.visit_link(driver, link, event);
+        }
+    }
+
+    /// Handles an event of a connection, sends the resulting output, and puts the connection into its slot or releases it.
+    #[inline]
+    pub(crate) fn visit_link(
+        &mut self,
+        driver: &mut dyn Driver,
+        mut link: Box<Link<E::Session, H::State>>,
+        event: impl FnOnce(&mut Self, &mut dyn Driver, &mut Link<E::Session, H::State>),
+    ) {
+        let handled = catch_unwind(AssertUnwindSafe(|| {
+            event(self, driver, &mut link);
+            self.settle(driver, &mut link);
+        }));
+        if let Err(panic) = handled {
+            self.close_panicked(driver, &mut link, panic);
+        }
+        if let Phase::Gone { reset } = link.phase {
+            self.release(driver, link, reset);
+        } else {
+            self.put(link.token, Slot::Link(link));
+        }
+    }
+
+    /// Closes a connection whose event panicked: with 1011, or with status 500 before it is open.
+    #[cold]
+    fn close_panicked(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>, panic: Payload) {
+        let id = ConnId { shard: self.shared.shard, token: link.token };
+        self.on_panic(format_args!("connection {id} ({})", link.info.peer), panic);
+        let closed = catch_unwind(AssertUnwindSafe(|| {
+            self.fail(link, Cause::Panicked);
+            self.settle(driver, link);
+        }));
+        if let Err(again) = closed {
+            self.on_panic(format_args!("the end of connection {id}"), again);
+            // A phase that was left before the panic is counted already.
+            let before = link.phase.end(Phase::Gone { reset: true });
+            self.shared.counters.handshaking.sub(u64::from(before.is_handshaking()));
+            self.shared.counters.open.sub(u64::from(before.is_open()));
+        }
+    }
+
+    /// Calls the application where no connection is at stake but `of`. `None` if it panicked.
+    pub(crate) fn guard<R>(&mut self, of: fmt::Arguments<'_>, act: impl FnOnce(&mut Self) -> R) -> Option<R> {
+        match catch_unwind(AssertUnwindSafe(|| act(self))) {
+            Ok(result) => Some(result),
+            Err(panic) => {
+                self.on_panic(of, panic);
+                None
+            }
+        }
+    }
+
+    /// Counts and logs a panic, and goes on, unless the policy asks for more.
+    fn on_panic(&mut self, of: fmt::Arguments<'_>, panic: Payload) {
+        if self.is_ending {
+            resume_unwind(panic);
+        }
+        self.shared.counters.panics.add(1);
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no text)");
+        let policy = self.shared.config.on_panic;
+        let then = match policy {
+            OnPanic::CloseConnection => "the loop goes on",
+            OnPanic::EndLoop => "the loop ends",
+            OnPanic::Abort => "the process aborts",
+        };
+        log::error!("{of}: the application panicked with {text:?}; {then}");
+        match policy {
+            OnPanic::CloseConnection => drop_payload(panic),
+            OnPanic::EndLoop => {
+                self.is_ending = true;
+                resume_unwind(panic)
+            }
+            OnPanic::Abort => std::process::abort(),
+        }
+    }
+}
+
+/// Drops a payload. One of a type of the application's own could panic again, and is leaked.
+fn drop_payload(panic: Payload) {
+    if !panic.is::<String>() && !panic.is::<&str>() {
+        std::mem::forget(panic);
+    }
+}
