@@ -37,7 +37,7 @@ pub struct Config {
     pub streaming: bool,
 }
 
-/// Bounds on memory and work per connection and per shard.
+/// Bounds on memory and work per connection, per shard, and for all shards of a server.
 ///
 /// ```
 /// use tautline_engine::Config;
@@ -53,10 +53,17 @@ pub struct Limits {
     pub max_message: usize,
     /// Longest HTTP head accepted. A longer one is answered with 431.
     pub head: HeadLimits,
-    /// Connections per shard. Further ones wait in the kernel's backlog.
+    /// Connections of all shards of a server. Further ones wait in the kernel's backlog.
     pub max_connections: usize,
-    /// Connections per shard whose opening handshake is not complete. Further ones wait in the kernel's backlog.
+    /// Connections of a server whose opening handshake waits for the client; at most half of `max_connections`.
+    ///
+    /// Above it the oldest gives way to the newest, with a reset: the oldest of the host that has the most, in the network
+    /// (IPv4 /24, IPv6 /56) that has the most. A source thus pushes out only itself, as long as another has fewer.
     pub max_handshakes: usize,
+    /// Connections of a server that were answered plain HTTP and may ask again; at most a quarter of `max_connections`.
+    ///
+    /// Above it connections give way like those of `max_handshakes`. They do not count there.
+    pub max_http: usize,
     /// Topics that one connection may subscribe to.
     pub max_subscriptions: usize,
     /// Bytes waiting for a client above which nothing more is read from it (server).
@@ -190,8 +197,10 @@ pub struct Deadlines {
     pub connect: Duration,
     /// Time from the TCP connection to the end of the opening handshake, proxies and TLS included.
     ///
-    /// Each further plain HTTP request on a connection gets this time too.
+    /// Each further plain HTTP request on a connection gets this time too, within `http`.
     pub handshake: Duration,
+    /// Time from the first plain HTTP answer on a connection to its end, unless it becomes a WebSocket (server).
+    pub http: Duration,
     /// Time without input after which a ping is sent.
     pub ping: Option<Duration>,
     /// Time without input after which the connection is closed. A pong is input.
@@ -281,6 +290,7 @@ impl Config {
                 head: HeadLimits::default(),
                 max_connections: 100_000,
                 max_handshakes: 2_000,
+                max_http: 500,
                 max_subscriptions: 128,
                 pause_receive_above: 256 << 10,
                 pool: 4 << 20,
@@ -288,6 +298,7 @@ impl Config {
             deadlines: Deadlines {
                 connect: Duration::from_secs(10),
                 handshake: Duration::from_secs(10),
+                http: Duration::from_secs(60),
                 ping: Some(Duration::from_secs(30)),
                 idle: Some(Duration::from_secs(75)),
                 close: Duration::from_secs(5),
@@ -307,6 +318,8 @@ impl Config {
         let mut config = Self::untrusted_internet();
         config.limits.max_message = 16 << 20;
         config.limits.max_connections = 1_000;
+        config.limits.max_handshakes = 500;
+        config.limits.max_http = 250;
         config.limits.pool = 16 << 20;
         config.deadlines.ping = Some(Duration::from_secs(5));
         config.deadlines.idle = Some(Duration::from_secs(15));

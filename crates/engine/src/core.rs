@@ -1,5 +1,6 @@
 //! The state of a shard, without its driver.
 
+use crate::admission::Admission;
 use crate::batch_alloc::BatchAlloc;
 use crate::dial::Dial;
 use crate::dialing::Resolver;
@@ -47,9 +48,7 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) walk: Vec<Token>,
     /// Whether a panic ends the loop.
     pub(crate) is_ending: bool,
-    pub(crate) accept_paused: bool,
-    /// When a pause of accepting may be logged again.
-    pub(crate) pause_news: Tick,
+    pub(crate) admission: Admission,
     pub(crate) epoch: Instant,
 }
 

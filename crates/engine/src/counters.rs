@@ -52,6 +52,8 @@ counters! {
     connections,
     /// Present connections whose opening handshake is not complete.
     handshaking,
+    /// Present connections that were answered plain HTTP and may ask again.
+    http,
     /// Present open WebSocket connections.
     open,
     /// WebSocket connections opened.
@@ -60,6 +62,10 @@ counters! {
     resumed,
     /// Opening handshakes that failed, in TLS, in HTTP or by deadline.
     handshakes_failed,
+    /// Failed handshakes that gave way to newer ones at [`max_handshakes`](crate::Limits::max_handshakes).
+    handshakes_evicted,
+    /// Plain HTTP connections that gave way to newer ones at [`max_http`](crate::Limits::max_http).
+    http_evicted,
     /// Handshake steps done by the pool: one per handshake, or two after a HelloRetryRequest.
     handshakes_offloaded,
     /// Offloaded steps that a watcher took over, because the scheduler did not run the pool's idle-priority threads.

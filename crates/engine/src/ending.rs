@@ -7,6 +7,7 @@ use crate::ids::ConnId;
 use crate::link::{Due, Link, Stop, millis};
 use crate::phase::{Finish, Linger, Phase};
 use http::StatusCode;
+use log::Level;
 use std::sync::Arc;
 use std::time::Duration;
 use tautline_io::{Driver, End, Token};
@@ -29,7 +30,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             return self.fail_handshake(link, cause);
         }
         if link.phase.is_open() {
-            log::info!("{}: {cause:#}", link.info.peer);
+            self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{cause:#}"));
         }
         let end = match &cause {
             Cause::WebSocket(error) => {
@@ -69,7 +70,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             log::debug!("{}: {cause:#}", link.info.peer);
             return self.end(link, Phase::finishing(peer_finished), cause);
         }
-        log::info!("{}: handshake failed: {cause:#}", link.info.peer);
+        self.shared.log_peer(Level::Info, &link.info.peer, format_args!("handshake failed: {cause:#}"));
         if matches!(cause, Cause::Tls(_)) {
             link.out.clear();
         }
@@ -127,7 +128,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn end(&mut self, link: &mut Link<E::Session, H::State>, end: Phase, cause: Cause) {
         let before = link.phase.end(end);
         if before.is_handshaking() {
-            self.shared.counters.handshaking.sub(1);
+            self.end_handshake(link, &before);
         }
         if let Phase::Offloaded(Some(number)) = before {
             self.cancel(number);
@@ -175,6 +176,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.expire_link(driver, token);
         }
         self.due = due;
+        if self.shared.peer_log.due().is_some_and(|at| at <= now) {
+            self.shared.peer_log.report();
+        }
         self.expire_dials(driver);
         if self.drain_end.is_some_and(|end| end <= now) && self.shared.counters.connections.get() > 0 {
             self.abort_all(driver);

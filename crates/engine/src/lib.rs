@@ -54,6 +54,8 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod admission;
+mod admitting;
 mod batch_alloc;
 mod closed;
 mod config;
@@ -77,6 +79,7 @@ mod message;
 mod offload;
 mod outbound;
 mod panics;
+mod peer_log;
 mod phase;
 pub mod probe;
 mod proxy;
@@ -91,8 +94,10 @@ mod timer;
 mod topic;
 mod turn;
 mod upgrade;
+mod waiting;
 mod wire;
 
+pub use admission::SharedLimits;
 pub use closed::{Cause, Closed, ConnectError, Deadline};
 pub use config::{Config, Deadlines, Limits, Offload, OnPanic, Records, SlowConsumer};
 pub use conn::Conn;

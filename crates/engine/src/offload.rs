@@ -123,6 +123,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         match handshakes.begin(link.token, session, bytes, out) {
             Ok(number) => {
                 link.phase = Phase::Offloaded(Some(number));
+                self.stop_waiting(link);
                 Ok(true)
             }
             Err((session, bytes, out, why)) => {
@@ -184,6 +185,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         if result.is_some() {
             link.phase = Phase::Tls;
+            self.wait_again(link);
         }
         link.wire.buf(&mut self.shared.pool).put(out.filled());
         link.note_answer(Answer::read(out.filled()));

@@ -13,7 +13,7 @@ use crate::phase::Phase;
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use tautline_io::{Driver, Token};
+use tautline_io::{Address, Driver, Token};
 use tautline_tls::Engine;
 
 /// The payload of a panic.
@@ -59,16 +59,18 @@ impl<E: Engine, H: Handler> Core<E, H> {
     #[cold]
     fn close_panicked(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>, panic: Payload) {
         let id = ConnId { shard: self.shared.shard, token: link.token };
-        self.on_panic(format_args!("connection {id} ({})", link.info.peer), panic);
+        self.on_panic(Some(&link.info.peer), format_args!("connection {id}"), panic);
         let closed = catch_unwind(AssertUnwindSafe(|| {
             self.fail(link, Cause::Panicked);
             self.settle(driver, link);
         }));
         if let Err(again) = closed {
-            self.on_panic(format_args!("the end of connection {id}"), again);
+            self.on_panic(Some(&link.info.peer), format_args!("the end of connection {id}"), again);
             // A phase that was left before the panic is counted already.
             let before = link.phase.end(Phase::Gone { reset: true });
-            self.shared.counters.handshaking.sub(u64::from(before.is_handshaking()));
+            if before.is_handshaking() {
+                self.end_handshake(link, &before);
+            }
             self.shared.counters.open.sub(u64::from(before.is_open()));
         }
     }
@@ -78,14 +80,14 @@ impl<E: Engine, H: Handler> Core<E, H> {
         match catch_unwind(AssertUnwindSafe(|| act(self))) {
             Ok(result) => Some(result),
             Err(panic) => {
-                self.on_panic(of, panic);
+                self.on_panic(None, of, panic);
                 None
             }
         }
     }
 
     /// Counts and logs a panic, and goes on, unless the policy asks for more.
-    fn on_panic(&mut self, of: fmt::Arguments<'_>, panic: Payload) {
+    fn on_panic(&mut self, peer: Option<&Address>, of: fmt::Arguments<'_>, panic: Payload) {
         if self.is_ending {
             resume_unwind(panic);
         }
@@ -98,7 +100,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
             OnPanic::EndLoop => "the loop ends",
             OnPanic::Abort => "the process aborts",
         };
-        log::error!("{of}: the application panicked with {text:?}; {then}");
+        let line = format_args!("{of}: the application panicked with {text:?}; {then}");
+        match peer {
+            // A peer that knows how can make it panic again and again.
+            Some(peer) => self.shared.log_peer(log::Level::Error, peer, line),
+            None => log::error!("{line}"),
+        }
         match policy {
             OnPanic::CloseConnection => drop_payload(panic),
             OnPanic::EndLoop => {

@@ -1,6 +1,7 @@
 //! The phases of a connection, from its first byte to its last.
 
 use crate::proxy::Tunnel;
+use crate::timer::Tick;
 use tautline_buf::Buf;
 use tautline_ws::handshake::{HeadReader, Opening};
 
@@ -84,6 +85,8 @@ pub(crate) struct Head {
     pub(crate) reader: HeadReader,
     /// Whether a request was answered on this connection before.
     pub(crate) answered: bool,
+    /// The end of the time for plain HTTP, once a request was answered and another may follow.
+    pub(crate) http_end: Option<Tick>,
 }
 
 /// The HTTP response that a client reads.

@@ -249,6 +249,11 @@ impl ShardHandle {
         answer.recv().map_err(|_| ShardHandleError::Stopped)
     }
 
+    /// Has the shard look at the limits that it shares.
+    pub(crate) fn check_limits(&self) {
+        self.waker.wake();
+    }
+
     pub(crate) fn publish_encoded(&self, publication: Publication) -> Result<(), ShardHandleError> {
         self.command(Command::Publish(publication))
     }

@@ -1,5 +1,6 @@
 //! A shard: one thread's loop with its driver, connections, timers and commands.
 
+use crate::admission::{Admission, SharedLimits};
 use crate::batch_alloc::BatchAlloc;
 use crate::config::Config;
 use crate::conn::Conn;
@@ -10,6 +11,7 @@ use crate::dialing::Resolver;
 use crate::handler::Handler;
 use crate::ids::{ConnId, DialId};
 use crate::offload::{HandshakePool, Handshakes, RecordPool};
+use crate::peer_log::PeerLog;
 use crate::phase::Phase;
 use crate::probe::{Probe, Stages};
 use crate::publications::Publications;
@@ -88,6 +90,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             keys: Keys::new(seed),
             counters,
             records: None,
+            peer_log: PeerLog::default(),
             topics: Topics::default(),
             publications: Publications::default(),
             dirty: Vec::new(),
@@ -117,8 +120,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             kernel_tls,
             walk: Vec::new(),
             is_ending: false,
-            accept_paused: false,
-            pause_news: 0,
+            admission: Admission::new(SharedLimits::default()),
             epoch: Instant::now(),
         };
         Ok(Self { driver, core })
@@ -155,6 +157,11 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// Sets the other shards of the same server, which get messages published here.
     pub fn set_others(&mut self, others: Vec<ShardHandle>) {
         self.core.shared.others = others;
+    }
+
+    /// Counts connections for limits together with other shards, before the first connection.
+    pub fn share_limits(&mut self, limits: SharedLimits) {
+        self.core.admission = Admission::new(limits);
     }
 
     /// Sets the pool for expensive handshakes; see [`Offload`](crate::Offload).
@@ -215,7 +222,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         self.driver.turn(wait, &mut self.core)?;
         self.core.expire(&mut *self.driver);
         self.core.deliver(&mut *self.driver);
-        self.core.bound_accepting(&mut *self.driver);
+        self.core.apply_limits(&mut *self.driver);
         Ok(())
     }
 

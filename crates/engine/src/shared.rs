@@ -1,15 +1,17 @@
 use crate::config::Config;
 use crate::counters::LiveCounters;
 use crate::offload::RecordPool;
+use crate::peer_log::PeerLog;
 use crate::publications::Publications;
 use crate::remote::ShardHandle;
 use crate::timer::Tick;
 use crate::topic::Topics;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::fmt;
 use std::sync::Arc;
 use tautline_buf::{Buf, Pool};
-use tautline_io::Token;
+use tautline_io::{Address, Token};
 use tautline_ws::deflate::SharedDeflater;
 
 /// State that all connections of one shard share. It is never shared between threads.
@@ -25,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<LiveCounters>,
     /// Threads that help to seal large messages.
     pub(crate) records: Option<RecordPool>,
+    /// The log of what peers cause.
+    pub(crate) peer_log: PeerLog,
     pub(crate) topics: Topics,
     /// Messages that were published and are not delivered yet. They follow after the driver's events.
     pub(crate) publications: Publications,
@@ -33,6 +37,14 @@ pub(crate) struct Shared {
     /// The other shards of this server.
     pub(crate) others: Vec<ShardHandle>,
     pub(crate) now: Tick,
+}
+
+impl Shared {
+    /// Logs a line about a peer, unless there are too many.
+    #[cold]
+    pub(crate) fn log_peer(&mut self, level: log::Level, peer: &Address, line: fmt::Arguments<'_>) {
+        self.peer_log.log(level, self.now, peer, line);
+    }
 }
 
 /// Generator of mask keys and nonces: ChaCha12, seeded by the system.

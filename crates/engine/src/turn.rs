@@ -1,5 +1,6 @@
 //! A turn of a shard: events of the driver, commands of other threads, publications, and output of connections.
 
+use crate::admission;
 use crate::closed::Cause;
 use crate::core::{Core, Slot};
 use crate::handler::Handler;
@@ -10,7 +11,6 @@ use crate::offload::Handshakes;
 use crate::phase::Phase;
 use crate::remote::Command;
 use crate::shared::Shared;
-use crate::timer::Tick;
 use crate::wire::Transport;
 use std::cmp::Reverse;
 use std::io;
@@ -18,9 +18,6 @@ use std::time::Duration;
 use tautline_buf::Buf;
 use tautline_io::{Driver, End, Listener, Received, Sink, Token};
 use tautline_tls::{Engine, Session};
-
-/// Least milliseconds between two log lines about pauses of accepting. At the limit every new connection causes a pause.
-const PAUSE_NEWS: Tick = 10_000;
 
 /// Most calls of `on_drain` for a connection in one turn. If its handler sends more from there, the next turn continues.
 const MAX_DRAINS: usize = 16;
@@ -95,7 +92,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     pub(crate) fn release(&mut self, driver: &mut dyn Driver, mut link: Box<Link<E::Session, H::State>>, reset: bool) {
-        self.shared.counters.connections.sub(1);
+        self.uncount_connection(&link);
         driver.close(link.token, reset || link.wire.is_in_flight());
         link.out.release(&mut self.shared.pool);
         link.wire.release(&mut self.shared.pool);
@@ -115,30 +112,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.wheel.wait(now),
             self.dial_timers.peek().map(|Reverse((at, _))| at.saturating_sub(now)),
             self.drain_end.map(|end| end.saturating_sub(now)),
+            self.shared.peer_log.due().map(|at| at.saturating_sub(now)),
+            self.admission.waits_for_others().then_some(admission::RETRY),
         ];
         let timer = timers.into_iter().flatten().min().map(Duration::from_millis);
         match (timer, longest) {
             (Some(timer), Some(longest)) => Some(timer.min(longest)),
             (timer, longest) => timer.or(longest),
-        }
-    }
-
-    /// Pauses accepting while there are too many connections. New ones then wait in the kernel's backlog.
-    pub(crate) fn bound_accepting(&mut self, driver: &mut dyn Driver) {
-        let (limits, counters) = (&self.shared.config.limits, &self.shared.counters);
-        let full = counters.connections.get() >= limits.max_connections as u64
-            || counters.handshaking.get() >= limits.max_handshakes as u64;
-        if full != self.accept_paused {
-            self.accept_paused = full;
-            driver.pause_accept(full);
-            if full && self.shared.now >= self.pause_news {
-                self.pause_news = self.shared.now + PAUSE_NEWS;
-                log::warn!(
-                    "accepting pauses: {} connections, {} of them in their handshake",
-                    counters.connections.get(),
-                    counters.handshaking.get()
-                );
-            }
         }
     }
 
@@ -232,7 +212,7 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
                 self.bound_accepting(driver);
             }
             Err(error) => {
-                log::error!("{peer}: not accepted: {error}");
+                self.shared.log_peer(log::Level::Error, &peer, format_args!("not accepted: {error}"));
                 driver.close(token, true);
             }
         }
@@ -285,6 +265,7 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
     }
 
     fn woken(&mut self, driver: &mut dyn Driver) {
+        self.admission.check();
         self.handle_commands(driver);
         for done in self.handshakes.as_ref().map(Handshakes::done).unwrap_or_default() {
             self.on_offload_done(driver, done);

@@ -11,6 +11,7 @@ use crate::outbound::Outbound;
 use crate::phase::{Answer, Head, Phase};
 use crate::wire::Wire;
 use http::StatusCode;
+use log::Level;
 use tautline_buf::Buf;
 use tautline_io::{Address, Driver, Token};
 use tautline_tls::{Engine, Session};
@@ -19,7 +20,12 @@ use tautline_ws::{Decoder, Role};
 
 impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn empty_head(&self) -> Box<Head> {
-        Box::new(Head { bytes: Buf::new(), reader: HeadReader::new(self.shared.config.limits.head), answered: false })
+        Box::new(Head {
+            bytes: Buf::new(),
+            reader: HeadReader::new(self.shared.config.limits.head),
+            answered: false,
+            http_end: None,
+        })
     }
 
     /// Creates a connection. The handshake deadline runs until it is open.
@@ -56,8 +62,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             ping_sent: false,
             clock,
         });
-        self.shared.counters.connections.add(1);
-        self.shared.counters.handshaking.add(1);
+        self.count_connection(&link);
         self.schedule(&mut link);
         self.put(token, Slot::Link(link));
     }
@@ -108,7 +113,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 let begun = if head.bytes.is_empty() { plain } else { head.bytes.filled() };
                 // 22 is the type of a TLS handshake record. No HTTP request begins with it.
                 if E::Session::PASSTHROUGH && begun.first() == Some(&22) {
-                    log::info!("{}: sent a TLS handshake to a port without TLS: use ws:// or http://", link.info.peer);
+                    let hint = format_args!("sent a TLS handshake to a port without TLS: use ws:// or http://");
+                    self.shared.log_peer(Level::Info, &link.info.peer, hint);
                 }
                 self.refuse_head(link, &error);
                 return Ok(plain.len());
@@ -131,7 +137,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     && link.out.buffered(&link.wire) <= self.shared.config.limits.pause_receive_above;
                 let out = link.out.raw(&mut self.shared.pool);
                 if handshake::write_response(&response, handshake::Reply { keep_alive, ..reply }, out) {
-                    link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.handshake);
+                    self.keep_for_http(link);
                 } else {
                     self.end(link, Phase::finishing(false), Cause::Local);
                 }
@@ -143,7 +149,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     self.opened(driver, link, accepted.negotiated, Some(&request), None);
                 }
                 Err(refused) => {
-                    log::info!("{}: {refused}", link.info.peer);
+                    self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{refused}"));
                     self.shared.counters.handshakes_failed.add(1);
                     let reply = handshake::Reply { keep_alive: false, ..handshake::Reply::to(&request) };
                     let out = link.out.raw(&mut self.shared.pool);
@@ -192,8 +198,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if subprotocol.is_some() {
             link.cold.get_or_insert_default().subprotocol.clone_from(&subprotocol);
         }
-        self.shared.counters.handshaking.sub(1);
-        link.phase = Phase::Open;
+        let before = std::mem::replace(&mut link.phase, Phase::Open);
+        self.end_handshake(link, &before);
         if let Some(dial) = link.info.dial.and_then(|dial| self.dials.get_mut(&dial)) {
             dial.opened = self.shared.now;
         }
@@ -221,7 +227,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Answers a head that is no HTTP or too large with a status, and ends the connection.
     fn refuse_head(&mut self, link: &mut Link<E::Session, H::State>, error: &HandshakeError) {
-        log::info!("{}: {error}", link.info.peer);
+        self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{error}"));
         self.refuse_with(link, error.status().unwrap_or(StatusCode::BAD_REQUEST));
     }
 

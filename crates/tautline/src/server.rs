@@ -5,7 +5,7 @@ use crate::{Address, Config, DriverConfig, EngineChoice, Error, Handler, Reloade
 use std::io;
 use std::num::{NonZero, NonZeroU32};
 use std::sync::Arc;
-use tautline_engine::{HandshakePool, RecordPool};
+use tautline_engine::{HandshakePool, RecordPool, SharedLimits};
 use tautline_tls::{Capabilities, Engine, EngineKind, Session, plain};
 use tautline_tls_rustls::Fused;
 
@@ -158,11 +158,12 @@ impl<H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Then for Start<M> {
         let pool = pool.map_err(|error| Error::Machine { what: "cannot start a thread for handshakes", error })?;
         let records = record_pool(&plan, kind.capabilities())?;
         let reloader = Reloader::new(engine.clone(), plan.config.offload.clone());
-        let shared = plan.config.clone();
+        let (shared, limits) = (plan.config.clone(), SharedLimits::default());
         plan.start(
             reloader,
             Box::new(move |number, driver| {
                 let mut shard = Shard::new(number, shared.clone(), engine.clone(), driver, make(number))?;
+                shard.share_limits(limits.clone());
                 if let Some(pool) = &pool {
                     shard.set_handshake_pool(pool.clone());
                 }

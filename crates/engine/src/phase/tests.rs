@@ -73,7 +73,7 @@ fn state(name: &str) -> Phase {
         "offloaded" => Phase::Offloaded(Some(1)),
         "request" => {
             let reader = HeadReader::new(HeadLimits::default());
-            Phase::Request(Box::new(Head { bytes: Buf::new(), reader, answered: false }))
+            Phase::Request(Box::new(Head { bytes: Buf::new(), reader, answered: false, http_end: None }))
         }
         "answer" => Phase::Answer(Box::new(super::Answer { bytes: Buf::new(), opening: opening() })),
         "open" => Phase::Open,

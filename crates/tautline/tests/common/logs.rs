@@ -10,7 +10,7 @@ static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 impl Log for Kept {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("tautline")
+        ["tautline", "rustls"].iter().any(|ours| metadata.target().starts_with(ours))
     }
 
     fn log(&self, record: &Record<'_>) {

@@ -1,6 +1,7 @@
 //! Hostile peers: they must not cause a panic, a leak, unbounded growth, or harm to other connections.
 
 mod chaos;
+mod crowds;
 mod cut;
 mod garbage;
 mod limits;

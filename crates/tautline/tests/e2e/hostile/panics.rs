@@ -36,7 +36,7 @@ fn a_panic_closes_its_own_connection_with_1011() {
         assert_eq!(peer.close_frame(), (1011, String::new()));
         peer.end();
         assert!(matches!(server.events.close(conn).cause, Cause::Panicked));
-        logs::expect(&[&format!("connection {conn} ({})", peer.name()), "no panic here", "the loop goes on"]);
+        logs::expect(&[&format!("{}: connection {conn}: ", peer.name()), "no panic here", "the loop goes on"]);
         other.echoes("after");
         drop((other, peer));
         goes_on(server, 1);

@@ -1,0 +1,146 @@
+//! Bounds on connections without a WebSocket, and on all connections.
+//!
+//! Accepting does not pause for connections that are silent: at a limit, the [first](crate::waiting::Waiting::first) that waits
+//! gives way to a new one. It pauses while the server has `max_connections`, of which connections without a WebSocket are at
+//! most three quarters.
+
+use crate::admission::Kind;
+use crate::closed::Cause;
+use crate::core::Core;
+use crate::handler::Handler;
+use crate::link::{Link, millis};
+use crate::phase::Phase;
+use crate::remote::ShardHandle;
+use tautline_io::Driver;
+use tautline_tls::Engine;
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Counts a new connection.
+    pub(crate) fn count_connection(&mut self, link: &Link<E::Session, H::State>) {
+        self.shared.counters.connections.add(1);
+        self.shared.counters.handshaking.add(1);
+        if link.info.dial.is_none() {
+            self.admission.count_connection();
+            self.admission.insert(Kind::Handshake, link);
+        }
+    }
+
+    /// Counts the end of a connection.
+    pub(crate) fn uncount_connection(&mut self, link: &Link<E::Session, H::State>) {
+        self.shared.counters.connections.sub(1);
+        if link.info.dial.is_none() {
+            self.admission.uncount_connection();
+        }
+    }
+
+    /// The handshake waits for this server, not for the peer: it does not give way to others.
+    pub(crate) fn stop_waiting(&mut self, link: &Link<E::Session, H::State>) {
+        self.admission.remove(Kind::Handshake, link);
+    }
+
+    /// The handshake waits for the peer again.
+    pub(crate) fn wait_again(&mut self, link: &Link<E::Session, H::State>) {
+        self.admission.insert(Kind::Handshake, link);
+    }
+
+    /// A connection has left `before`, which was a handshake.
+    pub(crate) fn end_handshake(&mut self, link: &Link<E::Session, H::State>, before: &Phase) {
+        if matches!(before, Phase::Request(head) if head.http_end.is_some()) {
+            self.shared.counters.http.sub(1);
+            self.admission.remove(Kind::Http, link);
+        } else {
+            self.shared.counters.handshaking.sub(1);
+            self.admission.remove(Kind::Handshake, link);
+        }
+    }
+
+    /// An HTTP request was answered, and another may follow. From the first answer on, the connection has another limit and
+    /// age: an answer is no progress towards a WebSocket.
+    pub(crate) fn keep_for_http(&mut self, link: &mut Link<E::Session, H::State>) {
+        let (now, deadlines) = (self.shared.now, &self.shared.config.deadlines);
+        let Phase::Request(head) = &mut link.phase else { return };
+        let end = head.http_end.unwrap_or_else(|| now + millis(deadlines.http));
+        let is_first = head.http_end.replace(end).is_none();
+        link.clock.phase_end = end.min(now + millis(deadlines.handshake));
+        if is_first {
+            self.shared.counters.handshaking.sub(1);
+            self.shared.counters.http.add(1);
+            self.admission.remove(Kind::Handshake, link);
+            self.admission.insert(Kind::Http, link);
+        }
+    }
+
+    /// Pauses accepting while there are too many connections. New ones then wait in the kernel's backlog.
+    pub(crate) fn bound_accepting(&mut self, driver: &mut dyn Driver) {
+        let full = self.admission.is_full(&self.shared.config.limits);
+        if full == self.admission.paused {
+            return;
+        }
+        self.admission.paused = full;
+        driver.pause_accept(full);
+        if full {
+            self.check_others();
+        }
+        if full && self.admission.is_news(0, self.shared.now) {
+            let counters = &self.shared.counters;
+            log::warn!(
+                "accepting pauses: {} connections, {} of them in their handshake",
+                counters.connections.get(),
+                counters.handshaking.get()
+            );
+        }
+    }
+
+    /// Applies the limits, if one may be passed.
+    pub(crate) fn apply_limits(&mut self, driver: &mut dyn Driver) {
+        if self.admission.due || self.admission.paused {
+            self.admission.due = false;
+            self.bound_accepting(driver);
+            self.evict(driver, Kind::Handshake);
+            self.evict(driver, Kind::Http);
+        }
+    }
+
+    fn evict(&mut self, driver: &mut dyn Driver, kind: Kind) {
+        loop {
+            match self.admission.surplus(kind, &self.shared.config.limits) {
+                Ok(Some((token, of_host, of_network))) => {
+                    let before = self.admission.waiting(kind).len();
+                    self.visit(driver, token, |core, _, link| core.give_way(link, kind, of_host, of_network));
+                    if self.admission.waiting(kind).len() == before {
+                        return;
+                    }
+                }
+                Ok(None) => return,
+                Err(()) => return self.check_others(),
+            }
+        }
+    }
+
+    /// Has the other loops look at the limits. Until then each can be past them by one connection.
+    fn check_others(&self) {
+        self.shared.others.iter().for_each(ShardHandle::check_limits);
+    }
+
+    /// Ends a connection in favour of newer ones.
+    fn give_way(&mut self, link: &mut Link<E::Session, H::State>, kind: Kind, of_host: usize, of_network: usize) {
+        let (counters, name, limit) = (&self.shared.counters, kind.name(), kind.limit(&self.shared.config.limits));
+        match kind {
+            Kind::Handshake => {
+                counters.handshakes_failed.add(1);
+                counters.handshakes_evicted.add(1);
+            }
+            Kind::Http => counters.http_evicted.add(1),
+        }
+        if self.admission.is_news(1 + kind as usize, self.shared.now) {
+            log::warn!(
+                "{name} ({limit}) is reached: the oldest connections of the largest sources give way to new ones"
+            );
+        }
+        let line = format_args!(
+            "gave way to others at {name} ({limit}); {of_host} of its host wait, {of_network} of its network"
+        );
+        self.shared.log_peer(log::Level::Info, &link.info.peer, line);
+        self.end(link, Phase::Gone { reset: kind == Kind::Handshake }, Cause::Overloaded);
+    }
+}
