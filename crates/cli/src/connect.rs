@@ -1,5 +1,5 @@
 use crate::amount;
-use crate::failure::Failure;
+use crate::failure::{Failure, printable};
 use crate::output;
 use crate::stages;
 use crate::target::TargetArguments;
@@ -115,9 +115,11 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     config.slow_consumer = SlowConsumer::Disconnect(usize::MAX);
     let (sender, events) = channel();
     let (handler_events, json) = (sender.clone(), arguments.json);
+    let to_terminal = std::io::stdout().is_terminal();
     let client = Client::new(Tls { engine: server.engine, config: server.tls }).driver(server.driver);
     let client = client.target(server.target).config(config);
-    let printer = move |_| -> loops::App { Box::new(Printer { events: handler_events.clone(), verbose, json }) };
+    let printer =
+        move |_| -> loops::App { Box::new(Printer { events: handler_events.clone(), verbose, json, to_terminal }) };
     let client = arguments.stages.into_iter().fold(client, Client::stages_of_one_read_in);
     let handle = loops::start_client(client, arguments.stages.is_some(), Box::new(printer))?;
     handle_signals(handle.shards().to_vec(), sender.clone())?;
@@ -270,10 +272,11 @@ fn run_session(
                 if !arguments.reconnect || matches!(closed.cause, Cause::Local) {
                     return ended(&closed).and(input);
                 }
-                eprintln!("connection lost: {:#}", closed.cause);
+                eprintln!("connection lost: {}", printable(&format!("{:#}", closed.cause)));
             }
             Ok(Event::Failed(error, Some(wait))) => {
-                eprintln!("{}; next attempt in {:.1} s", tautline_lab::load::explain(&error), wait.as_secs_f64());
+                let error = tautline_lab::load::explain(&error).to_string();
+                eprintln!("{}; next attempt in {:.1} s", printable(&error), wait.as_secs_f64());
             }
             Ok(Event::Failed(error, None)) => return Err(Failure::from(&error)),
             Ok(Event::OutputGone(failure)) => {
@@ -329,12 +332,17 @@ struct Printer {
     events: Sender<Event>,
     verbose: bool,
     json: bool,
+    to_terminal: bool,
 }
 
 impl Printer {
-    /// Prints one line, in JSON or plain.
+    /// Prints one line. A pipe gets what the peer sent, a terminal no commands of the peer.
     fn print(&self, line: impl Display) -> bool {
-        let printed = output::print(format_args!("{line}\n"));
+        let printed = if self.to_terminal {
+            output::print(format_args!("{}\n", printable(&line.to_string())))
+        } else {
+            output::print(format_args!("{line}\n"))
+        };
         printed.map_err(|failure| self.notify(Event::OutputGone(failure))).is_ok()
     }
 
@@ -414,7 +422,7 @@ fn describe(peer: &tautline::Address, opening: &Opening<'_>) -> String {
     }
     lines.push(format!("subprotocol  {}", opening.subprotocol.unwrap_or("none")));
     lines.push(format!("compression  {}", if opening.deflate { "permessage-deflate" } else { "none" }));
-    lines.iter().map(|line| format!("* {line}\n")).collect()
+    lines.iter().map(|line| format!("* {}\n", printable(line))).collect()
 }
 
 /// The negotiated values of all layers, for programs.

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -44,10 +45,25 @@ impl Failure {
     /// Prints the failure on standard error, and returns the exit code. A closed output is no news for its reader.
     pub(crate) fn report(&self) -> ExitCode {
         if self.kind != Kind::OutputClosed {
-            eprintln!("taut: {self}");
+            eprintln!("taut: {}", printable(&self.what));
         }
         ExitCode::from(self.kind as u8)
     }
+}
+
+/// The text with its control characters escaped, except line ends and tabs.
+///
+/// A peer's text could otherwise command the terminal that shows it: move the cursor, set the title, hide what follows. The
+/// marks that turn the direction of writing are escaped as well.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let is_command = |c: char| {
+        c.is_control() && !matches!(c, '\n' | '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(is_command) {
+        return text.into();
+    }
+    let escaped = |c: char| if is_command(c) { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect::<String>().into()
 }
 
 impl fmt::Display for Failure {
@@ -94,5 +110,19 @@ impl From<&tautline::ConnectError> for Failure {
             tautline::ConnectError::Target(_) => Self::usage(what),
             _ => Self::network(what),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        for text in ["", "plain text\twith\nlines", "wörld 🦀"] {
+            assert_eq!(printable(text), text);
+        }
+        assert_eq!(printable("\x1b[2Jgone\r\x07"), "\\u{1b}[2Jgone\\r\\u{7}");
+        assert_eq!(printable("\u{9b}31m\x7f\u{202e}"), "\\u{9b}31m\\u{7f}\\u{202e}");
     }
 }

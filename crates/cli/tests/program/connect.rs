@@ -12,6 +12,30 @@ fn sends_input_lines_and_prints_messages() {
 }
 
 #[test]
+fn a_peer_cannot_command_the_terminal() {
+    let home = Home::new();
+    let server = home.serve(&["--plain"]);
+    let escape = "\x1b]0;owned\x07 and text\n";
+    let piped = home.run_with(&["connect", "--wait", "2", &server.url], escape);
+    assert_eq!((piped.code, piped.out.as_str()), (Some(0), escape), "{}", piped.err);
+    // Python gives the program a terminal for its output only, so that nothing is echoed.
+    let code = "import os,pty,subprocess,sys\n\
+                ours,theirs=pty.openpty()\n\
+                child=subprocess.Popen(sys.argv[1:],stdin=subprocess.PIPE,stdout=theirs)\n\
+                child.stdin.write(b'\\x1b]0;owned\\x07 and text\\n');child.stdin.close()\n\
+                child.wait();os.close(theirs)\n\
+                print(repr(os.read(ours,1000)))\n";
+    let taut = env!("CARGO_BIN_EXE_taut");
+    let shown = std::process::Command::new("python3")
+        .args(["-c", code, taut, "connect", "--wait", "2", &server.url])
+        .env("XDG_DATA_HOME", &home.0)
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert_eq!(shown.trim(), r"b'\\u{1b}]0;owned\\u{7} and text\r\n'");
+}
+
+#[test]
 fn input_beyond_all_buffers_waits_in_the_pipe() {
     let home = Home::new();
     let server = home.serve(&[]);
