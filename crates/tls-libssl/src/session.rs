@@ -6,7 +6,7 @@ use crate::tls_info::tls_info;
 use core::net::IpAddr;
 use std::sync::Arc;
 use tautline_buf::Buf;
-use tautline_tls::record::{self, Front, HEADER, MAX_PLAIN};
+use tautline_tls::record::{self, BadHeader, Front, HEADER, MAX_PLAIN, RECORD_OVERFLOW, Stage, UNEXPECTED_MESSAGE};
 use tautline_tls::{Content, Error, Handshake, Opened, TlsInfo};
 use tautline_tls_records::{Secret, gather};
 
@@ -44,6 +44,8 @@ pub struct Session {
     is_tls13: bool,
     /// Number of bytes received in the handshake.
     received: usize,
+    /// Whether a server has answered, which ends the client's first flight.
+    answered: bool,
     /// Number of records since the last one that held application data.
     control_records: u8,
     /// Number of records that our current key has protected.
@@ -118,6 +120,7 @@ impl Session {
             phase: Phase::Fresh,
             is_tls13: false,
             received: 0,
+            answered: false,
             control_records: 0,
             sealed: 0,
             opened: 0,
@@ -244,18 +247,20 @@ impl Session {
         let mut used = 0;
         loop {
             let rest = &wire[used..];
-            let len = match record::front(rest) {
-                Front::Whole(len) => len,
-                Front::Partial => return Ok((used, Handshake::Pending)),
-                Front::Invalid => return Err(self.reject(&rest[..HEADER], record::not_tls(rest), out)),
-            };
+            let stage = if self.client.is_none() && !self.answered { Stage::Hello } else { Stage::Handshake };
+            if let Err(bad) = record::check(rest, stage) {
+                return Err(self.reject_header(&rest[..HEADER], bad, out));
+            }
+            let Front::Whole(len) = record::front(rest) else { return Ok((used, Handshake::Pending)) };
             self.received += len;
             if self.received > MAX_HANDSHAKE {
                 return Err(self.reject(&UNEXPECTED, "a handshake of far too many bytes", out));
             }
             used += len;
             let start = out.len();
-            if self.feed(&rest[..len], out)? == Handshake::Complete {
+            let complete = self.feed(&rest[..len], out)? == Handshake::Complete;
+            self.answered |= out.len() > start;
+            if complete {
                 self.phase = Phase::Open;
                 self.is_tls13 = self.connection.is_tls13();
                 if self.client.is_none() {
@@ -292,6 +297,17 @@ impl Session {
         Error::Peer(what.to_owned())
     }
 
+    /// Has the library make the alert for a header: it gets a record that makes it send that alert, or the header itself.
+    fn reject_header(&mut self, header: &[u8], BadHeader { alert, what }: BadHeader, out: &mut Buf) -> Error {
+        let is_other_protocol = !matches!(header, [20..=24, 3, ..]);
+        let cause: &[u8] = match alert {
+            UNEXPECTED_MESSAGE if !is_other_protocol => &UNEXPECTED,
+            RECORD_OVERFLOW => &TOO_LONG,
+            _ => header,
+        };
+        self.reject(cause, what, out)
+    }
+
     /// Stores the sessions that a client can resume later.
     fn collect_sessions(&mut self) {
         let Some(sessions) = self.client.as_ref().and_then(|client| client.sessions.as_ref()) else { return };
@@ -307,20 +323,14 @@ impl Session {
         plain: Option<&mut [u8]>,
         out: &mut Buf,
     ) -> Result<(usize, Found), Error> {
-        let used = match record::front(wire) {
-            Front::Whole(len) => len,
-            Front::Partial => return Ok((0, Found::Partial)),
-            Front::Invalid => return Err(self.reject(&wire[..HEADER], record::not_tls(wire), out)),
-        };
-        if self.is_tls13 {
-            // RFC 8446, section 5: after the handshake all records are protected. OpenSSL would accept change_cipher_spec, and
-            // padding beyond the length of a record.
-            if wire[0] != DATA {
-                return Err(self.reject(&UNEXPECTED, "an unprotected record after the handshake", out));
-            }
-            if used > HEADER + MAX_BODY_TLS13 {
-                return Err(self.reject(&TOO_LONG, "a record that holds more than it may", out));
-            }
+        // OpenSSL would accept change_cipher_spec after the handshake, and padding beyond the length of a record.
+        let stage = if self.is_tls13 { Stage::Open13 } else { Stage::Open12 };
+        if let Err(bad) = record::check(wire, stage) {
+            return Err(self.reject_header(&wire[..HEADER], bad, out));
+        }
+        let Front::Whole(used) = record::front(wire) else { return Ok((0, Found::Partial)) };
+        if self.is_tls13 && used > HEADER + MAX_BODY_TLS13 {
+            return Err(self.reject(&TOO_LONG, "a record that holds more than it may", out));
         }
         let outcome = match plain {
             Some(plain) => self.connection.read_into(&wire[..used], plain, out),

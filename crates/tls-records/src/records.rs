@@ -14,7 +14,7 @@ use in_kernel::InKernel;
 use std::collections::VecDeque;
 use tautline_buf::Buf;
 use tautline_buf::kernel_tls::{Direction, NEW_KEYS, TrafficKeys, head};
-use tautline_tls::record::{HEADER, MAX_PLAIN};
+use tautline_tls::record::{self, BadHeader, HEADER, MAX_PLAIN, Stage};
 use tautline_tls::{Content, Error, Helpers, Opened};
 
 /// Longest body of a protected record in bytes (section 5.2).
@@ -262,10 +262,10 @@ impl Records {
     /// Returns the length of the record, and that of content, type and padding behind its header.
     #[inline]
     fn open_body(&mut self, wire: &mut [u8]) -> Result<Option<(usize, usize)>, Refusal> {
-        let [kind, major, _, high, low, ..] = *wire else { return Ok(None) };
+        let [kind, major, minor, high, low, ..] = *wire else { return Ok(None) };
         let len = usize::from(u16::from_be_bytes([high, low]));
-        if kind != DATA || major != 3 || len > MAX_BODY {
-            return Err(not_a_record(kind, major));
+        if [kind, major, minor] != [DATA, 3, 3] || len > MAX_BODY {
+            return Err(bad_header(wire));
         }
         let Some(body) = wire.get_mut(HEADER..HEADER + len) else { return Ok(None) };
         match self.rx.open(self.suite, body) {
@@ -528,11 +528,11 @@ impl Records {
 }
 
 #[cold]
-fn not_a_record(kind: u8, major: u8) -> Refusal {
-    if kind != DATA || major != 3 {
-        return Refusal::new(UNEXPECTED_MESSAGE, "it sent something that is not a protected record");
+fn bad_header(wire: &[u8]) -> Refusal {
+    match record::check(wire, Stage::Open13) {
+        Err(BadHeader { alert, what }) => Refusal::new(alert, what),
+        Ok(()) => Refusal::new(RECORD_OVERFLOW, "it sent a record of an impossible length"),
     }
-    Refusal::new(RECORD_OVERFLOW, "it sent a record of an impossible length")
 }
 
 #[cold]

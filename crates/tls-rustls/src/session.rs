@@ -5,7 +5,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, CommonState, ExtractedSecrets, HandshakeKind, ProtocolVersion};
 use std::sync::Arc;
 use tautline_buf::Buf;
-use tautline_tls::record::{self, Front, HEADER};
+use tautline_tls::record::{self, BadHeader, Front, HEADER, RECORD_OVERFLOW, Stage, UNEXPECTED_MESSAGE};
 use tautline_tls::{Content, Error, Handshake, Opened, TlsInfo, registry};
 use tautline_tls_records::gather;
 
@@ -29,6 +29,8 @@ pub struct Session {
     phase: Phase,
     /// Number of records since the last one that held application data.
     control_records: u8,
+    /// The stage of the connection, for the next record's header.
+    stage: Stage,
     sent_close: bool,
     received_close: bool,
 }
@@ -62,6 +64,7 @@ impl Session {
             server_name,
             phase: Phase::Fresh,
             control_records: 0,
+            stage: Stage::Handshake,
             sent_close: false,
             received_close: false,
         }
@@ -115,17 +118,21 @@ impl Session {
             self.phase = Phase::Handshaking;
             if matches!(self.connection, Connection::Client(_)) {
                 step = self.feed(&mut [], &mut plain, out)?;
+            } else {
+                self.stage = Stage::Hello;
             }
         }
         while step != Step::Ready {
             let rest = &mut wire[used..];
-            let len = match record::front(rest) {
-                Front::Whole(len) => len,
-                Front::Partial => return Ok((used, Handshake::Pending)),
-                Front::Invalid => return Err(self.reject(rest, out)),
-            };
+            self.check_header(rest, out)?;
+            let Front::Whole(len) = record::front(rest) else { return Ok((used, Handshake::Pending)) };
+            let said = out.len();
             step = self.feed(&mut rest[..len], &mut plain, out)?;
             used += len;
+            if out.len() > said {
+                // The server has answered, so the client's first flight is over.
+                self.stage = Stage::Handshake;
+            }
             if matches!(step, Step::Data | Step::Closed) {
                 return Err(Error::Library(
                     "rustls passed application data before the handshake was complete".to_owned(),
@@ -133,6 +140,7 @@ impl Session {
             }
         }
         self.phase = Phase::Open;
+        self.stage = if self.is_open_tls13() { Stage::Open13 } else { Stage::Open12 };
         Ok((used, Handshake::Complete))
     }
 
@@ -158,19 +166,39 @@ impl Session {
         Ok(step)
     }
 
-    /// Gives rustls a header that it rejects, so that it makes an alert, and returns the error.
-    fn reject(&mut self, wire: &[u8], out: &mut Buf) -> Error {
-        let what = record::not_tls(wire);
-        self.held.extend_from_slice(&wire[..HEADER]);
+    /// Checks the header at the front of `wire`, as soon as it is whole.
+    fn check_header(&mut self, wire: &[u8], out: &mut Buf) -> Result<(), Error> {
+        match record::check(wire, self.stage) {
+            // rustls alone can seal the right alert, and makes it for a whole record that is authentic.
+            Err(bad) if self.stage == Stage::Open13 && bad.alert == RECORD_OVERFLOW && is_front(wire) => Ok(()),
+            Err(bad) => Err(self.reject(bad, out)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Refuses a header, with an alert for the peer.
+    ///
+    /// Before the first record nothing is protected, and the alert is ours. Later rustls has to make one: it is given a
+    /// record for which it sends unexpected_message, or a header for which it sends decode_error.
+    fn reject(&mut self, BadHeader { alert, what }: BadHeader, out: &mut Buf) -> Error {
+        if matches!(self.connection, Connection::Waiting(_)) {
+            out.put(&[21, 3, 3, 0, 2, 2, alert]);
+            return Error::Peer(what.to_owned());
+        }
+        let cause = match self.phase {
+            _ if alert != UNEXPECTED_MESSAGE => &BAD_LENGTH[..],
+            Phase::Open => &CHANGE_CIPHER_SPEC,
+            _ => &BAD_CHANGE_CIPHER_SPEC,
+        };
+        self.held.extend_from_slice(cause);
         let _ = self.connection.process(&mut self.held, &mut Buf::new(), out);
         Error::Peer(what.to_owned())
     }
 
     fn open_record<'b>(&mut self, wire: &mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error> {
-        let used = match record::front(wire) {
-            Front::Whole(len) => len,
-            Front::Partial => return Ok(Opened { used: 0, content: Content::Partial }),
-            Front::Invalid => return Err(self.reject(wire, out)),
+        self.check_header(wire, out)?;
+        let Front::Whole(used) = record::front(wire) else {
+            return Ok(Opened { used: 0, content: Content::Partial });
         };
         let content = match self.feed(&mut wire[..used], scratch, out)? {
             Step::Data if !scratch.is_empty() => {
@@ -260,5 +288,19 @@ impl tautline_tls::Session for Session {
 fn group(common: &CommonState) -> u16 {
     common.negotiated_key_exchange_group().map_or(0, |group| group.name().into())
 }
+
+/// Whether a record of some version of TLS may begin like this.
+fn is_front(wire: &[u8]) -> bool {
+    record::front(wire) != Front::Invalid
+}
+
+/// A change_cipher_spec, for which rustls sends unexpected_message after the handshake.
+const CHANGE_CIPHER_SPEC: [u8; HEADER + 1] = [20, 3, 3, 0, 1, 1];
+
+/// A change_cipher_spec with another value than 1, for which rustls sends unexpected_message in the handshake.
+const BAD_CHANGE_CIPHER_SPEC: [u8; HEADER + 1] = [20, 3, 3, 0, 1, 2];
+
+/// A header with a length that no record has, for which rustls sends decode_error.
+const BAD_LENGTH: [u8; HEADER] = [23, 3, 3, 0xff, 0xff];
 
 const FAILED: Error = Error::ApiMisuse("the session has failed before");

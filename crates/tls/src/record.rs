@@ -9,6 +9,76 @@ pub const MAX_PLAIN: usize = 16_384;
 /// Upper limit of a record's body in bytes, for every version of TLS (RFC 5246, section 6.2.3).
 const MAX_BODY: usize = MAX_PLAIN + 2048;
 
+/// Longest body of a protected record of TLS 1.3, in bytes (RFC 8446, section 5.2).
+const MAX_BODY_TLS13: usize = MAX_PLAIN + 256;
+
+/// The part of a connection in which a record arrives, which decides what its header may say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// A client's first flight: its ClientHello.
+    Hello,
+    /// The rest of the handshake.
+    Handshake,
+    /// After a handshake of TLS 1.2.
+    Open12,
+    /// After a handshake of TLS 1.3: every record is protected.
+    Open13,
+}
+
+/// A record header that no peer may send: the alert for the peer, and the peer's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadHeader {
+    /// The code of the alert (RFC 8446, section 6).
+    pub alert: u8,
+    /// The peer's fault, as the end of a sentence that begins with the peer.
+    pub what: &'static str,
+}
+
+/// The alert unexpected_message.
+pub const UNEXPECTED_MESSAGE: u8 = 10;
+/// The alert record_overflow.
+pub const RECORD_OVERFLOW: u8 = 22;
+/// The alert protocol_version.
+pub const PROTOCOL_VERSION: u8 = 70;
+
+/// Checks type, version and length of the record at the front of `wire`, before its body arrives.
+///
+/// RFC 8446, section 5.1: the version is 0x0303, or 0x0301 in a client's first flight. Alerts of old peers may have any
+/// version of TLS until the handshake is complete. A plaintext has at most 2^14 bytes, and a protected record of TLS 1.3 at
+/// most 256 more. A header that is not whole is not checked.
+///
+/// # Errors
+/// The header is one that no peer may send in this stage.
+pub fn check(wire: &[u8], stage: Stage) -> Result<(), BadHeader> {
+    let &[kind, major, minor, high, low, ..] = wire else { return Ok(()) };
+    let bad = |alert, what| Err(BadHeader { alert, what });
+    let len = usize::from(u16::from_be_bytes([high, low]));
+    let is_open = matches!(stage, Stage::Open12 | Stage::Open13);
+    let (is_known, most) = match stage {
+        Stage::Open13 => (kind == 23, MAX_BODY_TLS13),
+        Stage::Open12 => (matches!(kind, 20..=23), MAX_BODY),
+        Stage::Hello => (matches!(kind, 21 | 22), MAX_PLAIN),
+        Stage::Handshake => (matches!(kind, 20..=23), if kind == 23 { MAX_BODY_TLS13 } else { MAX_PLAIN }),
+    };
+    if major != 3 || !matches!(kind, 20..=24) {
+        return bad(UNEXPECTED_MESSAGE, not_tls(wire));
+    }
+    if !is_known {
+        return bad(UNEXPECTED_MESSAGE, "it sent a record of a type that has no place here");
+    }
+    let may_be_old = stage == Stage::Hello && minor == 1 || kind == 21 && !is_open && minor < 3;
+    if minor != 3 && !may_be_old {
+        return bad(PROTOCOL_VERSION, "it sent a record of another version of TLS");
+    }
+    if len > most {
+        return bad(RECORD_OVERFLOW, "it sent a record of an impossible length");
+    }
+    if len == 0 && kind != 23 {
+        return bad(UNEXPECTED_MESSAGE, "it sent a record of an impossible length");
+    }
+    Ok(())
+}
+
 /// The kind of bytes at the front of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
@@ -26,7 +96,7 @@ pub fn front(wire: &[u8]) -> Front {
     let &[kind, major, _, high, low, ref rest @ ..] = wire else { return Front::Partial };
     let len = usize::from(u16::from_be_bytes([high, low]));
     // 20 ..= 24: change_cipher_spec, alert, handshake, application_data, heartbeat. Only application data may be empty.
-    let plausible = matches!(kind, 20..=24) && major == 3 && len < MAX_BODY && (len > 0 || kind == 23);
+    let plausible = matches!(kind, 20..=24) && major == 3 && len <= MAX_BODY && (len > 0 || kind == 23);
     match plausible {
         false => Front::Invalid,
         true if rest.len() < len => Front::Partial,
@@ -49,7 +119,53 @@ pub fn not_tls(wire: &[u8]) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Front, front};
+    use super::{Front, PROTOCOL_VERSION, RECORD_OVERFLOW, Stage, UNEXPECTED_MESSAGE, check, front};
+
+    #[test]
+    fn headers_are_checked_before_bodies_arrive() {
+        let alert = |header: [u8; 5], stage| check(&header, stage).err().map(|bad| bad.alert);
+        let all = [Stage::Hello, Stage::Handshake, Stage::Open12, Stage::Open13];
+        for stage in all {
+            for len in 0..5 {
+                assert_eq!(check(&[99, 3, 3, 0, 1][..len], stage), Ok(()), "not whole");
+            }
+            for kind in 0..=u8::MAX {
+                let fits = match stage {
+                    Stage::Hello => matches!(kind, 21 | 22),
+                    Stage::Handshake | Stage::Open12 => matches!(kind, 20..=23),
+                    Stage::Open13 => kind == 23,
+                };
+                assert_eq!(alert([kind, 3, 3, 0, 9], stage).is_none(), fits, "{kind} {stage:?}");
+                assert!(fits || alert([kind, 3, 3, 0, 9], stage) == Some(UNEXPECTED_MESSAGE));
+            }
+            for version in 0..=u16::MAX {
+                let [major, minor] = version.to_be_bytes();
+                let kind = if stage == Stage::Open13 { 23 } else { 22 };
+                let fits = version == 0x0303 || stage == Stage::Hello && version == 0x0301;
+                let expected = if major == 3 { PROTOCOL_VERSION } else { UNEXPECTED_MESSAGE };
+                assert_eq!(alert([kind, major, minor, 0, 9], stage), (!fits).then_some(expected), "{version:x}");
+            }
+        }
+        for (kind, stage, most) in [
+            (22, Stage::Hello, 16_384),
+            (21, Stage::Handshake, 16_384),
+            (22, Stage::Handshake, 16_384),
+            (23, Stage::Handshake, 16_640),
+            (23, Stage::Open13, 16_640),
+            (22, Stage::Open12, 18_432),
+        ] {
+            for len in [1, 2, most - 1, most, most + 1, u16::MAX] {
+                let [high, low] = len.to_be_bytes();
+                let expected = (len > most).then_some(RECORD_OVERFLOW);
+                assert_eq!(alert([kind, 3, 3, high, low], stage), expected, "{kind} {stage:?} {len}");
+            }
+        }
+        // An old server that knows no version of the client's.
+        assert_eq!(alert([21, 3, 1, 0, 2], Stage::Handshake), None);
+        assert_eq!(alert([21, 3, 1, 0, 2], Stage::Open12), Some(PROTOCOL_VERSION));
+        assert_eq!(alert([22, 3, 3, 0, 0], Stage::Handshake), Some(UNEXPECTED_MESSAGE));
+        assert_eq!(alert([23, 3, 3, 0, 0], Stage::Open13), None, "the AEAD rejects it");
+    }
 
     #[test]
     fn distinguishes_whole_partial_and_invalid_records() {
@@ -66,8 +182,8 @@ mod tests {
             ([19, 3, 3, 0, 10], Front::Invalid),
             ([22, 3, 1, 0, 0], Front::Invalid),
             ([23, 3, 3, 0, 0], Front::Whole(5)),
-            ([23, 3, 3, 0x48, 0], Front::Invalid),
-            ([23, 3, 3, 0x47, 0xff], Front::Partial),
+            ([23, 3, 3, 0x48, 1], Front::Invalid),
+            ([23, 3, 3, 0x48, 0], Front::Partial),
         ] {
             assert_eq!(front(&header), expected, "{header:?}");
         }
