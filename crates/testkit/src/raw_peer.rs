@@ -92,20 +92,52 @@ impl RawPeer {
     /// If the handshake fails.
     pub fn server<S: Session>(client: &mut End<S>, certificate: &Certificate, suite: Option<CipherSuite>) -> Self {
         let secrets = Arc::new(Secrets::default());
-        let chain = CertificateDer::pem_slice_iter(&certificate.chain).collect::<Result<_, _>>().unwrap();
-        let key = PrivateKeyDer::from_pem_slice(&certificate.key).unwrap();
-        let mut config = ServerConfig::builder_with_provider(provider(suite))
-            .with_protocol_versions(&[&TLS13])
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap();
-        config.key_log = Arc::<Secrets>::clone(&secrets);
-        config.enable_secret_extraction = true;
-        config.send_tls13_tickets = 0;
+        let config = server_config(certificate, suite, &secrets);
         client.work().unwrap();
         let server = rustls::ServerConnection::new(Arc::new(config)).unwrap();
         Self::handshake(Connection::Server(server), client, &secrets)
+    }
+
+    /// Connects like [`client`](Self::client), and returns the last flight, which the session has not got: its first bytes
+    /// under the keys of application data may follow at once.
+    ///
+    /// # Panics
+    /// If the handshake fails.
+    pub fn client_last_flight<S: Session>(server: &mut End<S>, roots: &str) -> (Self, Vec<u8>) {
+        let secrets = Arc::new(Secrets::default());
+        let name = ServerName::try_from("localhost").unwrap();
+        let config = client_config(roots, None, &secrets);
+        let mut own = Connection::Client(rustls::ClientConnection::new(Arc::new(config), name).unwrap());
+        loop {
+            let wire = written(&mut own);
+            if !own.is_handshaking() {
+                return (Self::take_over(own, &secrets), wire);
+            }
+            server.deliver(&wire).unwrap();
+            let wire = server.take_outbox();
+            assert!(!wire.is_empty(), "the handshake goes on");
+            read(&mut own, &wire);
+        }
+    }
+
+    /// Accepts like [`server`](Self::server), and returns the flight with the server's Finished, which the session has not
+    /// got. The session's bytes up to its own Finished go to the returned connection.
+    ///
+    /// # Panics
+    /// If the handshake fails.
+    pub fn server_flight<S: Session>(
+        client: &mut End<S>,
+        certificate: &Certificate,
+    ) -> (Self, Vec<u8>, ServerHandshake) {
+        let secrets = Arc::new(Secrets::default());
+        client.work().unwrap();
+        let config = server_config(certificate, None, &secrets);
+        let mut own = Connection::Server(rustls::ServerConnection::new(Arc::new(config)).unwrap());
+        read(&mut own, &client.take_outbox());
+        let flight = written(&mut own);
+        let suite = own.negotiated_cipher_suite().unwrap().suite();
+        let half = |side| Half::new(suite, secrets.get(side), 0);
+        (Self { tx: half("SERVER"), rx: half("CLIENT") }, flight, ServerHandshake(own))
     }
 
     fn handshake<S: Session>(mut own: Connection, peer: &mut End<S>, secrets: &Secrets) -> Self {
@@ -167,6 +199,54 @@ impl RawPeer {
         }
         contents
     }
+}
+
+/// A server's handshake that lacks the client's Finished.
+pub struct ServerHandshake(Connection);
+
+impl ServerHandshake {
+    /// Reads the client's flight up to its Finished, and returns the bytes behind it.
+    ///
+    /// # Panics
+    /// If the flight is not whole, or not valid.
+    pub fn finish<'w>(&mut self, mut wire: &'w [u8]) -> &'w [u8] {
+        while self.0.is_handshaking() {
+            let (record, rest) = wire.split_at(5 + usize::from(u16::from_be_bytes([wire[3], wire[4]])));
+            read(&mut self.0, record);
+            wire = rest;
+        }
+        wire
+    }
+}
+
+fn written(own: &mut Connection) -> Vec<u8> {
+    let mut wire = Vec::new();
+    while own.wants_write() {
+        own.write_tls(&mut wire).unwrap();
+    }
+    wire
+}
+
+fn read(own: &mut Connection, mut wire: &[u8]) {
+    while !wire.is_empty() {
+        own.read_tls(&mut wire).unwrap();
+        own.process_new_packets().unwrap();
+    }
+}
+
+fn server_config(certificate: &Certificate, suite: Option<CipherSuite>, secrets: &Arc<Secrets>) -> ServerConfig {
+    let chain = CertificateDer::pem_slice_iter(&certificate.chain).collect::<Result<_, _>>().unwrap();
+    let key = PrivateKeyDer::from_pem_slice(&certificate.key).unwrap();
+    let mut config = ServerConfig::builder_with_provider(provider(suite))
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    config.key_log = Arc::<Secrets>::clone(secrets);
+    config.enable_secret_extraction = true;
+    config.send_tls13_tickets = 0;
+    config
 }
 
 fn client_config(roots: &str, suite: Option<CipherSuite>, secrets: &Arc<Secrets>) -> ClientConfig {

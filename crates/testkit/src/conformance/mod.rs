@@ -58,7 +58,7 @@ macro_rules! tls_conformance {
             full_records close_both_ways truncation errors_after_close
             flipped_bits flipped_bits_in_handshakes garbage other_protocols impossible_lengths endless_hellos
             repeated_and_dropped_records padding every_suite impossible_inner_plaintexts empty_records key_updates
-            key_update_floods bad_key_updates split_handshake_messages unexpected_handshake_messages
+            key_update_floods bad_key_updates key_updates_behind_finished split_handshake_messages unexpected_handshake_messages
             ticket_floods alerts unprotected_records old_empty_records old_alerts renegotiation
         }
     };

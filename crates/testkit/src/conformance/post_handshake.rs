@@ -171,6 +171,52 @@ pub fn key_updates<E: Engine>(make: impl Make<E>) {
     });
 }
 
+/// A KeyUpdate right behind the peer's Finished, in the same flight or cut anywhere, is answered. Both ends stay in step.
+///
+/// A library that exports its keys after the handshake must neither have read the KeyUpdate by then, nor owe its answer.
+pub fn key_updates_behind_finished<E: Engine>(make: impl Make<E>) {
+    let engines = Engines::new(&make, &server_config(), &client_config());
+    let roots = String::from_utf8(trusted()).unwrap();
+    let behind = |raw_peer: &mut RawPeer, flight: Vec<u8>| {
+        let update = raw_peer.seal(kind::HANDSHAKE, &[24, 0, 0, 1, 1], 0);
+        raw_peer.tx.update();
+        [flight, update, raw_peer.seal(kind::DATA, b"behind", 0)].concat()
+    };
+    let answered = |mut said: Vec<(u8, Vec<u8>)>, cut: usize| {
+        said.retain(|(kind, content)| (*kind, content.first()) != (kind::HANDSHAKE, Some(&4)));
+        let expected = [(kind::HANDSHAKE, vec![24, 0, 0, 1, 0]), (kind::DATA, b"reply".to_vec())];
+        assert_eq!(said, expected, "cut at {cut}");
+    };
+    for cut in 0.. {
+        let mut server = End::new(engines.server.accept().unwrap());
+        let (mut raw_peer, flight) = RawPeer::client_last_flight(&mut server, &roots);
+        let wire = behind(&mut raw_peer, flight);
+        let Some((first, second)) = wire.split_at_checked(cut) else { break };
+        server.deliver(first).unwrap();
+        server.deliver(second).unwrap();
+        assert_eq!(server.received, b"behind", "cut at {cut}");
+        server.send(&[b"reply"]).unwrap();
+        answered(raw_peer.open(&server.take_outbox()), cut);
+        assert_works(&mut server, &mut raw_peer);
+    }
+    let mut back = 0;
+    loop {
+        let mut client = End::new(engines.client.connect("localhost").unwrap());
+        let (mut raw_peer, flight, mut handshake) = RawPeer::server_flight(&mut client, &LOCALHOST);
+        let wire = behind(&mut raw_peer, flight);
+        // From the end, where the records of the KeyUpdate and of Finished lie, and then in longer steps.
+        let Some(cut) = wire.len().checked_sub(back) else { break };
+        back += if back < 150 { 1 } else { 41 };
+        client.deliver(&wire[..cut]).unwrap();
+        client.deliver(&wire[cut..]).unwrap();
+        assert_eq!(client.received, b"behind", "cut at {cut}");
+        client.send(&[b"reply"]).unwrap();
+        let said = client.take_outbox();
+        answered(raw_peer.open(handshake.finish(&said)), cut);
+        assert_works(&mut client, &mut raw_peer);
+    }
+}
+
 /// A flood of KeyUpdates without data is an error, and the replies to them do not accumulate.
 pub fn key_update_floods<E: Engine>(make: impl Make<E>) {
     both_roles(&make, |end, raw_peer| {
