@@ -126,12 +126,12 @@ pub(crate) fn server_files(names: &[&str], key: Key, days: u32, client: Option<&
     let mut files = vec![
         File { name: "ca.pem", content: authority.certificate().as_bytes().to_vec(), secret: false },
         File { name: "cert.pem", content: server.chain, secret: false },
-        File { name: "key.pem", content: server.key, secret: true },
+        File { name: "key.pem", content: server.key.to_vec(), secret: true },
     ];
     if let Some(name) = client {
         let client = issue(&[name], Usage::Client)?;
         files.push(File { name: "client.pem", content: client.chain, secret: false });
-        files.push(File { name: "client-key.pem", content: client.key, secret: true });
+        files.push(File { name: "client-key.pem", content: client.key.to_vec(), secret: true });
     }
     Ok(files)
 }

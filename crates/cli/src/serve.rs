@@ -59,6 +59,9 @@ pub(crate) struct Arguments {
     tls: TlsArguments,
     #[command(flatten)]
     loops: LoopArguments,
+    /// Allow core dumps, and debuggers of this user. They contain private keys and messages.
+    #[arg(long)]
+    core_dumps: bool,
     /// End when the process that started this one ends.
     #[arg(long, hide = true)]
     with_parent: bool,
@@ -84,7 +87,7 @@ struct LoopArguments {
     max_message: Option<usize>,
     #[command(flatten)]
     offload: OffloadArguments,
-    /// Connections per loop; further ones wait in the kernel's backlog.
+    /// Connections of all loops; further ones wait in the kernel's backlog.
     #[arg(long, value_name = "N", value_parser = amount::count)]
     max_connections: Option<usize>,
     /// Accept compression (permessage-deflate) from clients that offer it.
@@ -133,6 +136,11 @@ fn feed_size(text: &str) -> Result<usize, String> {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.with_parent {
         crate::child::end_with_parent()?;
+    }
+    // A benchmark's server has no secret, and its starter looks at it.
+    if !arguments.core_dumps && !arguments.with_parent {
+        machine::forbid_core_dumps()
+            .map_err(|error| Failure::failed(format!("cannot forbid core dumps: {error}; pass --core-dumps")))?;
     }
     machine::raise_nofile_limit()
         .map_err(|error| Failure::failed(format!("cannot raise the limit of open files: {error}")))?;

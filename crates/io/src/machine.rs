@@ -4,7 +4,7 @@ mod sys;
 
 pub use sys::run_when_idle;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 
@@ -43,10 +43,30 @@ pub fn raise_nofile_limit() -> io::Result<u64> {
     Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
+/// Keeps this process's memory, with private keys and sessions, out of core dumps, and from other processes of its user.
+///
+/// `PR_SET_DUMPABLE` (prctl(2)): a crash leaves no core, debuggers and profilers need root, and root owns the process's
+/// files in `/proc`. A library must not decide that for its program, so only a program calls this, before it reads a key.
+///
+/// # Errors
+/// `prctl(2)` fails.
+pub fn forbid_core_dumps() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{cpus, pin_to_cpu};
+    use super::{cpus, forbid_core_dumps, pin_to_cpu};
+    use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
     use std::thread;
+
+    #[test]
+    fn core_dumps_can_be_forbidden() {
+        let before = dumpable_behavior().unwrap();
+        forbid_core_dumps().unwrap();
+        assert_eq!(dumpable_behavior(), Ok(DumpableBehavior::NotDumpable));
+        set_dumpable_behavior(before).unwrap();
+    }
 
     #[test]
     fn pins_the_calling_thread_only() {

@@ -330,14 +330,14 @@ fn a_reload_rejects_an_unusable_configuration() {
     let [other, fresh] = [issue(&Leaf::default()), issue(&Leaf::default().with_key(KeyKind::Ed25519))];
     let valid = |validity| issue(&Leaf::default().with_validity(validity));
     let garbage = b"-----BEGIN CERTIFICATE-----\nZ2FyYmFnZSB0aGF0IGlzIG5vIGNlcnRpZmljYXRl\n-----END CERTIFICATE-----\n";
-    let chained = |issuer: &[u8]| Certificate::new([&fresh.chain, issuer].concat(), fresh.key.clone());
+    let chained = |issuer: &[u8]| Certificate::new([&fresh.chain, issuer].concat(), fresh.key.to_vec());
     for (certificate, words) in [
-        (Certificate::new("", fresh.key.clone()), "no certificate found"),
+        (Certificate::new("", fresh.key.to_vec()), "no certificate found"),
         (Certificate::new(fresh.chain.clone(), ""), "no private key found"),
-        (Certificate::new(fresh.chain.clone(), other.key.clone()), "does not belong"),
+        (Certificate::new(fresh.chain.clone(), other.key.to_vec()), "does not belong"),
         (valid(Validity::Expired), "mine expired on 20"),
         (valid(Validity::NotYet), "mine is not valid before 20"),
-        (Certificate::new(&garbage[..], fresh.key.clone()), "certificate 1 of 1 in it is malformed"),
+        (Certificate::new(&garbage[..], fresh.key.to_vec()), "certificate 1 of 1 in it is malformed"),
         (chained(garbage), "certificate 2 of 2 in it is malformed"),
         (chained(&other.chain), "not issued by any other certificate in its chain"),
         (fresh.clone().with_ocsp(b"no response".to_vec()), "its OCSP response cannot be read"),

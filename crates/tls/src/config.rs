@@ -1,4 +1,5 @@
 use crate::{Sessions, Tickets};
+use zeroize::Zeroizing;
 
 /// A certificate chain with its private key, both in PEM.
 ///
@@ -15,8 +16,8 @@ use crate::{Sessions, Tickets};
 pub struct Certificate {
     /// Chain in PEM, end entity first.
     pub chain: Vec<u8>,
-    /// Private key in PEM: PKCS#8, PKCS#1 or SEC1.
-    pub key: Vec<u8>,
+    /// Private key in PEM: PKCS#8, PKCS#1 or SEC1. Wiped when dropped, also in each clone.
+    pub key: Zeroizing<Vec<u8>>,
     /// OCSP response for this certificate (RFC 6960, DER), to be stapled (RFC 6066, section 8); empty for none.
     ///
     /// An expired response is not sent.
@@ -29,7 +30,7 @@ impl Certificate {
     /// Makes a certificate of a chain, end entity first, and its private key, both in PEM.
     #[must_use]
     pub fn new(chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
-        Self { chain: chain.into(), key: key.into(), ..Self::default() }
+        Self { chain: chain.into(), key: Zeroizing::new(key.into()), ..Self::default() }
     }
 
     /// With this OCSP response, DER.
@@ -323,5 +324,19 @@ impl ClientConfig {
     pub const fn with_key_log(mut self, key_log: bool) -> Self {
         self.key_log = key_log;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Certificate;
+    use zeroize::ZeroizeOnDrop;
+
+    #[test]
+    fn private_keys_are_wiped_when_dropped() {
+        const fn is_wiped(_: &impl ZeroizeOnDrop) {}
+        let certificate = Certificate::new("chain", "key");
+        is_wiped(&certificate.key);
+        assert_eq!(certificate.clone().key.as_slice(), b"key");
     }
 }

@@ -139,3 +139,26 @@ fn market_data_begins_with_the_first_client() {
     assert_eq!(server.stop().code, Some(0));
     client.wait().unwrap();
 }
+
+#[test]
+fn a_crash_leaves_no_keys_behind() {
+    use std::os::unix::process::ExitStatusExt;
+    let dumps = |arguments: &[&str]| {
+        let home = Home::new();
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "ulimit -c unlimited; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_taut"), "serve"]);
+        shell.args(["--listen", "127.0.0.1:0"]).args(arguments).env("XDG_DATA_HOME", &home.0).current_dir(&home.0);
+        let mut child = shell.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        // It listens once it has printed its address.
+        child.stdout.take().unwrap().read_exact(&mut [0; 9]).unwrap();
+        let killed = std::process::Command::new("kill").args(["-ABRT", &child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        let status = child.wait().unwrap();
+        assert_eq!(status.signal(), Some(6));
+        status.core_dumped()
+    };
+    assert!(!dumps(&[]));
+    if !dumps(&["--core-dumps"]) {
+        println!("this system writes no core dumps, so that the first half shows little");
+    }
+}

@@ -12,10 +12,10 @@ use tautline_tls::{Certificate, ClientAuth, Content, Engine, Error, Roots, Serve
 /// An invalid configuration is rejected when the engine is made, and the error says which part is wrong.
 pub fn bad_configurations<E: Engine>(make: impl Make<E>) {
     let other = certificate(&["localhost"], KeyKind::P256);
-    let mismatch = Certificate::new(LOCALHOST.chain.clone(), other.key.clone());
-    let no_chain = Certificate::new(b"not a certificate", other.key.clone());
+    let mismatch = Certificate::new(LOCALHOST.chain.clone(), other.key.to_vec());
+    let no_chain = Certificate::new(b"not a certificate", other.key.to_vec());
     let no_key = Certificate::new(other.chain.clone(), other.chain.clone());
-    let cut = Certificate::new(&other.chain[..other.chain.len() / 2], other.key.clone());
+    let cut = Certificate::new(&other.chain[..other.chain.len() / 2], other.key.to_vec());
     for (certificates, words) in [
         (vec![], "needs a certificate"),
         (vec![mismatch.clone()], "does not belong to the certificate"),
@@ -158,7 +158,7 @@ fn with_even_prime(certificate: &Certificate) -> Certificate {
     // The prime follows the version, the modulus and both exponents.
     let prime = (0..4).fold(content(inner).start, |at, _| content(at).end);
     let bit = 8 * content(prime).end - 1;
-    let mut pem = certificate.key.clone();
+    let mut pem = certificate.key.to_vec();
     let begins = pem.iter().position(|&byte| byte == b'\n').unwrap();
     let at = (begins..pem.len()).filter(|&at| !pem[at].is_ascii_whitespace()).nth(bit / 6).unwrap();
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -30,7 +30,7 @@ fn an_error_of_another_session_does_not_fail_this_one() {
             *wire.last_mut().unwrap() ^= 1;
             assert!(bad.server.deliver(&wire).is_err(), "{flavour}");
             let cut = &server.certificates[0].chain[..99];
-            let unusable = Certificate::new(cut, server.certificates[0].key.clone());
+            let unusable = Certificate::new(cut, server.certificates[0].key.to_vec());
             let config = ServerConfig::new([unusable]);
             assert!(Engine::new(flavour, Some(&config), None).is_err(), "{flavour}");
         };
