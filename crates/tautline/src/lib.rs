@@ -76,6 +76,7 @@ pub use tautline_tls::{
     Capabilities, Certificate, ClientAuth, ClientConfig, EngineKind, KeyCost, KeyExchange, Roots, ServerConfig,
     Sessions, TicketKeySource, TicketSecret, Tickets, TlsInfo, Versions,
 };
+pub use tautline_tls_records::AeadChoice;
 pub use tautline_tls_rustls::{Fused, Rustls};
 pub use tautline_ws::handshake::{HeadLimits, Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, Message, deflate::DeflateConfig};
@@ -90,6 +91,7 @@ pub mod layers {
     pub use tautline_tls as tls;
     #[cfg(feature = "libssl")]
     pub use tautline_tls_libssl as tls_libssl;
+    pub use tautline_tls_records as tls_records;
     pub use tautline_tls_rustls as tls_rustls;
     pub use tautline_ws as ws;
     #[cfg(feature = "xdp")]

@@ -34,6 +34,7 @@ impl Engine {
     pub fn new(flavour: Flavour, server: Option<&ServerConfig>, client: Option<&ClientConfig>) -> Result<Self, Error> {
         let refusal = || flavour.capabilities().refusal("export its keys to our own records");
         let capabilities = flavour.fused_capabilities().ok_or_else(refusal)?;
+        tautline_tls_records::aead::settle();
         Ok(Self { capabilities, library: engine::Engine::with_secrets(flavour, server, client, true)? })
     }
 

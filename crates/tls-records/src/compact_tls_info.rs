@@ -1,3 +1,5 @@
+use crate::aead::choice;
+use crate::schedule::Suite;
 use tautline_tls::{TlsInfo, registry};
 
 /// The result of a TLS 1.3 handshake, small enough to keep for the life of a connection.
@@ -44,6 +46,7 @@ impl CompactTlsInfo {
         let mut info = TlsInfo::default();
         info.version = "TLSv1.3";
         info.suite = name(self.suite, registry::suite);
+        info.aead = Suite::from_code(self.suite).map(choice::names).unwrap_or_default();
         info.group = name(self.group, registry::group);
         info.resumed = self.resumed;
         if let Some(names) = self.names.as_deref() {

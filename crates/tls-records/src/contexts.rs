@@ -1,15 +1,19 @@
 //! A per-thread cache of AEAD contexts.
 //!
-//! A context takes 0.6 KiB and is made from a key in about 0.1 us. If every connection kept its contexts, idle ones
+//! A context takes 0.6 KiB and is made from a key in 0.1 to 0.3 us. If every connection kept its contexts, idle ones
 //! would cost memory. Many busy ones would cost cache misses, which take longer than making a context.
 //!
 //! So a connection keeps only its keys, and each thread caches the contexts of the busy ones. A key that is used again
 //! soon gets a slot of the cache. If the cache is full, the CLOCK algorithm picks a slot that was not used lately.
 //! Other keys use a context once, which the library allocates in C.
 //!
+//! A key has a context for each provider of its AEAD that it needs: small records may be sealed by one and large ones by
+//! another. Both lie in the key's slot. The second one is only made when a record needs it.
+//!
 //! A context is never used with another key. Each key has a unique number, which is compared before each use.
 
-use aws_lc_rs::aead::LessSafeKey;
+use crate::aead::context::Context;
+use crate::aead::provider::{PROVIDERS, Provider};
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use tautline_tls::Error;
@@ -47,26 +51,32 @@ impl Claim {
         Self { handle: (NEXT.fetch_add(1, Ordering::Relaxed) << SLOT_BITS).to_ne_bytes(), missed: 0 }
     }
 
-    /// Calls `act` once, with the context of the claim's key, which `make` makes if it is not in the cache.
+    /// Calls `act` once, with the provider's context of the claim's key, which `make` makes if it is not in the cache.
     #[inline]
     pub(crate) fn with<R>(
         &mut self,
-        make: impl FnOnce() -> Result<LessSafeKey, Error>,
-        mut act: impl FnMut(&LessSafeKey) -> R,
+        provider: Provider,
+        make: impl FnOnce() -> Result<Context, Error>,
+        mut act: impl FnMut(&Context) -> R,
     ) -> Result<R, Error> {
         let handle = self.handle();
-        match CONTEXTS.try_with(|contexts| contexts.borrow_mut().find(handle).map(&mut act)) {
+        match CONTEXTS.try_with(|contexts| contexts.borrow_mut().find(handle, provider).map(&mut act)) {
             Ok(Some(result)) => Ok(result),
-            Ok(None) => self.with_new(make()?, act),
+            Ok(None) => self.with_new(provider, make()?, act),
             Err(_) => Err(ENDING),
         }
     }
 
     /// Calls `act` with a context that was not in the cache. It stands apart so that the path above stays short.
     #[inline(never)]
-    fn with_new<R>(&mut self, context: LessSafeKey, mut act: impl FnMut(&LessSafeKey) -> R) -> Result<R, Error> {
+    fn with_new<R>(
+        &mut self,
+        provider: Provider,
+        context: Context,
+        mut act: impl FnMut(&Context) -> R,
+    ) -> Result<R, Error> {
         let result = act(&context);
-        CONTEXTS.try_with(|contexts| contexts.borrow_mut().missed(self, context)).map_err(|_| ENDING)?;
+        CONTEXTS.try_with(|contexts| contexts.borrow_mut().missed(self, provider, context)).map_err(|_| ENDING)?;
         Ok(result)
     }
 
@@ -100,13 +110,18 @@ struct Contexts {
     misses: u32,
 }
 
-/// One slot of the cache. aws-lc wipes a context when it is dropped.
+/// One slot of the cache. Its contexts are wiped when they are dropped.
 struct Slot {
     /// The handle of the key's claim; 0 if the slot is free.
     handle: u64,
     /// Whether the context was used since the hand last passed.
     used: bool,
-    context: Option<LessSafeKey>,
+    /// The key's contexts, by provider. Each is a pointer to the context itself.
+    contexts: [Option<Context>; PROVIDERS],
+}
+
+impl Slot {
+    const FREE: Self = Self { handle: 0, used: false, contexts: [const { None }; PROVIDERS] };
 }
 
 impl Contexts {
@@ -115,27 +130,36 @@ impl Contexts {
     }
 
     #[inline]
-    fn find(&mut self, handle: u64) -> Option<&LessSafeKey> {
+    fn find(&mut self, handle: u64, provider: Provider) -> Option<&Context> {
         let slot = self.slots.get_mut((handle & SLOT_MASK) as usize)?;
         if slot.handle != handle {
             return None;
         }
         slot.used = true;
-        slot.context.as_ref()
+        slot.contexts[provider as usize].as_ref()
     }
 
     /// Counts a miss, and keeps `context` if its key was used again soon.
     #[cold]
-    fn missed(&mut self, claim: &mut Claim, context: LessSafeKey) {
+    fn missed(&mut self, claim: &mut Claim, provider: Provider, context: Context) {
         self.misses = self.misses.wrapping_add(1).max(1);
         let last = core::mem::replace(&mut claim.missed, self.misses);
         if last == 0 || self.misses.wrapping_sub(last) > REUSE_WITHIN {
             return;
         }
-        let slot = self.vacate();
-        let handle = claim.handle() & !SLOT_MASK | slot as u64;
-        claim.handle = handle.to_ne_bytes();
-        self.slots[slot] = Slot { handle, used: true, context: Some(context) };
+        let slot = match self.slots.get_mut(claim.slot()) {
+            // It has a context of another provider.
+            Some(slot) if slot.handle == claim.handle() => slot,
+            _ => {
+                let index = self.vacate();
+                let handle = claim.handle() & !SLOT_MASK | index as u64;
+                claim.handle = handle.to_ne_bytes();
+                let slot = &mut self.slots[index];
+                *slot = Slot { handle, used: true, ..Slot::FREE };
+                slot
+            }
+        };
+        slot.contexts[provider as usize] = Some(context);
     }
 
     /// Returns the index of a slot to fill.
@@ -147,7 +171,7 @@ impl Contexts {
             // All memory at once, so that no later record allocates.
             self.slots.reserve_exact(SLOTS - self.slots.len());
             self.free.reserve(SLOTS);
-            self.slots.push(Slot { handle: 0, used: false, context: None });
+            self.slots.push(Slot::FREE);
             return self.slots.len() - 1;
         }
         // Ends in the second round at the latest, since the first one clears all marks.
@@ -164,7 +188,7 @@ impl Contexts {
         if let Some(slot) = self.slots.get_mut(claim.slot())
             && slot.handle == claim.handle()
         {
-            *slot = Slot { handle: 0, used: false, context: None };
+            *slot = Slot::FREE;
             self.free.push(claim.slot());
         }
     }

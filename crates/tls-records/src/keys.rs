@@ -1,15 +1,15 @@
 mod parallel;
 
+use crate::aead::choice;
+use crate::aead::class::Direction as Way;
+use crate::aead::context::Context;
+use crate::aead::provider::{Provider, TAG};
 use crate::contexts::Claim;
 use crate::schedule::{IV, Key, Secret, Suite};
-use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use tautline_buf::kernel_tls::{Cipher, Direction, TrafficKeys};
 use tautline_tls::Error;
 use tautline_tls::record::HEADER;
 use zeroize::Zeroize;
-
-/// Length of the tag in bytes, for every suite of TLS 1.3.
-const TAG: usize = 16;
 
 /// Bytes of a record beyond its content: header, content type, tag.
 pub(crate) const OVERHEAD: usize = HEADER + 1 + TAG;
@@ -56,6 +56,7 @@ impl Keys {
     }
 
     fn from_parts(sequence: u64, key: Key, iv: &[u8], secret: Secret) -> Result<Self, Error> {
+        choice::settle();
         let iv = iv.try_into().map_err(|_| Error::ApiMisuse("an IV has the wrong length"))?;
         Ok(Self { sequence, claim: Claim::new(), iv, key, secret })
     }
@@ -94,14 +95,16 @@ impl Keys {
     /// A failure of this end: no context could be made, or the sequence numbers are used up.
     #[inline]
     pub(crate) fn open(&mut self, suite: Suite, body: &mut [u8]) -> Result<Option<usize>, Error> {
+        self.open_by(choice::provider(suite, body.len().saturating_sub(1 + TAG), Way::Open), suite, body)
+    }
+
+    #[inline]
+    fn open_by(&mut self, provider: Provider, suite: Suite, body: &mut [u8]) -> Result<Option<usize>, Error> {
         // RFC 8446, section 5.2: the header is authenticated, with the version that every protected record has.
         let header = header(body.len()).ok_or(TOO_LONG)?;
         let sequence = self.next_sequence().ok_or(USED_UP)?;
-        let open = |context: &LessSafeKey| {
-            let nonce = nonce(self.iv, sequence);
-            context.open_in_place(nonce, Aad::from(header), body).ok().map(|inner| inner.len())
-        };
-        self.claim.with(|| self.key.context(suite), open)
+        let open = |context: &Context| context.open(nonce(self.iv, sequence), header, body);
+        self.claim.with(provider, || Context::new(provider, suite, self.key.of(suite)), open)
     }
 
     /// Seals `plain` as a record of type `kind` into `wire`, which is [`OVERHEAD`] longer.
@@ -109,11 +112,23 @@ impl Keys {
     /// Without `plain`, the content already lies in `wire`, behind the room for the header.
     #[inline]
     pub(crate) fn seal(&mut self, suite: Suite, kind: u8, plain: Option<&[u8]>, wire: &mut [u8]) -> Result<(), Error> {
+        let provider = choice::provider(suite, wire.len().saturating_sub(OVERHEAD), Way::Seal);
+        self.seal_by(provider, suite, kind, plain, wire)
+    }
+
+    #[inline]
+    fn seal_by(
+        &mut self,
+        provider: Provider,
+        suite: Suite,
+        kind: u8,
+        plain: Option<&[u8]>,
+        wire: &mut [u8],
+    ) -> Result<(), Error> {
         let sequence = self.next_sequence().ok_or(USED_UP)?;
-        let seal = |context: &LessSafeKey| {
-            Record { plain, wire: &mut *wire, nonce: nonce(self.iv, sequence) }.seal(suite, kind, context)
-        };
-        self.claim.with(|| self.key.context(suite), seal)?.ok_or(SEAL_FAILED)
+        let seal =
+            |context: &Context| Record { plain, wire: &mut *wire, nonce: nonce(self.iv, sequence) }.seal(kind, context);
+        self.claim.with(provider, || Context::new(provider, suite, self.key.of(suite)), seal)?.ok_or(SEAL_FAILED)
     }
 
     /// The sequence number of the next record, which never wraps.
@@ -126,11 +141,11 @@ impl Keys {
 
 /// The nonce of a record: the IV, its end XORed with the sequence number (RFC 8446, section 5.3).
 #[inline]
-fn nonce(mut iv: [u8; IV], sequence: u64) -> Nonce {
+fn nonce(mut iv: [u8; IV], sequence: u64) -> [u8; IV] {
     for (byte, number) in iv[IV - 8..].iter_mut().zip(sequence.to_be_bytes()) {
         *byte ^= number;
     }
-    Nonce::assume_unique_for_key(iv)
+    iv
 }
 
 /// A record to be sealed.
@@ -138,36 +153,21 @@ struct Record<'a> {
     /// The content; `None` if it already lies in `wire`.
     plain: Option<&'a [u8]>,
     wire: &'a mut [u8],
-    nonce: Nonce,
+    nonce: [u8; IV],
 }
 
 impl Record<'_> {
     /// Seals the record; `None` if the AEAD fails.
     #[inline]
-    fn seal(self, suite: Suite, kind: u8, context: &LessSafeKey) -> Option<()> {
+    fn seal(self, kind: u8, context: &Context) -> Option<()> {
         let (front, body) = self.wire.split_at_mut_checked(HEADER)?;
         let header = header(body.len())?;
         front.copy_from_slice(&header);
-        let aad = Aad::from(header);
-        match self.plain {
-            // The content type lies apart from the content. AES-GCM seals both at no extra cost; with ChaCha20 that
-            // costs more than a copy.
-            Some(plain) if suite != Suite::Chacha20Poly1305 => {
-                let (content, type_and_tag) = body.split_at_mut_checked(plain.len())?;
-                context.seal_out_of_place_scatter(self.nonce, aad, plain, content, &[kind], type_and_tag).ok()
-            }
-            plain => {
-                let (inner, tag) = body.split_at_mut_checked(body.len().checked_sub(TAG)?)?;
-                let (last, content) = inner.split_last_mut()?;
-                if let Some(plain) = plain {
-                    content.copy_from_slice(plain);
-                }
-                *last = kind;
-                let sealed = context.seal_in_place_separate_tag(self.nonce, aad, inner).ok()?;
-                tag.copy_from_slice(sealed.as_ref());
-                Some(())
-            }
+        if let Some(plain) = self.plain {
+            return context.seal(self.nonce, header, (plain, kind), body);
         }
+        *body.get_mut(body.len().checked_sub(1 + TAG)?)? = kind;
+        context.seal_in_place(self.nonce, header, body)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The key schedule after the handshake (RFC 8446, sections 7.1 to 7.3).
 
-use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Algorithm, CHACHA20_POLY1305, LessSafeKey, UnboundKey};
 use aws_lc_rs::hkdf::{self, HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
 use tautline_tls::Error;
 use zeroize::Zeroize;
@@ -26,6 +25,19 @@ pub enum Suite {
 }
 
 impl Suite {
+    /// All suites.
+    pub const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::Chacha20Poly1305];
+
+    /// The name of the suite's AEAD (RFC 5116, RFC 8439).
+    #[must_use]
+    pub const fn aead_name(self) -> &'static str {
+        match self {
+            Self::Aes128Gcm => "AES-128-GCM",
+            Self::Aes256Gcm => "AES-256-GCM",
+            Self::Chacha20Poly1305 => "CHACHA20-POLY1305",
+        }
+    }
+
     /// Finds a suite by its IANA number.
     #[must_use]
     pub const fn from_code(code: u16) -> Option<Self> {
@@ -47,18 +59,11 @@ impl Suite {
     }
 
     /// Length in bytes of the key of the suite's AEAD.
-    pub(crate) const fn key_len(self) -> usize {
+    #[must_use]
+    pub const fn key_len(self) -> usize {
         match self {
             Self::Aes128Gcm => 16,
             Self::Aes256Gcm | Self::Chacha20Poly1305 => 32,
-        }
-    }
-
-    fn aead(self) -> &'static Algorithm {
-        match self {
-            Self::Aes128Gcm => &AES_128_GCM,
-            Self::Aes256Gcm => &AES_256_GCM,
-            Self::Chacha20Poly1305 => &CHACHA20_POLY1305,
         }
     }
 
@@ -147,16 +152,14 @@ impl Key {
         Some(own)
     }
 
+    /// The bytes of the key, as many as the suite's AEAD takes.
+    pub(crate) fn of(&self, suite: Suite) -> &[u8] {
+        &self.0[..suite.key_len()]
+    }
+
     /// All bytes; those behind the suite's key length are unused.
     pub(crate) const fn bytes(&self) -> &[u8; MAX_KEY] {
         &self.0
-    }
-
-    /// Makes the AEAD's context of the key, which takes about 0.1 us.
-    pub(crate) fn context(&self, suite: Suite) -> Result<LessSafeKey, Error> {
-        UnboundKey::new(suite.aead(), &self.0[..suite.key_len()])
-            .map(LessSafeKey::new)
-            .map_err(|_| Error::Library("the traffic key has the wrong length".to_owned()))
     }
 }
 

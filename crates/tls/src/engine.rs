@@ -251,6 +251,10 @@ pub struct TlsInfo {
     pub version: &'static str,
     /// Cipher suite by its IANA name, such as `TLS13_AES_128_GCM_SHA256`.
     pub suite: String,
+    /// Providers of the AEAD, such as `aws-lc`, if records are opened and sealed in place; otherwise empty.
+    ///
+    /// If there are two, each seals or opens records of other sizes.
+    pub aead: &'static str,
     /// Key exchange group, such as `X25519MLKEM768`.
     pub group: String,
     /// Application protocol, negotiated by ALPN.

@@ -1,6 +1,7 @@
 use super::{CONTEXTS, Claim, REUSE_WITHIN, SLOTS};
+use crate::aead::context::Context;
+use crate::aead::provider::{PROVIDERS, Provider};
 use crate::schedule::{Key, Suite};
-use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use core::cell::Cell;
 use tautline_testkit::Random;
 
@@ -11,34 +12,67 @@ struct Known {
     tag: Vec<u8>,
 }
 
-fn tag(context: &LessSafeKey) -> Vec<u8> {
-    let nonce = Nonce::assume_unique_for_key([0; 12]);
-    context.seal_in_place_separate_tag(nonce, Aad::empty(), &mut []).unwrap().as_ref().to_vec()
+fn tag(context: &Context) -> Vec<u8> {
+    let mut tag = [0; 16];
+    context.seal_in_place([0; 12], [0; 5], &mut tag).unwrap();
+    tag.to_vec()
+}
+
+fn context(provider: Provider, key: &Key) -> Context {
+    Context::new(provider, Suite::Aes128Gcm, key.of(Suite::Aes128Gcm)).unwrap()
 }
 
 fn known(seed: u32) -> Known {
     let mut bytes = [0; 16];
     bytes[..4].copy_from_slice(&seed.to_be_bytes());
     let key = Key::new(&bytes).unwrap();
-    let tag = tag(&key.context(Suite::Aes128Gcm).unwrap());
+    let tag = tag(&context(Provider::AwsLc, &key));
     Known { claim: Claim::new(), key, tag }
 }
 
 impl Known {
     /// Uses the key's context and checks that it is its own; returns whether it had to be made.
     fn used(&mut self) -> bool {
+        self.used_by(Provider::AwsLc)
+    }
+
+    fn used_by(&mut self, provider: Provider) -> bool {
         let made = Cell::new(false);
         let make = || {
             made.set(true);
-            self.key.context(Suite::Aes128Gcm)
+            Ok(context(provider, &self.key))
         };
-        assert_eq!(self.claim.with(make, tag).unwrap(), self.tag);
+        assert_eq!(self.claim.with(provider, make, tag).unwrap(), self.tag);
         made.get()
     }
 }
 
 fn held() -> usize {
-    CONTEXTS.with_borrow(|contexts| contexts.slots.iter().filter(|slot| slot.context.is_some()).count())
+    CONTEXTS.with_borrow(|contexts| contexts.slots.iter().flat_map(|slot| &slot.contexts).flatten().count())
+}
+
+fn slots() -> usize {
+    CONTEXTS.with_borrow(|contexts| contexts.slots.iter().filter(|slot| slot.handle != 0).count())
+}
+
+#[test]
+fn a_key_gets_a_second_context_only_when_a_record_needs_it() {
+    let mut keys: Vec<_> = (0..20).map(known).collect();
+    for _ in 0..3 {
+        for key in &mut keys {
+            key.used();
+        }
+    }
+    assert_eq!((held(), slots()), (20, 20));
+    for round in 0..3 {
+        for key in &mut keys {
+            let made = Provider::ALL.map(|provider| key.used_by(provider));
+            assert!(!made[0] && made[1..].iter().all(|made| *made == (round == 0)), "round {round}: {made:?}");
+        }
+    }
+    assert_eq!((held(), slots()), (20 * PROVIDERS, 20), "both lie in one slot");
+    drop(keys);
+    assert_eq!((held(), slots()), (0, 0));
 }
 
 #[test]
@@ -98,13 +132,13 @@ fn no_key_ever_gets_the_context_of_another() {
             // The connection ends and another begins, or the key is updated.
             0 => keys[at] = next(),
             _ => {
-                keys[at].used();
+                keys[at].used_by(Provider::ALL[random.below(PROVIDERS)]);
             }
         }
     }
-    assert!(held() <= SLOTS);
+    assert!(slots() <= SLOTS && held() <= SLOTS * PROVIDERS);
     let free = CONTEXTS.with_borrow(|contexts| contexts.free.len());
-    assert_eq!(held() + free, CONTEXTS.with_borrow(|contexts| contexts.slots.len()));
+    assert_eq!(slots() + free, CONTEXTS.with_borrow(|contexts| contexts.slots.len()));
     drop(keys);
     assert_eq!(held(), 0);
 }

@@ -3,10 +3,10 @@
 //! A record's nonce depends only on its sequence number, so records can be sealed in any order. The numbers of all
 //! records are reserved first. Each thread then takes the next run of records and seals it into its place on the wire.
 
-use super::{IV, Keys, OVERHEAD, Record, SEAL_FAILED, USED_UP, nonce};
+use super::{IV, Keys, OVERHEAD, Record, SEAL_FAILED, USED_UP, Way, choice, nonce};
+use crate::aead::context::Context;
 use crate::chunks::Chunks;
 use crate::schedule::Suite;
-use aws_lc_rs::aead::LessSafeKey;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tautline_tls::record::{HEADER, MAX_PLAIN};
@@ -40,17 +40,20 @@ impl Keys {
         let most = count.div_ceil(RUNS).max(1);
         let runs = count.div_ceil(most);
         let (rest, sealed) = (Mutex::new(all), AtomicUsize::new(0));
-        let work = |context: &LessSafeKey| {
+        let work = |context: &Context| {
             // If another thread panics, its run stays unsealed, and `sealed` falls short of `runs`.
             while let Some(run) = { rest.lock().unwrap_or_else(PoisonError::into_inner).next(most) } {
                 let number = run.number;
                 let mut report = ReportOnDrop { helpers, number, records: None };
-                let Some(records) = run.seal(suite, kind, context) else { return };
+                let Some(records) = run.seal(kind, context) else { return };
                 report.records = Some(records);
                 sealed.fetch_add(1, Ordering::Relaxed);
             }
         };
-        claim.with(|| key.context(suite), |context| helpers.share(runs.saturating_sub(1), &|| work(context)))?;
+        // Of several records, all but the first are full ones.
+        let provider = choice::provider(suite, MAX_PLAIN, Way::Seal);
+        let share = |context: &Context| helpers.share(runs.saturating_sub(1), &|| work(context));
+        claim.with(provider, || Context::new(provider, suite, key.of(suite)), share)?;
         if sealed.load(Ordering::Relaxed) == runs { Ok(()) } else { Err(SEAL_FAILED) }
     }
 }
@@ -94,7 +97,7 @@ impl<'a> Run<'a> {
     }
 
     /// Seals the records and returns their bytes on the wire; `None` if the AEAD fails.
-    fn seal(mut self, suite: Suite, kind: u8, context: &LessSafeKey) -> Option<&'a [u8]> {
+    fn seal(mut self, kind: u8, context: &Context) -> Option<&'a [u8]> {
         let mut at = 0;
         while let Some(len) = self.len.checked_sub(1).map(|last| last % MAX_PLAIN + 1) {
             let wire = self.wire.get_mut(at..at + len + OVERHEAD)?;
@@ -102,7 +105,7 @@ impl<'a> Run<'a> {
             if plain.is_none() {
                 self.chunks.gather(&mut wire[HEADER..HEADER + len]);
             }
-            Record { plain, wire, nonce: nonce(self.iv, self.sequence) }.seal(suite, kind, context)?;
+            Record { plain, wire, nonce: nonce(self.iv, self.sequence) }.seal(kind, context)?;
             self.sequence += 1;
             self.len -= len;
             at += len + OVERHEAD;

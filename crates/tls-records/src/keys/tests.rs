@@ -1,4 +1,7 @@
+mod differential;
+
 use super::{Keys, OVERHEAD};
+use crate::aead::provider::Provider;
 use crate::schedule::{Key, Secret, Suite};
 use rustls::crypto::aws_lc_rs::cipher_suite::{TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256};
 use rustls::crypto::cipher::{AeadKey, InboundOpaqueMessage, Iv, OutboundChunks, OutboundPlainMessage};
@@ -47,14 +50,16 @@ fn protects_the_records_of_rfc_8448() {
         let expected = bytes(record);
         let suite = Suite::Aes128Gcm;
         let keys = || keys_of(&bytes(key), &bytes(iv), sequence);
-        let mut sealed = vec![0; content.len() + OVERHEAD];
-        keys().seal(suite, kind, Some(content), &mut sealed).unwrap();
-        assert_eq!(sealed, expected);
-        sealed[5..5 + content.len()].copy_from_slice(content);
-        keys().seal(suite, kind, None, &mut sealed).unwrap();
-        assert_eq!(sealed, expected, "in place");
-        let len = keys().open(suite, &mut sealed[5..]).unwrap().unwrap();
-        assert_eq!(sealed[5..5 + len], [content, &[kind]].concat());
+        for by in Provider::ALL {
+            let mut sealed = vec![0; content.len() + OVERHEAD];
+            keys().seal_by(by, suite, kind, Some(content), &mut sealed).unwrap();
+            assert_eq!(sealed, expected, "{by}");
+            sealed[5..5 + content.len()].copy_from_slice(content);
+            keys().seal_by(by, suite, kind, None, &mut sealed).unwrap();
+            assert_eq!(sealed, expected, "{by}, in place");
+            let len = keys().open_by(by, suite, &mut sealed[5..]).unwrap().unwrap();
+            assert_eq!(sealed[5..5 + len], [content, &[kind]].concat());
+        }
     }
 }
 
@@ -81,8 +86,9 @@ fn agrees_with_rustls() {
             };
             let theirs = encrypter.encrypt(message, sequence).unwrap().encode();
             let mut sealed = vec![0xa5; plain.len() + OVERHEAD];
-            ours(sequence).seal(suite, 23, Some(&plain), &mut sealed).unwrap();
-            assert!(sealed == theirs, "{} bytes", plain.len());
+            let by = Provider::ALL[round / 2 % Provider::ALL.len()];
+            ours(sequence).seal_by(by, suite, 23, Some(&plain), &mut sealed).unwrap();
+            assert!(sealed == theirs, "{by}: {} bytes", plain.len());
 
             if round % 2 == 1 {
                 let at = 5 + random.below(sealed.len() - 5);
@@ -91,9 +97,13 @@ fn agrees_with_rustls() {
             let mut copy = sealed[5..].to_vec();
             let message = InboundOpaqueMessage::new(ContentType::ApplicationData, ProtocolVersion::TLSv1_2, &mut copy);
             let theirs = decrypter.decrypt(message, sequence).ok().map(|message| message.payload.to_vec());
-            let ours = ours(sequence).open(suite, &mut sealed[5..]).unwrap().map(|len| sealed[5..5 + len - 1].to_vec());
-            assert!(ours == theirs, "round {round}");
-            assert_eq!(ours.is_some(), round % 2 == 0);
+            for by in Provider::ALL {
+                let mut body = sealed[5..].to_vec();
+                let opened = ours(sequence).open_by(by, suite, &mut body).unwrap();
+                let opened = opened.map(|len| body[..len - 1].to_vec());
+                assert!(opened == theirs, "{by}, round {round}");
+                assert_eq!(opened.is_some(), round % 2 == 0);
+            }
             // aws-lc seals TLS records in order only, from 0.
             sequence += 1 + random.next() % (1 << 40);
         }

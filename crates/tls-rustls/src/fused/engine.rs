@@ -16,6 +16,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Config`] if a certificate, key or root cannot be used. The text names it and the remedy.
     pub fn new(server: Option<&ServerConfig>, client: Option<&ClientConfig>) -> Result<Self, Error> {
+        tautline_tls_records::aead::settle();
         Ok(Self(crate::engine::Engine::with_secrets(server, client, true)?))
     }
 
