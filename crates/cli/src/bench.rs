@@ -1,3 +1,4 @@
+use crate::aead::AeadArguments;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
@@ -47,6 +48,8 @@ pub(crate) struct Arguments {
     /// Measure our servers only on this driver. May be repeated. Default: epoll, and io_uring if it works.
     #[arg(long, value_name = "DRIVER", value_parser = driver)]
     driver: Vec<DriverKind>,
+    #[command(flatten)]
+    aead: AeadArguments,
     /// Existing build of the program with the servers of the suite peers. Default: built from the checkout.
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
@@ -87,6 +90,7 @@ fn drivers(wanted: &[DriverKind]) -> Vec<DriverKind> {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let program =
         std::env::current_exe().map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+    arguments.aead.apply();
     let machine = Machine::here();
     let placement = Placement::here();
     let effort = if arguments.quick { Effort::Quick } else { Effort::Thorough };

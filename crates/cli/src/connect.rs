@@ -405,9 +405,12 @@ impl Handler for Printer {
 /// The negotiated values of all layers, one per line.
 fn describe(peer: &tautline::Address, opening: &Opening<'_>) -> String {
     let mut lines = vec![format!("peer         {peer}")];
-    let TlsInfo { version, suite, group, alpn, resumed, peer_certificates, .. } = opening.tls;
+    let TlsInfo { version, suite, aead, group, alpn, resumed, peer_certificates, .. } = opening.tls;
     if !version.is_empty() {
         lines.push(format!("TLS          {version}, {suite}, {group}"));
+        if !aead.is_empty() {
+            lines.push(format!("AEAD         {aead}"));
+        }
         let alpn = alpn.as_deref().map_or_else(|| "none".into(), String::from_utf8_lossy);
         lines.push(format!("ALPN         {alpn}"));
         lines.push(format!("session      {}", if *resumed { "resumed" } else { "new" }));

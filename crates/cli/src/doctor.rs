@@ -5,8 +5,9 @@ use crate::output;
 use probe::{Kernel, Support};
 use serde_json::json;
 use tautline::layers::io::kernel;
+use tautline::layers::tls_records::aead::{self, Cell, Direction, Provider};
 use tautline::{Capabilities, TlsEngine};
-use tautline_lab::table::Table;
+use tautline_lab::table::{Table, number};
 use tautline_lab::{DriverKind, Machine, cpu};
 
 /// Report the machine's features, and a suitable command.
@@ -64,7 +65,40 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         table.row([finding.verdict.name().to_owned(), finding.what.to_owned(), found, meaning]);
     }
     let Advice { command, reason, .. } = &advice;
-    output::print(format_args!("{machine}\n\n{table}\n{}\nRun:     {command}\nBecause: {reason}\n", engines()))
+    let (aeads, engines) = (aeads(), engines());
+    output::print(format_args!("{machine}\n\n{table}\n{aeads}\n{engines}\nRun:     {command}\nBecause: {reason}\n"))
+}
+
+/// The times of all providers of AEADs, and the fastest of each row.
+fn aeads() -> String {
+    let mut titles = vec!["<AEAD".to_owned(), "<record".to_owned()];
+    for direction in ["seal", "open"] {
+        titles.extend(Provider::ALL.map(|provider| format!("{provider} {direction}")));
+        titles.push(format!("<{direction}s"));
+    }
+    let mut table = Table::new(&titles.iter().map(String::as_str).collect::<Vec<_>>());
+    for pair in aead::measured().cells().chunks(Direction::ALL.len()) {
+        let mut row = vec![pair[0].suite.aead_name().to_owned(), pair[0].class.name().to_owned()];
+        for cell in pair {
+            row.extend(Provider::ALL.map(|provider| cell.ns(provider).map_or_else(|| "-".to_owned(), number)));
+            row.push(cell.fastest().name().to_owned());
+        }
+        table.row(row);
+    }
+    format!("AEAD of records opened and sealed in place: ns per record, and the choice of --aead auto\n{table}")
+}
+
+fn aead_to_json(cell: &Cell) -> serde_json::Value {
+    let ns: serde_json::Map<_, _> =
+        Provider::ALL.into_iter().map(|provider| (provider.name().to_owned(), json!(cell.ns(provider)))).collect();
+    let direction = if cell.direction == Direction::Seal { "seal" } else { "open" };
+    json!({
+        "suite": cell.suite.aead_name(),
+        "record": cell.class.name(),
+        "direction": direction,
+        "ns": ns,
+        "choice": cell.fastest().name(),
+    })
 }
 
 /// The table of TLS engines in this program, and the names of the others.
@@ -86,7 +120,15 @@ fn to_json(machine: &Machine, findings: &[Finding], advice: &Advice) -> serde_js
         })
         .collect();
     let engines: Vec<_> = TlsEngine::all().map(TlsEngine::name).collect();
-    json!({"machine": machine, "engines": engines, "findings": findings, "run": advice.command, "reason": advice.reason})
+    let aeads: Vec<_> = aead::measured().cells().iter().map(aead_to_json).collect();
+    json!({
+        "machine": machine,
+        "engines": engines,
+        "findings": findings,
+        "aead": aeads,
+        "run": advice.command,
+        "reason": advice.reason,
+    })
 }
 
 fn examine(machine: &Machine, kernel: &Kernel) -> Vec<Finding> {

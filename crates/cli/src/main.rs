@@ -1,6 +1,7 @@
 //! The program `taut`: serves WebSockets, connects to them, loads them and measures them.
 #![forbid(unsafe_code)]
 
+mod aead;
 mod amount;
 mod bench;
 mod cert;

@@ -1,3 +1,4 @@
+use crate::aead::AeadArguments;
 use crate::failure::Failure;
 use crate::output;
 use std::net::SocketAddr;
@@ -18,6 +19,8 @@ pub(crate) struct Arguments {
     /// TLS engine.
     #[arg(long, default_value_t)]
     tls: TlsEngine,
+    #[command(flatten)]
+    aead: AeadArguments,
     /// Answer with the number of bytes that a message asks for.
     #[arg(long)]
     source: bool,
@@ -45,6 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.with_parent {
         crate::child::end_with_parent()?;
     }
+    arguments.aead.apply();
     machine::raise_nofile_limit()
         .map_err(|error| Failure::failed(format!("cannot raise the limit of open files: {error}")))?;
     let certificate = crate::files::certificate(&arguments.cert, &arguments.key)?;

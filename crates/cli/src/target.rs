@@ -1,3 +1,4 @@
+use crate::aead::AeadArguments;
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use crate::trust::Trust;
@@ -30,6 +31,8 @@ pub(crate) struct TargetArguments {
     #[arg(help_heading = "TLS", long, value_name = "ENGINE", default_value_t)]
     tls: TlsEngine,
     #[command(flatten)]
+    aead: AeadArguments,
+    #[command(flatten)]
     trust: Trust,
     #[command(flatten)]
     driver: DriverArguments,
@@ -42,6 +45,7 @@ impl TargetArguments {
         if self.driver.leaves_records() && !target.is_secure() {
             return Err(Failure::usage("--ktls needs wss://: without TLS there are no records to leave to the kernel"));
         }
+        self.aead.apply();
         target.address = self.address.clone();
         target.headers.extend(self.header.iter().cloned());
         target.subprotocols.clone_from(&self.subprotocol);

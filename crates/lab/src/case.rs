@@ -62,6 +62,8 @@ facts! {
     protocol: Protocol,
     /// TLS engine: `rustls`, `fused`.
     tls: text,
+    /// Provider of the AEAD of records opened and sealed in place: `aws-lc`, `ring`, or both.
+    aead: text,
     /// Driver: `epoll`, `uring`, `select`, `spin`.
     driver: text,
     /// Payload bytes per message.

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tautline::layers::tls_records::{Suite, aead};
 
 /// CPU features that matter for cryptography, masks and checks, by the kernel's names (x86, then Arm).
 const FEATURES: [&str; 17] = [
@@ -38,6 +39,8 @@ pub struct Machine {
     pub kernel: String,
     /// Features of the CPU that matter here, by the kernel's names.
     pub features: Vec<String>,
+    /// Providers of the AEADs of records opened and sealed in place, by AEAD.
+    pub aead: BTreeMap<&'static str, String>,
     /// RAM in bytes.
     pub memory: u64,
     /// Frequency governor, if there is one.
@@ -69,6 +72,10 @@ impl Machine {
             arch: std::env::consts::ARCH,
             kernel: first_line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned()),
             features: FEATURES.iter().filter(|name| flags.contains(*name)).map(|&name| name.to_owned()).collect(),
+            aead: {
+                aead::settle();
+                Suite::ALL.map(|suite| (suite.aead_name(), aead::summary(suite))).into()
+            },
             memory: fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text)).unwrap_or(0),
             governor: first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             hypervisor: flags.contains(&"hypervisor").then(|| {
@@ -110,7 +117,8 @@ impl fmt::Display for Machine {
             write!(f, ", load {load:.1}")?;
         }
         writeln!(f)?;
-        writeln!(f, "CPU features: {}", self.features.join(" "))?;
+        let aead: Vec<String> = self.aead.iter().map(|(name, by)| format!("{name} {by}")).collect();
+        writeln!(f, "CPU features: {}; AEAD: {}", self.features.join(" "), aead.join(", "))?;
         write!(f, "{}, commit {}, {}", libraries.join(", "), self.commit, self.date)
     }
 }

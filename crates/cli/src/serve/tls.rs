@@ -1,3 +1,4 @@
+use crate::aead::AeadArguments;
 use crate::dev_cert::DevCert;
 use crate::failure::Failure;
 use std::path::PathBuf;
@@ -13,11 +14,13 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 #[command(next_help_heading = "TLS")]
 pub(super) struct TlsArguments {
     /// Serve ws:// without TLS, instead of wss://.
-    #[arg(long, conflicts_with_all = ["cert", "key", "ocsp", "client_ca", "tls", "tickets", "ticket_secret", "ticket_rotate", "no_watch", "key_log", "ktls"])]
+    #[arg(long, conflicts_with_all = ["cert", "key", "ocsp", "client_ca", "tls", "aead", "tickets", "ticket_secret", "ticket_rotate", "no_watch", "key_log", "ktls"])]
     pub(super) plain: bool,
     /// TLS engine: fused or rustls; also openssl, aws-lc, boringssl, libressl, mbedtls or wolfssl, if built in.
     #[arg(long, value_name = "ENGINE", default_value_t)]
     tls: TlsEngine,
+    #[command(flatten)]
+    aead: AeadArguments,
     /// Certificate chain, PEM. May be repeated, each with its --key: the server chooses one that the client accepts.
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Vec<PathBuf>,
@@ -55,6 +58,7 @@ impl TlsArguments {
         if self.plain {
             return Ok((Tls { engine: TlsEngine::Plain, config: ServerConfig::default() }, None));
         }
+        self.aead.apply();
         let files = self.files()?;
         let tls = Tls { engine: self.tls, config: files.load()? };
         Ok((tls, Some(files)))

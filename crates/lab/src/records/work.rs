@@ -5,6 +5,7 @@ use crate::Error;
 use crate::cpu::time_per_item;
 use crate::engine::localhost;
 use std::time::Duration;
+use tautline::layers::tls_records::aead::Provider;
 use tautline::{EngineChoice as _, EngineKind, Then, TlsEngine};
 
 /// Work to measure, prepared with everything that it needs.
@@ -16,9 +17,9 @@ impl Work {
         engine.parse::<TlsEngine>().map_err(Error::Usage)?.choose(Echo { size })
     }
 
-    /// The AEAD alone for messages of `size` bytes: records of at most 16 KiB, each sealed once and opened once.
-    pub(crate) fn aead(size: usize) -> Result<Self, Error> {
-        Ok(Self(Box::new(Aead::new(size)?)))
+    /// A provider's AEAD alone for messages of `size` bytes: records of at most 16 KiB, each sealed once and opened once.
+    pub(crate) fn aead(provider: Provider, size: usize) -> Result<Self, Error> {
+        Ok(Self(Box::new(Aead::new(provider, size)?)))
     }
 
     /// CPU time of one message in us, over at least `least` of CPU time.
@@ -52,7 +53,10 @@ mod tests {
     #[test]
     fn every_work_takes_time_and_checks_its_messages() {
         for size in [1, 64, 4096, 16_384, 70_000] {
-            for mut work in [Work::echo("fused", size), Work::echo("rustls", size), Work::aead(size)]
+            let aeads = Provider::ALL.map(|provider| Work::aead(provider, size));
+            for mut work in [Work::echo("fused", size), Work::echo("rustls", size)]
+                .into_iter()
+                .chain(aeads)
                 .map(|work| work.unwrap_or_else(|error| panic!("{size}: {error}")))
             {
                 let us = work.measure(Duration::from_millis(1)).unwrap();

@@ -54,7 +54,7 @@ impl EchoCase {
 
     /// CPU time per message: the server's, or that of this thread if there is no server.
     const fn cpu_metric(&self) -> Metric {
-        if matches!(self.kind, Kind::Aead) { Metric::CpuPerMsg } else { Metric::ServerCpuPerMsg }
+        if matches!(self.kind, Kind::Aead(_)) { Metric::CpuPerMsg } else { Metric::ServerCpuPerMsg }
     }
 }
 
@@ -67,7 +67,7 @@ impl Subject for EchoCase {
         let Shape { size, connections, pipeline } = self.shape;
         let case = self.kind.case().size(size);
         match self.kind {
-            Kind::Aead => case,
+            Kind::Aead(_) => case,
             Kind::Broadcast(_, deflate, _) => {
                 case.subscribers(connections).pipeline(pipeline).setup(deflate.then_some("permessage-deflate"))
             }
@@ -131,8 +131,8 @@ pub(super) fn measure(
 ) -> Result<(), Error> {
     row::measure(lab, rows, &lab.plan(budget), share, |lab, case, _| {
         let span = lab.span();
-        if case.kind == Kind::Aead {
-            let us = Work::aead(case.shape.size)?.measure(span.duration / 10)?;
+        if let Kind::Aead(provider) = case.kind {
+            let us = Work::aead(provider, case.shape.size)?.measure(span.duration / 10)?;
             return Ok(vec![(Metric::CpuPerMsg, us)]);
         }
         let measured = once(case, servers.of(case.kind)?, span)?;
@@ -169,7 +169,7 @@ pub(super) fn cheapest(rows: &[EchoRow], shape: Shape, is_wanted: impl Fn(Kind) 
 
 /// The limit of a row: the cheapest bare TCP echo under the same load, on any driver.
 pub(super) fn limit_of<'a>(rows: &'a [EchoRow], row: &EchoRow) -> Option<&'a EchoRow> {
-    let is_above = !matches!(row.subject.kind, Kind::Tcp(_) | Kind::Aead);
+    let is_above = !matches!(row.subject.kind, Kind::Tcp(_) | Kind::Aead(_));
     cheapest(rows, row.subject.shape, |kind| matches!(kind, Kind::Tcp(_))).filter(|_| is_above)
 }
 

@@ -7,6 +7,9 @@ use crate::named::named;
 use crate::{Case, DriverKind, Protocol};
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
+use tautline::AeadChoice;
+use tautline::layers::tls_records::Suite;
+use tautline::layers::tls_records::aead::{self, Provider};
 
 named! {
     /// Place where a server does expensive handshakes.
@@ -70,8 +73,8 @@ pub(super) enum Kind {
     Peer(Peer, Protocol),
     /// A server of [`baselines`](crate::baselines) that may use the CPUs of server and load.
     Model(Topology),
-    /// No server: the AEAD calls that a message costs at least, in this process.
-    Aead,
+    /// No server: a provider's AEAD calls that a message costs at least, in this process.
+    Aead(Provider),
 }
 
 impl Kind {
@@ -81,7 +84,7 @@ impl Kind {
             Self::Tcp(_) => Some(Protocol::Tcp),
             Self::Ws(_) => Some(Protocol::Ws),
             Self::Peer(_, protocol) => Some(protocol),
-            Self::Aead => None,
+            Self::Aead(_) => None,
             _ => Some(Protocol::Wss),
         }
     }
@@ -107,7 +110,7 @@ impl Kind {
             | Self::Broadcast(_, _, driver)
             | Self::Feed(_, driver)
             | Self::Probed(_, driver) => Some(driver),
-            Self::Peer(..) | Self::Wire(_) | Self::Model(_) | Self::Aead => None,
+            Self::Peer(..) | Self::Wire(_) | Self::Model(_) | Self::Aead(_) => None,
         }
     }
 
@@ -137,6 +140,7 @@ impl Kind {
         let protocol = self.protocol().map_or("aead", Protocol::name);
         match self {
             Self::Peer(peer, _) => format!("{protocol} {}", peer.name()),
+            Self::Aead(provider) => format!("{protocol} {provider}"),
             Self::Wire(driver) => format!("{protocol} {driver}"),
             Self::Wss(engine, ..) => format!("{protocol} {engine}"),
             Self::Handshake(engine, key, _, execution) => {
@@ -164,6 +168,9 @@ impl Kind {
     pub(super) fn case(self) -> Case {
         let case =
             Case::default().protocol(self.protocol()).tls(self.engine()).driver(self.driver().map(DriverKind::name));
+        let is_ours = !matches!(self, Self::Peer(..));
+        let in_place = is_ours && self.engine().is_some_and(|engine| engine.starts_with(ENGINES[0]));
+        let case = case.aead(in_place.then(|| aead::names(Suite::Aes128Gcm)));
         match self {
             Self::Peer(peer, _) => case.peer(peer.name()),
             Self::Handshake(_, key, _, execution) => case.key(key.name()).execution(execution.name()),
@@ -174,7 +181,7 @@ impl Kind {
                 let execution = if shared_from.is_some() { "gated" } else { "inline" };
                 case.execution(execution).model(model.name()).threads(threads)
             }
-            Self::Aead => case.strategy("aead"),
+            Self::Aead(provider) => case.strategy("aead").aead(provider.name()),
             _ => case,
         }
     }
@@ -219,9 +226,13 @@ impl Kind {
                     add(&["--offload-records", &size.to_string()]);
                 }
             }
-            Self::Tcp(_) | Self::Probed(false, _) | Self::Peer(..) | Self::Aead => {}
+            Self::Tcp(_) | Self::Probed(false, _) | Self::Peer(..) | Self::Aead(_) => {}
         }
         if self.protocol() == Some(Protocol::Wss) {
+            let choice = AeadChoice::current();
+            if choice != AeadChoice::Auto && !matches!(self, Self::Peer(..)) {
+                arguments.extend(["--aead".into(), choice.name().into()]);
+            }
             let (chain, private) = certificates.paths(self.key());
             arguments.extend(["--cert".into(), chain.into(), "--key".into(), private.into()]);
         }

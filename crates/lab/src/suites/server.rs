@@ -25,7 +25,7 @@ pub(super) struct Servers(Vec<Process>);
 impl Servers {
     /// Starts one server of each kind. Their certificates lie on disk only while they start.
     pub(super) fn start(lab: &Lab<'_>, kinds: impl IntoIterator<Item = Kind>) -> Result<Self, Error> {
-        let kinds = unique(kinds.into_iter().filter(|kind| *kind != Kind::Aead));
+        let kinds = unique(kinds.into_iter().filter(|kind| !matches!(kind, Kind::Aead(_))));
         let keys: Vec<Key> = unique(kinds.iter().map(|kind| kind.key()));
         let certificates = Certificates::new(&keys)?;
         let servers = kinds.into_iter().map(|kind| Process::start(lab, kind, &certificates, None));

@@ -16,14 +16,14 @@ fn fill(rows: &mut [EchoRow]) {
     for row in rows {
         let kind = row.subject.kind;
         let base = match kind {
-            Kind::Aead => 0.5,
+            Kind::Aead(_) => 0.5,
             Kind::Tcp(_) => 2.0,
             Kind::Ws(_) => 3.0,
             Kind::Wss("fused", ..) => 4.0,
             _ => 5.0,
         };
         let cpu = if kind.driver() == Some(DriverKind::Uring) { base * 0.9 } else { base };
-        let metric = if kind == Kind::Aead { Metric::CpuPerMsg } else { Metric::ServerCpuPerMsg };
+        let metric = if matches!(kind, Kind::Aead(_)) { Metric::CpuPerMsg } else { Metric::ServerCpuPerMsg };
         row.samples.insert(metric, vec![cpu, cpu * 1.01, cpu * 0.99]);
         row.samples.insert(Metric::Throughput, vec![1_186_068.0, 1_190_000.0, 1_180_000.0]);
         row.samples.insert(Metric::LatencyP50, vec![12_345.6; 3]);

@@ -9,6 +9,7 @@ use crate::windows::{Direction, Duplex, Frames, Gets, Maker, Memory, Strategy, V
 use crate::{Case, Error, Metric, Target};
 use std::ops::Range;
 use std::time::Duration;
+use tautline::layers::tls_records::{Suite, aead};
 
 const SIZES: [usize; 6] = [64, 256, 1024, 4096, LARGE, 65_536];
 
@@ -129,6 +130,8 @@ impl Subject for Task {
 
     fn case(&self) -> Case {
         let case = Case::default().tls(self.variant.tls).strategy(self.variant.strategy.name());
+        let in_place = matches!(self.variant.strategy, Strategy::Fused | Strategy::Aead);
+        let case = case.aead(in_place.then(|| aead::names(Suite::Aes128Gcm)));
         match self.work {
             Work::Memory(size, direction) => case.size(size).direction(direction.name()),
             Work::Duplex { spills } => case.connections(1).direction("read").setup(spills.then_some("spill")),
@@ -232,8 +235,9 @@ fn memory_table(rows: &[Row<Task>]) -> String {
     format!(
         "Windows: messages in memory on one thread, TLS 1.3 with AES-128-GCM, a seal or an open of each; CPU\n\
          time. memory-bio: the library's own memory between it and the caller's. window-bio: none, what is\n\
-         opened lies where the record lay. direct: it goes where the caller wants it. aead: AWS-LC alone.\n\
-         x mem: rate over that of OpenSSL's memory BIO.\n\n{table}"
+         opened lies where the record lay. direct: it goes where the caller wants it. aead: {} alone.\n\
+         x mem: rate over that of OpenSSL's memory BIO.\n\n{table}",
+        aead::names(Suite::Aes128Gcm)
     )
 }
 

@@ -1,26 +1,30 @@
 use super::end::{End, RECORD};
 use super::maker::Side;
 use crate::Error;
-use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use tautline::layers::buf::Buf;
+use tautline::layers::tls_records::Suite;
+use tautline::layers::tls_records::aead::{self, Context, Direction, Provider};
 
 /// Bytes of a record's header, and bytes of the type and the tag behind its content.
 const HEADER: usize = 5;
 const BEHIND: usize = 1 + 16;
 
-/// AES-128-GCM in the framing of TLS 1.3 (RFC 8446, section 5.2), with constant keys.
+const NONCE: usize = 12;
+
+/// AES-128-GCM in the framing of TLS 1.3 (RFC 8446, section 5.2), with constant keys, by the provider of each size.
 pub(super) struct Bare {
-    sealing: LessSafeKey,
-    opening: LessSafeKey,
+    sealing: Vec<Context>,
+    opening: Vec<Context>,
     sealed: u64,
     opened: u64,
 }
 
 impl Bare {
     pub(super) fn new(side: Side) -> Result<Self, Error> {
-        let key = |byte| match UnboundKey::new(&AES_128_GCM, &[byte; 16]) {
-            Ok(key) => Ok(LessSafeKey::new(key)),
-            Err(_) => Err(Error::Failed("AWS-LC rejects a key".to_owned())),
+        aead::settle();
+        let key = |byte| -> Result<Vec<Context>, Error> {
+            let contexts = Provider::ALL.map(|provider| Context::new(provider, Suite::Aes128Gcm, &[byte; 16]));
+            contexts.into_iter().collect::<Result<_, _>>().map_err(Error::failed)
         };
         let (sealing, opening) = if side == Side::Client { (key(1)?, key(2)?) } else { (key(2)?, key(1)?) };
         Ok(Self { sealing, opening, sealed: 0, opened: 0 })
@@ -39,11 +43,11 @@ impl End for Bare {
             let (front, body) = record.split_at_mut(HEADER);
             let header = header(body.len());
             front.copy_from_slice(&header);
-            let (body, behind) = body.split_at_mut(content.len());
             let nonce = nonce(&mut self.sealed);
-            self.sealing
-                .seal_out_of_place_scatter(nonce, Aad::from(header), content, body, &[23], behind)
-                .map_err(|_| Error::Failed("the AEAD cannot seal".to_owned()))?;
+            let provider = aead::chosen(Suite::Aes128Gcm, content.len(), Direction::Seal);
+            self.sealing[provider as usize]
+                .seal(nonce, header, (content, 23), body)
+                .ok_or_else(|| Error::Failed("the AEAD cannot seal".to_owned()))?;
             out.commit(len);
         }
         Ok(())
@@ -53,11 +57,11 @@ impl End for Bare {
         let [_, _, _, high, low, ..] = *wire else { return Ok(0) };
         let len = usize::from(u16::from_be_bytes([high, low]));
         let Some(body) = wire.get_mut(HEADER..HEADER + len) else { return Ok(0) };
-        let inner = self
-            .opening
-            .open_in_place(nonce(&mut self.opened), Aad::from(header(len)), body)
-            .map_err(|_| Error::WrongReply("a record does not authenticate".to_owned()))?;
-        take(&inner[..inner.len().saturating_sub(1)]);
+        let provider = aead::chosen(Suite::Aes128Gcm, len.saturating_sub(BEHIND), Direction::Open);
+        let inner = self.opening[provider as usize]
+            .open(nonce(&mut self.opened), header(len), body)
+            .ok_or_else(|| Error::WrongReply("a record does not authenticate".to_owned()))?;
+        take(&body[..inner.saturating_sub(1)]);
         Ok(HEADER + len)
     }
 }
@@ -67,9 +71,9 @@ fn header(len: usize) -> [u8; HEADER] {
     [23, 3, 3, high, low]
 }
 
-fn nonce(sequence: &mut u64) -> Nonce {
-    let mut nonce = [0; NONCE_LEN];
-    nonce[NONCE_LEN - 8..].copy_from_slice(&sequence.to_be_bytes());
+fn nonce(sequence: &mut u64) -> [u8; NONCE] {
+    let mut nonce = [0; NONCE];
+    nonce[NONCE - 8..].copy_from_slice(&sequence.to_be_bytes());
     *sequence += 1;
-    Nonce::assume_unique_for_key(nonce)
+    nonce
 }
