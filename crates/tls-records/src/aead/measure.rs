@@ -15,7 +15,10 @@ const MOST_ROUNDS: usize = 12;
 const LEAST_ROUNDS: usize = 3;
 
 /// The favourite is kept unless another provider takes less than this share of its time.
-const MARGIN: f64 = 0.88;
+///
+/// It keeps the choice the same in every process. The margin is wide because two contexts for a key cost cache misses,
+/// which a measurement on hot memory does not see.
+const MARGIN: f64 = 0.75;
 
 /// Bytes of content and number of records for each class. Small records are too short for a clock.
 const fn load(class: Class) -> (usize, usize) {
@@ -55,11 +58,17 @@ impl Table {
         &self.cells
     }
 
-    /// The provider to take.
+    /// The provider to take: the favourite, unless another one is faster by more than a quarter.
+    ///
+    /// The favourite of large records is AWS-LC, and that of smaller ones is the provider of the next larger class.
     #[must_use]
     pub fn fastest(&self, suite: Suite, class: Class, direction: Direction) -> Provider {
-        let is_it = |cell: &&Cell| (cell.suite, cell.class, cell.direction) == (suite, class, direction);
-        self.cells.iter().find(is_it).map_or(Provider::AwsLc, Cell::fastest)
+        let mut favourite = Provider::AwsLc;
+        for larger in Class::ALL.into_iter().rev().filter(|larger| *larger as u8 >= class as u8) {
+            let is_it = |cell: &&Cell| (cell.suite, cell.class, cell.direction) == (suite, larger, direction);
+            favourite = self.cells.iter().find(is_it).map_or(favourite, |cell| cell.faster_than(favourite));
+        }
+        favourite
     }
 }
 
@@ -70,12 +79,10 @@ impl Cell {
         Some(self.ns[provider as usize]).filter(|ns| ns.is_finite())
     }
 
-    /// The provider to take: AWS-LC, unless another one is faster by more than 12 %.
-    #[must_use]
-    pub fn fastest(&self) -> Provider {
-        let limit = self.ns[Provider::AwsLc as usize] * MARGIN;
-        let mut best = (limit, Provider::AwsLc);
-        for (&ns, provider) in self.ns.iter().zip(Provider::ALL).skip(1) {
+    /// The fastest provider that is faster than `favourite` by the margin, or else `favourite`.
+    fn faster_than(&self, favourite: Provider) -> Provider {
+        let mut best = (self.ns[favourite as usize] * MARGIN, favourite);
+        for (&ns, provider) in self.ns.iter().zip(Provider::ALL) {
             if ns < best.0 {
                 best = (ns, provider);
             }
@@ -118,15 +125,16 @@ pub(super) fn run() -> Table {
 /// As on the record path, content is sealed from elsewhere, and behind a header. It is opened in place.
 fn time(context: &Context, class: Class, plain: &[u8], memory: &mut [u8]) -> Option<[f64; 2]> {
     let (len, records) = load(class);
-    let bodies = || (0..records).map(|number| (number, number * (len + 1 + TAG)..(number + 1) * (len + 1 + TAG)));
-    let nonce = |number: usize| [number as u8; IV];
+    let bodies = || (0..records).map(|number| number * (len + 1 + TAG)..(number + 1) * (len + 1 + TAG));
+    // Any nonce, since all bytes are known.
+    let nonce = [7; IV];
     let start = Instant::now();
-    for (number, body) in bodies() {
-        context.seal(nonce(number), [0; HEADER], (plain.get(..len)?, 23), memory.get_mut(body)?)?;
+    for body in bodies() {
+        context.seal(nonce, [0; HEADER], (plain.get(..len)?, 23), memory.get_mut(body)?)?;
     }
     let sealed = Instant::now();
-    for (number, body) in bodies() {
-        context.open(nonce(number), [0; HEADER], memory.get_mut(body)?)?;
+    for body in bodies() {
+        context.open(nonce, [0; HEADER], memory.get_mut(body)?)?;
     }
     let took = [sealed - start, sealed.elapsed()];
     Some(took.map(|took| took.as_secs_f64() * 1e9 / records as f64))

@@ -1,3 +1,6 @@
+// Other processors lay expanded keys out differently.
+#![cfg(target_arch = "x86_64")]
+
 use super::super::provider::Aead;
 use super::Context;
 use crate::Suite;
@@ -13,7 +16,9 @@ const LAST_ROUND: [u8; 16] =
 const KEY: [u8; 16] = [0x2b, 0x7e, 0x15, 0x16, 0x28, 0xae, 0xd2, 0xa6, 0xab, 0xf7, 0x15, 0x88, 0x09, 0xcf, 0x4f, 0x3c];
 
 /// The number of places in all writable memory of this process that hold the last round key.
-fn places() -> usize {
+///
+/// `None` under a sanitizer, which has a shadow of all memory and stacks of its own.
+fn places() -> Option<usize> {
     let memory = File::open("/proc/self/mem").unwrap();
     let mut buffer = vec![0; 1 << 20];
     let mut found = 0;
@@ -25,6 +30,9 @@ fn places() -> usize {
         let [mut at, end] = [start, end].map(|text| u64::from_str_radix(text, 16).unwrap());
         if !rights.starts_with("rw") {
             continue;
+        }
+        if end - at > 1 << 36 {
+            return None;
         }
         while at < end {
             let wanted = usize::try_from(end - at).unwrap().min(buffer.len());
@@ -42,23 +50,19 @@ fn places() -> usize {
         }
     }
     buffer.fill(0);
-    found
+    Some(found)
 }
 
-/// Expands the key on a thread of its own, whose stack is read while it waits.
 #[test]
 fn no_expanded_key_is_left_behind() {
-    if !cfg!(target_arch = "x86_64") || places() != 0 {
-        // Other processors lay round keys out differently.
-        assert!(!cfg!(target_arch = "x86_64"), "the round key is in memory already");
-        return;
-    }
+    let Some(before) = places() else { return };
+    assert_eq!(before, 0, "the round key is in memory already");
     let context = black_box(Context::new(Suite::Aes128Gcm, &KEY).unwrap());
-    assert_eq!(places(), 1, "only the context itself");
+    assert_eq!(places(), Some(1), "only the context itself");
     let mut body = [0; 100];
     context.seal_in_place([0; 12], [0; 5], &mut body).unwrap();
     let moved = vec![context];
-    assert_eq!(places(), 1, "moving a context copies a pointer");
+    assert_eq!(places(), Some(1), "moving a context copies a pointer");
     drop(moved);
-    assert_eq!(places(), 0, "a dropped context is overwritten");
+    assert_eq!(places(), Some(0), "a dropped context is overwritten");
 }
