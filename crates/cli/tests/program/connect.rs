@@ -97,3 +97,17 @@ fn each_failure_names_the_remedy_in_one_line() {
         assert_eq!(stranger.run(&arguments).code, Some(0), "{arguments:?}");
     }
 }
+
+/// The two ends may seal and open with different providers.
+#[test]
+fn the_aead_of_both_ends_is_chosen() {
+    let home = Home::new();
+    for (ours, theirs) in [("aws-lc", "ring"), ("ring", "aws-lc"), ("auto", "auto")] {
+        let server = home.serve(&["--aead", ours]);
+        let said = home.run_with(&["connect", "-v", "--aead", theirs, &server.url], "hello\n");
+        assert_eq!((said.code, said.out.as_str()), (Some(0), "hello\n"), "{}", said.err);
+        let line = said.err.lines().find(|line| line.starts_with("* AEAD ")).unwrap_or_default();
+        assert!(line.ends_with(theirs) || theirs == "auto" && !line.is_empty(), "{}", said.err);
+        assert_eq!(server.stop().code, Some(0));
+    }
+}

@@ -125,7 +125,9 @@ impl Drop for Served {
 #[test]
 fn unknown_arguments_exit_with_2() {
     let home = Home::new();
-    for arguments in [&["fly"][..], &["serve", "--tls", "none"], &["load"], &["bench", "nothing"]] {
+    for arguments in
+        [&["fly"][..], &["serve", "--tls", "none"], &["serve", "--aead", "none"], &["load"], &["bench", "nothing"]]
+    {
         assert_eq!(home.run(arguments).code, Some(2), "{arguments:?}");
     }
 }
@@ -134,6 +136,12 @@ fn unknown_arguments_exit_with_2() {
 fn the_command_of_doctor_works() {
     let home = Home::new();
     let said: serde_json::Value = serde_json::from_str(&home.run(&["doctor", "--json"]).out).unwrap();
+    let aeads = said["aead"].as_array().unwrap();
+    // Suites, classes of sizes, directions.
+    assert_eq!(aeads.len(), 3 * 3 * 2);
+    for row in aeads {
+        assert!(row["ns"][row["choice"].as_str().unwrap()].as_f64().unwrap() > 1.0, "{row}");
+    }
     let command = said["run"].as_str().unwrap().strip_prefix("taut serve ").unwrap();
     let arguments: Vec<&str> = command.split(' ').collect();
     let server = home.serve(&arguments);

@@ -108,7 +108,10 @@ struct Plan(u64);
 const BOTH: &str = "aws-lc, ring";
 
 /// The bit of a plan that is decided.
-const DECIDED: u64 = 1 << 63;
+const DECIDED: u64 = 1 << 62;
+
+/// The bit of a plan with other providers than AWS-LC. Without it, a record needs no look at the rest of the plan.
+const OTHERS: u64 = 1 << 63;
 
 /// The lowest bit of the choice that a plan comes from.
 const CHOICE: u32 = 56;
@@ -119,7 +122,9 @@ impl Plan {
         for suite in Suite::ALL {
             for class in Class::ALL {
                 for direction in Direction::ALL {
-                    plan |= (provider(suite, class, direction) as u64) << place(suite, class, direction);
+                    let provider = provider(suite, class, direction);
+                    plan |= (provider as u64) << place(suite, class, direction);
+                    plan |= if provider == Provider::AwsLc { 0 } else { OTHERS };
                 }
             }
         }
@@ -198,7 +203,11 @@ pub fn measured() -> &'static Table {
 #[must_use]
 #[inline]
 pub fn provider(suite: Suite, len: usize, direction: Direction) -> Provider {
-    Plan(PLAN.load(Ordering::Relaxed)).provider(suite, Class::of(len), direction)
+    let plan = PLAN.load(Ordering::Relaxed);
+    if plan & OTHERS == 0 {
+        return Provider::AwsLc;
+    }
+    Plan(plan).provider(suite, Class::of(len), direction)
 }
 
 /// The provider of a suite, or those of each class and direction: `seals aws-lc/aws-lc/ring, opens aws-lc/ring/ring`.

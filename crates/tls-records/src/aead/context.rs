@@ -9,6 +9,8 @@ use tautline_tls::record::HEADER;
 /// The AEAD of a suite with one key, by one provider.
 ///
 /// The record path uses it. Programs need it only to measure a provider alone.
+///
+/// Its methods are always inlined: a further call would pass nonce and header once more for each record.
 pub struct Context(Inner);
 
 enum Inner {
@@ -45,13 +47,13 @@ impl Context {
     /// Opens `body` in place: content, type, padding and tag. Returns the length without the tag.
     ///
     /// `header` is authenticated too. `None` if the record does not authenticate; then `body` holds no plaintext.
-    #[inline]
+    #[inline(always)]
     pub fn open(&self, nonce: [u8; IV], header: [u8; HEADER], body: &mut [u8]) -> Option<usize> {
         dispatch!(self, one => one.open(nonce, header, body))
     }
 
     /// Seals all of `body` but its last 16 bytes in place, and puts the tag there; `None` if the AEAD fails.
-    #[inline]
+    #[inline(always)]
     pub fn seal_in_place(&self, nonce: [u8; IV], header: [u8; HEADER], body: &mut [u8]) -> Option<()> {
         dispatch!(self, one => one.seal_in_place(nonce, header, body))
     }
@@ -59,7 +61,7 @@ impl Context {
     /// Seals `plain`, which is content and type, into `body`, which is 17 bytes longer than the content.
     ///
     /// `None` if the AEAD fails.
-    #[inline]
+    #[inline(always)]
     pub fn seal(&self, nonce: [u8; IV], header: [u8; HEADER], plain: (&[u8], u8), body: &mut [u8]) -> Option<()> {
         dispatch!(self, one => one.seal(nonce, header, plain, body))
     }

@@ -18,13 +18,13 @@ impl Aead for Context {
         context
     }
 
-    #[inline]
+    #[inline(never)]
     fn open(&self, nonce: [u8; IV], header: [u8; HEADER], body: &mut [u8]) -> Option<usize> {
         let opened = self.0.open_in_place(Nonce::assume_unique_for_key(nonce), Aad::from(header), body);
         opened.ok().map(|inner| inner.len())
     }
 
-    #[inline]
+    #[inline(never)]
     fn seal_in_place(&self, nonce: [u8; IV], header: [u8; HEADER], body: &mut [u8]) -> Option<()> {
         let (inner, tag) = body.split_at_mut(body.len().checked_sub(TAG)?);
         let nonce = Nonce::assume_unique_for_key(nonce);
@@ -34,7 +34,7 @@ impl Aead for Context {
     }
 
     /// Copies first, since ring seals only in place.
-    #[inline]
+    #[inline(never)]
     fn seal(&self, nonce: [u8; IV], header: [u8; HEADER], plain: (&[u8], u8), body: &mut [u8]) -> Option<()> {
         copy_inner(plain, body)?;
         self.seal_in_place(nonce, header, body)

@@ -1,6 +1,7 @@
 mod parallel;
 
 use super::{MAX_PLAIN, Records, Tickets};
+use crate::aead::AeadChoice;
 use crate::{CompactTlsInfo, Keys, Role, Secret, Suite};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,6 +47,33 @@ fn sealing_changes_keys_at_the_limit() {
     // Two keys protected seven messages and a key update each; the third protected six messages.
     assert_eq!((control, server.tx.sequence()), (2, 6));
     assert_eq!(client.rx.sequence(), 6);
+}
+
+/// The choice is the process's, so other tests see it too. They pass with every provider.
+#[test]
+fn the_provider_may_change_at_any_record() {
+    let [mut server, mut client] = connected();
+    for round in 0..40_usize {
+        AeadChoice::ALL[round % AeadChoice::ALL.len()].set();
+        let message = vec![7; [5, 300, 5_000, 40_000][round % 4]];
+        let mut out = Buf::new();
+        server.seal(&[&message], &mut out).unwrap();
+        if round % 5 == 0 {
+            server.update_keys_now(true, &mut out).unwrap();
+        }
+        if round % 7 == 0 {
+            server = Records::import(&server.export()).unwrap();
+            client = Records::import(&client.export()).unwrap();
+        }
+        AeadChoice::ALL[(round / 2) % AeadChoice::ALL.len()].set();
+        assert!(open_all(&mut client, out.filled_mut()).unwrap().0 == message, "round {round}");
+        let mut out = Buf::new();
+        client.seal(&[&message], &mut out).unwrap();
+        assert!(open_all(&mut server, out.filled_mut()).unwrap().0 == message, "round {round}");
+        let named = client.info().expand().aead;
+        assert!(["aws-lc", "ring", "aws-lc, ring"].contains(&named), "{named}");
+    }
+    AeadChoice::default().set();
 }
 
 #[test]

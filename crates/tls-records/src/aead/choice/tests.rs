@@ -1,4 +1,4 @@
-use super::{AeadChoice, Class, DECIDED, Direction, Plan};
+use super::{AeadChoice, Class, DECIDED, Direction, OTHERS, Plan};
 use crate::Suite;
 use crate::aead::provider::Provider;
 
@@ -26,7 +26,8 @@ fn a_plan_keeps_one_provider_per_suite_class_and_direction() {
             for direction in Direction::ALL {
                 let one = |s, c, d| (s, c, d) == (suite, class, direction);
                 let plan = Plan::of(|s, c, d| if one(s, c, d) { Provider::Ring } else { Provider::AwsLc });
-                assert_eq!((plan.0 & !DECIDED).count_ones(), 1);
+                assert_eq!((plan.0 & !DECIDED & !OTHERS).count_ones(), 1);
+                assert!(plan.0 & OTHERS != 0);
                 for s in Suite::ALL {
                     assert_eq!(plan.names(s), if s == suite { "aws-lc, ring" } else { "aws-lc" });
                     for c in Class::ALL {
@@ -46,6 +47,7 @@ fn one_provider_for_everything_needs_one_context() {
     for provider in Provider::ALL {
         let plan = Plan::of(|_, _, _| provider);
         assert!(plan.0 & DECIDED != 0);
+        assert_eq!(plan.0 & OTHERS == 0, provider == Provider::AwsLc);
         assert_eq!(plan.summary(Suite::Aes128Gcm), provider.name());
         assert!(Suite::ALL.into_iter().all(|suite| plan.names(suite) == provider.name()));
     }
