@@ -192,7 +192,8 @@ impl RawPeer {
             let (record, rest) = wire.split_at(5 + len);
             wire = rest;
             let (kind, content) = self.rx.open(record);
-            if kind == kind::HANDSHAKE && content.first() == Some(&24) {
+            // A KeyUpdate is the last message of its record, and may stand behind tickets.
+            if kind == kind::HANDSHAKE && matches!(content[..], [24, ..] | [4, .., 24, 0, 0, 1, 0 | 1]) {
                 self.rx.update();
             }
             contents.push((kind, content));

@@ -183,7 +183,14 @@ pub fn key_updates_behind_finished<E: Engine>(make: impl Make<E>) {
         [flight, update, raw_peer.seal(kind::DATA, b"behind", 0)].concat()
     };
     let answered = |mut said: Vec<(u8, Vec<u8>)>, cut: usize| {
-        said.retain(|(kind, content)| (*kind, content.first()) != (kind::HANDSHAKE, Some(&4)));
+        for (kind, content) in &mut said {
+            // Tickets may stand before the KeyUpdate, also in its record.
+            while let (kind::HANDSHAKE, [4, a, b, c, ..]) = (*kind, &content[..]) {
+                let len = 4 + u32::from_be_bytes([0, *a, *b, *c]) as usize;
+                content.drain(..len);
+            }
+        }
+        said.retain(|(_, content)| !content.is_empty());
         let expected = [(kind::HANDSHAKE, vec![24, 0, 0, 1, 0]), (kind::DATA, b"reply".to_vec())];
         assert_eq!(said, expected, "cut at {cut}");
     };

@@ -123,7 +123,8 @@ fn plain_requests_hold_no_place_of_a_handshake() {
     assert!(ask(&mut both));
     let mut both = both.upgrade();
     both.echoes("in");
-    logs::expect(&["gave way to others at limits.max_http (8)"]);
+    // Lines about each of them are bounded, so that only this one is sure to be there.
+    logs::expect(&["WARN", "limits.max_http (8) is reached"]);
     drop((askers, both));
     server.survives();
 }

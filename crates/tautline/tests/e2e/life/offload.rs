@@ -218,8 +218,10 @@ fn records_before_a_client_hello_do_not_keep_it_in_the_loop() {
     assert_eq!(server.counters().handshakes_offloaded, 1);
     // The change_cipher_spec that follows a HelloRetryRequest.
     let mut peer = server.attack();
-    let hello = peer.hello(&client_config());
+    let mut hello = peer.hello(&client_config());
     peer.send_wire(&without_key_shares(&hello));
+    // Only the record of a first ClientHello may have the version 0x0301 (RFC 8446, section 5.1).
+    hello[2] = 3;
     let mut socket = &peer.socket;
     let answer = || {
         let mut bytes = [0; 64 << 10];
