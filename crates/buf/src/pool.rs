@@ -15,19 +15,21 @@ use alloc::vec::Vec;
 /// So memory that waits for a peer is in proportion to the bytes in it.
 #[derive(Debug)]
 pub struct Pool {
-    /// Buffers of at least `SMALLEST << i` bytes at `i`, and less than twice as many.
+    /// The buffer for the next [`take`](Self::take). It is not in `held`, and at most as large as `limit`.
+    spare: Buf,
+    /// The buffer that came back last, so that most calls need not look at the classes.
+    last: Buf,
+    /// Buffers of at least `256 << i` bytes at `i`, and less than twice as many.
     classes: [Vec<Buf>; CLASSES],
     /// A bit for each class that has a buffer.
     present: u32,
+    /// Memory of the buffers in `classes`.
     held: usize,
     limit: usize,
 }
 
 /// Size classes: 256 bytes to 128 MiB. Larger buffers are freed.
 const CLASSES: usize = 20;
-
-/// Class of [`Pool::MIN_CAPACITY`].
-const TRANSIENT: usize = class_of(Pool::MIN_CAPACITY);
 
 impl Pool {
     /// Least capacity in bytes of a buffer from [`take`](Self::take).
@@ -36,26 +38,36 @@ impl Pool {
     /// Makes a pool that keeps up to `limit` bytes of unused buffers.
     #[must_use]
     pub const fn new(limit: usize) -> Self {
-        Self { classes: [const { Vec::new() }; CLASSES], present: 0, held: 0, limit }
+        let classes = [const { Vec::new() }; CLASSES];
+        Self { spare: Buf::new(), last: Buf::new(), classes, present: 0, held: 0, limit }
     }
 
-    /// Returns an empty buffer of any size, which grows on demand: the largest one, since it needs to grow the least.
+    /// Returns an empty buffer of any size, which grows on demand: the last one that was [given back](Self::give_back), or
+    /// the largest one, since it needs to grow the least.
+    #[inline]
     pub fn take(&mut self) -> Buf {
-        let largest = self.present.checked_ilog2().unwrap_or(0) as usize;
-        if largest >= TRANSIENT
-            && let Some(buf) = self.pop(largest)
-        {
-            return buf;
-        }
-        Buf::with_capacity(Self::MIN_CAPACITY)
+        if self.spare.has_memory() { core::mem::take(&mut self.spare) } else { self.take_largest() }
     }
 
-    /// Returns an empty buffer with at least `n` bytes of memory and less than `2 * n`, but no less than 256.
+    /// Takes back a buffer that [`take`](Self::take) returned, for the next such call, and discards its content.
+    #[inline]
+    pub fn give_back(&mut self, mut buf: Buf) {
+        if self.spare.has_memory() || buf.capacity() > self.limit {
+            self.give(buf);
+        } else {
+            buf.clear();
+            self.spare = buf;
+        }
+    }
+
+    /// Returns an empty buffer with at least `n` bytes of memory and at most `2 * n`, but no less than 256.
+    #[inline]
     pub fn take_for(&mut self, n: usize) -> Buf {
-        let class = class_for(n);
-        match self.pop(class) {
-            Some(buf) => buf,
-            None => Buf::with_capacity(if class < CLASSES { Buf::SMALL << class } else { n }),
+        let capacity = self.last.capacity();
+        if capacity >= n && capacity > 0 && capacity / 2 <= n.max(Buf::SMALL / 2) {
+            core::mem::take(&mut self.last)
+        } else {
+            self.take_class(n)
         }
     }
 
@@ -75,24 +87,60 @@ impl Pool {
     }
 
     /// Takes a buffer back and discards its content.
+    #[inline]
     pub fn give(&mut self, mut buf: Buf) {
-        let capacity = buf.capacity();
-        if capacity < Buf::SMALL {
-            return;
-        }
-        let class = class_of(capacity);
-        if class < CLASSES && (self.held + (Buf::SMALL << class) <= self.limit || self.make_room(class)) {
+        if buf.has_memory() {
             buf.clear();
-            self.held += Buf::SMALL << class;
-            self.present |= 1 << class;
-            self.classes[class].push(buf);
+            if !self.last.has_memory() && self.held + buf.capacity() <= self.limit {
+                self.last = buf;
+            } else {
+                self.give_slowly(buf);
+            }
         }
     }
 
-    /// The memory of the unused buffers, in bytes.
+    /// The memory of the unused buffers, in bytes, without the spare one.
     #[must_use]
-    pub const fn held(&self) -> usize {
-        self.held
+    pub fn held(&self) -> usize {
+        self.held + self.last.capacity()
+    }
+
+    #[inline(never)]
+    fn give_slowly(&mut self, buf: Buf) {
+        let last = core::mem::take(&mut self.last);
+        if let Some(class) = class_of(last.capacity())
+            && self.has_room(class)
+        {
+            self.held += Buf::SMALL << class;
+            self.present |= 1 << class;
+            self.classes[class].push(last);
+        }
+        if class_of(buf.capacity()).is_some_and(|class| self.has_room(class)) {
+            self.last = buf;
+        }
+    }
+
+    #[inline(never)]
+    fn take_largest(&mut self) -> Buf {
+        let largest = self.present.checked_ilog2().unwrap_or(0) as usize;
+        if self.last.capacity() >= Self::MIN_CAPACITY.max(Buf::SMALL << largest) {
+            return core::mem::take(&mut self.last);
+        }
+        if Buf::SMALL << largest >= Self::MIN_CAPACITY
+            && let Some(buf) = self.pop(largest)
+        {
+            return buf;
+        }
+        Buf::with_capacity(Self::MIN_CAPACITY)
+    }
+
+    #[inline(never)]
+    fn take_class(&mut self, n: usize) -> Buf {
+        let class = class_for(n);
+        match self.pop(class) {
+            Some(buf) => buf,
+            None => Buf::with_capacity(if class < CLASSES { Buf::SMALL << class } else { n }),
+        }
     }
 
     fn pop(&mut self, class: usize) -> Option<Buf> {
@@ -107,7 +155,9 @@ impl Pool {
 
     #[inline(never)]
     fn grow(&mut self, buf: &mut Buf, n: usize) {
-        if buf.capacity() < buf.len().saturating_add(n) {
+        if !buf.has_memory() {
+            *buf = self.take_for(n);
+        } else if buf.capacity() < buf.len().saturating_add(n) {
             self.replace(buf, n);
         } else {
             buf.reserve(n);
@@ -121,12 +171,10 @@ impl Pool {
         self.give(core::mem::replace(buf, other));
     }
 
-    /// Frees buffers of other classes, the largest first, until one of `class` is within the limit. False if that is
-    /// impossible.
+    /// Whether one more buffer of `class` is within the limit, which may free buffers of other classes, the largest first.
     ///
     /// Otherwise the buffers of a burst would keep out those that are needed now.
-    #[cold]
-    fn make_room(&mut self, class: usize) -> bool {
+    fn has_room(&mut self, class: usize) -> bool {
         let size = Buf::SMALL << class;
         while size <= self.limit && self.held + size > self.limit {
             let Some(largest) = (self.present & !(1 << class)).checked_ilog2() else { return false };
@@ -136,9 +184,10 @@ impl Pool {
     }
 }
 
-/// The class of a buffer with `capacity` bytes, at least 256.
-const fn class_of(capacity: usize) -> usize {
-    (capacity.ilog2() - Buf::SMALL.ilog2()) as usize
+/// The class of a buffer with `capacity` bytes; `None` if it is too small or too large to be kept.
+fn class_of(capacity: usize) -> Option<usize> {
+    let class = capacity.checked_ilog2()?.checked_sub(Buf::SMALL.ilog2())? as usize;
+    (class < CLASSES).then_some(class)
 }
 
 /// The class whose buffers all have `n` bytes.
@@ -175,7 +224,7 @@ mod tests {
                 break;
             }
             let buf = pool.take_for(n);
-            assert!(buf.capacity() >= n && buf.capacity() < (2 * n).max(Buf::SMALL + 1), "{n}: {}", buf.capacity());
+            assert!(buf.capacity() >= n && buf.capacity() <= (2 * n).max(Buf::SMALL), "{n}: {}", buf.capacity());
             pool.give(buf);
         }
         let mut cork = pool.take();
@@ -183,6 +232,19 @@ mod tests {
         cork.put(b"nine byte");
         pool.fit(&mut cork);
         assert_eq!((cork.filled(), cork.capacity()), (&b"nine byte"[..], Buf::SMALL));
+    }
+
+    #[test]
+    fn a_spare_buffer_is_kept_within_the_limit_only() {
+        let mut pool = Pool::new(1 << 20);
+        pool.give_back(Buf::with_capacity(2 << 20));
+        assert_eq!((pool.held(), pool.take().capacity()), (0, Pool::MIN_CAPACITY));
+        let mut cork = Buf::with_capacity(1 << 16);
+        cork.put(b"old");
+        pool.give_back(cork);
+        let cork = pool.take();
+        assert!(cork.is_empty() && cork.capacity() == 1 << 16);
+        assert_eq!(pool.take().capacity(), Pool::MIN_CAPACITY);
     }
 
     #[test]

@@ -193,7 +193,7 @@ impl Outbound {
     #[inline(never)]
     fn give_unneeded(&mut self, pool: &mut Pool) {
         if self.cork.is_empty() {
-            pool.give(core::mem::take(&mut self.cork));
+            pool.give_back(core::mem::take(&mut self.cork));
         } else {
             pool.fit(&mut self.cork);
         }
@@ -332,7 +332,7 @@ impl Outbound {
     fn seal_behind_cork(&mut self, front: &[u8], rest: &[u8], transport: &mut Transport<'_>, shared: &mut Shared) {
         let cork = core::mem::take(&mut self.cork);
         transport.seal([cork.filled(), front], rest, shared);
-        shared.pool.give(cork);
+        shared.pool.give_back(cork);
     }
 
     fn encode(&mut self, kind: Kind, payload: &[u8], compress: bool, shared: &mut Shared) {

@@ -146,7 +146,7 @@ impl Transport<'_> {
         } else {
             self.seal([&[]; 2], taken.filled(), shared);
         }
-        shared.pool.give(taken);
+        shared.pool.give_back(taken);
     }
 
     /// Seals two short chunks and a long one, piece by piece.
