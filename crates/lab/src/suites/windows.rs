@@ -235,7 +235,8 @@ fn memory_table(rows: &[Row<Task>]) -> String {
     format!(
         "Windows: messages in memory on one thread, TLS 1.3 with AES-128-GCM, a seal or an open of each; CPU\n\
          time. memory-bio: the library's own memory between it and the caller's. window-bio: none, what is\n\
-         opened lies where the record lay. direct: it goes where the caller wants it. aead: {} alone.\n\
+         opened lies where the record lay. direct: it goes where the caller wants it. aead: the\n\
+         AEAD of {} alone.\n\
          x mem: rate over that of OpenSSL's memory BIO.\n\n{table}",
         aead::names(Suite::Aes128Gcm)
     )
