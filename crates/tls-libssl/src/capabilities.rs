@@ -28,6 +28,8 @@ pub(crate) static LIBRESSL: Capabilities = {
 pub(crate) const fn library(engine: &'static str, library: &'static str) -> Capabilities {
     let mut can = Capabilities::new(engine, library).with_feature(engine);
     can.stapling = false;
+    can.own_verifier = false;
+    can.exporter = false;
     can
 }
 

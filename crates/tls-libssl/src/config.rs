@@ -30,6 +30,7 @@ pub(crate) fn server(
     if count == 0 {
         return Err(Error::Config("a server needs a certificate and its key; `taut cert` makes some".to_owned()));
     }
+    refuse_callbacks(library, config.verify.is_some(), config.exporter)?;
     let mut identities = Vec::with_capacity(count);
     for (index, certificate) in config.certificates.iter().enumerate() {
         let what = what(certificate, index, count);
@@ -116,6 +117,7 @@ fn check(identity: &Identity, what: &str) -> Result<(), Error> {
 
 /// Builds a client's configuration. `secrets` has connections keep their traffic secrets.
 pub(crate) fn client(library: Library, config: &ClientConfig, secrets: bool) -> Result<Context, Error> {
+    refuse_callbacks(library, config.verify.is_some(), config.exporter)?;
     let own = config.certificate.as_ref().map(|own| load(library, own, "client certificate", false)).transpose()?;
     let mut context = new_context(
         library,
@@ -252,6 +254,18 @@ fn protocols(names: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
         list.extend_from_slice(name);
     }
     Ok(list)
+}
+
+/// Refuses the settings that no library behind the table has.
+fn refuse_callbacks(library: Library, verify: bool, exporter: bool) -> Result<(), Error> {
+    let can = library.flavour().capabilities();
+    if verify && !can.own_verifier {
+        return Err(can.refusal("leave the decision about certificates to the program"));
+    }
+    if exporter && !can.exporter {
+        return Err(can.refusal("export keying material"));
+    }
+    Ok(())
 }
 
 /// The file of the key log, if one is wanted; an error if the library cannot write one.

@@ -1,11 +1,11 @@
 use crate::aead::choice;
-use crate::schedule::Suite;
-use tautline_tls::{TlsInfo, registry};
+use crate::schedule::{Secret, Suite};
+use tautline_tls::{Error, NO_EXPORTER, TlsInfo, registry};
 
 /// The result of a TLS 1.3 handshake, small enough to keep for the life of a connection.
 ///
 /// Suite and group are IANA's numbers, or 0 if there is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct CompactTlsInfo {
     suite: u16,
     group: u16,
@@ -14,11 +14,13 @@ pub struct CompactTlsInfo {
     names: Option<Box<Names>>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 struct Names {
     alpn: Option<Box<[u8]>>,
     server_name: Option<Box<str>>,
     peer_certificates: Box<[Box<[u8]>]>,
+    /// The secret of exporters (RFC 8446, section 7.5), if the configuration asks for one.
+    exporter: Option<Box<Secret>>,
 }
 
 impl CompactTlsInfo {
@@ -29,8 +31,29 @@ impl CompactTlsInfo {
             alpn: info.alpn.map(Vec::into_boxed_slice),
             server_name: info.server_name.map(String::into_boxed_str),
             peer_certificates: info.peer_certificates.into_iter().map(Vec::into_boxed_slice).collect(),
+            exporter: None,
         };
         Self { suite, group, resumed: info.resumed, names: names.boxed() }
+    }
+
+    /// With the secret of exporters.
+    #[must_use]
+    pub fn with_exporter(mut self, secret: Option<Secret>) -> Self {
+        if let Some(secret) = secret {
+            self.names.get_or_insert_default().exporter = Some(Box::new(secret));
+        }
+        self
+    }
+
+    pub(crate) fn export_keying_material(
+        &self,
+        suite: Suite,
+        label: &[u8],
+        context: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), Error> {
+        let secret = self.names.as_ref().and_then(|names| names.exporter.as_ref());
+        secret.ok_or(NO_EXPORTER)?.export(suite, label, context, out)
     }
 
     pub(crate) const fn is_resumed(&self) -> bool {
@@ -60,6 +83,7 @@ impl CompactTlsInfo {
 
 impl Names {
     fn boxed(self) -> Option<Box<Self>> {
-        (self != Self::default()).then(|| Box::new(self))
+        let has_any = self.alpn.is_some() || self.server_name.is_some() || !self.peer_certificates.is_empty();
+        has_any.then(|| Box::new(self))
     }
 }

@@ -85,6 +85,8 @@ pub struct Records {
     sent_close: bool,
     received_close: bool,
     kernel: InKernel,
+    /// The fatal alert that was sent.
+    sent_alert: Option<u8>,
 }
 
 /// State that most connections do not need most of the time.
@@ -152,6 +154,7 @@ impl Records {
             sent_close: false,
             received_close: false,
             kernel: InKernel::default(),
+            sent_alert: None,
         }
     }
 
@@ -179,6 +182,7 @@ impl Records {
             sent_close: snapshot.sent_close,
             received_close: snapshot.received_close,
             kernel: InKernel::default(),
+            sent_alert: None,
         })
     }
 
@@ -199,6 +203,11 @@ impl Records {
             group: self.info.group(),
             facts: self.info.expand(),
         }
+    }
+
+    /// The fatal alert that was sent.
+    pub(crate) const fn sent_alert(&self) -> Option<u8> {
+        self.sent_alert
     }
 
     pub(crate) const fn info(&self) -> &CompactTlsInfo {
@@ -248,11 +257,11 @@ impl Records {
     #[cold]
     fn refuse(&mut self, Refusal(alert, error): Refusal, out: &mut Buf) -> Error {
         // Section 6.1: nothing is sent after close_notify, and no alert answers an alert.
-        if !self.sent_close
-            && !matches!(error, Error::Alert(_))
-            && let Err(also) = self.seal_record(ALERT, &[2, alert], out)
-        {
-            log::debug!("no alert was sent: {also}");
+        if !self.sent_close && !matches!(error, Error::Alert(_)) {
+            match self.seal_record(ALERT, &[2, alert], out) {
+                Ok(()) => self.sent_alert = Some(alert),
+                Err(also) => log::debug!("no alert was sent: {also}"),
+            }
         }
         error
     }
@@ -491,7 +500,44 @@ impl Records {
         Ok(())
     }
 
-    /// See [`Session::update_keys`](crate::Session::update_keys).
+    /// See [`Session::seal_into`](tautline_tls::Session::seal_into).
+    #[inline]
+    pub(crate) fn seal_into(&mut self, plain: &[&[u8]], out: &mut [u8]) -> Result<Option<usize>, Error> {
+        let len: usize = plain.iter().map(|chunk| chunk.len()).sum();
+        let count = len.div_ceil(MAX_PLAIN);
+        let all = len + count * OVERHEAD;
+        let keys_last = !self.owes_update && self.tx.sequence().saturating_add(count as u64) <= REKEY_AFTER;
+        if self.sent_close || self.kernel.transmits() || !keys_last || all > out.len() {
+            return Ok(None);
+        }
+        if let [single] = *plain
+            && count == 1
+        {
+            self.tx.seal(self.suite, DATA, Some(single), &mut out[..all])?;
+            return Ok(Some(all));
+        }
+        let mut chunks = Chunks::new(plain);
+        let (mut left, mut written) = (len, 0);
+        while left > 0 {
+            let len = (left - 1) % MAX_PLAIN + 1;
+            let record = &mut out[written..written + len + OVERHEAD];
+            let slice = chunks.take(len);
+            if slice.is_none() {
+                chunks.gather(&mut record[HEADER..HEADER + len]);
+            }
+            self.tx.seal(self.suite, DATA, slice, record)?;
+            written += len + OVERHEAD;
+            left -= len;
+        }
+        Ok(Some(all))
+    }
+
+    /// See [`Session::export_keying_material`](tautline_tls::Session::export_keying_material).
+    pub(crate) fn export_keying_material(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), Error> {
+        self.info.export_keying_material(self.suite, label, context, out)
+    }
+
+    /// See [`Session::update_keys`](tautline_tls::Session::update_keys).
     pub(crate) fn update_keys_now(&mut self, ask: bool, out: &mut Buf) -> Result<(), Error> {
         if self.sent_close || self.is_in_kernel() {
             return Err(Error::ApiMisuse(

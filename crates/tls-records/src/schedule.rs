@@ -1,6 +1,8 @@
 //! The key schedule after the handshake (RFC 8446, sections 7.1 to 7.3).
 
+use aws_lc_rs::digest::{self, digest};
 use aws_lc_rs::hkdf::{self, HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
+use core::fmt;
 use tautline_tls::Error;
 use zeroize::Zeroize;
 
@@ -67,6 +69,13 @@ impl Suite {
         }
     }
 
+    fn digest(self) -> &'static digest::Algorithm {
+        match self {
+            Self::Aes128Gcm | Self::Chacha20Poly1305 => &digest::SHA256,
+            Self::Aes256Gcm => &digest::SHA384,
+        }
+    }
+
     fn hash(self) -> hkdf::Algorithm {
         match self {
             Self::Aes128Gcm | Self::Chacha20Poly1305 => HKDF_SHA256,
@@ -115,9 +124,30 @@ impl Secret {
         Ok(key)
     }
 
-    /// HKDF-Expand-Label with an empty context.
+    /// Fills `out` with keying material; `self` is the exporter's secret (RFC 8446, section 7.5).
     ///
-    /// `label` includes its own length in front and the length of the context behind.
+    /// # Errors
+    /// [`Error::ApiMisuse`] if the label is longer than 249 bytes, or `out` longer than 255 outputs of the suite's hash.
+    pub fn export(&self, suite: Suite, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), Error> {
+        let hash = |bytes: &[u8]| digest(suite.digest(), bytes);
+        let mut derived = Self([0; MAX_HASH]);
+        self.expand_label(suite, label, hash(&[]).as_ref(), &mut derived.0[..suite.hash_len()])?;
+        derived.expand_label(suite, b"exporter", hash(context).as_ref(), out)
+    }
+
+    /// HKDF-Expand-Label (RFC 8446, section 7.1). `label` is without the prefix `tls13 `.
+    fn expand_label(&self, suite: Suite, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), Error> {
+        const TOO_LONG: Error = Error::ApiMisuse("an exporter's label has at most 249 bytes");
+        const PREFIX: &[u8] = b"tls13 ";
+        let length = |bytes: usize| u8::try_from(bytes).map_err(|_| TOO_LONG);
+        let label =
+            [&[length(PREFIX.len() + label.len())?], PREFIX, label, &[length(context.len())?], context].concat();
+        self.expand(suite, &label, out)
+    }
+
+    /// HKDF-Expand-Label.
+    ///
+    /// `label` includes its own length in front, and the length of the context and the context behind.
     fn expand(&self, suite: Suite, label: &[u8], out: &mut [u8]) -> Result<(), Error> {
         /// An output length, in the form that aws-lc-rs takes.
         struct Len(usize);
@@ -132,6 +162,12 @@ impl Secret {
         let len = u16::try_from(out.len()).map_err(|_| FAILED)?.to_be_bytes();
         let prk = Prk::new_less_safe(suite.hash(), self.bytes(suite));
         prk.expand(&[&len, label], Len(out.len())).and_then(|okm| okm.fill(out)).map_err(|_| FAILED)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
     }
 }
 

@@ -2,7 +2,7 @@ use crate::records::Records;
 use crate::snapshot::Snapshot;
 use tautline_buf::Buf;
 use tautline_buf::kernel_tls::{Direction, TrafficKeys};
-use tautline_tls::{Error, Handshake, Helpers, Opened, TlsInfo};
+use tautline_tls::{Error, Handshake, Helpers, NO_EXPORTER, Opened, TlsInfo};
 
 /// A session of a TLS library that can export its keys.
 pub trait Library: tautline_tls::Session {
@@ -34,7 +34,8 @@ enum State<L> {
     Library(Box<L>),
     /// TLS 1.3 after the handshake.
     Records(Records),
-    Failed,
+    /// After an error, with the fatal alert that was sent, if it is known.
+    Failed(Option<u8>),
 }
 
 impl<L: Library> Session<L> {
@@ -55,7 +56,7 @@ impl<L: Library> Session<L> {
     /// [`Error::ApiMisuse`] before the handshake is complete, for TLS 1.2, until the library exports its keys, once the
     /// kernel has them, and after an error. The session then stays as it is.
     pub fn export(&mut self) -> Result<Snapshot, Error> {
-        match core::mem::replace(&mut self.0, State::Failed) {
+        match core::mem::replace(&mut self.0, State::Failed(None)) {
             State::Records(records) if !records.is_in_kernel() => Ok(records.export()),
             other => {
                 self.0 = other;
@@ -72,26 +73,11 @@ impl<L: Library> Session<L> {
         Ok(Self(State::Records(Records::import(snapshot)?)))
     }
 
-    /// Appends a KeyUpdate to `out` and seals with new keys from then on (RFC 8446, section 4.6.3).
-    ///
-    /// `ask` requests new keys from the peer, too. No call is needed for updates that the session makes by itself: when
-    /// the peer requests one, and long before a key reaches its limit.
-    ///
-    /// # Errors
-    /// [`Error::ApiMisuse`] before the handshake is complete, for TLS 1.2, until the library exports its keys, once the
-    /// kernel has them, and after the close or an error.
-    pub fn update_keys(&mut self, ask: bool, out: &mut Buf) -> Result<(), Error> {
-        match &mut self.0 {
-            State::Records(records) => records.update_keys_now(ask, out),
-            _ => Err(Error::ApiMisuse("only an established session of TLS 1.3 can change its keys")),
-        }
-    }
-
     /// Takes the keys over if the library can export them.
     fn take_over(&mut self, out: &mut Buf) -> Result<(), Error> {
         if let State::Library(library) = &mut self.0
             && library.is_ready()
-            && let State::Library(library) = core::mem::replace(&mut self.0, State::Failed)
+            && let State::Library(library) = core::mem::replace(&mut self.0, State::Failed(None))
         {
             self.0 = State::Records(library.into_records(out)?);
         }
@@ -110,7 +96,7 @@ impl<L: Library> tautline_tls::Session for Session<L> {
                 Ok(progress)
             }
             State::Records(_) => Ok((0, Handshake::Complete)),
-            State::Failed => Err(DEAD),
+            State::Failed(_) => Err(DEAD),
         }
     }
 
@@ -119,7 +105,7 @@ impl<L: Library> tautline_tls::Session for Session<L> {
             State::Records(records) => match records.open(wire, out) {
                 Err(error) => {
                     // Dropping the records wipes their keys.
-                    self.0 = State::Failed;
+                    self.0 = State::Failed(records.sent_alert());
                     Err(error)
                 }
                 opened => opened,
@@ -129,7 +115,7 @@ impl<L: Library> tautline_tls::Session for Session<L> {
                 self.take_over(out)?;
                 Ok(opened)
             }
-            State::Failed => Err(DEAD),
+            State::Failed(_) => Err(DEAD),
         }
     }
 
@@ -137,7 +123,7 @@ impl<L: Library> tautline_tls::Session for Session<L> {
         match &mut self.0 {
             State::Records(records) => records.seal(plain, out),
             State::Library(library) => library.seal(plain, out),
-            State::Failed => Err(DEAD),
+            State::Failed(_) => Err(DEAD),
         }
     }
 
@@ -145,6 +131,37 @@ impl<L: Library> tautline_tls::Session for Session<L> {
         match &mut self.0 {
             State::Records(records) => records.seal_with(plain, out, helpers),
             _ => self.seal(plain, out),
+        }
+    }
+
+    #[inline]
+    fn seal_into(&mut self, plain: &[&[u8]], out: &mut [u8]) -> Result<Option<usize>, Error> {
+        match &mut self.0 {
+            State::Records(records) => records.seal_into(plain, out),
+            State::Library(library) => library.seal_into(plain, out),
+            State::Failed(_) => Err(DEAD),
+        }
+    }
+
+    fn update_keys(&mut self, ask: bool, out: &mut Buf) -> Result<(), Error> {
+        match &mut self.0 {
+            State::Records(records) => records.update_keys_now(ask, out),
+            _ => Err(Error::ApiMisuse("only an established session of TLS 1.3 can change its keys")),
+        }
+    }
+
+    fn export_keying_material(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), Error> {
+        match &self.0 {
+            State::Records(records) => records.export_keying_material(label, context, out),
+            _ => Err(NO_EXPORTER),
+        }
+    }
+
+    fn sent_alert(&self) -> Option<u8> {
+        match &self.0 {
+            State::Records(records) => records.sent_alert(),
+            State::Library(library) => library.sent_alert(),
+            State::Failed(alert) => *alert,
         }
     }
 
@@ -156,7 +173,7 @@ impl<L: Library> tautline_tls::Session for Session<L> {
                 }
             }
             State::Library(library) => library.close(out),
-            State::Failed => {}
+            State::Failed(_) => {}
         }
     }
 
@@ -183,7 +200,7 @@ impl<L: Library> tautline_tls::Session for Session<L> {
         match &self.0 {
             State::Records(records) => records.info().expand(),
             State::Library(library) => library.tls_info(),
-            State::Failed => TlsInfo::default(),
+            State::Failed(_) => TlsInfo::default(),
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn server(
         let key = certificate::load(certificate, &what, KeyUsage::server_auth(), &provider, strictness)?;
         keys.push(Stapled::new(key, &certificate.ocsp, &what, strictness)?);
     }
-    let verifier = trust::client_verifier(&config.client_auth, &provider)?;
+    let verifier = trust::client_verifier(&config.client_auth, config.verify.as_ref(), &provider)?;
     let resolver = Arc::new(Resolver::new(keys));
     let mut rustls = rustls::ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions(config.versions)?)
@@ -69,9 +69,7 @@ pub(crate) fn server(
     if config.key_log {
         rustls.key_log = Arc::new(rustls::KeyLogFile::new());
     }
-    if secrets {
-        secret_log::install(&mut rustls.key_log);
-    }
+    secret_log::install(&mut rustls.key_log, secrets, config.exporter);
     Ok(ServerConfigs::new(rustls, resolver))
 }
 
@@ -98,9 +96,7 @@ pub(crate) fn client(config: &ClientConfig, secrets: bool) -> Result<rustls::Cli
     if config.key_log {
         rustls.key_log = Arc::new(rustls::KeyLogFile::new());
     }
-    if secrets {
-        secret_log::install(&mut rustls.key_log);
-    }
+    secret_log::install(&mut rustls.key_log, secrets, config.exporter);
     Ok(rustls)
 }
 

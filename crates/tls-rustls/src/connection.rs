@@ -1,6 +1,6 @@
 //! rustls' unbuffered connections, each driven until it needs the peer or the caller.
 
-use crate::error::describe;
+use crate::error::{alert_of, describe};
 use crate::live_config::LiveConfig;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
@@ -25,6 +25,18 @@ pub(crate) enum Connection {
 
 /// The rest of a client's connection whose keys were exported: it accepts tickets.
 pub(crate) struct Tickets(pub(crate) KernelConnection<ClientConnectionData>);
+
+/// An error, and the alert that rustls made of it if the error tells which.
+pub(crate) struct Fault {
+    pub(crate) error: Error,
+    pub(crate) alert: Option<u8>,
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self { error, alert: None }
+    }
+}
 
 /// The state in which rustls stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +72,7 @@ impl Connection {
     /// Has rustls process `wire`, which holds whole records, and returns how many bytes it consumed.
     ///
     /// Bytes for the peer are appended to `out`, also after an error. Application data is appended to `plain`.
-    pub(crate) fn process(&mut self, wire: &mut [u8], plain: &mut Buf, out: &mut Buf) -> Result<(usize, Step), Error> {
+    pub(crate) fn process(&mut self, wire: &mut [u8], plain: &mut Buf, out: &mut Buf) -> Result<(usize, Step), Fault> {
         if let Self::Waiting(live) = self {
             let config = Arc::clone(live.current().config(wire));
             let connection = UnbufferedServerConnection::new(config).map_err(|error| describe(&error))?;
@@ -79,6 +91,15 @@ impl Connection {
             Self::Waiting(_) => Err(NOT_OPEN),
             Self::Server(connection) => write(&mut **connection, held, Some(plain), out),
             Self::Client(connection) => write(&mut **connection, held, Some(plain), out),
+        }
+    }
+
+    /// Appends a KeyUpdate to `out`. rustls requests one from the peer with it.
+    pub(crate) fn update_keys(&mut self, held: &mut [u8], out: &mut Buf) -> Result<(), Error> {
+        match self {
+            Self::Waiting(_) => Err(NOT_OPEN),
+            Self::Server(connection) => update_keys(&mut **connection, held, out),
+            Self::Client(connection) => update_keys(&mut **connection, held, out),
         }
     }
 
@@ -148,7 +169,7 @@ fn process<R: Role>(
     wire: &mut [u8],
     plain: &mut Buf,
     out: &mut Buf,
-) -> Result<(usize, Step), Error> {
+) -> Result<(usize, Step), Fault> {
     let mut used = 0;
     loop {
         let UnbufferedStatus { discard, state } = connection.next(&mut wire[used..]);
@@ -171,11 +192,11 @@ fn process<R: Role>(
             Ok(ConnectionState::WriteTraffic(_)) => Some(Step::Ready),
             Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Some(Step::Closed),
             // Early data is never accepted, and rustls has no other states today.
-            Ok(_) => return Err(Error::Library("rustls is in an unknown state".to_owned())),
+            Ok(_) => return Err(Error::Library("rustls is in an unknown state".to_owned()).into()),
             Err(error) => {
-                let error = describe(&error);
+                let fault = Fault { error: describe(&error), alert: alert_of(&error) };
                 encode_alert(connection, &mut wire[used..], out)?;
-                return Err(error);
+                return Err(fault);
             }
         };
         used += discard;
@@ -211,6 +232,27 @@ fn write<R: Role>(connection: &mut R, held: &mut [u8], plain: Option<&[u8]>, out
                     }
                     None => append(out, 64, |free| Ok(traffic.queue_close_notify(free)?)),
                 };
+            }
+            Ok(_) => return Err(NOT_OPEN),
+            Err(error) => return Err(describe(&error)),
+        }
+    }
+}
+
+/// Has rustls change its sending keys, and appends the KeyUpdate that announces them.
+fn update_keys<R: Role>(connection: &mut R, held: &mut [u8], out: &mut Buf) -> Result<(), Error> {
+    let mut asked = false;
+    loop {
+        match connection.next(held).state {
+            Ok(ConnectionState::EncodeTlsData(mut encode)) => {
+                append(out, 0, |free| encode.encode(free).map_err(EncodeFailure::from))?;
+            }
+            Ok(ConnectionState::TransmitTlsData(transmit)) => transmit.done(),
+            Ok(ConnectionState::PeerClosed) => {}
+            Ok(ConnectionState::WriteTraffic(_)) if asked => return Ok(()),
+            Ok(ConnectionState::WriteTraffic(traffic)) => {
+                traffic.refresh_traffic_keys().map_err(|error| describe(&error))?;
+                asked = true;
             }
             Ok(_) => return Err(NOT_OPEN),
             Err(error) => return Err(describe(&error)),

@@ -1,5 +1,6 @@
 use rustls::pki_types::UnixTime;
-use rustls::{CertificateError, PeerIncompatible};
+use rustls::{AlertDescription, CertificateError, PeerIncompatible};
+use std::fmt;
 use tautline_tls::{Error, alert};
 
 /// Converts an error of rustls to ours.
@@ -24,6 +25,28 @@ pub(crate) fn describe(error: &rustls::Error) -> Error {
         _ => Error::Library(error.to_string()),
     }
 }
+
+/// The alert that rustls sends with an error, by its number, if the error alone decides it.
+pub(crate) fn alert_of(error: &rustls::Error) -> Option<u8> {
+    match error {
+        rustls::Error::InvalidCertificate(why) => Some(AlertDescription::from(why.clone()).into()),
+        rustls::Error::NoApplicationProtocol => Some(AlertDescription::NoApplicationProtocol.into()),
+        rustls::Error::PeerSentOversizedRecord => Some(AlertDescription::RecordOverflow.into()),
+        _ => None,
+    }
+}
+
+/// The reason that a program's own decision gives for rejecting a certificate.
+#[derive(Debug)]
+pub(crate) struct Refused(pub(crate) String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 fn incompatible(why: &PeerIncompatible) -> String {
     match why {
@@ -71,6 +94,7 @@ pub(crate) fn certificate(why: &CertificateError) -> String {
             "a signature does not match: another issuer of the same name made it, or it was changed".to_owned()
         }
         CertificateError::BadEncoding => "it is malformed".to_owned(),
+        CertificateError::Other(other) if other.0.is::<Refused>() => other.0.to_string(),
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             "it belongs to an authority, not to a server or client".to_owned()
         }

@@ -9,7 +9,7 @@ use rustls::client::{ClientSessionMemoryCache, ResolvesClientCert};
 use rustls::crypto::CryptoProvider;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use std::sync::Arc;
-use tautline_tls::{Certificate, ClientConfig, Error, Roots};
+use tautline_tls::{Certificate, ClientConfig, Error, Roots, Verify};
 use webpki::KeyUsage;
 
 /// Most sessions that a client remembers for one host; the number is rustls'.
@@ -26,6 +26,7 @@ const SESSIONS: usize = 128 * TICKETS as usize;
 pub(crate) struct ResumptionCache {
     roots: Roots,
     certificate: Option<Certificate>,
+    verify: Option<Arc<dyn Verify>>,
     pub(crate) verifier: Arc<dyn ServerCertVerifier>,
     pub(crate) own: Arc<dyn ResolvesClientCert>,
     pub(crate) sessions: Arc<ClientSessionMemoryCache>,
@@ -37,9 +38,18 @@ impl ResumptionCache {
     /// Configurations with the same [`Sessions`](tautline_tls::Sessions) share it if their roots and certificates are equal.
     pub(crate) fn of(config: &ClientConfig, provider: &Arc<CryptoProvider>) -> Result<Self, Error> {
         config.sessions.with(|known: &mut Option<Self>| match known {
-            Some(known) if known.roots == config.roots && known.certificate == config.certificate => Ok(known.clone()),
+            Some(known) if known.is_for(config) => Ok(known.clone()),
             _ => Ok(known.insert(Self::new(config, provider)?).clone()),
         })
+    }
+
+    /// Whether the sessions began under the same trust and the same certificate as those of `config` will.
+    fn is_for(&self, config: &ClientConfig) -> bool {
+        let decides_alike = match (&self.verify, &config.verify) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (own, other) => own.is_none() && other.is_none(),
+        };
+        decides_alike && self.roots == config.roots && self.certificate == config.certificate
     }
 
     fn new(config: &ClientConfig, provider: &Arc<CryptoProvider>) -> Result<Self, Error> {
@@ -54,7 +64,8 @@ impl ResumptionCache {
         Ok(Self {
             roots: config.roots.clone(),
             certificate: config.certificate.clone(),
-            verifier: trust::server_verifier(&config.roots, provider)?,
+            verify: config.verify.clone(),
+            verifier: trust::server_verifier(&config.roots, config.verify.as_ref(), provider)?,
             own,
             sessions: Arc::new(ClientSessionMemoryCache::new(SESSIONS)),
         })

@@ -1,13 +1,14 @@
-use crate::connection::{Connection, Step, Tickets};
+use crate::connection::{Connection, Fault, Step, Tickets};
 use crate::live_config::LiveConfig;
 use crate::resolver;
+use crate::secret_log::Secrets;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, CommonState, ExtractedSecrets, HandshakeKind, ProtocolVersion};
 use std::sync::Arc;
 use tautline_buf::Buf;
 use tautline_tls::record::{self, BadHeader, Front, HEADER, RECORD_OVERFLOW, Stage, UNEXPECTED_MESSAGE};
-use tautline_tls::{Content, Error, Handshake, Opened, TlsInfo, registry};
-use tautline_tls_records::gather;
+use tautline_tls::{Content, Error, Handshake, NO_EXPORTER, Opened, TlsInfo, registry};
+use tautline_tls_records::{Secret, Suite, gather};
 
 /// Most bytes of a handshake message that spans records: rustls' longest message, with the headers and tags of records
 /// of a sensible size.
@@ -33,6 +34,19 @@ pub struct Session {
     stage: Stage,
     sent_close: bool,
     received_close: bool,
+    /// The secret of exporters, if the configuration asks for one.
+    exporter: Option<Box<(Suite, Secret)>>,
+    /// The fatal alert that was sent, if it is known.
+    sent_alert: Option<u8>,
+}
+
+/// The parts of a session that continue without rustls.
+pub(crate) struct Exported {
+    pub(crate) group: u16,
+    pub(crate) info: TlsInfo,
+    pub(crate) exporter: Option<Secret>,
+    pub(crate) secrets: ExtractedSecrets,
+    pub(crate) tickets: Option<Tickets>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,6 +81,8 @@ impl Session {
             stage: Stage::Handshake,
             sent_close: false,
             received_close: false,
+            exporter: None,
+            sent_alert: None,
         }
     }
 
@@ -78,16 +94,18 @@ impl Session {
 
     /// Exports the keys, for the caller to seal and open all later records.
     ///
-    /// With them come the number of the group, and the negotiated parameters except version and suite.
-    pub(crate) fn into_keys(self) -> Result<(u16, TlsInfo, ExtractedSecrets, Option<Tickets>), Error> {
+    /// With them come the number of the group, the negotiated parameters except version and suite, and the secret of
+    /// exporters.
+    pub(crate) fn into_keys(self) -> Result<Exported, Error> {
         let Some(common) = self.connection.common() else { return Err(Error::ApiMisuse("no handshake yet")) };
         // RFC 8446, section 5.1: a message must not span a change of keys.
         if !self.held.is_empty() {
             return Err(Error::Peer("the beginning of another message behind Finished".to_owned()));
         }
         let (group, info) = (group(common), self.names(common));
+        let exporter = self.exporter.map(|exporter| exporter.1);
         let (secrets, tickets) = self.connection.into_keys()?;
-        Ok((group, info, secrets, tickets))
+        Ok(Exported { group, info, exporter, secrets, tickets })
     }
 
     /// The negotiated parameters except version, suite and group.
@@ -144,15 +162,27 @@ impl Session {
         Ok((used, Handshake::Complete))
     }
 
+    /// Keeps the secret of exporters, if rustls logged it in this call.
+    fn keep_exporter(&mut self) {
+        let logged = Secrets::take_exporter();
+        let suite = self.connection.common().and_then(|common| common.negotiated_cipher_suite());
+        let suite = suite.and_then(|suite| Suite::from_code(suite.suite().into()));
+        if let (Some(secret), Some(suite)) = (logged, suite) {
+            self.exporter = Some(Box::new((suite, secret)));
+        }
+    }
+
     /// Has rustls process one whole record. A record that rustls has to see again is kept here, so it counts as used.
     fn feed(&mut self, record: &mut [u8], plain: &mut Buf, out: &mut Buf) -> Result<Step, Error> {
         let step = if self.held.is_empty() {
-            let (used, step) = self.connection.process(record, plain, out)?;
+            let processed = self.connection.process(record, plain, out);
+            let (used, step) = self.note_alert(processed)?;
             self.held.extend_from_slice(&record[used..]);
             step
         } else {
             self.held.extend_from_slice(record);
-            let (used, step) = self.connection.process(&mut self.held, plain, out)?;
+            let processed = self.connection.process(&mut self.held, plain, out);
+            let (used, step) = self.note_alert(processed)?;
             if used == self.held.len() {
                 self.held = Vec::new();
             } else {
@@ -164,6 +194,14 @@ impl Session {
             return Err(Error::Peer("a handshake message in far too many pieces".to_owned()));
         }
         Ok(step)
+    }
+
+    /// Remembers the alert of a fault.
+    fn note_alert<T>(&mut self, result: Result<T, Fault>) -> Result<T, Error> {
+        result.map_err(|Fault { error, alert }| {
+            self.sent_alert = alert;
+            error
+        })
     }
 
     /// Checks the header at the front of `wire`, as soon as it is whole.
@@ -183,6 +221,7 @@ impl Session {
     fn reject(&mut self, BadHeader { alert, what }: BadHeader, out: &mut Buf) -> Error {
         if matches!(self.connection, Connection::Waiting(_)) {
             out.put(&[21, 3, 3, 0, 2, 2, alert]);
+            self.sent_alert = Some(alert);
             return Error::Peer(what.to_owned());
         }
         let cause = match self.phase {
@@ -191,7 +230,8 @@ impl Session {
             _ => &BAD_CHANGE_CIPHER_SPEC,
         };
         self.held.extend_from_slice(cause);
-        let _ = self.connection.process(&mut self.held, &mut Buf::new(), out);
+        let refused = self.connection.process(&mut self.held, &mut Buf::new(), out);
+        let _ = self.note_alert(refused);
         Error::Peer(what.to_owned())
     }
 
@@ -228,8 +268,9 @@ impl tautline_tls::Session for Session {
             Phase::Failed => return Err(FAILED),
             Phase::Fresh | Phase::Handshaking => {}
         }
-        let _ = resolver::take_sni();
+        let _ = (resolver::take_sni(), Secrets::take_exporter());
         let result = self.advance(wire, out);
+        self.keep_exporter();
         if let Some(name) = resolver::take_sni() {
             self.server_name = Some(name);
         }
@@ -257,6 +298,23 @@ impl tautline_tls::Session for Session {
         }
         let result = gather(plain, |piece| self.connection.seal(&mut self.held, piece, out));
         self.check(result)
+    }
+
+    fn update_keys(&mut self, _ask: bool, out: &mut Buf) -> Result<(), Error> {
+        if !self.is_open_tls13() || self.sent_close {
+            return Err(Error::ApiMisuse("only an established session of TLS 1.3 can change its keys"));
+        }
+        let result = self.connection.update_keys(&mut self.held, out);
+        self.check(result)
+    }
+
+    fn export_keying_material(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), Error> {
+        let (suite, secret) = self.exporter.as_deref().ok_or(NO_EXPORTER)?;
+        secret.export(*suite, label, context, out)
+    }
+
+    fn sent_alert(&self) -> Option<u8> {
+        self.sent_alert
     }
 
     fn close(&mut self, out: &mut Buf) {

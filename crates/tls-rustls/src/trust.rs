@@ -1,39 +1,56 @@
-//! The verifiers of certificates, of servers and of clients.
+//! The verifiers of certificates, of servers and of clients, and the program's own decision behind them.
 
 use crate::certificate;
+use crate::error::{Refused, describe};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
-use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, RootCertStore, SignatureScheme};
+use std::fmt;
 use std::sync::Arc;
-use tautline_tls::{ClientAuth, Error, Roots};
+use tautline_tls::{ClientAuth, Error, PeerCertificates, Roots, Verify};
 
 /// Makes the verifier with which a client checks servers.
 pub(crate) fn server_verifier(
     roots: &Roots,
+    verify: Option<&Arc<dyn Verify>>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, Error> {
     let store = match roots {
         Roots::Platform => platform()?,
         Roots::Pem(pem) => certificate::roots(pem, "trusted roots")?,
-        Roots::DangerNone => return Ok(Arc::new(DangerNone(Arc::clone(provider)))),
+        Roots::DangerNone => return Ok(decided(Arc::new(DangerNone(Arc::clone(provider))), verify)),
         _ => return Err(Error::unknown("trusted roots")),
     };
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider))
         .build()
         .map_err(|error| Error::Config(format!("trusted roots: {error}")))?;
-    Ok(verifier)
+    Ok(decided(verifier, verify))
+}
+
+/// Puts the program's own decision, if there is one, behind a verifier.
+fn decided(verifier: Arc<dyn ServerCertVerifier>, verify: Option<&Arc<dyn Verify>>) -> Arc<dyn ServerCertVerifier> {
+    match verify {
+        Some(verify) => Arc::new(Decided { inner: verifier, verify: Arc::clone(verify) }),
+        None => verifier,
+    }
 }
 
 /// Makes the verifier with which a server checks clients.
 pub(crate) fn client_verifier(
     auth: &ClientAuth,
+    verify: Option<&Arc<dyn Verify>>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, Error> {
     let (pem, required) = match auth {
+        ClientAuth::None if verify.is_some() => {
+            return Err(Error::Config(
+                "a decision about clients' certificates needs a server that requests them".to_owned(),
+            ));
+        }
         ClientAuth::None => return Ok(WebPkiClientVerifier::no_client_auth()),
         ClientAuth::Required(pem) => (pem, true),
         ClientAuth::Optional(pem) => (pem, false),
@@ -44,7 +61,11 @@ pub(crate) fn client_verifier(
     if !required {
         builder = builder.allow_unauthenticated();
     }
-    builder.build().map_err(|error| Error::Config(format!("roots for client certificates: {error}")))
+    let verifier = builder.build().map_err(|error| Error::Config(format!("roots for client certificates: {error}")))?;
+    Ok(match verify {
+        Some(verify) => Arc::new(Decided { inner: verifier, verify: Arc::clone(verify) }),
+        None => verifier,
+    })
 }
 
 fn platform() -> Result<RootCertStore, Error> {
@@ -101,5 +122,117 @@ impl ServerCertVerifier for DangerNone {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A verifier of rustls', whose result the program's own decision replaces.
+struct Decided<V: ?Sized> {
+    verify: Arc<dyn Verify>,
+    inner: Arc<V>,
+}
+
+impl<V: ?Sized> Decided<V> {
+    /// Asks the program. `verified` is rustls' own result.
+    fn decide<T>(
+        &self,
+        (first, rest): (&CertificateDer<'_>, &[CertificateDer<'_>]),
+        host: Option<&str>,
+        verified: Result<T, rustls::Error>,
+        accepted: T,
+    ) -> Result<T, rustls::Error> {
+        let chain: Vec<&[u8]> = [first].into_iter().chain(rest).map(|one| one.as_ref()).collect();
+        let rejected = verified.as_ref().err().map(describe);
+        match self.verify.verify(&PeerCertificates::new(&chain, host, rejected.as_ref())) {
+            Ok(()) => Ok(accepted),
+            Err(why) => Err(verified.err().unwrap_or_else(|| {
+                let refused = OtherError(Arc::new(Refused(why)));
+                rustls::Error::InvalidCertificate(CertificateError::Other(refused))
+            })),
+        }
+    }
+}
+
+impl<V: ?Sized> fmt::Debug for Decided<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Decided")
+    }
+}
+
+impl ServerCertVerifier for Decided<dyn ServerCertVerifier> {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        let host = server_name.to_str();
+        self.decide((end_entity, intermediates), Some(&host), verified, ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+impl ClientCertVerifier for Decided<dyn ClientCertVerifier> {
+    fn client_auth_mandatory(&self) -> bool {
+        self.inner.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.inner.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let verified = self.inner.verify_client_cert(end_entity, intermediates, now);
+        self.decide((end_entity, intermediates), None, verified, ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
     }
 }

@@ -44,13 +44,21 @@ pub fn name(code: u8) -> String {
     name.to_owned()
 }
 
+/// Returns the code of an alert by its [`name`].
+#[must_use]
+pub fn code(of: &str) -> Option<u8> {
+    (0..=u8::MAX).find(|&code| name(code) == of)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::name;
+    use super::{code, name};
 
     #[test]
     fn names_known_alerts_and_numbers_others() {
         assert_eq!(name(48), "unknown_ca");
         assert_eq!(name(200), "number 200");
+        assert!((0..=u8::MAX).all(|number| code(&name(number)) == Some(number)));
+        assert_eq!(code("unheard_of"), None);
     }
 }

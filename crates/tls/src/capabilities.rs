@@ -44,6 +44,10 @@ pub struct Capabilities {
     pub stapling: bool,
     /// The engine writes secrets to the file that `SSLKEYLOGFILE` names.
     pub key_log: bool,
+    /// A program can decide about peers' certificates ([`Verify`](crate::Verify)).
+    pub own_verifier: bool,
+    /// TLS 1.3 sessions export keying material ([`Session::export_keying_material`](crate::Session)).
+    pub exporter: bool,
     /// An established session's keys can be exported.
     pub key_export: bool,
     /// Records are opened in place, without a copy.
@@ -70,6 +74,8 @@ impl Capabilities {
             resumes_tls13: true,
             stapling: true,
             key_log: true,
+            own_verifier: true,
+            exporter: true,
             key_export: false,
             in_place: false,
             shares_records: false,

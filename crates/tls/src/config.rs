@@ -1,4 +1,5 @@
-use crate::{Sessions, Tickets};
+use crate::{Sessions, Tickets, Verify};
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// A certificate chain with its private key, both in PEM.
@@ -163,6 +164,10 @@ pub struct ServerConfig {
     pub tickets_per_handshake: u8,
     /// Writes secrets to the file that `SSLKEYLOGFILE` names, if that is set.
     pub key_log: bool,
+    /// The program's own decision about clients' certificates; `None` leaves it to the engine.
+    pub verify: Option<Arc<dyn Verify>>,
+    /// Keeps a secret of each connection for [`Session::export_keying_material`](crate::Session).
+    pub exporter: bool,
 }
 
 impl ServerConfig {
@@ -223,6 +228,20 @@ impl ServerConfig {
         self.key_log = key_log;
         self
     }
+
+    /// With this decision about peers' certificates.
+    #[must_use]
+    pub fn with_verify(mut self, verify: Arc<dyn Verify>) -> Self {
+        self.verify = Some(verify);
+        self
+    }
+
+    /// Whether connections keep a secret for exporters.
+    #[must_use]
+    pub const fn with_exporter(mut self, exporter: bool) -> Self {
+        self.exporter = exporter;
+        self
+    }
 }
 
 impl Default for ServerConfig {
@@ -235,6 +254,8 @@ impl Default for ServerConfig {
             tickets: Tickets::default(),
             tickets_per_handshake: 2,
             key_log: false,
+            verify: None,
+            exporter: false,
         }
     }
 }
@@ -274,6 +295,10 @@ pub struct ClientConfig {
     pub key_exchange: KeyExchange,
     /// Writes secrets to the file that `SSLKEYLOGFILE` names, if that is set.
     pub key_log: bool,
+    /// The program's own decision about servers' certificates; `None` leaves it to the engine.
+    pub verify: Option<Arc<dyn Verify>>,
+    /// Keeps a secret of each connection for [`Session::export_keying_material`](crate::Session).
+    pub exporter: bool,
 }
 
 impl ClientConfig {
@@ -323,6 +348,20 @@ impl ClientConfig {
     #[must_use]
     pub const fn with_key_log(mut self, key_log: bool) -> Self {
         self.key_log = key_log;
+        self
+    }
+
+    /// With this decision about peers' certificates.
+    #[must_use]
+    pub fn with_verify(mut self, verify: Arc<dyn Verify>) -> Self {
+        self.verify = Some(verify);
+        self
+    }
+
+    /// Whether connections keep a secret for exporters.
+    #[must_use]
+    pub const fn with_exporter(mut self, exporter: bool) -> Self {
+        self.exporter = exporter;
         self
     }
 }

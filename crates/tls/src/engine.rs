@@ -112,6 +112,51 @@ pub trait Session: Send + 'static {
         self.seal(plain, out)
     }
 
+    /// Seals as [`seal`](Self::seal) does, into the front of `out`; returns the number of bytes written.
+    ///
+    /// `None` if the session cannot do so, or if `out` may be too short. Nothing has happened then, and the caller
+    /// calls [`seal`](Self::seal).
+    ///
+    /// # Errors
+    /// As [`seal`](Self::seal).
+    #[inline]
+    fn seal_into(&mut self, plain: &[&[u8]], out: &mut [u8]) -> Result<Option<usize>, Error> {
+        let _ = (plain, out);
+        Ok(None)
+    }
+
+    /// Appends a KeyUpdate to `out` and seals with new keys from then on (RFC 8446, section 4.6.3).
+    ///
+    /// `ask` requests new keys from the peer, too; some engines request them always. No call is needed for the updates
+    /// that sessions make by themselves: when the peer requests one, and long before a key reaches its limit.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] if the engine changes keys only by itself, before the handshake is complete, for TLS 1.2,
+    /// once the kernel has the keys, and after the close or an error.
+    fn update_keys(&mut self, ask: bool, out: &mut Buf) -> Result<(), Error> {
+        let _ = (ask, out);
+        Err(Error::ApiMisuse("this session changes its keys only by itself"))
+    }
+
+    /// Fills `out` with keying material of this connection (RFC 8446, section 7.5; RFC 5705).
+    ///
+    /// Both ends get the same bytes for the same label and context. The configuration must ask for an exporter.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] if the engine or the configuration has no exporter, before the handshake is complete, for
+    /// TLS 1.2, after an error, or if `out` is too long.
+    fn export_keying_material(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), Error> {
+        let _ = (label, context, out);
+        Err(NO_EXPORTER)
+    }
+
+    /// The fatal alert that this end sent, by its number in RFC 8446, section 6.
+    ///
+    /// `None` if there was none, or if the session does not know.
+    fn sent_alert(&self) -> Option<u8> {
+        None
+    }
+
     /// Appends close_notify, once. Afterwards nothing can be sealed, but [`open`](Self::open) still works.
     fn close(&mut self, out: &mut Buf);
 
@@ -152,6 +197,11 @@ pub trait Session: Send + 'static {
         false
     }
 }
+
+/// The error of a session that has no secret for exporters.
+pub const NO_EXPORTER: Error = Error::ApiMisuse(
+    "no keying material can be exported: it needs an established session of TLS 1.3, and a configuration with `exporter`",
+);
 
 /// The cost of a server's signature in one handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

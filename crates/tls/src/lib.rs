@@ -53,13 +53,15 @@ pub mod record;
 pub mod registry;
 mod sessions;
 mod tickets;
+mod verify;
 
 pub use answer::Answer;
 pub use capabilities::Capabilities;
 pub use config::{Certificate, ClientAuth, ClientConfig, KeyExchange, Roots, ServerConfig, Versions};
-pub use engine::{Content, Engine, Handshake, KeyCost, Opened, Session, Signing, TlsInfo};
+pub use engine::{Content, Engine, Handshake, KeyCost, NO_EXPORTER, Opened, Session, Signing, TlsInfo};
 pub use error::Error;
 pub use helpers::Helpers;
 pub use kind::EngineKind;
 pub use sessions::Sessions;
 pub use tickets::{TicketKeySource, TicketSecret, Tickets};
+pub use verify::{PeerCertificates, Verify};

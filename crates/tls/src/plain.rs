@@ -18,6 +18,8 @@ static CAPABILITIES: Capabilities = Capabilities {
     resumes_tls13: false,
     stapling: false,
     key_log: false,
+    own_verifier: false,
+    exporter: false,
     key_export: false,
     in_place: false,
     shares_records: false,

@@ -16,6 +16,7 @@ mod handshake;
 mod hostile;
 mod identity;
 mod post_handshake;
+mod program;
 mod records;
 mod serving;
 mod tickets;
@@ -27,6 +28,7 @@ pub use handshake::*;
 pub use hostile::*;
 pub use identity::*;
 pub use post_handshake::*;
+pub use program::*;
 pub use records::*;
 pub use serving::*;
 pub use tickets::*;
@@ -60,6 +62,8 @@ macro_rules! tls_conformance {
             repeated_and_dropped_records padding every_suite impossible_inner_plaintexts empty_records key_updates
             key_update_floods bad_key_updates key_updates_behind_finished split_handshake_messages unexpected_handshake_messages
             ticket_floods alerts unprotected_records old_empty_records old_alerts renegotiation
+            programs_decide_about_certificates decisions_do_not_share_sessions exporters key_updates_by_a_call
+            slices_hold_the_sealed_records sent_alerts_are_those_that_arrive
         }
     };
     ($make:expr => $($test:ident)+) => {

@@ -1,6 +1,7 @@
 use crate::connection::Tickets;
 use crate::error::describe;
-use crate::secret_log::TrafficSecrets;
+use crate::secret_log::Secrets;
+use crate::session::Exported;
 use rustls::ConnectionTrafficSecrets;
 use tautline_buf::Buf;
 use tautline_tls::{Error, Handshake, Opened, TlsInfo};
@@ -10,18 +11,18 @@ use tautline_tls_records::{self as records, CompactTlsInfo, Keys, Records, Role,
 pub struct Handshaking {
     role: Role,
     session: crate::session::Session,
-    logged: TrafficSecrets,
+    logged: Secrets,
 }
 
 impl Handshaking {
     pub(super) fn new(role: Role, session: crate::session::Session) -> Self {
-        Self { role, session, logged: TrafficSecrets::default() }
+        Self { role, session, logged: Secrets::default() }
     }
 }
 
 impl tautline_tls::Session for Handshaking {
     fn handshake(&mut self, wire: &mut [u8], out: &mut Buf) -> Result<(usize, Handshake), Error> {
-        TrafficSecrets::discard();
+        Secrets::discard();
         let progress = self.session.handshake(wire, out);
         self.logged.collect();
         progress
@@ -33,6 +34,10 @@ impl tautline_tls::Session for Handshaking {
 
     fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error> {
         self.session.seal(plain, out)
+    }
+
+    fn sent_alert(&self) -> Option<u8> {
+        self.session.sent_alert()
     }
 
     fn close(&mut self, out: &mut Buf) {
@@ -51,7 +56,7 @@ impl records::Library for Handshaking {
 
     fn into_records(self: Box<Self>, _out: &mut Buf) -> Result<Records, Error> {
         let Self { role, session, logged } = *self;
-        let (group, info, secrets, tickets) = session.into_keys()?;
+        let Exported { group, info, exporter, secrets, tickets } = session.into_keys()?;
         let (theirs, ours) = match role {
             Role::Server => (logged.client, logged.server),
             Role::Client => (logged.server, logged.client),
@@ -64,7 +69,8 @@ impl records::Library for Handshaking {
         let (suite, key, iv) = parts(&secrets.tx.1)?;
         let tx = Keys::new(suite, ours, key, iv, secrets.tx.0)?;
         let tickets = tickets.map(|tickets| Box::new(tickets) as Box<dyn records::Tickets>);
-        Ok(Records::new(role, suite, (rx, tx), CompactTlsInfo::new(suite as u16, group, info), tickets))
+        let info = CompactTlsInfo::new(suite as u16, group, info).with_exporter(exporter);
+        Ok(Records::new(role, suite, (rx, tx), info, tickets))
     }
 }
 
