@@ -1,6 +1,7 @@
 //! Development tasks. `cargo xtask test` and `cargo xtask test --rest` together are what CI runs; the others are parts of these.
 
 mod autobahn;
+mod c_library;
 mod cargo;
 mod checks;
 mod install;
@@ -45,6 +46,7 @@ cargo xtask <task>
                                     over it; as root
   sanitize                          the unsafe code and the C shims under AddressSanitizer
   vm-test                           kernel TLS, in virtual machines with Debian's kernels
+  c-library --prefix DIR [OPTIONS]  build the library for C with cargo's OPTIONS, and install it below DIR
   peers                             the servers that `taut bench peers` measures: they build, and they echo
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
                                     --full adds compressed messages above 8 KiB (hours)
@@ -91,6 +93,13 @@ fn main() -> ExitCode {
         ]),
         ["sanitize"] => stage::run(&[stage("sanitize", 45, sanitize::sanitize)]),
         ["vm-test"] => stage::run(&[stage("vm-test", 30, vm::test)]),
+        ["c-library", "--prefix", prefix, ref options @ ..] => {
+            let (prefix, options) = (prefix.to_owned(), options.iter().map(|&one| one.to_owned()).collect::<Vec<_>>());
+            stage::run(&[stage("c-library", 30, move |context| {
+                let options: Vec<&str> = options.iter().map(String::as_str).collect();
+                c_library::install(context, prefix.as_ref(), &options)
+            })])
+        }
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["conformance", ref options @ ..] => match cases(options) {
             Some(cases) => stage::run(&conformance(&cases)),
@@ -128,6 +137,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ),
         ("may have to build cargo-deny, and looks at dependencies only", stage("deny", 20, checks::deny)),
         ("interprets code, with a nightly toolchain", stage("miri", 15, checks::miri)),
+        ("makes millions of calls, with C++ and valgrind too", stage("c-library", 30, c_library::test)),
         ("builds five TLS libraries from source", stage("engines", 45, checks::engines)),
         ("builds all unsafe code once more, with a nightly toolchain too", stage("sanitize", 45, sanitize::sanitize)),
         ("builds with every TLS library and driver", stage("xdp", 10, xdp::test)),

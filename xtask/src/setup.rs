@@ -25,7 +25,13 @@ const FEW: &[Need] = &[
 
 /// The tools that other tasks need beside these.
 const MORE: &[Need] = &[
-    Need { name: "C++ compiler (fuzzing, TLS engines)", probe: ("c++", &["--version"]), packages: &["g++"] },
+    Need {
+        name: "C++ compiler (fuzzing, TLS engines, library for C)",
+        probe: ("c++", &["--version"]),
+        packages: &["g++"],
+    },
+    Need { name: "valgrind (library for C)", probe: ("valgrind", &["--version"]), packages: &["valgrind"] },
+    Need { name: "pkg-config (library for C)", probe: ("pkg-config", &["--version"]), packages: &["pkg-config"] },
     Need { name: "binutils (TLS engines)", probe: ("objcopy", &["--version"]), packages: &["binutils"] },
     Need { name: "make (OpenSSL)", probe: ("make", &["--version"]), packages: &["make"] },
     Need {

@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("engine", &["buf", "ws", "tls", "io"], &["testkit", "tls-rustls"]),
     ("tautline", &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp"], &["dev-cert", "testkit"]),
     ("lab", &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp", "tautline", "dev-cert"], &["testkit"]),
+    ("capi", &["tautline", "buf", "tls"], &["dev-cert", "testkit"]),
     ("cli", &["tautline", "lab", "dev-cert"], &["testkit"]),
 ];
 

@@ -1,0 +1,210 @@
+use crate::codes::{
+    TAUT_CLIENT, TAUT_CLIENT_AUTH_NONE, TAUT_CLIENT_AUTH_OPTIONAL, TAUT_CLIENT_AUTH_REQUIRED, TAUT_ERR_STATE,
+    TAUT_ERR_VALUE, TAUT_OPTION_EXPORTER, TAUT_OPTION_KEY_LOG, TAUT_OPTION_POST_QUANTUM, TAUT_OPTION_RESUMPTION,
+    TAUT_OPTION_TICKETS, TAUT_OPTION_TICKETS_PER_HANDSHAKE, TAUT_OPTION_VERSIONS, TAUT_SERVER,
+};
+use crate::engine::{self, AnyEngine, AnySession};
+use crate::failure::Failure;
+use core::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use tautline::TlsEngine;
+use tautline_tls::{
+    Certificate, ClientAuth, ClientConfig, KeyExchange, Roots, ServerConfig, TicketSecret, Tickets, Verify, Versions,
+};
+
+/// A configuration: the settings that the next [`apply`](Config::apply) uses, and the engine that the last one made.
+pub(crate) struct Config {
+    kind: TlsEngine,
+    draft: Mutex<Draft>,
+    live: RwLock<Option<Arc<dyn AnyEngine>>>,
+}
+
+/// The settings of one role.
+enum Draft {
+    Server(ServerConfig),
+    Client(ClientConfig),
+}
+
+const FOR_SERVERS: Failure = Failure::new(TAUT_ERR_STATE, "this setting is for servers");
+const FOR_CLIENTS: Failure = Failure::new(TAUT_ERR_STATE, "this setting is for clients");
+
+impl Config {
+    /// A configuration with the defaults. `engine` is a name, or empty for the default engine.
+    pub(crate) fn new(role: u32, engine: &str) -> Result<Self, Failure> {
+        let kind = match engine {
+            "" => TlsEngine::default(),
+            name => name.parse().map_err(|why| Failure::with_text(TAUT_ERR_VALUE, why))?,
+        };
+        let draft = match role {
+            TAUT_CLIENT => Draft::Client(ClientConfig::default()),
+            TAUT_SERVER => Draft::Server(ServerConfig::default()),
+            _ => return Err(Failure::new(TAUT_ERR_VALUE, "the role is neither TAUT_CLIENT nor TAUT_SERVER")),
+        };
+        Ok(Self { kind, draft: Mutex::new(draft), live: RwLock::default() })
+    }
+
+    /// Restores the defaults of all settings. A client goes on to know its sessions.
+    pub(crate) fn reset(&self) -> Result<(), Failure> {
+        match &mut *self.draft() {
+            Draft::Server(config) => *config = ServerConfig::default(),
+            Draft::Client(config) => {
+                let sessions = config.sessions.clone();
+                *config = ClientConfig::default();
+                config.sessions = sessions;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the settings those of new sessions, or changes nothing if they have an error.
+    pub(crate) fn apply(&self) -> Result<(), Failure> {
+        let draft = self.draft();
+        let live = self.live();
+        let engine = match (&*draft, live) {
+            (Draft::Server(config), Some(live)) => return Ok(live.reload(config)?),
+            (Draft::Server(config), None) => engine::server(self.kind, config)?,
+            (Draft::Client(config), _) => engine::client(self.kind, config)?,
+        };
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(engine);
+        Ok(())
+    }
+
+    /// Makes a session under the applied settings. `host` is for clients.
+    pub(crate) fn session(&self, host: Option<&str>) -> Result<Box<dyn AnySession>, Failure> {
+        let is_server = matches!(*self.draft(), Draft::Server(_));
+        let live = self.live();
+        let live = live.ok_or(Failure::new(TAUT_ERR_STATE, "taut_tls_config_apply comes first"))?;
+        match host {
+            None if is_server => Ok(live.accept()?),
+            Some(host) if !is_server => Ok(live.connect(host)?),
+            None => Err(Failure::new(TAUT_ERR_VALUE, "a client's session needs the host's name")),
+            Some(_) => Err(Failure::new(TAUT_ERR_VALUE, "a server's session has no host: give NULL")),
+        }
+    }
+
+    /// Adds a server's certificate, or replaces a client's.
+    pub(crate) fn certificate(&self, certificate: Certificate) -> Result<(), Failure> {
+        match &mut *self.draft() {
+            Draft::Server(config) => config.certificates.push(certificate),
+            Draft::Client(config) => config.certificate = Some(certificate),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn roots(&self, roots: Roots) -> Result<(), Failure> {
+        self.client(|config| config.roots = roots)
+    }
+
+    pub(crate) fn client_auth(&self, demand: u32, roots: Vec<u8>) -> Result<(), Failure> {
+        let demand = match demand {
+            TAUT_CLIENT_AUTH_NONE => ClientAuth::None,
+            TAUT_CLIENT_AUTH_OPTIONAL => ClientAuth::Optional(roots),
+            TAUT_CLIENT_AUTH_REQUIRED => ClientAuth::Required(roots),
+            _ => return Err(Failure::new(TAUT_ERR_VALUE, "there is no such demand on clients")),
+        };
+        self.server(|config| config.client_auth = demand)
+    }
+
+    pub(crate) fn ticket_secret(&self, secret: &[u8], epoch: Duration) -> Result<(), Failure> {
+        let source = Arc::new(TicketSecret::new(secret)?);
+        self.server(|config| config.tickets = Tickets::Fleet { source, epoch })
+    }
+
+    pub(crate) fn alpn(&self, names: Vec<Vec<u8>>) -> Result<(), Failure> {
+        match &mut *self.draft() {
+            Draft::Server(config) => config.alpn = names,
+            Draft::Client(config) => config.alpn = names,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn verify(&self, verify: Option<Arc<dyn Verify>>) -> Result<(), Failure> {
+        match &mut *self.draft() {
+            Draft::Server(config) => config.verify = verify,
+            Draft::Client(config) => config.verify = verify,
+        }
+        Ok(())
+    }
+
+    /// Sets an option that is a number.
+    pub(crate) fn set(&self, option: u32, value: u64) -> Result<(), Failure> {
+        match option {
+            TAUT_OPTION_VERSIONS => {
+                let versions = match value {
+                    0 => Versions::All,
+                    12 => Versions::Tls12,
+                    13 => Versions::Tls13,
+                    _ => return Err(Failure::new(TAUT_ERR_VALUE, "versions are 0 for all, 12 or 13")),
+                };
+                self.both(|config| config.versions = versions, |config| config.versions = versions);
+            }
+            TAUT_OPTION_KEY_LOG => {
+                let on = flag(value)?;
+                self.both(|config| config.key_log = on, |config| config.key_log = on);
+            }
+            TAUT_OPTION_EXPORTER => {
+                let on = flag(value)?;
+                self.both(|config| config.exporter = on, |config| config.exporter = on);
+            }
+            TAUT_OPTION_TICKETS => {
+                let rotate = Duration::from_secs(value);
+                let tickets = if rotate.is_zero() { Tickets::Off } else { Tickets::Own { rotate } };
+                return self.server(|config| config.tickets = tickets);
+            }
+            TAUT_OPTION_TICKETS_PER_HANDSHAKE => {
+                let most = Failure::new(TAUT_ERR_VALUE, "tickets for each handshake: 1 to 16");
+                let tickets = u8::try_from(value).map_err(|_| most)?;
+                return self.server(|config| config.tickets_per_handshake = tickets);
+            }
+            TAUT_OPTION_RESUMPTION => {
+                let on = flag(value)?;
+                return self.client(|config| config.no_resumption = !on);
+            }
+            TAUT_OPTION_POST_QUANTUM => {
+                let offered = if flag(value)? { KeyExchange::All } else { KeyExchange::Classical };
+                return self.client(|config| config.key_exchange = offered);
+            }
+            _ => return Err(Failure::new(TAUT_ERR_VALUE, "there is no such option")),
+        }
+        Ok(())
+    }
+
+    fn both(&self, server: impl FnOnce(&mut ServerConfig), client: impl FnOnce(&mut ClientConfig)) {
+        match &mut *self.draft() {
+            Draft::Server(config) => server(config),
+            Draft::Client(config) => client(config),
+        }
+    }
+
+    fn server(&self, change: impl FnOnce(&mut ServerConfig)) -> Result<(), Failure> {
+        match &mut *self.draft() {
+            Draft::Server(config) => change(config),
+            Draft::Client(_) => return Err(FOR_SERVERS),
+        }
+        Ok(())
+    }
+
+    fn client(&self, change: impl FnOnce(&mut ClientConfig)) -> Result<(), Failure> {
+        match &mut *self.draft() {
+            Draft::Client(config) => change(config),
+            Draft::Server(_) => return Err(FOR_CLIENTS),
+        }
+        Ok(())
+    }
+
+    fn draft(&self) -> MutexGuard<'_, Draft> {
+        self.draft.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn live(&self) -> Option<Arc<dyn AnyEngine>> {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn flag(value: u64) -> Result<bool, Failure> {
+    match value {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Failure::new(TAUT_ERR_VALUE, "this option is 0 or 1")),
+    }
+}

@@ -1,0 +1,42 @@
+use crate::codes::{
+    Code, TAUT_ERR_ALERT, TAUT_ERR_BUSY, TAUT_ERR_CERTIFICATE, TAUT_ERR_CONFIG, TAUT_ERR_FAILED, TAUT_ERR_INTERNAL,
+    TAUT_ERR_LIBRARY, TAUT_ERR_NULL, TAUT_ERR_OVERLAP, TAUT_ERR_PEER, TAUT_ERR_SIZE, TAUT_ERR_STATE, TAUT_ERR_VALUE,
+    TAUT_OK,
+};
+use core::ffi::{CStr, c_char};
+
+/// The version of the library, such as `0.1.0`: a text that stays valid.
+///
+/// Any thread may call this at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn taut_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// The meaning of a code, in English: a text that stays valid.
+///
+/// Any thread may call this at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn taut_code_text(code: Code) -> *const c_char {
+    meaning(code).as_ptr()
+}
+
+const fn meaning(code: Code) -> &'static CStr {
+    match code {
+        TAUT_OK => c"success",
+        TAUT_ERR_NULL => c"a pointer is null or not aligned",
+        TAUT_ERR_SIZE => c"a struct's size or a length is wrong",
+        TAUT_ERR_OVERLAP => c"windows overlap that must not",
+        TAUT_ERR_BUSY => c"another call uses this session",
+        TAUT_ERR_VALUE => c"a number or a text has no meaning here",
+        TAUT_ERR_STATE => c"the call does not fit the state or the role",
+        TAUT_ERR_FAILED => c"the session has failed before",
+        TAUT_ERR_CONFIG => c"the configuration cannot be used",
+        TAUT_ERR_PEER => c"the peer broke the protocol",
+        TAUT_ERR_ALERT => c"the peer sent a fatal alert",
+        TAUT_ERR_CERTIFICATE => c"the peer's certificate was rejected",
+        TAUT_ERR_LIBRARY => c"the TLS library failed",
+        TAUT_ERR_INTERNAL => c"a defect of this library",
+        _ => c"not a code of this version",
+    }
+}

@@ -1,0 +1,405 @@
+use super::border::{Entered, describe, guard, put_text, report};
+use super::memory::{array, bytes, check, check_sized, overlap, room, slice, text, window};
+use super::types::{ErrorDetail, TlsConfig, TlsCounters, TlsFacts, TlsIo, TlsSession};
+use crate::codes::{Code, TAUT_ERR_OVERLAP, TAUT_ERR_SIZE, TAUT_ERR_VALUE, TAUT_OK};
+use crate::failure::Failure;
+use crate::tls::{Done, Tls, Windows};
+use core::cell::UnsafeCell;
+use core::ffi::c_char;
+use core::sync::atomic::AtomicBool;
+
+/// Slices of which data is sealed without an allocation.
+const SLICES: usize = 64;
+
+/// Makes a session and sets `*tls` to it. `taut_tls_free` frees it.
+///
+/// `host` is the name or address that a client connects to, which the server's certificate must have; null for servers.
+///
+/// Any thread that holds a reference of the configuration may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_tls_new(
+    config: *const TlsConfig,
+    host: *const c_char,
+    tls: *mut *mut TlsSession,
+    error: *mut ErrorDetail,
+) -> Code {
+    let make = || {
+        check(config)?;
+        check(tls)?;
+        // SAFETY: the caller gives null or a text.
+        let host = unsafe { text(host) }?;
+        // SAFETY: not null, so it is a configuration, and the caller holds a reference.
+        let session = unsafe { &*config }.0.session(host)?;
+        let made = TlsSession { busy: AtomicBool::new(false), tls: UnsafeCell::new(Tls::new(session)) };
+        // SAFETY: not null, and the caller lets it be written.
+        unsafe { tls.write(Box::into_raw(Box::new(made))) };
+        Ok(())
+    };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, make) }
+}
+
+/// Frees a session; null is ignored. If another call uses it, nothing is freed and the result is TAUT_ERR_BUSY.
+///
+/// Any thread may call this, once and as the last call.
+///
+/// # Safety
+/// `tls` is null or a session.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_tls_free(tls: *mut TlsSession) -> Code {
+    if tls.is_null() {
+        return TAUT_OK;
+    }
+    // SAFETY: the caller gives a session.
+    let entered = unsafe { Entered::new(tls) };
+    let result = entered.and_then(|entered| {
+        // A call that comes too late is still answered while the session is being freed.
+        core::mem::forget(entered);
+        // SAFETY: a session comes from `Box::into_raw`, no call uses it, and this is the last one.
+        let owned = unsafe { Box::from_raw(tls) };
+        guard(move || {
+            drop(owned);
+            Ok(())
+        })
+    });
+    code(result)
+}
+
+/// Advances the handshake over `in` and `out`. A client's first call needs no input.
+///
+/// TAUT_WANT_READ asks for more bytes of the peer, TAUT_WANT_NONE says that the handshake is complete. Bytes behind
+/// `taken` then belong to `taut_tls_open`.
+///
+/// Any thread may call this, but no two threads at once for one session.
+///
+/// # Safety
+/// The pointers are null or valid, and the windows are the caller's during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_tls_handshake(tls: *mut TlsSession, io: *mut TlsIo) -> Code {
+    let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| {
+        disjoint(&[(io.r#in.data, io.r#in.len), (io.out.data, io.out.len)])?;
+        // SAFETY: the caller gives the windows away for this call, and they share no byte.
+        let wire = unsafe { window(&io.r#in) }?;
+        // SAFETY: as above.
+        tls.handshake(wire, unsafe { window(&io.out) }?, done)
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(tls, io, call) }
+}
+
+/// Opens whole records at the front of `in`. Their plaintext goes to `plain`, as much as it has room for.
+///
+/// If `plain` is exactly the memory of `in`, plaintext stays there, at `plain_offset`. Alerts, key updates and other
+/// answers that a record causes go to `out`. TAUT_WANT_READ says that all whole records were opened.
+///
+/// Any thread may call this, but no two threads at once for one session.
+///
+/// # Safety
+/// The pointers are null or valid, and the windows are the caller's during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_tls_open(tls: *mut TlsSession, io: *mut TlsIo) -> Code {
+    let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| {
+        let (wire, plain, out) =
+            ((io.r#in.data, io.r#in.len), (io.plain.data, io.plain.len), (io.out.data, io.out.len));
+        let in_place = wire == plain;
+        if in_place {
+            disjoint(&[wire, out])?;
+        } else {
+            disjoint(&[wire, plain, out])?;
+        }
+        // SAFETY: the caller gives the windows away for this call. `plain` is left out where it is the memory of
+        // `in`, and the others share no byte.
+        let wire = unsafe { window(&io.r#in) }?;
+        // SAFETY: as above.
+        let out = unsafe { window(&io.out) }?;
+        // SAFETY: as above.
+        let plain = if in_place { None } else { Some(unsafe { window(&io.plain) }?) };
+        let most = if io.max_records == 0 { usize::MAX } else { io.max_records };
+        tls.open(Windows { wire, plain, out, most }, done)
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(tls, io, call) }
+}
+
+/// Seals `data` into `out`, in as few records as possible.
+///
+/// If `out` has no room for all of it, `taken` bytes are sealed and the result wants TAUT_WANT_WRITE: send `out`, then
+/// call again with the others.
+///
+/// Any thread may call this, but no two threads at once for one session.
+///
+/// # Safety
+/// The pointers are null or valid, and the windows are the caller's during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_tls_seal(tls: *mut TlsSession, io: *mut TlsIo) -> Code {
+    let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| {
+        // SAFETY: the caller gives an array of slices that can be read.
+        let data = unsafe { array(io.data, io.data_count) }?;
+        if data.iter().any(|slice| overlap((slice.data, slice.len), (io.out.data, io.out.len))) {
+            return Err(OVERLAP);
+        }
+        // SAFETY: the caller gives the window away for this call, and no slice shares a byte with it.
+        let out = unsafe { window(&io.out) }?;
+        match data {
+            // SAFETY: the caller gives slices that can be read.
+            [single] => tls.seal(&[unsafe { slice(single) }?], out, done),
+            several if several.len() <= SLICES => {
+                let mut slices: [&[u8]; SLICES] = [&[]; SLICES];
+                for (place, one) in slices.iter_mut().zip(several) {
+                    // SAFETY: as above.
+                    *place = unsafe { slice(one) }?;
+                }
+                tls.seal(checked(&slices[..several.len()])?, out, done)
+            }
+            many => {
+                // SAFETY: as above.
+                let slices = many.iter().map(|one| unsafe { slice(one) });
+                tls.seal(checked(&slices.collect::<Result<Vec<_>, _>>()?)?, out, done)
+            }
+        }
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(tls, io, call) }
+}
+
+/// Writes close_notify to `out`, once. Nothing can be sealed afterwards, but records can be opened.
+///
+/// Any thread may call this, but no two threads at once for one session.
+///
+/// # Safety
+/// The pointers are null or valid, and the windows are the caller's during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_tls_close(tls: *mut TlsSession, io: *mut TlsIo) -> Code {
+    // SAFETY: the caller gives the window away for this call.
+    let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| tls.close(unsafe { window(&io.out) }?, done);
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(tls, io, call) }
+}
+
+/// Writes a KeyUpdate to `out`, and seals with new keys from then on (TLS 1.3). `ask` is 1 to have the peer do so too.
+///
+/// No call is needed for security: keys change long before their limit. Some engines have no such call, and answer
+/// TAUT_ERR_STATE.
+///
+/// Any thread may call this, but no two threads at once for one session.
+///
+/// # Safety
+/// The pointers are null or valid, and the windows are the caller's during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_tls_key_update(tls: *mut TlsSession, ask: u32, io: *mut TlsIo) -> Code {
+    let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| {
+        // SAFETY: the caller gives the window away for this call.
+        tls.update_keys(ask != 0, unsafe { window(&io.out) }?, done)
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(tls, io, call) }
+}
+
+/// Writes the error that ended the session into `error`; TAUT_OK if the session lives.
+///
+/// Any thread may call this, but no two threads at once for one session.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_tls_error(tls: *mut TlsSession, error: *mut ErrorDetail) -> Code {
+    let call = |tls: &mut Tls| {
+        // SAFETY: the caller gives null or a `taut_error`.
+        unsafe { check_sized(error.cast_const()) }?;
+        // SAFETY: not null, and of this size.
+        unsafe { describe(error, tls.failure()) };
+        Ok(())
+    };
+    // SAFETY: the caller keeps the contract of `enter`.
+    unsafe { enter(tls, call) }
+}
+
+/// Writes the result of the handshake into `facts`.
+///
+/// Any thread may call this, but no two threads at once for one session.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_tls_get_facts(tls: *mut TlsSession, facts: *mut TlsFacts) -> Code {
+    let call = |tls: &mut Tls| {
+        // SAFETY: the caller gives null or a `taut_tls_facts`.
+        unsafe { check_sized(facts.cast_const()) }?;
+        // SAFETY: not null, of this size, and given away for this call.
+        let facts = unsafe { &mut *facts };
+        let info = tls.info();
+        put_text(&mut facts.version, info.version);
+        put_text(&mut facts.suite, &info.suite);
+        put_text(&mut facts.group, &info.group);
+        put_text(&mut facts.server_name, info.server_name.as_deref().unwrap_or_default());
+        let alpn = info.alpn.unwrap_or_default();
+        facts.alpn_len = alpn.len().min(facts.alpn.len());
+        facts.alpn[..facts.alpn_len].copy_from_slice(&alpn[..facts.alpn_len]);
+        facts.peer_certificates = info.peer_certificates.len();
+        facts.resumed = info.resumed.into();
+        Ok(())
+    };
+    // SAFETY: the caller keeps the contract of `enter`.
+    unsafe { enter(tls, call) }
+}
+
+/// Copies a certificate of the peer (DER, number 0 is the end entity) into `der`, and sets `*der_len` to its length.
+///
+/// If `der_room` is smaller than that, nothing is copied and the result is TAUT_ERR_SIZE.
+///
+/// Any thread may call this, but no two threads at once for one session.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_tls_peer_certificate(
+    tls: *mut TlsSession,
+    number: usize,
+    der: *mut u8,
+    der_room: usize,
+    der_len: *mut usize,
+) -> Code {
+    let call = |tls: &mut Tls| {
+        check(der_len)?;
+        let info = tls.info();
+        let certificate = info.peer_certificates.get(number);
+        let certificate = certificate.ok_or(Failure::new(TAUT_ERR_VALUE, "the peer showed no such certificate"))?;
+        // SAFETY: not null, and the caller lets it be written.
+        unsafe { der_len.write(certificate.len()) };
+        // SAFETY: the caller gives the memory away for this call.
+        let der = unsafe { room(der, der_room) }?;
+        let der = der.get_mut(..certificate.len());
+        der.ok_or(Failure::new(TAUT_ERR_SIZE, "the certificate is longer"))?.copy_from_slice(certificate);
+        Ok(())
+    };
+    // SAFETY: the caller keeps the contract of `enter`.
+    unsafe { enter(tls, call) }
+}
+
+/// Fills `out` with keying material of the connection (RFC 8446, section 7.5), for TLS 1.3.
+///
+/// The configuration needs TAUT_OPTION_EXPORTER. Both ends get the same bytes for the same label and context.
+///
+/// Any thread may call this, but no two threads at once for one session.
+///
+/// # Safety
+/// The pointers are null or valid, and the memory is the caller's during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_tls_export(
+    tls: *mut TlsSession,
+    label: *const u8,
+    label_len: usize,
+    context: *const u8,
+    context_len: usize,
+    out: *mut u8,
+    out_len: usize,
+) -> Code {
+    let call = |tls: &mut Tls| {
+        if [(label, label_len), (context, context_len)].into_iter().any(|part| overlap(part, (out, out_len))) {
+            return Err(OVERLAP);
+        }
+        // SAFETY: the caller gives bytes that can be read.
+        let label = unsafe { bytes(label, label_len) }?;
+        // SAFETY: as above.
+        let context = unsafe { bytes(context, context_len) }?;
+        // SAFETY: the caller gives the memory away for this call, and it shares no byte with the others.
+        tls.export(label, context, unsafe { room(out, out_len) }?)
+    };
+    // SAFETY: the caller keeps the contract of `enter`.
+    unsafe { enter(tls, call) }
+}
+
+/// Writes into `counters` how often a window was too small.
+///
+/// Any thread may call this, but no two threads at once for one session.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_tls_get_counters(tls: *mut TlsSession, counters: *mut TlsCounters) -> Code {
+    let call = |tls: &mut Tls| {
+        // SAFETY: the caller gives null or a `taut_tls_counters`.
+        unsafe { check_sized(counters.cast_const()) }?;
+        // SAFETY: not null, of this size, and given away for this call.
+        let counters = unsafe { &mut *counters };
+        let counted = tls.counters();
+        (counters.spills, counters.carries) = (counted.spills, counted.carries);
+        Ok(())
+    };
+    // SAFETY: the caller keeps the contract of `enter`.
+    unsafe { enter(tls, call) }
+}
+
+const OVERLAP: Failure = Failure::new(TAUT_ERR_OVERLAP, "two windows overlap");
+
+/// Runs an operation over windows, and writes its result into `io`, also after an error.
+///
+/// # Safety
+/// `tls` is null or a session, `io` is null or a `taut_tls_io` outside its own windows.
+#[inline]
+unsafe fn run(
+    tls: *mut TlsSession,
+    io: *mut TlsIo,
+    operation: impl FnOnce(&mut Tls, &TlsIo, &mut Done) -> Result<(), Failure>,
+) -> Code {
+    // SAFETY: the caller gives null or a `taut_tls_io`.
+    if let Err(failure) = unsafe { check_sized(io.cast_const()) } {
+        return failure.code;
+    }
+    let mut done = Done::default();
+    // SAFETY: the caller gives null or a session.
+    let (result, waiting) = match unsafe { Entered::new(tls) } {
+        Ok(mut entered) => {
+            // SAFETY: not null, of this size, and nothing writes it before the operation ends.
+            let windows = unsafe { &*io };
+            let result = entered.run(|tls| operation(tls, windows, &mut done));
+            (result, entered.tls.waiting())
+        }
+        Err(failure) => (Err(failure), (0, 0)),
+    };
+    // SAFETY: as above; no other reference to it is left.
+    let io = unsafe { &mut *io };
+    (io.taken, io.written, io.records, io.want) = (done.taken, done.written, done.records, done.want);
+    (io.plain_offset, io.plain_len) = done.plain;
+    (io.plain_waiting, io.out_waiting) = waiting;
+    code(result)
+}
+
+/// Runs a call without windows.
+///
+/// # Safety
+/// `tls` is null or a session.
+unsafe fn enter(tls: *mut TlsSession, call: impl FnOnce(&mut Tls) -> Result<(), Failure>) -> Code {
+    // SAFETY: the caller gives null or a session.
+    code(unsafe { Entered::new(tls) }.and_then(|mut entered| entered.run(call)))
+}
+
+#[inline]
+fn code(result: Result<(), Failure>) -> Code {
+    result.map_or_else(|failure| failure.code, |()| TAUT_OK)
+}
+
+/// Checks that no two windows share a byte.
+#[inline]
+fn disjoint(windows: &[(*mut u8, usize)]) -> Result<(), Failure> {
+    for (index, one) in windows.iter().enumerate() {
+        for other in &windows[..index] {
+            if overlap((one.0, one.1), (other.0, other.1)) {
+                return Err(OVERLAP);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the lengths of slices can be added up.
+fn checked<'a, 'b>(slices: &'a [&'b [u8]]) -> Result<&'a [&'b [u8]], Failure> {
+    let len = slices.iter().try_fold(0_usize, |len, slice| len.checked_add(slice.len()));
+    match len {
+        Some(len) if len <= isize::MAX as usize => Ok(slices),
+        _ => Err(Failure::new(TAUT_ERR_SIZE, "the slices are too long together")),
+    }
+}

@@ -1,0 +1,252 @@
+//! Programs in C over the header and the shared library, also under AddressSanitizer, and against OpenSSL's.
+//!
+//! With `TAUTLINE_WHOLE` set, a program in C++ and valgrind take part: `cargo xtask test --rest` does that.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::env;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tautline_testkit::certificate::{Authority, Leaf};
+
+/// Longest that a program may take to listen or to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn include() -> String {
+    format!("-I{}/include", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn is_whole() -> bool {
+    env::var_os("TAUTLINE_WHOLE").is_some()
+}
+
+/// A folder with certificates, removed on drop.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("tautline-capi-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        let authority = Authority::new("Test").unwrap();
+        let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+        fs::write(path.join("ca.pem"), authority.certificate()).unwrap();
+        fs::write(path.join("cert.pem"), &certificate.chain).unwrap();
+        fs::write(path.join("key.pem"), &certificate.key).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Compiles a program against the shared library, and returns its path.
+    fn compile(&self, compiler: &str, standard: &str, source: &str, flags: &[&str]) -> PathBuf {
+        let program = self.path("program");
+        let library = library();
+        let mut command = Command::new(compiler);
+        command.args([standard, "-g", "-O1", &include()]).args(WARNINGS).args(flags);
+        command.arg(root().join(source)).arg("-o").arg(&program).arg(&library).arg("-pthread");
+        // The library is loaded by its soname, from this folder.
+        fs::copy(&library, self.path("libtautline.so.0")).unwrap();
+        command.arg(format!("-Wl,-rpath,{}", self.0.display()));
+        expect(&mut command);
+        program
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The shared library, which cargo builds beside the tests.
+fn library() -> PathBuf {
+    let test = env::current_exe().unwrap();
+    test.parent().unwrap().join("libtautline_capi.so")
+}
+
+/// Runs a command that must succeed, and returns what it printed.
+fn expect(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{command:?}: {status}\n{stdout}\n{stderr}");
+    stdout.into_owned()
+}
+
+/// A program that is stopped on drop.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// Waits until something listens on a port.
+fn wait_for(port: u16) {
+    let start = Instant::now();
+    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        assert!(start.elapsed() < PATIENCE, "nothing listens on port {port}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn has(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Runs the program of tests: it gets the certificates and prints "passed".
+fn run_tests(folder: &Folder, mut command: Command) {
+    command.args(["ca.pem", "cert.pem", "key.pem"].map(|name| folder.path(name)));
+    assert_eq!(expect(&mut command).lines().last(), Some("passed"));
+}
+
+#[test]
+fn the_header_is_c99_and_cxx17() {
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/tautline.h");
+    let mut compilers = vec![("cc", "-std=c99", "c")];
+    if is_whole() {
+        compilers.push(("c++", "-std=c++17", "c++"));
+    }
+    for (compiler, standard, language) in compilers {
+        let mut command = Command::new(compiler);
+        command.args([standard, "-fsyntax-only", "-x", language]).args(WARNINGS).arg(&header);
+        expect(&mut command);
+    }
+}
+
+#[test]
+fn a_program_in_c() {
+    let folder = Folder::new();
+    let program = folder.compile("cc", "-std=c99", "crates/capi/tests/c/test.c", &[]);
+    run_tests(&folder, Command::new(&program));
+    if is_whole() {
+        assert!(has("valgrind"), "`cargo xtask setup` installs valgrind");
+        let mut command = Command::new("valgrind");
+        command.args(["--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite"]);
+        command.args(["--errors-for-leak-kinds=definite", "--fair-sched=yes", "-q"]).arg(&program);
+        run_tests(&folder, command);
+    }
+}
+
+#[test]
+fn a_program_in_c_under_address_sanitizer() {
+    let folder = Folder::new();
+    let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"];
+    let program = folder.compile("cc", "-std=c99", "crates/capi/tests/c/test.c", &flags);
+    run_tests(&folder, Command::new(program));
+}
+
+#[test]
+fn a_program_in_cxx() {
+    if !is_whole() {
+        return;
+    }
+    for flags in [&[][..], &["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]] {
+        let folder = Folder::new();
+        let program = folder.compile("c++", "-std=c++17", "crates/capi/tests/c/test.cpp", flags);
+        run_tests(&folder, Command::new(program));
+    }
+}
+
+/// The example's client talks to the example's server.
+#[test]
+fn the_example_echoes() {
+    let folder = Folder::new();
+    let echo = folder.compile("cc", "-std=c99", "examples/c/echo.c", &["-fsanitize=address"]);
+    let port = free_port().to_string();
+    let mut server = Command::new(&echo);
+    server.args(["server", &port]).args(["cert.pem", "key.pem"].map(|name| folder.path(name)));
+    let mut server = Running(server.stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("listening"), "{line}");
+    let text = "hello, ".repeat(3000);
+    let mut client = Command::new(&echo);
+    client.args(["client", "localhost", &port]).arg(folder.path("ca.pem")).arg(&text);
+    assert!(expect(&mut client) == text);
+    let mut stranger = Command::new(&echo);
+    let other = Folder::new();
+    stranger.args(["client", "localhost", &port]).arg(other.path("ca.pem")).arg("hello");
+    let output = stranger.output().unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("issuer is not trusted") && said.contains("alert 48"), "{said}");
+}
+
+/// The example's client gets a page from `openssl s_server`, over TLS 1.3 and 1.2.
+#[test]
+fn the_example_gets_a_page_from_openssl() {
+    let folder = Folder::new();
+    let echo = folder.compile("cc", "-std=c99", "examples/c/echo.c", &["-fsanitize=address"]);
+    for version in ["-tls1_3", "-tls1_2"] {
+        let port = free_port();
+        let mut server = Command::new("openssl");
+        server.args(["s_server", "-www", "-quiet", version, "-accept", &port.to_string()]);
+        server.arg("-cert").arg(folder.path("cert.pem")).arg("-key").arg(folder.path("key.pem"));
+        let _server = Running(server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        wait_for(port);
+        let mut client = Command::new(&echo);
+        client.args(["client", "localhost", &port.to_string()]).arg(folder.path("ca.pem"));
+        let page = expect(client.arg("GET / HTTP/1.0\r\n\r\n"));
+        assert!(page.starts_with("HTTP/1.0 200 ok") && page.contains("</HTML>"), "{version}: {page}");
+    }
+}
+
+/// `openssl s_client` gets its lines back from the example's server.
+#[test]
+fn the_example_serves_openssl() {
+    let folder = Folder::new();
+    let echo = folder.compile("cc", "-std=c99", "examples/c/echo.c", &["-fsanitize=address"]);
+    let port = free_port();
+    let mut server = Command::new(&echo);
+    server.args(["server", &port.to_string()]).args(["cert.pem", "key.pem"].map(|name| folder.path(name)));
+    let _server = Running(server.stdout(Stdio::null()).spawn().unwrap());
+    wait_for(port);
+    for version in ["-tls1_3", "-tls1_2"] {
+        let mut client = Command::new("openssl");
+        client.args(["s_client", "-quiet", "-verify_return_error", "-servername", "localhost", version, "-connect"]);
+        client.arg(format!("127.0.0.1:{port}")).arg("-CAfile").arg(folder.path("ca.pem"));
+        let client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut client = Running(client.spawn().unwrap());
+        let text = "said by openssl\n";
+        client.0.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+        let mut heard = vec![0; text.len()];
+        client.0.stdout.as_mut().unwrap().read_exact(&mut heard).unwrap();
+        assert_eq!(heard, text.as_bytes(), "{version}");
+    }
+}
+
+/// Every snippet of docs/c.md compiles without warnings.
+#[test]
+fn the_snippets_of_the_documentation_compile() {
+    let text = fs::read_to_string(root().join("docs/c.md")).unwrap();
+    let folder = Folder::new();
+    let snippets: Vec<&str> = text.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(snippets.len() >= 5);
+    for snippet in snippets {
+        let source = folder.path("snippet.c");
+        fs::write(&source, snippet).unwrap();
+        let mut command = Command::new("cc");
+        expect(command.args(["-std=c99", "-fsyntax-only", &include()]).args(WARNINGS).arg(source));
+    }
+}
