@@ -142,7 +142,7 @@ typedef struct taut_tls_peer {
 typedef uint32_t (*taut_tls_verify)(void *user, const struct taut_tls_peer *peer);
 
 // Called once when no configuration and no session needs the user pointer any more, in the thread that released the
-// last one.
+// last one. It must not call a function on a configuration.
 typedef void (*taut_destroy)(void *user);
 
 // Memory that a call reads or writes.
@@ -164,8 +164,8 @@ typedef struct taut_tls_io {
     struct taut_window in;
     // Room for plaintext, for `taut_tls_open`: 16384 bytes hold that of any record.
     struct taut_window plain;
-    // Room for bytes for the peer. The length of the data, and 30 bytes for each 16384 bytes of it or part of them,
-    // are always enough for `taut_tls_seal`.
+    // Room for bytes for the peer. The length of the data, 30 bytes for each 16384 bytes of it or part of them, and
+    // 64 bytes for a KeyUpdate that may be due, are always enough for `taut_tls_seal`.
     struct taut_window out;
     // The data for `taut_tls_seal`: an array of slices, sealed as one stream.
     const struct taut_slice *data;

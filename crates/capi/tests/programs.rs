@@ -168,6 +168,17 @@ fn a_program_in_cxx() {
     }
 }
 
+/// The program that measures the cost of a call works.
+#[test]
+fn the_cost_of_a_call_can_be_measured() {
+    let folder = Folder::new();
+    let program = folder.compile("cc", "-std=c99", "crates/capi/tests/c/bench.c", &["-fsanitize=address"]);
+    let mut command = Command::new(program);
+    command.env("ASAN_OPTIONS", "detect_leaks=0").args(["ca.pem", "cert.pem", "key.pem"].map(|name| folder.path(name)));
+    let figures = expect(command.args(["64", "1"]));
+    assert!(figures.split_whitespace().all(|figure| figure.parse::<f64>().unwrap() > 0.0), "{figures}");
+}
+
 /// The example's client talks to the example's server.
 #[test]
 fn the_example_echoes() {

@@ -1,4 +1,4 @@
-use super::border::report;
+use super::border::{guard, report};
 use super::memory::{array, bytes, check, check_sized, slice, text};
 use super::types::{CertificatePem, Destroy, ErrorDetail, Slice, TlsConfig, TlsVerify};
 use super::verify::Callback;
@@ -63,7 +63,11 @@ pub unsafe extern "C" fn taut_tls_config_retain(config: *const TlsConfig) {
 pub unsafe extern "C" fn taut_tls_config_release(config: *const TlsConfig) {
     if !config.is_null() {
         // SAFETY: a configuration comes from `Arc::into_raw`, and the caller gives its reference up.
-        drop(unsafe { Arc::from_raw(config) });
+        let owned = unsafe { Arc::from_raw(config) };
+        let _ = guard(move || {
+            drop(owned);
+            Ok(())
+        });
     }
 }
 

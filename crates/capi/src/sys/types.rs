@@ -49,8 +49,8 @@ pub struct TlsIo {
     pub r#in: Window,
     /// Room for plaintext, for `taut_tls_open`: 16384 bytes hold that of any record.
     pub plain: Window,
-    /// Room for bytes for the peer. The length of the data, and 30 bytes for each 16384 bytes of it or part of them,
-    /// are always enough for `taut_tls_seal`.
+    /// Room for bytes for the peer. The length of the data, 30 bytes for each 16384 bytes of it or part of them, and
+    /// 64 bytes for a KeyUpdate that may be due, are always enough for `taut_tls_seal`.
     pub out: Window,
     /// The data for `taut_tls_seal`: an array of slices, sealed as one stream.
     pub data: *const Slice,
@@ -168,5 +168,5 @@ pub struct TlsPeer {
 pub type TlsVerify = Option<unsafe extern "C" fn(user: *mut c_void, peer: *const TlsPeer) -> u32>;
 
 /// Called once when no configuration and no session needs the user pointer any more, in the thread that released the
-/// last one.
+/// last one. It must not call a function on a configuration.
 pub type Destroy = Option<unsafe extern "C" fn(user: *mut c_void)>;

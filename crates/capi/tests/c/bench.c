@@ -91,6 +91,8 @@ int main(int argc, char **argv) {
         all = used;
         used = 0;
         middle = now();
+        memset(&io, 0, sizeof io);
+        io.size = sizeof io;
         io.max_records = 1;
         for (i = 0; i < BATCH; i++) {
             io.in.data = io.plain.data = wire + used;
