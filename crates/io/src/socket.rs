@@ -176,6 +176,10 @@ fn listen_unix(path: &Path, options: &ListenOptions) -> io::Result<Listening> {
             fs::remove_file(path)?;
             net::bind(&fd, &name)?;
         }
+        Err(Errno::ADDRINUSE) if is_other_file(path) => {
+            let what = "there is a file that is no socket: remove it, or choose another path";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
         other => other?,
     }
     let file = SocketFile::new(path)?;
@@ -186,12 +190,17 @@ fn listen_unix(path: &Path, options: &ListenOptions) -> io::Result<Listening> {
 /// Whether `path` is a socket that nobody listens on any more.
 fn is_stale(path: &Path, name: &SocketAddrUnix) -> bool {
     // connect(2) also refuses on files that are no sockets: those are not ours to remove.
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let is_socket = !is_other_file(path);
     let refused = || {
         let probe = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
         net::connect(&probe, name)
     };
     is_socket && refused() == Err(Errno::CONNREFUSED)
+}
+
+/// Whether `path` is a file, and no socket.
+fn is_other_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|file| !file.file_type().is_socket())
 }
 
 fn address_of(any: &SocketAddrAny) -> Option<Address> {

@@ -53,7 +53,8 @@ impl fmt::Display for Error {
         match self {
             Self::NothingToListenAt => f.write_str("no address to listen at was given"),
             Self::Listen { address, error } if error.kind() == io::ErrorKind::AddrInUse => {
-                write!(f, "cannot listen at {address}: it is in use; stop the other program or choose another port")
+                let place = if matches!(address, Address::Tcp(_)) { "port" } else { "path" };
+                write!(f, "cannot listen at {address}: it is in use; stop the other program or choose another {place}")
             }
             Self::Listen { address, error } if error.kind() == io::ErrorKind::PermissionDenied => {
                 write!(f, "cannot listen at {address}: not permitted; ports below 1024 need CAP_NET_BIND_SERVICE")

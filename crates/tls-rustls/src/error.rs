@@ -1,6 +1,7 @@
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, PeerIncompatible};
 use std::fmt;
+use std::net::IpAddr;
 use tautline_tls::{Error, alert};
 
 /// Converts an error of rustls to ours.
@@ -79,7 +80,7 @@ pub(crate) fn certificate(why: &CertificateError) -> String {
                 .to_owned()
         }
         CertificateError::NotValidForNameContext { expected, presented } => {
-            let names = presented.iter().map(String::as_str).map(plain_name).collect::<Vec<_>>();
+            let names = presented.iter().map(|name| plain_name(name)).collect::<Vec<_>>();
             let names = if names.is_empty() { "no name at all".to_owned() } else { names.join(", ") };
             format!("it is not valid for {}, only for {names}", expected.to_str())
         }
@@ -102,9 +103,13 @@ pub(crate) fn certificate(why: &CertificateError) -> String {
     }
 }
 
-/// The name in `DnsName("example.com")`, which is how rustls prints it.
-fn plain_name(name: &str) -> &str {
-    name.split('"').nth(1).unwrap_or(name)
+/// The name in `DnsName("example.com")` or `IpAddress(0::1)`, which is how rustls prints it.
+fn plain_name(name: &str) -> String {
+    let address = name.strip_prefix("IpAddress(").and_then(|rest| rest.strip_suffix(')'));
+    match address.and_then(|address| address.parse::<IpAddr>().ok()) {
+        Some(address) => address.to_string(),
+        None => name.split('"').nth(1).unwrap_or(name).to_owned(),
+    }
 }
 
 /// Formats day and time in UTC (proleptic Gregorian calendar).
@@ -131,7 +136,7 @@ pub(crate) fn date(time: UnixTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::date;
+    use super::{date, plain_name};
     use core::time::Duration;
     use rustls::pki_types::UnixTime;
 
@@ -146,6 +151,18 @@ mod tests {
             (4_107_542_400, "2100-03-01 00:00 UTC"),
         ] {
             assert_eq!(date(UnixTime::since_unix_epoch(Duration::from_secs(seconds))), expected);
+        }
+    }
+
+    #[test]
+    fn names_of_certificates_are_plain() {
+        for (printed, name) in [
+            (r#"DnsName("chat.test")"#, "chat.test"),
+            ("IpAddress(0::1)", "::1"),
+            ("IpAddress(10.0.0.7)", "10.0.0.7"),
+            ("DirectoryName", "DirectoryName"),
+        ] {
+            assert_eq!(plain_name(printed), name);
         }
     }
 }

@@ -1,4 +1,5 @@
 use crate::{Capabilities, Error, Helpers, ServerConfig};
+use core::fmt;
 use core::time::Duration;
 use tautline_buf::Buf;
 use tautline_buf::kernel_tls::{Direction, TrafficKeys};
@@ -294,7 +295,7 @@ pub enum Content<'b> {
 /// }
 /// assert_eq!(describe(&TlsInfo::default()), "without TLS");
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsInfo {
     /// `TLSv1.3` or `TLSv1.2`; empty without TLS.
@@ -315,4 +316,36 @@ pub struct TlsInfo {
     pub resumed: bool,
     /// The peer's certificates in DER, end entity first.
     pub peer_certificates: Vec<Vec<u8>>,
+}
+
+/// Certificates are shown by their sizes, and the protocol as text.
+impl fmt::Debug for TlsInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { version, suite, aead, group, alpn, server_name, resumed, peer_certificates } = self;
+        let certificates: Vec<String> = peer_certificates.iter().map(|der| format!("{} bytes", der.len())).collect();
+        f.debug_struct("TlsInfo")
+            .field("version", version)
+            .field("suite", suite)
+            .field("aead", aead)
+            .field("group", group)
+            .field("alpn", &alpn.as_deref().map(String::from_utf8_lossy))
+            .field("server_name", server_name)
+            .field("resumed", resumed)
+            .field("peer_certificates", &certificates)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TlsInfo;
+
+    #[test]
+    fn certificates_are_shown_by_their_sizes() {
+        let mut info = TlsInfo { alpn: Some(b"http/1.1".to_vec()), ..TlsInfo::default() };
+        info.peer_certificates = vec![vec![48; 700], vec![48; 20]];
+        let shown = format!("{info:?}");
+        assert!(shown.contains(r#"peer_certificates: ["700 bytes", "20 bytes"]"#), "{shown}");
+        assert!(shown.contains(r#"alpn: Some("http/1.1")"#), "{shown}");
+    }
 }
