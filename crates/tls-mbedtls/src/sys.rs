@@ -8,6 +8,8 @@ unsafe extern "C" {
 
 static CAPABILITIES: Capabilities = {
     let mut can = Capabilities::new("mbedtls", "Mbed TLS 3.6").with_feature("mbedtls");
+    can.own_verifier = false;
+    can.exporter = false;
     can.stapling = false;
     can.post_quantum = false;
     can.ed25519 = false;

@@ -1,6 +1,6 @@
 //! A per-thread cache of AEAD contexts.
 //!
-//! A context takes 0.6 KiB and is made from a key in 0.1 to 0.3 us. If every connection kept its contexts, idle ones
+//! A context takes 0.6 KiB and is made from a key in 0.1 us with AWS-LC. If every connection kept its contexts, idle ones
 //! would cost memory. Many busy ones would cost cache misses, which take longer than making a context.
 //!
 //! So a connection keeps only its keys, and each thread caches the contexts of the busy ones. A key that is used again

@@ -8,6 +8,8 @@ unsafe extern "C" {
 
 static CAPABILITIES: Capabilities = {
     let mut can = Capabilities::new("wolfssl", "wolfSSL (GPLv3)").with_feature("wolfssl");
+    can.own_verifier = false;
+    can.exporter = false;
     can.stapling = false;
     can.ed25519 = false;
     can.several_keys = false;

@@ -31,7 +31,7 @@ macro_rules! dispatch {
 }
 
 impl Context {
-    /// Expands a key, which takes 0.1 to 0.3 us.
+    /// Expands a key, which takes 0.1 us with AWS-LC, and a box and two wipes more with ring.
     ///
     /// # Errors
     /// [`Error::Library`] if the key's length is not the suite's.
