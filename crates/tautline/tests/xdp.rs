@@ -23,11 +23,14 @@ fn trusting() -> ClientConfig {
     ClientConfig::default().with_roots(Roots::Pem(AUTHORITY.certificate().into()))
 }
 
-fn server() -> Server {
-    let tls = Tls::from(ServerConfig::new([CERTIFICATE.clone()]));
+fn config() -> Config {
     let mut config = Config::low_latency();
     config.limits.max_message = 2 << 20;
-    Server::new(tls).config(config)
+    config
+}
+
+fn server() -> Server {
+    Server::new(Tls::from(ServerConfig::new([CERTIFICATE.clone()]))).config(config())
 }
 
 fn target(address: &Address) -> Target {
@@ -129,7 +132,11 @@ fn a_server_holds_a_thousand_connections() {
     let _ = tautline::layers::io::machine::raise_nofile_limit();
     world.enter_ours();
     let address = format!("[{}]:0", OURS[1]).parse().unwrap();
-    let handle = server().listen(address).driver(xdp::Config::new(INTERFACE)).start(|_| Echo).unwrap();
+    // All shake hands at once, and are one source.
+    let mut config = config();
+    (config.limits.max_connections, config.limits.max_handshakes) = (2_000, 1_000);
+    let server = server().config(config).listen(address).driver(xdp::Config::new(INTERFACE));
+    let handle = server.start(|_| Echo).unwrap();
     world.enter_theirs();
     let target = target(&handle.addresses()[0]);
     let clients: Vec<_> = (0..2)
