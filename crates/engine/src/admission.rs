@@ -144,6 +144,12 @@ impl Admission {
         self.totals.0.connections.load(Ordering::Relaxed) >= limits.max_connections
     }
 
+    /// The connections of all shards, and how many of them are in their handshake.
+    pub(crate) fn of_all_shards(&self) -> (usize, usize) {
+        let Totals { connections, handshakes, .. } = &*self.totals.0;
+        (connections.load(Ordering::Relaxed), handshakes.load(Ordering::Relaxed))
+    }
+
     /// Whether it is time for a log line about a limit.
     pub(crate) fn is_news(&mut self, which: usize, now: Tick) -> bool {
         let news = now >= self.news[which];

@@ -82,12 +82,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.check_others();
         }
         if full && self.admission.is_news(0, self.shared.now) {
-            let counters = &self.shared.counters;
-            log::warn!(
-                "accepting pauses: {} connections, {} of them in their handshake",
-                counters.connections.get(),
-                counters.handshaking.get()
-            );
+            let (connections, handshakes) = self.admission.of_all_shards();
+            log::warn!("accepting pauses: {connections} connections, {handshakes} of them in their handshake");
         }
     }
 
