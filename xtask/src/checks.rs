@@ -73,6 +73,12 @@ pub(crate) fn uring(context: &Context) -> Outcome {
     run(tests.args(["--test", "allocations"]).env("TAUTLINE_TEST_IO", "uring"), context.deadline)
 }
 
+/// Honest clients beside thousands of silent ones.
+pub(crate) fn crowds(context: &Context) -> Outcome {
+    let mut test = cargo(&["test", "--workspace", "--locked", "--test", "e2e"]);
+    run(test.args(["--", "--ignored", "--nocapture", "three_thousand"]), context.deadline)
+}
+
 /// The TLS libraries that a default build leaves out, all in one program: each by itself, each against each, and the
 /// program's own tests and suites.
 pub(crate) fn engines(context: &Context) -> Outcome {

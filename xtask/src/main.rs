@@ -138,6 +138,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("may have to build cargo-deny, and looks at dependencies only", stage("deny", 20, checks::deny)),
         ("interprets code, with a nightly toolchain", stage("miri", 15, checks::miri)),
         ("makes millions of calls, with C++ and valgrind too", stage("c-library", 30, c_library::test)),
+        ("measures for half a minute, on a machine with nothing else to do", stage("crowds", 10, checks::crowds)),
         ("builds five TLS libraries from source", stage("engines", 45, checks::engines)),
         ("builds all unsafe code once more, with a nightly toolchain too", stage("sanitize", 45, sanitize::sanitize)),
         ("builds with every TLS library and driver", stage("xdp", 10, xdp::test)),

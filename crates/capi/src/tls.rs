@@ -402,7 +402,7 @@ impl Tls {
 }
 
 impl Item {
-    /// The same content, counted from the front of the window instead of from `start`.
+    /// This content with its place counted from the front of the window instead of from `start`.
     fn at(self, start: usize) -> Self {
         match self {
             Self::InWire(place) => Self::InWire(place.start + start..place.end + start),
