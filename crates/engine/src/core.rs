@@ -9,7 +9,7 @@ use crate::ids::DialId;
 use crate::link::Link;
 use crate::offload::Handshakes;
 use crate::probe::Probe;
-use crate::remote::{Commands, ShardHandle};
+use crate::remote::Commands;
 use crate::shared::Shared;
 use crate::timer::{Tick, Wheel};
 use std::cmp::Reverse;
@@ -31,7 +31,6 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) commands: Commands,
     /// Whether commands may wait although no wake will be reported for them.
     pub(crate) commands_left: bool,
-    pub(crate) remote: ShardHandle,
     pub(crate) dials: HashMap<DialId, Dial>,
     pub(crate) resolver: Resolver,
     pub(crate) dial_timers: BinaryHeap<Reverse<(Tick, DialId)>>,

@@ -55,7 +55,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         // The timer is needed since the resolver's threads may be busy with other names past the deadline.
         self.dial_timers.push(Reverse((end, id)));
         let until = Instant::now().checked_add(self.shared.config.deadlines.connect);
-        let name = Name { dial: id, host: host.to_owned(), port, until, shard: self.remote.clone() };
+        let name = Name { dial: id, host: host.to_owned(), port, until, shard: self.shared.remote.clone() };
         if let Err(error) = self.resolver.resolve(name) {
             self.resolved(driver, id, Err(ConnectError::Resolve(format!("no thread to resolve on: {error}"))));
         }

@@ -65,12 +65,15 @@ const CAPACITY_BYTES: usize = 64 << 20;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct ShardHandle {
+pub struct ShardHandle(Arc<Inner>);
+
+/// A shard's state that other threads reach. One allocation, so that a clone of the handle is cheap.
+struct Inner {
+    number: u32,
     commands: Sender<Command>,
     waiting: Arc<Waiting>,
     waker: Waker,
     counters: Arc<LiveCounters>,
-    stopped: Arc<AtomicBool>,
 }
 
 /// The commands that wait.
@@ -79,6 +82,9 @@ struct Waiting {
     commands: AtomicUsize,
     /// Bytes of their messages.
     bytes: AtomicUsize,
+    /// Whether a wake is under way, so that further commands need none.
+    waking: AtomicBool,
+    stopped: AtomicBool,
 }
 
 impl Waiting {
@@ -94,10 +100,14 @@ impl Waiting {
 pub(crate) struct Commands {
     receiver: Receiver<Command>,
     waiting: Arc<Waiting>,
-    stopped: Arc<AtomicBool>,
 }
 
 impl Commands {
+    /// The shard is awake and will look at all commands: later ones need a wake again.
+    pub(crate) fn woken(&self) {
+        self.waiting.waking.swap(false, Ordering::AcqRel);
+    }
+
     pub(crate) fn next(&self) -> Option<Command> {
         let command = self.receiver.try_recv().ok()?;
         self.waiting.remove(command.bytes());
@@ -108,7 +118,7 @@ impl Commands {
 /// Empties the queue, so that later senders get [`ShardHandleError::Stopped`] and not [`ShardHandleError::Full`].
 impl Drop for Commands {
     fn drop(&mut self) {
-        self.stopped.store(true, Ordering::Release);
+        self.waiting.stopped.store(true, Ordering::Release);
         // Bounded, since other threads may keep sending meanwhile.
         for _ in 0..CAPACITY {
             if self.next().is_none() {
@@ -178,12 +188,17 @@ impl Command {
 }
 
 impl ShardHandle {
-    pub(crate) fn new(waker: Waker, counters: Arc<LiveCounters>) -> (Self, Commands) {
+    pub(crate) fn new(number: u32, waker: Waker, counters: Arc<LiveCounters>) -> (Self, Commands) {
         let (sender, receiver) = channel();
         let waiting = Arc::new(Waiting::default());
-        let stopped = Arc::new(AtomicBool::new(false));
-        let commands = Commands { receiver, waiting: waiting.clone(), stopped: stopped.clone() };
-        (Self { commands: sender, waiting, waker, counters, stopped }, commands)
+        let commands = Commands { receiver, waiting: waiting.clone() };
+        (Self(Arc::new(Inner { number, commands: sender, waiting, waker, counters })), commands)
+    }
+
+    /// The shard's number among the shards of its server, from 0.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.0.number
     }
 
     /// Sends `message` to this shard's subscribers of `topic`.
@@ -218,7 +233,7 @@ impl ShardHandle {
     /// # Errors
     /// If the shard has stopped.
     pub fn drain(&self, code: CloseCode, reason: &str, deadline: Duration) -> Result<(), ShardHandleError> {
-        self.waiting.commands.fetch_add(1, Ordering::Relaxed);
+        self.0.waiting.commands.fetch_add(1, Ordering::Relaxed);
         self.give(Command::Drain { code, reason: reason.to_owned(), deadline })
     }
 
@@ -227,13 +242,13 @@ impl ShardHandle {
     /// Each value is exact, but they are not all of one instant. A shard that has stopped keeps its last values.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.counters.snapshot()
+        self.0.counters.snapshot()
     }
 
     /// Whether the shard takes commands. It does not once it was drained, or has failed.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        !self.stopped.load(Ordering::Acquire)
+        !self.0.waiting.stopped.load(Ordering::Acquire)
     }
 
     /// The results of the shard's probe; `None` if it has no probe. Waits for the shard's answer.
@@ -251,7 +266,7 @@ impl ShardHandle {
 
     /// Has the shard look at the limits that it shares.
     pub(crate) fn check_limits(&self) {
-        self.waker.wake();
+        self.0.waker.wake();
     }
 
     pub(crate) fn publish_encoded(&self, publication: Publication) -> Result<(), ShardHandleError> {
@@ -260,8 +275,8 @@ impl ShardHandle {
 
     pub(crate) fn command(&self, command: Command) -> Result<(), ShardHandleError> {
         let bytes = command.bytes();
-        let commands = self.waiting.commands.fetch_add(1, Ordering::Relaxed);
-        let before = self.waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let commands = self.0.waiting.commands.fetch_add(1, Ordering::Relaxed);
+        let before = self.0.waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
         let error = if commands >= CAPACITY {
             ShardHandleError::Full
         } else if before > 0 && before.saturating_add(bytes) > CAPACITY_BYTES {
@@ -269,18 +284,20 @@ impl ShardHandle {
         } else {
             return self.give(command);
         };
-        self.waiting.remove(bytes);
+        self.0.waiting.remove(bytes);
         Err(error)
     }
 
     /// Sends a command that `waiting` counts already.
     fn give(&self, command: Command) -> Result<(), ShardHandleError> {
         let bytes = command.bytes();
-        if self.commands.send(command).is_err() {
-            self.waiting.remove(bytes);
+        if self.0.commands.send(command).is_err() {
+            self.0.waiting.remove(bytes);
             return Err(ShardHandleError::Stopped);
         }
-        self.waker.wake();
+        if !self.0.waiting.waking.swap(true, Ordering::AcqRel) {
+            self.0.waker.wake();
+        }
         Ok(())
     }
 }
@@ -296,13 +313,14 @@ mod tests {
     use super::{CAPACITY, CAPACITY_BYTES, ShardHandle, ShardHandleError};
     use crate::Outgoing;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
     use tautline_io::Waker;
     use tautline_ws::CloseCode;
 
     #[test]
     fn a_stopped_shard_is_never_reported_as_full() {
-        let (shard, commands) = ShardHandle::new(Waker::new(|| {}), Arc::default());
+        let (shard, commands) = ShardHandle::new(0, Waker::new(|| {}), Arc::default());
         let publish = || shard.publish("topic", Outgoing::text("news"));
         for _ in 0..CAPACITY {
             assert_eq!(publish(), Ok(()));
@@ -318,8 +336,24 @@ mod tests {
     }
 
     #[test]
+    fn many_commands_wake_a_shard_once_until_it_is_awake() {
+        let wakes = Arc::new(AtomicUsize::new(0));
+        let count = wakes.clone();
+        let waker = Waker::new(move || drop(count.fetch_add(1, Ordering::Relaxed)));
+        let (shard, commands) = ShardHandle::new(0, waker, Arc::default());
+        for round in 1..=3 {
+            for _ in 0..100 {
+                assert_eq!(shard.publish("topic", Outgoing::text("news")), Ok(()));
+            }
+            assert_eq!(wakes.load(Ordering::Relaxed), round);
+            commands.woken();
+            while commands.next().is_some() {}
+        }
+    }
+
+    #[test]
     fn commands_are_bounded_by_the_bytes_of_their_messages() {
-        let (shard, commands) = ShardHandle::new(Waker::new(|| {}), Arc::default());
+        let (shard, commands) = ShardHandle::new(0, Waker::new(|| {}), Arc::default());
         let message = vec![0; 1 << 20];
         let publish = |bytes: &[u8]| shard.publish("topic", Outgoing::binary(bytes));
         for _ in 0..CAPACITY_BYTES / message.len() {

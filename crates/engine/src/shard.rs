@@ -80,7 +80,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| io::Error::other(format!("no random numbers: {error}")))?;
         let counters = Arc::<LiveCounters>::default();
-        let (remote, commands) = ShardHandle::new(driver.waker(), counters.clone());
+        let (remote, commands) = ShardHandle::new(number, driver.waker(), counters.clone());
         let shared = Shared {
             shard: number,
             pool: Pool::new(config.limits.pool),
@@ -94,6 +94,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             topics: Topics::default(),
             publications: Publications::default(),
             dirty: Vec::new(),
+            remote,
             others: Vec::new(),
             now: 0,
         };
@@ -109,7 +110,6 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             due: Vec::new(),
             commands,
             commands_left: false,
-            remote,
             dials: HashMap::new(),
             resolver: Resolver::default(),
             dial_timers: BinaryHeap::new(),
@@ -151,7 +151,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// A handle to this shard, for other threads.
     #[must_use]
     pub fn handle(&self) -> ShardHandle {
-        self.core.remote.clone()
+        self.core.shared.remote.clone()
     }
 
     /// Sets the other shards of the same server, which get messages published here.

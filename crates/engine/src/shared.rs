@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) publications: Publications,
     /// Connections to be flushed, whose output was not made by their own event.
     pub(crate) dirty: Vec<Token>,
+    /// The handle of this shard.
+    pub(crate) remote: ShardHandle,
     /// The other shards of this server.
     pub(crate) others: Vec<ShardHandle>,
     pub(crate) now: Tick,

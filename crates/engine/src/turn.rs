@@ -266,6 +266,7 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
 
     fn woken(&mut self, driver: &mut dyn Driver) {
         self.admission.check();
+        self.commands.woken();
         self.handle_commands(driver);
         for done in self.handshakes.as_ref().map(Handshakes::done).unwrap_or_default() {
             self.on_offload_done(driver, done);
