@@ -1,6 +1,6 @@
 use crate::ids::{ConnId, DialId};
 use crate::info::{Cold, Info};
-use crate::message::{Delivery, Outgoing, Publication};
+use crate::message::{Delivery, Outgoing};
 use crate::outbound::Outbound;
 use crate::shared::Shared;
 use crate::wire::Transport;
@@ -133,39 +133,6 @@ impl<T> Conn<'_, T> {
     pub const fn pause(&mut self, pause: bool) {
         *self.paused = pause;
     }
-
-    /// Subscribes this connection to messages published to `topic`.
-    ///
-    /// False if it has [`max_subscriptions`](crate::Limits::max_subscriptions) other topics already.
-    pub fn subscribe(&mut self, topic: &str) -> bool {
-        let subscriptions = self.cold.as_ref().map_or(&[][..], |cold| &cold.subscriptions);
-        if subscriptions.len() >= self.shared.config.limits.max_subscriptions {
-            return subscriptions.iter().any(|t| &**t == topic);
-        }
-        if self.shared.topics.subscribe(topic, self.token) {
-            self.cold.get_or_insert_default().subscriptions.push(topic.into());
-        }
-        true
-    }
-
-    /// Ends the subscription to `topic`, if there is one.
-    pub fn unsubscribe(&mut self, topic: &str) {
-        if self.shared.topics.unsubscribe(topic, self.token)
-            && let Some(cold) = self.cold.as_mut()
-        {
-            cold.subscriptions.retain(|t| &**t != topic);
-        }
-    }
-
-    /// Sends `message` to every subscriber of `topic` on every shard, also to this connection if it is one.
-    ///
-    /// The message is framed once, and compressed once per window size that subscribers negotiated. It leaves after the
-    /// handler's call has returned: to many subscribers in batches, one each turn. A connection gets messages in the order in
-    /// which they were published. Subscribers count from the begin of the delivery; those that leave before their batch get
-    /// nothing.
-    pub fn publish(&mut self, topic: &str, message: Outgoing<'_>) {
-        self.shared.publish(topic, message);
-    }
 }
 
 impl<T> Conn<'_, T> {
@@ -173,18 +140,5 @@ impl<T> Conn<'_, T> {
     pub(crate) fn holds_back(&self, answered: u64, pause_above: usize) -> bool {
         self.transport.phase.takes_messages()
             && (*self.paused || self.info.dial.is_none() && self.out.lags(self.transport.wire, answered, pause_above))
-    }
-}
-
-impl Shared {
-    pub(crate) fn publish(&mut self, topic: &str, message: Outgoing<'_>) {
-        let publication = Publication::new(topic, message);
-        for other in &self.others {
-            // A full command queue: that shard does not keep up, and its subscribers miss this message.
-            if other.publish_encoded(publication.clone()).is_err() {
-                self.counters.messages_dropped.add(1);
-            }
-        }
-        self.publications.push(publication);
     }
 }

@@ -6,6 +6,7 @@ use crate::handler::Handler;
 use crate::ids::ConnId;
 use crate::link::{Due, Link, Stop, millis};
 use crate::phase::{Finish, Linger, Phase};
+use crate::topic::Scope;
 use http::StatusCode;
 use log::Level;
 use std::sync::Arc;
@@ -117,7 +118,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Answers the peer's close frame. The WebSocket connection is then closed (RFC 6455, section 7.1.4).
     pub(crate) fn peer_closed(&mut self, link: &mut Link<E::Session, H::State>, code: CloseCode, reason: String) {
         let cause = if link.phase.takes_messages() { Cause::Peer } else { Cause::Local };
-        link.cold.get_or_insert_default().peer_close = Some((code, reason));
+        link.cold.get_or_insert_default().peer_close = Some(Box::new((code, reason)));
         link.close_now(code, "");
         // The server closes the TCP connection first, and a client waits for that (section 7.1.1).
         let ours = if link.info.dial.is_none() { Finish::Wanted } else { Finish::AfterPeer };
@@ -146,7 +147,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.shared.counters.open.sub(1);
         self.unsubscribe_all(link);
         let peer_close = link.cold.as_mut().and_then(|cold| cold.peer_close.take());
-        let (code, reason) = peer_close.unwrap_or((CloseCode::ABNORMAL, String::new()));
+        let (code, reason) = peer_close.map_or((CloseCode::ABNORMAL, String::new()), |close| *close);
         let by_us = matches!(cause, Cause::Local | Cause::Stopped);
         let closed = Closed { code, reason, cause };
         let id = ConnId { shard: self.shared.shard, token: link.token };
@@ -163,7 +164,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
     fn unsubscribe_all(&mut self, link: &mut Link<E::Session, H::State>) {
         let Some(cold) = &mut link.cold else { return };
         for topic in std::mem::take(&mut cold.subscriptions) {
-            self.shared.topics.unsubscribe(&topic, link.token);
+            self.shared.topics.unsubscribe(Scope::Exact, &topic, link.token);
+        }
+        for prefix in cold.more.as_mut().map(|more| std::mem::take(&mut more.prefixes)).unwrap_or_default() {
+            self.shared.topics.unsubscribe(Scope::Prefix, &prefix, link.token);
         }
     }
 

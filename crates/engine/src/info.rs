@@ -18,5 +18,20 @@ pub(crate) struct Cold {
     /// The subscribed topics, each once.
     pub(crate) subscriptions: Vec<Arc<str>>,
     /// Code and reason of the peer's close frame, until `on_close` reports them.
-    pub(crate) peer_close: Option<(CloseCode, String)>,
+    pub(crate) peer_close: Option<Box<(CloseCode, String)>>,
+    /// State that still fewer need.
+    pub(crate) more: Option<Box<More>>,
+}
+
+impl Cold {
+    pub(crate) fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
+    }
+}
+
+/// State of connections that use more than topics.
+#[derive(Default)]
+pub(crate) struct More {
+    /// The subscribed prefixes of topics, each once.
+    pub(crate) prefixes: Vec<Arc<str>>,
 }

@@ -1,6 +1,6 @@
 //! Outgoing messages, and the result of sending one.
 
-use std::sync::Arc;
+use crate::config::SlowConsumer;
 use tautline_ws::{Kind, Message, Prepared};
 
 /// A message to send.
@@ -24,19 +24,21 @@ pub struct Outgoing<'a> {
     pub compress: bool,
     /// Under [`KeepLatest`](crate::SlowConsumer::KeepLatest), the message replaces a waiting one with the same key.
     pub key: Option<u64>,
+    /// The policy for this message and slow readers, instead of [`Config::slow_consumer`](crate::Config).
+    pub policy: Option<SlowConsumer>,
 }
 
 impl<'a> Outgoing<'a> {
     /// A text message.
     #[must_use]
     pub const fn text(text: &'a str) -> Self {
-        Self { kind: Kind::Text, payload: text.as_bytes(), compress: true, key: None }
+        Self { kind: Kind::Text, payload: text.as_bytes(), compress: true, key: None, policy: None }
     }
 
     /// A binary message.
     #[must_use]
     pub const fn binary(payload: &'a [u8]) -> Self {
-        Self { kind: Kind::Binary, payload, compress: true, key: None }
+        Self { kind: Kind::Binary, payload, compress: true, key: None, policy: None }
     }
 
     /// Returns this message, marked to be sent uncompressed.
@@ -50,12 +52,30 @@ impl<'a> Outgoing<'a> {
     pub const fn with_key(self, key: u64) -> Self {
         Self { key: Some(key), ..self }
     }
+
+    /// Returns this message with a policy of its own for slow readers, for example that of its topic.
+    ///
+    /// The limit of the policy counts all bytes that wait for a connection. Messages that wait under another policy which does
+    /// not drop older ones stay: a price does not push out an order.
+    ///
+    /// ```
+    /// use tautline_engine::{Conn, Outgoing, SlowConsumer};
+    ///
+    /// fn price(conn: &mut Conn<'_, ()>, text: &str) {
+    ///     let price = Outgoing::text(text).with_key(7).with_policy(SlowConsumer::KeepLatest(64 << 10));
+    ///     conn.publish("prices", price);
+    /// }
+    /// ```
+    #[must_use]
+    pub const fn with_policy(self, policy: SlowConsumer) -> Self {
+        Self { policy: Some(policy), ..self }
+    }
 }
 
 impl<'a> From<&Message<'a>> for Outgoing<'a> {
     /// Takes kind and payload of a received message, to echo or relay it.
     fn from(message: &Message<'a>) -> Self {
-        Self { kind: message.kind(), payload: message.data(), compress: true, key: None }
+        Self { kind: message.kind(), payload: message.data(), compress: true, key: None, policy: None }
     }
 }
 
@@ -88,20 +108,20 @@ pub enum Delivery {
 
 /// A message encoded once for many connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Publication {
-    pub(crate) topic: Arc<str>,
+pub(crate) struct Encoded {
     pub(crate) message: Prepared,
     pub(crate) compress: bool,
     pub(crate) key: Option<u64>,
+    pub(crate) policy: Option<SlowConsumer>,
 }
 
-impl Publication {
-    pub(crate) fn new(topic: &str, message: Outgoing<'_>) -> Self {
+impl Encoded {
+    pub(crate) fn new(message: Outgoing<'_>) -> Self {
         Self {
-            topic: topic.into(),
             message: Prepared::new(message.kind, message.payload),
             compress: message.compress,
             key: message.key,
+            policy: message.policy,
         }
     }
 }

@@ -8,7 +8,8 @@
 //! A message that can still be dropped is not encoded: neither sealed records nor bytes that a compressor has seen can be taken
 //! back. The part behind the cork is [`wire`](crate::wire).
 
-use crate::message::{Delivery, Outgoing, Publication};
+use crate::config::SlowConsumer;
+use crate::message::{Delivery, Encoded, Outgoing};
 use crate::queue::{Item, Pushed, Queue};
 use crate::shared::Shared;
 use crate::wire::{BATCH, Transport, Wire};
@@ -81,11 +82,11 @@ impl Outbound {
             shared.counters.messages_dropped.add(1);
             return Delivery::Dropped;
         }
-        self.make_room(message.payload.len(), transport, shared);
+        self.make_room(message.payload.len(), message.policy, transport, shared);
         if self.is_blocked(transport.wire) {
-            let Outgoing { kind, payload, compress, key } = message;
+            let Outgoing { kind, payload, compress, key, policy } = message;
             let item = Item::Message { kind, payload: payload.into(), compress, key };
-            return self.enqueue(item, transport, shared);
+            return self.enqueue(item, policy, transport, shared);
         }
         self.taken += 1;
         let compress = message.compress && message.payload.len() >= self.min_deflate;
@@ -100,7 +101,7 @@ impl Outbound {
     /// Sends a published message.
     pub(crate) fn publish(
         &mut self,
-        publication: &Publication,
+        publication: &Encoded,
         transport: &mut Transport<'_>,
         shared: &mut Shared,
     ) -> Delivery {
@@ -113,7 +114,7 @@ impl Outbound {
             return Delivery::Dropped;
         }
         if self.is_blocked(transport.wire) {
-            return self.enqueue(Item::Shared(publication.clone()), transport, shared);
+            return self.enqueue(Item::Shared(publication.clone()), publication.policy, transport, shared);
         }
         self.taken += 1;
         self.encode_publication(publication, Some(transport), shared);
@@ -137,13 +138,13 @@ impl Outbound {
             log::error!("a piece was not sent: all pieces of a message have one kind");
             return Delivery::Dropped;
         }
-        self.make_room(payload.len(), transport, shared);
+        self.make_room(payload.len(), None, transport, shared);
         if self.is_blocked(transport.wire) {
             if self.queue.bytes() > shared.config.slow_consumer.limit() {
                 return Delivery::Dropped;
             }
             self.streaming = (!last).then_some(kind);
-            return self.enqueue(Item::Fragment { kind, payload: payload.into(), last }, transport, shared);
+            return self.enqueue(Item::Fragment { kind, payload: payload.into(), last }, None, transport, shared);
         }
         self.taken += 1;
         self.streaming = (!last).then_some(kind);
@@ -253,8 +254,14 @@ impl Outbound {
     }
 
     /// Flushes before the policy would apply to a peer that had no chance to read, after many sends in one call.
-    fn make_room(&mut self, len: usize, transport: &mut Transport<'_>, shared: &mut Shared) {
-        let limit = shared.config.slow_consumer.limit();
+    fn make_room(
+        &mut self,
+        len: usize,
+        policy: Option<SlowConsumer>,
+        transport: &mut Transport<'_>,
+        shared: &mut Shared,
+    ) {
+        let limit = policy.unwrap_or(shared.config.slow_consumer).limit();
         if self.is_blocked(transport.wire)
             && !transport.wire.is_in_flight()
             && self.queue.bytes().saturating_add(len) > limit
@@ -268,9 +275,15 @@ impl Outbound {
         wire.is_in_flight() || !self.queue.is_empty() || self.cork.len() + wire.len() >= BATCH
     }
 
-    fn enqueue(&mut self, item: Item, transport: &mut Transport<'_>, shared: &Shared) -> Delivery {
+    fn enqueue(
+        &mut self,
+        item: Item,
+        policy: Option<SlowConsumer>,
+        transport: &mut Transport<'_>,
+        shared: &Shared,
+    ) -> Delivery {
         let mut dropped = 0;
-        let pushed = self.queue.push(item, shared.config.slow_consumer, &mut dropped);
+        let pushed = self.queue.push(item, policy.unwrap_or(shared.config.slow_consumer), &mut dropped);
         shared.counters.messages_dropped.add(dropped);
         match pushed {
             Pushed::Waits => {
@@ -346,7 +359,7 @@ impl Outbound {
     /// Encodes a published message into the cork. A large one is sealed in place, if there is a `transport`.
     fn encode_publication(
         &mut self,
-        publication: &Publication,
+        publication: &Encoded,
         transport: Option<&mut Transport<'_>>,
         shared: &mut Shared,
     ) {

@@ -1,7 +1,10 @@
 //! Published messages that wait for their delivery.
 
-use crate::message::Publication;
+use crate::message::{Encoded, Outgoing};
+use crate::receipt::Receipts;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use tautline_io::Token;
 
 /// Most messages of a topic that are delivered in one walk over its subscribers.
 const RUN: usize = 64;
@@ -9,11 +12,54 @@ const RUN: usize = 64;
 const MOST_WAITING: usize = 1024;
 const MOST_BYTES: usize = 16 << 20;
 
+/// A message on its way to connections of one shard.
+#[derive(Clone, Debug)]
+pub(crate) struct Publication {
+    pub(crate) to: Destination,
+    pub(crate) message: Encoded,
+    /// The connection that published it, if it does not get it.
+    pub(crate) except: Option<Token>,
+    /// The counts that the publisher wants.
+    pub(crate) receipts: Option<Arc<Receipts>>,
+}
+
+/// The receivers of a message.
+#[derive(Clone, Debug)]
+pub(crate) enum Destination {
+    /// The subscribers of a topic.
+    Topic(Arc<str>),
+    /// These connections.
+    Conns(Vec<Token>),
+}
+
+impl Destination {
+    /// Whether messages to both can be delivered together.
+    fn is_same_topic(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Topic(one), Self::Topic(two)) if one == two)
+    }
+}
+
+impl Publication {
+    pub(crate) fn new(to: Destination, message: Outgoing<'_>) -> Self {
+        Self { to, message: Encoded::new(message), except: None, receipts: None }
+    }
+
+    /// A message to the subscribers of a topic.
+    pub(crate) fn to_topic(topic: &str, message: Outgoing<'_>) -> Self {
+        Self::new(Destination::Topic(topic.into()), message)
+    }
+
+    /// Bytes of the message.
+    pub(crate) fn len(&self) -> usize {
+        self.message.message.payload().len()
+    }
+}
+
 /// The published messages that are not delivered yet.
 #[derive(Default)]
 pub(crate) struct Publications {
     waiting: VecDeque<Publication>,
-    /// The messages that are being delivered, all of one topic. They are not in `waiting`.
+    /// The messages that are being delivered, all of one topic, or one to a list of connections. They are not in `waiting`.
     pub(crate) run: Vec<Publication>,
     /// Bytes of the messages in `waiting`.
     bytes: usize,
@@ -21,7 +67,7 @@ pub(crate) struct Publications {
 
 impl Publications {
     pub(crate) fn push(&mut self, publication: Publication) {
-        self.bytes += publication.message.payload().len();
+        self.bytes += publication.len();
         self.waiting.push_back(publication);
     }
 
@@ -43,10 +89,10 @@ impl Publications {
     pub(crate) fn begin_run(&mut self, most: usize) {
         while self.run.len() < most.min(RUN)
             && let Some(next) = self.waiting.front()
-            && self.run.first().is_none_or(|first| first.topic == next.topic)
+            && self.run.first().is_none_or(|first| first.to.is_same_topic(&next.to))
             && let Some(next) = self.waiting.pop_front()
         {
-            self.bytes -= next.message.payload().len();
+            self.bytes -= next.len();
             self.run.push(next);
         }
         if self.waiting.is_empty() {

@@ -7,6 +7,8 @@
 
 use crate::core::{Core, Slot};
 use crate::handler::Handler;
+use crate::publications::Destination;
+use crate::topic::Step;
 use tautline_io::Driver;
 use tautline_tls::Engine;
 
@@ -49,7 +51,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 self.shared.publications.begin_run(allowed);
                 let Some(first) = self.shared.publications.run.first() else { return };
                 allowed -= self.shared.publications.run.len();
-                self.shared.topics.begin_walk(&first.topic);
+                if let Destination::Topic(topic) = &first.to {
+                    self.shared.topics.begin_walk(topic);
+                }
             }
             let spent = self.deliver_run(driver, budget, allowed == 0);
             budget = budget.saturating_sub(spent);
@@ -68,14 +72,27 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// If no other run follows in this turn, each connection is flushed at once. The next one then reuses its buffers while
     /// they are in the cache.
     fn deliver_run(&mut self, driver: &mut dyn Driver, most: usize, last: bool) -> usize {
-        let run = std::mem::take(&mut self.shared.publications.run);
-        let Some(first) = run.first() else { return 1 };
+        let mut run = std::mem::take(&mut self.shared.publications.run);
+        let most = (most / run.len().max(1)).max(1);
+        let Some(first) = run.first_mut() else { return 1 };
         let mut walk = std::mem::take(&mut self.walk);
-        let more = self.shared.topics.next_subscribers(&first.topic, (most / run.len()).max(1), &mut walk);
+        let Step { looked, more } = match &mut first.to {
+            Destination::Topic(topic) => self.shared.topics.next_subscribers(topic, most, &mut walk),
+            Destination::Conns(conns) => {
+                walk.extend(conns.drain(conns.len().saturating_sub(most)..));
+                Step { looked: walk.len(), more: !conns.is_empty() }
+            }
+        };
         for &token in &walk {
             let Some(mut link) = self.take(token) else { continue };
             for publication in &run {
-                self.shared.publish_to(driver, &mut link, publication);
+                if publication.except == Some(token) {
+                    continue;
+                }
+                let delivery = self.shared.publish_to(driver, &mut link, &publication.message);
+                if let Some(receipts) = &publication.receipts {
+                    receipts.count(delivery);
+                }
             }
             if last || more {
                 self.visit_link(driver, link, |_, _, _| {});
@@ -84,13 +101,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 self.put(token, Slot::Link(link));
             }
         }
-        let spent = (walk.len() * run.len()).max(1);
+        let spent = (looked * run.len()).max(1);
         walk.clear();
         self.walk = walk;
         if more {
             self.shared.publications.run = run;
         } else {
-            let mut run = run;
             run.clear();
             self.shared.publications.run = run;
         }

@@ -1,7 +1,7 @@
 //! The queue of messages for a slow peer. They are not encoded yet, so that the policy can still drop them.
 
 use crate::config::SlowConsumer;
-use crate::message::Publication;
+use crate::message::Encoded;
 use std::collections::{HashMap, VecDeque};
 use tautline_ws::Kind;
 
@@ -13,7 +13,7 @@ const LEAST_GAPS: usize = 32;
 /// A queued message, or a piece of one.
 pub(crate) enum Item {
     Message { kind: Kind, payload: Box<[u8]>, compress: bool, key: Option<u64> },
-    Shared(Publication),
+    Shared(Encoded),
     Fragment { kind: Kind, payload: Box<[u8]>, last: bool },
 }
 
@@ -22,7 +22,7 @@ impl Item {
         ITEM_COST
             + match self {
                 Self::Message { payload, .. } | Self::Fragment { payload, .. } => payload.len(),
-                Self::Shared(publication) => publication.message.payload().len(),
+                Self::Shared(message) => message.message.payload().len(),
             }
     }
 
@@ -31,13 +31,13 @@ impl Item {
         tests::LOOKS.with(|looks| looks.set(looks.get() + 1));
         match self {
             Self::Message { key, .. } => *key,
-            Self::Shared(publication) => publication.key,
+            Self::Shared(message) => message.key,
             Self::Fragment { .. } => None,
         }
     }
 
-    const fn may_drop(&self) -> bool {
-        !matches!(self, Self::Fragment { .. })
+    const fn is_fragment(&self) -> bool {
+        matches!(self, Self::Fragment { .. })
     }
 }
 
@@ -58,12 +58,21 @@ pub(crate) enum Pushed {
 #[derive(Default)]
 pub(crate) struct Queue(Option<Box<Waiting>>);
 
-/// INVARIANT: the first item is not a gap. `keys` has the place of each item with a key, under
+/// An item that waits.
+struct Waits {
+    item: Item,
+    /// Whether a later message may push it out. Its own policy decides, since messages may differ in theirs.
+    may_drop: bool,
+    /// Whether `keys` has its place.
+    indexed: bool,
+}
+
+/// INVARIANT: the first item is not a gap. `keys` has the place of each item with a key that waits under
 /// [`KeepLatest`](SlowConsumer::KeepLatest).
 #[derive(Default)]
 struct Waiting {
     /// Items in order. A gap is where an item was dropped.
-    items: VecDeque<Option<Item>>,
+    items: VecDeque<Option<Waits>>,
     /// Number of the first item, counted from the queue's begin.
     first: u64,
     gaps: usize,
@@ -121,10 +130,10 @@ impl Waiting {
             *dropped += 1;
             let bytes = self.bytes;
             if let Some(Some(old)) = self.at(number)
-                && let others = bytes - old.cost()
+                && let others = bytes - old.item.cost()
                 && others.saturating_add(cost) <= limit
             {
-                *old = item;
+                old.item = item;
                 self.bytes = others + cost;
                 return Pushed::Replaces;
             }
@@ -134,7 +143,7 @@ impl Waiting {
         }
         // A message of any size may wait alone. Otherwise the limit would make large messages impossible to send.
         let too_much = |queue: &Self| !queue.items.is_empty() && queue.bytes.saturating_add(cost) > limit;
-        if item.may_drop() && too_much(self) {
+        if !item.is_fragment() && too_much(self) {
             match policy {
                 SlowConsumer::Disconnect(_) => return Pushed::Overrun,
                 SlowConsumer::DropNewest(_) => {}
@@ -151,12 +160,14 @@ impl Waiting {
         if let Some(key) = key {
             self.keys.insert(key, self.end());
         }
-        self.items.push_back(Some(item));
+        let drops_old = matches!(policy, SlowConsumer::DropOldest(_) | SlowConsumer::KeepLatest(_));
+        let may_drop = drops_old && !item.is_fragment();
+        self.items.push_back(Some(Waits { item, may_drop, indexed: key.is_some() }));
         pushed
     }
 
     fn pop(&mut self) -> Option<Item> {
-        let item = self.items.pop_front().flatten()?;
+        let Waits { item, .. } = self.items.pop_front().flatten()?;
         self.forget(&item, self.first);
         self.first += 1;
         self.skip_gaps();
@@ -168,7 +179,7 @@ impl Waiting {
         self.first + self.items.len() as u64
     }
 
-    fn at(&mut self, number: u64) -> Option<&mut Option<Item>> {
+    fn at(&mut self, number: u64) -> Option<&mut Option<Waits>> {
         self.items.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
@@ -177,7 +188,7 @@ impl Waiting {
         while self.bytes > keep && self.oldest < self.end() {
             let number = self.oldest;
             self.oldest += 1;
-            if self.at(number).and_then(|item| item.as_ref()).is_some_and(Item::may_drop) {
+            if self.at(number).and_then(|item| item.as_ref()).is_some_and(|waits| waits.may_drop) {
                 self.drop_item(number);
                 *dropped += 1;
             }
@@ -186,7 +197,7 @@ impl Waiting {
 
     /// Leaves a gap where an item was.
     fn drop_item(&mut self, number: u64) {
-        let Some(item) = self.at(number).and_then(Option::take) else { return };
+        let Some(Waits { item, .. }) = self.at(number).and_then(Option::take) else { return };
         self.forget(&item, number);
         self.gaps += 1;
         self.skip_gaps();
@@ -222,7 +233,7 @@ impl Waiting {
         self.items.retain(Option::is_some);
         self.gaps = 0;
         for (item, number) in self.items.iter().zip(self.first..) {
-            if let Some(key) = item.as_ref().and_then(Item::key)
+            if let Some(key) = item.as_ref().filter(|waits| waits.indexed).and_then(|waits| waits.item.key())
                 && let Some(known) = self.keys.get_mut(&key)
             {
                 *known = number;
@@ -256,7 +267,7 @@ mod tests {
         match item {
             Item::Message { payload, key, .. } => (*key, payload.to_vec()),
             Item::Fragment { payload, .. } => (None, payload.to_vec()),
-            Item::Shared(_) => (None, Vec::new()),
+            Item::Shared(message) => (message.key, message.message.payload().to_vec()),
         }
     }
 
@@ -283,9 +294,9 @@ mod tests {
                 self.0.remove(at);
                 pushed = Pushed::Replaces;
             }
-            if item.may_drop() {
+            if !item.is_fragment() {
                 while !self.0.is_empty() && self.bytes() + cost > limit {
-                    let Some(at) = self.0.iter().position(Item::may_drop) else { break };
+                    let Some(at) = self.0.iter().position(|old| !old.is_fragment()) else { break };
                     self.0.remove(at);
                     *dropped += 1;
                 }
@@ -341,6 +352,32 @@ mod tests {
             }
             assert!(oracle.0.is_empty() && queue.0.is_none());
         }
+    }
+
+    #[test]
+    fn a_message_pushes_out_only_those_whose_own_policy_allows_it() {
+        let (mut queue, mut dropped) = (Queue::default(), 0);
+        let cost = message(None, 36, 0).cost();
+        let (all, latest, oldest) = (
+            SlowConsumer::Disconnect(100 * cost),
+            SlowConsumer::KeepLatest(3 * cost),
+            SlowConsumer::DropOldest(3 * cost),
+        );
+        assert_eq!(queue.push(message(Some(1), 36, b'o'), all, &mut dropped), Pushed::Waits);
+        assert_eq!(queue.push(message(Some(1), 36, b'p'), latest, &mut dropped), Pushed::Waits);
+        assert_eq!(queue.push(message(Some(2), 36, b'q'), oldest, &mut dropped), Pushed::Waits);
+        // The order with the same key stays, and so does the message of a policy without keys.
+        assert_eq!(queue.push(message(Some(1), 36, b'P'), latest, &mut dropped), Pushed::Replaces);
+        assert_eq!(queue.push(message(Some(2), 36, b'r'), latest, &mut dropped), Pushed::Waits);
+        assert_eq!((queue.len(), dropped), (3, 2), "the oldest that may be dropped made room");
+        // The limits of others do not matter to an order.
+        assert_eq!(queue.push(message(None, 36, b'O'), all, &mut dropped), Pushed::Waits);
+        assert_eq!(queue.push(message(None, 36, b'O'), all, &mut dropped), Pushed::Waits);
+        let newest = SlowConsumer::DropNewest(3 * cost);
+        assert_eq!(queue.push(message(None, 36, b'n'), newest, &mut dropped), Pushed::Dropped);
+        let marks: Vec<u8> = std::iter::from_fn(|| queue.pop()).map(|item| content(&item).1[0]).collect();
+        assert_eq!(marks, *b"oqrOO");
+        assert_eq!(dropped, 3);
     }
 
     /// Items that are looked at for a keyed message while `waiting` others wait.

@@ -1,8 +1,9 @@
 use crate::closed::ConnectError;
 use crate::counters::{Counters, LiveCounters};
 use crate::ids::{ConnId, DialId};
-use crate::message::{Outgoing, Publication};
+use crate::message::{Encoded, Outgoing};
 use crate::probe::Stages;
+use crate::publications::{Destination, Publication};
 use std::cell::Cell;
 use std::fmt;
 use std::net::SocketAddr;
@@ -169,10 +170,11 @@ impl std::error::Error for ShardHandleError {}
 
 pub(crate) enum Command {
     Publish(Publication),
-    Send { to: ConnId, publication: Publication },
+    Send { to: ConnId, message: Encoded },
     Close { conn: ConnId, code: CloseCode, reason: String },
     Drain { code: CloseCode, reason: String, deadline: Duration },
     Stages(SyncSender<Option<Box<Stages>>>),
+    Subscribers { topic: String, reply: SyncSender<usize> },
     Resolved { dial: DialId, result: Result<Vec<SocketAddr>, ConnectError> },
 }
 
@@ -180,9 +182,10 @@ impl Command {
     /// Bytes of its message.
     fn bytes(&self) -> usize {
         match self {
-            Self::Publish(publication) | Self::Send { publication, .. } => publication.message.payload().len(),
+            Self::Publish(publication) => publication.len(),
+            Self::Send { message, .. } => message.message.payload().len(),
             Self::Close { reason, .. } => reason.len(),
-            Self::Drain { .. } | Self::Stages(_) | Self::Resolved { .. } => 0,
+            Self::Drain { .. } | Self::Stages(_) | Self::Subscribers { .. } | Self::Resolved { .. } => 0,
         }
     }
 }
@@ -206,7 +209,7 @@ impl ShardHandle {
     /// # Errors
     /// If the shard does not take the command.
     pub fn publish(&self, topic: &str, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
-        self.publish_encoded(Publication::new(topic, message))
+        self.publish_encoded(Publication::to_topic(topic, message))
     }
 
     /// Sends `message` to one connection of this shard. It is discarded if the connection has ended.
@@ -214,8 +217,24 @@ impl ShardHandle {
     /// # Errors
     /// If the shard does not take the command.
     pub fn send(&self, to: ConnId, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
-        let publication = Publication::new("", message);
-        self.command(Command::Send { to, publication })
+        self.command(Command::Send { to, message: Encoded::new(message) })
+    }
+
+    /// Sends `message` to those of these connections that are of this shard. It is framed once.
+    ///
+    /// # Errors
+    /// If the shard does not take the command.
+    pub fn send_to(&self, conns: &[ConnId], message: Outgoing<'_>) -> Result<(), ShardHandleError> {
+        let own = conns.iter().filter(|conn| conn.shard == self.0.number).map(|conn| conn.token).collect();
+        self.publish_encoded(Publication::new(Destination::Conns(own), message))
+    }
+
+    /// The subscriptions on this shard that match `topic`. Waits for the shard's answer.
+    ///
+    /// # Errors
+    /// If the shard does not take the command, or stops before it answers. If a handler asks, since it would wait for itself.
+    pub fn subscribers(&self, topic: &str) -> Result<usize, ShardHandleError> {
+        self.ask(|reply| Command::Subscribers { topic: topic.to_owned(), reply })
     }
 
     /// Closes one connection of this shard.
@@ -256,11 +275,16 @@ impl ShardHandle {
     /// # Errors
     /// If the shard does not take the command, or stops before it answers. If a handler asks, since it would wait for itself.
     pub fn stages(&self) -> Result<Option<Box<Stages>>, ShardHandleError> {
+        self.ask(Command::Stages)
+    }
+
+    /// Sends a command, and waits for its answer.
+    fn ask<R>(&self, command: impl FnOnce(SyncSender<R>) -> Command) -> Result<R, ShardHandleError> {
         if IN_TURN.get() {
             return Err(ShardHandleError::InHandler);
         }
         let (reply, answer) = sync_channel(1);
-        self.command(Command::Stages(reply))?;
+        self.command(command(reply))?;
         answer.recv().map_err(|_| ShardHandleError::Stopped)
     }
 

@@ -1,13 +1,19 @@
 //! Topics of a shard and their subscribers.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use tautline_io::Token;
 
 /// Subscriptions of one shard. Topics without subscribers take no memory.
 #[derive(Default)]
 pub(crate) struct Topics {
     by_name: HashMap<Box<str>, Subscribers>,
+    by_prefix: HashMap<Box<str>, Subscribers>,
+    /// Numbers of prefixes by their length in bytes. A message is looked up once per length, however many prefixes there are.
+    lengths: BTreeMap<usize, usize>,
+    /// The lists that the walk in progress has still to serve, the next one last: that of the topic itself (`None`), or of its
+    /// prefix with this length.
+    walk: Vec<Option<usize>>,
 }
 
 /// The subscribers of one topic: a list to walk, and each token's position in it. Subscribing and unsubscribing take constant
@@ -46,13 +52,35 @@ impl Subscribers {
     }
 }
 
+/// The kind of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// One topic.
+    Exact,
+    /// All topics whose names begin with the subscription's name.
+    Prefix,
+}
+
+/// A step of a walk over subscribers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// Subscriptions that were looked at.
+    pub(crate) looked: usize,
+    /// Whether more of them are left.
+    pub(crate) more: bool,
+}
+
 impl Topics {
     /// Adds a subscriber. False if it already was one.
-    pub(crate) fn subscribe(&mut self, topic: &str, token: Token) -> bool {
-        if !self.by_name.contains_key(topic) {
-            self.by_name.insert(topic.into(), Subscribers::default());
+    pub(crate) fn subscribe(&mut self, scope: Scope, name: &str, token: Token) -> bool {
+        let lists = self.lists(scope);
+        if !lists.contains_key(name) {
+            lists.insert(name.into(), Subscribers::default());
+            if scope == Scope::Prefix {
+                *self.lengths.entry(name.len()).or_default() += 1;
+            }
         }
-        let Some(Subscribers { list, at, .. }) = self.by_name.get_mut(topic) else { return false };
+        let Some(Subscribers { list, at, .. }) = self.lists(scope).get_mut(name) else { return false };
         let Entry::Vacant(entry) = at.entry(token) else { return false };
         entry.insert(list.len());
         list.push(token);
@@ -60,35 +88,113 @@ impl Topics {
     }
 
     /// Removes a subscriber. False if it was none.
-    pub(crate) fn unsubscribe(&mut self, topic: &str, token: Token) -> bool {
-        let Some(subscribers) = self.by_name.get_mut(topic) else { return false };
+    pub(crate) fn unsubscribe(&mut self, scope: Scope, name: &str, token: Token) -> bool {
+        let lists = self.lists(scope);
+        let Some(subscribers) = lists.get_mut(name) else { return false };
         let removed = subscribers.remove(token);
         if subscribers.list.is_empty() {
-            self.by_name.remove(topic);
+            lists.remove(name);
+            if scope == Scope::Prefix
+                && let Some(number) = self.lengths.get_mut(&name.len())
+            {
+                *number -= 1;
+                if *number == 0 {
+                    self.lengths.remove(&name.len());
+                }
+            }
         }
         removed
     }
 
+    /// The subscriptions that `topic` matches.
+    pub(crate) fn count(&self, topic: &str) -> usize {
+        let prefixes = self.prefixes(topic).filter_map(|length| self.by_prefix.get(&topic[..length]));
+        self.by_name.get(topic).into_iter().chain(prefixes).map(|subscribers| subscribers.list.len()).sum()
+    }
+
     /// Begins a walk over the subscribers of `topic`: those of now, without those that leave before they are served.
     pub(crate) fn begin_walk(&mut self, topic: &str) {
-        if let Some(subscribers) = self.by_name.get_mut(topic) {
+        let mut walk = std::mem::take(&mut self.walk);
+        walk.clear();
+        walk.push(None);
+        walk.extend(self.prefixes(topic).map(Some));
+        walk.retain(|&list| {
+            let Some(subscribers) = self.list_mut(topic, list) else { return false };
             subscribers.unserved = subscribers.list.len();
+            true
+        });
+        self.walk = walk;
+    }
+
+    /// Appends the next subscribers of the walk to `batch`. Looks at most at `most` subscriptions.
+    ///
+    /// A connection with several subscriptions that match is served once, for the last of them.
+    pub(crate) fn next_subscribers(&mut self, topic: &str, most: usize, batch: &mut Vec<Token>) -> Step {
+        let mut looked = 0;
+        while looked < most
+            && let Some(list) = self.walk.last().copied()
+        {
+            let begin = batch.len();
+            let done = self.list_mut(topic, list).is_none_or(|Subscribers { list, unserved, .. }| {
+                let from = unserved.saturating_sub(most - looked);
+                batch.extend_from_slice(&list[from..*unserved]);
+                *unserved = from;
+                from == 0
+            });
+            looked += batch.len() - begin;
+            let others = self.walk.len() - 1;
+            if others > 0 {
+                let mut at = 0;
+                batch.retain(|token| {
+                    at += 1;
+                    at <= begin || !self.is_in(topic, others, token)
+                });
+            }
+            if done {
+                self.walk.pop();
+            }
+        }
+        Step { looked, more: !self.walk.is_empty() }
+    }
+
+    /// Whether one of the walk's first `lists` has `token`.
+    fn is_in(&self, topic: &str, lists: usize, token: &Token) -> bool {
+        self.walk[..lists].iter().any(|list| {
+            let subscribers = match list {
+                None => self.by_name.get(topic),
+                Some(length) => self.by_prefix.get(&topic[..*length]),
+            };
+            subscribers.is_some_and(|subscribers| subscribers.at.contains_key(token))
+        })
+    }
+
+    /// Lengths of the prefixes of `topic` that may have subscribers.
+    fn prefixes(&self, topic: &str) -> impl Iterator<Item = usize> {
+        self.lengths
+            .keys()
+            .copied()
+            .take_while(|&length| length <= topic.len())
+            .filter(|&at| topic.is_char_boundary(at))
+    }
+
+    fn list_mut(&mut self, topic: &str, list: Option<usize>) -> Option<&mut Subscribers> {
+        match list {
+            None => self.by_name.get_mut(topic),
+            Some(length) => self.by_prefix.get_mut(&topic[..length]),
         }
     }
 
-    /// Appends the next subscribers of the walk to `batch`, at most `most`. Returns whether more of them are left.
-    pub(crate) fn next_subscribers(&mut self, topic: &str, most: usize, batch: &mut Vec<Token>) -> bool {
-        let Some(Subscribers { list, unserved, .. }) = self.by_name.get_mut(topic) else { return false };
-        let from = unserved.saturating_sub(most);
-        batch.extend_from_slice(&list[from..*unserved]);
-        *unserved = from;
-        from > 0
+    const fn lists(&mut self, scope: Scope) -> &mut HashMap<Box<str>, Subscribers> {
+        match scope {
+            Scope::Exact => &mut self.by_name,
+            Scope::Prefix => &mut self.by_prefix,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Topics;
+    use super::{Scope, Topics};
     use std::collections::HashSet;
     use tautline_io::Token;
 
@@ -99,7 +205,7 @@ mod tests {
     fn walk(topics: &mut Topics, topic: &str) -> Vec<Token> {
         let mut all = Vec::new();
         topics.begin_walk(topic);
-        while topics.next_subscribers(topic, 1, &mut all) {}
+        while topics.next_subscribers(topic, 1, &mut all).more {}
         all
     }
 
@@ -114,22 +220,22 @@ mod tests {
         for _ in 0..300 {
             let mut topics = Topics::default();
             let count = 1 + random(60);
-            (0..count).for_each(|index| assert!(topics.subscribe("x", token(index))));
+            (0..count).for_each(|index| assert!(topics.subscribe(Scope::Exact, "x", token(index))));
             let (mut stayed, mut joined) = ((0..count).collect::<HashSet<_>>(), HashSet::new());
             let mut served = Vec::new();
             topics.begin_walk("x");
             loop {
                 for _ in 0..random(6) {
                     let index = random(2 * count);
-                    if topics.unsubscribe("x", token(index)) {
+                    if topics.unsubscribe(Scope::Exact, "x", token(index)) {
                         stayed.remove(&index);
                         joined.remove(&index);
-                    } else if topics.subscribe("x", token(index)) {
+                    } else if topics.subscribe(Scope::Exact, "x", token(index)) {
                         joined.insert(index);
                     }
                 }
                 let mut batch = Vec::new();
-                let more = topics.next_subscribers("x", 1 + random(4) as usize, &mut batch);
+                let more = topics.next_subscribers("x", 1 + random(4) as usize, &mut batch).more;
                 assert!(batch.iter().all(|token| !joined.contains(&token.index)), "joined during the walk");
                 served.extend(batch);
                 if !more {
@@ -144,15 +250,67 @@ mod tests {
         }
     }
 
+    #[test]
+    fn prefixes_match_the_beginnings_of_topics() {
+        let mut topics = Topics::default();
+        for (index, prefix) in ["", "a", "a.", "a.b", "a.\u{e9}", "b"].into_iter().enumerate() {
+            assert!(topics.subscribe(Scope::Prefix, prefix, token(u32::try_from(index).unwrap())));
+        }
+        let served = |topics: &mut Topics, topic: &str| {
+            let mut all: Vec<_> = walk(topics, topic).iter().map(|token| token.index).collect();
+            all.sort_unstable();
+            assert_eq!(all.len(), topics.count(topic), "{topic}");
+            all
+        };
+        assert_eq!(served(&mut topics, "a.b"), [0, 1, 2, 3]);
+        assert_eq!(served(&mut topics, "a.bc"), [0, 1, 2, 3]);
+        // Three bytes of this are no text, and no prefix.
+        assert_eq!(served(&mut topics, "a.\u{e9}"), [0, 1, 2, 4]);
+        assert_eq!(served(&mut topics, "c"), [0]);
+        assert_eq!(served(&mut topics, ""), [0]);
+        for (index, prefix) in ["", "a", "a.", "a.b", "a.\u{e9}", "b"].into_iter().enumerate() {
+            assert!(topics.unsubscribe(Scope::Prefix, prefix, token(u32::try_from(index).unwrap())));
+        }
+        assert!(topics.by_prefix.is_empty() && topics.lengths.is_empty());
+    }
+
+    #[test]
+    fn a_connection_gets_a_message_once_for_several_subscriptions() {
+        for most in 1..5 {
+            let mut topics = Topics::default();
+            for index in 0..9 {
+                for (bit, prefix) in [(1, "p"), (2, "pr"), (4, "price")] {
+                    if index & bit != 0 {
+                        topics.subscribe(Scope::Prefix, prefix, token(index));
+                    }
+                }
+                if index % 2 == 0 {
+                    topics.subscribe(Scope::Exact, "prices", token(index));
+                }
+            }
+            let mut all = Vec::new();
+            topics.begin_walk("prices");
+            loop {
+                let step = topics.next_subscribers("prices", most, &mut all);
+                assert!(step.looked <= most, "{step:?}");
+                if !step.more {
+                    break;
+                }
+            }
+            all.sort_unstable();
+            assert_eq!(all.iter().map(|token| token.index).collect::<Vec<_>>(), (0..9).collect::<Vec<_>>());
+        }
+    }
+
     /// The work of one turn does not grow with the number of subscribers.
     #[test]
     fn a_step_of_a_walk_is_bounded_at_n_and_at_10_n() {
         for count in [1_000, 10_000] {
             let mut topics = Topics::default();
-            (0..count).for_each(|index| assert!(topics.subscribe("x", token(index))));
+            (0..count).for_each(|index| assert!(topics.subscribe(Scope::Exact, "x", token(index))));
             topics.begin_walk("x");
             let mut batch = Vec::new();
-            assert!(topics.next_subscribers("x", 100, &mut batch));
+            assert!(topics.next_subscribers("x", 100, &mut batch).more);
             assert_eq!((batch.len(), batch.capacity()), (100, 100), "{count}");
         }
     }
@@ -162,14 +320,14 @@ mod tests {
         let mut topics = Topics::default();
         let a = Token { index: 0, generation: 0 };
         let b = Token { index: 1, generation: 4 };
-        assert!(topics.subscribe("x", a));
-        assert!(!topics.subscribe("x", a));
-        assert!(topics.subscribe("x", b));
+        assert!(topics.subscribe(Scope::Exact, "x", a));
+        assert!(!topics.subscribe(Scope::Exact, "x", a));
+        assert!(topics.subscribe(Scope::Exact, "x", b));
         assert_eq!(walk(&mut topics, "x"), [b, a]);
-        assert!(topics.unsubscribe("x", a));
-        assert!(!topics.unsubscribe("x", a));
-        assert!(!topics.unsubscribe("y", a));
-        assert!(topics.unsubscribe("x", b));
+        assert!(topics.unsubscribe(Scope::Exact, "x", a));
+        assert!(!topics.unsubscribe(Scope::Exact, "x", a));
+        assert!(!topics.unsubscribe(Scope::Exact, "y", a));
+        assert!(topics.unsubscribe(Scope::Exact, "x", b));
         assert!(topics.by_name.is_empty());
         assert!(walk(&mut topics, "x").is_empty());
     }

@@ -6,7 +6,7 @@ use crate::core::{Core, Slot};
 use crate::handler::Handler;
 use crate::ids::ConnId;
 use crate::link::{Link, millis};
-use crate::message::Publication;
+use crate::message::{Delivery, Encoded};
 use crate::offload::Handshakes;
 use crate::phase::Phase;
 use crate::remote::Command;
@@ -24,9 +24,9 @@ const MAX_DRAINS: usize = 16;
 
 impl<E: Engine, H: Handler> Core<E, H> {
     /// Sends a message of another thread to one connection. It leaves with the turn's other output.
-    fn send_to(&mut self, driver: &mut dyn Driver, token: Token, publication: &Publication) {
+    fn send_to(&mut self, driver: &mut dyn Driver, token: Token, message: &Encoded) {
         let Some(mut link) = self.take(token) else { return };
-        self.shared.publish_to(driver, &mut link, publication);
+        self.shared.publish_to(driver, &mut link, message);
         self.shared.mark_dirty(&mut link);
         self.put(token, Slot::Link(link));
     }
@@ -138,7 +138,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     fn handle_command(&mut self, driver: &mut dyn Driver, command: Command) {
         match command {
             Command::Publish(publication) => self.shared.publications.push(publication),
-            Command::Send { to, publication } => self.send_to(driver, to.token, &publication),
+            Command::Send { to, message } => self.send_to(driver, to.token, &message),
             Command::Close { conn, code, reason } => {
                 if let Some(Slot::Link(link)) = self.slots.get_mut(conn.token.index as usize)
                     && link.token == conn.token
@@ -151,6 +151,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             Command::Drain { code, reason, deadline } => self.drain(driver, code, &reason, deadline),
             // The asking thread may have ended.
             Command::Stages(reply) => drop(reply.try_send(self.probe.as_ref().and_then(|probe| probe.stages()))),
+            Command::Subscribers { topic, reply } => drop(reply.try_send(self.shared.topics.count(&topic))),
             Command::Resolved { dial, result } => self.resolved(driver, dial, result),
         }
     }
@@ -161,10 +162,10 @@ impl Shared {
         &mut self,
         driver: &mut dyn Driver,
         link: &mut Link<S, T>,
-        publication: &Publication,
-    ) {
+        message: &Encoded,
+    ) -> Delivery {
         if !link.phase.takes_messages() {
-            return;
+            return Delivery::Closed;
         }
         let Link { token, phase, session, out, wire, kernel, .. } = link;
         let mut transport =
@@ -173,7 +174,7 @@ impl Shared {
             // Flushed first: a peer is slow only if the kernel takes no more bytes for it.
             out.flush(&mut transport, self);
         }
-        out.publish(publication, &mut transport, self);
+        out.publish(message, &mut transport, self)
     }
 
     pub(crate) fn mark_dirty<S, T>(&mut self, link: &mut Link<S, T>) {

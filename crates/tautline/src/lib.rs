@@ -67,7 +67,7 @@ pub use socket::{Incoming, Socket, connect};
 pub use tautline_engine::probe::{Spread, Stage, Stages};
 pub use tautline_engine::{
     Cause, Chunk, Closed, Config, Conn, ConnId, ConnectError, Counters, Deadline, Deadlines, Delivery, DialId, Handler,
-    Limits, Offload, OnPanic, Opening, Outgoing, Proxy, ProxyKind, Reconnect, Records, Reply, Request, Shard,
+    Limits, Offload, OnPanic, Opening, Outgoing, Proxy, ProxyKind, Receipt, Reconnect, Records, Reply, Request, Shard,
     ShardHandle, ShardHandleError, SlowConsumer, Target,
 };
 pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Spin};

@@ -99,6 +99,26 @@ impl ServerHandle {
         shard.send(to, message)
     }
 
+    /// Sends `message` to these connections. It is framed once for each loop, and discarded for connections that have ended.
+    ///
+    /// # Errors
+    /// The error of the first loop that did not take the message. All other loops were tried too.
+    pub fn send_to(&self, conns: &[ConnId], message: Outgoing<'_>) -> Result<(), ShardHandleError> {
+        let concerned = |shard: &&ShardHandle| conns.iter().any(|conn| conn.shard() == shard.number());
+        let results = self.shards.iter().filter(concerned).map(|shard| shard.send_to(conns, message));
+        results.fold(Ok(()), Result::and)
+    }
+
+    /// The subscriptions on all loops that match `topic`. A connection with several of them counts for each.
+    ///
+    /// Waits for the loops' answers. A handler must not call it.
+    ///
+    /// # Errors
+    /// If a loop does not answer.
+    pub fn subscribers(&self, topic: &str) -> Result<usize, ShardHandleError> {
+        self.shards.iter().map(|shard| shard.subscribers(topic)).sum()
+    }
+
     /// The stages of all messages so far; `None` if it was started without [stages](crate::Server::start_with_stages).
     ///
     /// It works after loops have ended, too. A handler must not call it.

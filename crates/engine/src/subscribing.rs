@@ -1,0 +1,146 @@
+//! Topics as applications see them: subscriptions of a connection, and messages to many.
+//!
+//! A prefix is cheap, since a message is looked up once for each length of a prefix in use. A pattern with wildcards inside
+//! would need a search through all patterns for each message, so there are none.
+
+use crate::conn::Conn;
+use crate::ids::ConnId;
+use crate::message::Outgoing;
+use crate::publications::{Destination, Publication};
+use crate::receipt::{Receipt, Receipts};
+use crate::shared::Shared;
+use crate::topic::Scope;
+use std::sync::Arc;
+
+impl<T> Conn<'_, T> {
+    /// Subscribes this connection to messages published to `topic`.
+    ///
+    /// False if it has [`max_subscriptions`](crate::Limits::max_subscriptions) others already.
+    pub fn subscribe(&mut self, topic: &str) -> bool {
+        if self.subscriptions() >= self.shared.config.limits.max_subscriptions {
+            return self.cold.as_ref().is_some_and(|cold| cold.subscriptions.iter().any(|t| &**t == topic));
+        }
+        if self.shared.topics.subscribe(Scope::Exact, topic, self.token) {
+            self.cold.get_or_insert_default().subscriptions.push(topic.into());
+        }
+        true
+    }
+
+    /// Subscribes this connection to all topics whose names begin with `prefix`.
+    ///
+    /// A message reaches a connection once, also if several of its subscriptions match. False if it has
+    /// [`max_subscriptions`](crate::Limits::max_subscriptions) others already.
+    ///
+    /// ```
+    /// # fn open(conn: &mut tautline_engine::Conn<'_, ()>) {
+    /// conn.subscribe_prefix("prices."); // "prices.EURUSD", but not "prices"
+    /// # }
+    /// ```
+    pub fn subscribe_prefix(&mut self, prefix: &str) -> bool {
+        if self.subscriptions() >= self.shared.config.limits.max_subscriptions {
+            let more = self.cold.as_ref().and_then(|cold| cold.more.as_ref());
+            return more.is_some_and(|more| more.prefixes.iter().any(|p| &**p == prefix));
+        }
+        if self.shared.topics.subscribe(Scope::Prefix, prefix, self.token) {
+            self.cold.get_or_insert_default().more().prefixes.push(prefix.into());
+        }
+        true
+    }
+
+    fn subscriptions(&self) -> usize {
+        let Some(cold) = &self.cold else { return 0 };
+        cold.subscriptions.len() + cold.more.as_ref().map_or(0, |more| more.prefixes.len())
+    }
+
+    /// Ends the subscription to `topic`, if there is one.
+    pub fn unsubscribe(&mut self, topic: &str) {
+        if self.shared.topics.unsubscribe(Scope::Exact, topic, self.token)
+            && let Some(cold) = self.cold.as_mut()
+        {
+            cold.subscriptions.retain(|t| &**t != topic);
+        }
+    }
+
+    /// Ends the subscription to `prefix`, if there is one.
+    pub fn unsubscribe_prefix(&mut self, prefix: &str) {
+        if self.shared.topics.unsubscribe(Scope::Prefix, prefix, self.token)
+            && let Some(more) = self.cold.as_mut().and_then(|cold| cold.more.as_mut())
+        {
+            more.prefixes.retain(|p| &**p != prefix);
+        }
+    }
+
+    /// Sends `message` to every subscriber of `topic` on every shard, also to this connection if it is one.
+    ///
+    /// The message is framed once, and compressed once per window size that subscribers negotiated. It leaves after the
+    /// handler's call has returned: to many subscribers in batches, one each turn. A connection gets messages in the order in
+    /// which they were published. Subscribers count from the begin of the delivery; those that leave before their batch get
+    /// nothing.
+    pub fn publish(&mut self, topic: &str, message: Outgoing<'_>) {
+        self.shared.publish(Publication::to_topic(topic, message));
+    }
+
+    /// Publishes like [`publish`](Self::publish), but not to this connection.
+    pub fn publish_to_others(&mut self, topic: &str, message: Outgoing<'_>) {
+        let except = Some(self.token);
+        self.shared.publish(Publication { except, ..Publication::to_topic(topic, message) });
+    }
+
+    /// Publishes like [`publish`](Self::publish), and calls `done` with the counts once every shard has delivered the message.
+    ///
+    /// The last shard calls it, on its own thread, with nothing lent. To act here then, send yourself a command with
+    /// [`handle`](Self::handle).
+    pub fn publish_counted(&mut self, topic: &str, message: Outgoing<'_>, done: impl FnOnce(Receipt) + Send + 'static) {
+        let receipts = Some(Arc::new(Receipts::new(Box::new(done))));
+        self.shared.publish(Publication { receipts, ..Publication::to_topic(topic, message) });
+    }
+
+    /// Sends `message` to these connections, on whichever shards they are. It is framed once, and delivered like a published
+    /// one. Connections that have ended are left out.
+    pub fn send_to(&mut self, conns: &[ConnId], message: Outgoing<'_>) {
+        self.shared.send_to(conns, message);
+    }
+
+    /// The subscriptions on this shard that match `topic`. A connection with several of them counts for each.
+    ///
+    /// `ServerHandle::subscribers` of the crate `tautline` asks all shards.
+    #[must_use]
+    pub fn subscribers(&self, topic: &str) -> usize {
+        self.shared.topics.count(topic)
+    }
+}
+
+impl Shared {
+    /// Gives a message to every shard.
+    pub(crate) fn publish(&mut self, publication: Publication) {
+        for other in &self.others {
+            let copy = Publication { except: None, ..publication.clone() };
+            // A full command queue: that shard does not keep up, and its subscribers miss this message.
+            if other.publish_encoded(copy).is_err() {
+                self.counters.messages_dropped.add(1);
+                if let Some(receipts) = &publication.receipts {
+                    receipts.miss();
+                }
+            }
+        }
+        self.publications.push(publication);
+    }
+
+    /// Gives a message to the shards of these connections.
+    pub(crate) fn send_to(&mut self, conns: &[ConnId], message: Outgoing<'_>) {
+        let mut publication = Publication::new(Destination::Conns(Vec::new()), message);
+        let tokens = |shard| conns.iter().filter(|conn| conn.shard == shard).map(|conn| conn.token).collect::<Vec<_>>();
+        for other in &self.others {
+            let conns = tokens(other.number());
+            if conns.is_empty() {
+                continue;
+            }
+            let copy = Publication { to: Destination::Conns(conns), ..publication.clone() };
+            if other.publish_encoded(copy).is_err() {
+                self.counters.messages_dropped.add(1);
+            }
+        }
+        publication.to = Destination::Conns(tokens(self.shard));
+        self.publications.push(publication);
+    }
+}
