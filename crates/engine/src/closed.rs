@@ -97,6 +97,8 @@ pub enum Deadline {
     Handshake,
     /// The peer sent nothing for too long.
     Idle,
+    /// The peer sent no message for too long.
+    Silence,
     /// The peer did not answer our close frame in time.
     Close,
     /// The peer took none of the waiting bytes for too long.
@@ -109,6 +111,7 @@ impl fmt::Display for Deadline {
             Self::Connect => "connect",
             Self::Handshake => "handshake",
             Self::Idle => "idle",
+            Self::Silence => "silence",
             Self::Close => "close",
             Self::Send => "send",
         })

@@ -205,6 +205,10 @@ pub struct Deadlines {
     pub ping: Option<Duration>,
     /// Time without input after which the connection is closed. A pong is input.
     pub idle: Option<Duration>,
+    /// Time without a message after which the connection is closed; `None` in all presets. Pings and pongs are no messages.
+    ///
+    /// A client with [`Target::reconnect`](crate::Target) connects again: a feed that is silent may be dead.
+    pub silence: Option<Duration>,
     /// Time from our close frame to the end of the connection.
     pub close: Duration,
     /// Time after which a peer is disconnected if bytes wait and it takes none of them.
@@ -301,6 +305,7 @@ impl Config {
                 http: Duration::from_secs(60),
                 ping: Some(Duration::from_secs(30)),
                 idle: Some(Duration::from_secs(75)),
+                silence: None,
                 close: Duration::from_secs(5),
                 send: Duration::from_secs(30),
             },

@@ -2,6 +2,7 @@
 
 use crate::admission::Admission;
 use crate::batch_alloc::BatchAlloc;
+use crate::context::ShardContext;
 use crate::dial::Dial;
 use crate::dialing::Resolver;
 use crate::handler::Handler;
@@ -45,6 +46,8 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) kernel_tls: KernelTls,
     /// Memory for the subscribers to whom messages are being sent.
     pub(crate) walk: Vec<Token>,
+    /// Whether the application knows that the shard has begun.
+    pub(crate) is_started: bool,
     /// Whether a panic ends the loop.
     pub(crate) is_ending: bool,
     pub(crate) admission: Admission,
@@ -62,6 +65,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Reads the clock. Once per turn is enough, since deadlines are exact only to 64 ms.
     pub(crate) fn refresh(&mut self) {
         self.shared.now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
+    }
+
+    /// Calls the application before the first turn.
+    #[cold]
+    pub(crate) fn report_start(&mut self) {
+        self.is_started = true;
+        self.guard(format_args!("the begin of the shard"), |core| {
+            core.handler.on_start(&mut ShardContext { shared: &mut core.shared });
+        });
     }
 
     /// Takes a link out of its slot, so that the link and the rest of the shard can be borrowed separately.

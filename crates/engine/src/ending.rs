@@ -46,6 +46,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 link.close_now(CloseCode::GOING_AWAY, "idle for too long");
                 Phase::finishing(false)
             }
+            Cause::Timeout(Deadline::Silence) => {
+                link.close_now(CloseCode::GOING_AWAY, "no message for too long");
+                Phase::finishing(false)
+            }
             Cause::Panicked => {
                 link.close_now(CloseCode::INTERNAL_ERROR, "");
                 Phase::finishing(false)

@@ -1,5 +1,6 @@
 use crate::closed::Closed;
 use crate::conn::Conn;
+use crate::context::ShardContext;
 use crate::ids::DialId;
 use http::HeaderMap;
 use std::fmt;
@@ -37,6 +38,11 @@ pub trait Handler: 'static {
     /// The application's state per connection, reached by [`Conn::state`].
     type State: Default + 'static;
 
+    /// The shard begins, and accepts no connection before this returns. Its handle can be given to other threads.
+    fn on_start(&mut self, shard: &mut ShardContext<'_>) {
+        let _ = shard;
+    }
+
     /// An HTTP request arrived at a server: upgrade it, or answer it as plain HTTP. Authentication belongs here.
     ///
     /// The default upgrades WebSocket requests and answers 404 to all others.
@@ -62,6 +68,16 @@ pub trait Handler: 'static {
     /// A pong arrived, also one without a ping.
     fn on_pong(&mut self, conn: &mut Conn<'_, Self::State>, payload: &[u8]) {
         let _ = (conn, payload);
+    }
+
+    /// A timer that [`Conn::set_timer`] has set is due.
+    fn on_timer(&mut self, conn: &mut Conn<'_, Self::State>, id: u64) {
+        let _ = (conn, id);
+    }
+
+    /// A timer that [`ShardContext::set_timer`] has set is due.
+    fn on_shard_timer(&mut self, shard: &mut ShardContext<'_>, id: u64) {
+        let _ = (shard, id);
     }
 
     /// The queue for a slow peer is empty again: the kernel has taken everything.
@@ -104,6 +120,18 @@ impl<T: Default + 'static> Handler for Box<dyn Handler<State = T>> {
 
     fn on_pong(&mut self, conn: &mut Conn<'_, T>, payload: &[u8]) {
         (**self).on_pong(conn, payload);
+    }
+
+    fn on_start(&mut self, shard: &mut ShardContext<'_>) {
+        (**self).on_start(shard);
+    }
+
+    fn on_timer(&mut self, conn: &mut Conn<'_, T>, id: u64) {
+        (**self).on_timer(conn, id);
+    }
+
+    fn on_shard_timer(&mut self, shard: &mut ShardContext<'_>, id: u64) {
+        (**self).on_shard_timer(shard, id);
     }
 
     fn on_drain(&mut self, conn: &mut Conn<'_, T>) {

@@ -1,4 +1,5 @@
 use crate::ids::DialId;
+use crate::timers::Timer;
 use std::sync::Arc;
 use tautline_io::Address;
 use tautline_ws::CloseCode;
@@ -34,4 +35,6 @@ impl Cold {
 pub(crate) struct More {
     /// The subscribed prefixes of topics, each once.
     pub(crate) prefixes: Vec<Arc<str>>,
+    /// The timers that run, and cancelled ones whose entry in the wheel is not due yet.
+    pub(crate) timers: Vec<Timer>,
 }

@@ -180,8 +180,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
         plain: &mut [u8],
     ) -> Result<usize, Stop> {
         let pause_above = self.shared.config.limits.pause_receive_above;
-        let Link { token, phase, session, decoder, out, wire, info, cold, state, paused, answered, kernel, .. } =
-            &mut *link;
+        let Link {
+            token, phase, session, decoder, out, wire, info, cold, state, paused, answered, kernel, clock, ..
+        } = &mut *link;
         // Built once for all messages of a record, since a small message costs little more than this.
         let mut conn = Conn {
             token: *token,
@@ -221,6 +222,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 Event::Message(message) => {
                     conn.shared.counters.messages_in.add(1);
                     if open {
+                        clock.phase_end = conn.shared.now;
                         if let Some(probe) = &mut self.probe {
                             probe.calling();
                         }
@@ -230,6 +232,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 Event::Chunk { kind, data, first, last } => {
                     conn.shared.counters.messages_in.add(u64::from(last));
                     if open {
+                        clock.phase_end = conn.shared.now;
                         if last && let Some(probe) = &mut self.probe {
                             probe.calling();
                         }

@@ -63,7 +63,8 @@ pub(crate) struct Link<S, T> {
 pub(crate) struct Clock {
     /// When input last arrived.
     pub(crate) heard: Tick,
-    /// The deadline of the current phase, if it has one.
+    /// The deadline of the current phase. An open connection has none, and keeps here when its last message arrived: one field
+    /// for both, since it is there for each of a million connections.
     pub(crate) phase_end: Tick,
     /// When the connection's entry in the wheel is due.
     pub(crate) scheduled: Tick,
@@ -99,6 +100,11 @@ impl<S, T> Link<S, T> {
                 && !self.driver_paused
             {
                 consider(self.clock.heard + millis(idle), Due::Miss(Deadline::Idle));
+            }
+            if let Some(silence) = deadlines.silence
+                && !self.driver_paused
+            {
+                consider(self.clock.phase_end + millis(silence), Due::Miss(Deadline::Silence));
             }
             if let Some(ping) = deadlines.ping
                 && !self.ping_sent

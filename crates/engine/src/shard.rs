@@ -18,6 +18,7 @@ use crate::publications::Publications;
 use crate::remote::{InTurn, ShardHandle};
 use crate::shared::{Keys, Shared};
 use crate::timer::Wheel;
+use crate::timers::Timers;
 use crate::topic::Topics;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
@@ -92,6 +93,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             records: None,
             peer_log: PeerLog::default(),
             topics: Topics::default(),
+            timers: Timers::new(),
             publications: Publications::default(),
             dirty: Vec::new(),
             remote,
@@ -119,6 +121,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             distrust_end: 0,
             kernel_tls,
             walk: Vec::new(),
+            is_started: false,
             is_ending: false,
             admission: Admission::new(SharedLimits::default()),
             epoch: Instant::now(),
@@ -217,10 +220,14 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     pub fn turn(&mut self, longest: Option<Duration>) -> io::Result<()> {
         let _turn = InTurn::begin();
         self.core.refresh();
+        if !self.core.is_started {
+            self.core.report_start();
+        }
         self.core.deliver(&mut *self.driver);
         let wait = self.core.wait(longest);
         self.driver.turn(wait, &mut self.core)?;
         self.core.expire(&mut *self.driver);
+        self.core.expire_timers(&mut *self.driver);
         self.core.deliver(&mut *self.driver);
         self.core.apply_limits(&mut *self.driver);
         Ok(())

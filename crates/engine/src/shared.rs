@@ -5,6 +5,7 @@ use crate::peer_log::PeerLog;
 use crate::publications::Publications;
 use crate::remote::ShardHandle;
 use crate::timer::Tick;
+use crate::timers::Timers;
 use crate::topic::Topics;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     /// The log of what peers cause.
     pub(crate) peer_log: PeerLog,
     pub(crate) topics: Topics,
+    pub(crate) timers: Timers,
     /// Messages that were published and are not delivered yet. They follow after the driver's events.
     pub(crate) publications: Publications,
     /// Connections to be flushed, whose output was not made by their own event.

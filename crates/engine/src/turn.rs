@@ -77,6 +77,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if pause != link.driver_paused {
             link.driver_paused = pause;
             link.clock.heard = self.shared.now;
+            if link.phase.takes_messages() {
+                link.clock.phase_end = self.shared.now;
+            }
             link.ping_sent = false;
             driver.pause_receive(link.token, pause);
             self.schedule(link);
@@ -110,6 +113,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         let timers = [
             self.wheel.wait(now),
+            self.shared.timers.wait(now),
             self.dial_timers.peek().map(|Reverse((at, _))| at.saturating_sub(now)),
             self.drain_end.map(|end| end.saturating_sub(now)),
             self.shared.peer_log.due().map(|at| at.saturating_sub(now)),

@@ -199,6 +199,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.cold.get_or_insert_default().subprotocol.clone_from(&subprotocol);
         }
         let before = std::mem::replace(&mut link.phase, Phase::Open);
+        link.clock.phase_end = self.shared.now;
         self.end_handshake(link, &before);
         if let Some(dial) = link.info.dial.and_then(|dial| self.dials.get_mut(&dial)) {
             dial.opened = self.shared.now;

@@ -68,7 +68,7 @@ pub use tautline_engine::probe::{Spread, Stage, Stages};
 pub use tautline_engine::{
     Cause, Chunk, Closed, Config, Conn, ConnId, ConnectError, Counters, Deadline, Deadlines, Delivery, DialId, Handler,
     Limits, Offload, OnPanic, Opening, Outgoing, Proxy, ProxyKind, Receipt, Reconnect, Records, Reply, Request, Shard,
-    ShardHandle, ShardHandleError, SlowConsumer, Target,
+    ShardContext, ShardHandle, ShardHandleError, SlowConsumer, Target,
 };
 pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Spin};
 pub use tautline_tls::plain::Engine as Plain;

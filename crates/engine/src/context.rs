@@ -1,0 +1,77 @@
+use crate::conn::Conn;
+use crate::ids::ConnId;
+use crate::message::Outgoing;
+use crate::publications::Publication;
+use crate::remote::ShardHandle;
+use crate::shared::Shared;
+
+/// A shard, lent to its handler where no connection is concerned.
+///
+/// ```
+/// use std::time::Duration;
+/// use tautline_engine::{Conn, Handler, Outgoing, ShardContext};
+/// use tautline_ws::Message;
+///
+/// /// Tells all subscribers the time, once a second.
+/// struct Clock;
+///
+/// impl Handler for Clock {
+///     type State = ();
+///     fn on_start(&mut self, shard: &mut ShardContext<'_>) {
+///         if shard.number() == 0 {
+///             shard.set_timer(Duration::from_secs(1), 0);
+///         }
+///     }
+///     fn on_message(&mut self, _: &mut Conn<'_, ()>, _: Message<'_>) {}
+///     fn on_shard_timer(&mut self, shard: &mut ShardContext<'_>, id: u64) {
+///         shard.publish("clock", Outgoing::text("tick"));
+///         shard.set_timer(Duration::from_secs(1), id);
+///     }
+/// }
+/// ```
+pub struct ShardContext<'a> {
+    pub(crate) shared: &'a mut Shared,
+}
+
+impl ShardContext<'_> {
+    /// The shard's number among the shards of its server, from 0.
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        self.shared.shard
+    }
+
+    /// A handle to this shard, for other threads.
+    #[must_use]
+    pub fn handle(&self) -> ShardHandle {
+        self.shared.remote.clone()
+    }
+
+    /// Sends `message` to every subscriber of `topic` on every shard, like [`Conn::publish`].
+    pub fn publish(&mut self, topic: &str, message: Outgoing<'_>) {
+        self.shared.publish(Publication::to_topic(topic, message));
+    }
+
+    /// Sends `message` to these connections, like [`Conn::send_to`].
+    pub fn send_to(&mut self, conns: &[ConnId], message: Outgoing<'_>) {
+        self.shared.send_to(conns, message);
+    }
+
+    /// The subscriptions on this shard that match `topic`. A connection with several of them counts for each.
+    #[must_use]
+    pub fn subscribers(&self, topic: &str) -> usize {
+        self.shared.topics.count(topic)
+    }
+}
+
+impl<T> Conn<'_, T> {
+    /// The connection's shard: its timers, topics and handle.
+    pub const fn shard(&mut self) -> ShardContext<'_> {
+        ShardContext { shared: self.shared }
+    }
+}
+
+impl std::fmt::Debug for ShardContext<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ShardContext({})", self.shared.shard)
+    }
+}
