@@ -120,6 +120,16 @@ impl<T> Conn<'_, T> {
         }
     }
 
+    /// Closes a client's connection with 1001 and connects again, after the wait of [`Target::reconnect`](crate::Target).
+    ///
+    /// It does not wait for the peer, which may be dead. Without `Target::reconnect`, and on a server, it only closes.
+    pub fn reconnect(&mut self) {
+        if self.transport.phase.takes_messages() && self.info.dial.is_some() {
+            self.cold.get_or_insert_default().more().reconnects = true;
+        }
+        self.close(CloseCode::GOING_AWAY, "");
+    }
+
     /// Bytes that wait to be sent: queued, encoded, and sealed but not taken by the kernel.
     #[must_use]
     pub const fn buffered(&self) -> usize {

@@ -32,6 +32,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Begins an attempt to connect, with the resolver if the host is a name.
     fn attempt(&mut self, driver: &mut dyn Driver, id: DialId) {
+        self.report_redial(id);
         let Some(dial) = self.dials.get_mut(&id) else { return };
         let end = self.shared.now + millis(self.shared.config.deadlines.connect);
         dial.state = State::Resolving(end);
@@ -58,6 +59,20 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let name = Name { dial: id, host: host.to_owned(), port, until, shard: self.shared.remote.clone() };
         if let Err(error) = self.resolver.resolve(name) {
             self.resolved(driver, id, Err(ConnectError::Resolve(format!("no thread to resolve on: {error}"))));
+        }
+    }
+
+    /// Lets the application change the target of a further attempt.
+    fn report_redial(&mut self, id: DialId) {
+        let Some(dial) = self.dials.get(&id).filter(|dial| dial.failures > 0) else { return };
+        let mut target = Target::clone(&dial.target);
+        // A target that a panic left half changed is not used.
+        let changed = self.guard(format_args!("dial {id}"), |core| {
+            core.handler.on_redial(id, &mut target);
+            target
+        });
+        if let (Some(target), Some(dial)) = (changed, self.dials.get_mut(&id)) {
+            dial.target = Arc::new(target);
         }
     }
 

@@ -152,7 +152,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.unsubscribe_all(link);
         let peer_close = link.cold.as_mut().and_then(|cold| cold.peer_close.take());
         let (code, reason) = peer_close.map_or((CloseCode::ABNORMAL, String::new()), |close| *close);
-        let by_us = matches!(cause, Cause::Local | Cause::Stopped);
+        let by_us = matches!(cause, Cause::Local | Cause::Stopped) && !link.reconnects();
+        if let Some(handle) = link.cold.as_mut().and_then(|cold| cold.more.as_mut()?.handle.take()) {
+            handle.end();
+        }
         let closed = Closed { code, reason, cause };
         let id = ConnId { shard: self.shared.shard, token: link.token };
         self.guard(format_args!("the end of connection {id}"), |core| {

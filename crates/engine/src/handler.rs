@@ -1,6 +1,7 @@
 use crate::closed::Closed;
 use crate::conn::Conn;
 use crate::context::ShardContext;
+use crate::dial::Target;
 use crate::ids::DialId;
 use http::HeaderMap;
 use std::fmt;
@@ -90,6 +91,27 @@ pub trait Handler: 'static {
         let _ = (conn, closed);
     }
 
+    /// A client is about to connect again, also after an attempt that failed. Changes of `target` are kept: a new token in a
+    /// header, another URI.
+    ///
+    /// ```
+    /// use tautline_engine::{Conn, DialId, Handler, Target};
+    /// use tautline_ws::Message;
+    ///
+    /// struct Feed;
+    ///
+    /// impl Handler for Feed {
+    ///     type State = ();
+    ///     fn on_message(&mut self, _: &mut Conn<'_, ()>, _: Message<'_>) {}
+    ///     fn on_redial(&mut self, _: DialId, target: &mut Target) {
+    ///         target.headers.insert("authorization", http::HeaderValue::from_static("Bearer fresh"));
+    ///     }
+    /// }
+    /// ```
+    fn on_redial(&mut self, dial: DialId, target: &mut Target) {
+        let _ = (dial, target);
+    }
+
     /// An attempt to connect failed. The next one follows after `retry`, or never if that is `None`.
     ///
     /// The end of an open connection is reported by [`on_close`](Self::on_close) instead.
@@ -140,6 +162,10 @@ impl<T: Default + 'static> Handler for Box<dyn Handler<State = T>> {
 
     fn on_close(&mut self, conn: &mut Conn<'_, T>, closed: &Closed) {
         (**self).on_close(conn, closed);
+    }
+
+    fn on_redial(&mut self, dial: DialId, target: &mut Target) {
+        (**self).on_redial(dial, target);
     }
 
     fn on_connect_failed(&mut self, dial: DialId, error: &crate::ConnectError, retry: Option<Duration>) {

@@ -1,3 +1,4 @@
+use crate::handle::ConnHandle;
 use crate::ids::DialId;
 use crate::timers::Timer;
 use std::sync::Arc;
@@ -37,4 +38,8 @@ pub(crate) struct More {
     pub(crate) prefixes: Vec<Arc<str>>,
     /// The timers that run, and cancelled ones whose entry in the wheel is not due yet.
     pub(crate) timers: Vec<Timer>,
+    /// The handle that other threads have.
+    pub(crate) handle: Option<ConnHandle>,
+    /// Whether the application wants to connect again at once.
+    pub(crate) reconnects: bool,
 }

@@ -69,6 +69,7 @@ mod ending;
 #[cfg(test)]
 #[path = "../tests/fake/mod.rs"]
 mod fake;
+mod handle;
 mod handler;
 mod handover;
 mod ids;
@@ -108,6 +109,7 @@ pub use conn::Conn;
 pub use context::ShardContext;
 pub use counters::Counters;
 pub use dial::{Reconnect, Target};
+pub use handle::ConnHandle;
 pub use handler::{Chunk, Handler, Opening, Reply, Request};
 pub use ids::{ConnId, DialId};
 pub use message::{Delivery, Outgoing};

@@ -118,6 +118,11 @@ impl<S, T> Link<S, T> {
         first
     }
 
+    /// Whether the application wants to connect again at once.
+    pub(crate) fn reconnects(&self) -> bool {
+        self.cold.as_ref().and_then(|cold| cold.more.as_ref()).is_some_and(|more| more.reconnects)
+    }
+
     /// Whether input is held back for now.
     ///
     /// That is so if the application pauses, or if too many answers wait for the peer to read them. Messages from elsewhere do

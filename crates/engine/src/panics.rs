@@ -55,6 +55,24 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
+    /// Handles an event of a connection like [`visit`](Self::visit), but sends its output with the turn's other output.
+    pub(crate) fn visit_corked(
+        &mut self,
+        driver: &mut dyn Driver,
+        token: Token,
+        event: impl FnOnce(&mut Self, &mut dyn Driver, &mut Link<E::Session, H::State>),
+    ) {
+        let Some(mut link) = self.take(token) else { return };
+        match catch_unwind(AssertUnwindSafe(|| event(self, driver, &mut link))) {
+            Ok(()) => {
+                self.shared.mark_dirty(&mut link);
+                self.put(token, Slot::Link(link));
+            }
+            // The panic goes on where visits expect one.
+            Err(panic) => self.visit_link(driver, link, |_, _, _| resume_unwind(panic)),
+        }
+    }
+
     /// Closes a connection whose event panicked: with 1011, or with status 500 before it is open.
     #[cold]
     fn close_panicked(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>, panic: Payload) {

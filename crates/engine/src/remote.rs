@@ -4,6 +4,8 @@ use crate::ids::{ConnId, DialId};
 use crate::message::{Encoded, Outgoing};
 use crate::probe::Stages;
 use crate::publications::{Destination, Publication};
+use crate::topic::Scope;
+use std::any::{Any, TypeId};
 use std::cell::Cell;
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
-use tautline_io::Waker;
+use tautline_io::{Token, Waker};
 use tautline_ws::CloseCode;
 
 thread_local! {
@@ -71,6 +73,8 @@ pub struct ShardHandle(Arc<Inner>);
 /// A shard's state that other threads reach. One allocation, so that a clone of the handle is cheap.
 struct Inner {
     number: u32,
+    /// The type of its handler.
+    handler: TypeId,
     commands: Sender<Command>,
     waiting: Arc<Waiting>,
     waker: Waker,
@@ -151,6 +155,10 @@ pub enum ShardHandleError {
     TooManyBytes,
     /// The shard has stopped.
     Stopped,
+    /// The connection has ended.
+    Ended,
+    /// The shard has a handler of another type.
+    OtherHandler,
     /// The question needs a shard's answer, and a handler must not wait for one: it could wait for itself.
     InHandler,
 }
@@ -161,6 +169,8 @@ impl fmt::Display for ShardHandleError {
             Self::Full => "the shard does not keep up: too many commands wait for it",
             Self::TooManyBytes => "the shard does not keep up: too many bytes of messages wait for it",
             Self::Stopped => "the shard has stopped",
+            Self::Ended => "the connection has ended",
+            Self::OtherHandler => "the shard has a handler of another type",
             Self::InHandler => "a handler must not wait for a shard's answer",
         })
     }
@@ -171,6 +181,11 @@ impl std::error::Error for ShardHandleError {}
 pub(crate) enum Command {
     Publish(Publication),
     Send { to: ConnId, message: Encoded },
+    PublishToAll(Publication),
+    Subscribe { to: Token, scope: Scope, name: String, on: bool },
+    Act { to: Token, act: Box<dyn Any + Send>, bytes: usize },
+    ShardAct { act: Box<dyn Any + Send>, bytes: usize },
+    Reconnect(Token),
     Close { conn: ConnId, code: CloseCode, reason: String },
     Drain { code: CloseCode, reason: String, deadline: Duration },
     Stages(SyncSender<Option<Box<Stages>>>),
@@ -182,20 +197,32 @@ impl Command {
     /// Bytes of its message.
     fn bytes(&self) -> usize {
         match self {
-            Self::Publish(publication) => publication.len(),
+            Self::Publish(publication) | Self::PublishToAll(publication) => publication.len(),
+            Self::Subscribe { name, .. } => name.len(),
+            Self::Act { bytes, .. } | Self::ShardAct { bytes, .. } => *bytes,
             Self::Send { message, .. } => message.message.payload().len(),
             Self::Close { reason, .. } => reason.len(),
-            Self::Drain { .. } | Self::Stages(_) | Self::Subscribers { .. } | Self::Resolved { .. } => 0,
+            Self::Drain { .. }
+            | Self::Reconnect(_)
+            | Self::Stages(_)
+            | Self::Subscribers { .. }
+            | Self::Resolved { .. } => 0,
         }
     }
 }
 
 impl ShardHandle {
-    pub(crate) fn new(number: u32, waker: Waker, counters: Arc<LiveCounters>) -> (Self, Commands) {
+    pub(crate) fn new<H: 'static>(number: u32, waker: Waker, counters: Arc<LiveCounters>) -> (Self, Commands) {
+        let handler = TypeId::of::<H>();
         let (sender, receiver) = channel();
         let waiting = Arc::new(Waiting::default());
         let commands = Commands { receiver, waiting: waiting.clone() };
-        (Self(Arc::new(Inner { number, commands: sender, waiting, waker, counters })), commands)
+        (Self(Arc::new(Inner { number, handler, commands: sender, waiting, waker, counters })), commands)
+    }
+
+    /// Whether the shard's handler has this type.
+    pub(crate) fn is_for(&self, handler: TypeId) -> bool {
+        self.0.handler == handler
     }
 
     /// The shard's number among the shards of its server, from 0.
@@ -344,7 +371,7 @@ mod tests {
 
     #[test]
     fn a_stopped_shard_is_never_reported_as_full() {
-        let (shard, commands) = ShardHandle::new(0, Waker::new(|| {}), Arc::default());
+        let (shard, commands) = ShardHandle::new::<()>(0, Waker::new(|| {}), Arc::default());
         let publish = || shard.publish("topic", Outgoing::text("news"));
         for _ in 0..CAPACITY {
             assert_eq!(publish(), Ok(()));
@@ -363,8 +390,10 @@ mod tests {
     fn many_commands_wake_a_shard_once_until_it_is_awake() {
         let wakes = Arc::new(AtomicUsize::new(0));
         let count = wakes.clone();
-        let waker = Waker::new(move || drop(count.fetch_add(1, Ordering::Relaxed)));
-        let (shard, commands) = ShardHandle::new(0, waker, Arc::default());
+        let waker = Waker::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let (shard, commands) = ShardHandle::new::<()>(0, waker, Arc::default());
         for round in 1..=3 {
             for _ in 0..100 {
                 assert_eq!(shard.publish("topic", Outgoing::text("news")), Ok(()));
@@ -377,7 +406,7 @@ mod tests {
 
     #[test]
     fn commands_are_bounded_by_the_bytes_of_their_messages() {
-        let (shard, commands) = ShardHandle::new(0, Waker::new(|| {}), Arc::default());
+        let (shard, commands) = ShardHandle::new::<()>(0, Waker::new(|| {}), Arc::default());
         let message = vec![0; 1 << 20];
         let publish = |bytes: &[u8]| shard.publish("topic", Outgoing::binary(bytes));
         for _ in 0..CAPACITY_BYTES / message.len() {

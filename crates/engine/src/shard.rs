@@ -81,7 +81,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| io::Error::other(format!("no random numbers: {error}")))?;
         let counters = Arc::<LiveCounters>::default();
-        let (remote, commands) = ShardHandle::new(number, driver.waker(), counters.clone());
+        let (remote, commands) = ShardHandle::new::<H>(number, driver.waker(), counters.clone());
         let shared = Shared {
             shard: number,
             pool: Pool::new(config.limits.pool),

@@ -11,6 +11,7 @@ use crate::offload::Handshakes;
 use crate::phase::Phase;
 use crate::remote::Command;
 use crate::shared::Shared;
+use crate::topic::Scope;
 use crate::wire::Transport;
 use std::cmp::Reverse;
 use std::io;
@@ -59,6 +60,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if link.phase.close_sent() {
             link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
             self.schedule(link);
+            if link.reconnects() {
+                // A stale peer may not answer.
+                self.end(link, Phase::finishing(false), Cause::Local);
+                link.flush(driver, &mut self.shared);
+            }
         }
         if link.wire.is_in_flight() {
             self.schedule(link);
@@ -142,6 +148,16 @@ impl<E: Engine, H: Handler> Core<E, H> {
     fn handle_command(&mut self, driver: &mut dyn Driver, command: Command) {
         match command {
             Command::Publish(publication) => self.shared.publications.push(publication),
+            Command::PublishToAll(publication) => self.shared.publish(publication),
+            Command::Subscribe { to, scope, name, on } => self.on_conn(driver, to, |_, conn| match (scope, on) {
+                (Scope::Exact, true) => _ = conn.subscribe(&name),
+                (Scope::Exact, false) => conn.unsubscribe(&name),
+                (Scope::Prefix, true) => _ = conn.subscribe_prefix(&name),
+                (Scope::Prefix, false) => conn.unsubscribe_prefix(&name),
+            }),
+            Command::Act { to, act, .. } => self.act(driver, to, act),
+            Command::ShardAct { act, .. } => self.shard_act(act),
+            Command::Reconnect(token) => self.on_conn(driver, token, |_, conn| conn.reconnect()),
             Command::Send { to, message } => self.send_to(driver, to.token, &message),
             Command::Close { conn, code, reason } => {
                 if let Some(Slot::Link(link)) = self.slots.get_mut(conn.token.index as usize)

@@ -66,9 +66,9 @@ pub use server::Server;
 pub use socket::{Incoming, Socket, connect};
 pub use tautline_engine::probe::{Spread, Stage, Stages};
 pub use tautline_engine::{
-    Cause, Chunk, Closed, Config, Conn, ConnId, ConnectError, Counters, Deadline, Deadlines, Delivery, DialId, Handler,
-    Limits, Offload, OnPanic, Opening, Outgoing, Proxy, ProxyKind, Receipt, Reconnect, Records, Reply, Request, Shard,
-    ShardContext, ShardHandle, ShardHandleError, SlowConsumer, Target,
+    Cause, Chunk, Closed, Config, Conn, ConnHandle, ConnId, ConnectError, Counters, Deadline, Deadlines, Delivery,
+    DialId, Handler, Limits, Offload, OnPanic, Opening, Outgoing, Proxy, ProxyKind, Receipt, Reconnect, Records, Reply,
+    Request, Shard, ShardContext, ShardHandle, ShardHandleError, SlowConsumer, Target,
 };
 pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Spin};
 pub use tautline_tls::plain::Engine as Plain;
