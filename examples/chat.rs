@@ -21,7 +21,7 @@ impl Handler for Chat {
     ///
     /// A plain GET gets the page, which then connects to its own path. This is also the place to check a cookie, and to
     /// reject with `Reply::status`.
-    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+    fn on_request(&mut self, request: &Request<'_>) -> Reply<String> {
         if request.is_upgrade {
             return Reply::upgrade();
         }

@@ -43,9 +43,29 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.admission.insert(Kind::Handshake, link);
     }
 
+    /// The request waits for the application, not for the client: it does not give way to others.
+    pub(crate) fn leave_crowd(&mut self, link: &Link<E::Session, H::State>) {
+        self.admission.remove(Kind::Handshake, link);
+        self.admission.remove(Kind::Http, link);
+    }
+
+    /// The request waits for the client again.
+    pub(crate) fn rejoin_crowd(&mut self, link: &Link<E::Session, H::State>) {
+        let is_http = matches!(&link.phase, Phase::Request(head) if head.http_end.is_some());
+        self.admission.insert(if is_http { Kind::Http } else { Kind::Handshake }, link);
+    }
+
     /// A connection has left `before`, which was a handshake.
     pub(crate) fn end_handshake(&mut self, link: &Link<E::Session, H::State>, before: &Phase) {
-        if matches!(before, Phase::Request(head) if head.http_end.is_some()) {
+        let head = match before {
+            Phase::Request(head) => Some(head),
+            Phase::Waiting(wait) => {
+                self.unanswered -= 1;
+                Some(&wait.head)
+            }
+            _ => None,
+        };
+        if head.is_some_and(|head| head.http_end.is_some()) {
             self.shared.counters.http.sub(1);
             self.admission.remove(Kind::Http, link);
         } else {

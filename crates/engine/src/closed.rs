@@ -95,6 +95,8 @@ pub enum Deadline {
     Connect,
     /// The opening handshake took too long.
     Handshake,
+    /// The application did not answer a request in time.
+    Answer,
     /// The peer sent nothing for too long.
     Idle,
     /// The peer sent no message for too long.
@@ -110,6 +112,7 @@ impl fmt::Display for Deadline {
         f.write_str(match self {
             Self::Connect => "connect",
             Self::Handshake => "handshake",
+            Self::Answer => "answer",
             Self::Idle => "idle",
             Self::Silence => "silence",
             Self::Close => "close",

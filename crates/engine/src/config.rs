@@ -64,6 +64,9 @@ pub struct Limits {
     ///
     /// Above it connections give way like those of `max_handshakes`. They do not count there.
     pub max_http: usize,
+    /// Requests of a shard that wait for the application's answer ([`Request::later`](crate::Request::later)). Further ones are
+    /// answered with status 503.
+    pub max_unanswered: usize,
     /// Topics that one connection may subscribe to.
     pub max_subscriptions: usize,
     /// Bytes waiting for a client above which nothing more is read from it (server).
@@ -199,6 +202,9 @@ pub struct Deadlines {
     ///
     /// Each further plain HTTP request on a connection gets this time too, within `http`.
     pub handshake: Duration,
+    /// Time that the application may take to answer a request [later](crate::Request::later). The client then gets status 408
+    /// (server).
+    pub answer: Duration,
     /// Time from the first plain HTTP answer on a connection to its end, unless it becomes a WebSocket (server).
     pub http: Duration,
     /// Time without input after which a ping is sent.
@@ -295,6 +301,7 @@ impl Config {
                 max_connections: 100_000,
                 max_handshakes: 2_000,
                 max_http: 500,
+                max_unanswered: 1_000,
                 max_subscriptions: 128,
                 pause_receive_above: 256 << 10,
                 pool: 4 << 20,
@@ -302,6 +309,7 @@ impl Config {
             deadlines: Deadlines {
                 connect: Duration::from_secs(10),
                 handshake: Duration::from_secs(10),
+                answer: Duration::from_secs(10),
                 http: Duration::from_secs(60),
                 ping: Some(Duration::from_secs(30)),
                 idle: Some(Duration::from_secs(75)),
@@ -339,6 +347,7 @@ impl Config {
         let mut config = Self::untrusted_internet();
         config.limits.max_message = 256 << 10;
         config.limits.max_connections = 1_000_000;
+        config.limits.max_unanswered = 10_000;
         config.limits.pause_receive_above = 32 << 10;
         config.deadlines.ping = Some(Duration::from_secs(240));
         config.deadlines.idle = Some(Duration::from_secs(540));

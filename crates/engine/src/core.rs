@@ -51,6 +51,10 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     /// Whether a panic ends the loop.
     pub(crate) is_ending: bool,
     pub(crate) admission: Admission,
+    /// Requests that wait for the application's answer.
+    pub(crate) unanswered: usize,
+    /// The number of the next ticket.
+    pub(crate) next_ticket: u64,
     pub(crate) epoch: Instant,
 }
 

@@ -84,16 +84,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
             return self.dial_failed(link, end, ConnectError::Ended(cause));
         }
         let end = match (&link.phase, &cause) {
-            (Phase::Request(_), Cause::Panicked) => {
+            (Phase::Request(_) | Phase::Waiting(_), Cause::Panicked) => {
                 return self.refuse_with(link, StatusCode::INTERNAL_SERVER_ERROR);
             }
+            (Phase::Waiting(_), Cause::Timeout(_)) => return self.refuse_with(link, StatusCode::REQUEST_TIMEOUT),
             // Browsers open connections before they need them, and would take a 408 for the answer to their next request.
             (Phase::Request(head), Cause::Timeout(_)) if !head.bytes.is_empty() => {
                 return self.refuse_with(link, StatusCode::REQUEST_TIMEOUT);
             }
             (_, Cause::Tls(_)) => Phase::ABANDONED,
             // Answers to earlier requests may still be in flight.
-            (Phase::Request(_), Cause::Finished | Cause::Truncated | Cause::Timeout(_)) => {
+            (Phase::Request(_) | Phase::Waiting(_), Cause::Finished | Cause::Truncated | Cause::Timeout(_)) => {
                 Phase::finishing(peer_finished)
             }
             _ => Phase::GONE,
@@ -247,6 +248,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             Phase::Open => link.close(code, reason),
             // A client that has sent a part of a request gets 503 for it.
             Phase::Request(head) if !head.bytes.is_empty() => {}
+            Phase::Waiting(_) => self.refuse_with(link, StatusCode::SERVICE_UNAVAILABLE),
             Phase::Overrun | Phase::CloseQueued | Phase::CloseSent | Phase::Linger(_) | Phase::Gone { .. } => {}
             Phase::Request(_) if link.wire.is_in_flight() => {
                 self.end(link, Phase::finishing(false), Cause::Stopped);

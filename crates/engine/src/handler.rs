@@ -3,10 +3,10 @@ use crate::conn::Conn;
 use crate::context::ShardContext;
 use crate::dial::Target;
 use crate::ids::DialId;
-use http::HeaderMap;
+use crate::reply::Reply;
+use crate::request::Request;
 use std::fmt;
 use std::time::Duration;
-use tautline_io::Address;
 use tautline_ws::{Kind, Message};
 
 /// The application: callbacks for the events of its connections. Each shard has its own value.
@@ -46,8 +46,10 @@ pub trait Handler: 'static {
 
     /// An HTTP request arrived at a server: upgrade it, or answer it as plain HTTP. Authentication belongs here.
     ///
+    /// An answer that takes time is given [later](Request::later), since this call must not block.
+    ///
     /// The default upgrades WebSocket requests and answers 404 to all others.
-    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+    fn on_request(&mut self, request: &Request<'_>) -> Reply<Self::State> {
         if request.is_upgrade { Reply::upgrade() } else { Reply::status(http::StatusCode::NOT_FOUND) }
     }
 
@@ -124,7 +126,7 @@ pub trait Handler: 'static {
 impl<T: Default + 'static> Handler for Box<dyn Handler<State = T>> {
     type State = T;
 
-    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+    fn on_request(&mut self, request: &Request<'_>) -> Reply<T> {
         (**self).on_request(request)
     }
 
@@ -170,85 +172,6 @@ impl<T: Default + 'static> Handler for Box<dyn Handler<State = T>> {
 
     fn on_connect_failed(&mut self, dial: DialId, error: &crate::ConnectError, retry: Option<Duration>) {
         (**self).on_connect_failed(dial, error, retry);
-    }
-}
-
-/// An HTTP request to a server.
-///
-/// ```
-/// use http::StatusCode;
-/// use tautline_engine::{Reply, Request};
-///
-/// fn route(request: &Request<'_>) -> Reply {
-///     match request.http.uri().path() {
-///         "/feed" if request.is_upgrade => Reply::upgrade(),
-///         _ => Reply::status(StatusCode::NOT_FOUND),
-///     }
-/// }
-///
-/// let (head, peer) = (http::Request::get("/").body(())?, "127.0.0.1:1".parse()?);
-/// let Reply::Respond(response) = route(&Request::new(&head, &peer, &Default::default())) else { panic!() };
-/// assert_eq!(response.status(), StatusCode::NOT_FOUND);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Request<'a> {
-    /// Method, target and headers.
-    pub http: &'a http::Request<()>,
-    /// The client's address.
-    pub peer: &'a Address,
-    /// Whether the client asks for a WebSocket.
-    pub is_upgrade: bool,
-    /// The negotiated TLS values: SNI, ALPN, the client's certificates. Empty without TLS.
-    pub tls: &'a tautline_tls::TlsInfo,
-}
-
-impl<'a> Request<'a> {
-    /// A request with this head and peer, for tests of [`Handler::on_request`].
-    #[must_use]
-    pub fn new(http: &'a http::Request<()>, peer: &'a Address, tls: &'a tautline_tls::TlsInfo) -> Self {
-        Self { http, peer, is_upgrade: tautline_ws::handshake::is_upgrade(http), tls }
-    }
-}
-
-/// The answer to a [`Request`].
-///
-/// ```
-/// use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-/// use tautline_engine::Reply;
-///
-/// let with_a_cookie = Reply::Upgrade(HeaderMap::from_iter([(header::SET_COOKIE, HeaderValue::from_static("seen=1"))]));
-/// let page = Reply::Respond(Response::new(b"hello".to_vec()));
-/// let refusal = Reply::status(StatusCode::FORBIDDEN);
-/// # let _ = (with_a_cookie, page, refusal);
-/// ```
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Reply {
-    /// Accept the WebSocket. These headers are added to the 101 response.
-    Upgrade(HeaderMap),
-    /// Answer as plain HTTP. The connection stays open for further requests if the client wants that.
-    Respond(http::Response<Vec<u8>>),
-}
-
-impl Reply {
-    /// Accepts the WebSocket, without further headers.
-    #[must_use]
-    pub fn upgrade() -> Self {
-        Self::Upgrade(HeaderMap::new())
-    }
-
-    /// A plain HTTP response whose text is the status code and its standard reason.
-    #[must_use]
-    pub fn status(status: http::StatusCode) -> Self {
-        let reason = status.canonical_reason().unwrap_or("");
-        let mut response = http::Response::new(format!("{} {reason}\n", status.as_u16()).into_bytes());
-        *response.status_mut() = status;
-        response
-            .headers_mut()
-            .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
-        Self::Respond(response)
     }
 }
 

@@ -43,3 +43,15 @@ pub(crate) struct More {
     /// Whether the application wants to connect again at once.
     pub(crate) reconnects: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Cold, More};
+
+    /// A connection with a topic has the one, and a connection with a timer has both.
+    #[test]
+    fn are_small() {
+        assert!(size_of::<Cold>() <= 56, "{}", size_of::<Cold>());
+        assert!(size_of::<More>() <= 64, "{}", size_of::<More>());
+    }
+}

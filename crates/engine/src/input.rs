@@ -103,6 +103,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     link.held = true;
                     return Ok(used);
                 }
+                Phase::Waiting(_) => {
+                    link.held |= used < wire.len();
+                    return Ok(used);
+                }
                 Phase::Tls => {
                     let len = match self.next_step(link, &wire[used..]) {
                         Step::Here(len) => len,
@@ -153,7 +157,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     /// Processes plaintext. Returns the bytes that were used, which with TLS are all: a record cannot be opened twice.
-    fn plaintext(
+    pub(crate) fn plaintext(
         &mut self,
         driver: &mut dyn Driver,
         link: &mut Link<E::Session, H::State>,
@@ -162,10 +166,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let mut used = 0;
         while used < plain.len() {
             let rest = &mut plain[used..];
-            used += match link.phase {
+            used += match &mut link.phase {
                 Phase::Request(_) => self.request(driver, link, rest)?,
                 Phase::Answer(_) => self.answer(driver, link, rest)?,
-                _ if link.phase.is_open() => return Ok(used + self.frames(driver, link, rest)?),
+                Phase::Waiting(_) if E::Session::PASSTHROUGH => return Ok(used),
+                Phase::Waiting(wait) => {
+                    wait.rest.put(rest);
+                    rest.len()
+                }
+                phase if phase.is_open() => return Ok(used + self.frames(driver, link, rest)?),
                 _ => rest.len(),
             };
         }
@@ -239,16 +248,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
                         self.handler.on_chunk(&mut conn, Chunk { kind, data, first, last });
                     }
                 }
-                Event::Ping(payload) => {
-                    if open {
-                        conn.out.pong(payload, conn.transport.wire, conn.shared)?;
-                    }
-                }
-                Event::Pong(payload) => {
-                    if open {
-                        self.handler.on_pong(&mut conn, payload);
-                    }
-                }
+                Event::Ping(payload) if open => conn.out.pong(payload, conn.transport.wire, conn.shared)?,
+                Event::Pong(payload) if open => self.handler.on_pong(&mut conn, payload),
+                Event::Ping(_) | Event::Pong(_) => {}
                 Event::Close(close) => {
                     let nothing = (CloseCode::NO_STATUS, String::new());
                     let (code, reason) = close.map_or(nothing, |Close { code, reason }| (code, reason.to_owned()));

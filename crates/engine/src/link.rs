@@ -87,6 +87,7 @@ impl<S, T> Link<S, T> {
             // While bytes are in flight, only the send deadline applies.
             Phase::CloseSent | Phase::Linger(_) if self.wire.is_in_flight() => (Tick::MAX, Due::Miss(Deadline::Close)),
             Phase::CloseSent | Phase::Linger(_) => (self.clock.phase_end, Due::Miss(Deadline::Close)),
+            Phase::Waiting(_) => (self.clock.phase_end, Due::Miss(Deadline::Answer)),
             _ => (self.clock.phase_end, Due::Miss(Deadline::Handshake)),
         };
         let mut consider = |at: Tick, due| {
@@ -127,13 +128,13 @@ impl<S, T> Link<S, T> {
     ///
     /// That is so if the application pauses, or if too many answers wait for the peer to read them. Messages from elsewhere do
     /// not count, since a slow reader of those must still be heard. A client holds nothing back: otherwise both ends could wait
-    /// for each other for ever. While the session is offloaded, all further input waits.
+    /// for each other for ever. While the session is offloaded or a request waits for its answer, all further input waits.
     pub(crate) fn holds_back(&self, pause_above: usize) -> bool {
         match self.phase {
             Phase::Open => {
                 self.paused || self.info.dial.is_none() && self.out.lags(&self.wire, self.answered, pause_above)
             }
-            Phase::Offloaded(_) => !self.carry.is_empty(),
+            Phase::Offloaded(_) | Phase::Waiting(_) => !self.carry.is_empty(),
             _ => false,
         }
     }

@@ -261,12 +261,11 @@ impl Outbound {
         transport: &mut Transport<'_>,
         shared: &mut Shared,
     ) {
-        let limit = policy.unwrap_or(shared.config.slow_consumer).limit();
-        if self.is_blocked(transport.wire)
-            && !transport.wire.is_in_flight()
-            && self.queue.bytes().saturating_add(len) > limit
-        {
-            self.flush(transport, shared);
+        if self.is_blocked(transport.wire) && !transport.wire.is_in_flight() {
+            let limit = policy.unwrap_or(shared.config.slow_consumer).limit();
+            if self.queue.bytes().saturating_add(len) > limit {
+                self.flush(transport, shared);
+            }
         }
     }
 

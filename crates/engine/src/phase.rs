@@ -2,6 +2,8 @@
 
 use crate::proxy::Tunnel;
 use crate::timer::Tick;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tautline_buf::Buf;
 use tautline_ws::handshake::{HeadReader, Opening};
 
@@ -11,8 +13,8 @@ use tautline_ws::handshake::{HeadReader, Opening};
 /// ```text
 ///  client: Proxy ─► Tls ──────────► Answer ─┐
 ///  server:          Tls ─► Request ─────────┤      on_open
-///                    ▲▼       └► (again)    ▼
-///                 Offloaded               Open ─────────────┐
+///                    ▲▼      ▲▼ └► (again)  ▼
+///                 Offloaded Waiting       Open ─────────────┐
 ///                                           │ close()       │ slow-consumer policy
 ///                                           ▼               ▼
 ///                                      CloseQueued       Overrun
@@ -34,6 +36,8 @@ pub(crate) enum Phase {
     Offloaded(Option<u64>),
     /// A server reads an HTTP request.
     Request(Box<Head>),
+    /// A server's application has a request and answers it later.
+    Waiting(Box<Wait>),
     /// A client reads the HTTP response.
     Answer(Box<Answer>),
     /// Messages are sent and delivered.
@@ -89,6 +93,27 @@ pub(crate) struct Head {
     pub(crate) http_end: Option<Tick>,
 }
 
+/// An HTTP request that waits for the application's answer.
+pub(crate) struct Wait {
+    pub(crate) head: Box<Head>,
+    pub(crate) request: http::Request<()>,
+    /// The number of its ticket.
+    pub(crate) number: u64,
+    /// Opened bytes behind the request: the rest of one record.
+    pub(crate) rest: Buf,
+    #[expect(dead_code, reason = "its end tells the holder of the ticket")]
+    pub(crate) wanted: Wanted,
+}
+
+/// Lets the holder of a ticket see whether anyone waits for it, which ends when this is dropped.
+pub(crate) struct Wanted(pub(crate) Arc<AtomicBool>);
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 /// The HTTP response that a client reads.
 pub(crate) struct Answer {
     pub(crate) bytes: Buf,
@@ -108,7 +133,10 @@ impl Phase {
     pub(crate) const GONE: Self = Self::Gone { reset: false };
 
     pub(crate) const fn is_handshaking(&self) -> bool {
-        matches!(self, Self::Proxy(_) | Self::Tls | Self::Offloaded(_) | Self::Request(_) | Self::Answer(_))
+        matches!(
+            self,
+            Self::Proxy(_) | Self::Tls | Self::Offloaded(_) | Self::Request(_) | Self::Waiting(_) | Self::Answer(_)
+        )
     }
 
     /// Whether `on_open` was called, so that `on_close` must follow.

@@ -1,19 +1,17 @@
-use crate::closed::ConnectError;
+use crate::command::Command;
 use crate::counters::{Counters, LiveCounters};
-use crate::ids::{ConnId, DialId};
+use crate::ids::ConnId;
 use crate::message::{Encoded, Outgoing};
 use crate::probe::Stages;
 use crate::publications::{Destination, Publication};
-use crate::topic::Scope;
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::cell::Cell;
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
-use tautline_io::{Token, Waker};
+use tautline_io::Waker;
 use tautline_ws::CloseCode;
 
 thread_local! {
@@ -178,39 +176,6 @@ impl fmt::Display for ShardHandleError {
 
 impl std::error::Error for ShardHandleError {}
 
-pub(crate) enum Command {
-    Publish(Publication),
-    Send { to: ConnId, message: Encoded },
-    PublishToAll(Publication),
-    Subscribe { to: Token, scope: Scope, name: String, on: bool },
-    Act { to: Token, act: Box<dyn Any + Send>, bytes: usize },
-    ShardAct { act: Box<dyn Any + Send>, bytes: usize },
-    Reconnect(Token),
-    Close { conn: ConnId, code: CloseCode, reason: String },
-    Drain { code: CloseCode, reason: String, deadline: Duration },
-    Stages(SyncSender<Option<Box<Stages>>>),
-    Subscribers { topic: String, reply: SyncSender<usize> },
-    Resolved { dial: DialId, result: Result<Vec<SocketAddr>, ConnectError> },
-}
-
-impl Command {
-    /// Bytes of its message.
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Publish(publication) | Self::PublishToAll(publication) => publication.len(),
-            Self::Subscribe { name, .. } => name.len(),
-            Self::Act { bytes, .. } | Self::ShardAct { bytes, .. } => *bytes,
-            Self::Send { message, .. } => message.message.payload().len(),
-            Self::Close { reason, .. } => reason.len(),
-            Self::Drain { .. }
-            | Self::Reconnect(_)
-            | Self::Stages(_)
-            | Self::Subscribers { .. }
-            | Self::Resolved { .. } => 0,
-        }
-    }
-}
-
 impl ShardHandle {
     pub(crate) fn new<H: 'static>(number: u32, waker: Waker, counters: Arc<LiveCounters>) -> (Self, Commands) {
         let handler = TypeId::of::<H>();
@@ -279,8 +244,7 @@ impl ShardHandle {
     /// # Errors
     /// If the shard has stopped.
     pub fn drain(&self, code: CloseCode, reason: &str, deadline: Duration) -> Result<(), ShardHandleError> {
-        self.0.waiting.commands.fetch_add(1, Ordering::Relaxed);
-        self.give(Command::Drain { code, reason: reason.to_owned(), deadline })
+        self.force(Command::Drain { code, reason: reason.to_owned(), deadline })
     }
 
     /// The shard's counters as of now, from any thread, also a handler's. Nothing waits for it.
@@ -337,6 +301,13 @@ impl ShardHandle {
         };
         self.0.waiting.remove(bytes);
         Err(error)
+    }
+
+    /// Sends a command, also if too many wait.
+    pub(crate) fn force(&self, command: Command) -> Result<(), ShardHandleError> {
+        self.0.waiting.commands.fetch_add(1, Ordering::Relaxed);
+        self.0.waiting.bytes.fetch_add(command.bytes(), Ordering::Relaxed);
+        self.give(command)
     }
 
     /// Sends a command that `waiting` counts already.

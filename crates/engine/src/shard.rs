@@ -122,6 +122,8 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             kernel_tls,
             walk: Vec::new(),
             is_started: false,
+            unanswered: 0,
+            next_ticket: 0,
             is_ending: false,
             admission: Admission::new(SharedLimits::default()),
             epoch: Instant::now(),
@@ -227,7 +229,9 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         let wait = self.core.wait(longest);
         self.driver.turn(wait, &mut self.core)?;
         self.core.expire(&mut *self.driver);
-        self.core.expire_timers(&mut *self.driver);
+        if self.core.shared.timers.is_due(self.core.shared.now) {
+            self.core.expire_timers(&mut *self.driver);
+        }
         self.core.deliver(&mut *self.driver);
         self.core.apply_limits(&mut *self.driver);
         Ok(())

@@ -3,24 +3,17 @@
 //! Timers of connections are in a wheel of their own, exact to 64 ms: one may run for each of a million connections. A timer
 //! has one lazy entry there, like the deadlines of a connection. Timers of the shard are few, and exact to a millisecond.
 
-use crate::conn::Conn;
-use crate::context::ShardContext;
-use crate::core::{Core, Slot};
-use crate::handler::Handler;
-use crate::link::{Link, millis};
 use crate::timer::{Tick, Wheel};
 use std::collections::{BTreeSet, HashMap};
-use std::time::Duration;
-use tautline_io::{Driver, Token};
-use tautline_tls::Engine;
+use tautline_io::Token;
 
 /// A timer of a connection.
 pub(crate) struct Timer {
-    id: u64,
+    pub(crate) id: u64,
     /// When it is due; `Tick::MAX` once it was cancelled.
-    at: Tick,
+    pub(crate) at: Tick,
     /// When its entry in the wheel is due.
-    scheduled: Tick,
+    pub(crate) scheduled: Tick,
 }
 
 /// All timers of the application on one shard.
@@ -28,145 +21,65 @@ pub(crate) struct Timers {
     wheel: Wheel,
     of_shard: BTreeSet<(Tick, u64)>,
     by_id: HashMap<u64, Tick>,
+    /// When the first of all may be due. Every turn asks for it.
+    next: Tick,
 }
 
 impl Timers {
     pub(crate) fn new() -> Self {
-        Self { wheel: Wheel::new(), of_shard: BTreeSet::new(), by_id: HashMap::new() }
+        Self { wheel: Wheel::new(), of_shard: BTreeSet::new(), by_id: HashMap::new(), next: Tick::MAX }
     }
 
     /// Milliseconds until the next timer is due.
     pub(crate) fn wait(&self, now: Tick) -> Option<u64> {
-        let of_shard = self.of_shard.first().map(|(at, _)| at.saturating_sub(now));
-        match (self.wheel.wait(now), of_shard) {
-            (Some(one), Some(two)) => Some(one.min(two)),
-            (one, two) => one.or(two),
-        }
+        (self.next != Tick::MAX).then(|| self.next.saturating_sub(now))
     }
 
-    fn set(&mut self, id: u64, at: Tick) {
+    /// Whether a timer may be due.
+    #[inline]
+    pub(crate) const fn is_due(&self, now: Tick) -> bool {
+        self.next <= now
+    }
+
+    /// Moves the connections whose timers may be due into `due`.
+    pub(crate) fn advance(&mut self, now: Tick, due: &mut Vec<Token>) {
+        self.wheel.advance(now, due);
+    }
+
+    /// The number of the shard's own timers.
+    pub(crate) fn len_of_shard(&self) -> usize {
+        self.of_shard.len()
+    }
+
+    /// Finds the first timer again, after some were due.
+    pub(crate) fn find_next(&mut self) {
+        let of_shard = self.of_shard.first().map_or(Tick::MAX, |(at, _)| *at);
+        self.next = self.wheel.wait(0).unwrap_or(Tick::MAX).min(of_shard);
+    }
+
+    /// Schedules a timer of a connection.
+    pub(crate) fn schedule(&mut self, token: Token, at: Tick, scheduled: Tick) -> Tick {
+        let scheduled = self.wheel.schedule(token, at, scheduled);
+        self.next = self.next.min(scheduled);
+        scheduled
+    }
+
+    pub(crate) fn set(&mut self, id: u64, at: Tick) {
         self.cancel(id);
         self.of_shard.insert((at, id));
+        self.next = self.next.min(at);
         self.by_id.insert(id, at);
     }
 
-    fn cancel(&mut self, id: u64) -> bool {
+    pub(crate) fn cancel(&mut self, id: u64) -> bool {
         let Some(at) = self.by_id.remove(&id) else { return false };
         self.of_shard.remove(&(at, id))
     }
 
     /// Takes a timer of the shard that is due at `now`.
-    fn next(&mut self, now: Tick) -> Option<u64> {
+    pub(crate) fn take_due(&mut self, now: Tick) -> Option<u64> {
         let &(at, id) = self.of_shard.first()?;
         (at <= now && self.cancel(id)).then_some(id)
-    }
-}
-
-impl<T> Conn<'_, T> {
-    /// Calls [`on_timer`](crate::Handler::on_timer) with `id` after this time, once, unless the connection ends before.
-    ///
-    /// A timer of this connection with the same id moves. It is up to 64 ms late. A connection should have few timers: a call
-    /// takes time in proportion to their number.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tautline_engine::{Conn, Handler};
-    /// use tautline_ws::{CloseCode, Message};
-    ///
-    /// /// Ends games in which nobody has moved for five minutes.
-    /// struct Game;
-    ///
-    /// impl Handler for Game {
-    ///     type State = ();
-    ///     fn on_message(&mut self, conn: &mut Conn<'_, ()>, _: Message<'_>) {
-    ///         conn.set_timer(Duration::from_secs(300), 0);
-    ///     }
-    ///     fn on_timer(&mut self, conn: &mut Conn<'_, ()>, _id: u64) {
-    ///         conn.close(CloseCode::NORMAL, "no move for five minutes");
-    ///     }
-    /// }
-    /// ```
-    pub fn set_timer(&mut self, after: Duration, id: u64) {
-        if !self.transport.phase.takes_messages() {
-            return;
-        }
-        let at = self.shared.now + millis(after);
-        let timers = &mut self.cold.get_or_insert_default().more().timers;
-        if let Some(timer) = timers.iter_mut().find(|timer| timer.id == id) {
-            timer.at = at;
-            timer.scheduled = self.shared.timers.wheel.schedule(self.token, at, timer.scheduled);
-            return;
-        }
-        // Most connections that have timers have one.
-        timers.reserve_exact(1);
-        timers.push(Timer { id, at, scheduled: self.shared.timers.wheel.schedule(self.token, at, 0) });
-    }
-
-    /// Cancels a timer of this connection. False if it has none with this id.
-    pub fn cancel_timer(&mut self, id: u64) -> bool {
-        let more = self.cold.as_mut().and_then(|cold| cold.more.as_mut());
-        let timer = more.and_then(|more| more.timers.iter_mut().find(|timer| timer.id == id && timer.at != Tick::MAX));
-        // The timer stays until its entry in the wheel is due, so that it has one entry however often it is set.
-        timer.map(|timer| timer.at = Tick::MAX).is_some()
-    }
-}
-
-impl ShardContext<'_> {
-    /// Calls [`on_shard_timer`](crate::Handler::on_shard_timer) with `id` after this time, once, up to a millisecond late.
-    ///
-    /// A timer of this shard with the same id moves.
-    pub fn set_timer(&mut self, after: Duration, id: u64) {
-        let at = self.shared.now + millis(after);
-        self.shared.timers.set(id, at);
-    }
-
-    /// Cancels a timer of this shard. False if it has none with this id.
-    pub fn cancel_timer(&mut self, id: u64) -> bool {
-        self.shared.timers.cancel(id)
-    }
-}
-
-impl<E: Engine, H: Handler> Core<E, H> {
-    /// Calls the application for every timer that is due.
-    pub(crate) fn expire_timers(&mut self, driver: &mut dyn Driver) {
-        let now = self.shared.now;
-        let mut due = std::mem::take(&mut self.due);
-        self.shared.timers.wheel.advance(now, &mut due);
-        for token in due.drain(..) {
-            if let Some(Slot::Link(link)) = self.slots.get(token.index as usize)
-                && link.token == token
-                && link.phase.takes_messages()
-            {
-                self.visit(driver, token, |core, driver, link| core.expire_timers_of(driver, link));
-            }
-        }
-        self.due = due;
-        // Timers that are set meanwhile for this very millisecond wait for the next turn.
-        for _ in 0..self.shared.timers.of_shard.len() {
-            let Some(id) = self.shared.timers.next(now) else { return };
-            self.guard(format_args!("timer {id} of the shard"), |core| {
-                core.handler.on_shard_timer(&mut ShardContext { shared: &mut core.shared }, id);
-            });
-        }
-    }
-
-    fn expire_timers_of(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
-        let now = self.shared.now;
-        while link.phase.takes_messages()
-            && let Some(timers) = link.cold.as_mut().and_then(|cold| cold.more.as_mut()).map(|more| &mut more.timers)
-            && let looked = timers.iter().enumerate().filter(|(_, timer)| timer.scheduled <= now)
-            && let Some((at, _)) = looked.min_by_key(|(_, timer)| timer.at)
-        {
-            let timer = &mut timers[at];
-            if timer.at > now && timer.at != Tick::MAX {
-                timer.scheduled = self.shared.timers.wheel.schedule(link.token, timer.at, 0);
-                continue;
-            }
-            let Timer { id, at, .. } = timers.swap_remove(at);
-            if at != Tick::MAX {
-                link.lend(Some(&mut *driver), &mut self.shared, |conn| self.handler.on_timer(conn, id));
-            }
-        }
     }
 }
 
@@ -183,12 +96,14 @@ mod tests {
         }
         assert!(timers.cancel(4));
         assert!(!timers.cancel(4));
-        assert_eq!(timers.wait(2), Some(3));
-        let due: Vec<_> = std::iter::from_fn(|| timers.next(15)).collect();
+        assert_eq!((timers.wait(2), timers.is_due(4), timers.is_due(5)), (Some(3), false, true));
+        let due: Vec<_> = std::iter::from_fn(|| timers.take_due(15)).collect();
         assert_eq!(due, [1, 2]);
+        timers.find_next();
         assert_eq!(timers.wait(15), Some(5));
-        assert_eq!(timers.next(20), Some(3));
-        assert_eq!((timers.next(100), timers.wait(100)), (None, None));
+        assert_eq!(timers.take_due(20), Some(3));
+        timers.find_next();
+        assert_eq!((timers.take_due(100), timers.wait(100)), (None, None));
         assert!(timers.by_id.is_empty());
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::admission;
 use crate::closed::Cause;
+use crate::command::Command;
 use crate::core::{Core, Slot};
 use crate::handler::Handler;
 use crate::ids::ConnId;
@@ -9,7 +10,6 @@ use crate::link::{Link, millis};
 use crate::message::{Delivery, Encoded};
 use crate::offload::Handshakes;
 use crate::phase::Phase;
-use crate::remote::Command;
 use crate::shared::Shared;
 use crate::topic::Scope;
 use crate::wire::Transport;
@@ -155,6 +155,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 (Scope::Prefix, true) => _ = conn.subscribe_prefix(&name),
                 (Scope::Prefix, false) => conn.unsubscribe_prefix(&name),
             }),
+            Command::Answer { to, number, answer } => self.answer_later(driver, to, number, *answer),
             Command::Act { to, act, .. } => self.act(driver, to, act),
             Command::ShardAct { act, .. } => self.shard_act(act),
             Command::Reconnect(token) => self.on_conn(driver, token, |_, conn| conn.reconnect()),

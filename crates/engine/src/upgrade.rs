@@ -2,16 +2,21 @@
 
 use crate::closed::Cause;
 use crate::core::{Core, Slot};
-use crate::handler::{Handler, Opening, Reply, Request};
+use crate::handler::{Handler, Opening};
 use crate::handover::Handover;
 use crate::ids::DialId;
 use crate::info::Info;
 use crate::link::{Clock, HandshakeCost, Link, Stop, millis};
 use crate::outbound::Outbound;
-use crate::phase::{Answer, Head, Phase};
+use crate::phase::{Answer, Head, Phase, Wanted};
+use crate::reply::{Later, Reply, Upgrade, status_response};
+use crate::request::Request;
+use crate::ticket::Source;
 use crate::wire::Wire;
-use http::StatusCode;
+use http::header::SEC_WEBSOCKET_PROTOCOL;
+use http::{HeaderValue, StatusCode};
 use log::Level;
+use std::cell::OnceCell;
 use tautline_buf::Buf;
 use tautline_io::{Address, Driver, Token};
 use tautline_tls::{Engine, Session};
@@ -122,43 +127,103 @@ impl<E: Engine, H: Handler> Core<E, H> {
         };
         let Some((request, used)) = parsed else { return Ok(plain.len()) };
         head.answered = true;
-        let tls = link.session.tls_info();
-        let reply = if self.drain_end.is_some() {
-            Reply::status(StatusCode::SERVICE_UNAVAILABLE)
-        } else {
-            self.handler.on_request(&Request::new(&request, &link.info.peer, &tls))
-        };
-        match reply {
-            Reply::Respond(response) => {
-                let reply = handshake::Reply::to(&request);
-                // This answer is the last if too many bytes of earlier answers wait.
-                let keep_alive = reply.keep_alive
-                    && self.drain_end.is_none()
-                    && link.out.buffered(&link.wire) <= self.shared.config.limits.pause_receive_above;
-                let out = link.out.raw(&mut self.shared.pool);
-                if handshake::write_response(&response, handshake::Reply { keep_alive, ..reply }, out) {
-                    self.keep_for_http(link);
-                } else {
-                    self.end(link, Phase::finishing(false), Cause::Local);
-                }
-            }
-            Reply::Upgrade(headers) => match handshake::accept(&request, &self.shared.config.upgrade) {
-                Ok(mut accepted) => {
-                    accepted.response.headers_mut().extend(headers);
-                    accepted.write(link.out.raw(&mut self.shared.pool));
-                    self.opened(driver, link, accepted.negotiated, Some(&request), None);
-                }
-                Err(refused) => {
-                    self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{refused}"));
-                    self.shared.counters.handshakes_failed.add(1);
-                    let reply = handshake::Reply { keep_alive: false, ..handshake::Reply::to(&request) };
-                    let out = link.out.raw(&mut self.shared.pool);
-                    handshake::write_response(&refused.response, reply, out);
-                    self.end(link, Phase::finishing(false), Cause::Local);
-                }
-            },
+        if self.drain_end.is_some() {
+            self.reply(driver, link, request, Reply::status(StatusCode::SERVICE_UNAVAILABLE), None);
+            return Ok(used);
         }
+        let (tls, number) = (link.session.tls_info(), self.next_ticket);
+        let source = Source {
+            shard: &self.shared.remote,
+            token: link.token,
+            number,
+            has_room: self.unanswered < self.shared.config.limits.max_unanswered,
+            wanted: OnceCell::new(),
+        };
+        let asked = Request { source: Some(&source), ..Request::new(&request, &link.info.peer, &tls) };
+        let reply = self.handler.on_request(&asked);
+        let wanted = source.wanted.into_inner();
+        self.next_ticket += u64::from(wanted.is_some());
+        self.reply(driver, link, request, reply, wanted);
         Ok(used)
+    }
+
+    /// Acts on the application's reply to a request. `wanted` belongs to the request's ticket, if there is one.
+    pub(crate) fn reply(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        request: http::Request<()>,
+        reply: Reply<H::State>,
+        wanted: Option<Wanted>,
+    ) {
+        match (reply, wanted) {
+            (Reply::Upgrade(upgrade), _) => self.upgrade(driver, link, &request, upgrade),
+            (Reply::Respond(response), _) => self.respond(link, &request, &response),
+            (Reply::Later(Later(number)), Some(wanted)) if number + 1 == self.next_ticket => {
+                self.wait_for_answer(link, request, number, wanted);
+            }
+            (Reply::Later(_), _) => {
+                log::error!("a request was answered with the mark of another request");
+                self.respond(link, &request, &status_response(StatusCode::INTERNAL_SERVER_ERROR));
+            }
+        }
+    }
+
+    /// Answers a request as plain HTTP.
+    fn respond(
+        &mut self,
+        link: &mut Link<E::Session, H::State>,
+        request: &http::Request<()>,
+        response: &http::Response<Vec<u8>>,
+    ) {
+        let reply = handshake::Reply::to(request);
+        // This answer is the last if too many bytes of earlier answers wait.
+        let keep_alive = reply.keep_alive
+            && self.drain_end.is_none()
+            && link.out.buffered(&link.wire) <= self.shared.config.limits.pause_receive_above;
+        let out = link.out.raw(&mut self.shared.pool);
+        if handshake::write_response(response, handshake::Reply { keep_alive, ..reply }, out) {
+            self.keep_for_http(link);
+        } else {
+            self.end(link, Phase::finishing(false), Cause::Local);
+        }
+    }
+
+    /// Accepts a WebSocket, if the request is a valid one.
+    fn upgrade(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        request: &http::Request<()>,
+        upgrade: Upgrade<H::State>,
+    ) {
+        let Upgrade { headers, subprotocol, state } = upgrade;
+        let mut accepted = match handshake::accept(request, &self.shared.config.upgrade) {
+            Ok(accepted) => accepted,
+            Err(refused) => {
+                self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{refused}"));
+                self.shared.counters.handshakes_failed.add(1);
+                let reply = handshake::Reply { keep_alive: false, ..handshake::Reply::to(request) };
+                let out = link.out.raw(&mut self.shared.pool);
+                handshake::write_response(&refused.response, reply, out);
+                return self.end(link, Phase::finishing(false), Cause::Local);
+            }
+        };
+        accepted.response.headers_mut().extend(headers);
+        if let Some(name) = subprotocol {
+            let Some(value) = offered(request, &name) else {
+                let line = format_args!("the application chose the subprotocol {name:?}, which was not offered");
+                self.shared.log_peer(Level::Error, &link.info.peer, line);
+                return self.refuse_with(link, StatusCode::INTERNAL_SERVER_ERROR);
+            };
+            accepted.response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, value);
+            accepted.negotiated.subprotocol = Some(name);
+        }
+        if let Some(state) = state {
+            link.state = state;
+        }
+        accepted.write(link.out.raw(&mut self.shared.pool));
+        self.opened(driver, link, accepted.negotiated, Some(request), None);
     }
 
     /// Reads the server's response. Returns the bytes of `plain` that belonged to it.
@@ -235,12 +300,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Answers with `status`, and ends the connection.
     pub(crate) fn refuse_with(&mut self, link: &mut Link<E::Session, H::State>, status: StatusCode) {
         self.shared.counters.handshakes_failed.add(1);
-        if let Reply::Respond(response) = Reply::status(status) {
-            let out = link.out.raw(&mut self.shared.pool);
-            handshake::write_response(&response, handshake::Reply::LAST, out);
-        }
+        let out = link.out.raw(&mut self.shared.pool);
+        handshake::write_response(&status_response(status), handshake::Reply::LAST, out);
         self.end(link, Phase::finishing(false), Cause::Local);
     }
+}
+
+/// The name of a subprotocol as a header, if the client offered it.
+fn offered(request: &http::Request<()>, name: &str) -> Option<HeaderValue> {
+    let lists = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|list| list.to_str().ok());
+    let is_offered = lists.flat_map(|list| list.split(',')).any(|one| one.trim() == name);
+    HeaderValue::try_from(name).ok().filter(|_| is_offered)
 }
 
 /// Reads an HTTP head from `plain`, in place if it is whole. A partial head is gathered in `bytes`.

@@ -67,8 +67,8 @@ pub use socket::{Incoming, Socket, connect};
 pub use tautline_engine::probe::{Spread, Stage, Stages};
 pub use tautline_engine::{
     Cause, Chunk, Closed, Config, Conn, ConnHandle, ConnId, ConnectError, Counters, Deadline, Deadlines, Delivery,
-    DialId, Handler, Limits, Offload, OnPanic, Opening, Outgoing, Proxy, ProxyKind, Receipt, Reconnect, Records, Reply,
-    Request, Shard, ShardContext, ShardHandle, ShardHandleError, SlowConsumer, Target,
+    DialId, Handler, Later, Limits, Offload, OnPanic, Opening, Outgoing, Proxy, ProxyKind, Receipt, Reconnect, Records,
+    Reply, Request, Shard, ShardContext, ShardHandle, ShardHandleError, SlowConsumer, Target, Ticket, Upgrade,
 };
 pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Spin};
 pub use tautline_tls::plain::Engine as Plain;

@@ -1,9 +1,10 @@
 //! Resolves names on a few threads, which end when the queue is empty.
 
 use crate::closed::ConnectError;
+use crate::command::Command;
 use crate::dial;
 use crate::ids::DialId;
-use crate::remote::{Command, ShardHandle, ShardHandleError};
+use crate::remote::{ShardHandle, ShardHandleError};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;

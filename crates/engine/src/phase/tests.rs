@@ -1,10 +1,11 @@
 //! A table of every event in every state.
 
-use super::{Finish, Head, Linger, Phase};
+use super::{Finish, Head, Linger, Phase, Wait, Wanted};
 use crate::proxy::{Proxy, Tunnel};
 use Event::{
     Abandon, AwaitPeer, Close, EndOfTurn, Finish as Finishes, FinishSent, Go, Overrun, PeerFinishes, PeerGone,
 };
+use std::sync::Arc;
 use tautline_buf::Buf;
 use tautline_ws::handshake::{HeadLimits, HeadReader, Opening, Options};
 
@@ -45,6 +46,7 @@ const TABLE: &str = "
     tls        =     =       =         =   =   Lw  Lw+ La  Lx  gone
     offloaded  =     =       =         =   =   Lw  Lw+ La  Lx  reset
     request    =     =       =         =   =   Lw  Lw+ La  Lx  gone
+    waiting    =     =       =         =   =   Lw  Lw+ La  Lx  gone
     answer     =     =       =         =   =   Lw  Lw+ La  Lx  gone
     open       queue overrun =         =   =   Lw  Lw+ La  Lx  gone
     overrun    =     =       =         =   =   Lw  Lw+ La  Lx  gone
@@ -64,6 +66,10 @@ const TABLE: &str = "
 
 fn state(name: &str) -> Phase {
     let opening = || Opening::new(&"ws://localhost/".parse().unwrap(), [0; 16], &Options::default()).unwrap();
+    let head = || {
+        let reader = HeadReader::new(HeadLimits::default());
+        Box::new(Head { bytes: Buf::new(), reader, answered: false, http_end: None })
+    };
     match name {
         "proxy" => {
             let proxy: Proxy = "http://localhost:1".parse().unwrap();
@@ -71,10 +77,14 @@ fn state(name: &str) -> Phase {
         }
         "tls" => Phase::Tls,
         "offloaded" => Phase::Offloaded(Some(1)),
-        "request" => {
-            let reader = HeadReader::new(HeadLimits::default());
-            Phase::Request(Box::new(Head { bytes: Buf::new(), reader, answered: false, http_end: None }))
-        }
+        "request" => Phase::Request(head()),
+        "waiting" => Phase::Waiting(Box::new(Wait {
+            head: head(),
+            request: http::Request::new(()),
+            number: 0,
+            rest: Buf::new(),
+            wanted: Wanted(Arc::default()),
+        })),
         "answer" => Phase::Answer(Box::new(super::Answer { bytes: Buf::new(), opening: opening() })),
         "open" => Phase::Open,
         "overrun" => Phase::Overrun,
@@ -100,6 +110,7 @@ fn name(phase: &Phase) -> String {
         Phase::Tls => "tls",
         Phase::Offloaded(_) => "offloaded",
         Phase::Request(_) => "request",
+        Phase::Waiting(_) => "waiting",
         Phase::Answer(_) => "answer",
         Phase::Open => "open",
         Phase::Overrun => "overrun",
@@ -161,7 +172,7 @@ fn every_event_moves_every_state_as_the_table_says() {
         }
         states += 1;
     }
-    assert_eq!(states, 19, "every state has a row");
+    assert_eq!(states, 20, "every state has a row");
 }
 
 #[test]

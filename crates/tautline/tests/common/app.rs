@@ -107,7 +107,7 @@ impl Events {
 type Open = dyn Fn(&Events, &mut Conn<'_, u64>) + Send + Sync;
 type OnMessage = dyn Fn(&Events, &mut Conn<'_, u64>, Message<'_>) + Send + Sync;
 type OnChunk = dyn Fn(&Events, &mut Conn<'_, u64>, Chunk<'_>) + Send + Sync;
-type OnRequest = dyn Fn(&Request<'_>) -> Reply + Send + Sync;
+type OnRequest = dyn Fn(&Request<'_>) -> Reply<u64> + Send + Sync;
 
 /// An application that echoes, unless a test sets other closures.
 #[derive(Clone)]
@@ -169,7 +169,7 @@ impl App {
         self
     }
 
-    pub(crate) fn on_request(mut self, act: impl Fn(&Request<'_>) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) fn on_request(mut self, act: impl Fn(&Request<'_>) -> Reply<u64> + Send + Sync + 'static) -> Self {
         self.request = Some(Arc::new(act));
         self
     }
@@ -178,7 +178,7 @@ impl App {
 impl Handler for App {
     type State = u64;
 
-    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+    fn on_request(&mut self, request: &Request<'_>) -> Reply<u64> {
         match &self.request {
             Some(request_of_test) => request_of_test(request),
             None if request.is_upgrade => Reply::upgrade(),

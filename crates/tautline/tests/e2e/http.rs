@@ -4,10 +4,10 @@ use crate::common::frame::{TEXT, masked};
 use crate::common::peer::UPGRADE;
 use crate::common::server::config;
 use crate::common::{App, Over, Started, both, logs, serve};
-use http::header::{HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue, SET_COOKIE};
 use http::{Method, Response, StatusCode};
 use std::time::Duration;
-use tautline::{DeflateConfig, HeadLimits, Origins, Reply};
+use tautline::{DeflateConfig, HeadLimits, Origins, Reply, Upgrade};
 
 /// A small site: a page, an empty response, a path for authorised clients, and WebSockets.
 fn site() -> App {
@@ -21,11 +21,9 @@ fn site() -> App {
                 Reply::Respond(refusal)
             }
             (_, "/named", true) => {
-                let mut headers = http::HeaderMap::new();
-                headers.append("set-cookie", HeaderValue::from_static("a=1"));
-                headers.append("set-cookie", HeaderValue::from_static("b=2"));
-                headers.append(HeaderName::from_static("x-shard"), HeaderValue::from_static("0"));
-                Reply::Upgrade(headers)
+                let upgrade = Upgrade::new().with_header(SET_COOKIE, HeaderValue::from_static("a=1"));
+                let upgrade = upgrade.with_header(SET_COOKIE, HeaderValue::from_static("b=2"));
+                upgrade.with_header(HeaderName::from_static("x-shard"), HeaderValue::from_static("0")).into()
             }
             (_, _, true) | (_, "/only-sockets", false) => Reply::upgrade(),
             (&Method::GET | &Method::HEAD, "/page", false) => {

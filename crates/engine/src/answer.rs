@@ -1,0 +1,18 @@
+use crate::reply::Upgrade;
+use http::Response;
+use std::any::Any;
+
+/// An answer on its way to the shard.
+pub(crate) enum Answer {
+    Upgrade(Upgrade<Box<dyn Any + Send>>),
+    Respond(Response<Vec<u8>>),
+}
+
+impl Answer {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Upgrade(_) => 0,
+            Self::Respond(response) => response.body().len(),
+        }
+    }
+}

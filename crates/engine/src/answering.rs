@@ -1,0 +1,55 @@
+//! Requests that wait for the application's answer.
+
+use crate::answer::Answer;
+use crate::core::Core;
+use crate::handler::Handler;
+use crate::link::{Link, millis};
+use crate::phase::{Phase, Wait, Wanted};
+use crate::reply::{Reply, Upgrade};
+use tautline_buf::Buf;
+use tautline_io::{Driver, Token};
+use tautline_tls::Engine;
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// A request waits for the application's answer.
+    pub(crate) fn wait_for_answer(
+        &mut self,
+        link: &mut Link<E::Session, H::State>,
+        request: http::Request<()>,
+        number: u64,
+        wanted: Wanted,
+    ) {
+        let Phase::Request(head) = std::mem::replace(&mut link.phase, Phase::Tls) else { return };
+        link.phase = Phase::Waiting(Box::new(Wait { head, request, number, rest: Buf::new(), wanted }));
+        self.unanswered += 1;
+        self.leave_crowd(link);
+        link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.answer);
+        self.schedule(link);
+    }
+
+    /// The application has answered a request, which may wait no more.
+    pub(crate) fn answer_later(&mut self, driver: &mut dyn Driver, token: Token, number: u64, answer: Answer) {
+        self.visit(driver, token, |core, driver, link| {
+            if !matches!(&link.phase, Phase::Waiting(wait) if wait.number == number) {
+                return;
+            }
+            let Phase::Waiting(wait) = std::mem::replace(&mut link.phase, Phase::Tls) else { return };
+            let Wait { head, request, mut rest, .. } = *wait;
+            link.phase = Phase::Request(head);
+            core.unanswered -= 1;
+            core.rejoin_crowd(link);
+            let reply = match answer {
+                Answer::Respond(response) => Reply::Respond(response),
+                Answer::Upgrade(Upgrade { headers, subprotocol, state }) => {
+                    // The ticket has the type of the handler's state.
+                    let state = state.and_then(|state| state.downcast().ok()).map(|state| *state);
+                    Reply::Upgrade(Upgrade { headers, subprotocol, state })
+                }
+            };
+            core.reply(driver, link, request, reply, None);
+            if let Err(stop) = core.plaintext(driver, link, rest.filled_mut()) {
+                core.stop(link, stop);
+            }
+        });
+    }
+}
