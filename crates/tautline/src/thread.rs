@@ -16,7 +16,9 @@ use tautline_io::{Address, Driver, DriverConfig, ListenOptions, epoll, machine};
 use tautline_tls::Engine;
 use tautline_ws::CloseCode;
 
-/// A handle to running loops. Dropping it leaves them running; [`drain`](Self::drain) ends them.
+/// A handle to running loops, for any thread. Dropping it leaves them running; [`drain`](Self::drain) ends them.
+///
+/// Clones are handles to the same loops. Each can [`join`](Self::join).
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,11 +40,12 @@ use tautline_ws::CloseCode;
 /// server.join()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerHandle {
     shards: Vec<ShardHandle>,
     addresses: Vec<Address>,
-    threads: Vec<Thread>,
+    /// The threads that nobody waits for yet.
+    threads: Arc<Mutex<Vec<Thread>>>,
     reloader: Reloader,
     left: Left,
     ends: Arc<Ends>,
@@ -175,7 +178,7 @@ impl ServerHandle {
         reasons.unwrap_or_else(PoisonError::into_inner).iter().flatten().next().cloned()
     }
 
-    /// Waits until every loop has ended. [`wait_for_end`](Self::wait_for_end) waits for the first one.
+    /// Waits until every loop has ended, like the `join` of every other clone. [`wait_for_end`](Self::wait_for_end) waits for the first one.
     ///
     /// # Errors
     /// The error of the first loop that failed.
@@ -187,10 +190,16 @@ impl ServerHandle {
     ///
     /// # Errors
     /// The error of the first loop that failed.
-    pub fn join_with_stages(mut self) -> Result<Option<Box<Stages>>, Error> {
-        let results = std::mem::take(&mut self.threads).into_iter().map(end_of);
+    pub fn join_with_stages(self) -> Result<Option<Box<Stages>>, Error> {
+        // Another clone that waits holds the lock, so this one waits too.
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let results = std::mem::take(&mut *threads).into_iter().map(end_of);
         results.fold(Ok(()), Result::and)?;
-        Ok(self.stages())
+        drop(threads);
+        match self.ends.reasons.lock().unwrap_or_else(PoisonError::into_inner).iter().flatten().next() {
+            Some(reason) => Err(Error::Loop(reason.clone())),
+            None => Ok(self.stages()),
+        }
     }
 }
 
@@ -301,7 +310,7 @@ impl Plan {
         let mut server = ServerHandle {
             shards: Vec::new(),
             addresses: plan.listen.clone(),
-            threads: Vec::new(),
+            threads: Arc::default(),
             reloader,
             left: Left::default(),
             ends: Arc::default(),
@@ -318,7 +327,7 @@ impl Plan {
                 Ok((thread, Started { handle, addresses, others })) => {
                     server.addresses = addresses;
                     server.shards.push(handle);
-                    server.threads.push(thread);
+                    server.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
                     wakers.push(others);
                 }
                 Err(error) => {
