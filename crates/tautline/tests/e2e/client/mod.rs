@@ -1,5 +1,6 @@
 //! The client: connecting, reconnecting, and its errors.
 
+mod bouncing;
 mod connecting;
 mod proxies;
 mod reconnecting;

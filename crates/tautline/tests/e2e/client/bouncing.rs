@@ -1,0 +1,101 @@
+//! Clients that bounce a connection, and change the target before the next one.
+
+use crate::common::server::{client_config, config};
+use crate::common::{App, Over, serve};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tautline::{
+    Cause, Client, CloseCode, Closed, Config, Conn, Deadline, DialId, Handler, Message, Opening, Outgoing, Reconnect,
+    Reply, Target,
+};
+
+/// A feed that is bounced three times, each time with a fresh token.
+#[derive(Default)]
+struct Feed {
+    tokens: u32,
+    causes: Vec<Cause>,
+    /// Whether silence bounces the feed, and not the application.
+    waits: bool,
+}
+
+impl Handler for Feed {
+    type State = ();
+
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
+        match (self.tokens, self.waits) {
+            (3, _) => conn.close(CloseCode::NORMAL, ""),
+            (_, false) => conn.reconnect(),
+            (_, true) => {}
+        }
+    }
+
+    fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {}
+
+    fn on_close(&mut self, _conn: &mut Conn<'_, ()>, closed: &Closed) {
+        self.causes.push(closed.cause.clone());
+    }
+
+    fn on_redial(&mut self, dial: DialId, target: &mut Target) {
+        assert_eq!(dial.index(), 0);
+        self.tokens += 1;
+        target.headers.insert("x-token", self.tokens.into());
+    }
+}
+
+/// Runs a feed, and returns it with the tokens that the server saw.
+fn run(feed: Feed, config: Config) -> (Feed, Vec<String>) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sees = seen.clone();
+    let app = App::default().on_request(move |request| {
+        let token = request.http.headers().get("x-token").map_or("none", |token| token.to_str().unwrap());
+        sees.lock().unwrap().push(token.to_owned());
+        Reply::upgrade()
+    });
+    let server = serve(Over::Fused, self::config(), app);
+    let mut target = server.target();
+    target.reconnect = Some(Reconnect::new(Duration::from_millis(10), Duration::from_millis(40)));
+    let feed = Client::new(client_config()).config(config).target(target).run(feed).unwrap();
+    server.stop();
+    let seen = seen.lock().unwrap().clone();
+    (feed, seen)
+}
+
+#[test]
+fn a_bounced_feed_connects_again_with_a_fresh_token() {
+    let begin = Instant::now();
+    let (feed, seen) = run(Feed::default(), config());
+    assert_eq!(seen, ["none", "1", "2", "3"]);
+    assert_eq!(feed.causes.len(), 4);
+    // A bounce does not wait for the peer until the close deadline.
+    assert!(begin.elapsed() < Duration::from_secs(9), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn a_silent_feed_is_bounced() {
+    let mut config = config();
+    config.deadlines.silence = Some(Duration::from_millis(100));
+    let (feed, seen) = run(Feed { waits: true, ..Feed::default() }, config);
+    assert_eq!(seen, ["none", "1", "2", "3"]);
+    assert!(matches!(feed.causes[0], Cause::Timeout(Deadline::Silence)), "{:?}", feed.causes);
+}
+
+#[test]
+fn a_handle_of_a_client_bounces_it_too() {
+    let server = serve(Over::Fused, config(), App::default());
+    let mut target = server.target();
+    target.reconnect = Some(Reconnect::new(Duration::from_millis(10), Duration::from_millis(40)));
+    let app = App::default().on_open(|events, conn| {
+        let handle = conn.handle();
+        if events.all().len() < 5 {
+            std::thread::spawn(move || handle.reconnect().unwrap());
+        } else {
+            conn.send(Outgoing::text("enough"));
+            conn.close(CloseCode::NORMAL, "");
+        }
+    });
+    let (client, events) = super::start(target, app);
+    client.clone().join().unwrap();
+    client.join().unwrap();
+    assert_eq!(events.closes(events.open(2).0), 1);
+    server.stop();
+}
