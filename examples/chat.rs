@@ -1,82 +1,120 @@
-//! A chat server: every path is a room, and every room is a topic.
+//! A chat server: every path is a room, every user has a name from a slow database, and nothing blocks.
 //!
 //! ```text
 //! cargo run -p tautline --example chat -- [ADDRESS]
 //! ```
-//! Open http://127.0.0.1:8080/lobby in two browser windows, or run `taut connect ws://127.0.0.1:8080/lobby`. The server
-//! speaks plain ws, so that browsers need not trust a certificate first. With [`Tls::with_certificate`] it speaks wss;
-//! nothing else changes.
+//! Open http://127.0.0.1:8080/lobby in two browser windows. `/health` and `/metrics` are for machines. The server speaks plain
+//! ws, so that browsers need not trust a certificate first. With [`Tls::with_certificate`] it speaks wss.
 
-use tautline::http::header::CONTENT_TYPE;
-use tautline::http::{self, HeaderValue, Method, StatusCode};
-use tautline::{Closed, Config, Conn, Handler, Message, Opening, Outgoing, Reply, Request, Server, SlowConsumer};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use tautline::http::header::{CONTENT_TYPE, COOKIE, HeaderValue};
+use tautline::http::{Response, StatusCode};
+use tautline::{Address, CloseCode, Closed, Conn, Handler, Message, Opening, Outgoing, Reply, Request};
+use tautline::{Server, ServerHandle, SlowConsumer, Ticket, Upgrade};
 
-struct Chat;
+#[derive(Clone)]
+struct Chat {
+    database: Sender<Login>,
+    server: Arc<OnceLock<ServerHandle>>,
+}
+
+#[derive(Default)]
+struct User {
+    name: String,
+    room: String,
+}
+
+struct Login {
+    user: User,
+    ticket: Ticket<User>,
+    due: Instant,
+}
+
+/// Answers each login 50 ms later, on a thread of its own. A task of an async runtime does the same.
+fn database(logins: &Receiver<Login>) {
+    for Login { user, ticket, due } in logins {
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let _left = match user.name.as_str() {
+            "" | "mallory" => ticket.status(StatusCode::FORBIDDEN),
+            _ => ticket.upgrade(Upgrade::new().with_state(user)),
+        };
+    }
+}
 
 impl Handler for Chat {
-    /// The room: the path of the client's request.
-    type State = String;
+    type State = User;
 
-    /// Handles every HTTP request, before an upgrade.
-    ///
-    /// A plain GET gets the page, which then connects to its own path. This is also the place to check a cookie, and to
-    /// reject with `Reply::status`.
-    fn on_request(&mut self, request: &Request<'_>) -> Reply<String> {
+    fn on_request(&mut self, request: &Request<'_>) -> Reply<User> {
+        let path = request.http.uri().path();
         if request.is_upgrade {
-            return Reply::upgrade();
+            let cookie = request.http.headers().get(COOKIE).and_then(|c| c.to_str().ok()).unwrap_or("");
+            let name = cookie.split("; ").find_map(|pair| pair.strip_prefix("user=")).unwrap_or("").to_owned();
+            let (user, due) = (User { name, room: path.to_owned() }, Instant::now() + Duration::from_millis(50));
+            return request.later(|ticket| drop(self.database.send(Login { user, ticket, due })));
         }
-        if request.http.method() != Method::GET {
-            return Reply::status(StatusCode::METHOD_NOT_ALLOWED);
+        match path {
+            "/health" => page("text/plain", "fine\n"),
+            "/metrics" => {
+                let open = |server: &ServerHandle| server.shards().iter().map(|s| s.counters().open).sum::<u64>();
+                page("text/plain", &format!("chat_open {}\n", self.server.get().map_or(0, open)))
+            }
+            _ => page("text/html; charset=utf-8", PAGE),
         }
-        let mut page = http::Response::new(PAGE.to_vec());
-        page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-        Reply::Respond(page)
     }
 
-    fn on_open(&mut self, conn: &mut Conn<'_, String>, opening: &Opening<'_>) {
-        let room = opening.request.map_or("/", |request| request.uri().path()).to_owned();
+    fn on_open(&mut self, conn: &mut Conn<'_, User>, _opening: &Opening<'_>) {
+        let room = conn.state().room.clone();
         conn.subscribe(&room);
-        *conn.state() = room;
         say(conn, "joins");
     }
 
-    fn on_message(&mut self, conn: &mut Conn<'_, String>, message: Message<'_>) {
-        if let Some(text) = message.text() {
-            say(conn, &format!("says: {text}"));
+    fn on_message(&mut self, conn: &mut Conn<'_, User>, message: Message<'_>) {
+        match message.text() {
+            // This notice does not come back to its author.
+            Some("/typing") => {
+                let (line, room) = (format!("{} is typing", conn.state().name), conn.state().room.clone());
+                conn.publish_to_others(&room, Outgoing::text(&line));
+            }
+            Some(text) => say(conn, &format!("says: {text}")),
+            None => {}
         }
     }
 
-    fn on_close(&mut self, conn: &mut Conn<'_, String>, _closed: &Closed) {
+    fn on_close(&mut self, conn: &mut Conn<'_, User>, _closed: &Closed) {
         say(conn, "leaves");
     }
 }
 
-/// Publishes a line to the sender's room.
-///
-/// The message is framed once. Each loop delivers it to its own subscribers, on whichever loop the sender is.
-fn say(conn: &mut Conn<'_, String>, what: &str) {
-    let (line, room) = (format!("{} {what}", conn.id()), conn.state().clone());
-    conn.publish(&room, Outgoing::text(&line));
+/// Publishes a line to the room. A slow reader misses the oldest lines.
+fn say(conn: &mut Conn<'_, User>, what: &str) {
+    let (line, room) = (format!("{} {what}", conn.state().name), conn.state().room.clone());
+    conn.publish(&room, Outgoing::text(&line).with_policy(SlowConsumer::DropOldest(64 << 10)));
 }
 
-const PAGE: &[u8] = br#"<!doctype html><title>Chat</title><form><input autofocus placeholder="Say something"></form>
-<pre></pre>
-<script>
-const socket = new WebSocket(location.href.replace(/^http/, "ws"));
-const [form] = document.forms, out = document.querySelector("pre");
-socket.onmessage = ({ data }) => out.append(data + "\n");
-socket.onclose = () => out.append("closed\n");
-form.onsubmit = (event) => { event.preventDefault(); socket.send(form[0].value); form.reset(); };
-</script>"#;
+fn page(kind: &'static str, text: &str) -> Reply<User> {
+    let mut response = Response::new(text.as_bytes().to_vec());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    Reply::Respond(response)
+}
+
+const PAGE: &str = include_str!("chat.html");
+
+pub(crate) fn serve(address: Address) -> Result<ServerHandle, tautline::Error> {
+    let (database, logins) = channel();
+    std::thread::spawn(move || self::database(&logins));
+    let server = Arc::<OnceLock<_>>::default();
+    let chat = Chat { database, server: server.clone() };
+    let make = move |_shard| chat.clone();
+    let running = Server::plain().listen(address).shards(0).start(make)?;
+    Ok(server.get_or_init(|| running).clone())
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into()).parse()?;
-    let mut config = Config::untrusted_internet();
-    // 4096 bytes are enough for a line typed by hand. A slow reader stays connected and misses the oldest messages.
-    config.limits.max_message = 4096;
-    config.slow_consumer = SlowConsumer::DropOldest(64 << 10);
-
-    let server = Server::plain().config(config).listen(address).shards(0).start(|_shard| Chat)?;
-    println!("listening on http://{}/lobby", server.addresses()[0]);
+    let server = serve(std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into()).parse()?)?;
+    println!("listening on http://{}/lobby; press Enter to stop", server.addresses()[0]);
+    std::io::stdin().read_line(&mut String::new())?;
+    server.drain(CloseCode::GOING_AWAY, "the chat closes", Duration::from_secs(5));
     Ok(server.join()?)
 }
