@@ -18,7 +18,7 @@ fn enter(address: &Address, room: &str, user: &str) -> Result<Socket, Error> {
 }
 
 fn line(socket: &mut Socket) -> String {
-    let message = socket.receive_timeout(Duration::from_secs(60)).unwrap().expect("a line");
+    let message = socket.receive_timeout(Duration::from_secs(60)).unwrap().unwrap();
     String::from_utf8(message.data().to_vec()).unwrap()
 }
 
