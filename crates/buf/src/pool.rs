@@ -105,6 +105,25 @@ impl Pool {
         self.held + self.last.capacity()
     }
 
+    /// The memory of all unused buffers, in bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.held() + self.spare.capacity()
+    }
+
+    /// The memory of the unused buffers in the classes: a part of [`held`](Self::held) that changes rarely.
+    #[inline]
+    #[must_use]
+    pub const fn in_classes(&self) -> usize {
+        self.held
+    }
+
+    /// Frees all unused buffers.
+    #[cold]
+    pub fn trim(&mut self) {
+        *self = Self::new(self.limit);
+    }
+
     #[inline(never)]
     fn give_slowly(&mut self, buf: Buf) {
         let last = core::mem::take(&mut self.last);
@@ -245,6 +264,18 @@ mod tests {
         let cork = pool.take();
         assert!(cork.is_empty() && cork.capacity() == 1 << 16);
         assert_eq!(pool.take().capacity(), Pool::MIN_CAPACITY);
+    }
+
+    #[test]
+    fn a_trimmed_pool_has_no_memory_and_works_on() {
+        let mut pool = Pool::new(1 << 20);
+        pool.give_back(Buf::with_capacity(1 << 12));
+        (0..9).for_each(|_| pool.give(Buf::with_capacity(1 << 14)));
+        assert_eq!(pool.memory(), (1 << 12) + (9 << 14));
+        pool.trim();
+        assert_eq!(pool.memory(), 0);
+        pool.give(Buf::with_capacity(1 << 14));
+        assert_eq!(pool.memory(), 1 << 14);
     }
 
     #[test]

@@ -196,6 +196,19 @@ impl Decoder {
         matches!(self.phase, Phase::Idle | Phase::Header) && self.head_len == 0 && self.message.is_none()
     }
 
+    /// Whether a message in progress has memory.
+    #[inline]
+    #[must_use]
+    pub const fn has_message(&self) -> bool {
+        self.assembly.has_memory()
+    }
+
+    /// The memory of the message in progress, and approximately that of the decompressor, in bytes.
+    #[must_use]
+    pub fn memory(&self) -> (usize, usize) {
+        (self.assembly.capacity(), self.inflater.as_ref().map_or(0, |inflater| inflater.memory()))
+    }
+
     #[inline(never)]
     fn decode_any<'b>(&'b mut self, input: &'b mut [u8], pool: &mut Pool) -> Result<Decoded<'b>, Error> {
         self.recycle(pool);

@@ -105,6 +105,12 @@ impl Encoder {
         self
     }
 
+    /// Approximate memory of the compressor, in bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.deflater.as_ref().map_or(0, |deflater| deflater.memory())
+    }
+
     /// Appends a message in one frame, compressed if `compress` is set and compression was negotiated.
     ///
     /// # Errors
