@@ -207,8 +207,8 @@ impl Session {
     /// Checks the header at the front of `wire`, as soon as it is whole.
     fn check_header(&mut self, wire: &[u8], out: &mut Buf) -> Result<(), Error> {
         match record::check(wire, self.stage) {
-            // rustls alone can seal the right alert, and makes it for a whole record that is authentic.
-            Err(bad) if self.stage == Stage::Open13 && bad.alert == RECORD_OVERFLOW && is_front(wire) => Ok(()),
+            // rustls alone can seal the right alert, and makes it for a record that is authentic. It is not waited for.
+            Err(bad) if self.stage == Stage::Open13 && bad.alert == RECORD_OVERFLOW && is_whole(wire) => Ok(()),
             Err(bad) => Err(self.reject(bad, out)),
             Ok(()) => Ok(()),
         }
@@ -347,9 +347,9 @@ fn group(common: &CommonState) -> u16 {
     common.negotiated_key_exchange_group().map_or(0, |group| group.name().into())
 }
 
-/// Whether a record of some version of TLS may begin like this.
-fn is_front(wire: &[u8]) -> bool {
-    record::front(wire) != Front::Invalid
+/// Whether `wire` begins with a whole record, of a length that some version of TLS has.
+fn is_whole(wire: &[u8]) -> bool {
+    matches!(record::front(wire), Front::Whole(_))
 }
 
 /// A change_cipher_spec, for which rustls sends unexpected_message after the handshake.
