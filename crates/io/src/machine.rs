@@ -2,11 +2,16 @@
 
 mod sys;
 
-pub use sys::run_when_idle;
+pub use sys::{become_user, run_when_idle};
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::fs::read_to_string;
 use std::io;
+use std::path::Path;
+
+/// System calls that drivers make only when they are opened, for programs that give up the others.
+pub const SETUP_CALLS: [i64; 1] = [libc::SYS_io_uring_setup];
 
 /// The processors that the calling thread may run on, in ascending order.
 ///
@@ -54,11 +59,38 @@ pub fn forbid_core_dumps() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
+/// The memory that this process may use, in bytes: that of the machine, or the limit of its control group (cgroups(7)).
+#[must_use]
+pub fn memory() -> Option<u64> {
+    let machine = read_to_string("/proc/meminfo").ok().and_then(|text| total_memory(&text));
+    let group = read_to_string("/proc/self/cgroup").ok().and_then(|text| {
+        let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+        // Each group above can have a lower limit.
+        let groups = Path::new(path.trim_start_matches('/')).ancestors();
+        let limit = |group: &Path| read_to_string(Path::new("/sys/fs/cgroup").join(group).join("memory.max")).ok();
+        groups.filter_map(limit).filter_map(|text| text.trim().parse().ok()).min()
+    });
+    machine.into_iter().chain(group).min()
+}
+
+fn total_memory(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{cpus, forbid_core_dumps, pin_to_cpu};
+    use super::{cpus, forbid_core_dumps, memory, pin_to_cpu, total_memory};
     use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
     use std::thread;
+
+    #[test]
+    fn the_memory_is_found() {
+        assert_eq!(total_memory("MemTotal:       24101012 kB\nMemFree: 1 kB\n"), Some(24_101_012 << 10));
+        assert_eq!(total_memory("MemTotal: much"), None);
+        assert!(memory().unwrap() > 64 << 20);
+    }
 
     #[test]
     fn core_dumps_can_be_forbidden() {

@@ -1,5 +1,5 @@
-//! The unsafe part: scheduling policies.
-#![expect(unsafe_code, reason = "scheduling policies of the kernel")]
+//! The unsafe part: scheduling policies, and the user of a process.
+#![expect(unsafe_code, reason = "scheduling policies, and users of all threads")]
 
 use std::io;
 
@@ -19,6 +19,23 @@ pub fn run_when_idle() -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Makes the whole process run as another user and group, with these supplementary groups, for good.
+///
+/// Linux changes the user of one thread; the C library changes all of them (nptl(7)). It must be called by root, once sockets
+/// are bound and keys are read. Root has no way back.
+///
+/// # Errors
+/// The process is not root, or a system call fails. If a later one fails, the earlier ones stay in effect: end the process.
+pub fn become_user(user: u32, group: u32, groups: &[u32]) -> io::Result<()> {
+    let checked = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    // SAFETY: the kernel reads as many groups as the slice has.
+    checked(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
+    // SAFETY: no pointers. Groups first, since only root can change them.
+    checked(unsafe { libc::setresgid(group, group, group) })?;
+    // SAFETY: no pointers.
+    checked(unsafe { libc::setresuid(user, user, user) })
 }
 
 #[cfg(test)]
