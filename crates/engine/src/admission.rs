@@ -1,12 +1,12 @@
-//! The numbers of connections that all loops of a server have together, and a loop's part of them.
+//! The numbers of connections, and the memory, that all loops of a server have together, and a loop's part of them.
 
 use crate::config::Limits;
 use crate::link::Link;
+use crate::remote::ShardHandle;
 use crate::timer::Tick;
-use crate::waiting::Waiting;
-use std::sync::Arc;
+use crate::waiting::{First, Waiting};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tautline_io::Token;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Least milliseconds between two log lines about a limit. At the limit, every new connection meets it.
 const NEWS: Tick = 10_000;
@@ -14,7 +14,26 @@ const NEWS: Tick = 10_000;
 /// How often a loop that does not accept looks whether another loop's connections have ended, in milliseconds.
 pub(crate) const RETRY: Tick = 10;
 
-/// The numbers of connections of all shards of a server, for its [`Limits`]. Clones share them.
+/// Time for which a handshake gives way to none, in milliseconds, unless half of all connections are handshakes.
+///
+/// After a restart, many honest clients can come from one address, such as that of a NAT. Each completes its handshake at once.
+/// If the oldest gave way at once too, a storm of them would cut off its own members just before they are through, and they
+/// would come again. A silent connection only costs memory meanwhile, which has a [budget](Limits::memory).
+pub(crate) const GRACE: Tick = 1_000;
+
+/// A reason why no connection gives way.
+pub(crate) enum Stays {
+    /// The limit is not passed.
+    WithinLimit,
+    /// Other shards have more than their parts.
+    OthersTurn,
+    /// The first one has not waited for long enough. It has at this tick.
+    Until(Tick),
+}
+
+/// The connections and the memory of all shards of a server, for its [`Limits`]. Clones share them.
+///
+/// Several servers of one process can share it too. Their limits then hold for all of them together.
 ///
 /// A shard whose limits are not [shared](crate::Shard::share_limits) has the limits for itself.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +45,8 @@ struct Totals {
     connections: AtomicUsize,
     handshakes: AtomicUsize,
     http: AtomicUsize,
+    /// All shards. The lock is taken for new shards, and for looks at the memory, which no message causes.
+    handles: RwLock<Vec<ShardHandle>>,
 }
 
 /// The kinds of connections that wait without a WebSocket.
@@ -44,6 +65,14 @@ impl Kind {
         }
     }
 
+    /// The limit of all shards together that holds at once. Up to it, handshakes give way only after [`GRACE`].
+    fn most(self, limits: &Limits) -> usize {
+        match self {
+            Self::Handshake => (limits.max_connections / 2).max(self.limit(limits)),
+            Self::Http => self.limit(limits),
+        }
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Handshake => "limits.max_handshakes",
@@ -55,27 +84,33 @@ impl Kind {
 /// A shard's part of the server's connections.
 pub(crate) struct Admission {
     totals: SharedLimits,
+    handle: ShardHandle,
     connections: usize,
     handshakes: Waiting,
     http: Waiting,
     /// Whether a limit may be passed since the last look.
     pub(crate) due: bool,
     pub(crate) paused: bool,
+    /// When the limits are to be looked at again, whatever happens; `Tick::MAX` if they are not.
+    pub(crate) look_at: Tick,
     /// When each limit may be logged again.
-    news: [Tick; 3],
+    news: [Tick; 5],
 }
 
 impl Admission {
-    pub(crate) fn new(totals: SharedLimits) -> Self {
+    pub(crate) fn new(totals: SharedLimits, handle: ShardHandle) -> Self {
         totals.0.shards.fetch_add(1, Ordering::Relaxed);
+        totals.0.handles.write().unwrap_or_else(PoisonError::into_inner).push(handle.clone());
         Self {
             totals,
+            handle,
             connections: 0,
             handshakes: Waiting::default(),
             http: Waiting::default(),
             due: false,
             paused: false,
-            news: [0; 3],
+            look_at: Tick::MAX,
+            news: [0; 5],
         }
     }
 
@@ -114,9 +149,9 @@ impl Admission {
         }
     }
 
-    pub(crate) fn insert<S, T>(&mut self, kind: Kind, link: &Link<S, T>) {
+    pub(crate) fn insert<S, T>(&mut self, kind: Kind, link: &Link<S, T>, now: Tick) {
         self.total(kind).fetch_add(1, Ordering::Relaxed);
-        self.waiting(kind).insert(&link.info.peer, link.token);
+        self.waiting(kind).insert(&link.info.peer, link.token, now);
         self.due = true;
     }
 
@@ -126,17 +161,22 @@ impl Admission {
         }
     }
 
-    /// A connection that gives way, with the number of its host's and of its network's that wait here.
-    ///
-    /// `Err` if the limit is passed, but other shards have more than their parts.
-    pub(crate) fn surplus(&mut self, kind: Kind, limits: &Limits) -> Result<Option<(Token, usize, usize)>, ()> {
+    /// A connection that gives way.
+    pub(crate) fn surplus(&mut self, kind: Kind, limits: &Limits, now: Tick) -> Result<First, Stays> {
         let limit = kind.limit(limits);
-        if self.total(kind).load(Ordering::Relaxed) <= limit {
-            return Ok(None);
+        let total = self.total(kind).load(Ordering::Relaxed);
+        if total <= limit {
+            return Err(Stays::WithinLimit);
         }
         let part = limit / self.totals.0.shards.load(Ordering::Relaxed).max(1);
+        let is_excess = total > kind.most(limits);
         let waiting = self.waiting(kind);
-        if waiting.len() <= part { Err(()) } else { Ok(waiting.first()) }
+        if waiting.len() <= part {
+            return Err(Stays::OthersTurn);
+        }
+        let first = waiting.first().ok_or(Stays::WithinLimit)?;
+        let end = if kind == Kind::Handshake && !is_excess { first.at + GRACE } else { 0 };
+        if now < end { Err(Stays::Until(end)) } else { Ok(first) }
     }
 
     /// Whether the server has all the connections that it may have.
@@ -148,6 +188,17 @@ impl Admission {
     pub(crate) fn of_all_shards(&self) -> (usize, usize) {
         let Totals { connections, handshakes, .. } = &*self.totals.0;
         (connections.load(Ordering::Relaxed), handshakes.load(Ordering::Relaxed))
+    }
+
+    /// The memory of all shards, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let handles = self.totals.0.handles.read().unwrap_or_else(PoisonError::into_inner);
+        handles.iter().map(ShardHandle::memory).sum()
+    }
+
+    /// The number of shards, at least 1.
+    pub(crate) fn shards(&self) -> u64 {
+        self.totals.0.shards.load(Ordering::Relaxed).max(1) as u64
     }
 
     /// Whether it is time for a log line about a limit.
@@ -165,6 +216,8 @@ impl Drop for Admission {
     fn drop(&mut self) {
         let totals = &self.totals.0;
         totals.shards.fetch_sub(1, Ordering::Relaxed);
+        let mut handles = totals.handles.write().unwrap_or_else(PoisonError::into_inner);
+        handles.retain(|other| !other.is(&self.handle));
         totals.connections.fetch_sub(self.connections, Ordering::Relaxed);
         totals.handshakes.fetch_sub(self.handshakes.len(), Ordering::Relaxed);
         totals.http.fetch_sub(self.http.len(), Ordering::Relaxed);

@@ -4,13 +4,15 @@
 //! gives way to a new one. It pauses while the server has `max_connections`, of which connections without a WebSocket are at
 //! most three quarters.
 
-use crate::admission::Kind;
+use crate::admission::{Kind, RETRY, Stays};
 use crate::closed::Cause;
 use crate::core::Core;
 use crate::handler::Handler;
 use crate::link::{Link, millis};
 use crate::phase::Phase;
 use crate::remote::ShardHandle;
+use crate::timer::Tick;
+use crate::waiting::First;
 use tautline_io::Driver;
 use tautline_tls::Engine;
 
@@ -19,15 +21,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn count_connection(&mut self, link: &Link<E::Session, H::State>) {
         self.shared.counters.connections.add(1);
         self.shared.counters.handshaking.add(1);
+        self.account.add_connection(size_of_val(link));
         if link.info.dial.is_none() {
             self.admission.count_connection();
-            self.admission.insert(Kind::Handshake, link);
+            self.admission.insert(Kind::Handshake, link, self.shared.now);
         }
     }
 
     /// Counts the end of a connection.
     pub(crate) fn uncount_connection(&mut self, link: &Link<E::Session, H::State>) {
         self.shared.counters.connections.sub(1);
+        self.account.remove_connection(size_of_val(link));
         if link.info.dial.is_none() {
             self.admission.uncount_connection();
         }
@@ -40,7 +44,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// The handshake waits for the peer again.
     pub(crate) fn wait_again(&mut self, link: &Link<E::Session, H::State>) {
-        self.admission.insert(Kind::Handshake, link);
+        self.admission.insert(Kind::Handshake, link, self.shared.now);
     }
 
     /// The request waits for the application, not for the client: it does not give way to others.
@@ -52,7 +56,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// The request waits for the client again.
     pub(crate) fn rejoin_crowd(&mut self, link: &Link<E::Session, H::State>) {
         let is_http = matches!(&link.phase, Phase::Request(head) if head.http_end.is_some());
-        self.admission.insert(if is_http { Kind::Http } else { Kind::Handshake }, link);
+        self.admission.insert(if is_http { Kind::Http } else { Kind::Handshake }, link, self.shared.now);
     }
 
     /// A connection has left `before`, which was a handshake.
@@ -86,7 +90,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.shared.counters.handshaking.sub(1);
             self.shared.counters.http.add(1);
             self.admission.remove(Kind::Handshake, link);
-            self.admission.insert(Kind::Http, link);
+            self.admission.insert(Kind::Http, link, now);
         }
     }
 
@@ -99,47 +103,59 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.admission.paused = full;
         driver.pause_accept(full);
         if full {
+            self.shared.counters.accept_pauses.add(1);
             self.check_others();
         }
         if full && self.admission.is_news(0, self.shared.now) {
             let (connections, handshakes) = self.admission.of_all_shards();
-            log::warn!("accepting pauses: {connections} connections, {handshakes} of them in their handshake");
+            let limit = self.shared.config.limits.max_connections;
+            log::warn!(
+                "accepting pauses: {connections} connections, {handshakes} of them in their handshake \
+                 (limits.max_connections: {limit})"
+            );
         }
     }
 
-    /// Applies the limits, if one may be passed.
+    /// Applies the limits, since one may be passed.
     pub(crate) fn apply_limits(&mut self, driver: &mut dyn Driver) {
-        if self.admission.due || self.admission.paused {
-            self.admission.due = false;
-            self.bound_accepting(driver);
-            self.evict(driver, Kind::Handshake);
-            self.evict(driver, Kind::Http);
+        self.admission.due = false;
+        self.admission.look_at = Tick::MAX;
+        self.bound_accepting(driver);
+        self.evict(driver, Kind::Handshake);
+        self.evict(driver, Kind::Http);
+        if self.admission.waits_for_others() {
+            self.admission.look_at = self.shared.now + RETRY;
         }
     }
 
     fn evict(&mut self, driver: &mut dyn Driver, kind: Kind) {
         loop {
-            match self.admission.surplus(kind, &self.shared.config.limits) {
-                Ok(Some((token, of_host, of_network))) => {
+            match self.admission.surplus(kind, &self.shared.config.limits, self.shared.now) {
+                Ok(first) => {
                     let before = self.admission.waiting(kind).len();
-                    self.visit(driver, token, |core, _, link| core.give_way(link, kind, of_host, of_network));
+                    self.visit(driver, first.token, |core, _, link| core.give_way(link, kind, first));
                     if self.admission.waiting(kind).len() == before {
                         return;
                     }
                 }
-                Ok(None) => return,
-                Err(()) => return self.check_others(),
+                Err(Stays::WithinLimit) => return,
+                Err(Stays::OthersTurn) => return self.check_others(),
+                Err(Stays::Until(at)) => {
+                    self.admission.look_at = at;
+                    return;
+                }
             }
         }
     }
 
     /// Has the other loops look at the limits. Until then each can be past them by one connection.
-    fn check_others(&self) {
+    pub(crate) fn check_others(&self) {
         self.shared.others.iter().for_each(ShardHandle::check_limits);
     }
 
     /// Ends a connection in favour of newer ones.
-    fn give_way(&mut self, link: &mut Link<E::Session, H::State>, kind: Kind, of_host: usize, of_network: usize) {
+    fn give_way(&mut self, link: &mut Link<E::Session, H::State>, kind: Kind, first: First) {
+        let First { of_host, of_network, .. } = first;
         let (counters, name, limit) = (&self.shared.counters, kind.name(), kind.limit(&self.shared.config.limits));
         match kind {
             Kind::Handshake => {

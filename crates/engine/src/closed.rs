@@ -72,6 +72,9 @@ pub enum Cause {
     SlowConsumer,
     /// Too many handshakes waited, and the connection was reset.
     Overloaded,
+    /// Memory was short ([`Limits::memory`](crate::Limits::memory)), and this connection held much of it. It was closed with
+    /// 1008 if most of that waited for the peer to read, or else with 1013.
+    OutOfMemory,
     /// The application panicked, and the connection was closed with 1011 ([`OnPanic`](crate::OnPanic)).
     Panicked,
     /// The shard stopped before the peer answered our close frame.
@@ -134,6 +137,7 @@ impl fmt::Display for Cause {
             Self::Timeout(deadline) => write!(f, "the peer missed the {deadline} deadline"),
             Self::SlowConsumer => f.write_str("the peer does not read what is sent to it"),
             Self::Overloaded => f.write_str("too many handshakes wait"),
+            Self::OutOfMemory => f.write_str("memory is short, and this connection held much of it"),
             Self::Panicked => f.write_str("the application panicked"),
             Self::Stopped => f.write_str("we stopped"),
         }

@@ -58,7 +58,9 @@ pub struct Limits {
     /// Connections of a server whose opening handshake waits for the client; at most half of `max_connections`.
     ///
     /// Above it the oldest gives way to the newest, with a reset: the oldest of the host that has the most, in the network
-    /// (IPv4 /24, IPv6 /56) that has the most. A source thus pushes out only itself, as long as another has fewer.
+    /// (IPv4 /24, IPv6 /56) that has the most. A source thus pushes out only itself, as long as another has fewer. A handshake
+    /// has one second before it gives way, unless half of `max_connections` are handshakes. So a storm of honest clients from
+    /// one address gets through.
     pub max_handshakes: usize,
     /// Connections of a server that were answered plain HTTP and may ask again; at most a quarter of `max_connections`.
     ///
@@ -67,7 +69,15 @@ pub struct Limits {
     /// Requests of a shard that wait for the application's answer ([`Request::later`](crate::Request::later)). Further ones are
     /// answered with status 503.
     pub max_unanswered: usize,
-    /// Topics that one connection may subscribe to.
+    /// Memory of all shards of a server, in bytes; `usize::MAX` for no limit.
+    ///
+    /// `tautline::Server` lowers it to three quarters of the memory that the machine or the process's control group has.
+    ///
+    /// From 7/8 of it on, new connections are reset. Above it the heaviest connections are closed: with 1008 if most of their
+    /// memory waits for the peer to read, or else with 1013. [`Counters`](crate::Counters) have the memory by use. The kernel's
+    /// buffers, the state of the application and the program itself are not counted.
+    pub memory: usize,
+    /// Topics that one connection may subscribe to. [`Conn::subscribe`](crate::Conn::subscribe) refuses further ones.
     pub max_subscriptions: usize,
     /// Bytes waiting for a client above which nothing more is read from it (server).
     ///
@@ -264,6 +274,16 @@ impl SlowConsumer {
 /// loop and is used further: a call that panicked may have left its own fields half changed, like the content of a poisoned
 /// [`Mutex`](std::sync::Mutex). A handler that cannot go on then takes [`EndLoop`](Self::EndLoop).
 ///
+/// | panic in | effect |
+/// |---|---|
+/// | an event of a connection, also by its timer or by a message from elsewhere | this policy, for the connection |
+/// | `on_close`, the drop of a state | this policy; the connection has ended already |
+/// | `State::default()` of a new connection | this policy; the connection is reset |
+/// | `on_connect_failed` | this policy; the next attempt is scheduled |
+/// | work on a pool's thread, such as a verifier of certificates | the connection fails its handshake |
+/// | the closure of [`Shard::with_conn`](crate::Shard::with_conn) | it passes to the caller, who has the loop |
+/// | the closure that makes a handler, a [`Probe`](crate::probe::Probe), a logger | the loop ends, and reports it |
+///
 /// ```
 /// use tautline_engine::{Config, OnPanic};
 ///
@@ -302,6 +322,7 @@ impl Config {
                 max_handshakes: 2_000,
                 max_http: 500,
                 max_unanswered: 1_000,
+                memory: gibibytes(2),
                 max_subscriptions: 128,
                 pause_receive_above: 256 << 10,
                 pool: 4 << 20,
@@ -333,6 +354,7 @@ impl Config {
         config.limits.max_connections = 1_000;
         config.limits.max_handshakes = 500;
         config.limits.max_http = 250;
+        config.limits.memory = gibibytes(4);
         config.limits.pool = 16 << 20;
         config.deadlines.ping = Some(Duration::from_secs(5));
         config.deadlines.idle = Some(Duration::from_secs(15));
@@ -348,10 +370,16 @@ impl Config {
         config.limits.max_message = 256 << 10;
         config.limits.max_connections = 1_000_000;
         config.limits.max_unanswered = 10_000;
+        config.limits.memory = gibibytes(8);
         config.limits.pause_receive_above = 32 << 10;
         config.deadlines.ping = Some(Duration::from_secs(240));
         config.deadlines.idle = Some(Duration::from_secs(540));
         config.slow_consumer = SlowConsumer::Disconnect(128 << 10);
         config
     }
+}
+
+/// So many bytes, or as many as a pointer can count.
+const fn gibibytes(n: usize) -> usize {
+    n.saturating_mul(1 << 30)
 }

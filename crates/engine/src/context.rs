@@ -48,7 +48,7 @@ impl ShardContext<'_> {
 
     /// Sends `message` to every subscriber of `topic` on every shard, like [`Conn::publish`].
     pub fn publish(&mut self, topic: &str, message: Outgoing<'_>) {
-        self.shared.publish(Publication::to_topic(topic, message));
+        self.shared.publish(Publication::to_topic(topic, message, &self.shared.published));
     }
 
     /// Sends `message` to these connections, like [`Conn::send_to`].

@@ -8,6 +8,7 @@ use crate::dialing::Resolver;
 use crate::handler::Handler;
 use crate::ids::DialId;
 use crate::link::Link;
+use crate::memory::Account;
 use crate::offload::Handshakes;
 use crate::probe::Probe;
 use crate::remote::Commands;
@@ -55,6 +56,7 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) unanswered: usize,
     /// The number of the next ticket.
     pub(crate) next_ticket: u64,
+    pub(crate) account: Account,
     pub(crate) epoch: Instant,
 }
 

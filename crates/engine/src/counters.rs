@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Declares the counters once: their present values, and the cells that the loop adds to.
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Totals of a shard since it began. `connections`, `handshaking` and `open` are the present numbers instead.
+        /// Totals of a shard since it began. `connections`, `handshaking`, `http`, `open` and the memory are the present numbers.
         ///
         /// ```
         /// use tautline_engine::Counters;
@@ -23,6 +23,20 @@ macro_rules! counters {
         }
 
         impl Counters {
+            /// The memory in bytes: the sum of all counters that begin with `memory_`, but `memory_closed`.
+            #[must_use]
+            pub const fn memory(&self) -> u64 {
+                self.memory_connections
+                    + self.memory_heads
+                    + self.memory_partial
+                    + self.memory_sending
+                    + self.memory_queued
+                    + self.memory_deflate
+                    + self.memory_pooled
+                    + self.memory_commands
+                    + self.memory_published
+            }
+
             /// Adds the counters of another shard.
             pub fn merge(&mut self, other: &Self) {
                 $(self.$name.add_assign(other.$name);)+
@@ -86,12 +100,56 @@ counters! {
     messages_dropped,
     /// Compressions of published messages: one per message and window size, for any number of subscribers.
     publications_compressed,
+    /// Times that accepting paused at [`max_connections`](crate::Limits::max_connections).
+    accept_pauses,
+    /// Connections that were refused because [`memory`](crate::Limits::memory) was short.
+    connections_refused,
+    /// Connections that were closed because [`memory`](crate::Limits::memory) was exceeded.
+    memory_closed,
+    /// Connections whose message exceeded [`max_message`](crate::Limits::max_message).
+    messages_too_big,
+    /// HTTP requests that exceeded [`head`](crate::Limits::head).
+    heads_too_big,
+    /// Subscriptions that were refused at [`max_subscriptions`](crate::Limits::max_subscriptions).
+    subscriptions_refused,
+    /// Times that reading from a client paused, by the application or at
+    /// [`pause_receive_above`](crate::Limits::pause_receive_above).
+    receive_pauses,
+    /// Connections closed by [`SlowConsumer::Disconnect`](crate::SlowConsumer::Disconnect).
+    slow_consumers,
+    /// Handshakes and HTTP connections that missed [`handshake`](crate::Deadlines::handshake) or
+    /// [`http`](crate::Deadlines::http).
+    missed_handshake,
+    /// Connections that missed [`idle`](crate::Deadlines::idle).
+    missed_idle,
+    /// Connections that missed [`close`](crate::Deadlines::close).
+    missed_close,
+    /// Connections that missed [`send`](crate::Deadlines::send).
+    missed_send,
     /// Panics of the application. Each ended its own connection, unless [`OnPanic`](crate::OnPanic) asks for more.
     panics,
     /// Bytes that the driver received.
     bytes_in,
     /// Bytes given to the driver to send.
     bytes_out,
+    /// Memory of present connections' own state, with their TLS sessions, in bytes.
+    memory_connections,
+    /// Memory of handshakes, and of HTTP heads that are not whole.
+    memory_heads,
+    /// Memory of records and messages that are not whole.
+    memory_partial,
+    /// Memory of bytes on their way to peers.
+    memory_sending,
+    /// Memory of queued messages, each for one connection.
+    memory_queued,
+    /// Memory of compression's state.
+    memory_deflate,
+    /// Memory of unused buffers.
+    memory_pooled,
+    /// Memory of commands that wait for the shard, without their messages.
+    memory_commands,
+    /// Memory of messages that were published or sent from other threads here, and that any queue still has.
+    memory_published,
 }
 
 /// A number that one thread writes and all read.

@@ -4,6 +4,7 @@ use crate::closed::{Cause, Closed, ConnectError, Deadline};
 use crate::core::{Core, Slot};
 use crate::handler::Handler;
 use crate::ids::ConnId;
+use crate::limits::Limit;
 use crate::link::{Due, Link, Stop, millis};
 use crate::phase::{Finish, Linger, Phase};
 use crate::topic::Scope;
@@ -30,8 +31,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if link.phase.is_handshaking() {
             return self.fail_handshake(link, cause);
         }
+        let limit = Limit::met(&cause, &link.phase, &self.shared.counters);
         if link.phase.is_open() {
-            self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{cause:#}"));
+            self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{cause:#}{limit}"));
         }
         let end = match &cause {
             Cause::WebSocket(error) => {
@@ -66,16 +68,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     fn fail_handshake(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
         let peer_finished = matches!(cause, Cause::Finished | Cause::Truncated);
+        let limit = Limit::met(&cause, &link.phase, &self.shared.counters);
         if let Phase::Request(head) = &link.phase
             && head.answered
             && head.bytes.is_empty()
             && !matches!(cause, Cause::Tls(_) | Cause::Panicked)
         {
             // The end of a connection between two requests is no failure.
-            log::debug!("{}: {cause:#}", link.info.peer);
+            self.shared.log_peer(Level::Debug, &link.info.peer, format_args!("{cause:#}{limit}"));
             return self.end(link, Phase::finishing(peer_finished), cause);
         }
-        self.shared.log_peer(Level::Info, &link.info.peer, format_args!("handshake failed: {cause:#}"));
+        self.shared.log_peer(Level::Info, &link.info.peer, format_args!("handshake failed: {cause:#}{limit}"));
         if matches!(cause, Cause::Tls(_)) {
             link.out.clear();
         }

@@ -87,7 +87,8 @@ impl ConnHandle {
     /// # Errors
     /// If the connection has ended, or its shard does not take the command.
     pub fn publish(&self, topic: &str, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
-        self.live()?.command(Command::PublishToAll(Publication::to_topic(topic, message)))
+        let shard = self.live()?;
+        shard.command(Command::PublishToAll(Publication::to_topic(topic, message, shard.published())))
     }
 
     /// Publishes like [`publish`](Self::publish), but not to this connection.
@@ -95,8 +96,9 @@ impl ConnHandle {
     /// # Errors
     /// If the connection has ended, or its shard does not take the command.
     pub fn publish_to_others(&self, topic: &str, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
-        let except = Some(self.0.id.token);
-        self.live()?.command(Command::PublishToAll(Publication { except, ..Publication::to_topic(topic, message) }))
+        let shard = self.live()?;
+        let publication = Publication::to_topic(topic, message, shard.published());
+        shard.command(Command::PublishToAll(Publication { except: Some(self.0.id.token), ..publication }))
     }
 
     /// Subscribes the connection to `topic`, unless it has too many subscriptions, like [`Conn::subscribe`](crate::Conn::subscribe).

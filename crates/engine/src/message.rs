@@ -1,6 +1,8 @@
 //! Outgoing messages, and the result of sending one.
 
 use crate::config::SlowConsumer;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tautline_ws::{Kind, Message, Prepared};
 
 /// A message to send.
@@ -106,18 +108,48 @@ pub enum Delivery {
     Closed,
 }
 
+/// The bytes of a shard's published messages that any queue or thread still has. Clones share the number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Published(Arc<AtomicUsize>);
+
+impl Published {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) as u64
+    }
+}
+
+/// The bytes of one published message in its shard's account, until the last clone of the message is gone.
+#[derive(Debug)]
+struct Charge {
+    bytes: usize,
+    published: Published,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.published.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// A message encoded once for many connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Encoded {
+    _charge: Arc<Charge>,
     pub(crate) message: Prepared,
     pub(crate) compress: bool,
     pub(crate) key: Option<u64>,
     pub(crate) policy: Option<SlowConsumer>,
 }
 
+/// Memory of a published message beside its payload.
+const OVERHEAD: usize = 512;
+
 impl Encoded {
-    pub(crate) fn new(message: Outgoing<'_>) -> Self {
+    pub(crate) fn new(message: Outgoing<'_>, published: &Published) -> Self {
+        let bytes = message.payload.len() + OVERHEAD;
+        published.0.fetch_add(bytes, Ordering::Relaxed);
         Self {
+            _charge: Arc::new(Charge { bytes, published: published.clone() }),
             message: Prepared::new(message.kind, message.payload),
             compress: message.compress,
             key: message.key,

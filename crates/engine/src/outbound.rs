@@ -205,6 +205,18 @@ impl Outbound {
         self.queue.bytes() + self.cork.len() + wire.len()
     }
 
+    /// Whether messages here have memory.
+    #[inline]
+    pub(crate) const fn has_memory(&self) -> bool {
+        self.cork.has_memory() | self.queue.has_memory()
+    }
+
+    /// Memory in bytes: of the cork, of queued messages, of those that other queues may have too, and of the compressor.
+    pub(crate) fn memory(&self) -> (usize, usize, usize, usize) {
+        let shared = self.queue.shared();
+        (self.cork.capacity(), self.queue.bytes() - shared, shared, self.encoder.memory())
+    }
+
     /// Messages taken so far: a mark for [`lags`](Self::lags).
     pub(crate) const fn taken(&self) -> u64 {
         self.taken

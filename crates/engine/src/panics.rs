@@ -51,6 +51,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if let Phase::Gone { reset } = link.phase {
             self.release(driver, link, reset);
         } else {
+            self.charge(&mut link);
             self.put(link.token, Slot::Link(link));
         }
     }

@@ -1,6 +1,6 @@
 //! Published messages that wait for their delivery.
 
-use crate::message::{Encoded, Outgoing};
+use crate::message::{Encoded, Outgoing, Published};
 use crate::receipt::Receipts;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,13 +40,13 @@ impl Destination {
 }
 
 impl Publication {
-    pub(crate) fn new(to: Destination, message: Outgoing<'_>) -> Self {
-        Self { to, message: Encoded::new(message), except: None, receipts: None }
+    pub(crate) fn new(to: Destination, message: Outgoing<'_>, published: &Published) -> Self {
+        Self { to, message: Encoded::new(message, published), except: None, receipts: None }
     }
 
     /// A message to the subscribers of a topic.
-    pub(crate) fn to_topic(topic: &str, message: Outgoing<'_>) -> Self {
-        Self::new(Destination::Topic(topic.into()), message)
+    pub(crate) fn to_topic(topic: &str, message: Outgoing<'_>, published: &Published) -> Self {
+        Self::new(Destination::Topic(topic.into()), message, published)
     }
 
     /// Bytes of the message.

@@ -26,6 +26,14 @@ impl Item {
             }
     }
 
+    /// The bytes of it that other queues may have too.
+    fn shared(&self) -> usize {
+        match self {
+            Self::Shared(publication) => publication.message.payload().len(),
+            Self::Message { .. } | Self::Fragment { .. } => 0,
+        }
+    }
+
     fn key(&self) -> Option<u64> {
         #[cfg(test)]
         tests::LOOKS.with(|looks| looks.set(looks.get() + 1));
@@ -79,6 +87,8 @@ struct Waiting {
     /// All items before this number are gaps or may not be dropped.
     oldest: u64,
     bytes: usize,
+    /// The part of `bytes` that other queues may have too.
+    shared: usize,
     /// Numbers of the items with keys.
     keys: HashMap<u64, u64>,
 }
@@ -111,6 +121,20 @@ impl Queue {
         self.0.as_ref().map_or(0, |waiting| waiting.items.len() - waiting.gaps)
     }
 
+    /// Whether it has memory.
+    #[inline]
+    pub(crate) const fn has_memory(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The part of [`bytes`](Self::bytes) that other queues may have too.
+    pub(crate) const fn shared(&self) -> usize {
+        match &self.0 {
+            Some(waiting) => waiting.shared,
+            None => 0,
+        }
+    }
+
     /// The payload bytes of all items, and a fixed cost for each.
     pub(crate) const fn bytes(&self) -> usize {
         match &self.0 {
@@ -133,8 +157,10 @@ impl Waiting {
                 && let others = bytes - old.item.cost()
                 && others.saturating_add(cost) <= limit
             {
-                old.item = item;
+                let shared = item.shared();
+                let before = std::mem::replace(&mut old.item, item).shared();
                 self.bytes = others + cost;
+                self.shared = self.shared - before + shared;
                 return Pushed::Replaces;
             }
             self.drop_item(number);
@@ -157,6 +183,7 @@ impl Waiting {
             }
         }
         self.bytes += cost;
+        self.shared += item.shared();
         if let Some(key) = key {
             self.keys.insert(key, self.end());
         }
@@ -209,6 +236,7 @@ impl Waiting {
     /// An item leaves the queue.
     fn forget(&mut self, item: &Item, number: u64) {
         self.bytes -= item.cost();
+        self.shared -= item.shared();
         if let Some(key) = item.key()
             && self.keys.get(&key) == Some(&number)
         {

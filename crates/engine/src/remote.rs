@@ -1,7 +1,7 @@
 use crate::command::Command;
 use crate::counters::{Counters, LiveCounters};
 use crate::ids::ConnId;
-use crate::message::{Encoded, Outgoing};
+use crate::message::{Encoded, Outgoing, Published};
 use crate::probe::Stages;
 use crate::publications::{Destination, Publication};
 use std::any::TypeId;
@@ -79,12 +79,13 @@ struct Inner {
     counters: Arc<LiveCounters>,
 }
 
-/// The commands that wait.
+/// The commands that wait, and the messages that were published.
 #[derive(Default)]
 struct Waiting {
     commands: AtomicUsize,
     /// Bytes of their messages.
     bytes: AtomicUsize,
+    published: Published,
     /// Whether a wake is under way, so that further commands need none.
     waking: AtomicBool,
     stopped: AtomicBool,
@@ -201,7 +202,7 @@ impl ShardHandle {
     /// # Errors
     /// If the shard does not take the command.
     pub fn publish(&self, topic: &str, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
-        self.publish_encoded(Publication::to_topic(topic, message))
+        self.publish_encoded(Publication::to_topic(topic, message, self.published()))
     }
 
     /// Sends `message` to one connection of this shard. It is discarded if the connection has ended.
@@ -209,7 +210,7 @@ impl ShardHandle {
     /// # Errors
     /// If the shard does not take the command.
     pub fn send(&self, to: ConnId, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
-        self.command(Command::Send { to, message: Encoded::new(message) })
+        self.command(Command::Send { to, message: Encoded::new(message, self.published()) })
     }
 
     /// Sends `message` to those of these connections that are of this shard. It is framed once.
@@ -218,7 +219,7 @@ impl ShardHandle {
     /// If the shard does not take the command.
     pub fn send_to(&self, conns: &[ConnId], message: Outgoing<'_>) -> Result<(), ShardHandleError> {
         let own = conns.iter().filter(|conn| conn.shard == self.0.number).map(|conn| conn.token).collect();
-        self.publish_encoded(Publication::new(Destination::Conns(own), message))
+        self.publish_encoded(Publication::new(Destination::Conns(own), message, self.published()))
     }
 
     /// The subscriptions on this shard that match `topic`. Waits for the shard's answer.
@@ -252,7 +253,30 @@ impl ShardHandle {
     /// Each value is exact, but they are not all of one instant. A shard that has stopped keeps its last values.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.0.counters.snapshot()
+        let mut counters = self.0.counters.snapshot();
+        (counters.memory_commands, counters.memory_published) = self.memory_of_others();
+        counters
+    }
+
+    /// The shard's memory in bytes, as of its last turn.
+    pub(crate) fn memory(&self) -> u64 {
+        self.counters().memory()
+    }
+
+    /// The memory of commands that wait, and of messages that were published here and are not gone. Any thread changes them.
+    fn memory_of_others(&self) -> (u64, u64) {
+        let commands = self.0.waiting.commands.load(Ordering::Relaxed) * size_of::<Command>();
+        (commands as u64, self.0.waiting.published.bytes())
+    }
+
+    /// The account of messages that are published here.
+    pub(crate) fn published(&self) -> &Published {
+        &self.0.waiting.published
+    }
+
+    /// Whether both are handles to one shard.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0.counters, &other.0.counters)
     }
 
     /// Whether the shard takes commands. It does not once it was drained, or has failed.

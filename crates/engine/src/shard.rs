@@ -10,6 +10,7 @@ use crate::dial::Target;
 use crate::dialing::Resolver;
 use crate::handler::Handler;
 use crate::ids::{ConnId, DialId};
+use crate::memory::Account;
 use crate::offload::{HandshakePool, Handshakes, RecordPool};
 use crate::peer_log::PeerLog;
 use crate::phase::Phase;
@@ -90,6 +91,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             scratch: Buf::new(),
             keys: Keys::new(seed),
             counters,
+            published: remote.published().clone(),
             records: None,
             peer_log: PeerLog::default(),
             topics: Topics::default(),
@@ -100,6 +102,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             others: Vec::new(),
             now: 0,
         };
+        let admission = Admission::new(SharedLimits::default(), shared.remote.clone());
         let kernel_tls = if E::Session::PASSTHROUGH { KernelTls::Off } else { driver.kernel_tls() };
         let core = Core {
             probe: None,
@@ -112,6 +115,8 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             due: Vec::new(),
             commands,
             commands_left: false,
+            admission,
+            account: Account::default(),
             dials: HashMap::new(),
             resolver: Resolver::default(),
             dial_timers: BinaryHeap::new(),
@@ -125,7 +130,6 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             unanswered: 0,
             next_ticket: 0,
             is_ending: false,
-            admission: Admission::new(SharedLimits::default()),
             epoch: Instant::now(),
         };
         Ok(Self { driver, core })
@@ -166,7 +170,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
 
     /// Counts connections for limits together with other shards, before the first connection.
     pub fn share_limits(&mut self, limits: SharedLimits) {
-        self.core.admission = Admission::new(limits);
+        self.core.admission = Admission::new(limits, self.handle());
     }
 
     /// Sets the pool for expensive handshakes; see [`Offload`](crate::Offload).
@@ -193,7 +197,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// The shard's counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.core.shared.counters.snapshot()
+        self.core.shared.remote.counters()
     }
 
     /// Calls `act` with the application and an open connection; `None` if the connection is not open.
@@ -233,7 +237,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             self.core.expire_timers(&mut *self.driver);
         }
         self.core.deliver(&mut *self.driver);
-        self.core.apply_limits(&mut *self.driver);
+        self.core.keep_limits(&mut *self.driver);
         Ok(())
     }
 

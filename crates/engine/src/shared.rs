@@ -1,5 +1,6 @@
 use crate::config::Config;
 use crate::counters::LiveCounters;
+use crate::message::Published;
 use crate::offload::RecordPool;
 use crate::peer_log::PeerLog;
 use crate::publications::Publications;
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     /// Compresses published messages.
     pub(crate) shared_deflater: SharedDeflater,
     pub(crate) counters: Arc<LiveCounters>,
+    /// The account of messages that are published here.
+    pub(crate) published: Published,
     /// Threads that help to seal large messages.
     pub(crate) records: Option<RecordPool>,
     /// The log of what peers cause.

@@ -18,7 +18,8 @@ impl<T> Conn<'_, T> {
     /// False if it has [`max_subscriptions`](crate::Limits::max_subscriptions) others already.
     pub fn subscribe(&mut self, topic: &str) -> bool {
         if self.subscriptions() >= self.shared.config.limits.max_subscriptions {
-            return self.cold.as_ref().is_some_and(|cold| cold.subscriptions.iter().any(|t| &**t == topic));
+            let is_one = self.cold.as_ref().is_some_and(|cold| cold.subscriptions.iter().any(|t| &**t == topic));
+            return is_one || self.refuse_subscription();
         }
         if self.shared.topics.subscribe(Scope::Exact, topic, self.token) {
             self.cold.get_or_insert_default().subscriptions.push(topic.into());
@@ -39,12 +40,21 @@ impl<T> Conn<'_, T> {
     pub fn subscribe_prefix(&mut self, prefix: &str) -> bool {
         if self.subscriptions() >= self.shared.config.limits.max_subscriptions {
             let more = self.cold.as_ref().and_then(|cold| cold.more.as_ref());
-            return more.is_some_and(|more| more.prefixes.iter().any(|p| &**p == prefix));
+            let is_one = more.is_some_and(|more| more.prefixes.iter().any(|p| &**p == prefix));
+            return is_one || self.refuse_subscription();
         }
         if self.shared.topics.subscribe(Scope::Prefix, prefix, self.token) {
             self.cold.get_or_insert_default().more().prefixes.push(prefix.into());
         }
         true
+    }
+
+    /// Counts and logs a subscription that is one too many.
+    fn refuse_subscription(&mut self) -> bool {
+        self.shared.counters.subscriptions_refused.add(1);
+        let line = format_args!("a subscription was refused (limits.max_subscriptions)");
+        self.shared.log_peer(log::Level::Info, &self.info.peer, line);
+        false
     }
 
     fn subscriptions(&self) -> usize {
@@ -77,13 +87,13 @@ impl<T> Conn<'_, T> {
     /// which they were published. Subscribers count from the begin of the delivery; those that leave before their batch get
     /// nothing.
     pub fn publish(&mut self, topic: &str, message: Outgoing<'_>) {
-        self.shared.publish(Publication::to_topic(topic, message));
+        self.shared.publish(Publication::to_topic(topic, message, &self.shared.published));
     }
 
     /// Publishes like [`publish`](Self::publish), but not to this connection.
     pub fn publish_to_others(&mut self, topic: &str, message: Outgoing<'_>) {
         let except = Some(self.token);
-        self.shared.publish(Publication { except, ..Publication::to_topic(topic, message) });
+        self.shared.publish(Publication { except, ..Publication::to_topic(topic, message, &self.shared.published) });
     }
 
     /// Publishes like [`publish`](Self::publish), and calls `done` with the counts once every shard has delivered the message.
@@ -92,7 +102,7 @@ impl<T> Conn<'_, T> {
     /// [`handle`](Self::handle).
     pub fn publish_counted(&mut self, topic: &str, message: Outgoing<'_>, done: impl FnOnce(Receipt) + Send + 'static) {
         let receipts = Some(Arc::new(Receipts::new(Box::new(done))));
-        self.shared.publish(Publication { receipts, ..Publication::to_topic(topic, message) });
+        self.shared.publish(Publication { receipts, ..Publication::to_topic(topic, message, &self.shared.published) });
     }
 
     /// Sends `message` to these connections, on whichever shards they are. It is framed once, and delivered like a published
@@ -128,7 +138,7 @@ impl Shared {
 
     /// Gives a message to the shards of these connections.
     pub(crate) fn send_to(&mut self, conns: &[ConnId], message: Outgoing<'_>) {
-        let mut publication = Publication::new(Destination::Conns(Vec::new()), message);
+        let mut publication = Publication::new(Destination::Conns(Vec::new()), message, &self.published);
         let tokens = |shard| conns.iter().filter(|conn| conn.shard == shard).map(|conn| conn.token).collect::<Vec<_>>();
         for other in &self.others {
             let conns = tokens(other.number());

@@ -1,6 +1,5 @@
 //! A turn of a shard: events of the driver, commands of other threads, publications, and output of connections.
 
-use crate::admission;
 use crate::closed::Cause;
 use crate::command::Command;
 use crate::core::{Core, Slot};
@@ -11,6 +10,7 @@ use crate::message::{Delivery, Encoded};
 use crate::offload::Handshakes;
 use crate::phase::Phase;
 use crate::shared::Shared;
+use crate::timer::Tick;
 use crate::topic::Scope;
 use crate::wire::Transport;
 use std::cmp::Reverse;
@@ -89,6 +89,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.ping_sent = false;
             driver.pause_receive(link.token, pause);
             self.schedule(link);
+            if pause {
+                self.shared.counters.receive_pauses.add(1);
+                let waiting = link.out.buffered(&link.wire);
+                let line = format_args!("reading pauses: {waiting} bytes wait for it (limits.pause_receive_above)");
+                self.shared.log_peer(log::Level::Debug, &link.info.peer, line);
+            }
         }
     }
 
@@ -102,6 +108,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     pub(crate) fn release(&mut self, driver: &mut dyn Driver, mut link: Box<Link<E::Session, H::State>>, reset: bool) {
         self.uncount_connection(&link);
+        self.discharge(&link);
         driver.close(link.token, reset || link.wire.is_in_flight());
         link.out.release(&mut self.shared.pool);
         link.wire.release(&mut self.shared.pool);
@@ -123,7 +130,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.dial_timers.peek().map(|Reverse((at, _))| at.saturating_sub(now)),
             self.drain_end.map(|end| end.saturating_sub(now)),
             self.shared.peer_log.due().map(|at| at.saturating_sub(now)),
-            self.admission.waits_for_others().then_some(admission::RETRY),
+            (self.admission.look_at != Tick::MAX).then(|| self.admission.look_at.saturating_sub(now)),
         ];
         let timer = timers.into_iter().flatten().min().map(Duration::from_millis);
         match (timer, longest) {
@@ -221,6 +228,9 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
             driver.close(token, true);
             return;
         };
+        if self.refuses(driver, token, &peer) {
+            return;
+        }
         match self.engine.accept() {
             Ok(session) => {
                 let phase = if E::Session::PASSTHROUGH { Phase::Request(self.empty_head()) } else { Phase::Tls };

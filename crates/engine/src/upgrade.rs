@@ -6,6 +6,7 @@ use crate::handler::{Handler, Opening};
 use crate::handover::Handover;
 use crate::ids::DialId;
 use crate::info::Info;
+use crate::limits::Limit;
 use crate::link::{Clock, HandshakeCost, Link, Stop, millis};
 use crate::outbound::Outbound;
 use crate::phase::{Answer, Head, Phase, Wanted};
@@ -61,6 +62,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             paused: false,
             driver_paused: false,
             dirty: false,
+            charged: true,
+            compresses: false,
             held: false,
             kernel: Handover::new(self.kernel_tls),
             answered: 0,
@@ -257,6 +260,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.decoder = decoder.with_inflater(tautline_ws::deflate::Inflater::new(params, role, config.max_ratio));
             let deflater = tautline_ws::deflate::Deflater::new(params, role, config.level);
             link.out.set_deflater(deflater, config.min_size);
+            link.compresses = true;
         }
         link.decoder.set_streaming(self.shared.config.streaming);
         let subprotocol = negotiated.subprotocol.map(String::into_boxed_str);
@@ -293,7 +297,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Answers a head that is no HTTP or too large with a status, and ends the connection.
     fn refuse_head(&mut self, link: &mut Link<E::Session, H::State>, error: &HandshakeError) {
-        self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{error}"));
+        let limit = Limit::of_head(error, &self.shared.counters);
+        self.shared.log_peer(Level::Info, &link.info.peer, format_args!("{error}{limit}"));
         self.refuse_with(link, error.status().unwrap_or(StatusCode::BAD_REQUEST));
     }
 

@@ -1,5 +1,6 @@
 //! Connections that wait for their peer, by source: which of them goes first when there are too many.
 
+use crate::timer::Tick;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -57,10 +58,22 @@ struct Members {
     ranks: BTreeMap<Rank, Host>,
 }
 
-/// The waiting connections of a host, the oldest first.
+/// The waiting connections of a host, the oldest first, and when each began to wait.
 struct Queue {
     since: u64,
-    tokens: VecDeque<Token>,
+    tokens: VecDeque<(Token, Tick)>,
+}
+
+/// A connection that goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct First {
+    pub(crate) token: Token,
+    /// When it began to wait.
+    pub(crate) at: Tick,
+    /// Number of its host's connections that wait.
+    pub(crate) of_host: usize,
+    /// Number of its network's connections that wait.
+    pub(crate) of_network: usize,
 }
 
 impl Waiting {
@@ -68,7 +81,7 @@ impl Waiting {
         self.len
     }
 
-    pub(crate) fn insert(&mut self, peer: &Address, token: Token) {
+    pub(crate) fn insert(&mut self, peer: &Address, token: Token, now: Tick) {
         self.seen += 1;
         let (since, (network, host)) = (self.seen, source(peer));
         let new = || Members { since, len: 0, hosts: HashMap::new(), ranks: BTreeMap::new() };
@@ -76,7 +89,7 @@ impl Waiting {
         self.ranks.remove(&(members.len, Reverse(members.since)));
         let queue = members.hosts.entry(host).or_insert_with(|| Queue { since, tokens: VecDeque::new() });
         members.ranks.remove(&(queue.tokens.len(), Reverse(queue.since)));
-        queue.tokens.push_back(token);
+        queue.tokens.push_back((token, now));
         members.ranks.insert((queue.tokens.len(), Reverse(queue.since)), host);
         members.len += 1;
         self.ranks.insert((members.len, Reverse(members.since)), network);
@@ -88,7 +101,7 @@ impl Waiting {
         let (network, host) = source(peer);
         let Some(members) = self.networks.get_mut(&network) else { return false };
         let Some(queue) = members.hosts.get_mut(&host) else { return false };
-        let Some(at) = queue.tokens.iter().position(|&waiting| waiting == token) else { return false };
+        let Some(at) = queue.tokens.iter().position(|&(waiting, _)| waiting == token) else { return false };
         self.ranks.remove(&(members.len, Reverse(members.since)));
         members.ranks.remove(&(queue.tokens.len(), Reverse(queue.since)));
         queue.tokens.remove(at);
@@ -107,23 +120,28 @@ impl Waiting {
         true
     }
 
-    /// The connection that goes first, with the number of its host's and of its network's connections.
-    pub(crate) fn first(&self) -> Option<(Token, usize, usize)> {
+    /// The connection that goes first.
+    pub(crate) fn first(&self) -> Option<First> {
         let (_, network) = self.ranks.last_key_value()?;
         let members = self.networks.get(network)?;
         let (_, host) = members.ranks.last_key_value()?;
         let queue = members.hosts.get(host)?;
-        Some((*queue.tokens.front()?, queue.tokens.len(), members.len))
+        let (token, at) = *queue.tokens.front()?;
+        Some(First { token, at, of_host: queue.tokens.len(), of_network: members.len })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Waiting;
+    use super::{First, Waiting};
     use tautline_io::{Address, Token};
 
     fn token(index: u32) -> Token {
         Token { index, generation: 0 }
+    }
+
+    fn first(token: Token, of_host: usize, of_network: usize) -> First {
+        First { token, at: 7, of_host, of_network }
     }
 
     fn at(ip: &str) -> Address {
@@ -134,35 +152,35 @@ mod tests {
     fn the_oldest_of_the_largest_source_goes_first() {
         let mut waiting = Waiting::default();
         for (index, ip) in ["10.0.0.1", "10.0.1.1", "10.0.1.1", "10.0.1.2", "10.0.2.1", "10.0.2.2"].iter().enumerate() {
-            waiting.insert(&at(ip), token(u32::try_from(index).unwrap()));
+            waiting.insert(&at(ip), token(u32::try_from(index).unwrap()), 7);
         }
         // Network 10.0.1.0 has three. Its host .1 has two of them.
-        assert_eq!(waiting.first(), Some((token(1), 2, 3)));
+        assert_eq!(waiting.first(), Some(first(token(1), 2, 3)));
         assert!(waiting.remove(&at("10.0.1.1"), token(1)));
         assert!(!waiting.remove(&at("10.0.1.1"), token(1)));
         // Both networks have two now, each host one: the network that waits for longer, and in it the oldest.
-        assert_eq!(waiting.first(), Some((token(2), 1, 2)));
+        assert_eq!(waiting.first(), Some(first(token(2), 1, 2)));
         assert!(waiting.remove(&at("10.0.1.2"), token(3)));
-        assert_eq!(waiting.first(), Some((token(4), 1, 2)));
+        assert_eq!(waiting.first(), Some(first(token(4), 1, 2)));
         assert!(waiting.remove(&at("10.0.2.1"), token(4)));
         // All are alone: the oldest.
-        assert_eq!(waiting.first(), Some((token(0), 1, 1)));
+        assert_eq!(waiting.first(), Some(first(token(0), 1, 1)));
         assert_eq!(waiting.len(), 3);
     }
 
     #[test]
     fn an_ipv6_site_is_one_source_however_many_addresses_it_has() {
         let mut waiting = Waiting::default();
-        waiting.insert(&at("[2001:db8:1:100::1]"), token(0));
+        waiting.insert(&at("[2001:db8:1:100::1]"), token(0), 7);
         for index in 1..4 {
-            waiting.insert(&at(&format!("[2001:db8:2:10{index}::{index}]")), token(index));
+            waiting.insert(&at(&format!("[2001:db8:2:10{index}::{index}]")), token(index), 7);
         }
-        assert_eq!(waiting.first(), Some((token(1), 1, 3)));
+        assert_eq!(waiting.first(), Some(first(token(1), 1, 3)));
         // Within a /64 all addresses are one host; a mapped address is that of IPv4.
-        waiting.insert(&at("[2001:db8:2:103::ffff]"), token(4));
-        assert_eq!(waiting.first(), Some((token(3), 2, 4)));
+        waiting.insert(&at("[2001:db8:2:103::ffff]"), token(4), 7);
+        assert_eq!(waiting.first(), Some(first(token(3), 2, 4)));
         let mut waiting = Waiting::default();
-        waiting.insert(&at("[::ffff:10.0.0.1]"), token(0));
+        waiting.insert(&at("[::ffff:10.0.0.1]"), token(0), 7);
         assert!(waiting.remove(&at("10.0.0.1"), token(0)));
         assert_eq!((waiting.first(), waiting.len()), (None, 0));
     }
@@ -180,7 +198,7 @@ mod tests {
         for index in 0..20_000 {
             let (network, host) = (u8::try_from(random(5)).unwrap(), u8::try_from(random(4)).unwrap());
             if random(2) == 0 {
-                waiting.insert(&peer(network, host), token(index));
+                waiting.insert(&peer(network, host), token(index), 7);
                 oracle.push((network, host, token(index)));
             } else if !oracle.is_empty() {
                 let at = usize::try_from(random(oracle.len() as u64)).unwrap();
@@ -188,7 +206,7 @@ mod tests {
                 assert!(waiting.remove(&peer(network, host), token));
             }
             assert_eq!(waiting.len(), oracle.len());
-            let Some((first, of_host, of_network)) = waiting.first() else { continue };
+            let Some(First { token: first, of_host, of_network, .. }) = waiting.first() else { continue };
             let in_network = |n: u8| oracle.iter().filter(|(network, ..)| *network == n).count();
             let with_host =
                 |n: u8, h: u8| oracle.iter().filter(|(network, host, _)| (*network, *host) == (n, h)).count();

@@ -52,6 +52,17 @@ impl Wire {
         self.sealed.len() + self.in_flight
     }
 
+    /// Whether it has memory, here or in the driver.
+    #[inline]
+    pub(crate) const fn has_memory(&self) -> bool {
+        self.sealed.has_memory() | (self.in_flight > 0)
+    }
+
+    /// Its memory, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.sealed.capacity() + self.in_flight
+    }
+
     /// Whether all sealed bytes are with the kernel.
     pub(crate) const fn is_flushed(&self) -> bool {
         self.len() == 0

@@ -92,6 +92,7 @@ pub(super) fn config(size: usize, in_flight: usize) -> Config {
     config.limits.max_message = size.max(1 << 10);
     config.limits.max_connections = usize::MAX;
     config.limits.max_handshakes = usize::MAX;
+    config.limits.memory = usize::MAX;
     config.limits.pause_receive_above = usize::MAX;
     config.deadlines.ping = None;
     config.deadlines.idle = None;

@@ -163,6 +163,10 @@ impl Started {
         eventually("no connection left", || self.counters().connections == 0);
         let counters = self.counters();
         assert_eq!((counters.open, counters.handshaking), (0, 0));
+        eventually("the account of memory is empty but for the pool", || {
+            let counters = self.counters();
+            counters.memory() == counters.memory_pooled + counters.memory_commands + counters.memory_published
+        });
     }
 
     /// Asserts what must hold after any attack on a server.

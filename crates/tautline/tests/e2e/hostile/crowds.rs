@@ -34,7 +34,7 @@ fn bounded(max_handshakes: usize) -> Config {
 }
 
 #[test]
-fn silent_connections_give_way_at_once() {
+fn silent_connections_give_way() {
     both(|over| {
         let server = serve(over, bounded(10), App::default());
         let mut inside = server.peer();
@@ -56,6 +56,39 @@ fn silent_connections_give_way_at_once() {
         drop((silent, inside));
         server.survives();
     });
+}
+
+/// All come from one address, as clients behind a NAT do when a server has restarted. None is cut, and none has to come twice.
+#[test]
+fn a_storm_of_honest_clients_from_one_address_gets_through() {
+    both(|over| {
+        let server = serve(over, bounded(10), App::default());
+        // As many as the limit allows ten times over are in their handshake at the same time.
+        let waiting: Vec<_> = (0..100).map(|_| server.attack()).collect();
+        eventually("all are accepted", || server.counters().accepted == 100);
+        let slowest = Instant::now();
+        let mut open: Vec<_> =
+            waiting.into_iter().map(|peer| if over.is_secure() { peer.secure() } else { peer }.upgrade()).collect();
+        if slowest.elapsed() < Duration::from_millis(800) {
+            open.iter_mut().for_each(|peer| peer.echoes("in"));
+            assert_eq!(server.counters().handshakes_evicted, 0);
+        }
+        drop(open);
+        server.survives();
+    });
+}
+
+#[test]
+fn half_of_all_connections_is_a_limit_at_once() {
+    let mut config = bounded(5);
+    config.limits.max_connections = 40;
+    let server = serve(Over::Plain, config, App::default());
+    let silent: Vec<_> = (0..60).map(|_| server.attack()).collect();
+    eventually("all are accepted", || server.counters().accepted == 60);
+    assert!(server.counters().handshaking <= 20, "{:?}", server.counters());
+    eventually("the limit holds after a second", || server.counters().handshaking <= 5);
+    drop(silent);
+    server.survives();
 }
 
 #[test]

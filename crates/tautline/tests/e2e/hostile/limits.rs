@@ -17,7 +17,8 @@ fn connections_above_the_limit_wait() {
         let waiting = server.attack();
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(server.counters().connections, 3);
-        logs::expect(&["accepting pauses: 3 connections"]);
+        logs::expect(&["accepting pauses: 3 connections", "(limits.max_connections: 3)"]);
+        assert_eq!(server.counters().accept_pauses, 1);
         inside.iter_mut().for_each(|peer| peer.echoes("undisturbed"));
         drop(inside.pop());
         let mut waiting = if over.is_secure() { waiting.secure() } else { waiting }.upgrade();

@@ -1,0 +1,171 @@
+//! The budget of memory: at its limit connections give way, so that the system never has to kill the process.
+//!
+//! | memory of all shards | measure |
+//! |---|---|
+//! | from 7/8 of the budget on | unused buffers are freed, and new connections are refused with a reset |
+//! | above the budget | the heaviest connections are closed, until 15/16 are left |
+//!
+//! A shard closes connections of its own if it has at least an equal part of the memory. One shard always has.
+
+use crate::closed::Cause;
+use crate::core::Core;
+use crate::handler::Handler;
+use crate::link::Link;
+use crate::memory::Held;
+use crate::phase::Phase;
+use crate::timer::Tick;
+use http::StatusCode;
+use log::Level;
+use tautline_buf::Buf;
+use tautline_io::{Address, Driver, Token};
+use tautline_tls::Engine;
+use tautline_ws::{CloseCode, Decoder, Role};
+
+/// Least memory of a connection that is closed. To close lighter ones would free next to nothing.
+const LEAST: usize = 8 << 10;
+
+/// Most connections that are closed before the memory is looked at again.
+const MOST: usize = 64;
+
+/// Milliseconds between two questions to other shards.
+const ASK: Tick = 100;
+
+/// The kind of news about this limit; see [`Admission::is_news`](crate::admission::Admission::is_news).
+const NEWS: usize = 3;
+
+/// The memory from which on new connections are refused.
+const fn refuse_from(budget: usize) -> u64 {
+    (budget - budget / 8) as u64
+}
+
+impl<E: Engine, H: Handler> Core<E, H> {
+    /// Notes what a connection holds after an event.
+    #[inline]
+    pub(crate) fn charge(&mut self, link: &mut Link<E::Session, H::State>) {
+        if link.may_hold() {
+            self.charge_slowly(link);
+        }
+    }
+
+    #[inline(never)]
+    fn charge_slowly(&mut self, link: &mut Link<E::Session, H::State>) {
+        let is_holder = self.account.set(link.token, link.held());
+        link.charged = is_holder || link.compresses || link.phase.is_handshaking();
+    }
+
+    /// A connection has ended, and its buffers are given back.
+    pub(crate) fn discharge(&mut self, link: &Link<E::Session, H::State>) {
+        if link.charged {
+            self.account.set(link.token, Held::default());
+        }
+    }
+
+    /// Looks at limits and budget at the end of a turn, if there is reason to.
+    #[inline]
+    pub(crate) fn keep_limits(&mut self, driver: &mut dyn Driver) {
+        let is_due = self.admission.due | (self.admission.look_at <= self.shared.now);
+        if is_due | self.account.is_due(&self.shared.pool) {
+            self.apply_all(driver, is_due);
+        }
+    }
+
+    #[inline(never)]
+    fn apply_all(&mut self, driver: &mut dyn Driver, is_due: bool) {
+        self.account.report(&self.shared.pool, &self.shared.counters);
+        if self.account.grown || self.account.due || is_due {
+            self.apply_budget(driver, self.account.grown);
+        }
+        if is_due || self.admission.due {
+            self.apply_limits(driver);
+            // Nobody may come by for long.
+            self.account.report(&self.shared.pool, &self.shared.counters);
+        }
+        if self.account.due {
+            self.admission.look_at = self.shared.now;
+        }
+    }
+
+    /// Other shards are asked to look only if this one has grown. Otherwise two could ask each other for ever.
+    #[inline(never)]
+    fn apply_budget(&mut self, driver: &mut dyn Driver, grown: bool) {
+        let budget = self.shared.config.limits.memory;
+        let used = self.admission.memory();
+        self.account.looked();
+        self.account.due = false;
+        if used < refuse_from(budget) {
+            return;
+        }
+        self.shared.pool.trim();
+        self.account.report(&self.shared.pool, &self.shared.counters);
+        let used = self.admission.memory();
+        if used <= budget as u64 {
+            return;
+        }
+        if self.admission.is_news(NEWS, self.shared.now) {
+            log::warn!("limits.memory ({budget}) is reached: the heaviest connections are closed");
+        }
+        if self.shared.remote.memory() < used / self.admission.shards() {
+            if grown {
+                self.check_others();
+            }
+            return;
+        }
+        let excess = usize::try_from(used).unwrap_or(usize::MAX) - (budget - budget / 16);
+        let heaviest = self.account.heaviest(excess, LEAST, MOST);
+        for (token, held) in &heaviest {
+            self.visit(driver, *token, |core, _, link| core.shed(link, held));
+        }
+        self.shared.pool.trim();
+        self.account.report(&self.shared.pool, &self.shared.counters);
+        // Where nothing heavy is left, only new connections are refused.
+        self.account.due = !heaviest.is_empty() && self.admission.memory() > budget as u64;
+    }
+
+    /// Refuses a new connection if memory is short.
+    pub(crate) fn refuses(&mut self, driver: &mut dyn Driver, token: Token, peer: &Address) -> bool {
+        let budget = self.shared.config.limits.memory;
+        let is_short = self.admission.memory() >= refuse_from(budget);
+        if is_short {
+            self.shared.counters.connections_refused.add(1);
+            if self.admission.is_news(NEWS + 1, self.shared.now) {
+                log::warn!("7/8 of limits.memory ({budget}) are used: new connections are refused");
+            }
+            self.shared.log_peer(Level::Info, peer, format_args!("refused: 7/8 of limits.memory ({budget}) are used"));
+            driver.close(token, true);
+            self.admission.check();
+            if self.account.asked_at + ASK <= self.shared.now {
+                // They may have unused buffers.
+                self.account.asked_at = self.shared.now;
+                self.check_others();
+            }
+        }
+        is_short
+    }
+
+    /// Closes a connection, and frees its memory at once, but for bytes that the driver has.
+    fn shed(&mut self, link: &mut Link<E::Session, H::State>, held: &Held) {
+        let budget = self.shared.config.limits.memory;
+        let (bytes, outgoing) = (held.weight(), held.outgoing());
+        let line =
+            format_args!("closed at limits.memory ({budget}): it holds {bytes} bytes, {outgoing} of them unread by it");
+        self.shared.log_peer(Level::Info, &link.info.peer, line);
+        if link.phase.is_ending() {
+            // It was closed before, and does not read even that.
+            return self.end(link, Phase::Gone { reset: true }, Cause::OutOfMemory);
+        }
+        self.shared.counters.memory_closed.add(1);
+        if matches!(link.phase, Phase::Request(_)) && link.info.dial.is_none() {
+            link.out.clear();
+            self.refuse_with(link, StatusCode::SERVICE_UNAVAILABLE);
+        } else if link.phase.is_handshaking() {
+            self.fail(link, Cause::OutOfMemory);
+        } else {
+            let code = if outgoing > bytes / 2 { CloseCode::POLICY } else { CloseCode::TRY_AGAIN_LATER };
+            link.close_now(code, "memory is short");
+            self.end(link, Phase::finishing(false), Cause::OutOfMemory);
+        }
+        let role = if link.info.dial.is_none() { Role::Server } else { Role::Client };
+        link.decoder = Decoder::new(role, self.shared.config.limits.max_message);
+        link.carry = Buf::new();
+    }
+}

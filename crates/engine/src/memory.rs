@@ -1,0 +1,283 @@
+//! The memory of a shard by its use, in bytes: numbers of the loop, which it reports at most once a turn.
+//!
+//! A connection that holds nothing beside its own state costs a few comparisons after each event. Others have an entry in a
+//! table, so that idle connections stay small.
+
+use crate::counters::LiveCounters;
+use crate::link::Link;
+use crate::phase::Phase;
+use crate::timer::Tick;
+use std::collections::HashMap;
+use tautline_buf::Pool;
+use tautline_io::Token;
+
+/// Memory of a connection outside this crate: of the driver, the allocator and the TLS session, as measured with `fused`.
+const BESIDE_LINK: usize = 512;
+
+/// Memory of a TLS library during a handshake, as measured with rustls.
+const HANDSHAKE: usize = 4 << 10;
+
+/// Growth of a shard's memory after which it looks at the budget again.
+const STEP: usize = 64 << 10;
+
+/// Memory that a connection holds beside its own state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// The handshake, and HTTP heads that are not whole.
+    pub(crate) heads: usize,
+    /// Records and messages that are not whole.
+    pub(crate) partial: usize,
+    /// Bytes on their way to the peer.
+    pub(crate) sending: usize,
+    /// Messages in its queue that no other queue has.
+    pub(crate) queued: usize,
+    /// State of compression.
+    pub(crate) deflate: usize,
+    /// Published messages in its queue. They are counted where they were published, however many queues have them.
+    pub(crate) shared: usize,
+}
+
+impl Held {
+    /// The memory that may come free with this connection.
+    pub(crate) const fn weight(&self) -> usize {
+        self.heads + self.partial + self.deflate + self.outgoing()
+    }
+
+    /// The part of it that waits for the peer to read.
+    pub(crate) const fn outgoing(&self) -> usize {
+        self.sending + self.queued + self.shared
+    }
+
+    /// Replaces one connection's part of a sum.
+    const fn replace(&mut self, before: &Self, after: &Self) {
+        self.heads = self.heads - before.heads + after.heads;
+        self.partial = self.partial - before.partial + after.partial;
+        self.sending = self.sending - before.sending + after.sending;
+        self.queued = self.queued - before.queued + after.queued;
+        self.deflate = self.deflate - before.deflate + after.deflate;
+        self.shared = self.shared - before.shared + after.shared;
+    }
+}
+
+/// The memory of a shard.
+#[derive(Default)]
+pub(crate) struct Account {
+    /// Memory of the connections' own state.
+    connections: usize,
+    sums: Held,
+    /// The connections that hold more, by their slot.
+    holders: HashMap<Token, Held>,
+    /// The part of the pool that was reported.
+    in_classes: usize,
+    changed: bool,
+    /// Whether the shard has grown since the last look at the budget.
+    pub(crate) grown: bool,
+    /// Whether the budget is to be looked at again.
+    pub(crate) due: bool,
+    /// When other shards were last asked to free unused buffers.
+    pub(crate) asked_at: Tick,
+    /// The reported total, and the least one since the last look at the budget.
+    total: usize,
+    least: usize,
+}
+
+impl Account {
+    pub(crate) const fn add_connection(&mut self, bytes: usize) {
+        self.connections += bytes + BESIDE_LINK;
+        self.changed = true;
+    }
+
+    pub(crate) const fn remove_connection(&mut self, bytes: usize) {
+        self.connections -= bytes + BESIDE_LINK;
+        self.changed = true;
+    }
+
+    /// Notes what a connection holds now. Returns whether that is anything.
+    pub(crate) fn set(&mut self, token: Token, held: Held) -> bool {
+        let is_holder = held != Held::default();
+        let before = if is_holder { self.holders.insert(token, held) } else { self.holders.remove(&token) };
+        let before = before.unwrap_or_default();
+        self.changed |= before != held;
+        self.sums.replace(&before, &held);
+        if self.holders.is_empty() {
+            self.holders.shrink_to(STEP / size_of::<Held>());
+        }
+        is_holder
+    }
+
+    /// Whether there is something to report, or the budget is to be looked at.
+    #[inline]
+    pub(crate) const fn is_due(&self, pool: &Pool) -> bool {
+        self.changed | self.due | (pool.in_classes() != self.in_classes)
+    }
+
+    /// Reports the numbers. The budget is due if the shard has grown since the last [look](Self::looked).
+    pub(crate) fn report(&mut self, pool: &Pool, counters: &LiveCounters) {
+        self.changed = false;
+        self.in_classes = pool.in_classes();
+        let pooled = pool.memory();
+        let Self { connections, sums, .. } = *self;
+        let numbers = [
+            (&counters.memory_connections, connections),
+            (&counters.memory_heads, sums.heads),
+            (&counters.memory_partial, sums.partial),
+            (&counters.memory_sending, sums.sending),
+            (&counters.memory_queued, sums.queued),
+            (&counters.memory_deflate, sums.deflate),
+            (&counters.memory_pooled, pooled),
+        ];
+        self.total = 0;
+        for (counter, bytes) in numbers {
+            counter.set(bytes as u64);
+            self.total += bytes;
+        }
+        self.least = self.least.min(self.total);
+        self.grown = self.total > self.least + STEP;
+    }
+
+    /// The budget was looked at.
+    pub(crate) const fn looked(&mut self) {
+        self.least = self.total;
+        self.grown = false;
+    }
+
+    /// The heaviest connections that weigh at least `least`, the heaviest first: as many as weigh `enough`, at most `most`.
+    pub(crate) fn heaviest(&self, enough: usize, least: usize, most: usize) -> Vec<(Token, Held)> {
+        let mut heavy: Vec<_> = self
+            .holders
+            .iter()
+            .map(|(token, held)| (*token, *held))
+            .filter(|(_, held)| held.weight() >= least)
+            .collect();
+        // The token makes the order the same in every run.
+        let rank = |(token, held): &(Token, Held)| (std::cmp::Reverse(held.weight()), token.index, token.generation);
+        if heavy.len() > most {
+            heavy.select_nth_unstable_by_key(most, rank);
+            heavy.truncate(most);
+        }
+        heavy.sort_unstable_by_key(rank);
+        let mut sum = 0_usize;
+        let needed = heavy.iter().take_while(|(_, held)| {
+            let more = sum < enough;
+            sum = sum.saturating_add(held.weight());
+            more
+        });
+        let needed = needed.count();
+        heavy.truncate(needed);
+        heavy
+    }
+}
+
+impl<S, T> Link<S, T> {
+    /// Whether it may hold memory beside its own state, or did.
+    ///
+    /// Handshakes and connections with compression are looked at after each event, since their memory is within other types.
+    #[inline]
+    pub(crate) const fn may_hold(&self) -> bool {
+        self.charged
+            | self.carry.has_memory()
+            | self.out.has_memory()
+            | self.wire.has_memory()
+            | self.decoder.has_message()
+    }
+
+    pub(crate) fn held(&self) -> Held {
+        let (message, inflater) = self.decoder.memory();
+        let (cork, queued, shared, deflater) = self.out.memory();
+        let carry = self.carry.capacity();
+        let head = match &self.phase {
+            Phase::Request(head) => head.bytes.capacity(),
+            Phase::Answer(answer) => answer.bytes.capacity(),
+            // The pool has a buffer for the client's messages and one for ours.
+            Phase::Offloaded(Some(_)) => HANDSHAKE + 2 * Pool::MIN_CAPACITY,
+            Phase::Tls | Phase::Offloaded(None) => HANDSHAKE,
+            _ => 0,
+        };
+        let is_handshaking = self.phase.is_handshaking();
+        Held {
+            heads: head + if is_handshaking { carry } else { 0 },
+            partial: message + if is_handshaking { 0 } else { carry },
+            sending: cork + self.wire.memory(),
+            queued,
+            deflate: inflater + deflater,
+            shared,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Account, Held, STEP};
+    use crate::counters::LiveCounters;
+    use tautline_buf::{Buf, Pool};
+    use tautline_io::Token;
+
+    fn token(index: u32) -> Token {
+        Token { index, generation: 0 }
+    }
+
+    fn partial(bytes: usize) -> Held {
+        Held { partial: bytes, ..Held::default() }
+    }
+
+    #[test]
+    fn sums_follow_the_connections() {
+        let (mut account, counters, mut pool) = (Account::default(), LiveCounters::default(), Pool::new(1 << 20));
+        account.add_connection(700);
+        assert!(
+            account
+                .set(token(1), Held { heads: 1, partial: 20, sending: 300, queued: 4000, deflate: 50_000, shared: 9 })
+        );
+        assert!(account.set(token(2), partial(5)));
+        pool.give(Buf::with_capacity(4096));
+        account.report(&pool, &counters);
+        let now = counters.snapshot();
+        assert_eq!((now.memory_heads, now.memory_partial, now.memory_sending), (1, 25, 300));
+        assert_eq!((now.memory_queued, now.memory_deflate, now.memory_pooled), (4000, 50_000, 4096));
+        assert_eq!(
+            now.memory(),
+            now.memory_connections + 1 + 25 + 300 + 4000 + 50_000 + 4096,
+            "shared messages count elsewhere"
+        );
+        assert!(!account.set(token(1), Held::default()));
+        account.remove_connection(700);
+        pool.trim();
+        account.report(&pool, &counters);
+        assert_eq!(counters.snapshot().memory(), 5);
+    }
+
+    #[test]
+    fn growth_is_reported_in_steps_from_the_lowest() {
+        let (mut account, counters, pool) = (Account::default(), LiveCounters::default(), Pool::new(0));
+        let mut at = |bytes: usize, looks: bool| {
+            account.set(token(1), partial(bytes));
+            account.report(&pool, &counters);
+            let grown = account.grown;
+            if looks {
+                account.looked();
+            }
+            grown
+        };
+        assert!(!at(STEP, false));
+        assert!(at(STEP + 1, true));
+        assert!(!at(2 * STEP, false));
+        assert!(!at(10, false));
+        assert!(at(STEP + 11, false));
+    }
+
+    #[test]
+    fn the_heaviest_are_as_many_as_needed() {
+        let mut account = Account::default();
+        for index in 0..100 {
+            account.set(token(index), partial(index as usize * 100));
+        }
+        let found = |enough, least, most| -> Vec<u32> {
+            account.heaviest(enough, least, most).iter().map(|(token, _)| token.index).collect()
+        };
+        assert_eq!(found(9_900 + 1, 1, 64), [99, 98]);
+        assert_eq!(found(1, 1, 64), [99]);
+        assert_eq!(found(usize::MAX, 9_700, 64), [99, 98, 97]);
+        assert_eq!(found(usize::MAX, 0, 3), [99, 98, 97]);
+        assert!(found(0, 0, 3).is_empty());
+    }
+}

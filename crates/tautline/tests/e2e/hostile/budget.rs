@@ -1,0 +1,225 @@
+//! The budget of memory: peers that hold too much of it are closed, and others are served on.
+
+use crate::common::frame::{BINARY, TEXT, header, masked};
+use crate::common::server::config;
+use crate::common::{App, Over, Peer, Started, both, eventually, logs, serve, serve_at};
+use std::time::Duration;
+use tautline::{Cause, Config, Counters, DeflateConfig, Outgoing, SlowConsumer};
+
+const MIB: usize = 1 << 20;
+
+fn with_budget(bytes: usize) -> Config {
+    let mut config = config();
+    config.limits.memory = bytes;
+    config.limits.max_message = 64 * MIB;
+    config.deadlines.idle = None;
+    config.deadlines.send = Duration::from_secs(60);
+    config
+}
+
+/// Sends the beginning of a message of 64 MiB, with so many bytes of it.
+fn send_part(peer: &mut Peer, len: usize) {
+    peer.send(&[header(BINARY, 0x80, 64 * MIB as u64), vec![7; 4 + len]].concat());
+}
+
+#[test]
+fn the_largest_partial_message_goes_first_with_1013() {
+    both(|over| {
+        let server = serve(over, with_budget(32 * MIB), App::default());
+        let mut peers: Vec<_> = (0..9).map(|_| server.peer()).collect();
+        let mut honest = server.peer();
+        for (peer, mebibytes) in peers.iter_mut().zip(1..) {
+            if mebibytes < 6 {
+                send_part(peer, mebibytes * MIB / 2);
+            }
+        }
+        eventually("the parts are counted", || server.counters().memory_partial >= 7 * MIB as u64);
+        assert_eq!(server.counters().memory_closed, 0);
+        send_part(&mut peers[8], 31 * MIB);
+        let name = peers[8].name();
+        assert_eq!(peers[8].close_frame(), (1013, "memory is short".to_owned()));
+        logs::expect(&[&name, "closed at limits.memory (33554432): it holds"]);
+        logs::expect(&["WARN", "limits.memory (33554432) is reached"]);
+        let counters = server.counters();
+        assert_eq!((counters.memory_closed, counters.open), (1, 9), "{counters:?}");
+        assert!(counters.memory() <= 32 * MIB as u64, "{counters:?}");
+        let conn = server.events.open(8).0;
+        let found = (0..10).map(|n| server.events.open(n).0).find(|conn| server.events.closes(*conn) > 0);
+        assert!(matches!(server.events.close(found.unwrap_or(conn)).cause, Cause::OutOfMemory));
+        honest.echoes("undisturbed");
+        drop((peers, honest));
+        server.forgets();
+        server.survives();
+    });
+}
+
+/// An application that fills the queue of each client that asks for it.
+fn feeds(messages: usize) -> App {
+    App::default().on_message(move |_, conn, message| {
+        if message.data() == b"feed" {
+            for _ in 0..messages {
+                conn.send(Outgoing::binary(&[5; 64 << 10]));
+            }
+        } else {
+            conn.send(Outgoing::from(&message));
+        }
+    })
+}
+
+#[test]
+fn a_reader_that_is_too_slow_goes_with_1008() {
+    both(|over| {
+        let mut config = with_budget(16 * MIB);
+        config.slow_consumer = SlowConsumer::Disconnect(64 * MIB);
+        let server = serve(over, config, feeds(400));
+        let mut honest = server.peer();
+        let mut slow = server.peer();
+        slow.send(&masked(TEXT, b"feed"));
+        eventually("it is closed", || server.counters().memory_closed == 1);
+        // Messages that had left before come first.
+        assert_eq!(slow.close_frame(), (1008, "memory is short".to_owned()));
+        assert!(server.counters().memory_queued == 0, "{:?}", server.counters());
+        honest.echoes("undisturbed");
+        drop((slow, honest));
+        server.forgets();
+        server.survives();
+    });
+}
+
+#[test]
+fn published_messages_count_once_for_all_readers() {
+    let mut config = with_budget(32 * MIB);
+    config.slow_consumer = SlowConsumer::DropOldest(8 * MIB);
+    let app = App::default().on_open(|_, conn| assert!(conn.subscribe("news")));
+    let server = serve(Over::Plain, config, app);
+    let slow: Vec<_> = (0..20).map(|_| server.peer()).collect();
+    eventually("all are open", || server.counters().open == 20);
+    for _ in 0..200 {
+        server.handle.publish("news", Outgoing::binary(&[1; 64 << 10])).unwrap();
+    }
+    // Twenty queues with up to 8 MiB each would be 160 MiB, but they hold the same messages.
+    eventually("the queues are full", || server.counters().messages_dropped > 0);
+    let held = |counters: Counters| (counters.memory_published, counters.memory_closed);
+    eventually("what was dropped is gone", || {
+        let (published, _) = held(server.counters());
+        (4 * MIB as u64..=9 * MIB as u64).contains(&published)
+    });
+    assert_eq!(server.counters().memory_closed, 0, "{:?}", server.counters());
+    drop(slow);
+    eventually("no connection left", || server.counters().connections == 0);
+    eventually("the messages are gone", || server.counters().memory_published == 0);
+    server.stop();
+}
+
+#[test]
+fn new_connections_are_refused_while_memory_is_short() {
+    let mut config = with_budget(8 * MIB);
+    config.limits.pool = 0;
+    let server = serve(Over::Plain, config, App::default());
+    let mut peers = Vec::new();
+    // Each takes less than the eighth between refusing and closing.
+    while server.counters().memory() < 7 * MIB as u64 {
+        let mut peer = server.peer();
+        let received = server.counters().bytes_in;
+        send_part(&mut peer, 200 << 10);
+        eventually("the part is read", || server.counters().bytes_in >= received + (200 << 10));
+        eventually("and counted", || server.counters().memory_partial >= (peers.len() as u64 + 1) * (200 << 10));
+        peers.push(peer);
+    }
+    let refused = server.attack().rest();
+    assert!(refused.1.is_err(), "reset");
+    let counters = server.counters();
+    assert_eq!((counters.connections_refused, counters.memory_closed), (1, 0), "{counters:?}");
+    logs::expect(&["INFO", "refused: 7/8 of limits.memory (8388608) are used"]);
+    logs::expect(&["WARN", "7/8 of limits.memory (8388608) are used: new connections are refused"]);
+    drop(peers);
+    server.forgets();
+    server.survives();
+}
+
+#[test]
+fn the_budget_is_that_of_all_loops_together() {
+    let server = serve_at("127.0.0.1:0", Over::Plain, 3, with_budget(24 * MIB), App::default());
+    let mut peers: Vec<_> = (0..12).map(|_| server.peer()).collect();
+    eventually("all are open", || server.counters().open == 12);
+    for peer in &mut peers {
+        // A peer may be closed meanwhile.
+        let part = [header(BINARY, 0x80, 64 * MIB as u64), vec![7; 4 + 3 * MIB]].concat();
+        let _ = peer.try_send_wire(&part);
+    }
+    eventually("some are closed", || server.counters().memory_closed > 0);
+    eventually("the budget holds", || server.counters().memory() <= 24 * MIB as u64);
+    assert!(server.counters().open > 0, "{:?}", server.counters());
+    drop(peers);
+    server.forgets();
+    server.survives();
+}
+
+#[test]
+fn windows_of_compression_count() {
+    let mut config = with_budget(1 << 30);
+    config.upgrade.deflate = Some(DeflateConfig::with_context_takeover());
+    let server = serve(Over::Plain, config, App::default());
+    let mut target = server.target();
+    target.deflate = Some(DeflateConfig::with_context_takeover());
+    let mut socket = server.socket_to(target);
+    socket.text(&"compress this ".repeat(100)).unwrap();
+    socket.receive().unwrap();
+    eventually("both windows", || server.counters().memory_deflate > 300_000);
+    drop(socket);
+    server.survives();
+}
+
+/// The counted memory, and the number of connections.
+fn idle(server: &Started, count: usize) -> u64 {
+    let peers: Vec<_> = (0..count).map(|_| server.peer()).collect();
+    eventually("all are open", || server.counters().open == count as u64);
+    let counters = server.counters();
+    drop(peers);
+    counters.memory_connections / count as u64
+}
+
+#[test]
+fn idle_connections_count_with_their_own_state_only() {
+    both(|over| {
+        let server = serve(over, config(), App::default());
+        let each = idle(&server, 50);
+        assert!((900..1_500).contains(&each), "{each}");
+        assert!(!matches!(server.counters().memory(), 0), "the pool");
+        server.survives();
+    });
+}
+
+#[test]
+fn a_message_that_was_sent_leaves_nothing_in_the_account() {
+    let server = serve(Over::Fused, config(), feeds(1));
+    let mut peer = server.peer();
+    peer.echoes(&"x".repeat(100_000));
+    eventually("only its own state", || {
+        let counters = server.counters();
+        counters.memory() == counters.memory_connections + counters.memory_pooled
+    });
+    drop(peer);
+    server.survives();
+}
+
+#[test]
+fn unused_buffers_of_idle_loops_do_not_refuse_connections_for_ever() {
+    let mut config = with_budget(16 * MIB);
+    config.limits.pool = 8 * MIB;
+    let server = serve_at("127.0.0.1:0", Over::Plain, 4, config, App::default());
+    // Large echoes leave buffers behind, in each loop that has one of the peers.
+    for _ in 0..12 {
+        let mut peer = server.peer();
+        peer.send(&masked(BINARY, &vec![1; 4 * MIB]));
+        peer.frame();
+        peer.close();
+    }
+    server.forgets();
+    eventually("it accepts", || {
+        let mut peer = server.attack();
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        peer.try_send_wire(request).is_ok() && peer.fill() == Ok(true)
+    });
+    server.survives();
+}
