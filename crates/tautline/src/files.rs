@@ -3,7 +3,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A server's TLS configuration with certificates in files, which can be reloaded when they change.
@@ -109,6 +109,7 @@ impl ServerFiles {
         for CertificateFiles { chain, key, ocsp } in &self.certificates {
             let name = format!("certificate {} with key {}", chain.display(), key.display());
             let chain = read(chain, "certificate", "BEGIN CERTIFICATE")?;
+            warn_if_shared(key, "private key");
             let mut certificate = Certificate::new(chain, read(key, "key", "PRIVATE KEY")?).with_name(name);
             if let Some(ocsp) = ocsp {
                 certificate.ocsp = read(ocsp, "OCSP response", "")?;
@@ -195,13 +196,15 @@ pub struct Watch {
 #[derive(Clone, Debug)]
 pub struct TicketFile {
     path: PathBuf,
+    /// Whether others' access to the file was looked at.
+    checked: Arc<Once>,
 }
 
 impl TicketFile {
     /// The file at this path.
     #[must_use]
-    pub const fn new(path: PathBuf) -> Self {
-        Self { path }
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, checked: Arc::new(Once::new()) }
     }
 }
 
@@ -209,6 +212,7 @@ impl TicketKeySource for TicketFile {
     fn secrets(&self) -> Result<Vec<TicketSecret>, tautline_tls::Error> {
         use tautline_tls::Error;
         let path = self.path.display();
+        self.checked.call_once(|| warn_if_shared(&self.path, "ticket secret"));
         // The file's bytes are erased like the secrets, even if they are invalid.
         let text = fs::read(&self.path)
             .map(zeroize::Zeroizing::new)
@@ -257,6 +261,18 @@ fn watch(files: &ServerFiles, reloader: &Reloader, every: Duration, over: &Recei
             result => failed = reloader.report(result).err().map(|error| (error.to_string(), Instant::now())),
         }
     }
+}
+
+/// Warns if other users than the owner can read a secret.
+fn warn_if_shared(path: &Path, what: &str) {
+    let Ok(metadata) = fs::metadata(path) else { return };
+    let mode = metadata.mode() & 0o7777;
+    let who = match (mode & 0o040, mode & 0o004) {
+        (0, 0) => return,
+        (_, 0) => format!("group {}", metadata.gid()),
+        _ => "every user".to_owned(),
+    };
+    log::warn!("the {what} {} can be read by {who} (mode {mode:04o}): chmod 600", path.display());
 }
 
 /// Reads the file at `path`, which must contain `mark`. `what` names the file's content in errors.

@@ -6,6 +6,7 @@ use std::io;
 use std::num::{NonZero, NonZeroU32};
 use std::sync::Arc;
 use tautline_engine::{HandshakePool, RecordPool, SharedLimits};
+use tautline_io::machine;
 use tautline_tls::{Capabilities, Engine, EngineKind, Session, plain};
 use tautline_tls_rustls::Fused;
 
@@ -151,6 +152,7 @@ impl<H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Then for Start<M> {
 
     fn with<K: EngineKind>(self, kind: K) -> Self::Output {
         let Self { mut plan, config, make } = self;
+        bound_memory(&mut plan.config);
         let engine = kind.server(&config)?;
         plan.driver = settle(plan.driver, kind.capabilities())?;
         let inline = <K::Engine as Engine>::Session::PASSTHROUGH || plan.config.offload.threads == Some(0);
@@ -173,6 +175,19 @@ impl<H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Then for Start<M> {
                 Ok(Box::new(shard))
             }),
         )
+    }
+}
+
+/// Keeps the budget of memory below three quarters of the memory that there is. A process that needs more is killed.
+fn bound_memory(config: &mut Arc<Config>) {
+    let Some(memory) = machine::memory() else { return };
+    let most = usize::try_from(memory / 4 * 3).unwrap_or(usize::MAX);
+    let budget = config.limits.memory;
+    if budget > most && budget != usize::MAX {
+        log::info!(
+            "limits.memory is {most} and not {budget}: three quarters of the memory of this machine or its group"
+        );
+        Arc::make_mut(config).limits.memory = most;
     }
 }
 
