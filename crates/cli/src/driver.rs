@@ -47,6 +47,11 @@ impl DriverArguments {
         self.ktls != KernelTls::Off
     }
 
+    /// Whether it has a TCP/IP stack of its own.
+    pub(crate) fn bypasses_kernel(&self) -> bool {
+        self.driver.starts_with("xdp")
+    }
+
     /// The driver with its settings.
     ///
     /// # Errors

@@ -1,12 +1,17 @@
+#[cfg(feature = "harden")]
+mod harden;
 mod listen;
 mod offload;
+mod privilege;
 mod tls;
+mod user;
 use crate::amount;
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use crate::stages;
 use listen::{Listen, listen};
 use offload::OffloadArguments;
+use privilege::{Needs, PrivilegeArguments};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io::Write;
@@ -59,6 +64,8 @@ pub(crate) struct Arguments {
     tls: TlsArguments,
     #[command(flatten)]
     loops: LoopArguments,
+    #[command(flatten)]
+    privilege: PrivilegeArguments,
     /// Allow core dumps, and debuggers of this user. They contain private keys and messages.
     #[arg(long)]
     core_dumps: bool,
@@ -85,6 +92,10 @@ struct LoopArguments {
     /// Longest message, in bytes; a longer one closes its connection with 1009.
     #[arg(long, value_name = "BYTES", value_parser = amount::some_bytes)]
     max_message: Option<usize>,
+    /// Memory of all loops, in bytes, such as 2GiB: from 7/8 of it on new connections are refused, and above it the heaviest
+    /// are closed. Default: 2, 4 or 8 GiB by --preset, and at most three quarters of the machine's memory.
+    #[arg(long, value_name = "BYTES", value_parser = amount::some_bytes)]
+    memory_budget: Option<usize>,
     #[command(flatten)]
     offload: OffloadArguments,
     /// Connections of all loops; further ones wait in the kernel's backlog.
@@ -168,11 +179,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(every) = arguments.stages {
         server = server.stages_of_one_read_in(every);
     }
+    // Before the loops start, since each thread passes it on.
+    arguments.privilege.confine_files(Needs {
+        files: arguments.tls.paths(),
+        key_log: arguments.tls.key_log_path(),
+        addresses: arguments.addresses(),
+        bypasses_kernel: arguments.loops.driver.bypasses_kernel(),
+    })?;
     let handle = start(server, arguments)?;
     let reloader = handle.reloader();
     // `bench` removes the files when the server has started, so they are not watched.
     let watched = files.as_ref().filter(|_| !arguments.with_parent);
     let _watch = watched.map(|files| arguments.tls.watch(files, &reloader)).transpose()?;
+    arguments.privilege.drop(arguments.core_dumps)?;
     let shards = handle.shards().to_vec();
     let report = {
         let (shards, reloader) = (shards.clone(), reloader.clone());
@@ -237,6 +256,9 @@ impl Arguments {
         }
         if let Some(count) = loops.max_connections {
             config.limits.max_connections = count;
+        }
+        if let Some(bytes) = loops.memory_budget {
+            config.limits.memory = bytes;
         }
         loops.offload.apply(&mut config)?;
         config.upgrade.deflate = loops.deflate.then(DeflateConfig::default);

@@ -104,10 +104,48 @@ fn lines(counters: &Counters) -> String {
          handshakes on other threads: {done} done, {stalled} of them stalled, {refused} refused\n\
          messages: {messages_in} in, {messages_out} out, {dropped} dropped; {bytes_in} bytes in, {bytes_out} out\n"
     );
+    let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    lines += &format!(
+        "memory: {:.1} MiB (connections {:.1}, handshakes {:.1}, partial messages {:.1}, sending {:.1}, queues {:.1}, \
+         compression {:.1}, unused buffers {:.1}, commands {:.1}, published {:.1}); {} refused, {} closed for it\n",
+        mebibytes(counters.memory()),
+        mebibytes(counters.memory_connections),
+        mebibytes(counters.memory_heads),
+        mebibytes(counters.memory_partial),
+        mebibytes(counters.memory_sending),
+        mebibytes(counters.memory_queued),
+        mebibytes(counters.memory_deflate),
+        mebibytes(counters.memory_pooled),
+        mebibytes(counters.memory_commands),
+        mebibytes(counters.memory_published),
+        counters.connections_refused,
+        counters.memory_closed
+    );
+    lines += &limits(counters);
     if *asked > 0 {
         lines += &format!("records on other threads: asked {asked} times, helped {helped} times, late {late} times\n");
     }
     lines
+}
+
+/// A line about the limits that peers met; empty if they met none.
+fn limits(counters: &Counters) -> String {
+    let met = [
+        ("max_connections", counters.accept_pauses),
+        ("max_handshakes", counters.handshakes_evicted),
+        ("max_http", counters.http_evicted),
+        ("max_message", counters.messages_too_big),
+        ("head", counters.heads_too_big),
+        ("max_subscriptions", counters.subscriptions_refused),
+        ("pause_receive_above", counters.receive_pauses),
+        ("slow_consumer", counters.slow_consumers),
+        ("handshake", counters.missed_handshake),
+        ("idle", counters.missed_idle),
+        ("close", counters.missed_close),
+        ("send", counters.missed_send),
+    ];
+    let met: Vec<_> = met.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
+    if met.is_empty() { String::new() } else { format!("limits met: {}\n", met.join(", ")) }
 }
 
 /// Lines about the kinds of keys and the reloads; empty without TLS. Handshakes leave the loop from `min_signature` on.

@@ -64,6 +64,22 @@ impl TlsArguments {
         Ok((tls, Some(files)))
     }
 
+    /// The files that are read again at a reload.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        let named =
+            self.cert.iter().chain(&self.key).chain(&self.ocsp).chain(&self.client_ca).chain(&self.ticket_secret);
+        let mut paths: Vec<PathBuf> = named.cloned().collect();
+        if self.cert.is_empty() && !self.plain {
+            paths.extend(DevCert::locate().into_iter().flat_map(|DevCert { chain, key, .. }| [chain, key]));
+        }
+        paths
+    }
+
+    /// The file to which secrets of sessions are written.
+    pub(super) fn key_log_path(&self) -> Option<PathBuf> {
+        self.key_log.then(|| std::env::var_os("SSLKEYLOGFILE").map(PathBuf::from)).flatten()
+    }
+
     /// Watches the files, unless --no-watch is given.
     pub(super) fn watch(&self, files: &ServerFiles, reloader: &Reloader) -> Result<Option<Watch>, Failure> {
         if self.no_watch {

@@ -6,6 +6,7 @@ mod bench;
 mod connect;
 mod ktls;
 mod load;
+mod privilege;
 mod scripts;
 mod serve;
 mod tls;

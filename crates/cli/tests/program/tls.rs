@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tautline_testkit::certificate::{Authority, Leaf, Usage, Validity};
 
 /// Whether OpenSSL's program is installed. If not, it prints that the test is skipped.
-fn openssl_is_there() -> bool {
+pub(super) fn openssl_is_there() -> bool {
     let ran = Command::new("openssl").arg("version").output();
     if let Err(error) = &ran {
         eprintln!("SKIPPED: `openssl` cannot be run ({error}), so nothing was tested with it");
@@ -16,7 +16,7 @@ fn openssl_is_there() -> bool {
 }
 
 /// Writes a new certificate by `authority` to `cert.pem` and `key.pem`.
-fn write_certificate(home: &Home, authority: &Authority, validity: Validity) {
+pub(super) fn write_certificate(home: &Home, authority: &Authority, validity: Validity) {
     let leaf = Leaf::new(&["localhost", "other.example"]).with_usage(Usage::Both).with_validity(validity);
     let certificate = authority.issue(&leaf).unwrap();
     std::fs::write(home.0.join("ca.pem"), authority.certificate()).unwrap();
@@ -24,7 +24,7 @@ fn write_certificate(home: &Home, authority: &Authority, validity: Validity) {
     std::fs::write(home.0.join("key.pem"), &certificate.key).unwrap();
 }
 
-const FILES: [&str; 4] = ["--cert", "cert.pem", "--key", "key.pem"];
+pub(super) const FILES: [&str; 4] = ["--cert", "cert.pem", "--key", "key.pem"];
 
 /// Requests a page with `openssl s_client`, and returns its report about the connection.
 fn ask(home: &Home, server: &Served, arguments: &[&str]) -> String {
@@ -40,14 +40,14 @@ fn ask(home: &Home, server: &Served, arguments: &[&str]) -> String {
 }
 
 /// The server's certificate in a full handshake.
-fn certificate(home: &Home, server: &Served) -> String {
+pub(super) fn certificate(home: &Home, server: &Served) -> String {
     let said = ask(home, server, &["-servername", "localhost"]);
     assert!(said.contains("New, TLSv1.3"), "{said}");
     let end = said.find("-----END CERTIFICATE-----").unwrap();
     said[said.find("-----BEGIN CERTIFICATE-----").unwrap()..end].to_owned()
 }
 
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+pub(super) fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !done() {
         assert!(Instant::now() < end, "timed out: {what}");
@@ -55,7 +55,7 @@ fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-fn hang_up(server: &Served) {
+pub(super) fn hang_up(server: &Served) {
     assert!(Command::new("kill").args(["-HUP", &server.pid()]).status().unwrap().success());
 }
 
