@@ -1,6 +1,7 @@
 use crate::{Driver, KernelTls, Spin, epoll, select, uring};
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -91,7 +92,7 @@ impl DriverConfig {
             Ok(()) => Self::Uring(config),
             Err(error) => {
                 log::warn!("io_uring cannot be used, epoll is: {error}");
-                Self::Epoll(epoll::Config { spin: config.spin, ..epoll::Config::default() })
+                Self::Epoll(epoll::Config { spin: config.spin, source: config.source, ..epoll::Config::default() })
             }
         }
     }
@@ -147,6 +148,24 @@ impl DriverConfig {
             Self::Uring(_) | Self::External(_) => {
                 let what = format!("the driver {} cannot leave records to the kernel; ", self.name());
                 return Err(io::Error::new(io::ErrorKind::Unsupported, what + "epoll, spin and select can"));
+            }
+        }
+        Ok(self)
+    }
+}
+
+impl DriverConfig {
+    /// Opens TCP connections from this address of the machine.
+    ///
+    /// # Errors
+    /// This driver cannot.
+    pub fn with_source(mut self, source: IpAddr) -> io::Result<Self> {
+        match &mut self {
+            Self::Epoll(config) | Self::Select(config) => config.source = Some(source),
+            Self::Uring(config) => config.source = Some(source),
+            Self::External(_) => {
+                let what = format!("the driver {} cannot choose the address of connections", self.name());
+                return Err(io::Error::new(io::ErrorKind::Unsupported, what));
             }
         }
         Ok(self)

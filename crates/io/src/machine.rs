@@ -2,7 +2,7 @@
 
 mod sys;
 
-pub use sys::{become_user, run_when_idle};
+pub use sys::{OwnDescriptors, become_user, run_when_idle};
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

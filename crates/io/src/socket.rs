@@ -1,5 +1,7 @@
 //! Sockets of the kernel's stack, as every driver over it makes them: close-on-exec and non-blocking.
 
+mod sys;
+
 use crate::{Address, ListenOptions};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -9,7 +11,7 @@ use rustix::net::{
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -40,8 +42,8 @@ pub(crate) fn listen(address: &Address, options: &ListenOptions) -> io::Result<L
     }
 }
 
-/// Makes a socket that can be connected to `address`.
-pub(crate) fn stream(address: &Address) -> io::Result<OwnedFd> {
+/// Makes a socket that can be connected to `address`, over TCP from the address `source` if there is one.
+pub(crate) fn stream(address: &Address, source: Option<IpAddr>) -> io::Result<OwnedFd> {
     let family = match address {
         Address::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
         Address::Tcp(SocketAddr::V6(_)) => AddressFamily::INET6,
@@ -51,6 +53,10 @@ pub(crate) fn stream(address: &Address) -> io::Result<OwnedFd> {
     let fd = net::socket_with(family, SocketType::STREAM, FLAGS, None)?;
     if matches!(address, Address::Tcp(_)) {
         sockopt::set_tcp_nodelay(&fd, true)?;
+        if let Some(source) = source {
+            sys::choose_port_at_connect(fd.as_fd())?;
+            net::bind(&fd, &SocketAddr::new(source, 0))?;
+        }
     }
     Ok(fd)
 }

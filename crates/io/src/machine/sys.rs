@@ -1,6 +1,7 @@
-//! The unsafe part: scheduling policies, and the user of a process.
-#![expect(unsafe_code, reason = "scheduling policies, and users of all threads")]
+//! The unsafe part: scheduling policies, the user of a process, and tables of descriptors.
+#![expect(unsafe_code, reason = "scheduling policies, users of all threads, and tables of descriptors")]
 
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::io;
 
 /// Makes the calling thread run only while its processor has nothing else to do (`SCHED_IDLE`, sched(7)).
@@ -38,9 +39,64 @@ pub fn become_user(user: u32, group: u32, groups: &[u32]) -> io::Result<()> {
     checked(unsafe { libc::setresuid(user, user, user) })
 }
 
+/// A program's promise that its threads exchange no descriptors, so that each may have a table of its own.
+///
+/// The kernel holds the limit of open descriptors against each table, and the threads of a process share one. A process
+/// that cannot raise the limit holds as many connections as the limit says, or that number for each table.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnDescriptors(());
+
+impl OwnDescriptors {
+    /// Makes the promise.
+    ///
+    /// # Safety
+    /// A thread that [takes](Self::take) a table has the descriptors of that instant. Of those that are opened later, no
+    /// thread with another table may use or close one, nor own a file or a socket.
+    #[must_use]
+    pub const unsafe fn promise() -> Self {
+        Self(())
+    }
+
+    /// Gives the calling thread, and threads that it starts later, a copy of its table (`unshare(2)`, `CLONE_FILES`).
+    ///
+    /// Descriptors that are open now stay open in the old table too, until that ends with its last thread.
+    ///
+    /// # Errors
+    /// The kernel has no memory for the table, or a sandbox forbids the call.
+    pub fn take(self) -> io::Result<()> {
+        // SAFETY: no other thread uses later descriptors, as was promised.
+        Ok(unsafe { unshare_unsafe(UnshareFlags::FILES) }?)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::run_when_idle;
+    use super::{OwnDescriptors, run_when_idle};
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn descriptors_of_a_table_of_its_own_are_unknown_to_other_threads() {
+        // SAFETY: the file is used and closed by the thread that opens it.
+        let own = unsafe { OwnDescriptors::promise() };
+        let (name, go_on) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+        let there = std::thread::spawn(move || {
+            if let Err(error) = own.take() {
+                eprintln!("skipped: tables of descriptors: {error}");
+                return;
+            }
+            let files: Vec<File> = (0..50).map(|_| File::open("/dev/null").unwrap()).collect();
+            name.0.send(files[49].as_raw_fd()).unwrap();
+            go_on.1.recv().unwrap();
+        });
+        // Nothing is sent where a sandbox forbids it.
+        let Ok(number) = name.1.recv() else { return };
+        // Other tests open files meanwhile, but not fifty.
+        let known = std::fs::read_link(format!("/proc/self/fd/{number}"));
+        go_on.0.send(()).unwrap();
+        there.join().unwrap();
+        assert!(known.is_err() || known.unwrap() != std::path::Path::new("/dev/null"), "{number}");
+    }
 
     #[test]
     fn only_the_calling_thread_steps_back() {

@@ -1,4 +1,5 @@
 use crate::{KernelTls, Spin};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Descriptors that fit a set of the usual size for select(2): 0 to 1023.
@@ -21,6 +22,10 @@ pub struct Config {
     pub linger: Duration,
     /// How the driver spins instead of sleeping. By default it sleeps.
     pub spin: Option<Spin>,
+    /// Address of this machine that TCP connections are opened from. By default the kernel chooses it.
+    ///
+    /// A source has about 28,000 ports for each destination (`net.ipv4.ip_local_port_range`).
+    pub source: Option<IpAddr>,
     /// TLS records that are left to the kernel. Default none.
     pub kernel_tls: KernelTls,
     /// The select driver takes descriptors below this number; others take any. Default 1024, `FD_SETSIZE`; Linux takes
@@ -37,6 +42,7 @@ impl Default for Config {
             accepts_per_turn: 64,
             linger: Duration::from_secs(5),
             spin: None,
+            source: None,
             kernel_tls: KernelTls::Off,
             descriptors: FD_SETSIZE,
         }

@@ -109,7 +109,7 @@ impl<P: Poll> crate::Driver for Driver<P> {
     }
 
     fn connect(&mut self, address: &Address) -> io::Result<Token> {
-        let socket = self.spinner.stream(address)?;
+        let socket = self.spinner.stream(address, self.config.source)?;
         self.arrivals.watch(&socket);
         let token = self.slots.insert(Conn::new(socket, Phase::Connecting))?;
         self.start_connecting(token, address.clone());

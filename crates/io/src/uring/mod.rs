@@ -40,6 +40,7 @@ use rustix::net::{self, sockopt};
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
+use std::net::IpAddr;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 use sys::{BufferRing, MAX_INDEX, Ring, Sizes, Source};
@@ -77,6 +78,10 @@ pub struct Config {
     pub linger: Duration,
     /// How the driver spins instead of sleeping. By default it sleeps.
     pub spin: Option<Spin>,
+    /// Address of this machine that TCP connections are opened from. By default the kernel chooses it.
+    ///
+    /// A source has about 28,000 ports for each destination (`net.ipv4.ip_local_port_range`).
+    pub source: Option<IpAddr>,
 }
 
 impl Default for Config {
@@ -92,6 +97,7 @@ impl Default for Config {
             completions: 2048,
             linger: Duration::from_secs(5),
             spin: None,
+            source: None,
         }
     }
 }
@@ -295,7 +301,7 @@ impl crate::Driver for Driver {
     }
 
     fn connect(&mut self, address: &Address) -> io::Result<Token> {
-        let socket = self.spinner.stream(address)?;
+        let socket = self.spinner.stream(address, self.config.source)?;
         self.arrivals.watch(&socket);
         let token = self.slots.insert(self.conn(socket, Phase::Connecting))?;
         self.start_connecting(token, address.clone());
