@@ -49,6 +49,8 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) walk: Vec<Token>,
     /// Whether the application knows that the shard has begun.
     pub(crate) is_started: bool,
+    /// The slots that a walk over all connections has still to serve, from the last of them to the first.
+    pub(crate) unserved: usize,
     /// Whether a panic ends the loop.
     pub(crate) is_ending: bool,
     pub(crate) admission: Admission,

@@ -28,14 +28,20 @@ pub(crate) struct Publication {
 pub(crate) enum Destination {
     /// The subscribers of a topic.
     Topic(Arc<str>),
+    /// All open connections.
+    All,
     /// These connections.
     Conns(Vec<Token>),
 }
 
 impl Destination {
     /// Whether messages to both can be delivered together.
-    fn is_same_topic(&self, other: &Self) -> bool {
-        matches!((self, other), (Self::Topic(one), Self::Topic(two)) if one == two)
+    fn goes_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Topic(one), Self::Topic(two)) => one == two,
+            (Self::All, Self::All) => true,
+            _ => false,
+        }
     }
 }
 
@@ -89,7 +95,7 @@ impl Publications {
     pub(crate) fn begin_run(&mut self, most: usize) {
         while self.run.len() < most.min(RUN)
             && let Some(next) = self.waiting.front()
-            && self.run.first().is_none_or(|first| first.to.is_same_topic(&next.to))
+            && self.run.first().is_none_or(|first| first.to.goes_with(&next.to))
             && let Some(next) = self.waiting.pop_front()
         {
             self.bytes -= next.len();

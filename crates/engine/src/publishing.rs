@@ -3,13 +3,14 @@
 //! - A connection gets the messages of all topics in the order in which this shard took them.
 //! - A message goes to the connections that are subscribed when its delivery begins. A connection that unsubscribes or ends
 //!   before its batch is left out.
+//! - A message without a topic goes to all connections: a walk over the slots, which needs no subscriptions.
 //! - While many messages wait, commands of other threads wait too, so that their bound applies.
 
 use crate::core::{Core, Slot};
 use crate::handler::Handler;
 use crate::publications::Destination;
 use crate::topic::Step;
-use tautline_io::Driver;
+use tautline_io::{Driver, Token};
 use tautline_tls::Engine;
 
 /// Messages that are delivered at a time, counted for each subscriber: about a millisecond of work.
@@ -51,8 +52,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 self.shared.publications.begin_run(allowed);
                 let Some(first) = self.shared.publications.run.first() else { return };
                 allowed -= self.shared.publications.run.len();
-                if let Destination::Topic(topic) = &first.to {
-                    self.shared.topics.begin_walk(topic);
+                match &first.to {
+                    Destination::Topic(topic) => self.shared.topics.begin_walk(topic),
+                    Destination::All => self.unserved = self.slots.len(),
+                    Destination::Conns(_) => {}
                 }
             }
             let spent = self.deliver_run(driver, budget, allowed == 0);
@@ -78,6 +81,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let mut walk = std::mem::take(&mut self.walk);
         let Step { looked, more } = match &mut first.to {
             Destination::Topic(topic) => self.shared.topics.next_subscribers(topic, most, &mut walk),
+            Destination::All => self.next_connections(most, &mut walk),
             Destination::Conns(conns) => {
                 walk.extend(conns.drain(conns.len().saturating_sub(most)..));
                 Step { looked: walk.len(), more: !conns.is_empty() }
@@ -111,5 +115,18 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.shared.publications.run = run;
         }
         spent
+    }
+
+    /// Appends the next connections of a walk over all to `batch`, of at most `most` slots.
+    fn next_connections(&mut self, most: usize, batch: &mut Vec<Token>) -> Step {
+        let from = self.unserved.saturating_sub(most);
+        let token = |slot: &Slot<E::Session, H::State>| match slot {
+            Slot::Link(link) if link.phase.takes_messages() => Some(link.token),
+            _ => None,
+        };
+        batch.extend(self.slots.get(from..self.unserved).unwrap_or_default().iter().filter_map(token));
+        let looked = self.unserved - from;
+        self.unserved = from;
+        Step { looked, more: from > 0 }
     }
 }

@@ -230,6 +230,14 @@ impl ShardHandle {
         self.ask(|reply| Command::Subscribers { topic: topic.to_owned(), reply })
     }
 
+    /// Sends `message` to every open connection of this shard, like [`Conn::broadcast`](crate::Conn::broadcast).
+    ///
+    /// # Errors
+    /// If the shard does not take the command.
+    pub fn broadcast(&self, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
+        self.publish_encoded(Publication::new(Destination::All, message, self.published()))
+    }
+
     /// Closes one connection of this shard.
     ///
     /// # Errors

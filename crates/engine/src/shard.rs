@@ -129,6 +129,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             is_started: false,
             unanswered: 0,
             next_ticket: 0,
+            unserved: 0,
             is_ending: false,
             epoch: Instant::now(),
         };

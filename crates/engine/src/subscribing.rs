@@ -90,6 +90,14 @@ impl<T> Conn<'_, T> {
         self.shared.publish(Publication::to_topic(topic, message, &self.shared.published));
     }
 
+    /// Sends `message` to every open connection on every shard, also to this one.
+    ///
+    /// It leaves as [published](Self::publish) messages do, and no connection needs a subscription, which takes memory.
+    /// Connections that open during the delivery may get it or not.
+    pub fn broadcast(&mut self, message: Outgoing<'_>) {
+        self.shared.publish(Publication::new(Destination::All, message, &self.shared.published));
+    }
+
     /// Publishes like [`publish`](Self::publish), but not to this connection.
     pub fn publish_to_others(&mut self, topic: &str, message: Outgoing<'_>) {
         let except = Some(self.token);
