@@ -48,6 +48,7 @@ impl<E: EngineChoice> Client<E> {
             every: NonZeroU32::MIN,
             stages: false,
             beside_others: false,
+            own_descriptors: None,
             ends_idle: true,
             name: "tautline-client",
         };

@@ -6,7 +6,7 @@ use std::io;
 use std::num::{NonZero, NonZeroU32};
 use std::sync::Arc;
 use tautline_engine::{HandshakePool, RecordPool, SharedLimits};
-use tautline_io::machine;
+use tautline_io::machine::{self, OwnDescriptors};
 use tautline_tls::{Capabilities, Engine, EngineKind, Session, plain};
 use tautline_tls_rustls::Fused;
 
@@ -56,6 +56,7 @@ impl<E: EngineChoice> Server<E> {
             every: NonZeroU32::MIN,
             stages: false,
             beside_others: false,
+            own_descriptors: None,
             ends_idle: false,
             name: "tautline",
         };
@@ -97,6 +98,18 @@ impl<E: EngineChoice> Server<E> {
         self
     }
 
+    /// Gives each loop a table of descriptors of its own, so that the limit of open files holds for each loop.
+    ///
+    /// A process that may have 20,000 descriptors so holds a million connections with 53 loops. The kernel spreads connections
+    /// over loops by chance, so each loop needs room for a few percent more than its share.
+    ///
+    /// Loops then cannot [share records](crate::OffloadConfig::records) with other threads. Two descriptors of each loop stay
+    /// open in the process after the loop's end.
+    pub fn own_descriptors(mut self, own: OwnDescriptors) -> Self {
+        self.plan.own_descriptors = Some(own);
+        self
+    }
+
     /// Pins loop *n* to the *n*th of these CPUs. At the end of the list it starts over.
     pub fn pin(mut self, cpus: Vec<usize>) -> Self {
         self.plan.cpus = cpus;
@@ -121,6 +134,12 @@ impl<E: EngineChoice> Server<E> {
         if plan.shards > plan.driver.max_loops() {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "this driver has one loop; ask for one shard");
             return Err(Error::Machine { what: "cannot share the driver", error });
+        }
+        if plan.own_descriptors.is_some() && plan.config.offload.records.is_some() {
+            let what =
+                "other threads know no sockets of a loop with descriptors of its own; leave out `offload.records`";
+            let error = io::Error::new(io::ErrorKind::InvalidInput, what);
+            return Err(Error::Machine { what: "cannot share the records of a message", error });
         }
         engine.choose(Start { plan, config, make })
     }

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tautline_engine::probe::{Probe, Stages, Stamps};
 use tautline_engine::{Config, ConnId, Handler, Outgoing, Shard, ShardHandle, ShardHandleError};
+use tautline_io::machine::OwnDescriptors;
 use tautline_io::{Address, Driver, DriverConfig, ListenOptions, epoll, machine};
 use tautline_tls::Engine;
 use tautline_ws::CloseCode;
@@ -90,6 +91,15 @@ impl ServerHandle {
     /// The error of the first loop that did not take the message. All other loops were tried too.
     pub fn publish(&self, topic: &str, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
         let results = self.shards.iter().map(|shard| shard.publish(topic, message));
+        results.fold(Ok(()), Result::and)
+    }
+
+    /// Sends `message` to every open connection, like [`Conn::broadcast`](crate::Conn::broadcast).
+    ///
+    /// # Errors
+    /// The error of the first loop that did not take the message. All other loops were tried too.
+    pub fn broadcast(&self, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
+        let results = self.shards.iter().map(|shard| shard.broadcast(message));
         results.fold(Ok(()), Result::and)
     }
 
@@ -239,6 +249,8 @@ pub(crate) struct Plan {
     pub(crate) stages: bool,
     /// Whether other servers may listen at the same addresses.
     pub(crate) beside_others: bool,
+    /// Whether each loop has a table of descriptors of its own.
+    pub(crate) own_descriptors: Option<OwnDescriptors>,
     /// Whether a loop ends with its last connection.
     pub(crate) ends_idle: bool,
     /// Name of the threads.
@@ -294,8 +306,22 @@ impl<E: Engine, H: Handler> Loop for Shard<E, H> {
 /// Makes the loop with this number over a driver, on the thread that runs it.
 type Make = dyn Fn(u32, Box<dyn Driver>) -> io::Result<Box<dyn Loop>> + Send + Sync;
 
-/// Reports to the starting thread that a loop is ready, or why it cannot start.
-type Report = Sender<Result<Started, Error>>;
+/// Reports to the starting thread that a loop has its driver and then that it is ready, or why it cannot start.
+type Report = Sender<Result<Step, Error>>;
+
+enum Step {
+    /// The driver is open. The loop waits for the addresses to listen at.
+    Open(Sender<Vec<Address>>),
+    Ready(Started),
+}
+
+/// A loop whose driver is open.
+struct Opened {
+    thread: Thread,
+    /// Tells the loop where to listen.
+    listen: Sender<Vec<Address>>,
+    reported: Receiver<Result<Step, Error>>,
+}
 
 struct Started {
     handle: ShardHandle,
@@ -316,29 +342,27 @@ impl Plan {
             ends: Arc::default(),
         };
         let mut wakers = Vec::new();
-        for number in 0..plan.shards {
-            let number = u32::try_from(number).unwrap_or(u32::MAX);
-            let (itself, make) = (plan.clone(), make.clone());
-            let (listen, left, ends) = (server.addresses.clone(), server.left.clone(), server.ends.clone());
-            let work = move |report: Report| {
-                report_end(number, &ends, || itself.run((number, &left), &listen, &*make, report))
-            };
-            match plan.launch(number, work) {
-                Ok((thread, Started { handle, addresses, others })) => {
-                    server.addresses = addresses;
-                    server.shards.push(handle);
-                    server.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
-                    wakers.push(others);
-                }
-                Err(error) => {
-                    // Ready loops wait for the list of others. Without this they would wait for ever.
-                    drop(wakers);
-                    server.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
-                    // Only the first error is returned.
-                    let _ = server.join();
-                    return Err(error);
-                }
+        let started = plan.open_loops(&make, &server).and_then(|opened| {
+            for Opened { thread, listen, reported } in opened {
+                // A loop that has ended meanwhile reports nothing more.
+                let _ = listen.send(server.addresses.clone());
+                server.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+                let Some(Step::Ready(Started { handle, addresses, others })) = next_step(&reported)? else {
+                    return Err(ended_at_once());
+                };
+                server.addresses = addresses;
+                server.shards.push(handle);
+                wakers.push(others);
             }
+            Ok(())
+        });
+        if let Err(error) = started {
+            // Ready loops wait for the list of others. Without this they would wait for ever.
+            drop(wakers);
+            server.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+            // Only the first error is returned, unless a loop has panicked, which says more.
+            let ended = server.join();
+            return Err(if matches!(error, Error::Loop(_)) { ended.err().unwrap_or(error) } else { error });
         }
         for (number, waker) in wakers.into_iter().enumerate() {
             let mut others = server.shards.clone();
@@ -349,34 +373,50 @@ impl Plan {
         Ok(server)
     }
 
-    /// Starts a thread for a loop, and waits until the loop is ready.
+    /// Starts a thread for each loop, and waits until each has opened its driver.
+    ///
+    /// A table of descriptors that a loop then takes for itself has what wakes every other loop.
+    fn open_loops(self: &Arc<Self>, make: &Arc<Make>, server: &ServerHandle) -> Result<Vec<Opened>, Error> {
+        let mut opened = Vec::new();
+        for number in 0..self.shards {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            let (plan, make) = (self.clone(), make.clone());
+            let (left, ends) = (server.left.clone(), server.ends.clone());
+            let work = move |report: Report| report_end(number, &ends, || plan.run((number, &left), &*make, &report));
+            opened.push(self.launch(number, work)?);
+        }
+        Ok(opened)
+    }
+
+    /// Starts a thread for a loop, and waits until the loop has opened its driver.
     fn launch(
         &self,
         number: u32,
         work: impl FnOnce(Report) -> Result<(), Error> + Send + 'static,
-    ) -> Result<(Thread, Started), Error> {
+    ) -> Result<Opened, Error> {
         let (report, reported) = channel();
         let thread = std::thread::Builder::new()
             .name(format!("{}-{number}", self.name))
             .spawn(move || work(report))
             .map_err(|error| Error::Machine { what: "cannot start a thread", error })?;
-        match reported.recv() {
-            Ok(started) => Ok((thread, started?)),
+        match next_step(&reported)? {
+            Some(Step::Open(listen)) => Ok(Opened { thread, listen, reported }),
             // The thread panicked before it could report.
-            Err(_) => Err(end_of(thread).err().unwrap_or_else(|| Error::Loop("it ended at once".into()))),
+            _ => Err(end_of(thread).err().unwrap_or_else(ended_at_once)),
         }
     }
 
-    fn run(&self, (number, left): (u32, &Left), listen: &[Address], make: &Make, report: Report) -> Result<(), Error> {
-        let (mut shard, addresses) = match self.shard(number, listen, make) {
-            Ok(made) => made,
-            Err(error) => {
-                let _ = report.send(Err(error));
-                return Ok(());
-            }
+    fn run(&self, (number, left): (u32, &Left), make: &Make, report: &Report) -> Result<(), Error> {
+        let Some(driver) = made(self.open(number), report) else { return Ok(()) };
+        let (listen, addresses) = channel();
+        let _ = report.send(Ok(Step::Open(listen)));
+        // If the addresses do not arrive, another loop could not start.
+        let Ok(listen) = addresses.recv() else { return Ok(()) };
+        let Some((mut shard, addresses)) = made(self.shard(number, driver, &listen, make), report) else {
+            return Ok(());
         };
         let (others, receiver): (_, Receiver<Vec<ShardHandle>>) = channel();
-        if report.send(Ok(Started { handle: shard.handle(), addresses, others })).is_err() {
+        if report.send(Ok(Step::Ready(Started { handle: shard.handle(), addresses, others }))).is_err() {
             return Ok(());
         }
         // If the list does not arrive, the start has failed, and a drain follows.
@@ -389,11 +429,24 @@ impl Plan {
         ran.map_err(|error| Error::Machine { what: "the driver failed", error })
     }
 
-    fn shard(&self, number: u32, listen: &[Address], make: &Make) -> Result<(Box<dyn Loop>, Vec<Address>), Error> {
+    fn open(&self, number: u32) -> Result<Box<dyn Driver>, Error> {
         if let Some(cpu) = self.cpus.get(number as usize % self.cpus.len().max(1)) {
             machine::pin_to_cpu(*cpu).map_err(|error| Error::Machine { what: "cannot pin a thread", error })?;
         }
-        let driver = self.driver.open().map_err(|error| Error::Machine { what: "cannot open the driver", error })?;
+        self.driver.open().map_err(|error| Error::Machine { what: "cannot open the driver", error })
+    }
+
+    fn shard(
+        &self,
+        number: u32,
+        driver: Box<dyn Driver>,
+        listen: &[Address],
+        make: &Make,
+    ) -> Result<(Box<dyn Loop>, Vec<Address>), Error> {
+        if let Some(own) = self.own_descriptors {
+            let what = "cannot make a table of descriptors for each loop";
+            own.take().map_err(|error| Error::Machine { what, error })?;
+        }
         let mut shard = make(number, driver).map_err(|error| Error::Machine { what: "cannot make a loop", error })?;
         if self.stages {
             shard.set_probe(Box::new(Stamps::of_one_in(self.every)));
@@ -417,6 +470,20 @@ impl Plan {
         }
         Ok((shard, addresses))
     }
+}
+
+/// A part of a loop, unless it could not be made, which is reported.
+fn made<T>(part: Result<T, Error>, report: &Report) -> Option<T> {
+    part.map_err(|error| report.send(Err(error))).ok()
+}
+
+/// The next step of a loop that starts; `None` if it panicked.
+fn next_step(reported: &Receiver<Result<Step, Error>>) -> Result<Option<Step>, Error> {
+    reported.recv().ok().transpose()
+}
+
+fn ended_at_once() -> Error {
+    Error::Loop("it ended at once".into())
 }
 
 /// Turns a loop until it is drained, or, if it `ends_idle`, until nothing is connected or connecting.

@@ -5,7 +5,8 @@ use crate::common::server::{client_config, config};
 use crate::common::{App, Events, Over, Peer, Started, both, eventually, serve, serve_at};
 use tautline::{CloseCode, Config, Conn, DeflateConfig, Incoming, Message, Outgoing, SlowConsumer, Socket};
 
-/// Subscribes on `+TOPIC`, unsubscribes on `-TOPIC` and publishes on `TOPIC:TEXT`. The first two are answered.
+/// Subscribes on `+TOPIC`, unsubscribes on `-TOPIC`, publishes on `TOPIC:TEXT` and sends to all on `*TEXT`. The first two are
+/// answered.
 fn handle_command(_events: &Events, conn: &mut Conn<'_, u64>, message: Message<'_>) {
     let text = message.text().unwrap();
     if let Some(topic) = text.strip_prefix('+') {
@@ -14,6 +15,8 @@ fn handle_command(_events: &Events, conn: &mut Conn<'_, u64>, message: Message<'
     } else if let Some(topic) = text.strip_prefix('-') {
         conn.unsubscribe(topic);
         conn.text("out");
+    } else if let Some(text) = text.strip_prefix('*') {
+        conn.broadcast(Outgoing::text(text));
     } else if let Some((topic, text)) = text.split_once(':') {
         conn.publish(topic, Outgoing::text(text));
     } else {
@@ -80,6 +83,42 @@ fn subscribers_on_all_loops_get_messages_in_order() {
         }
         outsider.echoes("heard nothing");
         drop((peers, outsider));
+        server.survives();
+    });
+}
+
+#[test]
+fn messages_to_all_need_no_subscription() {
+    both(|over| {
+        let server = start(over, 2, config());
+        let mut peers = spread(&server, 3);
+        assert_eq!(ask(&mut peers[1], "+news"), "in");
+        // A slot without a connection is passed over, and taken again later.
+        drop(peers.remove(2));
+        eventually("a connection ends", || server.counters().open == peers.len() as u64);
+        for round in 0..3 {
+            peers[0].send(&masked(TEXT, format!("*to all {round}").as_bytes()));
+            server.handle.publish("news", Outgoing::text("to one")).unwrap();
+            for (n, peer) in peers.iter_mut().enumerate() {
+                let mut heard = vec![peer.frame().text().to_owned()];
+                if n == 1 {
+                    heard.push(peer.frame().text().to_owned());
+                    heard.sort();
+                }
+                let expected = if n == 1 {
+                    vec![format!("to all {round}"), "to one".into()]
+                } else {
+                    vec![format!("to all {round}")]
+                };
+                assert_eq!(heard, expected, "{n}");
+            }
+            peers.push(server.peer());
+        }
+        server.handle.broadcast(Outgoing::text("from afar")).unwrap();
+        for peer in &mut peers {
+            assert_eq!(peer.frame().text(), "from afar");
+        }
+        drop(peers);
         server.survives();
     });
 }
