@@ -19,6 +19,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::time::Instant;
 use tautline_io::{KernelTls, Token};
 use tautline_tls::Engine;
+use tautline_ws::CloseCode;
 
 /// The state of a shard, which its driver calls back as a [`Sink`](tautline_io::Sink).
 pub(crate) struct Core<E: Engine, H: Handler> {
@@ -39,6 +40,8 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) next_dial: u32,
     /// The end of a drain, once one has begun.
     pub(crate) drain_end: Option<Tick>,
+    /// The part of a drain that is left.
+    pub(crate) draining: Option<Draining>,
     /// The pool for expensive handshakes.
     pub(crate) handshakes: Option<Handshakes<E::Session>>,
     /// The end of the time during which tickets do not keep handshakes in the loop.
@@ -60,6 +63,14 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) next_ticket: u64,
     pub(crate) account: Account,
     pub(crate) epoch: Instant,
+}
+
+/// A drain that has not reached all connections.
+pub(crate) struct Draining {
+    pub(crate) code: CloseCode,
+    pub(crate) reason: String,
+    /// The first slot that it has not looked at.
+    pub(crate) next: usize,
 }
 
 pub(crate) enum Slot<S, T> {

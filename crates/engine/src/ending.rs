@@ -1,7 +1,7 @@
 //! How connections end: failures, deadlines and draining.
 
 use crate::closed::{Cause, Closed, ConnectError, Deadline};
-use crate::core::{Core, Slot};
+use crate::core::{Core, Draining, Slot};
 use crate::handler::Handler;
 use crate::ids::ConnId;
 use crate::limits::Limit;
@@ -15,6 +15,9 @@ use std::time::Duration;
 use tautline_io::{Driver, End, Token};
 use tautline_tls::{Engine, Session};
 use tautline_ws::CloseCode;
+
+/// Connections that a drain closes in one turn: some milliseconds of work.
+const DRAINED_AT_ONCE: usize = 512;
 
 impl<E: Engine, H: Handler> Core<E, H> {
     /// Ends a connection whose input cannot be processed further.
@@ -235,14 +238,27 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    /// Stops accepting, and closes or ends every connection.
+    /// Stops accepting, and begins to close or end every connection.
     pub(crate) fn drain(&mut self, driver: &mut dyn Driver, code: CloseCode, reason: &str, deadline: Duration) {
         driver.stop_listening();
         self.drain_end = Some(self.shared.now + millis(deadline));
         self.cancel_dials(driver);
-        for index in 0..self.slots.len() {
+        self.draining = Some(Draining { code, reason: reason.to_owned(), next: 0 });
+        self.go_on_draining(driver);
+    }
+
+    /// Closes or ends the next connections of a drain: a bounded number, so that those after them are still served.
+    pub(crate) fn go_on_draining(&mut self, driver: &mut dyn Driver) {
+        let Some(mut draining) = self.draining.take() else { return };
+        let end = self.slots.len().min(draining.next + DRAINED_AT_ONCE);
+        for index in draining.next..end {
             let Slot::Link(link) = &self.slots[index] else { continue };
-            self.visit(driver, link.token, |core, _, link| core.drain_link(link, code, reason));
+            let Draining { code, reason, .. } = &draining;
+            self.visit(driver, link.token, |core, _, link| core.drain_link(link, *code, reason));
+        }
+        if end < self.slots.len() {
+            draining.next = end;
+            self.draining = Some(draining);
         }
     }
 

@@ -122,6 +122,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             dial_timers: BinaryHeap::new(),
             next_dial: 0,
             drain_end: None,
+            draining: None,
             handshakes: None,
             distrust_end: 0,
             kernel_tls,
@@ -230,6 +231,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         if !self.core.is_started {
             self.core.report_start();
         }
+        self.core.go_on_draining(&mut *self.driver);
         self.core.deliver(&mut *self.driver);
         let wait = self.core.wait(longest);
         self.driver.turn(wait, &mut self.core)?;

@@ -121,7 +121,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// The driver's timeout: until the next timer, at most `longest`; zero if output waits already.
     pub(crate) fn wait(&self, longest: Option<Duration>) -> Option<Duration> {
         let now = self.shared.now;
-        if !self.shared.dirty.is_empty() || !self.shared.publications.is_empty() {
+        if !self.shared.dirty.is_empty() || !self.shared.publications.is_empty() || self.draining.is_some() {
             return Some(Duration::ZERO);
         }
         let timers = [

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tautline_engine::{Config, Conn, Outgoing, Shard, ShardHandleError};
 use tautline_tls::plain;
+use tautline_ws::CloseCode;
 
 const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
@@ -106,6 +107,36 @@ fn a_turn_delivers_no_more_at_10_n_than_at_n() {
         for index in 0..count {
             assert_eq!(crowd.read(index), ["news"], "{index}");
         }
+    }
+}
+
+#[test]
+fn a_turn_sends_a_message_to_all_in_batches() {
+    for count in [2_000, 10_000] {
+        let mut crowd = Crowd::new(count);
+        crowd.settle();
+        let handle = crowd.shard.handle();
+        handle.broadcast(Outgoing::text("news")).unwrap();
+        handle.publish("b", Outgoing::text("more")).unwrap();
+        handle.broadcast(Outgoing::text("last")).unwrap();
+        let most = crowd.settle();
+        assert!(most <= 6 * MOST_PER_TURN, "{most} at {count}");
+        for index in 0..count {
+            assert_eq!(crowd.read(index), ["news", "more", "last"], "{index}");
+        }
+    }
+}
+
+#[test]
+fn a_turn_of_a_drain_closes_no_more_at_10_n_than_at_n() {
+    for count in [2_000, 20_000] {
+        let mut crowd = Crowd::new(count);
+        crowd.settle();
+        crowd.shard.handle().drain(CloseCode::GOING_AWAY, "bye", Duration::from_secs(60)).unwrap();
+        let most = crowd.settle();
+        // A close frame with a reason of three bytes takes seven.
+        assert_eq!(most, 7 * 512, "{count}");
+        assert_eq!(crowd.bytes(), 7 * count as usize);
     }
 }
 
