@@ -3,7 +3,9 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::target::TargetArguments;
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::time::Duration;
+use tautline_lab::load::crowd::{self, Crowd};
 use tautline_lab::load::{Echo, Handshakes, Idle, IdleMemory, Progress as Stage, Server};
 use tautline_lab::table::{bytes, number};
 use tautline_lab::{Case, Line, Machine, Measured, Metric, Protocol, Span, cpu, write_json};
@@ -23,7 +25,8 @@ Examples:
   taut load ws://127.0.0.1:8080/ --size 16384 --pipeline 8
   taut load wss://127.0.0.1:8443/ --rate 20000 --duration 10
   taut load wss://127.0.0.1:8443/ --handshakes --connections 16
-  taut load wss://127.0.0.1:8443/ --idle --connections 10000 --server-pid PID")]
+  taut load wss://127.0.0.1:8443/ --idle --connections 10000 --server-pid PID
+  taut load wss://127.0.0.1:8443/ --idle --connections 1000000")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     target: TargetArguments,
@@ -51,6 +54,10 @@ pub(crate) struct Arguments {
     /// Hold idle connections instead, and measure the server's memory.
     #[arg(long, conflicts_with_all = ["rate", "pipeline", "size", "handshakes"])]
     idle: bool,
+    /// With --idle: address of this machine that connections come from. May be repeated: each has ports for tens of thousands.
+    /// Default for very many connections to a loopback address: addresses of 127/8.
+    #[arg(long, value_name = "IP", requires = "idle")]
+    source: Vec<IpAddr>,
     /// Server process on this machine, whose CPU time and memory are measured.
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
@@ -197,6 +204,10 @@ fn handshakes(arguments: &Arguments, server: &Server, case: &Case) -> Result<Rep
 }
 
 fn idle(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Failure> {
+    let per_thread = crowd::room()?;
+    if arguments.connections > per_thread || !arguments.source.is_empty() {
+        return idle_crowd(arguments, server, case, per_thread);
+    }
     let url = server.target.uri.clone();
     let progress = Progress::new();
     let idle = Idle { server, connections: arguments.connections, duration: arguments.duration, echo: false };
@@ -215,6 +226,41 @@ fn idle(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Fa
             report.text += &format!("  that is     {} B per connection\n", number(each));
         }
         _ => report.text += "  server RSS  not measured: pass --server-pid\n",
+    }
+    Ok(report)
+}
+
+/// Idle connections of several threads, each with a table of descriptors and a source address of its own.
+fn idle_crowd(arguments: &Arguments, server: Server, case: &Case, per_thread: usize) -> Result<Report, Failure> {
+    let Arguments { connections, duration, .. } = *arguments;
+    let (url, pid) = (server.target.uri.clone(), server.pid);
+    let resident = || -> Result<Option<u64>, Failure> { Ok(pid.map(cpu::resident_memory).transpose()?) };
+    let (sources, own) = (arguments.source.clone(), crate::sys::own_descriptors());
+    let progress = Progress::new();
+    let mut crowd = Crowd { server, connections, per_thread, sources, own }.start()?;
+    let first = crowd.threads().min(connections - 1);
+    crowd.open(first, &mut watch(&progress))?;
+    let before = resident()?;
+    let opening = crowd.open(connections, &mut watch(&progress))?;
+    crowd.hold(arguments.duration, &mut watch(&progress))?;
+    let after = resident()?;
+    drop(progress);
+    let mut report = Report::default();
+    let count = connections - first;
+    report.text = format!(
+        "{url}: {connections} idle connections of {} threads held for {:.1} s\n",
+        crowd.threads(),
+        duration.as_secs_f64()
+    );
+    let rate = number(count as f64 / opening.as_secs_f64());
+    report.text += &format!("  opened in   {:.1} s, {rate} /s\n", opening.as_secs_f64());
+    if let Some((before, after)) = before.zip(after) {
+        let each = (after as f64 - before as f64) / count as f64;
+        report.add(case, &[(Metric::RssPerConnection, each)]);
+        report.text += &format!("  server RSS  {} before, {} with them\n", bytes(before), bytes(after));
+        report.text += &format!("  that is     {} B per connection\n", number(each));
+    } else {
+        report.text += "  server RSS  not measured: pass --server-pid\n";
     }
     Ok(report)
 }

@@ -1,5 +1,5 @@
 //! The program `taut`: serves WebSockets, connects to them, loads them and measures them.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod aead;
 mod amount;
@@ -20,6 +20,7 @@ mod port_owner;
 mod progress;
 mod serve;
 mod stages;
+mod sys;
 mod target;
 mod tcp_echo;
 mod trust;

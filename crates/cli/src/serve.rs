@@ -86,6 +86,10 @@ struct LoopArguments {
     /// Pin each loop to a CPU of its own.
     #[arg(long)]
     pin: bool,
+    /// Give each loop a table of open files of its own, so that their limit (ulimit -n) holds for each loop. Connections are
+    /// spread over loops by chance: take loops for a few percent more.
+    #[arg(long)]
+    own_descriptors: bool,
     /// Preset of limits and deadlines.
     #[arg(long, default_value = "untrusted-internet")]
     preset: Preset,
@@ -122,6 +126,8 @@ enum App {
     Echo,
     /// Send each message to all clients.
     Broadcast,
+    /// Send each binary message back, and each text message to all clients.
+    Crowd,
     /// Send all clients numbered messages at a steady rate.
     Feed,
     /// Send all clients made-up market data in bursts, the same in every run. It begins with the first client.
@@ -172,6 +178,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for address in arguments.addresses() {
         server = server.listen(address);
     }
+    if arguments.loops.own_descriptors {
+        server = server.own_descriptors(crate::sys::own_descriptors());
+    }
     if arguments.loops.pin {
         let cpus = machine::cpus().map_err(|error| Failure::failed(format!("cannot read the CPUs: {error}")))?;
         server = server.pin(cpus);
@@ -220,6 +229,7 @@ fn start(server: Server<TlsEngine>, arguments: &Arguments) -> Result<ServerHandl
         match app {
             App::Echo => Box::new(app::Echo),
             App::Broadcast => Box::new(app::Broadcast),
+            App::Crowd => Box::new(app::Crowd),
             App::Feed | App::Market => Box::new(app::Feed),
         }
     };
@@ -228,7 +238,7 @@ fn start(server: Server<TlsEngine>, arguments: &Arguments) -> Result<ServerHandl
     match app {
         App::Feed => drop(std::thread::spawn(move || app::publish(&shards, rate, size))),
         App::Market => drop(std::thread::spawn(move || app::publish_market(&shards))),
-        App::Echo | App::Broadcast => {}
+        App::Echo | App::Broadcast | App::Crowd => {}
     }
     Ok(handle)
 }

@@ -2,7 +2,7 @@
 
 use crate::market::Market;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tautline::{Conn, Handler, Message, Opening, Outgoing, Reply, Request, ShardHandle, ShardHandleError, http};
+use tautline::{Conn, Handler, Kind, Message, Opening, Outgoing, Reply, Request, ShardHandle, ShardHandleError, http};
 
 /// The only topic of these applications.
 const TOPIC: &str = "all";
@@ -40,6 +40,26 @@ impl Handler for Broadcast {
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
         conn.publish(TOPIC, Outgoing::from(&message));
+    }
+}
+
+/// Sends each binary message back, and each text message to all clients.
+#[derive(Debug)]
+pub struct Crowd;
+
+impl Handler for Crowd {
+    type State = ();
+
+    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+        answer(request, "echoes binary messages, and sends text messages to all clients")
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        if message.kind() == Kind::Text {
+            conn.broadcast(Outgoing::from(&message));
+        } else {
+            conn.send(Outgoing::from(&message));
+        }
     }
 }
 

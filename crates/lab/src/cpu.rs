@@ -71,6 +71,15 @@ pub(crate) fn resident(pid: u32) -> io::Result<u64> {
         .or_else(|_| fs::read_to_string(format!("/proc/{pid}/status")).and_then(|text| parse_kb(&text, "VmRSS:")))
 }
 
+/// Resident memory of a server's process in bytes.
+///
+/// # Errors
+/// There is no such process.
+pub fn resident_memory(pid: u32) -> Result<u64, Error> {
+    resident(pid)
+        .map_err(|error| Error::Failed(format!("cannot read the memory of the server, process {pid}: {error}")))
+}
+
 /// CPUs that the calling thread may run on.
 #[must_use]
 pub fn allowed() -> Vec<usize> {

@@ -32,6 +32,12 @@ impl Latencies {
         self.0.len()
     }
 
+    /// Adds what `other` recorded.
+    pub(crate) fn add(&mut self, other: &Self) {
+        // Both have the same bounds, so nothing is too large.
+        let _ = self.0.add(&other.0);
+    }
+
     /// Removes all recorded latencies.
     pub(crate) fn clear(&mut self) {
         self.0.reset();

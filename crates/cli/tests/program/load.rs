@@ -79,3 +79,17 @@ fn messages_above_the_servers_limit_end_the_run() {
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("1009"), "{said:?}");
 }
+
+#[test]
+fn idle_connections_come_from_the_addresses_that_were_asked_for() {
+    let home = Home::new();
+    let server = home.serve(&["--shards", "2", "--own-descriptors"]);
+    let idle = ["load", &server.url, "--idle", "--duration", "0.2", "--connections", "40"];
+    let said = home.run(&[&idle[..], &["--source", "127.0.0.7", "--json", "--server-pid", &server.pid()]].concat());
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(results(&said.out)[0]["metric"], "rss_per_connection");
+    let said = home.run(&[&idle[..], &["--source", "192.0.2.1"]].concat());
+    assert_eq!(said.code, Some(3), "no interface has this address: {said:?}");
+    let said = home.run(&["load", &server.url, "--source", "127.0.0.7"]);
+    assert_eq!(said.code, Some(2), "only with --idle: {said:?}");
+}

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::layers::engine::probe::{Probe, Stages};
-use tautline::{Closed, Config, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Target};
+use tautline::{CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Target};
 
 /// Longest wait for events, which bounds how late a phase ends.
 pub(super) const WAIT: Duration = Duration::from_millis(20);
@@ -32,6 +32,10 @@ struct State {
     error: Option<Error>,
     /// Whether the run has ended, so that connections may end.
     is_ending: bool,
+    /// Connections that the server has closed since then because it goes away.
+    closed: usize,
+    /// Connections that resumed a session.
+    resumed: usize,
 }
 
 impl State {
@@ -58,6 +62,17 @@ impl Client {
 
     /// Opens connections until there are `count`.
     pub(super) fn open(&mut self, count: usize, watch: Watch<'_>) -> Result<(), Error> {
+        self.open_some(count, AT_ONCE, PATIENCE, watch)
+    }
+
+    /// Opens connections until there are `count`, `at_once` at a time, and fails if none opens for `patience`.
+    pub(super) fn open_some(
+        &mut self,
+        count: usize,
+        at_once: usize,
+        patience: Duration,
+        watch: Watch<'_>,
+    ) -> Result<(), Error> {
         let mut started = self.connections();
         let mut last = (started, Instant::now());
         loop {
@@ -70,13 +85,13 @@ impl Client {
             if open >= count {
                 return Ok(());
             }
-            if last.1.elapsed() > PATIENCE {
-                let patience = PATIENCE.as_secs();
+            if last.1.elapsed() > patience {
+                let patience = patience.as_secs();
                 return Err(Error::Network(format!(
                     "{open} of {count} connections opened, then none for {patience} s"
                 )));
             }
-            while started < count && started < open + AT_ONCE {
+            while started < count && started < open + at_once {
                 self.shard.connect(Arc::clone(&self.target));
                 started += 1;
             }
@@ -121,16 +136,31 @@ impl Client {
         self.state.borrow_mut().error.take().map_or(Ok(()), Err)
     }
 
+    /// Lets the server close connections from now on.
+    pub(super) fn expect_end(&self) {
+        self.state.borrow_mut().is_ending = true;
+    }
+
+    /// Number of connections that the server has closed since [`expect_end`](Self::expect_end) because it goes away.
+    pub(super) fn closed(&self) -> usize {
+        self.state.borrow().closed
+    }
+
+    /// Number of connections that resumed a session.
+    pub(super) fn resumed(&self) -> usize {
+        self.state.borrow().resumed
+    }
+
     pub(super) fn stages(&self) -> Option<Box<Stages>> {
         self.shard.stages()
     }
 
-    /// Closes all connections normally, and waits at most 4 s for them.
+    /// Closes all connections normally, and waits at most 4 s for them, and 2 ms for each.
     pub(super) fn close(mut self) -> Result<(), Error> {
-        const DEADLINE: Duration = Duration::from_secs(2);
+        let deadline = Duration::from_secs(2) + Duration::from_millis(self.connections() as u64);
         self.state.borrow_mut().is_ending = true;
-        self.shard.drain(DEADLINE);
-        let end = Instant::now() + 2 * DEADLINE;
+        self.shard.drain(deadline);
+        let end = Instant::now() + 2 * deadline;
         while !self.shard.is_drained() && Instant::now() < end {
             self.shard.turn(WAIT)?;
         }
@@ -152,8 +182,10 @@ struct Held {
 impl Handler for Held {
     type State = ();
 
-    fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
-        self.state.borrow_mut().open.push(conn.id());
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
+        let mut state = self.state.borrow_mut();
+        state.open.push(conn.id());
+        state.resumed += usize::from(opening.tls.resumed);
     }
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
@@ -168,6 +200,8 @@ impl Handler for Held {
         let mut state = self.state.borrow_mut();
         if !state.is_ending {
             state.fail(Error::Failed(format!("a connection ended ({}): {:#}", closed.code.get(), closed.cause)));
+        } else if closed.code == CloseCode::GOING_AWAY {
+            state.closed += 1;
         }
     }
 

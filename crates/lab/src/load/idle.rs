@@ -122,11 +122,7 @@ impl Idle {
     }
 
     fn resident(&self) -> Result<Option<u64>, Error> {
-        let Some(pid) = self.server.pid else { return Ok(None) };
-        let resident = cpu::resident(pid);
-        resident
-            .map(Some)
-            .map_err(|error| Error::Failed(format!("cannot read the memory of the server, process {pid}: {error}")))
+        self.server.pid.map(cpu::resident_memory).transpose()
     }
 }
 

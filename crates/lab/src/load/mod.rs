@@ -2,6 +2,7 @@
 
 mod broadcast;
 mod client;
+pub mod crowd;
 mod echo;
 mod exchange;
 mod feed;
