@@ -1,4 +1,5 @@
 use crate::aead::AeadArguments;
+use crate::amount;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
@@ -8,7 +9,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use tautline_lab::cpu::Placement;
 use tautline_lab::report::write_html;
-use tautline_lab::suites::{self, Effort, Lab, Outcome, Suite};
+use tautline_lab::suites::{self, CrowdSize, Effort, Lab, Outcome, Suite};
 use tautline_lab::{DriverKind, Line, Machine, write_json};
 
 /// Measure this machine: bare TCP, ws and wss side by side.
@@ -31,12 +32,15 @@ Suites:
   offload    TLS in the loop, in a thread pool, and with helper threads for large messages
   scaling    separate loops and threads that share a poller
   windows    records and buffers: memory and window BIOs, direct reads, records in place
+  million    a million connections of one server: memory, handshakes, echoes, a message to all, and
+             the end; takes about 5 minutes and 11 GB, or less with --connections N
   wire       AF_XDP and the kernel's TCP over a veth pair; needs root and the feature xdp
 
 Examples:
   taut bench
   taut bench --quick
   taut bench limits --driver uring
+  taut bench million --connections 100000
   taut bench echo limits --json results.jsonl --report results.html")]
 pub(crate) struct Arguments {
     /// Suites to run.
@@ -50,6 +54,12 @@ pub(crate) struct Arguments {
     driver: Vec<DriverKind>,
     #[command(flatten)]
     aead: AeadArguments,
+    /// Connections of the suite million.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = amount::count)]
+    connections: usize,
+    /// Most connections that a table of open files holds in the suite million. Default: all that fit (ulimit -n).
+    #[arg(long, value_name = "N", value_parser = amount::count)]
+    per_table: Option<usize>,
     /// Existing build of the program with the servers of the suite peers. Default: built from the checkout.
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
@@ -117,6 +127,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             placement,
             drivers: drivers.clone(),
             peers: arguments.peers.clone(),
+            crowd: CrowdSize {
+                connections: arguments.connections,
+                per_table: arguments.per_table,
+                own: Some(crate::sys::own_descriptors()),
+            },
             progress: &mut show,
         };
         let outcome = suite.run(&mut lab)?;

@@ -43,6 +43,14 @@ named! {
         CpuPerHandshake = "cpu_per_handshake",
         /// Growth of the server's resident memory per connection.
         RssPerConnection = "rss_per_connection",
+        /// Resident memory of the server.
+        Rss = "rss",
+        /// Growth of the load's resident memory per connection.
+        LoadRssPerConnection = "load_rss_per_connection",
+        /// Growth of the kernel's memory per connection, for both of its ends.
+        KernelPerConnection = "kernel_per_connection",
+        /// Time until all connections have ended after the server was told to stop.
+        DrainTime = "drain_time",
         /// CPU time of one signature with the certificate's key.
         CpuPerSignature = "cpu_per_signature",
         /// Server CPU per full handshake over that of the signature alone.
@@ -53,6 +61,8 @@ named! {
         RatioToInline = "ratio_to_inline",
         /// The rate of a loop per core over that of threads that share a poller.
         RatioToSharedLoop = "ratio_to_shared_loop",
+        /// A latency with many connections over the same latency with few.
+        RatioToFew = "ratio_to_few",
         /// The rate of two loops over that of one.
         RatioToOneLoop = "ratio_to_one_loop",
         /// Server CPU or a latency over the figure of the same composition on the kernel's TCP.
@@ -84,7 +94,7 @@ impl Metric {
             Self::Throughput => "msg/s",
             Self::Transfer => "MB/s",
             Self::Handshakes | Self::Refused => "1/s",
-            Self::RssPerConnection => "B",
+            Self::Rss | Self::RssPerConnection | Self::LoadRssPerConnection | Self::KernelPerConnection => "B",
             ratio if ratio.name().starts_with("ratio_") => "x",
             _ => "us",
         }

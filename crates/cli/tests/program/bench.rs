@@ -1,8 +1,10 @@
+use super::Home;
+use serde_json::Value;
 use std::collections::HashSet;
 use std::path::Path;
 use tautline_lab::DriverKind;
 use tautline_lab::cpu::Placement;
-use tautline_lab::suites::{ENGINES, Effort, Lab, Outcome, Suite};
+use tautline_lab::suites::{CrowdSize, ENGINES, Effort, Lab, Outcome, Suite};
 use tautline_lab::table::WIDTH;
 use tautline_lab::{Line, Metric, Protocol};
 
@@ -20,6 +22,7 @@ fn smoke(suite: Suite) -> Outcome {
         placement: Placement::here(),
         drivers: vec![DriverKind::Epoll],
         peers: None,
+        crowd: CrowdSize::default(),
         progress: &mut progress,
     };
     let outcome = suite.run(&mut lab).unwrap();
@@ -249,6 +252,7 @@ fn a_refused_connection_ends_the_run() {
         placement: Placement::here(),
         drivers: vec![DriverKind::Epoll],
         peers: None,
+        crowd: CrowdSize::default(),
         progress: &mut progress,
     };
     let result = Suite::Limits.run(&mut lab);
@@ -297,4 +301,37 @@ fn stages() {
     assert!(outcome.lines.iter().filter(|line| line.target.is_some()).count() >= 2 * 3);
     let cost = outcome.lines.iter().find(|line| line.metric == Metric::RatioToUnprobed);
     assert!(cost.is_some_and(|line| line.value > 0.0), "{cost:?}");
+}
+
+/// The figures of a crowd in several tables of descriptors, whose loops and threads each hold a part of it.
+#[test]
+fn million_holds_a_crowd_in_several_tables_of_descriptors() {
+    tried(million);
+}
+
+fn million() {
+    let said = Home::new().run(&[
+        "bench",
+        "million",
+        "--quick",
+        "--connections",
+        "400",
+        "--per-table",
+        "150",
+        "--driver",
+        "epoll",
+        "--json",
+        "-",
+    ]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let lines: Vec<Value> = said.out.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+    let value = |metric: &str| {
+        let line = lines.iter().find(|line| line["metric"] == metric).unwrap_or_else(|| panic!("no {metric}"));
+        assert_eq!(line["case"]["connections"], 400, "{line}");
+        assert!(line["case"]["threads"].as_u64().unwrap() > 2, "{line}");
+        line["value"].as_f64().unwrap()
+    };
+    for metric in ["handshakes", "latency_p50", "latency_p99", "latency_max", "rss", "drain_time"] {
+        assert!(value(metric) > 0.0, "{metric}");
+    }
 }

@@ -63,6 +63,9 @@ pub(super) enum Kind {
     Handshake(&'static str, Key, DriverKind, Execution),
     /// WebSocket over TLS by an engine. Every message goes to everyone, compressed or not.
     Broadcast(&'static str, bool, DriverKind),
+    /// WebSocket over TLS by the default engine, in loops with descriptors of their own if there are several. Binary messages
+    /// are echoed, and text messages go to everyone.
+    Crowd { loops: usize, driver: DriverKind },
     /// WebSocket over TLS by the default engine. A feed goes to everyone.
     Feed(Traffic, DriverKind),
     /// WebSocket over TLS by the default engine, with the probe of message stages or without.
@@ -94,7 +97,7 @@ impl Kind {
         match self {
             Self::Wss(engine, ..) | Self::Handshake(engine, ..) | Self::Broadcast(engine, ..) => Some(engine),
             Self::Model(topology) => Some(topology.engine),
-            Self::Feed(..) | Self::Probed(..) | Self::Wire(_) => Some(ENGINES[0]),
+            Self::Crowd { .. } | Self::Feed(..) | Self::Probed(..) | Self::Wire(_) => Some(ENGINES[0]),
             Self::Peer(peer, Protocol::Wss) => Some(peer.tls()),
             _ => None,
         }
@@ -108,6 +111,7 @@ impl Kind {
             | Self::Wss(_, _, driver)
             | Self::Handshake(_, _, driver, _)
             | Self::Broadcast(_, _, driver)
+            | Self::Crowd { driver, .. }
             | Self::Feed(_, driver)
             | Self::Probed(_, driver) => Some(driver),
             Self::Peer(..) | Self::Wire(_) | Self::Model(_) | Self::Aead(_) => None,
@@ -181,6 +185,7 @@ impl Kind {
                 let execution = if shared_from.is_some() { "gated" } else { "inline" };
                 case.execution(execution).model(model.name()).threads(threads)
             }
+            Self::Crowd { loops, .. } => case.threads(loops),
             Self::Aead(provider) => case.strategy("aead").aead(provider.name()),
             _ => case,
         }
@@ -194,6 +199,12 @@ impl Kind {
             Self::Tcp(_) => add(&["tcp-echo"]),
             Self::Peer(peer, _) => add(&[peer.name()]),
             Self::Model(_) => add(&["model"]),
+            Self::Crowd { loops, .. } => {
+                add(&["serve", "--app", "crowd", "--preset", "many-connections", "--drain", "300"]);
+                // More than all of them: a connection that has just ended still counts.
+                add(&["--handshake-threads", "0", "--max-connections", "100000000", "--shards", &loops.to_string()]);
+                add(if loops > 1 { &["--own-descriptors"] } else { &[] });
+            }
             _ => add(&["serve", "--shards", "1", "--drain", "1"]),
         }
         add(&["--with-parent", "--listen", &SocketAddr::new(address, 0).to_string()]);
@@ -226,7 +237,7 @@ impl Kind {
                     add(&["--offload-records", &size.to_string()]);
                 }
             }
-            Self::Tcp(_) | Self::Probed(false, _) | Self::Peer(..) | Self::Aead(_) => {}
+            Self::Tcp(_) | Self::Crowd { .. } | Self::Probed(false, _) | Self::Peer(..) | Self::Aead(_) => {}
         }
         if self.protocol() == Some(Protocol::Wss) {
             let choice = AeadChoice::current();

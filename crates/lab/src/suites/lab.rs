@@ -1,3 +1,4 @@
+use super::crowd_size::CrowdSize;
 use crate::cpu::Placement;
 use crate::rounds::Plan;
 use crate::{DriverKind, Span};
@@ -16,6 +17,8 @@ pub struct Lab<'a> {
     pub drivers: Vec<DriverKind>,
     /// The program with the servers of [`Suite::Peers`](super::Suite::Peers); by default it is built from the checkout.
     pub peers: Option<PathBuf>,
+    /// Size of the crowd of [`Suite::Million`](super::Suite::Million).
+    pub crowd: CrowdSize,
     /// Receives the share (0 to 1) of the suite that is done, and the name of the next measurement.
     pub progress: &'a mut dyn FnMut(f64, &str),
 }

@@ -95,7 +95,7 @@ pub(super) fn measure_tolerant<'a, S: Subject + 'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::Effort;
+    use super::super::{CrowdSize, Effort};
     use super::*;
     use crate::DriverKind;
     use crate::cpu::Placement;
@@ -121,6 +121,7 @@ mod tests {
             placement: Placement::here(),
             drivers: vec![DriverKind::Epoll],
             peers: None,
+            crowd: CrowdSize::default(),
             progress: &mut |share, name| progress.push((share, name.to_owned())),
         };
         let plan = Plan { rounds: 3, least_rounds: 3, budget: None };

@@ -119,6 +119,28 @@ impl Process {
         self.child.id()
     }
 
+    /// Tells the server to stop.
+    pub(super) fn stop(&self) {
+        if let Ok(pid) = i32::try_from(self.pid())
+            && let Some(pid) = Pid::from_raw(pid)
+        {
+            // Fails only if it has ended already.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// Whether the server ends by itself within `time`.
+    pub(super) fn ends_within(&mut self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
     /// The server as a target of the load generator.
     pub(super) fn server(&self) -> Result<load::Server, Error> {
         let scheme = self.kind.protocol().map_or("tcp", Protocol::name);
@@ -157,20 +179,10 @@ fn first_line(out: ChildStdout, patience: Duration) -> Option<String> {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Ok(pid) = i32::try_from(self.pid())
-            && let Some(pid) = Pid::from_raw(pid)
-        {
-            // Fails only if it has ended already.
-            let _ = kill_process(pid, Signal::TERM);
+        self.stop();
+        if !self.ends_within(PATIENCE) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
         }
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

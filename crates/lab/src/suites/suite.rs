@@ -1,5 +1,7 @@
 use super::{Lab, Outcome};
-use super::{echo, handshake, idle, limits, offload, overview, peers, records, scaling, stages, windows, wire};
+use super::{
+    echo, handshake, idle, limits, million, offload, overview, peers, records, scaling, stages, windows, wire,
+};
 use crate::Error;
 use crate::cpu::Pinned;
 use crate::named::named;
@@ -30,6 +32,8 @@ named! {
         Scaling = "scaling",
         /// Paths of records between buffers: memory and window BIOs, and records in place.
         Windows = "windows",
+        /// A million connections of one server.
+        Million = "million",
         /// AF_XDP beside the kernel's TCP, between two network namespaces.
         Wire = "wire",
     }
@@ -63,6 +67,7 @@ impl Suite {
             Self::Offload => offload::run,
             Self::Scaling => scaling::run,
             Self::Windows => windows::run,
+            Self::Million => million::run,
             Self::Wire => wire::run,
         };
         let mut outcome = Outcome::of(self.name());

@@ -1,5 +1,7 @@
 use super::echo_case::{EchoRow, Shape, add_lines, kinds, limit_of, plain_of, rows as rows_of};
-use super::{ENGINES, Effort, Key, Kind, Lab, Outcome, Servers, Suite, check, echo, limits, overview, peers};
+use super::{
+    CrowdSize, ENGINES, Effort, Key, Kind, Lab, Outcome, Servers, Suite, check, echo, limits, overview, peers,
+};
 use crate::cpu::Placement;
 use crate::table::WIDTH;
 use crate::{DriverKind, Error, Metric};
@@ -137,6 +139,7 @@ fn refuses_a_program_that_is_not_a_server() {
             placement: Placement::here(),
             drivers: vec![DriverKind::Epoll],
             peers: None,
+            crowd: CrowdSize::default(),
             progress: &mut progress,
         };
         assert!(matches!(Servers::start(&lab, [Kind::Ws(DriverKind::Epoll)]), Err(Error::Failed(_))), "{program}");
@@ -152,6 +155,7 @@ fn a_missing_program_with_peers_is_an_error_of_usage() {
         placement: Placement::here(),
         drivers: vec![DriverKind::Epoll],
         peers: Some("/does/not/exist".into()),
+        crowd: CrowdSize::default(),
         progress: &mut progress,
     };
     let Err(Error::Usage(what)) = Suite::Peers.run(&mut lab) else { panic!("no error of usage") };
