@@ -1,7 +1,11 @@
+mod crowd;
+mod finding;
 mod probe;
 
+use crate::amount;
 use crate::failure::Failure;
 use crate::output;
+use finding::{Finding, Verdict, finding};
 use probe::{Kernel, Support};
 use serde_json::json;
 use tautline::layers::io::kernel;
@@ -17,44 +21,25 @@ use tautline_lab::{DriverKind, Machine, cpu};
 #[command(after_help = "\
 Examples:
   taut doctor
+  taut doctor --connections 1000000
   taut doctor --json | jq .run")]
 pub(crate) struct Arguments {
+    /// Also report what must be set for this number of connections.
+    #[arg(long, value_name = "N", value_parser = amount::count)]
+    connections: Option<usize>,
     /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
 }
 
-/// A line of the report.
-#[derive(Debug)]
-struct Finding {
-    what: &'static str,
-    verdict: Verdict,
-    found: String,
-    meaning: String,
-}
-
-/// Verdict on a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    Good,
-    Note,
-    Fix,
-}
-
-impl Verdict {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Good => "ok",
-            Self::Note => "note",
-            Self::Fix => "fix",
-        }
-    }
-}
-
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let machine = Machine::here();
     let kernel = Kernel::probe();
-    let findings = examine(&machine, &kernel);
+    let mut findings = examine(&machine, &kernel);
+    if let Some(connections) = arguments.connections {
+        let settings = crowd::Settings::probe(kernel.descriptors.1, kernel.ports);
+        findings.extend(crowd::examine(connections, &settings));
+    }
     let advice = Advice::new(&machine, cpu::allowed().len(), DriverKind::Auto.here());
     if arguments.json {
         return output::print(format_args!("{}\n", to_json(&machine, &findings, &advice)));
@@ -144,10 +129,6 @@ fn examine(machine: &Machine, kernel: &Kernel) -> Vec<Finding> {
     findings.extend(kernel.backlog.map(backlog));
     findings.extend(kernel.ports.map(ports));
     findings
-}
-
-fn finding(what: &'static str, verdict: Verdict, found: impl Into<String>, meaning: impl Into<String>) -> Finding {
-    Finding { what, verdict, found: found.into(), meaning: meaning.into() }
 }
 
 /// Hardware for AES-GCM, which nearly every TLS connection uses.

@@ -134,6 +134,16 @@ fn unknown_arguments_exit_with_2() {
 }
 
 #[test]
+fn doctor_reports_what_a_number_of_connections_needs() {
+    let home = Home::new();
+    let said = home.run(&["doctor", "--connections", "1000000"]).out;
+    for what in ["tables", "memory", "sources", "accept queue"] {
+        assert!(said.contains(what), "{what} is missing in {said}");
+    }
+    assert!(!home.run(&["doctor"]).out.contains("sources"));
+}
+
+#[test]
 fn the_command_of_doctor_works() {
     let home = Home::new();
     let said: serde_json::Value = serde_json::from_str(&home.run(&["doctor", "--json"]).out).unwrap();

@@ -1,0 +1,36 @@
+/// A line of the report.
+#[derive(Debug)]
+pub(super) struct Finding {
+    pub(super) what: &'static str,
+    pub(super) verdict: Verdict,
+    pub(super) found: String,
+    pub(super) meaning: String,
+}
+
+/// Verdict on a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Good,
+    Note,
+    Fix,
+}
+
+impl Verdict {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Good => "ok",
+            Self::Note => "note",
+            Self::Fix => "fix",
+        }
+    }
+}
+
+/// Makes a line of the report.
+pub(super) fn finding(
+    what: &'static str,
+    verdict: Verdict,
+    found: impl Into<String>,
+    meaning: impl Into<String>,
+) -> Finding {
+    Finding { what, verdict, found: found.into(), meaning: meaning.into() }
+}
