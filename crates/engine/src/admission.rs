@@ -142,6 +142,11 @@ impl Admission {
         }
     }
 
+    /// The connections of this shard that wait for their peer.
+    pub(crate) const fn waits(&self) -> usize {
+        self.handshakes.len() + self.http.len()
+    }
+
     fn total(&self, kind: Kind) -> &AtomicUsize {
         match kind {
             Kind::Handshake => &self.totals.0.handshakes,

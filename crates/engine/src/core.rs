@@ -2,6 +2,7 @@
 
 use crate::admission::Admission;
 use crate::batch_alloc::BatchAlloc;
+use crate::clock::Clock;
 use crate::context::ShardContext;
 use crate::dial::Dial;
 use crate::dialing::Resolver;
@@ -16,7 +17,6 @@ use crate::shared::Shared;
 use crate::timer::{Tick, Wheel};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::time::Instant;
 use tautline_io::{KernelTls, Token};
 use tautline_tls::Engine;
 use tautline_ws::CloseCode;
@@ -62,7 +62,7 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     /// The number of the next ticket.
     pub(crate) next_ticket: u64,
     pub(crate) account: Account,
-    pub(crate) epoch: Instant,
+    pub(crate) clock: Clock,
 }
 
 /// A drain that has not reached all connections.
@@ -83,7 +83,7 @@ pub(crate) enum Slot<S, T> {
 impl<E: Engine, H: Handler> Core<E, H> {
     /// Reads the clock. Once per turn is enough, since deadlines are exact only to 64 ms.
     pub(crate) fn refresh(&mut self) {
-        self.shared.now = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.shared.now = self.clock.read();
     }
 
     /// Calls the application before the first turn.

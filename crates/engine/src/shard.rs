@@ -2,6 +2,7 @@
 
 use crate::admission::{Admission, SharedLimits};
 use crate::batch_alloc::BatchAlloc;
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::conn::Conn;
 use crate::core::{Core, Slot};
@@ -24,7 +25,7 @@ use crate::topic::Topics;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tautline_buf::{Buf, Pool};
 use tautline_io::{Address, Driver, KernelTls, ListenOptions};
 use tautline_tls::{Engine, Session};
@@ -132,7 +133,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             next_ticket: 0,
             unserved: 0,
             is_ending: false,
-            epoch: Instant::now(),
+            clock: Clock::default(),
         };
         Ok(Self { driver, core })
     }

@@ -76,6 +76,11 @@ impl Wheel {
         (self.first != u64::MAX).then(|| (self.first << SHIFT).saturating_sub(now))
     }
 
+    /// The number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.iter().map(Vec::len).sum()
+    }
+
     fn slot(&mut self, slot: u64) -> &mut Vec<Token> {
         let index = (slot & MASK) as usize;
         &mut self.slots[index]

@@ -71,6 +71,11 @@ pub(crate) struct Step {
 }
 
 impl Topics {
+    /// The number of topics.
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
     /// Adds a subscriber. False if it already was one.
     pub(crate) fn subscribe(&mut self, scope: Scope, name: &str, token: Token) -> bool {
         let lists = self.lists(scope);
