@@ -295,10 +295,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
             State::Racing(race) => Some(race.end_attempts()),
             _ => None,
         });
-        let attempts: Vec<_> = racing.flatten().collect();
+        let mut attempts: Vec<_> = racing.flatten().collect();
+        // In an order that does not depend on the map's.
+        attempts.sort_unstable();
         self.close_attempts(driver, attempts);
         let given_up = self.dials.iter().filter(|(_, dial)| !matches!(dial.state, State::Linked));
-        let given_up: Vec<_> = given_up.map(|(id, _)| *id).collect();
+        let mut given_up: Vec<_> = given_up.map(|(id, _)| *id).collect();
+        given_up.sort_unstable();
         for id in given_up {
             self.fail_dial(id, ConnectError::Ended(Cause::Stopped));
         }
