@@ -73,6 +73,17 @@ pub(crate) fn uring(context: &Context) -> Outcome {
     run(tests.args(["--test", "allocations"]).env("TAUTLINE_TEST_IO", "uring"), context.deadline)
 }
 
+/// Runs of the simulator, with options of its own.
+pub(crate) fn simulate(context: &Context, options: &[String]) -> Outcome {
+    let mut simulate = cargo(&["run", "--release", "--locked", "--package", "tautline-sim", "--"]);
+    run(simulate.args(options), context.deadline)
+}
+
+/// Runs of the simulator for half a minute.
+pub(crate) fn simulate_some(context: &Context) -> Outcome {
+    simulate(context, &["--seeds", "2000"].map(str::to_owned))
+}
+
 /// Honest clients beside thousands of silent ones.
 pub(crate) fn crowds(context: &Context) -> Outcome {
     let mut test = cargo(&["test", "--workspace", "--locked", "--test", "e2e"]);

@@ -44,6 +44,7 @@ cargo xtask <task>
   uring                             servers, clients and hostile peers over io_uring, and some of the Autobahn suite
   xdp                               the driver over AF_XDP in network namespaces, `taut` and the Autobahn suite
                                     over it; as root
+  simulate --seeds N [--from S]     servers, clients and their network in virtual time; --trace prints every event
   sanitize                          the unsafe code and the C shims under AddressSanitizer
   vm-test                           kernel TLS, in virtual machines with Debian's kernels
   c-library --prefix DIR [OPTIONS]  build the library for C with cargo's OPTIONS, and install it below DIR
@@ -91,6 +92,10 @@ fn main() -> ExitCode {
             stage("xdp program", 5, xdp::program),
             stage("autobahn xdp", 10, xdp::autobahn),
         ]),
+        ["simulate", ref options @ ..] => {
+            let options: Vec<String> = options.iter().map(|&one| one.to_owned()).collect();
+            stage::run(&[stage("simulate", 600, move |context| checks::simulate(context, &options))])
+        }
         ["sanitize"] => stage::run(&[stage("sanitize", 45, sanitize::sanitize)]),
         ["vm-test"] => stage::run(&[stage("vm-test", 30, vm::test)]),
         ["c-library", "--prefix", prefix, ref options @ ..] => {
@@ -139,6 +144,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("interprets code, with a nightly toolchain", stage("miri", 15, checks::miri)),
         ("makes millions of calls, with C++ and valgrind too", stage("c-library", 30, c_library::test)),
         ("measures for half a minute, on a machine with nothing else to do", stage("crowds", 10, checks::crowds)),
+        ("simulates two thousand minutes", stage("simulate", 10, checks::simulate_some)),
         ("builds five TLS libraries from source", stage("engines", 45, checks::engines)),
         ("builds all unsafe code once more, with a nightly toolchain too", stage("sanitize", 45, sanitize::sanitize)),
         ("builds with every TLS library and driver", stage("xdp", 10, xdp::test)),

@@ -2,6 +2,9 @@
 
 use super::files::{Files, packages};
 
+/// A program that only tests run. No crate depends on it.
+const SIMULATOR: &str = "sim";
+
 /// For each crate, by its folder below `crates`: the crates that it may depend on, and those that only its tests may use.
 /// A name that ends in `*` stands for all names that begin so.
 const LAYERS: &[(&str, &[&str], &[&str])] = &[
@@ -20,6 +23,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("tls-*", &["tls", "buf"], &["testkit"]),
     ("xdp", &["io", "buf"], &["testkit"]),
     ("engine", &["buf", "ws", "tls", "io"], &["testkit", "tls-rustls"]),
+    (SIMULATOR, &["buf", "ws", "tls", "tls-rustls", "io", "engine", "testkit"], &[]),
     ("tautline", &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp"], &["dev-cert", "testkit"]),
     ("lab", &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp", "tautline", "dev-cert"], &["testkit"]),
     ("capi", &["tautline", "buf", "tls"], &["dev-cert", "testkit"]),
@@ -74,10 +78,11 @@ fn manifest(name: &str, manifest: &str) -> Vec<String> {
     wrong
 }
 
-/// Whether no crate depends on this one but by its tests.
+/// Whether this is the simulator, or no other crate depends on this one but by its tests.
 fn is_for_tests_only(name: &str) -> bool {
     let names = |patterns: &[&str]| patterns.iter().any(|pattern| fits(pattern, name));
-    LAYERS.iter().any(|(.., tests)| names(tests)) && !LAYERS.iter().any(|(_, always, _)| names(always))
+    let mut shipped = LAYERS.iter().filter(|(user, ..)| *user != SIMULATOR);
+    name == SIMULATOR || LAYERS.iter().any(|(.., tests)| names(tests)) && !shipped.any(|(_, always, _)| names(always))
 }
 
 /// The folder of one of our packages.
