@@ -90,6 +90,8 @@ pub(crate) struct Admission {
     http: Waiting,
     /// Whether a limit may be passed since the last look.
     pub(crate) due: bool,
+    /// Whether a connection began to wait here since the last look.
+    pub(crate) grew: bool,
     pub(crate) paused: bool,
     /// When the limits are to be looked at again, whatever happens; `Tick::MAX` if they are not.
     pub(crate) look_at: Tick,
@@ -108,6 +110,7 @@ impl Admission {
             handshakes: Waiting::default(),
             http: Waiting::default(),
             due: false,
+            grew: false,
             paused: false,
             look_at: Tick::MAX,
             news: [0; 5],
@@ -158,6 +161,7 @@ impl Admission {
         self.total(kind).fetch_add(1, Ordering::Relaxed);
         self.waiting(kind).insert(&link.info.peer, link.token, now);
         self.due = true;
+        self.grew = true;
     }
 
     pub(crate) fn remove<S, T>(&mut self, kind: Kind, link: &Link<S, T>) {

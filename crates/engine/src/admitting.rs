@@ -121,28 +121,35 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.admission.due = false;
         self.admission.look_at = Tick::MAX;
         self.bound_accepting(driver);
-        self.evict(driver, Kind::Handshake);
-        self.evict(driver, Kind::Http);
+        // Only a loop whose connections grew in number tells the others. If they told each other, they would go on for as long
+        // as the loop with the surplus does not run.
+        let grew = std::mem::take(&mut self.admission.grew);
+        for kind in [Kind::Handshake, Kind::Http] {
+            if self.evict(driver, kind).is_err() && grew {
+                self.check_others();
+            }
+        }
         if self.admission.waits_for_others() {
             self.admission.look_at = self.shared.now + RETRY;
         }
     }
 
-    fn evict(&mut self, driver: &mut dyn Driver, kind: Kind) {
+    /// `Err` if the limit is passed, but by the connections of other loops.
+    fn evict(&mut self, driver: &mut dyn Driver, kind: Kind) -> Result<(), ()> {
         loop {
             match self.admission.surplus(kind, &self.shared.config.limits, self.shared.now) {
                 Ok(first) => {
                     let before = self.admission.waiting(kind).len();
                     self.visit(driver, first.token, |core, _, link| core.give_way(link, kind, first));
                     if self.admission.waiting(kind).len() == before {
-                        return;
+                        return Ok(());
                     }
                 }
-                Err(Stays::WithinLimit) => return,
-                Err(Stays::OthersTurn) => return self.check_others(),
+                Err(Stays::WithinLimit) => return Ok(()),
+                Err(Stays::OthersTurn) => return Err(()),
                 Err(Stays::Until(at)) => {
                     self.admission.look_at = at;
-                    return;
+                    return Ok(());
                 }
             }
         }
