@@ -2,9 +2,9 @@
 
 use crate::{Address, Driver, End, ListenOptions, Listener, Received, Sent, Sink, Token, epoll, select};
 use rustix::io::Errno;
-use std::cell::RefCell;
-use std::io::{self, Read};
-use std::net::{SocketAddr, TcpStream};
+use std::cell::{Cell, RefCell};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 use tautline_buf::Buf;
@@ -27,11 +27,45 @@ pub(crate) fn strike() -> Result<(), Errno> {
     COMING.with_borrow_mut(Vec::pop).map_or(Ok(()), Err)
 }
 
+thread_local! {
+    /// The state of the generator that decides which calls fail, and with which error. 0 lets all succeed.
+    static SEED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A system call that can fail although nothing is wrong with the connection.
+#[derive(Clone, Copy)]
+pub(crate) enum Call {
+    Send,
+    Accept,
+    Receive,
+    Wait,
+}
+
+impl Call {
+    /// Fails every third call of this thread or so, by its seed.
+    pub(crate) fn may_fail(self) -> Result<(), Errno> {
+        let errors: &[Errno] = match self {
+            Self::Send => &[Errno::INTR, Errno::NOBUFS, Errno::NOMEM],
+            Self::Accept => &[Errno::INTR, Errno::CONNABORTED, Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM],
+            Self::Receive | Self::Wait => &[Errno::INTR],
+        };
+        let mut seed = SEED.get();
+        // xorshift64, for which 0 is a fixed point.
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        SEED.set(seed);
+        let at = usize::try_from(seed >> 33).unwrap();
+        if seed == 0 || at % 3 > 0 { Ok(()) } else { Err(errors[at / 3 % errors.len()]) }
+    }
+}
+
 #[derive(Default)]
 struct Log {
     accepted: Vec<Token>,
     refused: Vec<io::ErrorKind>,
     sent: usize,
+    received: Vec<(Token, Vec<u8>)>,
     ended: Vec<String>,
 }
 
@@ -40,7 +74,13 @@ impl Sink for Log {
         self.accepted.push(token);
     }
     fn connected(&mut self, _: &mut dyn Driver, _: Token) {}
-    fn received(&mut self, _: &mut dyn Driver, _: Token, _: Received<'_>) {}
+    fn received(&mut self, _: &mut dyn Driver, token: Token, data: Received<'_>) {
+        let bytes = data.bytes();
+        match self.received.iter_mut().find(|(known, _)| *known == token) {
+            Some((_, all)) => all.extend_from_slice(bytes),
+            None => self.received.push((token, bytes.to_vec())),
+        }
+    }
     fn sent(&mut self, _: &mut dyn Driver, _: Token, _: Buf) {
         self.sent += 1;
     }
@@ -106,6 +146,56 @@ fn loses_nothing<D: Driver>(make: fn() -> io::Result<D>, accepts: bool) {
         }
         assert!(log.ended.iter().all(|end| end == "Finished"), "{:?}", log.ended);
     }
+}
+
+/// Bytes go both ways on three connections while calls fail, by many seeds.
+fn survives_failing_calls<D: Driver>(make: fn() -> io::Result<D>) {
+    for seed in 1..=10_u64 {
+        let (mut driver, mut log) = (make().unwrap(), Log::default());
+        let any = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let Ok((_, Address::Tcp(at))) = driver.listen(&any, &ListenOptions::default()) else { panic!("cannot listen") };
+        let data = pattern(200_000);
+        let talk = |_| {
+            let data = data.clone();
+            thread::spawn(move || {
+                let mut peer = TcpStream::connect(at)?;
+                peer.write_all(&data)?;
+                peer.shutdown(Shutdown::Write)?;
+                let mut all = Vec::new();
+                peer.read_to_end(&mut all).map(|_| all)
+            })
+        };
+        let peers = [(), (), ()].map(talk);
+        SEED.set(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let is_whole =
+            |log: &Log| log.received.len() == 3 && log.received.iter().all(|(_, all)| all.len() == data.len());
+        run(&mut driver, &mut log, |log| is_whole(log) && log.ended.len() == 3);
+        for token in log.accepted.clone() {
+            let mut buf = Buf::new();
+            buf.put(&data);
+            let _ = driver.send(token, buf);
+            driver.shutdown(token);
+        }
+        run(&mut driver, &mut log, |_| peers.iter().all(thread::JoinHandle::is_finished));
+        SEED.set(0);
+        for (_, all) in &log.received {
+            assert!(*all == data, "seed {seed}: received bytes are wrong");
+        }
+        for peer in peers {
+            assert!(peer.join().unwrap().unwrap() == data, "seed {seed}: sent bytes were lost");
+        }
+        assert!(log.ended.iter().all(|end| end == "Finished"), "seed {seed}: {:?}", log.ended);
+    }
+}
+
+#[test]
+fn epoll_survives_failing_calls() {
+    survives_failing_calls(epoll::Driver::new);
+}
+
+#[test]
+fn select_survives_failing_calls() {
+    survives_failing_calls(select::Driver::new);
 }
 
 #[test]

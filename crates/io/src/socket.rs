@@ -106,6 +106,8 @@ pub(crate) fn send_some(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno
 fn send_once(fd: BorrowedFd<'_>, bytes: &[u8], flags: SendFlags) -> Result<usize, Errno> {
     #[cfg(test)]
     crate::shortage::strike()?;
+    #[cfg(test)]
+    crate::shortage::Call::Send.may_fail()?;
     net::send(fd, bytes, flags)
 }
 
@@ -113,6 +115,8 @@ fn send_once(fd: BorrowedFd<'_>, bytes: &[u8], flags: SendFlags) -> Result<usize
 pub(crate) fn accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
     #[cfg(test)]
     crate::shortage::strike()?;
+    #[cfg(test)]
+    crate::shortage::Call::Accept.may_fail()?;
     net::accept_with(fd, FLAGS)
 }
 

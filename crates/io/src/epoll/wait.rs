@@ -17,12 +17,19 @@ const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// epoll_wait(2) counts in milliseconds and epoll_pwait2(2) needs Linux 5.11, so a short wait is done by ppoll(2) on
 /// the epoll descriptor: it costs two more system calls, but only where nothing is ready and the loop would idle.
 pub(super) fn wait(epoll: &OwnedFd, events: &mut [Event], timeout: Option<Duration>) -> Result<usize> {
-    let result = match timeout {
+    #[cfg(test)]
+    if let Err(errno) = crate::shortage::Call::Wait.may_fail() {
+        return interrupted(Err(errno));
+    }
+    interrupted(match timeout {
         None => epoll::wait(epoll, events, None),
         Some(Duration::ZERO) => epoll::wait(epoll, events, Some(&NOW)),
         Some(short) if short < PRECISE => precise(epoll, events, &timespec(short)),
         Some(long) => epoll::wait(epoll, events, Some(&timespec(long.min(LONGEST)))),
-    };
+    })
+}
+
+fn interrupted(result: Result<usize>) -> Result<usize> {
     match result {
         Err(Errno::INTR) => Ok(0),
         other => other,

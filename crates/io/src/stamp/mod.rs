@@ -63,6 +63,8 @@ impl Arrivals {
         if self.wanted {
             return self.receive_stamped(socket.as_fd(), buf);
         }
+        #[cfg(test)]
+        crate::shortage::Call::Receive.may_fail()?;
         net::recv(socket, buf, RecvFlags::empty()).map(|(len, _)| len)
     }
 
