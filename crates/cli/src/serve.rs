@@ -326,7 +326,8 @@ fn handle_signals(
             draining = true;
             if !quiet {
                 report();
-                eprintln!("closing connections; send the signal again to stop at once");
+                // `eprintln` would panic where the disk of the log is full, and the signal would be lost.
+                let _ = writeln!(std::io::stderr(), "closing connections; send the signal again to stop at once");
             }
             for shard in &shards {
                 // A loop that has stopped has nothing to drain.

@@ -1,5 +1,6 @@
 //! Prints the stages of messages on standard error.
 
+use std::io::Write;
 use tautline::{ShardHandle, Stages};
 
 /// Prints the results so far of the probes of all loops.
@@ -14,6 +15,7 @@ pub(crate) fn report(shards: &[ShardHandle]) {
 /// Prints results, if there are any.
 pub(crate) fn print(stages: Option<Box<Stages>>) {
     if let Some(stages) = stages {
-        eprint!("{stages}");
+        // No panic where the disk of the log is full.
+        let _ = write!(std::io::stderr(), "{stages}");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::amount;
 use crate::failure::Failure;
+use std::io::Write;
 use std::time::Duration;
 use tautline::{Config, Counters, KeyCost, Records, Reloader, Reloads, ShardHandle};
 
@@ -89,7 +90,9 @@ pub(super) fn report_counters(shards: &[ShardHandle], reloader: &Reloader, min_s
     for shard in shards {
         sum.merge(&shard.counters());
     }
-    eprint!("{}{}", lines(&sum), keys(&reloader.key_costs(), min_signature, reloader.reloads()));
+    let keys = keys(&reloader.key_costs(), min_signature, reloader.reloads());
+    // No panic where the disk of the log is full.
+    let _ = write!(std::io::stderr(), "{}{keys}", lines(&sum));
 }
 
 fn lines(counters: &Counters) -> String {

@@ -4,6 +4,7 @@
 
 mod bench;
 mod connect;
+mod faults;
 mod ktls;
 mod load;
 mod privilege;
@@ -59,9 +60,17 @@ impl Home {
 
     /// Starts a server on a free port.
     fn serve(&self, arguments: &[&str]) -> Served {
+        self.serve_with(arguments, |_| {})
+    }
+
+    /// Starts a server on a free port, after a change to its command.
+    fn serve_with(&self, arguments: &[&str], change: impl FnOnce(&mut Command)) -> Served {
         let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
         all.extend(arguments);
-        let mut child = self.taut(&all).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = self.taut(&all);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        change(&mut command);
+        let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("said {line:?}")).to_owned();
