@@ -33,6 +33,11 @@ pub struct Config {
     pub offload: Offload,
     /// The policy for a panic of the application.
     pub on_panic: OnPanic,
+    /// Time from which a turn of a loop is counted ([`Counters::turns_slow`](crate::Counters)) and logged as slow.
+    ///
+    /// A handler that blocks or computes for long delays all connections of its loop. The line names the time that the turn
+    /// took, and a connection that had input in it. `None` watches no turns.
+    pub slow_turn: Option<Duration>,
     /// Whether messages are delivered in pieces, as they arrive, to [`Handler::on_chunk`](crate::Handler::on_chunk).
     pub streaming: bool,
 }
@@ -342,6 +347,7 @@ impl Config {
             upgrade: Policy::default(),
             offload: Offload::default(),
             on_panic: OnPanic::default(),
+            slow_turn: Some(Duration::from_millis(500)),
             streaming: false,
         }
     }
@@ -360,6 +366,7 @@ impl Config {
         config.deadlines.idle = Some(Duration::from_secs(15));
         config.deadlines.send = Duration::from_secs(5);
         config.slow_consumer = SlowConsumer::KeepLatest(256 << 10);
+        config.slow_turn = Some(Duration::from_millis(50));
         config
     }
 

@@ -62,6 +62,10 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     /// The number of the next ticket.
     pub(crate) next_ticket: u64,
     pub(crate) account: Account,
+    /// Milliseconds from which a turn counts as slow.
+    pub(crate) slow_turn: Tick,
+    /// When a slow turn may be logged again.
+    pub(crate) slow_turn_news: Tick,
     pub(crate) clock: Clock,
 }
 

@@ -126,6 +126,8 @@ counters! {
     missed_close,
     /// Connections that missed [`send`](crate::Deadlines::send).
     missed_send,
+    /// Turns that took [`slow_turn`](crate::Config::slow_turn) or longer, because a handler blocked the loop.
+    turns_slow,
     /// Panics of the application. Each ended its own connection, unless [`OnPanic`](crate::OnPanic) asks for more.
     panics,
     /// Bytes that the driver received.

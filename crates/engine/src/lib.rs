@@ -104,6 +104,7 @@ mod sealer;
 mod shard;
 mod shared;
 mod simulated;
+mod slow_turn;
 mod subscribing;
 mod ticket;
 mod timer;

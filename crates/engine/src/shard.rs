@@ -19,7 +19,7 @@ use crate::probe::{Probe, Stages};
 use crate::publications::Publications;
 use crate::remote::{InTurn, ShardHandle};
 use crate::shared::{Keys, Shared};
-use crate::timer::Wheel;
+use crate::timer::{Tick, Wheel};
 use crate::timers::Timers;
 use crate::topic::Topics;
 use std::collections::{BinaryHeap, HashMap};
@@ -133,6 +133,8 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             next_ticket: 0,
             unserved: 0,
             is_ending: false,
+            slow_turn: Tick::MAX,
+            slow_turn_news: 0,
             clock: Clock::default(),
         };
         Ok(Self { driver, core })
@@ -228,7 +230,9 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// If the driver itself fails.
     pub fn turn(&mut self, longest: Option<Duration>) -> io::Result<()> {
         let _turn = InTurn::begin();
+        let woke = self.core.shared.now;
         self.core.refresh();
+        self.core.watch_turn(woke);
         if !self.core.is_started {
             self.core.report_start();
         }
@@ -250,6 +254,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// # Errors
     /// If the driver itself fails.
     pub fn run(&mut self) -> io::Result<()> {
+        self.watch_turns();
         while !self.is_drained() {
             self.turn(None)?;
         }

@@ -264,6 +264,7 @@ pub(crate) trait Loop {
     fn set_others(&mut self, others: Vec<ShardHandle>);
     fn set_probe(&mut self, probe: Box<dyn Probe>);
     fn stages(&self) -> Option<Box<Stages>>;
+    fn watch_turns(&mut self);
     fn turn(&mut self) -> io::Result<()>;
     fn is_idle(&self) -> bool;
     fn is_drained(&self) -> bool;
@@ -288,6 +289,10 @@ impl<E: Engine, H: Handler> Loop for Shard<E, H> {
 
     fn stages(&self) -> Option<Box<Stages>> {
         self.stages()
+    }
+
+    fn watch_turns(&mut self) {
+        self.watch_turns();
     }
 
     fn turn(&mut self) -> io::Result<()> {
@@ -488,6 +493,7 @@ fn ended_at_once() -> Error {
 
 /// Turns a loop until it is drained, or, if it `ends_idle`, until nothing is connected or connecting.
 pub(crate) fn run_to_end(shard: &mut dyn Loop, ends_idle: bool) -> io::Result<()> {
+    shard.watch_turns();
     while !(shard.is_drained() || ends_idle && shard.is_idle()) {
         shard.turn()?;
     }
