@@ -106,6 +106,7 @@ mod shared;
 mod simulated;
 mod slow_turn;
 mod subscribing;
+mod sync;
 mod ticket;
 mod timer;
 mod timers;

@@ -1,8 +1,8 @@
 //! The queue between the loops and the threads of the handshake pool.
 
 use crate::config::Offload;
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError, sleep};
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How often a loop tries the lock before it sleeps.
@@ -132,7 +132,7 @@ impl<J> JobQueue<J> {
             if jobs.stalled && !jobs.waiting.is_empty() {
                 drop(jobs);
                 let slept_at = Instant::now();
-                std::thread::sleep(TRIAL);
+                sleep(TRIAL);
                 let runs_again = slept_at.elapsed() < 2 * TRIAL;
                 jobs = self.lock();
                 jobs.stalled = !runs_again;
@@ -192,7 +192,7 @@ impl<J> JobQueue<J> {
                 Ok(jobs) => return Some(jobs),
                 Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) if turn < SPINS => std::hint::spin_loop(),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_nanos(1)),
+                Err(TryLockError::WouldBlock) => sleep(Duration::from_nanos(1)),
             }
         }
         None
