@@ -1,0 +1,29 @@
+//! Replays the corpus of the fuzz targets for whole connections, so that every test run covers what fuzzing has found.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a target fails by panicking")]
+
+mod fake;
+mod fuzz;
+
+use std::path::Path;
+
+fn replay(target: &str, run: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let mut count = 0;
+    for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+        let path = entry.unwrap().path();
+        println!("{}", path.display());
+        run(&std::fs::read(&path).unwrap());
+        count += 1;
+    }
+    assert!(count >= 5, "{count} files in {}", folder.display());
+}
+
+#[test]
+fn server_connection() {
+    replay("server_connection", fuzz::server_connection::run);
+}
+
+#[test]
+fn client_connection() {
+    replay("client_connection", fuzz::client_connection::run);
+}
