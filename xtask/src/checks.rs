@@ -15,11 +15,13 @@ pub(crate) const DENY: &str = "0.20.2";
 const FUZZ: &str = "0.13.2";
 /// A workspace of its own.
 const FUZZ_TARGETS: &str = "fuzz/Cargo.toml";
+/// Another one.
+const INTERLEAVINGS: &str = "tests/interleavings/Cargo.toml";
 
 /// Every package, formatted as rustfmt.toml says.
 pub(crate) fn fmt(context: &Context) -> Outcome {
     run(&mut cargo(&["fmt", "--all", "--check"]), context.deadline)?;
-    for manifest in [FUZZ_TARGETS, peers::MANIFEST] {
+    for manifest in [FUZZ_TARGETS, INTERLEAVINGS, peers::MANIFEST] {
         run(&mut cargo(&["fmt", "--manifest-path", manifest, "--check"]), context.deadline)?;
     }
     Ok(())
@@ -178,6 +180,18 @@ pub(crate) fn miri(context: &Context) -> Outcome {
         (nightly(&["miri", "test", "--locked", "--lib", "-p", package, "--", filter]), log)
     };
     process::run_all(vec![test("tautline-buf", ""), test("tautline-ws", "mask::")], context.deadline)
+}
+
+/// The queues between threads, in thousands of interleavings of these threads.
+pub(crate) fn interleavings(context: &Context) -> Outcome {
+    let on_all = |arguments: &[&str]| {
+        let mut command = cargo(arguments);
+        command.args(["--manifest-path", INTERLEAVINGS, "--target-dir"]).arg(paths::own("interleavings"));
+        command
+    };
+    run(on_all(&["clippy", "--all-targets"]).args(["--", "-D", "warnings"]), context.deadline)?;
+    // Not the queues' own tests, which run without the scheduler elsewhere.
+    run(on_all(&["test"]).args(["--", "offload::"]), context.deadline)
 }
 
 /// Runs every fuzz target for a while.

@@ -4,6 +4,7 @@ mod autobahn;
 mod c_library;
 mod cargo;
 mod checks;
+mod hostile;
 mod install;
 mod interop;
 mod outcome;
@@ -52,6 +53,10 @@ cargo xtask <task>
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
                                     --full adds compressed messages above 8 KiB (hours)
   conformance --cases 9.3.1,12.*    these cases only
+  hostile [--only PATTERN] [--every] [--json]
+                                    scripted attackers against every engine and driver, and a thousand at once
+  soak [--minutes N]                10,000 connections for N minutes (default 5): nothing lost, corrupted or leaked
+  interleavings                     the queues between threads, in thousands of interleavings of the threads
   fuzz [--seconds N]                every fuzz target for N seconds (default 60); needs a nightly toolchain
 ";
 
@@ -110,6 +115,24 @@ fn main() -> ExitCode {
             Some(cases) => stage::run(&conformance(&cases)),
             None => usage(),
         },
+        ["hostile", ref options @ ..] => {
+            let options: Vec<String> = options.iter().map(|&one| one.to_owned()).collect();
+            let mut stages = vec![
+                build(),
+                stage("hostile", 45, {
+                    let options = options.clone();
+                    move |context| hostile::attacks(context, &options)
+                }),
+            ];
+            if options.is_empty() {
+                stages.push(stage("thousands", 10, |context| hostile::crowds(context, 4)));
+                stages.push(stage("tls scan", 10, hostile::scan));
+            }
+            stage::run(&stages)
+        }
+        ["interleavings"] => stage::run(&[stage("interleavings", 10, checks::interleavings)]),
+        ["soak"] => soak(5),
+        ["soak", "--minutes", minutes] => minutes.parse().map_or_else(|_| usage(), soak),
         ["fuzz"] => fuzz(60),
         ["fuzz", "--seconds", seconds] => seconds.parse().map_or_else(|_| usage(), fuzz),
         _ => usage(),
@@ -143,6 +166,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("may have to build cargo-deny, and looks at dependencies only", stage("deny", 20, checks::deny)),
         ("interprets code, with a nightly toolchain", stage("miri", 15, checks::miri)),
         ("makes millions of calls, with C++ and valgrind too", stage("c-library", 30, c_library::test)),
+        ("has dependencies of its own", stage("interleavings", 10, checks::interleavings)),
         ("measures for half a minute, on a machine with nothing else to do", stage("crowds", 10, checks::crowds)),
         ("simulates two thousand minutes", stage("simulate", 10, checks::simulate_some)),
         ("builds five TLS libraries from source", stage("engines", 45, checks::engines)),
@@ -153,6 +177,10 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("runs tests over io_uring that `test` runs over epoll", stage("uring", 10, checks::uring)),
         ("installs peers in Python, Go and Node", stage("interop", 15, interop::run)),
         ("builds the servers of three other projects", stage("peers", 15, peers::run_all)),
+        ("attacks a program with every TLS library", stage("hostile", 15, |context| hostile::attacks(context, &[]))),
+        ("starts thousands of attackers", stage("thousands", 10, hostile::few_crowds)),
+        ("installs a scanner", stage("tls scan", 10, hostile::scan)),
+        ("loads the machine for minutes", stage("soak", 6, |context| hostile::soak(context, 90))),
         ("needs a program with AF_XDP built in", stage("xdp program", 5, xdp::program)),
         ("installs the Autobahn suite, and runs 492 cases", stage("autobahn xdp", 10, xdp::autobahn)),
         ("runs 770 cases", stage("autobahn server", 15, |context| autobahn::server(context, &Cases::Usual))),
@@ -194,6 +222,11 @@ fn cases(options: &[&str]) -> Option<Cases> {
 
 fn fuzz(seconds: u64) -> ExitCode {
     stage::run(&[stage("fuzz", 600, move |context| checks::fuzz(context, seconds))])
+}
+
+fn soak(minutes: u64) -> ExitCode {
+    let soak = stage("soak", minutes.saturating_add(5), move |context| hostile::soak(context, minutes * 60));
+    stage::run(&[build(), soak])
 }
 
 fn stage(name: &'static str, minutes: u64, run: impl Fn(&Context) -> Outcome + 'static) -> Stage {

@@ -58,15 +58,17 @@ impl Server {
     }
 }
 
-/// Builds `taut` and the clients.
+/// Builds `taut`, the clients and the attackers.
 ///
 /// Our own crates are optimised, as they are when released, but keep their assertions. Their dependencies are those that
 /// the tests have compiled already.
 pub(crate) fn build(context: &Context) -> Outcome {
     let mut build = cargo::cargo(&["build", "--workspace", "--locked", "--config", "profile.dev.opt-level=3"]);
-    build.args(["--bin", "taut"]).args(CLIENTS.map(|name| ["--example", name]).as_flattened());
-    let [taut, clients @ ..] = cargo::executables(context, build, ["taut", CLIENTS[0], CLIENTS[1]])?;
+    build.args(["--bin", "taut", "--bin", "hostile"]).args(CLIENTS.map(|name| ["--example", name]).as_flattened());
+    let names = ["taut", "hostile", CLIENTS[0], CLIENTS[1]];
+    let [taut, hostile, clients @ ..] = cargo::executables(context, build, names)?;
     keep(&taut, &program())?;
+    keep(&hostile, &example("hostile"))?;
     CLIENTS.iter().zip(clients).try_for_each(|(name, path)| keep(&path, &example(name)))
 }
 
@@ -94,7 +96,7 @@ pub(crate) fn program() -> PathBuf {
     paths::own("programs/taut")
 }
 
-/// A client that [`build`] has built.
+/// Another program that [`build`] has built: a client, or the kit of attackers.
 pub(crate) fn example(name: &str) -> PathBuf {
     paths::own("programs").join(name)
 }
@@ -157,6 +159,21 @@ pub(crate) fn lacks_uring() -> Result<Option<String>, Failure> {
     let line = told.lines().find(|line| line.contains("driver uring "));
     let line = line.ok_or_else(|| Failure::Failed("`taut doctor` does not report on io_uring".to_owned()))?;
     Ok((!line.contains("works")).then(|| line.trim().to_owned()))
+}
+
+/// The drivers over kernel sockets.
+pub(crate) struct Drivers {
+    /// The drivers that work here.
+    pub(crate) working: Vec<&'static str>,
+    /// The driver that does not, with the reason.
+    pub(crate) lacking: Option<(&'static str, String)>,
+}
+
+/// Looks which drivers work here.
+pub(crate) fn drivers() -> Result<Drivers, Failure> {
+    let lacking = lacks_uring()?.map(|reason| ("uring", reason));
+    let working = if lacking.is_none() { vec!["epoll", "uring"] } else { vec!["epoll"] };
+    Ok(Drivers { working, lacking })
 }
 
 /// A loopback port that nobody listens on.
