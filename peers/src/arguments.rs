@@ -3,8 +3,8 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-const USAGE: &str = "usage: peers fastwebsockets|yawc|yawc-tuned|tungstenite \
-                     [--listen ADDR] [--cert FILE --key FILE] [--with-parent]";
+const USAGE: &str = "usage: peers fastwebsockets|yawc|yawc-tuned|tungstenite|sockudo \
+                     [--listen ADDR] [--cert FILE --key FILE] [--deflate] [--with-parent]";
 
 /// Which server to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,7 @@ pub(crate) enum Server {
     Yawc,
     YawcTuned,
     Tungstenite,
+    Sockudo,
 }
 
 /// The arguments of the command line.
@@ -22,6 +23,8 @@ pub(crate) struct Arguments {
     pub(crate) listen: SocketAddr,
     /// Chain and private key, PEM; without them it serves `ws://`.
     pub(crate) certificate: Option<(PathBuf, PathBuf)>,
+    /// Accept compression. Only yawc and sockudo have it.
+    pub(crate) deflate: bool,
     /// End with the process that started this one.
     pub(crate) with_parent: bool,
 }
@@ -35,24 +38,27 @@ impl Arguments {
             Some("yawc") => Server::Yawc,
             Some("yawc-tuned") => Server::YawcTuned,
             Some("tungstenite") => Server::Tungstenite,
+            Some("sockudo") => Server::Sockudo,
             _ => return Err(USAGE.into()),
         };
-        let (mut listen, mut cert, mut key, mut with_parent) =
-            (SocketAddr::from(([127, 0, 0, 1], 0)), None, None, false);
+        let (mut listen, mut cert, mut key) = (SocketAddr::from(([127, 0, 0, 1], 0)), None, None);
+        let (mut deflate, mut with_parent) = (false, false);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(USAGE);
             match argument.to_str() {
                 Some("--listen") => listen = value()?.to_str().ok_or(USAGE)?.parse()?,
                 Some("--cert") => cert = Some(PathBuf::from(value()?)),
                 Some("--key") => key = Some(PathBuf::from(value()?)),
+                Some("--deflate") => deflate = true,
                 Some("--with-parent") => with_parent = true,
                 _ => return Err(USAGE.into()),
             }
         }
-        if cert.is_some() != key.is_some() {
+        let can_deflate = matches!(server, Server::Yawc | Server::Sockudo);
+        if cert.is_some() != key.is_some() || (deflate && !can_deflate) {
             return Err(USAGE.into());
         }
-        Ok(Self { server, listen, certificate: cert.zip(key), with_parent })
+        Ok(Self { server, listen, certificate: cert.zip(key), deflate, with_parent })
     }
 }
 
@@ -71,11 +77,20 @@ mod tests {
         assert_eq!(arguments.certificate, Some(("c.pem".into(), "k.pem".into())));
         let plain = parse("fastwebsockets").unwrap();
         assert_eq!((plain.listen.port(), plain.certificate, plain.with_parent), (0, None, false));
+        assert!(!plain.deflate && parse("sockudo --deflate").unwrap().deflate);
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for line in ["", "unknown", "yawc --cert c.pem", "yawc --listen", "yawc --listen here", "yawc further"] {
+        for line in [
+            "",
+            "unknown",
+            "yawc --cert c.pem",
+            "yawc --listen",
+            "yawc --listen here",
+            "yawc further",
+            "tungstenite --deflate",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

@@ -1,12 +1,13 @@
 //! Echo servers on other WebSocket libraries, each written as its authors' example is, on one thread.
 //!
-//! `peers SERVER [--listen ADDR] [--cert FILE --key FILE] [--with-parent]` prints `listening on ws://ADDR` (`wss://` with a
-//! certificate) once it accepts connections.
+//! `peers SERVER [--listen ADDR] [--cert FILE --key FILE] [--deflate] [--with-parent]` prints `listening on ws://ADDR`
+//! (`wss://` with a certificate) once it accepts connections.
 #![forbid(unsafe_code)]
 
 mod arguments;
 mod common;
 mod fast;
+mod sockudo;
 mod tls;
 mod tungstenite;
 mod yet_another;
@@ -16,14 +17,19 @@ use common::{Failure, Stream};
 use std::io::Write;
 use std::process::ExitCode;
 use tokio::net::TcpListener;
+use yawc::DeflatePool;
 
 fn main() -> ExitCode {
     let result = Arguments::parse(std::env::args_os().skip(1)).and_then(|arguments| {
         if arguments.with_parent {
             end_with_parent()?;
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        runtime.block_on(serve(&arguments))
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        if arguments.server == Server::Sockudo {
+            // It has deadlines; the examples of the others have none.
+            runtime.enable_time();
+        }
+        runtime.enable_io().build()?.block_on(serve(&arguments))
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -40,27 +46,30 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let scheme = if acceptor.is_some() { "wss" } else { "ws" };
     println!("listening on {scheme}://{}", listener.local_addr()?);
     std::io::stdout().flush()?;
-    let server = arguments.server;
+    let (server, deflate) = (arguments.server, arguments.deflate);
+    let pool = DeflatePool::new(64);
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        let acceptor = acceptor.clone();
+        let (acceptor, pool) = (acceptor.clone(), deflate.then(|| pool.clone()));
         // A connection that fails ends alone. The load reports replies that are missing.
         tokio::spawn(async move {
             match acceptor {
-                Some(acceptor) => echo(server, acceptor.accept(stream).await?).await,
-                None => echo(server, stream).await,
+                Some(acceptor) => echo(server, acceptor.accept(stream).await?, pool).await,
+                None => echo(server, stream, pool).await,
             }
         });
     }
 }
 
-async fn echo(server: Server, stream: impl Stream) -> Result<(), Failure> {
+/// Echoes with compression if there is a `pool`, which only yawc uses.
+async fn echo(server: Server, stream: impl Stream, pool: Option<DeflatePool>) -> Result<(), Failure> {
     match server {
         Server::Fastwebsockets => fast::echo(stream).await,
-        Server::Yawc => yet_another::echo(stream, yet_another::Settings::Example).await,
-        Server::YawcTuned => yet_another::echo(stream, yet_another::Settings::Tuned).await,
+        Server::Yawc => yet_another::echo(stream, yet_another::Settings::Example, pool).await,
+        Server::YawcTuned => yet_another::echo(stream, yet_another::Settings::Tuned, None).await,
         Server::Tungstenite => tungstenite::echo(stream).await,
+        Server::Sockudo => sockudo::echo(stream, pool.is_some()).await,
     }
 }
 

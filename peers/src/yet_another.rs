@@ -1,5 +1,7 @@
 //! yawc, as in its `examples/echo_server.rs`; or tuned, as the README says that its benchmarks are: larger buffers, and
 //! messages that are there already answered together.
+//!
+//! With compression it has the level for low latency, and connections without context takeover share compressors.
 
 use crate::common::{Failure, Stream};
 use futures_util::{FutureExt, SinkExt, StreamExt};
@@ -9,7 +11,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use yawc::{OpCode, Options, UpgradeFut, WebSocket};
+use yawc::{DeflatePool, OpCode, Options, UpgradeFut, WebSocket};
 
 /// Most messages that the tuned server answers before it flushes.
 const BATCH: usize = 32;
@@ -21,16 +23,23 @@ pub(crate) enum Settings {
     Tuned,
 }
 
-pub(crate) async fn echo(stream: impl Stream, settings: Settings) -> Result<(), Failure> {
-    let service = service_fn(move |request| answer(request, settings));
+pub(crate) async fn echo(stream: impl Stream, settings: Settings, pool: Option<DeflatePool>) -> Result<(), Failure> {
+    let service = service_fn(move |request| answer(request, settings, pool.clone()));
     http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades().await?;
     Ok(())
 }
 
-async fn answer(mut request: Request<Incoming>, settings: Settings) -> yawc::Result<Response<Empty<Bytes>>> {
+async fn answer(
+    mut request: Request<Incoming>,
+    settings: Settings,
+    pool: Option<DeflatePool>,
+) -> yawc::Result<Response<Empty<Bytes>>> {
     let mut options = Options::default().without_compression().with_limits(100 << 20, 200 << 20);
     if settings == Settings::Tuned {
         options = options.with_read_buffer_capacity(128 << 10).with_backpressure_boundary(64 << 10);
+    }
+    if let Some(pool) = pool {
+        options = options.with_low_latency_compression().with_deflate_pool(pool);
     }
     let (response, upgraded) = WebSocket::upgrade_with_options(&mut request, options)?;
     tokio::spawn(tokio::task::unconstrained(async move {
