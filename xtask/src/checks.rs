@@ -21,7 +21,7 @@ const INTERLEAVINGS: &str = "tests/interleavings/Cargo.toml";
 /// Every package, formatted as rustfmt.toml says.
 pub(crate) fn fmt(context: &Context) -> Outcome {
     run(&mut cargo(&["fmt", "--all", "--check"]), context.deadline)?;
-    for manifest in [FUZZ_TARGETS, INTERLEAVINGS, peers::MANIFEST] {
+    for manifest in [FUZZ_TARGETS, INTERLEAVINGS, peers::MANIFEST, peers::WTX_MANIFEST] {
         run(&mut cargo(&["fmt", "--manifest-path", manifest, "--check"]), context.deadline)?;
     }
     Ok(())
@@ -131,7 +131,7 @@ pub(crate) fn deny(context: &Context) -> Outcome {
         command.args(arguments).current_dir(paths::root());
         command
     };
-    for manifest in ["Cargo.toml", peers::MANIFEST] {
+    for manifest in ["Cargo.toml", peers::MANIFEST, peers::WTX_MANIFEST] {
         let mut command = deny(&["--manifest-path", manifest, "--config", "deny.toml", "--locked", "check"]);
         run(command.args(["bans", "licenses", "sources"]), context.deadline)?;
     }

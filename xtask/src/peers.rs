@@ -13,8 +13,14 @@ use crate::{cargo, paths};
 /// The manifest of the peers, which are a workspace of their own.
 pub(crate) const MANIFEST: &str = "peers/Cargo.toml";
 
+/// The manifest of the server on wtx, which needs a newer compiler. `taut bench` builds it if there is one.
+pub(crate) const WTX_MANIFEST: &str = "peers/wtx/Cargo.toml";
+
 /// Names of the servers, as the `peers` program takes them.
-const SERVERS: [&str; 4] = ["fastwebsockets", "yawc", "yawc-tuned", "tungstenite"];
+const SERVERS: [&str; 5] = ["fastwebsockets", "yawc", "yawc-tuned", "tungstenite", "sockudo"];
+
+/// Servers that accept compression.
+const DEFLATE: [&str; 2] = ["yawc", "sockudo"];
 
 fn target() -> PathBuf {
     paths::target().join("peers")
@@ -43,11 +49,14 @@ pub(crate) fn run_all(context: &Context) -> Outcome {
             if scheme == Scheme::Wss {
                 command.arg("--cert").arg(&certificates.chain).arg("--key").arg(&certificates.key);
             }
+            if DEFLATE.contains(&server) {
+                command.arg("--deflate");
+            }
             let mut running = Running::start_logged(&mut command, &paths::log(&format!("peers-{server}-{scheme}")))?;
             taut::wait_until_listening(port, &mut running, Deadline::after(Duration::from_secs(60)))?;
             let mut load = Command::new(taut::program());
             load.args(["load", &scheme.url(port), "--ca"]).arg(&certificates.ca);
-            load.args(["--connections", "4", "--size", "20000", "--pipeline", "3"]);
+            load.args(["--connections", "4", "--size", "20000", "--pipeline", "3", "--deflate"]);
             load.args(["--warmup", "0", "--duration", "0.3"]);
             run_logged(&mut load, &paths::log(&format!("peers-{server}-{scheme}-load")), context.deadline)
                 .map_err(|_| Failure::Failed(format!("{server} over {scheme} does not echo")))?;
