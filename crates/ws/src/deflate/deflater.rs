@@ -1,11 +1,10 @@
 use super::DeflateParams;
+use super::bits::TAIL;
+use super::fast::FastDeflate;
 use crate::{Error, Role};
 use core::fmt;
 use flate2::{Compress, Compression, FlushCompress};
 use tautline_buf::Buf;
-
-/// The end of a flushed run of DEFLATE blocks, which is not sent (RFC 7692, section 7.2.1).
-pub(super) const TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
 
 /// Most bytes of output that are reserved at once.
 const STEP: usize = 64 * 1024;
@@ -15,13 +14,24 @@ const STEP: usize = 64 * 1024;
 /// It holds no memory before the first compressed message. Without context takeover it holds none between messages
 /// either.
 pub struct Deflater {
-    stream: Option<Compress>,
+    stream: Option<Stream>,
     after_message: AfterMessage,
     window_bits: u8,
     level: u32,
     /// The message in progress has had at least one byte of input.
     begun: bool,
 }
+
+/// A compressor in use.
+enum Stream {
+    /// Ours, for levels 1 to 3.
+    Fast(FastDeflate),
+    /// zlib, for stored blocks, and for levels that look longer for repetitions.
+    Zlib(Compress),
+}
+
+/// Highest level of our own compressor.
+const MAX_FAST: u32 = 3;
 
 /// The compressor's action after a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,30 +84,24 @@ impl Deflater {
     pub fn deflate(&mut self, payload: &[u8], fin: bool, out: &mut Buf) -> Result<(), Error> {
         self.begun |= !payload.is_empty();
         if self.begun {
-            let flush = if fin { FlushCompress::Sync } else { FlushCompress::None };
-            self.advance(payload, flush, out)?;
-            if fin {
-                strip_tail(out)?;
-            }
+            self.advance(payload, fin, out)?;
         } else if fin {
             // An empty stored block, less the tail (RFC 7692, section 7.2.3.6).
             out.put(&[0]);
         }
         if fin {
             self.begun = false;
-            match (self.after_message, &mut self.stream) {
-                (AfterMessage::FreeMemory, stream) => *stream = None,
-                (AfterMessage::ResetWindow, Some(stream)) => stream.reset(),
-                _ => {}
-            }
+            self.after_message();
         }
         Ok(())
     }
 
     /// Appends the pending output of the message in progress, up to a whole byte, and frees the memory.
     pub(crate) fn flush(&mut self, out: &mut Buf) -> Result<(), Error> {
-        if self.begun {
-            self.advance(&[], FlushCompress::Sync, out)?;
+        match &mut self.stream {
+            Some(Stream::Fast(stream)) if self.begun => stream.flush(out),
+            Some(Stream::Zlib(stream)) if self.begun => compress(stream, &[], FlushCompress::Sync, out)?,
+            _ => {}
         }
         self.stream = None;
         Ok(())
@@ -116,29 +120,72 @@ impl Deflater {
     /// Approximate memory that the compressor holds, in bytes.
     #[must_use]
     pub const fn memory(&self) -> usize {
-        if self.stream.is_some() { (4 << self.window_bits) + 248_960 } else { 0 }
+        match &self.stream {
+            None => 0,
+            Some(Stream::Fast(stream)) => stream.memory(),
+            Some(Stream::Zlib(_)) => (4 << self.window_bits) + 248_960,
+        }
     }
 
-    fn advance(&mut self, payload: &[u8], flush: FlushCompress, out: &mut Buf) -> Result<(), Error> {
-        let stream = self.stream.get_or_insert_with(|| {
-            // Stored blocks refer to nothing, so they are right for a window of any size.
-            let level = if self.window_bits < 9 { 0 } else { self.level };
-            Compress::new_with_window_bits(Compression::new(level), false, self.window_bits.max(9))
-        });
-        let mut rest = payload;
-        loop {
-            let free = out.reserve((rest.len() / 2).clamp(512, STEP));
-            let room = free.len();
-            let (read, written) = (stream.total_in(), stream.total_out());
-            stream.compress(rest, free, flush).map_err(|_| Error::Compressor)?;
-            let read = usize::try_from(stream.total_in() - read).map_err(|_| Error::Compressor)?;
-            let written = usize::try_from(stream.total_out() - written).map_err(|_| Error::Compressor)?;
-            out.commit(written);
-            rest = rest.get(read..).ok_or(Error::Compressor)?;
-            if written < room {
-                // Output room is left, so all input was read and `flush` brings no more output.
-                return if rest.is_empty() { Ok(()) } else { Err(Error::Compressor) };
+    /// Compresses the next bytes of a message, and ends it with the last ones.
+    fn advance(&mut self, payload: &[u8], fin: bool, out: &mut Buf) -> Result<(), Error> {
+        match self.stream.get_or_insert_with(|| Stream::new(self.window_bits, self.level)) {
+            Stream::Fast(stream) => {
+                stream.deflate(payload, 1 << self.window_bits, out);
+                if fin {
+                    stream.end_message(out);
+                }
+                Ok(())
             }
+            Stream::Zlib(stream) => {
+                let flush = if fin { FlushCompress::Sync } else { FlushCompress::None };
+                compress(stream, payload, flush, out)?;
+                if fin { strip_tail(out) } else { Ok(()) }
+            }
+        }
+    }
+
+    fn after_message(&mut self) {
+        match (self.after_message, self.stream.take()) {
+            (AfterMessage::KeepWindow, stream) => self.stream = stream,
+            (_, Some(Stream::Fast(stream))) => stream.give_back(),
+            (AfterMessage::ResetWindow, Some(Stream::Zlib(mut stream))) => {
+                stream.reset();
+                self.stream = Some(Stream::Zlib(stream));
+            }
+            (_, None) | (AfterMessage::FreeMemory, Some(Stream::Zlib(_))) => {}
+        }
+    }
+}
+
+impl Stream {
+    fn new(window_bits: u8, level: u32) -> Self {
+        match level {
+            1..=MAX_FAST if window_bits >= 9 => Self::Fast(FastDeflate::new(level)),
+            _ => {
+                // Stored blocks refer to nothing, so they are right for a window of any size.
+                let level = if window_bits < 9 { 0 } else { level };
+                Self::Zlib(Compress::new_with_window_bits(Compression::new(level), false, window_bits.max(9)))
+            }
+        }
+    }
+}
+
+/// Compresses the next bytes by zlib.
+fn compress(stream: &mut Compress, payload: &[u8], flush: FlushCompress, out: &mut Buf) -> Result<(), Error> {
+    let mut rest = payload;
+    loop {
+        let free = out.reserve((rest.len() / 2).clamp(512, STEP));
+        let room = free.len();
+        let (read, written) = (stream.total_in(), stream.total_out());
+        stream.compress(rest, free, flush).map_err(|_| Error::Compressor)?;
+        let read = usize::try_from(stream.total_in() - read).map_err(|_| Error::Compressor)?;
+        let written = usize::try_from(stream.total_out() - written).map_err(|_| Error::Compressor)?;
+        out.commit(written);
+        rest = rest.get(read..).ok_or(Error::Compressor)?;
+        if written < room {
+            // Output room is left, so all input was read and `flush` brings no more output.
+            return if rest.is_empty() { Ok(()) } else { Err(Error::Compressor) };
         }
     }
 }

@@ -1,6 +1,7 @@
 use super::DeflateParams;
-use super::deflater::TAIL;
+use super::bits::TAIL;
 use crate::{Error, Role};
+use core::cell::Cell;
 use core::fmt;
 use flate2::{Decompress, FlushDecompress, Status};
 use tautline_buf::Buf;
@@ -59,8 +60,11 @@ impl Inflater {
             result = self.advance(&TAIL, max_message, out);
         }
         if result.is_err() || (fin && self.no_context_takeover) {
-            self.stream = None;
+            let stream = self.stream.take();
             self.ended = false;
+            if let Some(stream) = stream.filter(|_| result.is_ok()) {
+                keep_idle(stream);
+            }
         }
         if fin {
             self.consumed = 0;
@@ -83,7 +87,7 @@ impl Inflater {
     fn advance(&mut self, input: &[u8], max_message: usize, out: &mut Buf) -> Result<(), Error> {
         let mut rest = input;
         while !rest.is_empty() {
-            let stream = self.stream.get_or_insert_with(|| Decompress::new_with_window_bits(false, 15));
+            let stream = self.stream.get_or_insert_with(take_idle);
             if self.ended {
                 stream.reset(false);
                 self.ended = false;
@@ -117,6 +121,24 @@ impl Inflater {
         }
         Ok(())
     }
+}
+
+thread_local! {
+    /// Memory of an earlier message without context takeover. Nothing but its amount outlives that message.
+    static IDLE: Cell<Option<Decompress>> = const { Cell::new(None) };
+}
+
+/// A decompressor without a window, in memory of an earlier one if this thread has any.
+fn take_idle() -> Decompress {
+    let idle = IDLE.try_with(Cell::take).ok().flatten();
+    idle.unwrap_or_else(|| Decompress::new_with_window_bits(false, 15))
+}
+
+/// Keeps the memory of a decompressor for this thread's next message.
+fn keep_idle(mut stream: Decompress) {
+    stream.reset(false);
+    // Fails while the thread ends; then the memory is freed here.
+    let _ = IDLE.try_with(|idle| idle.set(Some(stream)));
 }
 
 fn check(consumed: u64, produced: usize, max_message: usize, max_ratio: u32) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use tautline_buf::Buf;
 ///
 /// It compresses each message by itself, so every connection that allows the window can read it.
 ///
-/// From the first message on, it holds the memory of one compressor per window size in use (see the
+/// From the first message on, it may hold the memory of one compressor per window size in use (see the
 /// [module](crate::deflate)).
 pub struct SharedDeflater {
     level: u32,

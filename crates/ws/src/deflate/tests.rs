@@ -1,4 +1,4 @@
-use super::deflater::TAIL;
+use super::bits::TAIL;
 use super::{DeflateParams, Deflater, Inflater};
 use crate::{Error, Role};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
@@ -75,8 +75,12 @@ fn deflates_as_in_rfc_7692_section_7_2_3() {
     for level in 1..=9 {
         let mut deflater = Deflater::new(&TAKEOVER, Role::Server, level);
         assert_eq!(deflate(&mut deflater, &[b"Hello"]), HELLO, "7.2.3.1, level {level}");
-        if level > 1 {
-            assert_eq!(deflate(&mut deflater, &[b"Hello"]), [0xf2, 0x00, 0x11, 0x00, 0x00], "7.2.3.2, level {level}");
+        let again = deflate(&mut deflater, &[b"Hello"]);
+        // zlib finds no match at the very beginning of its window; the levels below 4 do.
+        if level > 3 {
+            assert_eq!(again, [0xf2, 0x00, 0x11, 0x00, 0x00], "7.2.3.2, level {level}");
+        } else {
+            assert!(again.len() < 5, "7.2.3.2, level {level}: {again:x?}");
         }
     }
     let mut stored = Deflater::new(&TAKEOVER, Role::Server, 0);
@@ -222,7 +226,7 @@ fn memory_is_allocated_late_and_freed_early() {
     let mut out = Buf::new();
     assert_eq!((deflater.memory(), inflater.memory()), (0, 0));
     deflater.deflate(b"Hel", false, &mut out).unwrap();
-    assert!(deflater.memory() > 300_000);
+    assert!(deflater.memory() > 16_000);
     deflater.release();
     deflater.deflate(b"lo", true, &mut out).unwrap();
     assert_eq!(deflater.memory(), 0);
@@ -237,7 +241,7 @@ fn memory_is_allocated_late_and_freed_early() {
     for release in [false, false, true, false] {
         let compressed = deflate(&mut deflater, &[b"Hello"]);
         assert_eq!(inflate(&mut inflater, &[&compressed]).unwrap(), b"Hello");
-        assert!(deflater.memory() > 300_000 && inflater.memory() > 40_000);
+        assert!((16_000..80_000).contains(&deflater.memory()) && inflater.memory() > 40_000);
         if release {
             deflater.release();
             assert_eq!(deflater.memory(), 0);
@@ -264,8 +268,8 @@ fn server_and_client_parameters_apply_to_their_own_direction() {
 fn distances_stay_within_the_negotiated_window() {
     let half = noise(1500, 5);
     let message = [&half[..], &half].concat();
-    for bits in 8..=15 {
-        let mut deflater = Deflater::new(&params(false, bits), Role::Server, 6);
+    for (bits, level) in (8..=15).flat_map(|bits| [1, 2, 6].map(|level| (bits, level))) {
+        let mut deflater = Deflater::new(&params(false, bits), Role::Server, level);
         assert_eq!(deflater.compresses(), bits > 8);
         let compressed = deflate(&mut deflater, &[&message]);
         // The repetition lies 1500 bytes back: only windows of at least 2048 bytes reach it.
