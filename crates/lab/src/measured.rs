@@ -19,6 +19,8 @@ pub struct Span {
 pub(crate) struct Meter {
     server_pid: Option<u32>,
     server: Duration,
+    /// The server's ticks in its own code and in the kernel.
+    ticks: (u64, u64),
     own: Duration,
     began: Instant,
 }
@@ -27,7 +29,8 @@ impl Meter {
     /// Begins to measure, including the CPU time of the server if its process id is given.
     pub(crate) fn start(server_pid: Option<u32>) -> Result<Self, Error> {
         let server = server_time(server_pid)?;
-        Ok(Self { server_pid, server, own: cpu::thread_time(), began: Instant::now() })
+        let ticks = server_ticks(server_pid);
+        Ok(Self { server_pid, server, ticks, own: cpu::thread_time(), began: Instant::now() })
     }
 
     /// Beginning of the measurement.
@@ -40,7 +43,11 @@ impl Meter {
         let elapsed = self.began.elapsed();
         let own_cpu = cpu::thread_time().saturating_sub(self.own);
         let server_cpu = server_time(self.server_pid)?.saturating_sub(self.server);
-        Ok(Measured { count, elapsed, latencies, own_cpu, server_cpu: self.server_pid.map(|_| server_cpu) })
+        let (user, system) = server_ticks(self.server_pid);
+        let (user, system) = (user.saturating_sub(self.ticks.0), system.saturating_sub(self.ticks.1));
+        let kernel_share = (user + system > 0).then(|| system as f64 / (user + system) as f64);
+        let server_cpu = self.server_pid.map(|_| server_cpu);
+        Ok(Measured { count, elapsed, latencies, own_cpu, server_cpu, kernel_share, received: None })
     }
 }
 
@@ -52,6 +59,11 @@ fn server_time(pid: Option<u32>) -> Result<Duration, Error> {
             ))
         })
     })
+}
+
+/// Ticks of the server; zero if they cannot be read, after which no share is known.
+fn server_ticks(pid: Option<u32>) -> (u64, u64) {
+    pid.and_then(|pid| cpu::process_ticks(pid).ok()).unwrap_or_default()
 }
 
 /// Result of one measurement.
@@ -67,6 +79,10 @@ pub struct Measured {
     pub own_cpu: Duration,
     /// CPU time of the server's process, if its id was given.
     pub server_cpu: Option<Duration>,
+    /// Share of the server's CPU time that the kernel spent, 0 to 1.
+    pub kernel_share: Option<f64>,
+    /// Bytes that this side received, records and frames included, where they were counted.
+    pub received: Option<u64>,
 }
 
 impl Measured {
@@ -110,7 +126,13 @@ impl Measured {
     pub(crate) fn answer_metrics(&self, size: usize) -> Vec<(Metric, f64)> {
         let mut metrics = vec![(Metric::Throughput, self.rate()), (Metric::Transfer, self.rate() * size as f64 / 1e6)];
         metrics.extend(self.latencies.metrics());
-        metrics.extend(self.server_cpu_each_us().map(|us| (Metric::ServerCpuPerMsg, us)));
+        if let Some(us) = self.server_cpu_each_us() {
+            metrics.push((Metric::ServerCpuPerMsg, us));
+            if let Some(kernel) = self.kernel_share {
+                metrics.push((Metric::ServerUserPerMsg, us * (1.0 - kernel)));
+                metrics.push((Metric::ServerKernelPerMsg, us * kernel));
+            }
+        }
         metrics
     }
 
@@ -153,6 +175,8 @@ mod tests {
             latencies: Latencies::new(),
             own_cpu: Duration::from_millis(own_ms),
             server_cpu: server_ms.map(Duration::from_millis),
+            kernel_share: None,
+            received: None,
         }
     }
 
@@ -163,6 +187,10 @@ mod tests {
             metrics,
             [(Metric::Throughput, 50_000.0), (Metric::Transfer, 100.0), (Metric::ServerCpuPerMsg, 4.0)]
         );
+        let mut split = measured(500, Some(200));
+        split.kernel_share = Some(0.75);
+        let split = split.message_metrics(1000);
+        assert_eq!(split[3..], [(Metric::ServerUserPerMsg, 1.0), (Metric::ServerKernelPerMsg, 3.0)]);
         let client = [(Metric::Handshakes, 50_000.0), (Metric::ClientCpuPerHandshake, 10.0)];
         assert_eq!(measured(500, None).handshake_metrics(), client);
         let server = [(Metric::ServerCpuPerHandshake, 4.0), (Metric::CpuPerHandshake, 14.0)];

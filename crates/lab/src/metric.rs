@@ -11,6 +11,10 @@ named! {
         Transfer = "transfer",
         /// CPU time of the server's process per message.
         ServerCpuPerMsg = "server_cpu_per_msg",
+        /// Part of that time in the process's own code, to a few percent.
+        ServerUserPerMsg = "server_user_per_msg",
+        /// Part of that time in the kernel, to a few percent.
+        ServerKernelPerMsg = "server_kernel_per_msg",
         /// CPU time of the measuring thread per message; measured in memory, without socket and server.
         CpuPerMsg = "cpu_per_msg",
         /// Least latency.
@@ -77,8 +81,10 @@ named! {
         RatioToLimit = "ratio_to_limit",
         /// CPU per message over a lower bound: the bare AEAD, alone or plus an echo without TLS.
         RatioToAead = "ratio_to_aead",
-        /// Server CPU per message: ours over that of the best peer, or that of the best peer over ours.
+        /// Server CPU per message, a latency or memory: ours over that of the best peer. Also that of the best peer over ours.
         RatioToPeer = "ratio_to_peer",
+        /// Payload of replies over their bytes on the wire, frames and records included.
+        RatioToWire = "ratio_to_wire",
         /// CPU per message over that of another engine on the same work.
         RatioToEngine = "ratio_to_engine",
         /// Messages per CPU second over those of OpenSSL with memory BIOs on the same work.

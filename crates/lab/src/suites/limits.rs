@@ -63,14 +63,15 @@ pub(super) fn table(rows: &[EchoRow]) -> String {
             ("95 %", limit_interval),
             ("x ws", plain),
             ("95 %", plain_interval),
-            ("p99 us", optional(row.median(Metric::LatencyP99))),
+            ("user", optional(row.median(Metric::ServerUserPerMsg))),
+            ("kernel", optional(row.median(Metric::ServerKernelPerMsg))),
         ]
     }));
     format!(
         "Limits: {} connections, one message in flight on each or as said; server CPU per message.\n\
          x tcp: over the cheapest bare TCP echo. x ws: over plain WebSocket on the same driver.\n\
          95 %: confidence interval of the ratio. aead: a provider's AES-128-GCM alone, one seal and one open\n\
-         for every 16 KiB, in memory. Targets hold against the fastest.\n\n{table}",
+         for every 16 KiB, in memory. Targets hold against the fastest. user, kernel: parts of us/msg.\n\n{table}",
         SHAPES[0].connections
     )
 }
