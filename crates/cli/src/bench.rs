@@ -25,6 +25,8 @@ Suites:
   limits     the cost of ws over bare TCP and of wss over ws, with intervals and targets
   idle       memory of idle connections, also after one echo on each
   peers      other projects' servers in the same rounds; --peers FILE: an existing build
+  latency    latencies at 30, 60 and 90 % of what each server can do, peers included
+  deflate    compression: CPU, ratio and memory, peers included
   records    the record path in memory, and the AEAD alone
   handshake  full and resumed handshakes by kind of key, signatures alone, storms
   stages     a message's time from the network card to the handler, on every driver; as root also
@@ -60,7 +62,7 @@ pub(crate) struct Arguments {
     /// Most connections that a table of open files holds in the suite million. Default: all that fit (ulimit -n).
     #[arg(long, value_name = "N", value_parser = amount::count)]
     per_table: Option<usize>,
-    /// Existing build of the program with the servers of the suite peers. Default: built from the checkout.
+    /// Existing build of the program with the servers of other projects. Default: built from the checkout.
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
     /// Also write results as JSON: the machine, then one result per line. `-` writes to standard output, without tables.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tautline_lab::load::crowd::{self, Crowd};
 use tautline_lab::load::{Echo, Handshakes, Idle, IdleMemory, Progress as Stage, Server};
 use tautline_lab::table::{bytes, number};
-use tautline_lab::{Case, Line, Machine, Measured, Metric, Protocol, Span, cpu, write_json};
+use tautline_lab::{Case, Content, Line, Machine, Measured, Metric, Protocol, Span, cpu, write_json};
 
 /// Load a WebSocket echo server and measure it.
 ///
@@ -151,7 +151,8 @@ fn watch(progress: &Progress) -> impl FnMut(Stage) {
 fn echo(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Failure> {
     let Arguments { connections, size, pipeline, rate, warmup, duration, .. } = *arguments;
     let url = server.target.uri.clone();
-    let echo = Echo { server, connections, size, pipeline, rate, span: Span { warmup, duration } };
+    let echo =
+        Echo { server, connections, size, content: Content::Bytes, pipeline, rate, span: Span { warmup, duration } };
     let progress = Progress::new();
     let measured = echo.run(&mut watch(&progress))?;
     drop(progress);

@@ -108,6 +108,10 @@ struct LoopArguments {
     /// Accept compression (permessage-deflate) from clients that offer it.
     #[arg(long)]
     deflate: bool,
+    /// As --deflate, and keep windows from message to message for clients that allow it. Messages become smaller, and each
+    /// connection takes more memory.
+    #[arg(long)]
+    deflate_takeover: bool,
     /// Subprotocol to accept from clients that offer it. May be repeated, the preferred first.
     #[arg(long, value_name = "NAME")]
     subprotocol: Vec<String>,
@@ -271,7 +275,10 @@ impl Arguments {
             config.limits.memory = bytes;
         }
         loops.offload.apply(&mut config)?;
-        config.upgrade.deflate = loops.deflate.then(DeflateConfig::default);
+        config.upgrade.deflate = match (loops.deflate_takeover, loops.deflate) {
+            (true, _) => Some(DeflateConfig::with_context_takeover()),
+            (false, deflate) => deflate.then(DeflateConfig::default),
+        };
         config.upgrade.subprotocols.clone_from(&loops.subprotocol);
         if loops.origin.iter().any(|origin| origin == "any") {
             config.upgrade.origins = Origins::Any;

@@ -49,6 +49,15 @@ impl Latencies {
         self.0.value_at_quantile(quantile) as f64 / 1e3
     }
 
+    /// As [`metrics`](Self::metrics), with the greatest latency.
+    pub(crate) fn metrics_with_max(&self) -> Vec<(Metric, f64)> {
+        let mut metrics = self.metrics();
+        if self.count() > 0 {
+            metrics.push((Metric::LatencyMax, self.quantile_us(1.0)));
+        }
+        metrics
+    }
+
     /// Median, p99 and p99.9 in us; empty if nothing was recorded.
     pub(crate) fn metrics(&self) -> Vec<(Metric, f64)> {
         if self.count() == 0 {
@@ -89,7 +98,8 @@ mod tests {
         latencies.record(Duration::MAX);
         assert_eq!(latencies.count(), 2);
         assert!((latencies.quantile_us(1.0) / 600e6 - 1.0).abs() < 2e-3);
+        assert_eq!(latencies.metrics_with_max()[3].0, Metric::LatencyMax);
         latencies.clear();
-        assert_eq!(latencies.metrics(), []);
+        assert_eq!((latencies.metrics(), latencies.metrics_with_max()), (Vec::new(), Vec::new()));
     }
 }

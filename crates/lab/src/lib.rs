@@ -43,4 +43,5 @@ pub use machine::Machine;
 pub(crate) use measured::Meter;
 pub use measured::{Measured, Span};
 pub use metric::Metric;
+pub use payload::Content;
 pub use result::{Line, Target, write_json};

@@ -1,17 +1,48 @@
+use crate::random::SplitMix;
+
+/// Constant seed, for the same texts on every machine.
+const SEED: u64 = 0x6a73_6f6e_0000_0001;
+
 /// Bytes of the counter at the front of a payload.
 const COUNTER: usize = 8;
 
-/// Messages of one size that all differ: a counter, then constant bytes.
+/// Different texts of [`Content::Json`], so that a window of the largest size holds no message twice.
+const TEXTS: usize = 64;
+
+/// Contents of messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// Bytes without a short period, the same in each message but for a counter.
+    #[default]
+    Bytes,
+    /// Text like JSON with changing numbers.
+    Json,
+    /// As `Json`, in messages that this side does not compress.
+    JsonAsItIs,
+}
+
+/// Messages of one size that all differ: a counter, then bytes of one of a few variants.
 ///
 /// A reply can be compared with its message byte for byte, although no message is kept.
 #[derive(Debug)]
-pub(crate) struct Payload(Vec<u8>);
+pub(crate) struct Payload(Vec<Vec<u8>>);
 
 impl Payload {
     /// Messages of `size` bytes. Messages shorter than the counter carry its low bytes.
     pub(crate) fn new(size: usize) -> Self {
         // A multiplicative sequence has no short period, so a shifted or repeated part does not match.
-        Self((0..size).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 13).to_le_bytes()[0]).collect())
+        Self(vec![(0..size).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 13).to_le_bytes()[0]).collect()])
+    }
+
+    /// Messages of `size` bytes with this content.
+    pub(crate) fn of(content: Content, size: usize) -> Self {
+        match content {
+            Content::Bytes => Self::new(size),
+            Content::Json | Content::JsonAsItIs => {
+                let mut random = SplitMix(SEED);
+                Self((0..TEXTS).map(|_| json(size, &mut random)).collect())
+            }
+        }
     }
 
     /// Messages that compress as well as text of machines: repeated words with changing numbers.
@@ -34,32 +65,57 @@ impl Payload {
             bytes.extend_from_slice(line.as_bytes());
         }
         bytes.truncate(size);
-        Self(bytes)
+        Self(vec![bytes])
     }
 
-    pub(crate) const fn len(&self) -> usize {
-        self.0.len()
+    pub(crate) fn len(&self) -> usize {
+        self.0[0].len()
     }
 
     /// Message number `counter`. Only the counter is written; the rest is constant.
     pub(crate) fn stamp(&mut self, counter: u64) -> &[u8] {
         let head = self.head();
-        self.0[..head].copy_from_slice(&counter.to_le_bytes()[..head]);
-        &self.0
+        let variant = self.variant(counter);
+        let message = &mut self.0[variant];
+        message[..head].copy_from_slice(&counter.to_le_bytes()[..head]);
+        message
     }
 
     /// Whether `bytes` are those of message number `counter` from `offset` on.
     pub(crate) fn matches(&self, counter: u64, offset: usize, bytes: &[u8]) -> bool {
-        let Some(end) = offset.checked_add(bytes.len()).filter(|&end| end <= self.0.len()) else { return false };
+        let Some(end) = offset.checked_add(bytes.len()).filter(|&end| end <= self.len()) else { return false };
         let head = self.head();
         let from_counter = head.clamp(offset, end) - offset;
         bytes[..from_counter] == counter.to_le_bytes()[offset.min(head)..offset.min(head) + from_counter]
-            && bytes[from_counter..] == self.0[offset + from_counter..end]
+            && bytes[from_counter..] == self.0[self.variant(counter)][offset + from_counter..end]
+    }
+
+    fn variant(&self, counter: u64) -> usize {
+        usize::try_from(counter % self.0.len() as u64).unwrap_or(0)
     }
 
     fn head(&self) -> usize {
-        COUNTER.min(self.0.len())
+        COUNTER.min(self.len())
     }
+}
+
+/// Records like those of an exchange: the same names, other numbers.
+fn json(size: usize, random: &mut SplitMix) -> Vec<u8> {
+    let mut bytes = vec![b' '; COUNTER.min(size)];
+    while bytes.len() < size {
+        let (price, amount) = (random.next() % 10_000_000, random.next() % 1_000_000);
+        let (symbol, side) = (random.next() % 40, if random.next().is_multiple_of(2) { "buy" } else { "sell" });
+        let time = 1_795_000_000_000 + random.next() % 100_000_000;
+        let record = format!(
+            "{{\"symbol\":\"SYM{symbol}\",\"side\":\"{side}\",\"price\":\"{}.{:02}\",\"amount\":\"0.{amount:06}\",\
+             \"time\":{time}}},",
+            price / 100,
+            price % 100
+        );
+        bytes.extend_from_slice(record.as_bytes());
+    }
+    bytes.truncate(size);
+    bytes
 }
 
 #[cfg(test)]
@@ -94,7 +150,20 @@ mod tests {
             assert!(message.len() == size && payload.matches(7, 0, &message));
             assert!(size == 0 || !payload.matches(8, 0, &message));
         }
-        assert!(Payload::text(1024).0[8..].is_ascii());
+        assert!(Payload::text(1024).0[0][8..].is_ascii());
+    }
+
+    #[test]
+    fn json_differs_from_message_to_message() {
+        let mut payload = Payload::of(Content::Json, 300);
+        let messages: Vec<Vec<u8>> = (0..TEXTS as u64 + 1).map(|counter| payload.stamp(counter).to_vec()).collect();
+        assert!(messages.windows(2).all(|two| two[0][8..] != two[1][8..]));
+        assert_eq!(messages[0][8..], messages[TEXTS][8..]);
+        for (counter, message) in (0..).zip(&messages) {
+            assert!(message.len() == 300 && payload.matches(counter, 0, message), "{counter}");
+            assert!(!payload.matches(counter + 1, 0, message));
+        }
+        assert_eq!(Payload::of(Content::Json, 3).len(), 3);
     }
 
     #[test]

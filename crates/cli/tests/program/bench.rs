@@ -88,6 +88,38 @@ fn echo() {
 }
 
 #[test]
+fn latency_measures_shares_of_each_servers_capacity() {
+    tried(latency);
+}
+
+fn latency() {
+    let outcome = smoke(Suite::Latency);
+    let setups = |metric| {
+        let lines = outcome.lines.iter().filter(move |line| line.metric == metric);
+        lines.map(|line| line.case.setup.clone().unwrap_or_default()).collect::<Vec<_>>()
+    };
+    for metric in [Metric::LatencyP50, Metric::LatencyP999, Metric::LatencyMax] {
+        assert_eq!(setups(metric), ["", "rate=60%", "rate=common"]);
+    }
+    assert!(outcome.lines.iter().all(|line| line.case.protocol == Some(Protocol::Wss)));
+}
+
+#[test]
+fn deflate_measures_both_directions_and_memory() {
+    tried(deflate);
+}
+
+fn deflate() {
+    let outcome = smoke(Suite::Deflate);
+    let of = |metric| outcome.lines.iter().filter(move |line| line.metric == metric);
+    // Two sizes, with context takeover and without; in JSON a message is at least halved.
+    let ratios: Vec<f64> = of(Metric::RatioToWire).map(|line| line.value).collect();
+    assert!(ratios.len() == 4 && ratios.iter().all(|ratio| *ratio > 2.0), "{ratios:?}");
+    assert_eq!(of(Metric::ServerCpuPerMsg).filter(|line| line.case.direction.as_deref() == Some("write")).count(), 4);
+    assert_eq!(of(Metric::RssPerConnection).count(), 2);
+}
+
+#[test]
 fn records_needs_no_server() {
     let outcome = smoke(Suite::Records);
     let values = |strategy: &str| {

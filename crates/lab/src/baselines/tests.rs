@@ -1,6 +1,6 @@
 use super::{Baseline, Model};
-use crate::Span;
 use crate::load::{Echo, Server, Sink};
+use crate::{Content, Span};
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -34,7 +34,15 @@ fn every_model_echoes() {
                 let answers = [30, 300, 3_000].into_iter().any(|millis| {
                     let span = Span { warmup: Duration::ZERO, duration: Duration::from_millis(millis) };
                     // Every reply is compared with its message.
-                    let echo = Echo { server: server.clone(), connections, size, pipeline, rate: None, span };
+                    let echo = Echo {
+                        server: server.clone(),
+                        connections,
+                        size,
+                        content: Content::Bytes,
+                        pipeline,
+                        rate: None,
+                        span,
+                    };
                     let measured = echo.run(&mut |_| {});
                     measured.unwrap_or_else(|error| panic!("{model} {tls} {size}: {error}")).count > 0
                 });

@@ -151,6 +151,11 @@ impl Client {
         self.state.borrow().resumed
     }
 
+    /// Bytes received so far on all connections, records and frames included.
+    pub(super) fn received(&self) -> u64 {
+        self.shard.received()
+    }
+
     pub(super) fn stages(&self) -> Option<Box<Stages>> {
         self.shard.stages()
     }

@@ -4,6 +4,7 @@ use super::make::config;
 use super::open_loop::{Schedule, most_in_flight};
 use super::progress::Watch;
 use super::server::Server;
+use crate::payload::Content;
 use crate::{Error, Latencies, Measured, Span};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,6 +20,8 @@ pub struct Echo {
     pub connections: usize,
     /// Payload bytes per message.
     pub size: usize,
+    /// Their contents.
+    pub content: Content,
     /// Closed loop: messages in flight per connection. Each reply is followed by the next message.
     pub pipeline: usize,
     /// Open loop instead: messages per second over all connections, sent whether replies come or not.
@@ -56,7 +59,7 @@ impl Echo {
         if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1e7)) {
             return Err(Error::Usage("the rate must be above 0 and at most 10,000,000 messages a second".into()));
         }
-        let exchange = Exchange::new(self.size, self.connections, self.rate.is_some(), arrived.clone());
+        let exchange = Exchange::new((self.content, self.size), self.connections, self.rate.is_some(), arrived.clone());
         let exchange = Rc::new(RefCell::new(exchange));
         let replies = Rc::clone(&exchange);
         let on_message: OnMessage = Box::new(move |conn, reply| replies.borrow_mut().on_reply(conn, reply));
@@ -81,9 +84,11 @@ impl Echo {
             run.fill(self.pipeline)?;
             run.until(Instant::now() + warmup)?;
             let meter = run.begin(self.server.pid)?;
+            let received = run.client.received();
             run.until(meter.began() + duration)?;
+            let received = run.client.received() - received;
             let (answered, latencies) = run.end();
-            meter.stop(answered, latencies)?
+            Measured { received: Some(received), ..meter.stop(answered, latencies)? }
         };
         let in_order = std::mem::take(&mut run.exchange.borrow_mut().in_order);
         run.client.close()?;

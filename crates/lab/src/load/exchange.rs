@@ -1,7 +1,7 @@
 use super::client::{Client, WAIT, number};
 use super::progress::{Progress, Watch};
 use super::server::PATIENCE;
-use crate::payload::Payload;
+use crate::payload::{Content, Payload};
 use crate::{Error, Latencies, Meter};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,6 +18,8 @@ const REPORT: Duration = Duration::from_millis(100);
 /// Messages and replies of all connections: sends, checks, counts.
 pub(super) struct Exchange {
     payload: Payload,
+    /// Whether messages are compressed, if that was negotiated.
+    compress: bool,
     is_open_loop: bool,
     /// Messages of each connection, by its number.
     connections: Vec<InFlight>,
@@ -45,9 +47,15 @@ struct InFlight {
 }
 
 impl Exchange {
-    pub(super) fn new(size: usize, connections: usize, is_open_loop: bool, arrived: Option<Arrived>) -> Self {
+    pub(super) fn new(
+        (content, size): (Content, usize),
+        connections: usize,
+        is_open_loop: bool,
+        arrived: Option<Arrived>,
+    ) -> Self {
         Self {
-            payload: Payload::new(size),
+            payload: Payload::of(content, size),
+            compress: content != Content::JsonAsItIs,
             is_open_loop,
             connections: (0..connections).map(|_| InFlight::default()).collect(),
             measuring: None,
@@ -86,7 +94,8 @@ impl Exchange {
             self.last_reply = at;
         }
         self.in_flight += 1;
-        match conn.send(Outgoing::binary(self.payload.stamp(message))) {
+        let message = Outgoing::binary(self.payload.stamp(message));
+        match conn.send(if self.compress { message } else { message.uncompressed() }) {
             Delivery::Dropped | Delivery::Closed => {
                 Err(Error::Failed("a connection takes no more messages".to_owned()))
             }

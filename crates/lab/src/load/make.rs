@@ -26,6 +26,9 @@ pub(super) trait Loop {
     fn is_drained(&self) -> bool;
 
     fn stages(&self) -> Option<Box<Stages>>;
+
+    /// Bytes that the driver received.
+    fn received(&self) -> u64;
 }
 
 impl<E: Engine> Loop for Shard<E, App> {
@@ -55,6 +58,10 @@ impl<E: Engine> Loop for Shard<E, App> {
 
     fn stages(&self) -> Option<Box<Stages>> {
         Self::stages(self)
+    }
+
+    fn received(&self) -> u64 {
+        self.counters().bytes_in
     }
 }
 

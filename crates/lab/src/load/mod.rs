@@ -16,6 +16,7 @@ mod sink;
 mod storm;
 #[cfg(test)]
 mod tests;
+mod used;
 
 pub(crate) use broadcast::Broadcast;
 pub use echo::Echo;
@@ -26,3 +27,4 @@ pub use progress::{Progress, Watch};
 pub use server::{Server, explain};
 pub(crate) use sink::Sink;
 pub(crate) use storm::Storm;
+pub(crate) use used::Used;

@@ -1,5 +1,5 @@
 use super::{Broadcast, Echo, Handshakes, Idle, Progress, Server};
-use crate::{Error, Span};
+use crate::{Content, Error, Span};
 use std::time::Duration;
 use tautline::layers::io::machine;
 use tautline::{Address, ClientConfig, CloseCode, Config, Conn, DeflateConfig, Handler, Message, Outgoing, Roots};
@@ -62,7 +62,8 @@ impl Peer {
     }
 
     fn echo(&self, connections: usize, size: usize, pipeline: usize) -> Echo {
-        Echo { server: self.server.clone(), connections, size, pipeline, rate: None, span: span(30, 150) }
+        let (server, content) = (self.server.clone(), Content::Bytes);
+        Echo { server, connections, size, content, pipeline, rate: None, span: span(30, 150) }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::records::Work;
 use crate::rounds::Runs;
 use crate::stats::{Ratio, Summary};
 use crate::table::{bytes, optional};
-use crate::{Case, DriverKind, Error, Measured, Metric, Protocol, Span};
+use crate::{Case, Content, DriverKind, Error, Measured, Metric, Protocol, Span};
 use crate::{limit, load};
 use std::ops::Range;
 use std::time::Duration;
@@ -155,7 +155,8 @@ fn once(case: &EchoCase, process: &Process, span: Span) -> Result<Measured, Erro
         }
         _ => {
             let server = process.server()?;
-            load::Echo { server, connections, size, pipeline, rate: None, span }.run(&mut |_| {})
+            load::Echo { server, connections, size, content: Content::Bytes, pipeline, rate: None, span }
+                .run(&mut |_| {})
         }
     }
 }

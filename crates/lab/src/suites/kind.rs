@@ -72,8 +72,12 @@ pub(super) enum Kind {
     Probed(bool, DriverKind),
     /// WebSocket over TLS by the default engine, on a driver by its name for `--driver`.
     Wire(&'static str),
+    /// WebSocket over TLS by the default engine, which accepts compression with context takeover and without.
+    Deflate(DriverKind),
     /// Another project's server, with TLS or without.
     Peer(Peer, Protocol),
+    /// Another project's server with TLS, which accepts compression.
+    DeflatePeer(Peer),
     /// A server of [`baselines`](crate::baselines) that may use the CPUs of server and load.
     Model(Topology),
     /// No server: a provider's AEAD calls that a message costs at least, in this process.
@@ -97,8 +101,8 @@ impl Kind {
         match self {
             Self::Wss(engine, ..) | Self::Handshake(engine, ..) | Self::Broadcast(engine, ..) => Some(engine),
             Self::Model(topology) => Some(topology.engine),
-            Self::Crowd { .. } | Self::Feed(..) | Self::Probed(..) | Self::Wire(_) => Some(ENGINES[0]),
-            Self::Peer(peer, Protocol::Wss) => Some(peer.tls()),
+            Self::Crowd { .. } | Self::Feed(..) | Self::Probed(..) | Self::Wire(_) | Self::Deflate(_) => Some(ENGINES[0]),
+            Self::Peer(peer, Protocol::Wss) | Self::DeflatePeer(peer) => Some(peer.tls()),
             _ => None,
         }
     }
@@ -113,8 +117,9 @@ impl Kind {
             | Self::Broadcast(_, _, driver)
             | Self::Crowd { driver, .. }
             | Self::Feed(_, driver)
-            | Self::Probed(_, driver) => Some(driver),
-            Self::Peer(..) | Self::Wire(_) | Self::Model(_) | Self::Aead(_) => None,
+            | Self::Probed(_, driver)
+            | Self::Deflate(driver) => Some(driver),
+            Self::Peer(..) | Self::DeflatePeer(_) | Self::Wire(_) | Self::Model(_) | Self::Aead(_) => None,
         }
     }
 
@@ -143,7 +148,7 @@ impl Kind {
     pub(super) fn name(self) -> String {
         let protocol = self.protocol().map_or("aead", Protocol::name);
         match self {
-            Self::Peer(peer, _) => format!("{protocol} {}", peer.name()),
+            Self::Peer(peer, _) | Self::DeflatePeer(peer) => format!("{protocol} {}", peer.name()),
             Self::Aead(provider) => format!("{protocol} {provider}"),
             Self::Wire(driver) => format!("{protocol} {driver}"),
             Self::Wss(engine, ..) => format!("{protocol} {engine}"),
@@ -172,11 +177,11 @@ impl Kind {
     pub(super) fn case(self) -> Case {
         let case =
             Case::default().protocol(self.protocol()).tls(self.engine()).driver(self.driver().map(DriverKind::name));
-        let is_ours = !matches!(self, Self::Peer(..));
+        let is_ours = !matches!(self, Self::Peer(..) | Self::DeflatePeer(_));
         let in_place = is_ours && self.engine().is_some_and(|engine| engine.starts_with(ENGINES[0]));
         let case = case.aead(in_place.then(|| aead::names(Suite::Aes128Gcm)));
         match self {
-            Self::Peer(peer, _) => case.peer(peer.name()),
+            Self::Peer(peer, _) | Self::DeflatePeer(peer) => case.peer(peer.name()),
             Self::Handshake(_, key, _, execution) => case.key(key.name()).execution(execution.name()),
             Self::Model(Topology { model: Model::AlwaysOffload, threads, .. }) => {
                 case.execution("always-offload").threads(threads)
@@ -198,6 +203,7 @@ impl Kind {
         match self {
             Self::Tcp(_) => add(&["tcp-echo"]),
             Self::Peer(peer, _) => add(&[peer.name()]),
+            Self::DeflatePeer(peer) => add(&[peer.name(), "--deflate"]),
             Self::Model(_) => add(&["model"]),
             Self::Crowd { loops, .. } => {
                 add(&["serve", "--app", "crowd", "--preset", "many-connections", "--drain", "300"]);
@@ -220,6 +226,7 @@ impl Kind {
             Self::Handshake(engine, _, _, Execution::Inline) => add(&["--tls", engine, "--handshake-threads", "0"]),
             // The threads run only while others are idle. On a busy machine, a refusal would end the measurement.
             Self::Handshake(engine, ..) => add(&["--tls", engine, "--handshake-max-wait", "20000"]),
+            Self::Deflate(_) => add(&["--deflate-takeover", "--handshake-threads", "0"]),
             Self::Probed(true, _) => add(&["--stages"]),
             Self::Wire(driver) => add(&["--driver", driver]),
             Self::Broadcast(engine, deflate, _) => {
@@ -237,11 +244,16 @@ impl Kind {
                     add(&["--offload-records", &size.to_string()]);
                 }
             }
-            Self::Tcp(_) | Self::Crowd { .. } | Self::Probed(false, _) | Self::Peer(..) | Self::Aead(_) => {}
+            Self::Tcp(_)
+            | Self::Crowd { .. }
+            | Self::Probed(false, _)
+            | Self::Peer(..)
+            | Self::DeflatePeer(_)
+            | Self::Aead(_) => {}
         }
         if self.protocol() == Some(Protocol::Wss) {
             let choice = AeadChoice::current();
-            if choice != AeadChoice::Auto && !matches!(self, Self::Peer(..)) {
+            if choice != AeadChoice::Auto && !matches!(self, Self::Peer(..) | Self::DeflatePeer(_)) {
                 arguments.extend(["--aead".into(), choice.name().into()]);
             }
             let (chain, private) = certificates.paths(self.key());

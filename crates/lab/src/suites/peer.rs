@@ -20,19 +20,38 @@ named! {
         /// yawc as its authors configure it in their own benchmarks.
         YawcTuned = "yawc-tuned",
         Tungstenite = "tungstenite",
+        Sockudo = "sockudo",
+        Wtx = "wtx",
     }
 }
 
+/// Program with the server on wtx, in the folder of the program with the others.
+const WTX: &str = "peers-wtx";
+
+/// Rust that wtx needs.
+const WTX_RUST: (u32, u32) = (1, 96);
+
 impl Peer {
+    /// Peers of echoes without compression.
+    pub(super) const ECHO: [Self; 5] =
+        [Self::Fastwebsockets, Self::Yawc, Self::YawcTuned, Self::Tungstenite, Self::Wtx];
+    /// Peers with permessage-deflate.
+    pub(super) const DEFLATE: [Self; 3] = [Self::Yawc, Self::Sockudo, Self::Wtx];
+
     /// Name of its TLS library.
     pub(super) const fn tls(self) -> &'static str {
-        "rustls"
+        match self {
+            Self::Wtx => "wtx",
+            _ => "rustls",
+        }
     }
 }
 
 impl Lab<'_> {
-    /// Finds the program with the peers or builds it, which takes minutes the first time.
-    pub(super) fn find_peers(&mut self) -> Result<(), Error> {
+    /// Finds the programs with the peers or builds them, which takes minutes the first time. Returns a warning if the one
+    /// with wtx is missing.
+    pub(super) fn find_peers(&mut self) -> Result<Option<String>, Error> {
+        let mut wtx = Ok(());
         let given = self.peers.take();
         let program = match given {
             Some(given) if given.is_file() => given,
@@ -42,11 +61,31 @@ impl Lab<'_> {
                     Error::Usage(format!("there is no peers/Cargo.toml here or above the program; {HOW}"))
                 })?;
                 (self.progress)(0.0, "building the peers, which takes minutes the first time");
-                build(&manifest)?
+                let program = build(&manifest, &[], "peers")?;
+                wtx = build_wtx(&manifest.with_file_name("wtx/Cargo.toml"));
+                program
             }
         };
         self.peers = Some(program);
-        Ok(())
+        if self.program_of(Peer::Wtx).is_some() {
+            return Ok(None);
+        }
+        let why = wtx.err().unwrap_or_else(|| format!("there is no program {WTX} beside the other peers"));
+        Ok(Some(format!("wtx is missing: {why}")))
+    }
+
+    /// The program with this peer's server.
+    pub(super) fn program_of(&self, peer: Peer) -> Option<PathBuf> {
+        let peers = self.peers.as_ref()?;
+        match peer {
+            Peer::Wtx => Some(peers.with_file_name(WTX)).filter(|program| program.is_file()),
+            _ => Some(peers.clone()),
+        }
+    }
+
+    /// Those of `peers` whose program there is.
+    pub(super) fn available(&self, peers: &[Peer]) -> Vec<Peer> {
+        peers.iter().copied().filter(|&peer| self.program_of(peer).is_some()).collect()
     }
 }
 
@@ -64,10 +103,46 @@ fn is_ours(manifest: &Path) -> bool {
     manifest.is_file() && manifest.with_file_name("../crates/lab").is_dir()
 }
 
-fn build(manifest: &Path) -> Result<PathBuf, Error> {
-    let checkout = manifest.parent().and_then(Path::parent).unwrap_or_else(|| Path::new("."));
+/// Builds the server on wtx with the first toolchain that is new enough.
+fn build_wtx(manifest: &Path) -> Result<(), String> {
+    const TOOLCHAINS: [&[&str]; 3] = [&[], &["rustup", "run", "beta"], &["rustup", "run", "nightly"]];
+    let Some(toolchain) = TOOLCHAINS.into_iter().find(|toolchain| version(toolchain) >= Some(WTX_RUST)) else {
+        let (major, minor) = WTX_RUST;
+        return Err(format!(
+            "it needs Rust {major}.{minor}, or a nightly toolchain (rustup toolchain install nightly)"
+        ));
+    };
+    build(manifest, toolchain, WTX).map(drop).map_err(|error| error.to_string())
+}
+
+/// Version of the compiler of a toolchain, if there is one.
+fn version(toolchain: &[&str]) -> Option<(u32, u32)> {
+    let mut words = toolchain.iter().copied().chain(["rustc", "--version"]);
+    let output = Command::new(words.next()?).args(words).stdin(Stdio::null()).output().ok()?;
+    parse_version(std::str::from_utf8(&output.stdout).ok()?)
+}
+
+/// The numbers of `rustc 1.95.0 (…)`.
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.strip_prefix("rustc ")?.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Builds a program by a toolchain: `cargo`, behind the words of a command that chooses another one.
+fn build(manifest: &Path, toolchain: &[&str], name: &str) -> Result<PathBuf, Error> {
+    // `peers/Cargo.toml`, or that of a folder in it.
+    let is_checkout = |folder: &&Path| folder.join("crates/lab").is_dir();
+    let checkout = manifest.ancestors().find(is_checkout).unwrap_or_else(|| Path::new("."));
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| checkout.join("target"), PathBuf::from).join("peers");
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = match toolchain {
+        [first, rest @ ..] => {
+            let mut command = Command::new(first);
+            // Settings of the toolchain that runs this program would be passed on.
+            command.args(rest).arg("cargo").env_remove("RUSTUP_TOOLCHAIN").env_remove("RUSTC").env_remove("CARGO");
+            command
+        }
+        [] => Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into())),
+    };
     command.args(["build", "--release", "--locked", "--manifest-path"]).arg(manifest).arg("--target-dir").arg(&target);
     let output = command.stdin(Stdio::null()).output();
     let output =
@@ -78,7 +153,7 @@ fn build(manifest: &Path) -> Result<PathBuf, Error> {
         let tail: Vec<&str> = tail.into_iter().rev().collect();
         return Err(Error::Failed(format!("the peers could not be built:\n{}", tail.join("\n"))));
     }
-    Ok(target.join("release/peers"))
+    Ok(target.join("release").join(name))
 }
 
 #[cfg(test)]
@@ -90,5 +165,13 @@ mod tests {
         let manifest = manifest().unwrap();
         assert!(std::fs::read_to_string(manifest).unwrap().contains("name = \"peers\""));
         assert!(!is_ours(Path::new("/peers/Cargo.toml")));
+    }
+
+    #[test]
+    fn reads_versions_of_compilers() {
+        assert_eq!(parse_version("rustc 1.95.0 (0a1b2c3d4 2026-04-14)\n"), Some((1, 95)));
+        assert_eq!(parse_version("rustc 1.97.0-nightly (e50aa6fba 2026-05-19)"), Some((1, 97)));
+        assert_eq!((parse_version(""), parse_version("error: toolchain 'beta' is not installed")), (None, None));
+        assert!(version(&["/does/not/exist"]).is_none());
     }
 }

@@ -77,7 +77,9 @@ impl Process {
     ) -> Result<Self, Error> {
         let failed = |why: String| Error::Failed(format!("cannot start the {} server: {why}", kind.full_name()));
         let program = match kind {
-            Kind::Peer(..) => lab.peers.as_ref().ok_or_else(|| failed("there is no program with peers".to_owned()))?,
+            Kind::Peer(peer, _) | Kind::DeflatePeer(peer) => {
+                &lab.program_of(peer).ok_or_else(|| failed("there is no program with it".to_owned()))?
+            }
             _ => &lab.program,
         };
         let (mut command, at) = match site {

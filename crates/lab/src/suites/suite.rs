@@ -1,6 +1,7 @@
-use super::{Lab, Outcome};
+use super::{Effort, Lab, Outcome};
 use super::{
-    echo, handshake, idle, limits, million, offload, overview, peers, records, scaling, stages, windows, wire,
+    deflate, echo, handshake, idle, latency, limits, million, offload, overview, peers, records, scaling, stages,
+    windows, wire,
 };
 use crate::Error;
 use crate::cpu::Pinned;
@@ -20,6 +21,10 @@ named! {
         Idle = "idle",
         /// Servers of other projects beside ours.
         Peers = "peers",
+        /// Latencies at shares of what each server can do, beside servers of other projects.
+        Latency = "latency",
+        /// Compression, beside servers of other projects.
+        Deflate = "deflate",
         /// The record path in memory, beside the AEAD alone.
         Records = "records",
         /// Connections per second, and the effect of a storm of them on others.
@@ -50,10 +55,15 @@ impl Suite {
         if lab.drivers.is_empty() {
             return Err(Error::Usage("there is no driver to measure".to_owned()));
         }
-        if self == Self::Peers {
-            // Before pinning, so that the compiler has all CPUs.
-            lab.find_peers()?;
-        }
+        // A smoke run builds nothing.
+        let is_short = lab.effort == Effort::Smoke && lab.peers.is_none();
+        let has_peers = match self {
+            Self::Peers => true,
+            Self::Latency | Self::Deflate => !is_short,
+            _ => false,
+        };
+        // Before pinning, so that the compiler has all CPUs.
+        let missing = if has_peers { lab.find_peers()? } else { None };
         let _pinned = Pinned::to(lab.placement.load)?;
         let run = match self {
             Self::Overview => overview::run,
@@ -61,6 +71,8 @@ impl Suite {
             Self::Limits => limits::run,
             Self::Idle => idle::run,
             Self::Peers => peers::run,
+            Self::Latency => latency::run,
+            Self::Deflate => deflate::run,
             Self::Records => records::run,
             Self::Handshake => handshake::run,
             Self::Stages => stages::run,
@@ -71,6 +83,7 @@ impl Suite {
             Self::Wire => wire::run,
         };
         let mut outcome = Outcome::of(self.name());
+        outcome.warnings.extend(missing);
         if lab.placement.is_shared() {
             outcome.warnings.push("server and load share the only CPU: rates say little, CPU times hold".to_owned());
         }

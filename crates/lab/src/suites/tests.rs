@@ -1,4 +1,5 @@
 use super::echo_case::{EchoRow, Shape, add_lines, kinds, limit_of, plain_of, rows as rows_of};
+use super::peer::Peer;
 use super::{
     CrowdSize, ENGINES, Effort, Key, Kind, Lab, Outcome, Servers, Suite, check, echo, limits, overview, peers,
 };
@@ -101,14 +102,20 @@ fn every_target_of_the_limits_is_checked() {
 
 #[test]
 fn every_target_of_the_peers_is_checked() {
-    let kinds = peers::kinds(Effort::Thorough, &DRIVERS);
+    let kinds = peers::kinds(Effort::Thorough, &DRIVERS, &Peer::ECHO);
     let mut rows = rows_of(&[Shape::of(64), Shape { pipeline: 16, ..Shape::of(64) }], &kinds);
     fill(&mut rows);
+    for row in rows.iter_mut().filter(|row| matches!(row.subject.kind, Kind::Peer(Peer::Wtx, _))) {
+        row.samples.insert(Metric::ServerCpuPerMsg, vec![4.5; 3]);
+    }
     let mut outcome = Outcome::of("peers");
     check::report(&mut outcome, peers::checks(&rows));
-    assert_eq!(outcome.lines.len(), 3);
+    assert_eq!(outcome.lines.len(), 4);
     assert!((outcome.lines[0].value - 3.6 / 5.0).abs() < 0.02 && outcome.text.contains("met"), "{}", outcome.text);
-    assert_eq!(outcome.lines[2].case.peer.as_deref(), Some("fastwebsockets"));
+    assert!((outcome.lines[1].value - 3.6 / 4.5).abs() < 0.02, "{}", outcome.text);
+    assert_eq!(outcome.lines[3].case.peer.as_deref(), Some("fastwebsockets"));
+    rows.retain(|row| !matches!(row.subject.kind, Kind::Peer(Peer::Wtx, _)));
+    assert_eq!(peers::checks(&rows).len(), 3, "a peer that is missing is not judged");
 }
 
 #[test]
@@ -116,7 +123,7 @@ fn tables_fit_and_show_published_figures() {
     let rows = measured();
     let mut broadcasts = echo::broadcasts(Effort::Quick, &DRIVERS);
     fill(&mut broadcasts);
-    let mut beside = rows_of(&[64, 65_536].map(Shape::of), &peers::kinds(Effort::Thorough, &DRIVERS));
+    let mut beside = rows_of(&[64, 65_536].map(Shape::of), &peers::kinds(Effort::Thorough, &DRIVERS, &Peer::ECHO));
     fill(&mut beside);
     let tables = [overview::echo_table(&rows), limits::table(&rows), echo::table(&rows), peers::table(&beside)];
     for text in tables.iter().chain([&echo::broadcast_table(&broadcasts)]) {

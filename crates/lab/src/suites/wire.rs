@@ -5,7 +5,7 @@ use super::{Certificates, Check, Effort, Key, Kind, Lab, Outcome, Process, Row, 
 use crate::load::Echo;
 use crate::rounds::Runs;
 use crate::table::{Table, number, optional};
-use crate::{Case, DriverKind, Error, Metric, Span, Target};
+use crate::{Case, Content, DriverKind, Error, Metric, Span, Target};
 use std::time::Duration;
 use tautline::DriverConfig;
 
@@ -129,7 +129,7 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
         server.driver = link.load_driver()?;
         let Span { warmup, duration } = lab.span();
         let (connections, span) = (link.connections(), Span { warmup: 2 * warmup, duration });
-        let echo = Echo { server, connections, size: SIZE, pipeline: 1, rate: None, span };
+        let echo = Echo { server, connections, size: SIZE, content: Content::Bytes, pipeline: 1, rate: None, span };
         Ok(namespaces.at_client(|| echo.run(&mut |_| {}))?.message_metrics(SIZE))
     })?;
     report(outcome, &rows);
