@@ -190,6 +190,15 @@ impl Decoder {
         }
     }
 
+    /// The bytes of the last message, chunk, ping or pong, if they lie in the decoder and not in the input.
+    ///
+    /// They stay until the next [`decode`](Self::decode) or [`recycle`](Self::recycle). A caller that cannot keep the
+    /// borrow of an [`Event`] keeps the place of its bytes in the input, or takes them from here.
+    #[must_use]
+    pub fn held(&self) -> Option<&[u8]> {
+        self.stale.then(|| &self.assembly.filled()[self.keep..])
+    }
+
     /// Whether no message and no frame is in progress.
     #[must_use]
     pub const fn is_idle(&self) -> bool {

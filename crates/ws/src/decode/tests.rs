@@ -68,6 +68,15 @@ fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     frame(Role::Server, first, payload)
 }
 
+/// The bytes of an event.
+const fn data_of<'a>(event: &Event<'a>) -> &'a [u8] {
+    match event {
+        Event::Message(message) => message.data(),
+        Event::Chunk { data, .. } | Event::Ping(data) | Event::Pong(data) => data,
+        Event::Close(_) => &[],
+    }
+}
+
 /// Decodes `wire` in pieces that end at `ends`, and checks the decoder's contract on the way.
 fn feed(
     decoder: &mut Decoder,
@@ -81,6 +90,7 @@ fn feed(
         let mut piece = wire[start..end].to_vec();
         start = end;
         let mut at = 0;
+        let input = piece.as_ptr_range();
         loop {
             match decoder.decode(&mut piece[at..], pool) {
                 Ok(decoded) => {
@@ -90,7 +100,13 @@ fn feed(
                         break;
                     };
                     assert!(decoded.used > 0);
+                    let data = data_of(&event);
+                    let is_in_input = input.contains(&data.as_ptr());
+                    let (is_empty, copy) = (data.is_empty(), data.to_vec());
                     seen.push(event.into());
+                    if !is_empty {
+                        assert_eq!(decoder.held(), (!is_in_input).then_some(&*copy), "the place of the bytes");
+                    }
                 }
                 Err(error) => {
                     let again = decoder.decode(&mut piece[at..], pool).map(|decoded| decoded.used);
