@@ -79,6 +79,13 @@ pub trait Session: Send + 'static {
     /// If so, the caller may skip [`open`](Self::open) and [`seal`](Self::seal).
     const PASSTHROUGH: bool = false;
 
+    /// Whether plaintext and wire bytes of this connection are the same.
+    ///
+    /// It differs from [`PASSTHROUGH`](Self::PASSTHROUGH) only for a type that stands for sessions with TLS and without.
+    fn is_plain(&self) -> bool {
+        Self::PASSTHROUGH
+    }
+
     /// Advances the handshake with the bytes in `wire`; returns how many were used.
     ///
     /// After [`Handshake::Complete`], the bytes behind the used ones belong to [`open`](Self::open). A client's first
