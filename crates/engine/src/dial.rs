@@ -90,7 +90,7 @@ impl Reconnect {
     }
 
     /// The wait after `failures` failures (from 1). `random` returns a number from 0 to its argument.
-    pub(crate) fn wait(&self, failures: u32, random: impl FnOnce(u64) -> u64) -> Duration {
+    pub fn wait(&self, failures: u32, random: impl FnOnce(u64) -> u64) -> Duration {
         let longest = u64::try_from(self.longest.as_millis()).unwrap_or(u64::MAX);
         let first = u64::try_from(self.first.as_millis()).unwrap_or(u64::MAX);
         let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(32)).min(longest);

@@ -65,6 +65,7 @@ mod closed;
 mod command;
 mod config;
 mod conn;
+pub mod connection;
 mod context;
 mod core;
 mod counters;

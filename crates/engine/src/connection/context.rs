@@ -1,0 +1,53 @@
+use crate::shared::Keys;
+use std::io;
+use tautline_buf::Pool;
+
+/// Unused buffers, and the generator of mask keys: one for all connections of a thread.
+///
+/// ```
+/// let context = tautline_engine::connection::Context::new()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Context {
+    pub(super) pool: Pool,
+    pub(super) keys: Keys,
+}
+
+impl Context {
+    /// Bytes of unused buffers that a context keeps, unless [`with_limit`](Self::with_limit) says otherwise.
+    const LIMIT: usize = 4 << 20;
+
+    /// Makes a context. The system seeds its generator.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn new() -> io::Result<Self> {
+        Self::with_limit(Self::LIMIT)
+    }
+
+    /// Makes a context that keeps at most `limit` bytes of unused buffers.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn with_limit(limit: usize) -> io::Result<Self> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|error| io::Error::other(format!("no random numbers: {error}")))?;
+        Ok(Self { pool: Pool::new(limit), keys: Keys::new(seed) })
+    }
+
+    /// The unused buffers.
+    pub const fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    /// A random number from 0 to `bound`, both included, for jitter.
+    pub fn random(&mut self, bound: u64) -> u64 {
+        self.keys.up_to(bound)
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("held", &self.pool.held()).finish_non_exhaustive()
+    }
+}

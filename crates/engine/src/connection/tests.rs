@@ -1,0 +1,341 @@
+use super::{Connection, Context, Event};
+use crate::{Cause, Closed, Config, ConnectError, Deadline, Outgoing, SlowConsumer, Target};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tautline_testkit::certificate::{Authority, Leaf};
+use tautline_tls::{ClientConfig, Engine as _, Roots, ServerConfig, Session, plain};
+use tautline_tls_rustls::fused;
+use tautline_ws::deflate::DeflateConfig;
+use tautline_ws::{CloseCode, Kind};
+
+/// Both ends of a connection, with the bytes between them.
+struct Pair<S> {
+    ends: [Connection<S>; 2],
+    context: Context,
+    now: Instant,
+    /// Most bytes that are read at a time.
+    piece: usize,
+}
+
+const SERVER: usize = 0;
+const CLIENT: usize = 1;
+
+impl<S: Session> Pair<S> {
+    fn new(sessions: [S; 2], config: Config, target: Target) -> Self {
+        let (mut context, config, now) = (Context::new().unwrap(), Arc::new(config), Instant::now());
+        let [server, client] = sessions;
+        let client = Connection::client(client, Arc::new(target), config.clone(), &mut context, now).unwrap();
+        Self { ends: [Connection::server(server, config, now), client], context, now, piece: usize::MAX }
+    }
+
+    /// Moves bytes from one end to the other; returns their number.
+    fn carry(&mut self, from: usize) -> usize {
+        let bytes = self.ends[from].output(&mut self.context);
+        let bytes = bytes[..bytes.len().min(self.piece)].to_vec();
+        self.ends[from].written(bytes.len(), &mut self.context);
+        for piece in bytes.chunks(10_000) {
+            self.ends[1 - from].window(&mut self.context)[..piece.len()].copy_from_slice(piece);
+            self.ends[1 - from].filled(piece.len(), self.now);
+        }
+        bytes.len()
+    }
+
+    /// Runs both ends until nothing happens any more; returns the events of both, with messages as text.
+    fn run(&mut self) -> [Vec<String>; 2] {
+        let mut events = [Vec::new(), Vec::new()];
+        loop {
+            let mut moved = 0;
+            for end in [SERVER, CLIENT] {
+                moved += self.carry(1 - end);
+                while let Some(event) = self.ends[end].next(&mut self.context) {
+                    if matches!(event, Event::Request) {
+                        self.ends[end].upgrade(Default::default(), &mut self.context).unwrap();
+                    }
+                    events[end].push(self.describe(end, event));
+                }
+                self.ends[end].rest(&mut self.context);
+            }
+            if moved == 0 {
+                return events;
+            }
+        }
+    }
+
+    fn describe(&self, end: usize, event: Event) -> String {
+        let payload = self.ends[end].payload();
+        match event {
+            Event::Request => "request".into(),
+            Event::Open(_) => "open".into(),
+            Event::Message(Kind::Text) if payload.data().len() < 100 => payload.text().unwrap().to_owned(),
+            Event::Message(_) => {
+                assert!(payload.data().iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 251));
+                format!("{} bytes", payload.data().len())
+            }
+            Event::Pong => format!("pong {:?}", str::from_utf8(payload.data()).unwrap()),
+            Event::Closed(closed) => {
+                let Closed { code, reason, cause, .. } = *closed;
+                format!("closed {} {reason:?}: {cause}", code.get())
+            }
+            Event::Failed(error) => format!("failed: {error}"),
+        }
+    }
+
+    fn send(&mut self, end: usize, message: Outgoing<'_>) {
+        self.ends[end].send(message, &mut self.context).unwrap();
+    }
+}
+
+fn plain_pair(config: Config) -> Pair<plain::Session> {
+    let target = Target::new("ws://localhost/").unwrap();
+    Pair::new([plain::Session, plain::Session], config, target)
+}
+
+fn tls_pair(config: Config, target: Target) -> Pair<fused::Session> {
+    let authority = Authority::new("Test").unwrap();
+    let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+    let server = fused::Engine::server(&ServerConfig::new([certificate])).unwrap();
+    let roots = Roots::Pem(authority.certificate().into());
+    let client = fused::Engine::client(&ClientConfig::default().with_roots(roots)).unwrap();
+    Pair::new([server.accept().unwrap(), client.connect("localhost").unwrap()], config, target)
+}
+
+fn secure() -> Target {
+    Target::new("wss://localhost/").unwrap()
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| u8::try_from(at % 251).unwrap()).collect()
+}
+
+/// Messages both ways, a ping and the end, for any kind of session.
+fn converse<S: Session>(mut pair: Pair<S>) {
+    assert_eq!(pair.run(), [vec!["request", "open"], vec!["open"]]);
+    let large = bytes(70_000);
+    pair.send(CLIENT, Outgoing::text("hello"));
+    pair.send(CLIENT, Outgoing::binary(&large));
+    pair.send(CLIENT, Outgoing::text(""));
+    pair.send(SERVER, Outgoing::binary(&large));
+    pair.send(SERVER, Outgoing::text("there"));
+    let context = &mut pair.context;
+    pair.ends[SERVER].ping(b"alive?", context).unwrap();
+    assert_eq!(pair.run(), [vec!["hello", "70000 bytes", "", "pong \"alive?\""], vec!["70000 bytes", "there"]]);
+    let now = pair.now;
+    pair.ends[CLIENT].close(CloseCode::NORMAL, "bye", &mut pair.context, now);
+    assert_eq!(pair.run(), [["closed 1000 \"bye\": closed by the peer"], ["closed 1000 \"\": closed by us"]]);
+    assert!(pair.ends.iter().all(|end| end.is_over() && end.is_finished() && end.next_deadline().is_none()));
+}
+
+#[test]
+fn both_ends_converse_with_bytes_cut_anywhere() {
+    for piece in [1, 2, 3, 7, 100, 5000, usize::MAX] {
+        let mut plain = plain_pair(Config::default());
+        plain.piece = piece;
+        converse(plain);
+        let mut tls = tls_pair(Config::default(), secure());
+        tls.piece = piece;
+        converse(tls);
+        let mut config = Config::default();
+        config.upgrade.deflate = Some(DeflateConfig::with_context_takeover());
+        let mut target = secure();
+        target.deflate = Some(DeflateConfig::with_context_takeover());
+        let mut compressed = tls_pair(config, target);
+        compressed.piece = piece;
+        converse(compressed);
+    }
+}
+
+#[test]
+fn a_whole_message_lies_in_the_window() {
+    let mut pair = plain_pair(Config::default());
+    pair.run();
+    pair.send(CLIENT, Outgoing::text("in place"));
+    let window = pair.ends[SERVER].window(&mut pair.context).as_ptr_range();
+    pair.carry(CLIENT);
+    assert!(matches!(pair.ends[SERVER].next(&mut pair.context), Some(Event::Message(Kind::Text))));
+    let (payload, output) = pair.ends[SERVER].payload_and_output();
+    assert!(window.contains(&payload.data().as_ptr()));
+    // The answer is taken while the message is borrowed.
+    output.send((&payload).into(), &mut pair.context).unwrap();
+    assert_eq!(pair.run(), [vec![], vec!["in place"]]);
+}
+
+#[test]
+fn many_messages_leave_as_one_record() {
+    let mut pair = tls_pair(Config::default(), secure());
+    pair.run();
+    for _ in 0..100 {
+        pair.send(SERVER, Outgoing::text("0123456789"));
+    }
+    let record = pair.ends[SERVER].output(&mut pair.context);
+    assert_eq!(record.len(), 5 + 100 * 12 + 1 + 16);
+    assert_eq!(pair.run()[CLIENT].len(), 100);
+}
+
+#[test]
+fn keys_change_between_messages() {
+    let mut pair = tls_pair(Config::default(), secure());
+    pair.run();
+    for ask in [false, true] {
+        for end in [SERVER, CLIENT] {
+            pair.ends[end].update_keys(ask).unwrap();
+            pair.send(SERVER, Outgoing::text("down"));
+            pair.send(CLIENT, Outgoing::text("up"));
+            assert_eq!(pair.run(), [["up"], ["down"]]);
+        }
+    }
+}
+
+#[test]
+fn limits_end_the_connection_and_tell_the_peer() {
+    let mut config = Config::default();
+    config.limits.max_message = 1000;
+    let mut pair = plain_pair(config);
+    pair.run();
+    pair.send(CLIENT, Outgoing::binary(&bytes(1001)));
+    let [server, client] = pair.run();
+    assert!(server[0].starts_with("closed 1006"), "{server:?}");
+    assert!(client[0].starts_with("closed 1009"), "{client:?}");
+}
+
+#[test]
+fn output_that_the_peer_does_not_take_is_bounded() {
+    let mut config = Config { slow_consumer: SlowConsumer::Disconnect(10_000), ..Config::default() };
+    config.limits.pause_receive_above = 2000;
+    let mut pair = plain_pair(config);
+    pair.run();
+    let mut taken = 0;
+    while pair.ends[SERVER].send(Outgoing::binary(&bytes(500)), &mut pair.context).is_ok() {
+        taken += 1;
+    }
+    assert_eq!(taken, 10_000_usize.div_ceil(504));
+    // The server reads no more before the client takes the answers.
+    pair.send(CLIENT, Outgoing::text("more"));
+    pair.carry(CLIENT);
+    assert!(pair.ends[SERVER].next(&mut pair.context).is_none() && pair.ends[SERVER].holds_back());
+    assert_eq!(pair.run()[SERVER], ["more"]);
+}
+
+#[test]
+fn the_end_of_the_stream_is_told_with_its_kind() {
+    let mut pair = tls_pair(Config::default(), secure());
+    pair.run();
+    pair.ends[SERVER].ended();
+    let [server, client] = pair.run();
+    assert_eq!(server, [format!("closed 1006 \"\": {}", Cause::Truncated)]);
+    assert_eq!(client, [format!("closed 1006 \"\": {}", Cause::Finished)], "close_notify was sent");
+    let mut pair = plain_pair(Config::default());
+    pair.run();
+    pair.ends[CLIENT].ended();
+    assert_eq!(pair.run()[CLIENT], [format!("closed 1006 \"\": {}", Cause::Finished)]);
+}
+
+#[test]
+fn a_changed_record_fails_with_an_alert() {
+    let mut pair = tls_pair(Config::default(), secure());
+    pair.run();
+    pair.send(CLIENT, Outgoing::text("secret"));
+    let mut record = pair.ends[CLIENT].output(&mut pair.context).to_vec();
+    let last = record.len() - 1;
+    record[last] ^= 1;
+    pair.ends[SERVER].window(&mut pair.context)[..record.len()].copy_from_slice(&record);
+    pair.ends[SERVER].filled(record.len(), pair.now);
+    assert!(matches!(pair.ends[SERVER].next(&mut pair.context), Some(Event::Closed(closed))
+        if matches!(closed.cause, Cause::Tls(_))));
+    assert!(pair.ends[SERVER].has_output() && pair.ends[SERVER].next(&mut pair.context).is_none());
+}
+
+#[test]
+fn deadlines_are_values() {
+    let mut config = Config::default();
+    config.deadlines.handshake = Duration::from_secs(10);
+    config.deadlines.ping = Some(Duration::from_secs(30));
+    config.deadlines.idle = Some(Duration::from_secs(75));
+    config.deadlines.close = Duration::from_secs(5);
+    let mut pair = plain_pair(config);
+    let start = pair.now;
+    let after = |seconds| start + Duration::from_secs(seconds);
+    assert_eq!(pair.ends[SERVER].next_deadline(), Some(after(10)));
+    pair.run();
+    assert_eq!(pair.ends[SERVER].next_deadline(), Some(after(30)));
+    pair.now = after(30);
+    pair.ends[SERVER].on_time(after(29), &mut pair.context);
+    assert!(!pair.ends[SERVER].has_output());
+    pair.ends[SERVER].on_time(after(30), &mut pair.context);
+    assert_eq!(pair.ends[SERVER].next_deadline(), Some(after(75)));
+    assert_eq!(pair.run(), [vec!["pong \"\""], vec![]]);
+    assert_eq!(pair.ends[SERVER].next_deadline(), Some(after(60)));
+    // A caller that is late pings first, and leaves the peer the usual time to answer.
+    pair.ends[SERVER].on_time(after(1000), &mut pair.context);
+    assert!(pair.ends[SERVER].is_open());
+    assert_eq!(pair.ends[SERVER].next_deadline(), Some(after(1045)));
+    pair.ends[SERVER].on_time(after(1045), &mut pair.context);
+    assert!(matches!(pair.ends[SERVER].next(&mut pair.context), Some(Event::Closed(closed))
+        if matches!(closed.cause, Cause::Timeout(Deadline::Idle))));
+    assert!(pair.ends[SERVER].next(&mut pair.context).is_none());
+    let [_, client] = pair.run();
+    assert!(client[0].starts_with("closed 1001"), "{client:?}");
+}
+
+#[test]
+fn waiting_for_a_close_frame_and_for_a_reader_ends() {
+    let mut pair = plain_pair(Config::default());
+    pair.run();
+    let now = pair.now;
+    pair.ends[SERVER].close(CloseCode::NORMAL, "", &mut pair.context, now);
+    pair.carry(SERVER);
+    let end = pair.ends[SERVER].next_deadline().unwrap();
+    pair.ends[SERVER].on_time(end, &mut pair.context);
+    assert!(matches!(pair.ends[SERVER].next(&mut pair.context), Some(Event::Closed(closed))
+        if matches!(closed.cause, Cause::Timeout(Deadline::Close))));
+
+    let mut pair = plain_pair(Config::default());
+    pair.run();
+    pair.send(SERVER, Outgoing::text("unread"));
+    pair.ends[SERVER].blocked(now);
+    let end = now + Config::default().deadlines.send;
+    assert_eq!(pair.ends[SERVER].send_deadline(), Some(end));
+    pair.ends[SERVER].on_time(end, &mut pair.context);
+    assert!(!pair.ends[SERVER].has_output() && pair.ends[SERVER].is_finished());
+}
+
+#[test]
+fn requests_are_answered_and_refused() {
+    let mut pair = plain_pair(Config::default());
+    pair.carry(CLIENT);
+    assert!(matches!(pair.ends[SERVER].next(&mut pair.context), Some(Event::Request)));
+    assert_eq!(pair.ends[SERVER].request().unwrap().uri(), "/");
+    let response = http::Response::builder().status(403).body("no").unwrap();
+    pair.ends[SERVER].respond(&response, &mut pair.context).unwrap();
+    assert!(pair.ends[SERVER].respond(&response, &mut pair.context).is_err());
+    pair.carry(SERVER);
+    let Some(Event::Failed(error)) = pair.ends[CLIENT].next(&mut pair.context) else { panic!("no failure") };
+    assert!(matches!(*error, ConnectError::Handshake(_)));
+
+    for (request, status) in [("GET / HTTP/1.1\r\nHost: x\r\n\r\n", "426"), ("nonsense\r\n\r\n", "400")] {
+        let mut pair = plain_pair(Config::default());
+        let server = &mut pair.ends[SERVER];
+        server.window(&mut pair.context)[..request.len()].copy_from_slice(request.as_bytes());
+        server.filled(request.len(), pair.now);
+        if let Some(Event::Request) = server.next(&mut pair.context) {
+            server.upgrade(Default::default(), &mut pair.context).unwrap();
+            assert!(matches!(server.next(&mut pair.context), Some(Event::Failed(_))));
+        }
+        let answer = String::from_utf8(server.output(&mut pair.context).to_vec()).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+    }
+}
+
+#[test]
+fn a_client_goes_through_a_proxy() {
+    let mut target = secure();
+    target.proxy = Some("http://proxy.example".parse().unwrap());
+    let mut pair = tls_pair(Config::default(), target);
+    let head = String::from_utf8(pair.ends[CLIENT].output(&mut pair.context).to_vec()).unwrap();
+    assert!(head.starts_with("CONNECT localhost:443 HTTP/1.1\r\n"), "{head}");
+    pair.ends[CLIENT].written(head.len(), &mut pair.context);
+    let answer = b"HTTP/1.1 200 Fine\r\n\r\n";
+    pair.ends[CLIENT].window(&mut pair.context)[..answer.len()].copy_from_slice(answer);
+    pair.ends[CLIENT].filled(answer.len(), pair.now);
+    assert!(pair.ends[CLIENT].next(&mut pair.context).is_none());
+    converse(pair);
+}

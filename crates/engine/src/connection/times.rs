@@ -1,0 +1,56 @@
+use crate::closed::Deadline;
+use crate::config::Deadlines;
+use std::time::Instant;
+
+/// The times of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// When input last arrived.
+    pub(super) heard: Instant,
+    /// The end of the opening handshake, or of waiting for the peer's close frame.
+    pub(super) stage_end: Option<(Instant, Deadline)>,
+    /// When the peer took no more bytes, if it has taken none since.
+    pub(super) stuck: Option<Instant>,
+    /// Whether a ping was sent since the peer's last input.
+    pub(super) ping_sent: bool,
+}
+
+/// The action that is due at a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Ping,
+    Miss(Deadline),
+}
+
+impl Times {
+    pub(super) fn new(now: Instant, deadlines: &Deadlines) -> Self {
+        let stage_end = now.checked_add(deadlines.handshake).map(|end| (end, Deadline::Handshake));
+        Self { heard: now, stage_end, stuck: None, ping_sent: false }
+    }
+
+    /// The next deadline, and the action that is then due.
+    pub(super) fn next(&self, is_open: bool, deadlines: &Deadlines) -> Option<(Instant, Due)> {
+        let mut first: Option<(Instant, Due)> = None;
+        let mut consider = |at: Option<Instant>, due| {
+            if let Some(at) = at
+                && first.is_none_or(|(earliest, _)| at < earliest)
+            {
+                first = Some((at, due));
+            }
+        };
+        // While bytes wait for the peer, it need not answer our close frame.
+        if let Some((end, deadline)) = self.stage_end
+            && !(deadline == Deadline::Close && self.stuck.is_some())
+        {
+            consider(Some(end), Due::Miss(deadline));
+        }
+        if is_open {
+            consider(deadlines.idle.and_then(|idle| self.heard.checked_add(idle)), Due::Miss(Deadline::Idle));
+            if !self.ping_sent {
+                consider(deadlines.ping.and_then(|ping| self.heard.checked_add(ping)), Due::Ping);
+            }
+        }
+        consider(self.stuck.and_then(|since| since.checked_add(deadlines.send)), Due::Miss(Deadline::Send));
+        first
+    }
+}
