@@ -26,6 +26,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     (SIMULATOR, &["buf", "ws", "tls", "tls-rustls", "io", "engine", "testkit"], &[]),
     ("tautline", &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp"], &["dev-cert", "testkit"]),
     ("lab", &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp", "tautline", "dev-cert"], &["testkit"]),
+    ("tokio", &["buf", "ws", "tls", "io", "engine", "tls-records", "tls-rustls"], &["dev-cert", "tokio"]),
     ("capi", &["tautline", "buf", "tls"], &["dev-cert", "testkit"]),
     ("cli", &["tautline", "lab", "dev-cert"], &["testkit"]),
 ];
@@ -78,11 +79,13 @@ fn manifest(name: &str, manifest: &str) -> Vec<String> {
     wrong
 }
 
-/// Whether this is the simulator, or no other crate depends on this one but by its tests.
+/// Whether this is the simulator, or no other crate depends on this one but by its tests. A crate's own tests may depend on
+/// it, to have its features.
 fn is_for_tests_only(name: &str) -> bool {
     let names = |patterns: &[&str]| patterns.iter().any(|pattern| fits(pattern, name));
     let mut shipped = LAYERS.iter().filter(|(user, ..)| *user != SIMULATOR);
-    name == SIMULATOR || LAYERS.iter().any(|(.., tests)| names(tests)) && !shipped.any(|(_, always, _)| names(always))
+    let tested = LAYERS.iter().any(|(owner, _, tests)| *owner != name && names(tests));
+    name == SIMULATOR || tested && !shipped.any(|(_, always, _)| names(always))
 }
 
 /// The folder of one of our packages.

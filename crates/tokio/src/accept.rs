@@ -1,0 +1,163 @@
+use crate::context;
+use crate::error::Error;
+use crate::session::Session;
+use crate::socket::{Happened, WebSocket};
+use crate::timer::now;
+use http::HeaderMap;
+use std::sync::Arc;
+use tautline_engine::Config;
+use tautline_engine::connection::Connection;
+use tautline_tls::{Engine as _, ServerConfig, plain};
+use tautline_tls_rustls::fused;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Opens the server's end of connections, with TLS or without. Clones share the TLS configuration.
+///
+/// ```no_run
+/// use tautline_tokio::{Acceptor, Certificate, ServerConfig};
+///
+/// # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+/// let certificate = Certificate::new(std::fs::read("cert.pem")?, std::fs::read("key.pem")?);
+/// let acceptor = Acceptor::new(&ServerConfig::new([certificate]))?;
+/// let listener = tokio::net::TcpListener::bind("0.0.0.0:8443").await?;
+/// loop {
+///     let (stream, _) = listener.accept().await?;
+///     stream.set_nodelay(true)?;
+///     let acceptor = acceptor.clone();
+///     tokio::spawn(async move {
+///         let mut socket = acceptor.accept(stream).await?;
+///         while let Some(mut message) = socket.recv().await? {
+///             message.echo()?;
+///         }
+///         Ok::<(), tautline_tokio::Error>(())
+///     });
+/// }
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Acceptor {
+    engine: Option<fused::Engine>,
+    config: Arc<Config>,
+}
+
+impl Acceptor {
+    /// An acceptor with TLS.
+    ///
+    /// # Errors
+    /// [`Error::Tls`] if a certificate, key or root cannot be used.
+    pub fn new(tls: &ServerConfig) -> Result<Self, Error> {
+        Ok(Self { engine: Some(fused::Engine::server(tls)?), config: Arc::default() })
+    }
+
+    /// An acceptor without TLS.
+    #[must_use]
+    pub fn plain() -> Self {
+        Self { engine: None, config: Arc::default() }
+    }
+
+    /// Sets limits, deadlines, and the terms of the upgrade: subprotocols, compression, origins.
+    ///
+    /// The limits on the number of connections, and [`Config::offload`], are those of a shard and have no effect here.
+    #[must_use]
+    pub fn with_config(mut self, config: Config) -> Self {
+        self.config = Arc::new(config);
+        self
+    }
+
+    /// Replaces the certificates for connections that are accepted from now on, also by clones.
+    ///
+    /// # Errors
+    /// [`Error::Tls`] if the new configuration cannot be used, or if there is no TLS. The old one then stays in use.
+    pub fn reload(&self, tls: &ServerConfig) -> Result<(), Error> {
+        let none = tautline_tls::Error::ApiMisuse("an acceptor without TLS has no certificates to reload");
+        Ok(self.engine.as_ref().ok_or(none)?.reload(tls)?)
+    }
+
+    /// Opens a WebSocket over `io`, at any path.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if the handshake fails, or the client asks for no WebSocket.
+    pub async fn accept<T: AsyncRead + AsyncWrite + Unpin>(&self, io: T) -> Result<WebSocket<T>, Error> {
+        self.ask(io).await?.upgrade(HeaderMap::new()).await
+    }
+
+    /// Waits for a client's request over `io`, to decide about it.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if the handshake fails before there is a request.
+    pub async fn ask<T: AsyncRead + AsyncWrite + Unpin>(&self, io: T) -> Result<Asking<T>, Error> {
+        let session = match &self.engine {
+            Some(engine) => Session::Tls(engine.accept()?),
+            None => Session::Plain(plain::Session),
+        };
+        let connection = Connection::server(session, self.config.clone(), now());
+        let mut socket = WebSocket::new(io, connection, self.config.clone());
+        socket.opening().await?;
+        Ok(Asking { socket })
+    }
+}
+
+impl std::fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Acceptor").field("tls", &self.engine.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// A client's request that waits for an answer.
+///
+/// ```
+/// use tautline_tokio::{Acceptor, Error, WebSocket};
+/// use tokio::net::TcpStream;
+///
+/// async fn admit(acceptor: &Acceptor, stream: TcpStream) -> Result<Option<WebSocket<TcpStream>>, Error> {
+///     let asking = acceptor.ask(stream).await?;
+///     if asking.request().uri().path() == "/feed" {
+///         return Ok(Some(asking.upgrade(Default::default()).await?));
+///     }
+///     asking.respond(&http::Response::builder().status(404).body("not here\n").unwrap()).await?;
+///     Ok(None)
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Asking<T> {
+    socket: WebSocket<T>,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Asking<T> {
+    /// The request.
+    #[expect(clippy::expect_used, reason = "only `upgrade` and `respond` take it, with `self`")]
+    #[must_use]
+    pub fn request(&self) -> &http::Request<()> {
+        self.socket.connection_ref().request().expect("a request waits")
+    }
+
+    /// Accepts the WebSocket, with further headers in the response.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if the request is no valid upgrade, or the configuration forbids it. The client gets a
+    /// response that says why.
+    pub async fn upgrade(mut self, headers: HeaderMap) -> Result<WebSocket<T>, Error> {
+        let mut buffers = context::borrow()?;
+        self.socket.connection().upgrade(headers, &mut buffers)?;
+        drop(buffers);
+        self.socket.opening().await?;
+        // The response leaves even if the first message is long in coming.
+        self.socket.flush().await?;
+        Ok(self.socket)
+    }
+
+    /// Answers as plain HTTP. Returns the client's next request on this connection, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if the connection fails.
+    pub async fn respond<B: AsRef<[u8]>>(mut self, response: &http::Response<B>) -> Result<Option<Self>, Error> {
+        let mut buffers = context::borrow()?;
+        self.socket.connection().respond(response, &mut buffers)?;
+        drop(buffers);
+        match self.socket.opening().await {
+            Ok(Happened::Request) => Ok(Some(self)),
+            Ok(_) | Err(Error::Connect(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

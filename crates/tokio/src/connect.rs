@@ -1,0 +1,127 @@
+use crate::error::Error;
+use crate::session::Session;
+use crate::socket::WebSocket;
+use crate::timer::now;
+use crate::{context, resolve};
+use std::sync::Arc;
+use tautline_engine::connection::Connection;
+use tautline_engine::{Cause, Config, ConnectError, Deadline, Target};
+use tautline_io::Address;
+use tautline_tls::{ClientConfig, Engine as _, plain};
+use tautline_tls_rustls::fused;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// Connects to a `ws://` or `wss://` URI. It trusts the platform's certificate authorities.
+///
+/// # Errors
+/// [`Error::Connect`] if the URI is invalid, the host cannot be reached, or the opening handshake fails.
+pub async fn connect(uri: &str) -> Result<WebSocket<TcpStream>, Error> {
+    let target = Target::new(uri)?;
+    let connector = if target.is_secure() { Connector::new(&ClientConfig::default())? } else { Connector::plain() };
+    connector.connect(target).await
+}
+
+/// Opens the client's end of connections. Clones share the TLS configuration and the sessions to resume.
+///
+/// ```no_run
+/// use tautline_tokio::{ClientConfig, Connector, Roots, Target};
+///
+/// # async fn dial() -> Result<(), Box<dyn std::error::Error>> {
+/// let connector = Connector::new(&ClientConfig::default())?;
+/// let mut target = Target::new("wss://example.com/feed")?;
+/// target.proxy = Some("http://proxy.example:3128".parse()?);
+/// let mut socket = connector.connect(target).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Connector {
+    engine: Option<fused::Engine>,
+    config: Arc<Config>,
+}
+
+impl Connector {
+    /// A connector for `wss://` and `ws://`.
+    ///
+    /// # Errors
+    /// [`Error::Tls`] if a root or a certificate cannot be used.
+    pub fn new(tls: &ClientConfig) -> Result<Self, Error> {
+        Ok(Self { engine: Some(fused::Engine::client(tls)?), config: Arc::default() })
+    }
+
+    /// A connector for `ws://` alone.
+    #[must_use]
+    pub fn plain() -> Self {
+        Self { engine: None, config: Arc::default() }
+    }
+
+    /// Sets limits and deadlines.
+    #[must_use]
+    pub fn with_config(mut self, config: Config) -> Self {
+        self.config = Arc::new(config);
+        self
+    }
+
+    /// Connects to `target`, or to its proxy, and opens a WebSocket.
+    ///
+    /// The addresses of the host are tried in turn, and a further one after 250 ms at the latest.
+    /// [`Target::reconnect`] has no effect here: see [`connections`](Self::connections).
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if the host cannot be reached within [`Deadlines::connect`](crate::Deadlines), or the opening
+    /// handshake fails.
+    pub async fn connect(&self, target: impl Into<Arc<Target>>) -> Result<WebSocket<TcpStream>, Error> {
+        let target = target.into();
+        let (host, port) = match &target.proxy {
+            Some(proxy) => (proxy.host.as_str(), proxy.port),
+            None => (target.host(), target.port()),
+        };
+        let socket = async {
+            match &target.address {
+                None => resolve::connect(host, port).await,
+                Some(address @ Address::Tcp(tcp)) => TcpStream::connect(tcp)
+                    .await
+                    .map_err(|error| ConnectError::Io { address: address.clone(), error: error.into() }),
+                Some(_) => Err(ConnectError::Target("connect to a Unix socket, and pass it to connect_over".into())),
+            }
+        };
+        let late = |_| ConnectError::Ended(Cause::Timeout(Deadline::Connect));
+        let stream = tokio::time::timeout(self.config.deadlines.connect, socket).await.map_err(late)??;
+        stream.set_nodelay(true)?;
+        self.connect_over(target, stream).await
+    }
+
+    /// Opens a WebSocket to `target` over `io`, which leads to it or to its proxy.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if the opening handshake fails.
+    pub async fn connect_over<T: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        target: impl Into<Arc<Target>>,
+        io: T,
+    ) -> Result<WebSocket<T>, Error> {
+        let target = target.into();
+        let session = match &self.engine {
+            _ if !target.is_secure() => Session::Plain(plain::Session),
+            Some(engine) => Session::Tls(engine.connect(target.host())?),
+            None => {
+                let why = "this connector is for ws:// alone: make it by Connector::new";
+                return Err(Error::Connect(ConnectError::Target(why.into())));
+            }
+        };
+        let connection = {
+            let mut buffers = context::borrow()?;
+            Connection::client(session, target, self.config.clone(), &mut buffers, now())?
+        };
+        let mut socket = WebSocket::new(io, connection, self.config.clone());
+        socket.opening().await?;
+        Ok(socket)
+    }
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").field("tls", &self.engine.is_some()).finish_non_exhaustive()
+    }
+}

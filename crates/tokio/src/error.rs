@@ -1,0 +1,73 @@
+use std::error::Error as StdError;
+use std::{fmt, io};
+use tautline_engine::connection::Unsent;
+use tautline_engine::{Closed, ConnectError};
+
+/// The reason why a socket could not be opened, or why it ended.
+///
+/// `{}` prints the error's own text. `{:#}` appends the text of its sources.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The TLS configuration cannot work.
+    Tls(tautline_tls::Error),
+    /// The connection could not be opened, by this end or by the other.
+    Connect(ConnectError),
+    /// The open connection ended otherwise than by close frames.
+    Closed(Closed),
+    /// A message was not taken. The connection goes on, unless it is closed.
+    Unsent(Unsent),
+    /// The system has no random numbers or refused a socket.
+    Io(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tls(error) => write!(f, "{error}"),
+            Self::Connect(error) => fmt::Display::fmt(error, f),
+            Self::Closed(closed) => {
+                write!(f, "connection closed ({}): ", closed.code.get())?;
+                fmt::Display::fmt(&closed.cause, f)
+            }
+            Self::Unsent(error) => write!(f, "the message was not sent: {error}"),
+            Self::Io(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Tls(error) => error.source(),
+            Self::Connect(error) => error.source(),
+            Self::Closed(closed) => closed.cause.source(),
+            Self::Unsent(_) => None,
+            Self::Io(error) => error.source(),
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Unsent> for Error {
+    fn from(error: Unsent) -> Self {
+        Self::Unsent(error)
+    }
+}
+
+impl From<ConnectError> for Error {
+    fn from(error: ConnectError) -> Self {
+        Self::Connect(error)
+    }
+}
+
+impl From<tautline_tls::Error> for Error {
+    fn from(error: tautline_tls::Error) -> Self {
+        Self::Tls(error)
+    }
+}

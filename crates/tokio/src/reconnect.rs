@@ -1,0 +1,137 @@
+use crate::connect::Connector;
+use crate::context;
+use crate::error::Error;
+use crate::socket::WebSocket;
+use futures_core::Stream;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use tautline_engine::{Reconnect, Target};
+use tokio::net::TcpStream;
+
+type Attempt = Pin<Box<dyn Future<Output = Result<WebSocket<TcpStream>, Error>> + Send>>;
+
+/// The connections of a client that reconnects: a stream, whose next item is the next open connection.
+///
+/// Ask for the next one when the last has ended. [`Target::reconnect`] says how long it waits before each attempt.
+///
+/// ```
+/// use tautline_tokio::{Connector, Error, Target};
+///
+/// async fn follow(connector: Connector, target: Target) -> Result<(), Error> {
+///     let mut connections = connector.connections(target);
+///     while let Some(mut socket) = connections.next().await? {
+///         while let Ok(Some(message)) = socket.recv().await {
+///             println!("{:?}", message.text());
+///         }
+///     }
+///     Ok(())
+/// }
+/// ```
+pub struct Connections {
+    connector: Connector,
+    target: Arc<Target>,
+    attempt: Option<Attempt>,
+    /// Consecutive failures.
+    failures: u32,
+    opened: Option<Instant>,
+    ended: bool,
+}
+
+impl Connector {
+    /// The connections to `target`, one after the other. Without [`Target::reconnect`] the default waits apply.
+    #[must_use]
+    pub fn connections(&self, target: impl Into<Arc<Target>>) -> Connections {
+        let connector = self.clone();
+        Connections { connector, target: target.into(), attempt: None, failures: 0, opened: None, ended: false }
+    }
+}
+
+impl Connections {
+    /// Waits for the next open connection; `None` after an error.
+    ///
+    /// If this future is dropped, the attempt under way rests until the next call.
+    ///
+    /// # Errors
+    /// The error of the last attempt, once [`Reconnect::attempts`] have failed.
+    pub async fn next(&mut self) -> Result<Option<WebSocket<TcpStream>>, Error> {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    /// Connects to another target from the next attempt on, such as one with a fresh token.
+    pub fn set_target(&mut self, target: impl Into<Arc<Target>>) {
+        self.target = target.into();
+        self.attempt = None;
+    }
+
+    /// The target of the next attempt.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<WebSocket<TcpStream>>, Error>> {
+        if self.ended {
+            return Poll::Ready(Ok(None));
+        }
+        let waits = self.target.reconnect.unwrap_or_default();
+        loop {
+            if self.attempt.is_none() {
+                let wait = self.wait(&waits)?;
+                let (connector, target) = (self.connector.clone(), self.target.clone());
+                self.attempt = Some(Box::pin(async move {
+                    if let Some(wait) = wait {
+                        tokio::time::sleep(wait).await;
+                    }
+                    connector.connect(target).await
+                }));
+            }
+            let Some(attempt) = &mut self.attempt else { continue };
+            let result = ready!(attempt.as_mut().poll(cx));
+            self.attempt = None;
+            match result {
+                Ok(socket) => {
+                    self.opened = Some(Instant::now());
+                    return Poll::Ready(Ok(Some(socket)));
+                }
+                Err(error) if waits.attempts.is_some_and(|most| self.failures >= most) => {
+                    self.ended = true;
+                    return Poll::Ready(Err(error));
+                }
+                Err(error) => {
+                    log::info!("{}: {error:#}", self.target.uri);
+                    self.failures += 1;
+                }
+            }
+        }
+    }
+
+    /// The wait before the next attempt; none before the first.
+    fn wait(&mut self, waits: &Reconnect) -> Result<Option<Duration>, Error> {
+        if let Some(opened) = self.opened.take() {
+            // After a connection that was open for long, the waits begin anew.
+            self.failures = if opened.elapsed() >= waits.longest { 1 } else { self.failures + 1 };
+        }
+        if self.failures == 0 {
+            return Ok(None);
+        }
+        let mut buffers = context::borrow()?;
+        Ok(Some(waits.wait(self.failures, |bound| buffers.random(bound))))
+    }
+}
+
+impl Stream for Connections {
+    type Item = Result<WebSocket<TcpStream>, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll(cx).map(Result::transpose)
+    }
+}
+
+impl std::fmt::Debug for Connections {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connections").field("failures", &self.failures).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,251 @@
+//! Sockets over TCP: TLS, limits, deadlines, halves, proxies, reconnection.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "all of this runs inside tests"
+)]
+
+use std::time::Duration;
+use tautline_dev_cert::{Authority, Leaf};
+use tautline_tokio::{
+    Acceptor, Cause, ClientConfig, CloseCode, Config, ConnectError, Connector, Deadline, Error, Message, Outgoing,
+    Reconnect, Roots, ServerConfig, Target, WebSocket,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+struct Site {
+    acceptor: Acceptor,
+    connector: Connector,
+    listener: TcpListener,
+    target: Target,
+}
+
+async fn site(server: Config, client: Config) -> Site {
+    let authority = Authority::new("test").unwrap();
+    let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+    let roots = Roots::Pem(authority.certificate().into());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut target = Target::new(&format!("wss://localhost:{port}/")).unwrap();
+    target.address = Some(listener.local_addr().unwrap().into());
+    Site {
+        acceptor: Acceptor::new(&ServerConfig::new([certificate])).unwrap().with_config(server),
+        connector: Connector::new(&ClientConfig::default().with_roots(roots)).unwrap().with_config(client),
+        listener,
+        target,
+    }
+}
+
+impl Site {
+    async fn accept(&self) -> WebSocket<TcpStream> {
+        let (stream, _) = self.listener.accept().await.unwrap();
+        self.acceptor.accept(stream).await.unwrap()
+    }
+
+    async fn connect(&self) -> WebSocket<TcpStream> {
+        self.connector.connect(self.target.clone()).await.unwrap()
+    }
+
+    async fn pair(&self) -> (WebSocket<TcpStream>, WebSocket<TcpStream>) {
+        tokio::join!(self.accept(), self.connect())
+    }
+}
+
+#[tokio::test]
+async fn messages_of_all_sizes_cross_tls_both_ways() {
+    let site = site(Config::default(), Config::default()).await;
+    let (mut server, mut client) = site.pair().await;
+    assert_eq!(client.tls().version, "TLSv1.3");
+    for size in [0, 1, 125, 126, 16_383, 16_384, 16_385, 65_536, 1 << 20] {
+        let payload: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+        let (sent, received) = tokio::join!(client.binary(&payload), server.recv());
+        sent.unwrap();
+        let mut received = received.unwrap().unwrap();
+        assert!(received.data() == payload, "{size}");
+        received.echo().unwrap();
+        let (flushed, received) = tokio::join!(server.flush(), client.recv());
+        flushed.unwrap();
+        assert!(received.unwrap().unwrap().data() == payload, "{size}");
+    }
+    let (closed, end) = tokio::join!(client.close(CloseCode::GOING_AWAY, "bye"), server.recv());
+    closed.unwrap();
+    assert!(end.unwrap().is_none());
+    assert_eq!((server.closed().unwrap().code, &*server.closed().unwrap().reason), (CloseCode::GOING_AWAY, "bye"));
+    assert!(matches!(client.closed().unwrap().cause, Cause::Local));
+    assert!(matches!(client.text("late").await, Err(Error::Unsent(_))));
+}
+
+#[tokio::test]
+async fn many_messages_leave_as_one_record() {
+    let site = site(Config::default(), Config::default()).await;
+    let (mut server, client) = site.pair().await;
+    let counted = client.get_ref();
+    for number in 0..100_u8 {
+        server.feed(Outgoing::binary(&[number; 50])).unwrap();
+    }
+    server.flush().await.unwrap();
+    let mut bytes = vec![0; 20_000];
+    let mut len = 0;
+    // 5,200 bytes of frames, with one record's header, tag and type.
+    while len < 5200 + 22 {
+        counted.readable().await.unwrap();
+        len += counted.try_read(&mut bytes[len..]).unwrap_or(0);
+    }
+    assert_eq!(usize::from(u16::from_be_bytes([bytes[3], bytes[4]])), 5200 + 17);
+}
+
+#[tokio::test]
+async fn halves_work_on_two_tasks_of_two_threads() {
+    let site = site(Config::default(), Config::default()).await;
+    let (server, client) = site.pair().await;
+    let (mut to_client, mut from_client) = server.split();
+    let (mut to_server, mut from_server) = client.split();
+    let echo = tokio::spawn(async move {
+        while let Some(message) = from_client.recv().await.unwrap() {
+            to_client.send(&message).await.unwrap();
+        }
+    });
+    let sending = tokio::spawn(async move {
+        for number in 0..2000_u32 {
+            let size = if number % 100 == 0 { 70_000 } else { number as usize % 300 };
+            let message = Message::from([&number.to_be_bytes()[..], &vec![1; size]].concat());
+            to_server.send(&message).await.unwrap();
+        }
+        to_server
+    });
+    for number in 0..2000_u32 {
+        let message = from_server.recv().await.unwrap().unwrap();
+        assert_eq!(message.data()[..4], number.to_be_bytes());
+    }
+    let mut to_server = sending.await.unwrap();
+    to_server.close(CloseCode::NORMAL, "").await.unwrap();
+    assert!(from_server.recv().await.unwrap().is_none());
+    echo.await.unwrap();
+    assert!(from_server.reunite(to_server).unwrap().closed().is_some());
+}
+
+#[tokio::test]
+async fn a_silent_peer_is_pinged_and_given_up() {
+    let mut config = Config::default();
+    config.deadlines.ping = Some(Duration::from_millis(100));
+    config.deadlines.idle = Some(Duration::from_millis(400));
+    config.deadlines.close = Duration::from_millis(100);
+    let site = site(config, Config::default()).await;
+    let (mut server, client) = site.pair().await;
+    // A client that does not poll answers no ping.
+    let ended = server.recv().await.map(|found| found.map(drop));
+    assert!(matches!(ended, Err(Error::Closed(closed)) if matches!(closed.cause, Cause::Timeout(Deadline::Idle))));
+    assert!(server.recv().await.unwrap().is_none());
+    drop(client);
+
+    let (mut server, mut client) = site.pair().await;
+    let answering = tokio::spawn(async move { client.recv().await.map(|found| found.map(drop)) });
+    assert!(tokio::time::timeout(Duration::from_millis(1500), server.recv()).await.is_err(), "pongs are input");
+    assert!(!answering.is_finished());
+}
+
+#[tokio::test]
+async fn a_handshake_that_stalls_misses_its_deadline() {
+    let mut config = Config::default();
+    config.deadlines.handshake = Duration::from_millis(50);
+    let site = site(config, Config::default()).await;
+    let _silent = TcpStream::connect(site.listener.local_addr().unwrap()).await.unwrap();
+    let (stream, _) = site.listener.accept().await.unwrap();
+    let error = site.acceptor.accept(stream).await.unwrap_err();
+    assert!(matches!(&error, Error::Connect(ConnectError::Ended(Cause::Timeout(Deadline::Handshake)))), "{error}");
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_without_close_notify_is_truncated() {
+    let site = site(Config::default(), Config::default()).await;
+    let (mut server, client) = site.pair().await;
+    drop(client);
+    let ended = server.recv().await.map(|found| found.map(drop));
+    assert!(matches!(ended, Err(Error::Closed(closed)) if matches!(closed.cause, Cause::Truncated | Cause::Io(_))));
+}
+
+#[tokio::test]
+async fn a_message_above_the_limit_ends_the_connection() {
+    let mut config = Config::default();
+    config.limits.max_message = 1000;
+    let site = site(config, Config::default()).await;
+    let (mut server, mut client) = site.pair().await;
+    client.binary(&[0; 1001]).await.unwrap();
+    assert!(matches!(server.recv().await, Err(Error::Closed(_))));
+    let ending = tokio::spawn(async move { server.recv().await.map(|found| found.map(drop)) });
+    assert!(client.recv().await.unwrap().is_none());
+    assert_eq!(client.closed().unwrap().code, CloseCode::MESSAGE_TOO_BIG);
+    drop(client);
+    assert!(ending.await.unwrap().unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_client_goes_through_a_proxy() {
+    let site = site(Config::default(), Config::default()).await;
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut target = site.target.clone();
+    target.address = None;
+    target.proxy = Some(format!("http://me:secret@{}", proxy.local_addr().unwrap()).parse().unwrap());
+    let server_address = site.listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut near, _) = proxy.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(near.read_u8().await.unwrap());
+        }
+        assert!(String::from_utf8(head).unwrap().starts_with("CONNECT localhost:"));
+        near.write_all(b"HTTP/1.1 200 Fine\r\n\r\n").await.unwrap();
+        let mut far = TcpStream::connect(server_address).await.unwrap();
+        tokio::io::copy_bidirectional(&mut near, &mut far).await.ok();
+    });
+    let (mut server, client) = tokio::join!(site.accept(), site.connector.connect(target));
+    let mut client = client.unwrap();
+    client.text("through").await.unwrap();
+    assert_eq!(server.recv().await.unwrap().unwrap().text(), Some("through"));
+}
+
+#[tokio::test]
+async fn connections_follow_each_other() {
+    let mut site = site(Config::default(), Config::default()).await;
+    site.target.reconnect = Some(Reconnect::new(Duration::from_millis(10), Duration::from_millis(20)).with_attempts(2));
+    let mut connections = site.connector.connections(site.target.clone());
+    for _ in 0..2 {
+        let (server, client) = tokio::join!(site.accept(), connections.next());
+        let mut client = client.unwrap().unwrap();
+        drop(server);
+        assert!(client.recv().await.is_err());
+    }
+    drop(site.listener);
+    assert!(matches!(connections.next().await, Err(Error::Connect(_))));
+    assert!(connections.next().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_request_is_answered_by_path() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        for _ in 0..2 {
+            let (stream, _) = listener.accept().await.unwrap();
+            let asking = Acceptor::plain().ask(stream).await.unwrap();
+            if asking.request().uri().path() == "/feed" {
+                let mut socket = asking.upgrade(Default::default()).await.unwrap();
+                assert!(socket.recv().await.unwrap().is_none());
+            } else {
+                let response = http::Response::builder().status(404).body("not here").unwrap();
+                assert!(asking.respond(&response).await.unwrap().is_none());
+            }
+        }
+    });
+    let connect = async |path: &str| {
+        let target = Target::new(&format!("ws://{address}{path}")).unwrap();
+        Connector::plain().connect(target).await
+    };
+    let error = connect("/other").await.unwrap_err();
+    assert!(error.to_string().contains("404"), "{error}");
+    connect("/feed").await.unwrap().close(CloseCode::NORMAL, "").await.unwrap();
+    serving.await.unwrap();
+}
