@@ -3,8 +3,8 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-const USAGE: &str = "usage: peers fastwebsockets|yawc|yawc-tuned|tungstenite|sockudo \
-                     [--listen ADDR] [--cert FILE --key FILE] [--deflate] [--with-parent]";
+const USAGE: &str = "usage: peers fastwebsockets|yawc|yawc-tuned|tungstenite|sockudo|axum|tautline \
+                     [--threads N] [--listen ADDR] [--cert FILE --key FILE] [--deflate] [--with-parent]";
 
 /// Which server to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub(crate) enum Server {
     YawcTuned,
     Tungstenite,
     Sockudo,
+    Axum,
+    Tautline,
 }
 
 /// The arguments of the command line.
@@ -25,6 +27,8 @@ pub(crate) struct Arguments {
     pub(crate) certificate: Option<(PathBuf, PathBuf)>,
     /// Accept compression. Only yawc and sockudo have it.
     pub(crate) deflate: bool,
+    /// Threads of the runtime; one is its `current_thread` flavour.
+    pub(crate) threads: usize,
     /// End with the process that started this one.
     pub(crate) with_parent: bool,
 }
@@ -39,13 +43,17 @@ impl Arguments {
             Some("yawc-tuned") => Server::YawcTuned,
             Some("tungstenite") => Server::Tungstenite,
             Some("sockudo") => Server::Sockudo,
+            Some("axum") => Server::Axum,
+            Some("tautline") => Server::Tautline,
             _ => return Err(USAGE.into()),
         };
         let (mut listen, mut cert, mut key) = (SocketAddr::from(([127, 0, 0, 1], 0)), None, None);
         let (mut deflate, mut with_parent) = (false, false);
+        let mut threads = 1;
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(USAGE);
             match argument.to_str() {
+                Some("--threads") => threads = value()?.to_str().ok_or(USAGE)?.parse()?,
                 Some("--listen") => listen = value()?.to_str().ok_or(USAGE)?.parse()?,
                 Some("--cert") => cert = Some(PathBuf::from(value()?)),
                 Some("--key") => key = Some(PathBuf::from(value()?)),
@@ -55,10 +63,10 @@ impl Arguments {
             }
         }
         let can_deflate = matches!(server, Server::Yawc | Server::Sockudo);
-        if cert.is_some() != key.is_some() || (deflate && !can_deflate) {
+        if cert.is_some() != key.is_some() || (deflate && !can_deflate) || threads == 0 {
             return Err(USAGE.into());
         }
-        Ok(Self { server, listen, certificate: cert.zip(key), deflate, with_parent })
+        Ok(Self { server, listen, certificate: cert.zip(key), deflate, threads, with_parent })
     }
 }
 
@@ -78,6 +86,7 @@ mod tests {
         let plain = parse("fastwebsockets").unwrap();
         assert_eq!((plain.listen.port(), plain.certificate, plain.with_parent), (0, None, false));
         assert!(!plain.deflate && parse("sockudo --deflate").unwrap().deflate);
+        assert_eq!((plain.threads, parse("axum --threads 2").unwrap().threads), (1, 2));
     }
 
     #[test]
@@ -90,6 +99,7 @@ mod tests {
             "yawc --listen here",
             "yawc further",
             "tungstenite --deflate",
+            "yawc --threads 0",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

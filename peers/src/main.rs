@@ -1,22 +1,24 @@
-//! Echo servers on other WebSocket libraries, each written as its authors' example is, on one thread.
+//! Echo servers on other WebSocket libraries, each written as its authors' example is, and on our own for tokio.
 //!
-//! `peers SERVER [--listen ADDR] [--cert FILE --key FILE] [--deflate] [--with-parent]` prints `listening on ws://ADDR`
-//! (`wss://` with a certificate) once it accepts connections.
+//! `peers SERVER [--threads N] [--listen ADDR] [--cert FILE --key FILE] [--deflate] [--with-parent]` prints `listening on
+//! ws://ADDR` (`wss://` with a certificate) once it accepts connections.
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod axum_ws;
 mod common;
 mod fast;
+mod ours;
 mod sockudo;
 mod tls;
 mod tungstenite;
 mod yet_another;
 
 use arguments::{Arguments, Server};
-use common::{Failure, Stream};
-use std::io::Write;
+use common::{Failure, Stream, announce};
 use std::process::ExitCode;
 use tokio::net::TcpListener;
+use tokio::runtime::Builder;
 use yawc::DeflatePool;
 
 fn main() -> ExitCode {
@@ -24,9 +26,16 @@ fn main() -> ExitCode {
         if arguments.with_parent {
             end_with_parent()?;
         }
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        if arguments.server == Server::Sockudo {
-            // It has deadlines; the examples of the others have none.
+        let mut runtime = match arguments.threads {
+            1 => Builder::new_current_thread(),
+            threads => {
+                let mut runtime = Builder::new_multi_thread();
+                runtime.worker_threads(threads);
+                runtime
+            }
+        };
+        if matches!(arguments.server, Server::Sockudo | Server::Axum | Server::Tautline) {
+            // They have deadlines; the examples of the others have none.
             runtime.enable_time();
         }
         runtime.enable_io().build()?.block_on(serve(&arguments))
@@ -41,11 +50,12 @@ fn main() -> ExitCode {
 }
 
 async fn serve(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.server == Server::Tautline {
+        return ours::serve(arguments).await;
+    }
     let acceptor = arguments.certificate.as_ref().map(|files| tls::acceptor(&files.0, &files.1)).transpose()?;
     let listener = TcpListener::bind(arguments.listen).await?;
-    let scheme = if acceptor.is_some() { "wss" } else { "ws" };
-    println!("listening on {scheme}://{}", listener.local_addr()?);
-    std::io::stdout().flush()?;
+    announce(arguments.certificate.is_some(), &listener)?;
     let (server, deflate) = (arguments.server, arguments.deflate);
     let pool = DeflatePool::new(64);
     loop {
@@ -70,6 +80,8 @@ async fn echo(server: Server, stream: impl Stream, pool: Option<DeflatePool>) ->
         Server::YawcTuned => yet_another::echo(stream, yet_another::Settings::Tuned, None).await,
         Server::Tungstenite => tungstenite::echo(stream).await,
         Server::Sockudo => sockudo::echo(stream, pool.is_some()).await,
+        Server::Axum => axum_ws::echo(stream).await,
+        Server::Tautline => Err("it has no TLS of another library".into()),
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) const MANIFEST: &str = "peers/Cargo.toml";
 pub(crate) const WTX_MANIFEST: &str = "peers/wtx/Cargo.toml";
 
 /// Names of the servers, as the `peers` program takes them.
-const SERVERS: [&str; 5] = ["fastwebsockets", "yawc", "yawc-tuned", "tungstenite", "sockudo"];
+const SERVERS: [&str; 7] = ["fastwebsockets", "yawc", "yawc-tuned", "tungstenite", "sockudo", "axum", "tautline"];
 
 /// Servers that accept compression.
 const DEFLATE: [&str; 2] = ["yawc", "sockudo"];

@@ -78,6 +78,8 @@ pub(super) enum Kind {
     Peer(Peer, Protocol),
     /// Another project's server with TLS, which accepts compression.
     DeflatePeer(Peer),
+    /// A server on tokio over wss, another project's or ours, with this number of threads.
+    Tokio(Peer, usize),
     /// A server of [`baselines`](crate::baselines) that may use the CPUs of server and load.
     Model(Topology),
     /// No server: a provider's AEAD calls that a message costs at least, in this process.
@@ -101,8 +103,10 @@ impl Kind {
         match self {
             Self::Wss(engine, ..) | Self::Handshake(engine, ..) | Self::Broadcast(engine, ..) => Some(engine),
             Self::Model(topology) => Some(topology.engine),
-            Self::Crowd { .. } | Self::Feed(..) | Self::Probed(..) | Self::Wire(_) | Self::Deflate(_) => Some(ENGINES[0]),
-            Self::Peer(peer, Protocol::Wss) | Self::DeflatePeer(peer) => Some(peer.tls()),
+            Self::Crowd { .. } | Self::Feed(..) | Self::Probed(..) | Self::Wire(_) | Self::Deflate(_) => {
+                Some(ENGINES[0])
+            }
+            Self::Peer(peer, Protocol::Wss) | Self::DeflatePeer(peer) | Self::Tokio(peer, _) => Some(peer.tls()),
             _ => None,
         }
     }
@@ -119,7 +123,12 @@ impl Kind {
             | Self::Feed(_, driver)
             | Self::Probed(_, driver)
             | Self::Deflate(driver) => Some(driver),
-            Self::Peer(..) | Self::DeflatePeer(_) | Self::Wire(_) | Self::Model(_) | Self::Aead(_) => None,
+            Self::Peer(..)
+            | Self::DeflatePeer(_)
+            | Self::Tokio(..)
+            | Self::Wire(_)
+            | Self::Model(_)
+            | Self::Aead(_) => None,
         }
     }
 
@@ -149,6 +158,7 @@ impl Kind {
         let protocol = self.protocol().map_or("aead", Protocol::name);
         match self {
             Self::Peer(peer, _) | Self::DeflatePeer(peer) => format!("{protocol} {}", peer.name()),
+            Self::Tokio(peer, threads) => format!("{} {threads}", peer.name()),
             Self::Aead(provider) => format!("{protocol} {provider}"),
             Self::Wire(driver) => format!("{protocol} {driver}"),
             Self::Wss(engine, ..) => format!("{protocol} {engine}"),
@@ -177,11 +187,15 @@ impl Kind {
     pub(super) fn case(self) -> Case {
         let case =
             Case::default().protocol(self.protocol()).tls(self.engine()).driver(self.driver().map(DriverKind::name));
-        let is_ours = !matches!(self, Self::Peer(..) | Self::DeflatePeer(_));
+        let is_ours = match self {
+            Self::Peer(peer, _) | Self::DeflatePeer(peer) | Self::Tokio(peer, _) => peer.is_ours(),
+            _ => true,
+        };
         let in_place = is_ours && self.engine().is_some_and(|engine| engine.starts_with(ENGINES[0]));
         let case = case.aead(in_place.then(|| aead::names(Suite::Aes128Gcm)));
         match self {
             Self::Peer(peer, _) | Self::DeflatePeer(peer) => case.peer(peer.name()),
+            Self::Tokio(peer, threads) => case.peer(peer.name()).threads(threads),
             Self::Handshake(_, key, _, execution) => case.key(key.name()).execution(execution.name()),
             Self::Model(Topology { model: Model::AlwaysOffload, threads, .. }) => {
                 case.execution("always-offload").threads(threads)
@@ -204,6 +218,7 @@ impl Kind {
             Self::Tcp(_) => add(&["tcp-echo"]),
             Self::Peer(peer, _) => add(&[peer.name()]),
             Self::DeflatePeer(peer) => add(&[peer.name(), "--deflate"]),
+            Self::Tokio(peer, threads) => add(&[peer.name(), "--threads", &threads.to_string()]),
             Self::Model(_) => add(&["model"]),
             Self::Crowd { loops, .. } => {
                 add(&["serve", "--app", "crowd", "--preset", "many-connections", "--drain", "300"]);
@@ -249,11 +264,12 @@ impl Kind {
             | Self::Probed(false, _)
             | Self::Peer(..)
             | Self::DeflatePeer(_)
+            | Self::Tokio(..)
             | Self::Aead(_) => {}
         }
         if self.protocol() == Some(Protocol::Wss) {
             let choice = AeadChoice::current();
-            if choice != AeadChoice::Auto && !matches!(self, Self::Peer(..) | Self::DeflatePeer(_)) {
+            if choice != AeadChoice::Auto && !matches!(self, Self::Peer(..) | Self::DeflatePeer(_) | Self::Tokio(..)) {
                 arguments.extend(["--aead".into(), choice.name().into()]);
             }
             let (chain, private) = certificates.paths(self.key());

@@ -37,6 +37,7 @@ mod stages;
 mod suite;
 #[cfg(test)]
 mod tests;
+mod tokio;
 mod windows;
 mod wire;
 

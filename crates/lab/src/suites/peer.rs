@@ -1,6 +1,6 @@
 //! Servers of other projects, in one program that is built from the folder `peers` of the checkout.
 
-use super::Lab;
+use super::{ENGINES, Lab};
 use crate::Error;
 use crate::named::named;
 use std::env;
@@ -22,6 +22,9 @@ named! {
         Tungstenite = "tungstenite",
         Sockudo = "sockudo",
         Wtx = "wtx",
+        Axum = "axum",
+        /// Not of another project: ours for tokio.
+        Tautline = "tautline",
     }
 }
 
@@ -42,8 +45,14 @@ impl Peer {
     pub(super) const fn tls(self) -> &'static str {
         match self {
             Self::Wtx => "wtx",
+            Self::Tautline => ENGINES[0],
             _ => "rustls",
         }
+    }
+
+    /// Whether it is our library.
+    pub(super) const fn is_ours(self) -> bool {
+        matches!(self, Self::Tautline)
     }
 }
 

@@ -77,7 +77,7 @@ impl Process {
     ) -> Result<Self, Error> {
         let failed = |why: String| Error::Failed(format!("cannot start the {} server: {why}", kind.full_name()));
         let program = match kind {
-            Kind::Peer(peer, _) | Kind::DeflatePeer(peer) => {
+            Kind::Peer(peer, _) | Kind::DeflatePeer(peer) | Kind::Tokio(peer, _) => {
                 &lab.program_of(peer).ok_or_else(|| failed("there is no program with it".to_owned()))?
             }
             _ => &lab.program,
@@ -102,6 +102,7 @@ impl Process {
         let pinned = match kind {
             // This server places its loops itself.
             Kind::Model(_) => Pinned::to_any(&[server, load]),
+            Kind::Tokio(_, 2..) => Pinned::to_any(&[server, load]),
             _ => Pinned::to(server),
         }?;
         let mut child = command.spawn().map_err(|error| failed(format!("{}: {error}", program.display())))?;

@@ -1,7 +1,7 @@
 use super::{Effort, Lab, Outcome};
 use super::{
     deflate, echo, handshake, idle, latency, limits, million, offload, overview, peers, records, scaling, stages,
-    windows, wire,
+    tokio, windows, wire,
 };
 use crate::Error;
 use crate::cpu::Pinned;
@@ -25,6 +25,8 @@ named! {
         Latency = "latency",
         /// Compression, beside servers of other projects.
         Deflate = "deflate",
+        /// Servers on tokio: ours beside those of other projects.
+        Tokio = "tokio",
         /// The record path in memory, beside the AEAD alone.
         Records = "records",
         /// Connections per second, and the effect of a storm of them on others.
@@ -58,7 +60,7 @@ impl Suite {
         // A smoke run builds nothing.
         let is_short = lab.effort == Effort::Smoke && lab.peers.is_none();
         let has_peers = match self {
-            Self::Peers => true,
+            Self::Peers | Self::Tokio => true,
             Self::Latency | Self::Deflate => !is_short,
             _ => false,
         };
@@ -73,6 +75,7 @@ impl Suite {
             Self::Peers => peers::run,
             Self::Latency => latency::run,
             Self::Deflate => deflate::run,
+            Self::Tokio => tokio::run,
             Self::Records => records::run,
             Self::Handshake => handshake::run,
             Self::Stages => stages::run,
