@@ -92,6 +92,13 @@ pub(crate) fn crowds(context: &Context) -> Outcome {
     run(test.args(["--", "--ignored", "--nocapture", "three_thousand"]), context.deadline)
 }
 
+/// A million futures of the crate for tokio, dropped at random polls.
+pub(crate) fn cancellations(context: &Context) -> Outcome {
+    // With the features of the ordinary tests, so that nothing is compiled twice.
+    let mut test = cargo(&["test", "--workspace", "--locked", "--test", "cancel", "nothing_is_lost"]);
+    run(test.env("TAUTLINE_CANCELLATIONS", "340000"), context.deadline)
+}
+
 /// The TLS libraries that a default build leaves out, all in one program: each by itself, each against each, and the
 /// program's own tests and suites.
 pub(crate) fn engines(context: &Context) -> Outcome {

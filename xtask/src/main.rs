@@ -50,6 +50,7 @@ cargo xtask <task>
   vm-test                           kernel TLS, in virtual machines with Debian's kernels
   c-library --prefix DIR [OPTIONS]  build the library for C with cargo's OPTIONS, and install it below DIR
   peers                             the servers that `taut bench peers` measures: they build, and they echo
+  tokio                             the crate for tokio: some of the Autobahn suite, and a million cancellations
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
                                     --full adds compressed messages above 8 KiB (hours)
   conformance --cases 9.3.1,12.*    these cases only
@@ -111,6 +112,11 @@ fn main() -> ExitCode {
             })])
         }
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
+        ["tokio"] => stage::run(&[
+            build(),
+            stage("autobahn tokio", 5, autobahn::tokio),
+            stage("cancellations", 5, checks::cancellations),
+        ]),
         ["conformance", ref options @ ..] => match cases(options) {
             Some(cases) => stage::run(&conformance(&cases)),
             None => usage(),
@@ -176,7 +182,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("builds the programs for the stages below", build()),
         ("runs tests over io_uring that `test` runs over epoll", stage("uring", 10, checks::uring)),
         ("installs peers in Python, Go and Node", stage("interop", 15, interop::run)),
-        ("builds the servers of three other projects", stage("peers", 15, peers::run_all)),
+        ("builds the servers of other projects", stage("peers", 15, peers::run_all)),
         ("attacks a program with every TLS library", stage("hostile", 15, |context| hostile::attacks(context, &[]))),
         ("starts thousands of attackers", stage("thousands", 10, hostile::few_crowds)),
         ("installs a scanner", stage("tls scan", 10, hostile::scan)),
@@ -186,6 +192,8 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("runs 770 cases", stage("autobahn server", 15, |context| autobahn::server(context, &Cases::Usual))),
         ("runs 770 cases", stage("autobahn client", 15, |context| autobahn::client(context, &Cases::Usual))),
         ("runs 97 cases", stage("autobahn uring", 5, autobahn::uring)),
+        ("runs some of the cases both ways", stage("autobahn tokio", 5, autobahn::tokio)),
+        ("drops a million futures", stage("cancellations", 5, checks::cancellations)),
     ]
 }
 

@@ -65,7 +65,7 @@ impl Server {
 pub(crate) fn build(context: &Context) -> Outcome {
     let mut build = cargo::cargo(&["build", "--workspace", "--locked", "--config", "profile.dev.opt-level=3"]);
     build.args(["--bin", "taut", "--bin", "hostile"]).args(CLIENTS.map(|name| ["--example", name]).as_flattened());
-    let names = ["taut", "hostile", CLIENTS[0], CLIENTS[1]];
+    let names = ["taut", "hostile", CLIENTS[0], CLIENTS[1], CLIENTS[2]];
     let [taut, hostile, clients @ ..] = cargo::executables(context, build, names)?;
     keep(&taut, &program())?;
     keep(&hostile, &example("hostile"))?;
@@ -88,8 +88,8 @@ fn keep(built: &Path, kept: &Path) -> Outcome {
     Ok(())
 }
 
-/// Examples of the crate `tautline` that are clients of other servers.
-const CLIENTS: [&str; 2] = ["autobahn_client", "interop_client"];
+/// Examples that are clients of other servers; one is a server, too.
+const CLIENTS: [&str; 3] = ["autobahn_client", "interop_client", "autobahn_tokio"];
 
 /// The program that [`build`] has built.
 pub(crate) fn program() -> PathBuf {
