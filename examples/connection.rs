@@ -85,7 +85,9 @@ fn run<S: Session>(
             connection.written(written, &mut context);
         }
         if connection.is_over() {
-            return Ok(stream.shutdown(std::net::Shutdown::Write)?);
+            // It fails if the peer has ended the TCP connection already.
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            return Ok(());
         }
         let wait = connection.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
         // A timeout of zero would mean none.

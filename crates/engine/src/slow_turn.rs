@@ -91,12 +91,11 @@ mod tests {
     #[test]
     fn a_turn_that_a_handler_blocks_counts() {
         let (kernel, now) = (Fake::default(), Rc::new(Cell::new(5_000)));
-        let mut config = Config::default();
-        config.slow_turn = Some(Duration::from_millis(200));
+        let config = Config { slow_turn: Some(Duration::from_millis(200)), ..Config::default() };
         let slow = Slow { now: now.clone(), cost: 199 };
         let mut shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), slow).unwrap();
         // The wait lies between two reads of the clock: at the begin of a turn, and when the driver wakes.
-        let (clock, wait, reads) = (now.clone(), Rc::new(Cell::new(0)), Cell::new(0));
+        let (clock, wait, reads) = (now, Rc::new(Cell::new(0)), Cell::new(0));
         let waited = wait.clone();
         let read = move || {
             reads.set(reads.get() + 1);

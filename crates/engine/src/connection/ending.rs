@@ -147,7 +147,7 @@ impl<S: Session> Connection<S> {
     }
 
     fn write_status(&mut self, status: StatusCode, context: &mut Context) {
-        if let crate::Reply::Respond(response) = crate::Reply::status(status) {
+        if let crate::Reply::Respond(response) = crate::Reply::<()>::status(status) {
             handshake::write_response(&response, handshake::Reply::LAST, self.output.raw(&mut context.pool));
         }
     }

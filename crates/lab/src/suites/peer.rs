@@ -42,7 +42,7 @@ impl Peer {
     pub(super) const DEFLATE: [Self; 3] = [Self::Yawc, Self::Sockudo, Self::Wtx];
 
     /// Name of its TLS library.
-    pub(super) const fn tls(self) -> &'static str {
+    pub(super) fn tls(self) -> &'static str {
         match self {
             Self::Wtx => "wtx",
             Self::Tautline => ENGINES[0],

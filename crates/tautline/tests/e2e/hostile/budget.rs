@@ -165,7 +165,7 @@ fn windows_of_compression_count() {
     let mut socket = server.socket_to(target);
     socket.text(&"compress this ".repeat(100)).unwrap();
     socket.receive().unwrap();
-    eventually("both windows", || server.counters().memory_deflate > 300_000);
+    eventually("both windows", || server.counters().memory_deflate > 56_000);
     drop(socket);
     server.survives();
 }
