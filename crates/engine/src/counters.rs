@@ -122,6 +122,8 @@ counters! {
     missed_handshake,
     /// Connections that missed [`idle`](crate::Deadlines::idle).
     missed_idle,
+    /// Connections that missed [`silence`](crate::Deadlines::silence).
+    missed_silence,
     /// Connections that missed [`close`](crate::Deadlines::close).
     missed_close,
     /// Connections that missed [`send`](crate::Deadlines::send).

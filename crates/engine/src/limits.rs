@@ -25,6 +25,7 @@ impl Limit {
             }
             Cause::Timeout(Deadline::Handshake) => ("deadlines.handshake", &counters.missed_handshake),
             Cause::Timeout(Deadline::Idle) => ("deadlines.idle", &counters.missed_idle),
+            Cause::Timeout(Deadline::Silence) => ("deadlines.silence", &counters.missed_silence),
             Cause::Timeout(Deadline::Close) => ("deadlines.close", &counters.missed_close),
             Cause::Timeout(Deadline::Send) => ("deadlines.send", &counters.missed_send),
             _ => return Self(None),

@@ -144,6 +144,7 @@ fn limits(counters: &Counters) -> String {
         ("slow_consumer", counters.slow_consumers),
         ("handshake", counters.missed_handshake),
         ("idle", counters.missed_idle),
+        ("silence", counters.missed_silence),
         ("close", counters.missed_close),
         ("send", counters.missed_send),
     ];
