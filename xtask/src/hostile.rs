@@ -29,11 +29,6 @@ pub(crate) fn crowds(context: &Context, seconds: u64) -> Outcome {
     run(drivers(context, &mut crowds)?, context.deadline)
 }
 
-/// These attacks for a short time, on the default driver.
-pub(crate) fn few_crowds(context: &Context) -> Outcome {
-    run(kit(&taut::program(), "crowds").args(["--engine", "fused", "--seconds", "2"]), context.deadline)
-}
-
 /// Ten thousand connections for this many seconds.
 pub(crate) fn soak(context: &Context, seconds: u64) -> Outcome {
     let mut soak = kit(&taut::program(), "soak");

@@ -121,21 +121,7 @@ fn main() -> ExitCode {
             Some(cases) => stage::run(&conformance(&cases)),
             None => usage(),
         },
-        ["hostile", ref options @ ..] => {
-            let options: Vec<String> = options.iter().map(|&one| one.to_owned()).collect();
-            let mut stages = vec![
-                build(),
-                stage("hostile", 45, {
-                    let options = options.clone();
-                    move |context| hostile::attacks(context, &options)
-                }),
-            ];
-            if options.is_empty() {
-                stages.push(stage("thousands", 10, |context| hostile::crowds(context, 4)));
-                stages.push(stage("tls scan", 10, hostile::scan));
-            }
-            stage::run(&stages)
-        }
+        ["hostile", ref options @ ..] => stage::run(&attacks(options)),
         ["interleavings"] => stage::run(&[stage("interleavings", 10, checks::interleavings)]),
         ["soak"] => soak(5),
         ["soak", "--minutes", minutes] => minutes.parse().map_or_else(|_| usage(), soak),
@@ -174,17 +160,16 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("makes millions of calls, with C++ and valgrind too", stage("c-library", 30, c_library::test)),
         ("has dependencies of its own", stage("interleavings", 10, checks::interleavings)),
         ("measures for half a minute, on a machine with nothing else to do", stage("crowds", 10, checks::crowds)),
-        ("simulates two thousand minutes", stage("simulate", 10, checks::simulate_some)),
         ("builds five TLS libraries from source", stage("engines", 45, checks::engines)),
         ("builds all unsafe code once more, with a nightly toolchain too", stage("sanitize", 45, sanitize::sanitize)),
         ("builds with every TLS library and driver", stage("xdp", 10, xdp::test)),
         ("emulates the processors of two virtual machines", stage("vm-test", 30, vm::test)),
         ("builds the programs for the stages below", build()),
+        ("simulates two thousand minutes", stage("simulate", 10, checks::simulate_some)),
         ("runs tests over io_uring that `test` runs over epoll", stage("uring", 10, checks::uring)),
         ("installs peers in Python, Go and Node", stage("interop", 15, interop::run)),
         ("builds the servers of other projects", stage("peers", 15, peers::run_all)),
         ("attacks a program with every TLS library", stage("hostile", 15, |context| hostile::attacks(context, &[]))),
-        ("starts thousands of attackers", stage("thousands", 10, hostile::few_crowds)),
         ("installs a scanner", stage("tls scan", 10, hostile::scan)),
         ("loads the machine for minutes", stage("soak", 6, |context| hostile::soak(context, 90))),
         ("needs a program with AF_XDP built in", stage("xdp program", 5, xdp::program)),
@@ -201,6 +186,10 @@ fn rest() -> Vec<(&'static str, Stage)> {
 fn in_neither() -> Vec<LeftOut> {
     let mut tests = vec![
         ("fuzz", "finds more the longer it runs: `cargo xtask fuzz --seconds N`"),
+        (
+            "hostile: thousands",
+            "judges latencies, which needs a machine with nothing else to do: `cargo xtask hostile`",
+        ),
         ("conformance --full", "takes hours: compressed messages above 8 KiB"),
     ];
     if !cargo::has_libressl() {
@@ -217,6 +206,17 @@ fn conformance(cases: &Cases) -> Vec<Stage> {
         stage("autobahn server", minutes, move |context| autobahn::server(context, &for_server)),
         stage("autobahn client", minutes, move |context| autobahn::client(context, &for_client)),
     ]
+}
+
+/// All attacks, or those that the options choose.
+fn attacks(options: &[&str]) -> Vec<Stage> {
+    let chosen: Vec<String> = options.iter().map(|&one| one.to_owned()).collect();
+    let mut stages = vec![build(), stage("hostile", 45, move |context| hostile::attacks(context, &chosen))];
+    if options.is_empty() {
+        stages.push(stage("thousands", 10, |context| hostile::crowds(context, 4)));
+        stages.push(stage("tls scan", 10, hostile::scan));
+    }
+    stages
 }
 
 fn cases(options: &[&str]) -> Option<Cases> {

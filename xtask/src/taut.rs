@@ -58,17 +58,19 @@ impl Server {
     }
 }
 
-/// Builds `taut`, the clients and the attackers.
+/// Builds `taut`, the clients, the attackers and the simulator.
 ///
 /// Our own crates are optimised, as they are when released, but keep their assertions. Their dependencies are those that
 /// the tests have compiled already.
 pub(crate) fn build(context: &Context) -> Outcome {
     let mut build = cargo::cargo(&["build", "--workspace", "--locked", "--config", "profile.dev.opt-level=3"]);
-    build.args(["--bin", "taut", "--bin", "hostile"]).args(CLIENTS.map(|name| ["--example", name]).as_flattened());
-    let names = ["taut", "hostile", CLIENTS[0], CLIENTS[1], CLIENTS[2]];
-    let [taut, hostile, clients @ ..] = cargo::executables(context, build, names)?;
+    build.args(["taut", "hostile", "simulate"].map(|name| ["--bin", name]).as_flattened());
+    build.args(CLIENTS.map(|name| ["--example", name]).as_flattened());
+    let names = ["taut", "hostile", "simulate", CLIENTS[0], CLIENTS[1], CLIENTS[2]];
+    let [taut, hostile, simulate, clients @ ..] = cargo::executables(context, build, names)?;
     keep(&taut, &program())?;
     keep(&hostile, &example("hostile"))?;
+    keep(&simulate, &example("simulate"))?;
     CLIENTS.iter().zip(clients).try_for_each(|(name, path)| keep(&path, &example(name)))
 }
 
