@@ -5,6 +5,7 @@ mod c_library;
 mod cargo;
 mod checks;
 mod hostile;
+mod icount;
 mod install;
 mod interop;
 mod outcome;
@@ -58,6 +59,8 @@ cargo xtask <task>
                                     scripted attackers against every engine and driver, and a thousand at once
   soak [--minutes N]                10,000 connections for N minutes (default 5): nothing lost, corrupted or leaked
   interleavings                     the queues between threads, in thousands of interleavings of the threads
+  icount [--bless]                  instructions of the server in fixed scenarios, by callgrind: fails if one is 2 %
+                                    above the baseline; --bless makes these counts the baseline
   fuzz [--seconds N]                every fuzz target for N seconds (default 60); needs a nightly toolchain
 ";
 
@@ -125,6 +128,8 @@ fn main() -> ExitCode {
         ["interleavings"] => stage::run(&[stage("interleavings", 10, checks::interleavings)]),
         ["soak"] => soak(5),
         ["soak", "--minutes", minutes] => minutes.parse().map_or_else(|_| usage(), soak),
+        ["icount"] => stage::run(&[stage("icount", 40, |context| icount::count(context, false))]),
+        ["icount", "--bless"] => stage::run(&[stage("icount", 40, |context| icount::count(context, true))]),
         ["fuzz"] => fuzz(60),
         ["fuzz", "--seconds", seconds] => seconds.parse().map_or_else(|_| usage(), fuzz),
         _ => usage(),
@@ -190,6 +195,7 @@ fn in_neither() -> Vec<LeftOut> {
             "hostile: thousands",
             "judges latencies, which needs a machine with nothing else to do: `cargo xtask hostile`",
         ),
+        ("icount", "compares a release build with counts of one toolchain: `cargo xtask icount`"),
         ("conformance --full", "takes hours: compressed messages above 8 KiB"),
     ];
     if !cargo::has_libressl() {

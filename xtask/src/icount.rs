@@ -1,0 +1,108 @@
+//! Instructions of the server for fixed scenarios, by callgrind, beside a committed baseline.
+//!
+//! A count needs no quiet machine, unlike a time. Each scenario runs twice, shortly and for longer. The difference in
+//! instructions, divided by the difference in operations, has neither start nor end of the program in it.
+//!
+//! valgrind emulates a processor without AVX-512, so a baseline holds for all processors that have its features.
+
+mod baseline;
+mod run;
+mod scenario;
+
+use std::path::{Path, PathBuf};
+
+use crate::outcome::{Failure, Outcome};
+use crate::process::{output, run as run_command};
+use crate::stage::Context;
+use crate::{cargo, paths};
+use baseline::Baseline;
+use run::Run;
+use scenario::{FULL, Per, SCENARIOS, Scenario};
+
+/// Growth above which a scenario fails.
+const MOST_GROWTH: f64 = 0.02;
+
+/// Seconds of load in the short and in the long run.
+const SECONDS: [u32; 2] = [1, 4];
+
+/// Counts all scenarios. `bless` writes the counts as the new baseline instead of comparing them.
+pub(crate) fn count(context: &Context, bless: bool) -> Outcome {
+    if output(std::process::Command::new("valgrind").arg("--version")).is_none() {
+        return Err(Failure::Skipped("valgrind is not installed".to_owned()));
+    }
+    run_command(&mut cargo::cargo(&["build", "--release", "--locked", "-p", "tautline-cli"]), context.deadline)?;
+    let program = paths::target().join("release/taut");
+    let path = file();
+    let before = Baseline::read(&path)?;
+    let mut now = Baseline::default();
+    let mut grown = Vec::new();
+    for scenario in SCENARIOS {
+        let count = measure(&program, scenario, now.get(FULL), context)?;
+        let told = match before.get(scenario.name) {
+            Some(before) => {
+                let growth = count / before - 1.0;
+                if growth > MOST_GROWTH {
+                    grown.push(scenario.name);
+                }
+                format!("{:+.1} % of {before:.0}", growth * 100.0)
+            }
+            None => "not in the baseline".to_owned(),
+        };
+        println!("{:<26}{count:>12.0}  {told}", scenario.name);
+        now.set(scenario.name, count);
+    }
+    if bless {
+        return now.write(&path);
+    }
+    if grown.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "more than {:.0} % above {}: {}; find out why, or accept it with `cargo xtask icount --bless`",
+        MOST_GROWTH * 100.0,
+        path.display(),
+        grown.join(", ")
+    )))
+}
+
+/// Instructions for each operation of a scenario. `full` is what a full handshake takes.
+fn measure(program: &Path, scenario: &Scenario, full: Option<f64>, context: &Context) -> Result<f64, Failure> {
+    let [short, long] = SECONDS.map(|seconds| run::run(program, scenario, seconds, context));
+    let (short, long) = (short?, long?);
+    let full = full.filter(|_| scenario.per == Per::Resumed);
+    slope(&short, &long, full).ok_or_else(|| {
+        let why = format!("`{}`: the long run did no more than the short one: {short:?}, {long:?}", scenario.name);
+        Failure::Failed(why)
+    })
+}
+
+/// Instructions for each operation that the long run has more than the short one, without those of `other` operations.
+#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
+fn slope(short: &Run, long: &Run, other: Option<f64>) -> Option<f64> {
+    let operations = long.operations.checked_sub(short.operations).filter(|more| *more > 0)?;
+    let others = long.others.checked_sub(short.others)?;
+    let instructions = long.instructions.checked_sub(short.instructions)? as f64;
+    Some((instructions - other.unwrap_or_default() * others as f64) / operations as f64)
+}
+
+/// The baseline of processors like this one.
+fn file() -> PathBuf {
+    #[cfg(target_arch = "x86_64")]
+    let features = if std::arch::is_x86_feature_detected!("avx2") { "-avx2" } else { "" };
+    #[cfg(not(target_arch = "x86_64"))]
+    let features = "";
+    paths::root().join(format!("xtask/icount/{}{features}.txt", std::env::consts::ARCH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Run, slope};
+
+    #[test]
+    fn start_and_end_of_the_program_do_not_count() {
+        let run = |instructions, operations, others| Run { instructions, operations, others };
+        assert_eq!(slope(&run(1_000_100, 10, 0), &run(1_000_400, 40, 0), None), Some(10.0));
+        assert_eq!(slope(&run(1_000_100, 10, 0), &run(1_000_400, 10, 0), None), None, "nothing was done");
+        assert_eq!(slope(&run(1_000_100, 10, 1), &run(1_000_400, 40, 4), Some(50.0)), Some(5.0));
+    }
+}
