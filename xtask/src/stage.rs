@@ -77,7 +77,7 @@ pub(crate) fn run_within(most: Duration, stages: &[Stage], (heading, left_out): 
     if !left_out.is_empty() {
         println!("\n=== {heading}");
     }
-    left_out.iter().for_each(|(name, reason)| println!("{name:<18}{reason}"));
+    left_out.iter().for_each(|(name, reason)| println!("{name:<20}{reason}"));
     summarise(most, &rows, &parts)
 }
 
@@ -95,7 +95,7 @@ fn summarise(most: Duration, rows: &[(&str, Duration, Outcome)], parts: &[(Strin
             Err(Failure::Failed(_)) => failed += 1,
             Err(Failure::Skipped(_)) => skipped += 1,
         }
-        println!("{word:<8}{name:<18}{:>8.1} s  {reason}", time.as_secs_f64());
+        println!("{word:<8}{name:<20}{:>8.1} s  {reason}", time.as_secs_f64());
     }
     for (part, reason) in parts {
         println!("SKIPPED {part}: {reason}");

@@ -103,7 +103,7 @@ impl<E: EngineChoice> Server<E> {
     /// A process that may have 20,000 descriptors so holds a million connections with 53 loops. The kernel spreads connections
     /// over loops by chance, so each loop needs room for a few percent more than its share.
     ///
-    /// Loops then cannot [share records](crate::OffloadConfig::records) with other threads. Two descriptors of each loop stay
+    /// Loops then cannot [share records](crate::Offload::records) with other threads. Two descriptors of each loop stay
     /// open in the process after the loop's end.
     pub fn own_descriptors(mut self, own: OwnDescriptors) -> Self {
         self.plan.own_descriptors = Some(own);
