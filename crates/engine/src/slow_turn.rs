@@ -14,6 +14,9 @@ use tautline_tls::Engine;
 /// Least milliseconds between two log lines about slow turns.
 const NEWS: Tick = 10_000;
 
+/// The causes. The time is that of the clock, so a busy machine is one of them.
+const WHY: &str = "a handler blocked the loop, or other threads had its CPU";
+
 impl<E: Engine, H: Handler> Shard<E, H> {
     /// Counts and logs turns that take [`Config::slow_turn`](crate::Config::slow_turn) or longer, from now on.
     ///
@@ -48,14 +51,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
         });
         let took = now - woke;
         let Some(first) = heard.next() else {
-            log::warn!("a turn took {took} ms, without input of an open connection: a handler blocks the loop");
+            log::warn!("a turn took {took} ms, without input of an open connection: {WHY}");
             return;
         };
         let (id, peer) = (ConnId { shard: self.shared.shard, token: first.token }, &first.info.peer);
         let others = heard.count();
-        log::warn!(
-            "a turn took {took} ms: a handler blocks the loop; input came from connection {id} ({peer}) and {others} others"
-        );
+        log::warn!("a turn took {took} ms: {WHY}; input came from connection {id} ({peer}) and {others} others");
     }
 }
 
