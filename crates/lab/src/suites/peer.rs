@@ -38,6 +38,9 @@ impl Peer {
     /// Peers of echoes without compression.
     pub(super) const ECHO: [Self; 5] =
         [Self::Fastwebsockets, Self::Yawc, Self::YawcTuned, Self::Tungstenite, Self::Wtx];
+    /// Servers on tokio, ours among them.
+    pub(super) const TOKIO: [Self; 6] =
+        [Self::Fastwebsockets, Self::Yawc, Self::YawcTuned, Self::Tungstenite, Self::Axum, Self::Tautline];
     /// Peers with permessage-deflate.
     pub(super) const DEFLATE: [Self; 3] = [Self::Yawc, Self::Sockudo, Self::Wtx];
 

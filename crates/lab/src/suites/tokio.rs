@@ -32,7 +32,7 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
 /// Every server on a current-thread runtime, and in a longer run also on two threads.
 pub(super) fn kinds(effort: Effort) -> Vec<Kind> {
     let threads: &[usize] = if effort == Effort::Thorough { &[1, 2] } else { &[1] };
-    threads.iter().flat_map(|&threads| Peer::ALL.into_iter().map(move |peer| Kind::Tokio(peer, threads))).collect()
+    threads.iter().flat_map(|&threads| Peer::TOKIO.into_iter().map(move |peer| Kind::Tokio(peer, threads))).collect()
 }
 
 /// The cheapest of the judged peers on one thread.
