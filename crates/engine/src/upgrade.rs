@@ -321,7 +321,7 @@ fn offered(request: &http::Request<()>, name: &str) -> Option<HeaderValue> {
 /// Reads an HTTP head from `plain`, in place if it is whole. A partial head is gathered in `bytes`.
 ///
 /// Returns the head and the bytes of `plain` that belonged to it.
-fn whole_head<T>(
+pub(crate) fn whole_head<T>(
     bytes: &mut Buf,
     plain: &[u8],
     read: impl FnOnce(&[u8]) -> Result<Option<(T, usize)>, HandshakeError>,

@@ -1,9 +1,9 @@
 use super::context::Context;
 use super::event::Event;
-use super::input::Stop;
 use super::state::{Connection, Stage};
 use super::times::Due;
 use crate::closed::{Cause, Closed, ConnectError, Deadline};
+use crate::link::Stop;
 use http::StatusCode;
 use std::sync::Arc;
 use std::time::Instant;

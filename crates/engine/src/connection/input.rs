@@ -2,6 +2,7 @@ use super::context::Context;
 use super::event::Event;
 use super::state::{Connection, Found, Input, Plain, Stage};
 use crate::closed::Cause;
+use crate::link::Stop;
 use tautline_buf::Pool;
 use tautline_tls::{Content, Handshake, Session};
 use tautline_ws::{Close, CloseCode, Decoded, Kind, Role};
@@ -16,25 +17,6 @@ pub(super) enum Step {
     Again,
     /// The peer's next bytes are needed, or the caller's answer, or room for our output.
     Wait,
-}
-
-/// The reason why input cannot be processed further.
-pub(super) enum Stop {
-    Failed(Cause),
-    Refused(tautline_ws::handshake::HandshakeError),
-    Proxy(String),
-}
-
-impl From<tautline_tls::Error> for Stop {
-    fn from(error: tautline_tls::Error) -> Self {
-        Self::Failed(Cause::Tls(error))
-    }
-}
-
-impl From<tautline_ws::Error> for Stop {
-    fn from(error: tautline_ws::Error) -> Self {
-        Self::Failed(Cause::WebSocket(error))
-    }
 }
 
 /// An event of the decoder, without a borrow of its bytes.

@@ -1,8 +1,10 @@
 use super::context::Context;
 use super::event::{Event, Unsent};
-use super::input::{Step, Stop};
+use super::input::Step;
 use super::state::{Answer, Connection, Dialing, Head, Stage};
 use crate::config::Config;
+use crate::link::Stop;
+use crate::upgrade::whole_head;
 use http::HeaderMap;
 use tautline_buf::Buf;
 use tautline_tls::Session;
@@ -149,29 +151,4 @@ impl<S: Session> Connection<S> {
         self.output.open();
         self.times.stage_end = None;
     }
-}
-
-/// Reads an HTTP head from `plain`, in place if it is whole. A partial head is gathered in `bytes`.
-///
-/// Returns the head and the bytes of `plain` that belonged to it.
-fn whole_head<T>(
-    bytes: &mut Buf,
-    plain: &[u8],
-    read: impl FnOnce(&[u8]) -> Result<Option<(T, usize)>, HandshakeError>,
-) -> Result<Option<(T, usize)>, HandshakeError> {
-    if bytes.is_empty() {
-        let parsed = read(plain)?;
-        if parsed.is_none() {
-            bytes.put(plain);
-        }
-        return Ok(parsed);
-    }
-    let before = bytes.len();
-    bytes.put(plain);
-    let parsed = read(bytes.filled())?;
-    let parsed = parsed.map(|(head, used)| (head, used.saturating_sub(before)));
-    if parsed.is_some() {
-        *bytes = Buf::new();
-    }
-    Ok(parsed)
 }
