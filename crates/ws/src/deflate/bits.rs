@@ -14,11 +14,25 @@ impl Bits {
     /// Appends the `count` lowest bits of `value`, at most 16. Its other bits are 0.
     #[inline]
     pub(super) fn put(&mut self, value: u32, count: u32, out: &mut Buf) {
-        self.value |= u64::from(value) << self.count;
-        self.count += count;
-        if self.count >= 32 {
+        if self.count >= u64::BITS - 16 {
             self.put_bytes(out);
         }
+        self.add(value, count);
+    }
+
+    /// Makes room for 48 bits, which are all bits of a repetition.
+    #[inline]
+    pub(super) fn make_room(&mut self, out: &mut Buf) {
+        if self.count >= 16 {
+            self.put_bytes(out);
+        }
+    }
+
+    /// Appends the `count` lowest bits of `value`, for which there is room.
+    #[inline]
+    pub(super) fn add(&mut self, value: u32, count: u32) {
+        self.value |= u64::from(value) << self.count;
+        self.count += count;
     }
 
     /// Moves all whole bytes to the output, so that less than 8 bits remain.

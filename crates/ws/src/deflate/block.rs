@@ -186,10 +186,11 @@ impl Block {
         for token in &self.tokens {
             if token.is_copy() {
                 let (length, distance) = (length_symbol(token.length()), distance_symbol(token.distance()));
-                codes.literals.put(length.symbol, bits, out);
-                bits.put(length.extra, length.extra_bits, out);
-                codes.distances.put(distance.symbol, bits, out);
-                bits.put(distance.extra, distance.extra_bits, out);
+                bits.make_room(out);
+                codes.literals.add(length.symbol, bits);
+                bits.add(length.extra, length.extra_bits);
+                codes.distances.add(distance.symbol, bits);
+                bits.add(distance.extra, distance.extra_bits);
             } else {
                 codes.literals.put(token.byte(), bits, out);
             }

@@ -18,16 +18,20 @@ pub(super) struct Code<const N: usize> {
 impl<const N: usize> Code<N> {
     /// The canonical code of these lengths.
     pub(super) fn of(lengths: [u8; N]) -> Self {
-        let mut codes = [0; N];
-        number(&lengths, &mut codes);
-        Self { codes, lengths }
+        Self::numbered(lengths, &count(&lengths))
     }
 
     /// The best code for these frequencies, of which at least two are not 0, with at most `longest` bits.
     pub(super) fn best(frequencies: &[u32; N], longest: usize) -> Self {
         let mut lengths = [0; N];
-        code_lengths(frequencies, longest, &mut lengths);
-        Self::of(lengths)
+        let numbers = code_lengths(frequencies, longest, &mut lengths);
+        Self::numbered(lengths, &numbers)
+    }
+
+    fn numbered(lengths: [u8; N], numbers: &[u16; MAX_BITS + 1]) -> Self {
+        let mut codes = [0; N];
+        number(&lengths, numbers, &mut codes);
+        Self { codes, lengths }
     }
 
     /// Bits of all symbols with these frequencies.
@@ -40,6 +44,12 @@ impl<const N: usize> Code<N> {
     pub(super) fn put(&self, symbol: usize, bits: &mut Bits, out: &mut Buf) {
         bits.put(self.codes[symbol].into(), self.lengths[symbol].into(), out);
     }
+
+    /// As [`put`](Self::put), where [`Bits::make_room`] has made room.
+    #[inline]
+    pub(super) fn add(&self, symbol: usize, bits: &mut Bits) {
+        bits.add(self.codes[symbol].into(), self.lengths[symbol].into());
+    }
 }
 
 /// Raises zeros until two symbols have a frequency, as a code needs them.
@@ -49,90 +59,101 @@ pub(super) fn need_two(frequencies: &mut [u32]) {
     frequencies.iter_mut().filter(|frequency| **frequency == 0).take(missing).for_each(|frequency| *frequency = 1);
 }
 
-/// Finds the lengths of the best code for symbols with these frequencies, none longer than `longest` bits.
+/// Finds the lengths of the best code for symbols with these frequencies, none longer than `longest` bits, and counts the
+/// symbols of each length.
 ///
 /// A symbol of frequency 0 gets no code. At least two symbols must have one.
-fn code_lengths(frequencies: &[u32], longest: usize, lengths: &mut [u8]) {
-    lengths.fill(0);
-    // Leaves by rising frequency. A block has less than 2^22 symbols, so frequency and symbol fit into 32 bits.
-    let mut leaves = [0_u32; MAX_SYMBOLS];
+fn code_lengths(frequencies: &[u32], longest: usize, lengths: &mut [u8]) -> [u16; MAX_BITS + 1] {
+    // A block has less than 2^22 symbols, so frequency and symbol fit into 32 bits.
+    let (mut leaves, mut sorted) = ([0_u32; MAX_SYMBOLS], [0_u32; MAX_SYMBOLS]);
     let mut count = 0;
     for (symbol, &frequency) in (0_u32..).zip(frequencies) {
-        if frequency > 0 {
-            leaves[count] = frequency << 9 | symbol;
-            count += 1;
-        }
+        // Without a branch, which would often be mispredicted.
+        leaves[count] = frequency << 9 | symbol;
+        count += usize::from(frequency > 0);
     }
-    let leaves = &mut leaves[..count];
-    leaves.sort_unstable();
-    let mut numbers = numbers_by_length(leaves, longest);
-    shorten(&mut numbers, longest);
+    let sorted = &mut sorted[..count];
+    sort(&leaves[..count], sorted);
+    let numbers = numbers_by_length(sorted, longest);
     // The rarest symbols get the longest codes.
-    let mut leaves = leaves.iter();
-    for length in (1..=longest).rev() {
-        for leaf in leaves.by_ref().take(numbers[length].into()) {
-            lengths[(leaf & 0x1ff) as usize] = length.to_le_bytes()[0];
-        }
-    }
-}
-
-/// Counts the leaves of each depth in the Huffman tree. Deeper ones than `longest` count as of that depth.
-fn numbers_by_length(leaves: &[u32], longest: usize) -> [u16; MAX_BITS + 1] {
-    // The leaves, then the inner nodes in the order in which they are made, which is by rising frequency too.
-    let mut frequency = [0_u32; MAX_SYMBOLS];
-    let mut parent = [0_u16; 2 * MAX_SYMBOLS];
-    let count = leaves.len();
-    let (mut leaf, mut inner) = (0, 0);
-    for made in 0..count.saturating_sub(1) {
-        for _ in 0..2 {
-            let of_leaf = leaves.get(leaf).map(|leaf| leaf >> 9);
-            let node = if inner < made && of_leaf.is_none_or(|of_leaf| frequency[inner] < of_leaf) {
-                frequency[made] += frequency[inner];
-                inner += 1;
-                count + inner - 1
-            } else {
-                frequency[made] += of_leaf.unwrap_or(0);
-                leaf += 1;
-                leaf - 1
-            };
-            parent[node] = u16::try_from(count + made).unwrap_or(0);
-        }
-    }
-    let mut depth = [0_u8; 2 * MAX_SYMBOLS];
-    let mut numbers = [0; MAX_BITS + 1];
-    for node in (0..(2 * count).saturating_sub(2)).rev() {
-        depth[node] = depth[usize::from(parent[node])].saturating_add(1);
-        if node < count {
-            numbers[usize::from(depth[node]).min(longest)] += 1;
+    lengths.fill(0);
+    let mut leaves = sorted.iter();
+    for (length, &number) in (1_u8..16).zip(&numbers[1..]).rev() {
+        for leaf in leaves.by_ref().take(number.into()) {
+            lengths[(leaf & 0x1ff) as usize] = length;
         }
     }
     numbers
 }
 
-/// Makes a code complete again whose longest codes were cut to `longest`.
-fn shorten(numbers: &mut [u16; MAX_BITS + 1], longest: usize) {
-    let used = |numbers: &[u16; MAX_BITS + 1]| -> u32 {
-        (1..=longest).map(|length| u32::from(numbers[length]) << (longest - length)).sum()
-    };
-    let mut excess = used(numbers).saturating_sub(1 << longest);
-    while excess > 0 {
-        // One of the longest codes goes below a shorter one, which becomes one bit longer.
-        let Some(shorter) = (1..longest).rev().find(|&length| numbers[length] > 0) else { return };
-        numbers[shorter] -= 1;
-        numbers[shorter + 1] += 2;
-        numbers[longest] -= 1;
-        excess -= 1;
+/// Sorts leaves by rising frequency. All but the most frequent symbols are counted instead of compared.
+fn sort(leaves: &[u32], sorted: &mut [u32]) {
+    const BINS: usize = 64;
+    let bin = |leaf: u32| ((leaf >> 9) as usize).min(BINS - 1);
+    let mut places = [0_u16; BINS];
+    for &leaf in leaves {
+        places[bin(leaf)] += 1;
     }
+    let mut place = 0;
+    for number in &mut places {
+        place += core::mem::replace(number, place);
+    }
+    let frequent = usize::from(places[BINS - 1]);
+    for &leaf in leaves {
+        let place = &mut places[bin(leaf)];
+        sorted[usize::from(*place)] = leaf;
+        *place += 1;
+    }
+    sorted[frequent..].sort_unstable();
 }
 
-/// Numbers the codes of these lengths (section 3.2.2), in the bit order of the output: first bit lowest.
-fn number(lengths: &[u8], codes: &mut [u16]) {
-    let mut numbers = [0_u16; MAX_BITS + 1];
-    for &length in lengths {
-        numbers[usize::from(length)] += u16::from(length > 0);
+/// Counts the leaves of each depth in the Huffman tree of these leaves, none of them deeper than `longest`.
+fn numbers_by_length(leaves: &[u32], longest: usize) -> [u16; MAX_BITS + 1] {
+    // The inner nodes in the order in which they are made, which is by rising frequency.
+    let mut frequency = [u32::MAX; MAX_SYMBOLS];
+    let mut parent = [0_u16; MAX_SYMBOLS];
+    let (mut leaf, mut inner) = (0, 0);
+    let root = leaves.len().saturating_sub(2);
+    for made in 0..=root {
+        let mut sum = 0;
+        for _ in 0..2 {
+            // Without branches: a node that is not taken is written again when it is. Of equals the leaf is taken, so
+            // that the tree stays low.
+            let of_leaf = leaves.get(leaf).map_or(u32::MAX, |leaf| leaf >> 9);
+            let of_inner = frequency[inner];
+            parent[inner] = u16::try_from(made).unwrap_or(0);
+            let takes_inner = of_inner < of_leaf;
+            sum += of_inner.min(of_leaf);
+            inner += usize::from(takes_inner);
+            leaf += usize::from(!takes_inner);
+        }
+        frequency[made] = sum;
     }
+    // From the root down, a node that turns out to be an inner one becomes two leaves below it.
+    let mut depth = [0_u16; MAX_SYMBOLS];
+    let mut numbers = [0; MAX_BITS + 1];
+    numbers[1] = 2;
+    for node in (0..root).rev() {
+        depth[node] = depth[usize::from(parent[node])] + 1;
+        let mut at = usize::from(depth[node]);
+        if at >= longest {
+            // Too deep: the longest code with room below it becomes two instead.
+            at = longest - 1;
+            while at > 1 && numbers[at] == 0 {
+                at -= 1;
+            }
+        }
+        numbers[at] -= 1;
+        numbers[at + 1] += 2;
+    }
+    numbers
+}
+
+/// Numbers the codes of these lengths (section 3.2.2), in the bit order of the output: first bit lowest. `numbers` says how
+/// many codes have each length.
+fn number(lengths: &[u8], numbers: &[u16; MAX_BITS + 1], codes: &mut [u16]) {
     let mut next = [0_u16; MAX_BITS + 1];
-    for length in 1..=MAX_BITS {
+    for length in 2..=MAX_BITS {
         next[length] = next[length - 1].wrapping_add(numbers[length - 1]) << 1;
     }
     for (code, &length) in codes.iter_mut().zip(lengths) {
@@ -142,6 +163,15 @@ fn number(lengths: &[u8], codes: &mut [u16]) {
             *value = value.wrapping_add(1);
         }
     }
+}
+
+/// How many codes have each length.
+fn count(lengths: &[u8]) -> [u16; MAX_BITS + 1] {
+    let mut numbers = [0; MAX_BITS + 1];
+    for &length in lengths {
+        numbers[usize::from(length)] += 1;
+    }
+    numbers
 }
 
 #[cfg(test)]
@@ -162,7 +192,7 @@ mod tests {
     fn codes_are_those_of_rfc_1951_section_3_2_2() {
         let lengths = [3, 3, 3, 3, 3, 2, 4, 4];
         let mut made = [0; 8];
-        number(&lengths, &mut made);
+        number(&lengths, &count(&lengths), &mut made);
         let expected: [u16; 8] = [0b010, 0b011, 0b100, 0b101, 0b110, 0b00, 0b1110, 0b1111];
         for ((made, expected), length) in made.iter().zip(expected).zip(lengths) {
             assert_eq!(*made, expected.reverse_bits() >> (16 - u32::from(length)));

@@ -12,6 +12,8 @@ const MAX_MATCH: usize = 258;
 const HASH_BITS: u32 = 12;
 /// A match of this length is taken without a look at the next byte.
 const GOOD_MATCH: usize = 12;
+/// Of the bytes in a match, one in this many is entered in the table.
+const STRIDE: usize = 4;
 /// Place from which on the table begins anew.
 const LAST_PLACE: usize = 1 << 30;
 
@@ -80,7 +82,7 @@ impl Matcher {
             block.literals(&bytes[literals..at]);
             block.copy(found.length, found.distance);
             let after = at + found.length;
-            for at in at + 1..after.min(last) {
+            for at in (at + 1..after.min(last)).step_by(STRIDE) {
                 table.insert(bytes, at, base);
             }
             at = after;
