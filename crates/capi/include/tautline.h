@@ -343,7 +343,8 @@ taut_code taut_tls_config_danger_no_roots(const struct taut_tls_config *config,
                                           struct taut_error *error);
 
 // Has a server request certificates of its clients: `demand` is one of TAUT_CLIENT_AUTH_…, and the certificates must
-// chain to one of these roots (PEM). The bytes are copied.
+// chain to one of these roots (PEM). The bytes are copied. Without roots, a verification callback decides alone; the
+// engines "fused" and "rustls" can do so.
 //
 // Any thread that holds a reference may call this at any time.
 taut_code taut_tls_config_client_auth(const struct taut_tls_config *config,
@@ -439,6 +440,29 @@ taut_code taut_tls_open(struct taut_tls *tls,
 // Any thread may call this, but no two threads at once for one session.
 taut_code taut_tls_seal(struct taut_tls *tls,
                         struct taut_tls_io *io);
+
+// Opens records as `taut_tls_open` does, with `in` and `plain` as arguments: those of `io` are not read.
+//
+// Runtimes with a heap of their own, such as Java's, can lend memory of it only as an argument. `plain` must not overlap
+// `in`: nothing is opened in place.
+//
+// Any thread may call this, but no two threads at once for one session.
+taut_code taut_tls_open_into(struct taut_tls *tls,
+                             uint8_t *in,
+                             size_t in_len,
+                             uint8_t *plain,
+                             size_t plain_len,
+                             struct taut_tls_io *io);
+
+// Seals one piece of data as `taut_tls_seal` does, with `data` and `out` as arguments: those of `io` are not read.
+//
+// Any thread may call this, but no two threads at once for one session.
+taut_code taut_tls_seal_into(struct taut_tls *tls,
+                             const uint8_t *data,
+                             size_t data_len,
+                             uint8_t *out,
+                             size_t out_len,
+                             struct taut_tls_io *io);
 
 // Writes close_notify to `out`, once. Nothing can be sealed afterwards, but records can be opened.
 //

@@ -174,6 +174,43 @@ fn handshakes_fit_tiny_windows() {
     assert_eq!((io.want, io.plain_len), (TAUT_WANT_CLOSED, 0));
 }
 
+/// The calls with windows as arguments do what those with windows in a struct do.
+#[test]
+fn windows_can_be_arguments() {
+    for can in [Fused.capabilities(), Rustls.capabilities()] {
+        let (client, server) = pair(can, Versions::Tls13);
+        let (data, mut wire, mut plain) = (Random::new(3).bytes(40_000), vec![0; 50_000], vec![0; 50_000]);
+        let mut sealed = io();
+        let (out, room) = (wire.as_mut_ptr(), wire.len());
+        // SAFETY: a session, and memory of this test.
+        let code = unsafe { taut_tls_seal_into(client.tls, data.as_ptr(), data.len(), out, room, &raw mut sealed) };
+        assert_eq!((code, sealed.taken, sealed.records), (TAUT_OK, data.len(), 3));
+        // SAFETY: as above; the windows overlap, which the call reports.
+        let code = unsafe { taut_tls_seal_into(client.tls, out, 9, out, room, &raw mut sealed) };
+        assert_eq!(code, TAUT_ERR_OVERLAP);
+        let mut used = 0;
+        let mut opened = Vec::new();
+        while opened.len() < data.len() {
+            let mut one = io();
+            one.max_records = 1;
+            let (rest, into) = (wire[used..].as_mut_ptr(), plain.as_mut_ptr());
+            let (len, room) = (wire.len() - used, plain.len());
+            // SAFETY: as above.
+            let code = unsafe { taut_tls_open_into(server.tls, rest, len, rest, len, &raw mut one) };
+            assert_eq!(code, TAUT_ERR_OVERLAP);
+            // SAFETY: as above.
+            let code = unsafe { taut_tls_open_into(server.tls, rest, len, into, room, &raw mut one) };
+            assert_eq!((code, one.records), (TAUT_OK, 1));
+            opened.extend_from_slice(&plain[one.plain_offset..one.plain_offset + one.plain_len]);
+            used += one.taken;
+        }
+        assert!(opened == data);
+        // SAFETY: null is an error and no crash.
+        let code = unsafe { taut_tls_open_into(server.tls, core::ptr::null_mut(), 9, out, 9, &raw mut sealed) };
+        assert_eq!(code, TAUT_ERR_NULL);
+    }
+}
+
 /// Steady calls allocate nothing, and no window is too small.
 #[test]
 fn steady_calls_allocate_nothing() {

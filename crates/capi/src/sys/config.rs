@@ -188,7 +188,8 @@ pub unsafe extern "C" fn taut_tls_config_danger_no_roots(config: *const TlsConfi
 }
 
 /// Has a server request certificates of its clients: `demand` is one of TAUT_CLIENT_AUTH_…, and the certificates must
-/// chain to one of these roots (PEM). The bytes are copied.
+/// chain to one of these roots (PEM). The bytes are copied. Without roots, a verification callback decides alone; the
+/// engines "fused" and "rustls" can do so.
 ///
 /// Any thread that holds a reference may call this at any time.
 ///

@@ -117,8 +117,7 @@ pub unsafe extern "C" fn taut_tls_open(tls: *mut TlsSession, io: *mut TlsIo) -> 
         let out = unsafe { window(&io.out) }?;
         // SAFETY: as above.
         let plain = if in_place { None } else { Some(unsafe { window(&io.plain) }?) };
-        let most = if io.max_records == 0 { usize::MAX } else { io.max_records };
-        tls.open(Windows { wire, plain, out, most }, done)
+        tls.open(Windows { wire, plain, out, most: most(io) }, done)
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(tls, io, call) }
@@ -160,6 +159,66 @@ pub unsafe extern "C" fn taut_tls_seal(tls: *mut TlsSession, io: *mut TlsIo) -> 
                 tls.seal(checked(&slices.collect::<Result<Vec<_>, _>>()?)?, out, done)
             }
         }
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(tls, io, call) }
+}
+
+/// Opens records as `taut_tls_open` does, with `in` and `plain` as arguments: those of `io` are not read.
+///
+/// Runtimes with a heap of their own, such as Java's, can lend memory of it only as an argument. `plain` must not overlap
+/// `in`: nothing is opened in place.
+///
+/// Any thread may call this, but no two threads at once for one session.
+///
+/// # Safety
+/// The pointers are null or valid, and the windows are the caller's during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_tls_open_into(
+    tls: *mut TlsSession,
+    r#in: *mut u8,
+    in_len: usize,
+    plain: *mut u8,
+    plain_len: usize,
+    io: *mut TlsIo,
+) -> Code {
+    let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| {
+        disjoint(&[(r#in, in_len), (plain, plain_len), (io.out.data, io.out.len)])?;
+        // SAFETY: the caller gives the windows away for this call, and they share no byte.
+        let wire = unsafe { room(r#in, in_len) }?;
+        // SAFETY: as above.
+        let plain = Some(unsafe { room(plain, plain_len) }?);
+        // SAFETY: as above.
+        let out = unsafe { window(&io.out) }?;
+        tls.open(Windows { wire, plain, out, most: most(io) }, done)
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(tls, io, call) }
+}
+
+/// Seals one piece of data as `taut_tls_seal` does, with `data` and `out` as arguments: those of `io` are not read.
+///
+/// Any thread may call this, but no two threads at once for one session.
+///
+/// # Safety
+/// The pointers are null or valid, and the memory is the caller's during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_tls_seal_into(
+    tls: *mut TlsSession,
+    data: *const u8,
+    data_len: usize,
+    out: *mut u8,
+    out_len: usize,
+    io: *mut TlsIo,
+) -> Code {
+    let call = |tls: &mut Tls, _: &TlsIo, done: &mut Done| {
+        if overlap((data, data_len), (out, out_len)) {
+            return Err(OVERLAP);
+        }
+        // SAFETY: the caller lets the data be read during this call.
+        let data = unsafe { bytes(data, data_len) }?;
+        // SAFETY: the caller gives the window away for this call, and the data shares no byte with it.
+        tls.seal(&[data], unsafe { room(out, out_len) }?, done)
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(tls, io, call) }
@@ -380,6 +439,12 @@ unsafe fn enter(tls: *mut TlsSession, call: impl FnOnce(&mut Tls) -> Result<(), 
 #[inline]
 fn code(result: Result<(), Failure>) -> Code {
     result.map_or_else(|failure| failure.code, |()| TAUT_OK)
+}
+
+/// Most records that a call opens.
+#[inline]
+const fn most(io: &TlsIo) -> usize {
+    if io.max_records == 0 { usize::MAX } else { io.max_records }
 }
 
 /// Checks that no two windows share a byte.
