@@ -1,0 +1,1 @@
+"""Servers and clients under asyncio, with the interface of ``websockets.asyncio``."""

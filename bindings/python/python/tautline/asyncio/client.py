@@ -1,0 +1,364 @@
+"""Clients under asyncio, with the interface of ``websockets.asyncio.client``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import sys
+import traceback
+import typing
+import urllib.parse
+import urllib.request
+import weakref
+
+from .. import _native
+from .._dialers import dialer_for
+from .._limits import native_options
+from .._version import __version__
+from ..datastructures import Headers
+from ..exceptions import InvalidHandshake, InvalidMessage, InvalidProxy, InvalidStatus, InvalidURI, ProxyError, SecurityError
+from ..http11 import Request, response_of
+from .connection import Connection, State
+
+__all__ = ["ClientConnection", "connect", "process_exception", "unix_connect"]
+
+USER_AGENT = f"tautline/{__version__} Python/{sys.version_info[0]}.{sys.version_info[1]}"
+MOST_REDIRECTS = 10
+
+
+class ClientConnection(Connection):
+    """A connection with a server."""
+
+    _dialer: typing.Any = None
+
+
+class _Events:
+    """The events of all clients of one event loop."""
+
+    def __init__(self) -> None:
+        self.hub = _native.Hub(self.on_event)
+        self.dials: dict[int, asyncio.Future[typing.Any]] = {}
+        self.connections: dict[int, ClientConnection] = {}
+
+    def on_event(self, name: str, key: int, value: typing.Any) -> None:
+        """An event of a connection, or of an attempt to open one."""
+        if name in ("open", "failed"):
+            dial = self.dials.pop(key, None)
+            if dial is not None and not dial.done():
+                dial.set_result((name, value))
+                if name == "open":
+                    # Known before the next event, which may be its end.
+                    self.connections[key] = connection = dial.connection  # type: ignore[attr-defined]
+                    connection.response = response_of(value[1]["response"])
+                    connection._open(*value)
+            elif name == "open":
+                value[0].close(1001, "")
+            return
+        connection = self.connections.get(key)
+        if connection is None:
+            return
+        if name == "closed":
+            del self.connections[key]
+            connection._closed(*value)
+        elif name == "pong":
+            connection._pong(value)
+        elif name == "room":
+            connection._has_room()
+
+
+class _Dial(asyncio.Future):  # type: ignore[type-arg]
+    """The result of an attempt, with the connection that it makes."""
+
+    connection: ClientConnection
+
+
+_EVENTS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Events] = weakref.WeakKeyDictionary()
+
+
+def _events(loop: asyncio.AbstractEventLoop) -> _Events:
+    events = _EVENTS.get(loop)
+    if events is None:
+        events = _EVENTS[loop] = _Events()
+        loop.add_reader(events.hub.fileno(), events.hub.drain)
+    return events
+
+
+def process_exception(exc: Exception) -> typing.Optional[Exception]:
+    """Whether reconnecting is in vain: returns the exception then, else ``None``."""
+    if isinstance(exc, (OSError, EOFError, asyncio.TimeoutError, InvalidMessage)):
+        return None
+    if isinstance(exc, InvalidStatus) and exc.response.status_code in (500, 502, 503, 504):
+        return None
+    return exc
+
+
+def backoff() -> typing.Generator[float, None, None]:
+    """Waits between attempts: a random first one below 5 s, then growing from 3 s to 90 s."""
+    yield random.random() * 5
+    delay = 3.1
+    while True:
+        yield delay
+        delay = min(delay * 1.6, 90.0)
+
+
+class connect:
+    """Connects to a WebSocket server: ``async with connect(uri) as ws``, ``ws = await connect(uri)``.
+
+    ``async for ws in connect(uri)`` connects again after each end. The arguments are those of ``websockets``.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        origin: typing.Optional[str] = None,
+        subprotocols: typing.Optional[typing.Sequence[str]] = None,
+        compression: typing.Optional[str] = "deflate",
+        additional_headers: typing.Any = None,
+        user_agent_header: typing.Optional[str] = USER_AGENT,
+        proxy: typing.Any = True,
+        process_exception: typing.Callable[[Exception], typing.Optional[Exception]] = process_exception,
+        open_timeout: typing.Optional[float] = 10,
+        ping_interval: typing.Optional[float] = 20,
+        ping_timeout: typing.Optional[float] = 20,
+        close_timeout: typing.Optional[float] = 10,
+        reconnect_delays: typing.Callable[[], typing.Generator[float, None, None]] = backoff,
+        max_size: typing.Any = 2**20,
+        max_queue: typing.Any = 16,
+        write_limit: typing.Any = 2**15,
+        logger: typing.Any = None,
+        create_connection: typing.Optional[type[ClientConnection]] = None,
+        ssl: typing.Any = None,
+        host: typing.Optional[str] = None,
+        port: typing.Optional[int] = None,
+        server_hostname: typing.Optional[str] = None,
+        path: typing.Optional[str] = None,
+    ) -> None:
+        self.uri = uri
+        self._split = split_uri(uri)
+        if self._split.scheme == "ws" and ssl is not None:
+            raise ValueError("ssl argument is incompatible with a ws:// URI")
+        if server_hostname is not None and server_hostname != self._split.hostname:
+            raise ValueError("server_hostname must be the host of the URI: give the other address as host and port")
+        self.limits = native_options(
+            compression=compression,
+            max_size=max_size,
+            max_queue=max_queue,
+            write_limit=write_limit,
+            open_timeout=open_timeout,
+            ping_interval=ping_interval,
+            ping_timeout=ping_timeout,
+            close_timeout=close_timeout,
+        )
+        self.subprotocols = list(subprotocols or ())
+        self.origin = origin
+        self.additional_headers = additional_headers
+        self.user_agent_header = user_agent_header
+        self.proxy = proxy
+        self.process_exception = process_exception
+        self.reconnect_delays = reconnect_delays
+        self.open_timeout = open_timeout
+        self.logger = logger or logging.getLogger("tautline.client")
+        self.create_connection = create_connection or ClientConnection
+        self.ssl = ssl
+        self.host, self.port, self.path = host, port, path
+        self.connection: typing.Optional[ClientConnection] = None
+
+    async def _connect(self) -> ClientConnection:
+        try:
+            return await asyncio.wait_for(self._follow(), self.open_timeout)
+        except asyncio.TimeoutError as exc:
+            raise TimeoutError("timed out during opening handshake") from exc
+
+    async def _follow(self) -> ClientConnection:
+        """Connects, and follows redirects."""
+        for _ in range(MOST_REDIRECTS):
+            try:
+                return await self._dial()
+            except InvalidStatus as exc:
+                self.uri = self._redirected(exc)
+                self._split = split_uri(self.uri)
+        raise SecurityError(f"more than {MOST_REDIRECTS} redirects")
+
+    async def _dial(self) -> ClientConnection:
+        loop = asyncio.get_running_loop()
+        events = _events(loop)
+        address = None
+        if self.path is not None:
+            address = f"unix:{self.path}"
+        elif self.host is not None or self.port is not None:
+            address = await _resolve(loop, self.host or self._split.hostname, self.port or port_of(self._split))
+        proxy = proxy_of(self.proxy, self._split) if address is None else None
+        headers = self._headers()
+        dialer = dialer_for(self.limits, self.ssl, self._split.scheme == "wss")
+        key = dialer.dial(
+            events.hub,
+            urllib.parse.urlunsplit(self._split._replace(netloc=self._split.netloc.rpartition("@")[2])),
+            address=address,
+            headers=list(headers.raw_items()),
+            subprotocols=self.subprotocols,
+            proxy=proxy,
+            origin=self.origin,
+        )
+        dial = _Dial(loop=loop)
+        dial.connection = connection = self.create_connection(loop, self.logger, self.limits)
+        connection._dialer = dialer
+        path = urllib.parse.urlunsplit(("", "", self._split.path or "/", self._split.query, ""))
+        connection.request = Request(path, headers)
+        events.dials[key] = dial
+        try:
+            name, value = await dial
+        except asyncio.CancelledError:
+            if connection.state is State.OPEN:
+                connection._link.close(1001, "")
+            raise
+        if name == "failed":
+            raise _failure(*value)
+        return connection
+
+    def _headers(self) -> Headers:
+        headers = Headers()
+        if self._split.username is not None:
+            import base64
+
+            pair = f"{urllib.parse.unquote(self._split.username)}:{urllib.parse.unquote(self._split.password or '')}"
+            headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+        if self.additional_headers is not None:
+            headers.update(self.additional_headers)
+        if self.user_agent_header is not None and "User-Agent" not in headers:
+            headers["User-Agent"] = self.user_agent_header
+        return headers
+
+    def _redirected(self, exc: InvalidStatus) -> str:
+        """The URI to which an answer redirects; raises ``exc`` if it does not."""
+        response = exc.response
+        if response.status_code not in (300, 301, 302, 303, 307, 308) or "Location" not in response.headers:
+            raise exc
+        uri = urllib.parse.urljoin(self.uri, response.headers["Location"])
+        old, new = self._split, split_uri(uri)
+        if old.scheme == "wss" and new.scheme == "ws":
+            raise SecurityError(f"cannot follow redirect to non-secure URI {uri}") from exc
+        if (old.scheme, old.hostname, port_of(old)) != (new.scheme, new.hostname, port_of(new)):
+            if self.path is not None:
+                raise ValueError(f"cannot follow cross-origin redirect to {uri} with a Unix socket") from exc
+            if self.host is not None or self.port is not None:
+                raise ValueError(
+                    f"cannot follow cross-origin redirect to {uri} with an explicit host or port"
+                ) from exc
+            if self.additional_headers is not None:
+                # Another origin must not learn them.
+                secret = ("authorization", "cookie", "proxy-authorization")
+                pairs = Headers(self.additional_headers).raw_items()
+                self.additional_headers = Headers([pair for pair in pairs if pair[0].lower() not in secret])
+        return uri
+
+    def __await__(self) -> typing.Generator[typing.Any, None, ClientConnection]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> ClientConnection:
+        if self.connection is not None:
+            raise RuntimeError("connect() isn't reentrant")
+        self.connection = await self._connect()
+        return self.connection
+
+    async def __aexit__(self, *exc: typing.Any) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            await connection.__aexit__(*exc)
+
+    async def __aiter__(self) -> typing.AsyncIterator[ClientConnection]:
+        delays: typing.Optional[typing.Generator[float, None, None]] = None
+        while True:
+            try:
+                async with self as connection:
+                    yield connection
+            except Exception as exc:
+                fatal = self.process_exception(exc)
+                if fatal is exc:
+                    raise
+                if fatal is not None:
+                    raise fatal from exc
+                delays = delays or self.reconnect_delays()
+                delay = next(delays)
+                why = traceback.format_exception_only(type(exc), exc)[0].strip()
+                self.logger.info("connect failed; reconnecting in %.1f seconds: %s", delay, why)
+                await asyncio.sleep(delay)
+            else:
+                delays = None
+
+
+def unix_connect(path: typing.Any = None, uri: typing.Optional[str] = None, **kwargs: typing.Any) -> connect:
+    """Connects to a server at a Unix socket."""
+    if uri is None:
+        uri = "ws://localhost/" if kwargs.get("ssl") is None else "wss://localhost/"
+    return connect(uri, path=str(path), **kwargs)
+
+
+def split_uri(uri: str) -> urllib.parse.SplitResult:
+    """The parts of a URI of a WebSocket."""
+    split = urllib.parse.urlsplit(uri)
+    if split.scheme not in ("ws", "wss"):
+        raise InvalidURI(uri, "scheme isn't ws or wss")
+    if not split.hostname:
+        raise InvalidURI(uri, "hostname isn't provided")
+    if split.fragment:
+        raise InvalidURI(uri, "fragment identifier is meaningless")
+    if split.username is not None and split.password is None:
+        raise InvalidURI(uri, "username provided without password")
+    try:
+        split.port
+    except ValueError as exc:
+        raise InvalidURI(uri, str(exc)) from exc
+    return split
+
+
+def port_of(split: urllib.parse.SplitResult) -> int:
+    """The port of a URI."""
+    return split.port or (443 if split.scheme == "wss" else 80)
+
+
+def proxy_of(proxy: typing.Any, split: urllib.parse.SplitResult) -> typing.Optional[str]:
+    """The URI of the proxy; for ``True`` that of the environment."""
+    if proxy is True:
+        host = f"{split.hostname}:{port_of(split)}"
+        if urllib.request.proxy_bypass(host):
+            return None
+        proxies = urllib.request.getproxies()
+        schemes = ("wss", "socks", "https") if split.scheme == "wss" else ("ws", "socks", "https", "http")
+        proxy = next((proxies[scheme] for scheme in schemes if scheme in proxies), None)
+    if proxy is None:
+        return None
+    if urllib.parse.urlsplit(proxy).scheme not in ("http", "socks5", "socks5h"):
+        raise InvalidProxy(proxy, "scheme isn't http or socks5")
+    return typing.cast(str, proxy)
+
+
+async def _resolve(loop: asyncio.AbstractEventLoop, host: typing.Optional[str], port: int) -> str:
+    infos = await loop.getaddrinfo(host, port, type=2 if os.name == "nt" else 1)
+    address = infos[0][4]
+    return f"[{address[0]}]:{address[1]}" if len(address) == 4 else f"{address[0]}:{address[1]}"
+
+
+def _failure(kind: str, text: str, errno: int, response: typing.Any) -> Exception:
+    """The exception for an attempt that failed."""
+    if kind == "status":
+        return InvalidStatus(response_of(response))
+    if kind == "timeout":
+        return TimeoutError("timed out during opening handshake")
+    if kind == "refused":
+        return OSError(errno, text) if errno else OSError(text)
+    if kind == "resolve":
+        return OSError(text)
+    if kind == "proxy":
+        return ProxyError(text)
+    if kind == "uri":
+        return ValueError(text)
+    if kind == "tls":
+        import ssl
+
+        return ssl.SSLCertVerificationError(text) if "certificate" in text else ssl.SSLError(text)
+    if kind == "eof":
+        return InvalidMessage("did not receive a valid HTTP response: " + text)
+    return InvalidHandshake(text)

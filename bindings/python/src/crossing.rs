@@ -1,0 +1,344 @@
+//! The border between loops and Python: what both sides share of a connection, and the queues in both directions.
+
+use crate::ended::Ended;
+use crate::failure::Failure;
+use crate::fork;
+use crate::lock::lock;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::any::Any;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use tautline::{ConnId, Kind, ShardHandle, Target};
+
+/// A batch above which its memory is not kept for the next one.
+const KEEP: usize = 1 << 20;
+
+/// The events that wait for Python: those of all connections of one event loop, in order.
+pub(crate) struct Inbox {
+    pending: Mutex<Batch>,
+    wake: OwnedFd,
+    /// Whether `wake` is readable already, so that further events need no system call.
+    woken: AtomicBool,
+    /// Whether nobody will take events any more.
+    closed: AtomicBool,
+}
+
+/// Events, and the payloads of all of them, one behind the other.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) events: Vec<Event>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// One event of the connection with this key.
+pub(crate) struct Event {
+    pub(crate) key: u64,
+    pub(crate) news: News,
+}
+
+/// The kinds of events. A `len` is that of the payload in [`Batch::bytes`].
+pub(crate) enum News {
+    /// A whole message.
+    Message { kind: Kind, len: usize },
+    /// A pong.
+    Pong { len: usize },
+    /// The peer has taken enough: more may be sent.
+    Room,
+    /// A client asks to connect.
+    Request(Box<dyn Any + Send>),
+    /// The opening handshake is complete.
+    Open(Box<dyn Any + Send>),
+    /// An open connection has ended.
+    Closed(Box<Ended>),
+    /// An attempt to connect failed.
+    Failed(Box<Failure>),
+    /// A loop of a server has ended.
+    Stopped,
+}
+
+impl Batch {
+    /// Makes the batch empty, and gives unusually much memory back.
+    pub(crate) fn clear(&mut self) {
+        self.events.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(KEEP);
+        self.events.shrink_to(KEEP / size_of::<Event>());
+    }
+}
+
+impl Inbox {
+    pub(crate) fn new() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { pending: Mutex::default(), wake, woken: AtomicBool::new(false), closed: AtomicBool::new(false) })
+    }
+
+    /// Appends an event. True if it is the first of a batch: the caller must then [`wake`](Self::wake) at the end of its turn.
+    pub(crate) fn push(&self, key: u64, news: News, payload: &[u8]) -> bool {
+        if self.closed.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut pending = lock(&self.pending);
+        pending.bytes.extend_from_slice(payload);
+        pending.events.push(Event { key, news });
+        pending.events.len() == 1
+    }
+
+    /// Wakes Python.
+    pub(crate) fn wake(&self) {
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            // It fails only at a count of 2^64 - 2, where the descriptor is readable anyway.
+            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Takes all events in exchange for an empty batch.
+    pub(crate) fn take(&self, batch: &mut Batch) {
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        // Cleared before the exchange, so that an event behind it wakes again.
+        self.woken.swap(false, Ordering::AcqRel);
+        std::mem::swap(&mut *lock(&self.pending), batch);
+    }
+
+    /// Waits until an event is there, at most this time. False if none came.
+    pub(crate) fn wait(&self, longest: Option<Duration>) -> io::Result<bool> {
+        let longest = longest.and_then(|longest| Timespec::try_from(longest).ok());
+        let mut fds = [PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
+        match poll(&mut fds, longest.as_ref()) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Drops all events from now on.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let dropped = std::mem::take(&mut *lock(&self.pending));
+        drop(dropped);
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.wake.as_raw_fd()
+    }
+}
+
+/// Operations of Python for one loop, in order.
+pub(crate) struct Outbox {
+    pending: Mutex<Orders>,
+    shard: OnceLock<(ShardHandle, fn(&ShardHandle))>,
+    /// The process that has the loop.
+    generation: u32,
+}
+
+/// Operations, and the payloads of all of them, one behind the other.
+#[derive(Default)]
+pub(crate) struct Orders {
+    pub(crate) list: Vec<Order>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// One operation. A `len` is that of the payload in [`Orders::bytes`].
+pub(crate) enum Order {
+    Send {
+        to: Arc<Shared>,
+        kind: Kind,
+        len: usize,
+    },
+    Fragment {
+        to: Arc<Shared>,
+        kind: Kind,
+        len: usize,
+        last: bool,
+    },
+    Broadcast {
+        to: Vec<ConnId>,
+        kind: Kind,
+        len: usize,
+    },
+    Ping {
+        to: Arc<Shared>,
+        len: usize,
+    },
+    /// Closes with a code, and a reason in UTF-8.
+    Close {
+        to: Arc<Shared>,
+        code: u16,
+        len: usize,
+    },
+    /// Reads from the peer again.
+    Resume {
+        to: Arc<Shared>,
+    },
+    /// Asks for [`News::Room`](News::Room).
+    Room {
+        to: Arc<Shared>,
+        low: usize,
+    },
+    Dial {
+        target: Box<Target>,
+        shared: Arc<Shared>,
+    },
+    /// Stops accepting, closes all connections and ends the loop.
+    Drain {
+        code: u16,
+        len: usize,
+        deadline: Duration,
+    },
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self { pending: Mutex::default(), shard: OnceLock::new(), generation: fork::generation() }
+    }
+}
+
+impl Orders {
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(KEEP);
+        self.list.shrink_to(KEEP / size_of::<Order>());
+    }
+}
+
+impl Outbox {
+    /// Sets the loop that takes the operations, and the function that wakes it.
+    pub(crate) fn connect(&self, shard: ShardHandle, wake: fn(&ShardHandle)) {
+        // A loop has one outbox, and connects it once.
+        let _ = self.shard.set((shard, wake));
+    }
+
+    /// The process that has the loop.
+    pub(crate) const fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Appends an operation. True if it is the first since the loop has taken all, so that a [`flush`](Self::flush) must follow.
+    pub(crate) fn push(&self, order: Order, payload: &[u8]) -> bool {
+        let mut pending = lock(&self.pending);
+        pending.bytes.extend_from_slice(payload);
+        pending.list.push(order);
+        pending.list.len() == 1
+    }
+
+    /// Wakes the loop if an operation waits. False if the loop has ended.
+    pub(crate) fn flush(&self) -> bool {
+        let Some((shard, wake)) = self.shard.get() else { return true };
+        if lock(&self.pending).list.is_empty() {
+            return shard.is_running();
+        }
+        wake(shard);
+        shard.is_running()
+    }
+
+    /// Appends an operation, and wakes the loop at once.
+    pub(crate) fn order(&self, order: Order, payload: &[u8]) -> bool {
+        self.push(order, payload);
+        self.flush()
+    }
+
+    /// Takes all operations in exchange for an empty list.
+    pub(crate) fn take(&self, orders: &mut Orders) {
+        std::mem::swap(&mut *lock(&self.pending), orders);
+    }
+}
+
+/// The state of one connection that its loop and Python share.
+pub(crate) struct Shared {
+    /// Its number among all connections of the process.
+    pub(crate) key: u64,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) outbox: Arc<Outbox>,
+    /// Messages that wait for Python between which reading pauses and resumes.
+    pub(crate) queue: Marks,
+    /// Its number in its loop, once it is open.
+    pub(crate) id: OnceLock<ConnId>,
+    /// Messages that arrived and that Python has not taken.
+    waiting: AtomicUsize,
+    paused: AtomicBool,
+    /// Bytes that Python sent and the loop has not taken.
+    pub(crate) unsent: AtomicUsize,
+    /// Bytes that wait in the loop, as of its last look.
+    pub(crate) buffered: AtomicUsize,
+}
+
+/// Marks of a queue: at `high` its input pauses, at `low` it resumes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marks {
+    pub(crate) high: usize,
+    pub(crate) low: usize,
+}
+
+impl Shared {
+    pub(crate) fn new(inbox: Arc<Inbox>, outbox: Arc<Outbox>, queue: Marks) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Self {
+            key: NEXT.fetch_add(1, Ordering::Relaxed),
+            inbox,
+            outbox,
+            queue,
+            id: OnceLock::new(),
+            waiting: AtomicUsize::new(0),
+            paused: AtomicBool::new(false),
+            unsent: AtomicUsize::new(0),
+            buffered: AtomicUsize::new(0),
+        })
+    }
+
+    /// A message is about to wait for Python. True if reading must pause.
+    pub(crate) fn add_waiting(&self) -> bool {
+        if self.waiting.fetch_add(1, Ordering::SeqCst) + 1 < self.queue.high || self.paused.swap(true, Ordering::SeqCst)
+        {
+            return false;
+        }
+        // Python may have taken messages before it could see that reading is paused.
+        let resumed =
+            self.waiting.load(Ordering::SeqCst) <= self.queue.low && self.paused.swap(false, Ordering::SeqCst);
+        !resumed
+    }
+
+    /// Python took a message. True if reading must resume.
+    pub(crate) fn remove_waiting(&self) -> bool {
+        let rest = self.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
+        rest <= self.queue.low && self.paused.load(Ordering::SeqCst) && self.paused.swap(false, Ordering::SeqCst)
+    }
+
+    /// Bytes that were sent and that the kernel has not taken.
+    pub(crate) fn backlog(&self) -> usize {
+        self.unsent.load(Ordering::Relaxed) + self.buffered.load(Ordering::Relaxed)
+    }
+}
+
+/// The state of a connection in its loop.
+#[derive(Default)]
+pub(crate) struct Peer {
+    pub(crate) shared: Option<Arc<Shared>>,
+    /// Python waits until at most this many bytes wait.
+    pub(crate) room_below: Option<usize>,
+}
+
+impl Peer {
+    pub(crate) const fn new(shared: Arc<Shared>) -> Self {
+        Self { shared: Some(shared), room_below: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Inbox, Marks, Outbox, Shared};
+    use std::sync::Arc;
+
+    #[test]
+    fn reading_pauses_at_the_high_mark_and_resumes_at_the_low_one() {
+        let inbox = Arc::new(Inbox::new().unwrap());
+        let shared = Shared::new(inbox, Arc::default(), Marks { high: 4, low: 1 });
+        let paused: Vec<bool> = (0..6).map(|_| shared.add_waiting()).collect();
+        assert_eq!(paused, [false, false, false, true, false, false]);
+        let resumed: Vec<bool> = (0..6).map(|_| shared.remove_waiting()).collect();
+        assert_eq!(resumed, [false, false, false, false, true, false]);
+        let _: &Outbox = &shared.outbox;
+    }
+}

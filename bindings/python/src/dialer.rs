@@ -1,0 +1,102 @@
+use crate::crossing::{Marks, Shared};
+use crate::crossing::{Order, Outbox};
+use crate::fork;
+use crate::hub::Hub;
+use crate::options::Options;
+use crate::relay::{Relay, Role};
+use crate::request::header_map;
+use crate::server::parsed;
+use crate::tls_options::TlsOptions;
+use crate::worker::{self, Plan};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tautline::layers::engine::SharedLimits;
+use tautline::{DeflateConfig, EngineKind, Fused, Plain, Target};
+
+/// A loop for outgoing connections with the same settings and the same TLS.
+#[pyclass(frozen, module = "tautline._native")]
+pub(crate) struct Dialer {
+    outbox: Arc<Outbox>,
+    queue: Marks,
+    deflate: Option<DeflateConfig>,
+    secure: bool,
+}
+
+#[pymethods]
+impl Dialer {
+    #[new]
+    fn new(py: Python<'_>, options: Options, tls: Option<TlsOptions>) -> PyResult<Self> {
+        let outbox = Arc::<Outbox>::default();
+        let plan = Plan {
+            number: 0,
+            name: "tautline-client",
+            config: Arc::new(options.config()),
+            listen: Vec::new(),
+            reuse_port: false,
+            outbox: outbox.clone(),
+            relay: Relay::new(Role::Client(HashMap::new())),
+            limits: SharedLimits::default(),
+        };
+        let secure = tls.is_some();
+        let config = tls.map(TlsOptions::client).transpose()?;
+        let started = py.detach(|| match config {
+            None => worker::start(plan, Plain, None),
+            Some(config) => match Fused.client(&config) {
+                Ok(engine) => worker::start(plan, engine, None),
+                Err(error) => Err(io::Error::new(io::ErrorKind::InvalidInput, error.to_string())),
+            },
+        });
+        match started {
+            Ok(_) => Ok(Self { outbox, queue: options.queue(), deflate: options.deflate(), secure }),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(PyValueError::new_err(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Begins to connect, and returns the connection's key: an event `open` or `failed` of the hub follows.
+    #[pyo3(signature = (hub, uri, *, address = None, headers = vec![], subprotocols = vec![], proxy = None, origin = None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of a method in Python")]
+    fn dial(
+        &self,
+        hub: &Hub,
+        uri: &str,
+        address: Option<&str>,
+        headers: Vec<(String, String)>,
+        subprotocols: Vec<String>,
+        proxy: Option<&str>,
+        origin: Option<String>,
+    ) -> PyResult<u64> {
+        fork::check(self.outbox.generation())?;
+        let mut target = Target::new(uri).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        if target.is_secure() != self.secure {
+            return Err(PyValueError::new_err("wss:// needs TLS, and ws:// has none"));
+        }
+        target.address = address.map(parsed).transpose()?;
+        target.headers = header_map(headers)?;
+        target.origin = origin;
+        target.subprotocols = subprotocols;
+        target.deflate = self.deflate;
+        let unusable = |error| PyValueError::new_err(format!("unusable proxy: {error}"));
+        target.proxy = proxy.map(|proxy| proxy.parse().map_err(unusable)).transpose()?;
+        let shared = Shared::new(hub.inbox(), self.outbox.clone(), self.queue);
+        let key = shared.key;
+        if self.outbox.order(Order::Dial { target: Box::new(target), shared }, &[]) {
+            Ok(key)
+        } else {
+            Err(PyRuntimeError::new_err("the loop for outgoing connections has ended"))
+        }
+    }
+}
+
+/// The loop ends once nobody can use it.
+impl Drop for Dialer {
+    fn drop(&mut self) {
+        if self.outbox.generation() == fork::generation() {
+            self.outbox.order(Order::Drain { code: 1001, len: 0, deadline: Duration::from_secs(1) }, &[]);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `tautline` for Python: connections in loops of their own threads, and batches of events for the interpreter.
+//!
+//! ```text
+//! loop's thread    Relay (the handler) ──events──► Inbox ──eventfd──► Hub::drain   asyncio's or a caller's thread
+//! (without GIL)    Outbox::take        ◄───────────── operations ──── Link         (with the GIL)
+//! ```
+//! A loop's thread never takes the GIL. It appends what arrived to an [`crossing::Inbox`], and wakes Python once for each
+//! turn. Python takes the whole batch, makes an object of each message, and appends operations to an
+//! [`crossing::Outbox`], which the loop takes before its next turn.
+
+mod crossing;
+mod dialer;
+mod ended;
+mod failure;
+mod fork;
+mod frame;
+mod head;
+mod hub;
+mod later;
+mod link;
+mod lock;
+mod options;
+mod relay;
+mod request;
+mod server;
+mod tls_options;
+mod waiter;
+mod worker;
+
+/// The native part of `tautline`.
+#[pyo3::pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::dialer::Dialer;
+    #[pymodule_export]
+    use crate::fork::forked;
+    #[pymodule_export]
+    use crate::frame::Frame;
+    #[pymodule_export]
+    use crate::head::Head;
+    #[pymodule_export]
+    use crate::hub::Hub;
+    #[pymodule_export]
+    use crate::link::{Link, broadcast};
+    #[pymodule_export]
+    use crate::request::Asked;
+    #[pymodule_export]
+    use crate::server::Server;
+    #[pymodule_export]
+    use crate::waiter::Waiter;
+}

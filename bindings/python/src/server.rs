@@ -1,0 +1,139 @@
+use crate::crossing::{Order, Outbox};
+use crate::fork;
+use crate::hub::Hub;
+use crate::options::{Options, time};
+use crate::relay::{Relay, Role, ServerSide};
+use crate::request::header_map;
+use crate::tls_options::TlsOptions;
+use crate::worker::{self, Plan};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tautline::layers::engine::{HandshakePool, SharedLimits};
+use tautline::layers::tls::{Engine, Session};
+use tautline::{Address, EngineKind, Fused, Plain};
+
+/// Loops that listen. Their events go to a [`Hub`].
+#[pyclass(frozen, module = "tautline._native")]
+pub(crate) struct Server {
+    outboxes: Vec<Arc<Outbox>>,
+    refuses: Arc<AtomicBool>,
+    /// The addresses at which it listens, with actual ports.
+    #[pyo3(get)]
+    addresses: Vec<String>,
+}
+
+#[pymethods]
+impl Server {
+    #[new]
+    #[pyo3(signature = (hub, listen, options, tls, *, loops = 1, asks = false, headers = vec![]))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of a constructor in Python")]
+    fn new(
+        py: Python<'_>,
+        hub: &Hub,
+        listen: Vec<String>,
+        options: Options,
+        tls: Option<TlsOptions>,
+        loops: u32,
+        asks: bool,
+        headers: Vec<(String, String)>,
+    ) -> PyResult<Self> {
+        let listen = listen.iter().map(|address| parsed(address)).collect::<PyResult<Vec<_>>>()?;
+        let refuses = Arc::<AtomicBool>::default();
+        let side = |outbox: Arc<Outbox>| -> PyResult<Relay> {
+            let (inbox, queue, headers) = (hub.inbox(), options.queue(), header_map(headers.clone())?);
+            Ok(Relay::new(Role::Server(ServerSide { inbox, outbox, queue, asks, headers, refuses: refuses.clone() })))
+        };
+        let config = Arc::new(options.config());
+        let limits = SharedLimits::default();
+        let loops = loops.max(1);
+        let plan = |number| -> PyResult<Plan> {
+            let outbox = Arc::<Outbox>::default();
+            let relay = side(outbox.clone())?;
+            let (config, listen, limits) = (config.clone(), listen.clone(), limits.clone());
+            let reuse_port = loops > 1;
+            Ok(Plan { number, name: "tautline", config, listen, reuse_port, outbox, relay, limits })
+        };
+        let plans = (0..loops).map(plan).collect::<PyResult<Vec<_>>>()?;
+        let outboxes: Vec<_> = plans.iter().map(|plan| plan.outbox.clone()).collect();
+        let started = match tls {
+            None => py.detach(|| start_all(plans, Plain)),
+            Some(tls) => {
+                let config = tls.server()?;
+                py.detach(|| match Fused.server(&config) {
+                    Ok(engine) => start_all(plans, engine),
+                    Err(error) => Err(io::Error::new(io::ErrorKind::InvalidInput, error.to_string())),
+                })
+            }
+        };
+        match started {
+            Ok(addresses) => {
+                Ok(Self { outboxes, refuses, addresses: addresses.iter().map(ToString::to_string).collect() })
+            }
+            Err(error) => {
+                for outbox in &outboxes {
+                    outbox.order(Order::Drain { code: 1001, len: 0, deadline: Duration::ZERO }, &[]);
+                }
+                Err(match error.kind() {
+                    io::ErrorKind::InvalidInput => PyValueError::new_err(error.to_string()),
+                    _ => error.into(),
+                })
+            }
+        }
+    }
+
+    /// Answers requests with status 503 from now on.
+    fn refuse(&self) {
+        self.refuses.store(true, Ordering::Relaxed);
+    }
+
+    /// Stops accepting, and closes all connections.
+    fn drain(&self, code: u16, reason: &str, deadline: Option<f64>) -> PyResult<()> {
+        let deadline = time(deadline).unwrap_or(Duration::MAX / 4);
+        for outbox in &self.outboxes {
+            fork::check(outbox.generation())?;
+            outbox.order(Order::Drain { code, len: reason.len(), deadline }, reason.as_bytes());
+        }
+        Ok(())
+    }
+
+    /// The number of its loops.
+    #[getter]
+    fn loops(&self) -> usize {
+        self.outboxes.len()
+    }
+}
+
+/// A server that nobody refers to any more ends.
+impl Drop for Server {
+    fn drop(&mut self) {
+        for outbox in &self.outboxes {
+            if outbox.generation() == fork::generation() {
+                outbox.order(Order::Drain { code: 1001, len: 0, deadline: Duration::from_secs(1) }, &[]);
+            }
+        }
+    }
+}
+
+fn start_all<E: Engine>(plans: Vec<Plan>, engine: E) -> io::Result<Vec<Address>> {
+    let mut pool = None;
+    if let Some(plan) = plans.first().filter(|_| !E::Session::PASSTHROUGH) {
+        pool = Some(HandshakePool::start(&plan.config.offload)?);
+    }
+    let mut addresses = Vec::new();
+    for mut plan in plans {
+        if !addresses.is_empty() {
+            plan.listen.clone_from(&addresses);
+        }
+        addresses = worker::start(plan, engine.clone(), pool.clone())?;
+    }
+    Ok(addresses)
+}
+
+/// An address in the notation of the crate: `HOST:PORT` or `unix:PATH`.
+pub(crate) fn parsed(address: &str) -> PyResult<Address> {
+    address.parse().map_err(|error| PyValueError::new_err(format!("{address:?} is no address: {error}")))
+}

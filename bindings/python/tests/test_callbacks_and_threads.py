@@ -1,0 +1,131 @@
+"""The callback interface and the blocking client."""
+
+import asyncio
+import threading
+
+import pytest
+from conftest import echo, uri
+
+import tautline
+import tautline.sync
+from tautline.callbacks import WSListener, WSMsgType, ws_connect, ws_create_server
+
+
+class Echo(WSListener):
+    def on_ws_frame(self, transport, frame):
+        transport.send(frame.msg_type, frame.get_payload_as_memoryview())
+
+
+def test_callbacks(run, server_tls, client_tls):
+    class Client(WSListener):
+        def __init__(self):
+            self.seen, self.done = [], asyncio.get_running_loop().create_future()
+
+        def on_ws_connected(self, transport):
+            transport.send(WSMsgType.TEXT, "hello")
+            transport.send(WSMsgType.BINARY, b"bytes")
+
+        def on_ws_frame(self, transport, frame):
+            payload = frame.get_payload_as_bytes()
+            self.seen.append((frame.msg_type, payload))
+            if len(self.seen) == 2:
+                transport.send_close()
+
+        def on_ws_disconnected(self, transport):
+            self.done.set_result(None)
+
+    async def main():
+        server = await ws_create_server(lambda request: Echo(), "127.0.0.1", 0, ssl=server_tls)
+        transport, client = await ws_connect(Client, uri(server, "wss"), ssl_context=client_tls)
+        await client.done
+        assert client.seen == [(1, b"hello"), (2, b"bytes")]
+        with pytest.raises(ValueError):
+            transport.send(WSMsgType.CLOSE, b"")
+        server.close()
+        await server.wait_closed()
+
+    run(main())
+
+
+def test_a_listener_that_sends_too_much_is_told(run):
+    class Flood(WSListener):
+        paused = resumed = 0
+
+        def on_ws_connected(self, transport):
+            for _ in range(300):
+                transport.send(WSMsgType.BINARY, bytes(100_000))
+
+        def pause_writing(self):
+            Flood.paused += 1
+
+        def resume_writing(self):
+            Flood.resumed += 1
+
+    async def main():
+        server = await ws_create_server(lambda request: Flood(), "127.0.0.1", 0)
+        async with tautline.connect(uri(server)) as ws:
+            for _ in range(300):
+                assert len(await ws.recv()) == 100_000
+            while not Flood.resumed:
+                await asyncio.sleep(0.01)
+        assert Flood.paused >= 1
+        server.close()
+        await server.wait_closed()
+
+    run(main())
+
+
+@pytest.fixture
+def server(server_tls):
+    """A server in an event loop of a thread of its own."""
+    started, stop = threading.Event(), None
+    found = {}
+
+    async def main():
+        nonlocal stop
+        stop = asyncio.Event()
+        async with tautline.serve(echo, "127.0.0.1", 0, ssl=server_tls) as server:
+            found["server"], found["loop"] = server, asyncio.get_running_loop()
+            started.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    started.wait()
+    yield found["server"]
+    found["loop"].call_soon_threadsafe(stop.set)
+    thread.join()
+
+
+def test_blocking_client(server, client_tls):
+    with tautline.sync.connect(uri(server, "wss"), ssl=client_tls) as ws:
+        for message in ("hello", b"bytes", "x" * 200_000):
+            ws.send(message)
+            assert ws.recv(timeout=60) == message
+        with pytest.raises(TimeoutError):
+            ws.recv(timeout=0.01)
+        pong = ws.ping()
+        ws.send("after the ping")
+        assert ws.recv(timeout=60) == "after the ping" and pong.is_set()
+        with pytest.raises(TypeError):
+            ws.send(1)
+    assert ws.state is tautline.State.CLOSED
+    with pytest.raises(tautline.ConnectionClosedOK):
+        ws.recv()
+    with pytest.raises(tautline.ConnectionClosedOK):
+        ws.send("late")
+
+
+def test_threads_share_a_blocking_client(server, client_tls):
+    with tautline.sync.connect(uri(server, "wss"), ssl=client_tls) as ws:
+        threads = [threading.Thread(target=lambda: [ws.send("x" * 1000) for _ in range(200)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        assert all(len(ws.recv(timeout=60)) == 1000 for _ in range(800))
+        for thread in threads:
+            thread.join()
+
+
+def test_a_server_that_is_not_there():
+    with pytest.raises(OSError):
+        tautline.sync.connect("ws://127.0.0.1:1/")
