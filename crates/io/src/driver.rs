@@ -1,6 +1,6 @@
 use crate::listen_options::ListenOptions;
-use crate::{Address, Arrival, KernelTls, socket};
-use rustix::fd::BorrowedFd;
+use crate::{Address, Arrival, KernelTls, Source, socket};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,6 +95,15 @@ impl<'a> Direct<'a> {
     pub fn send(&self, bytes: &[u8]) -> usize {
         socket::send_some(self.0, bytes).unwrap_or(0)
     }
+
+    /// Has the kernel send at most `most` bytes of a file from `at` on, which moves on. Returns their number, like
+    /// [`send`](Self::send).
+    ///
+    /// A broken connection raises SIGPIPE here, which Rust programs ignore unless they say otherwise.
+    #[must_use]
+    pub fn send_file(&self, file: impl AsFd, at: &mut u64, most: u64) -> u64 {
+        socket::send_file(self.0, file.as_fd(), at, most).unwrap_or(0)
+    }
 }
 
 /// The reason why no more bytes will come.
@@ -150,11 +159,45 @@ pub trait Driver: 'static {
     /// meanwhile.
     fn pause_accept(&mut self, pause: bool);
 
+    /// Takes a connected stream socket that something else has accepted. No [`Sink::accepted`] follows.
+    ///
+    /// # Errors
+    /// The socket is none of these, or the driver cannot take sockets of others.
+    fn adopt(&mut self, socket: OwnedFd) -> io::Result<Token> {
+        drop(socket);
+        let what =
+            format!("the driver {} cannot take connections of others; epoll, io_uring and select can", self.name());
+        Err(io::Error::new(io::ErrorKind::Unsupported, what))
+    }
+
+    /// A descriptor that is readable when a turn has something to do; `None` if the driver has none.
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The time until the driver has something to do by itself; `None` if it waits only for [`poll_fd`](Self::poll_fd).
+    fn next_work(&self) -> Option<Duration> {
+        None
+    }
+
     /// Begins to connect; [`Sink::connected`] or [`Sink::ended`] follows, never within this call.
     ///
     /// # Errors
     /// No socket could be made.
     fn connect(&mut self, address: &Address) -> io::Result<Token>;
+
+    /// Begins to connect like [`connect`](Self::connect), from this end of the machine. A driver's own choice of an address
+    /// gives way to it.
+    ///
+    /// # Errors
+    /// No socket could be made, the address or the interface cannot be used, or this driver has no choice.
+    fn connect_from(&mut self, address: &Address, source: &Source) -> io::Result<Token> {
+        if *source == Source::default() {
+            return self.connect(address);
+        }
+        let what = format!("the driver {} cannot choose the address or interface of a connection", self.name());
+        Err(io::Error::new(io::ErrorKind::Unsupported, what))
+    }
 
     /// A connection's socket for sends past the driver, if the connection is open and no send is pending.
     ///

@@ -2,7 +2,7 @@
 
 mod sys;
 
-use crate::{Address, ListenOptions};
+use crate::{Address, ListenOptions, Source};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -11,7 +11,7 @@ use rustix::net::{
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -42,18 +42,23 @@ pub(crate) fn listen(address: &Address, options: &ListenOptions) -> io::Result<L
     }
 }
 
-/// Makes a socket that can be connected to `address`, over TCP from the address `source` if there is one.
-pub(crate) fn stream(address: &Address, source: Option<IpAddr>) -> io::Result<OwnedFd> {
+/// Makes a socket that can be connected to `address`, over TCP from `source`.
+pub(crate) fn stream(address: &Address, source: &Source) -> io::Result<OwnedFd> {
     let family = match address {
         Address::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
         Address::Tcp(SocketAddr::V6(_)) => AddressFamily::INET6,
         Address::Unix(_) => AddressFamily::UNIX,
         Address::UnixUnnamed => return Err(no_name()),
     };
+    #[cfg(test)]
+    crate::faults::Call::Socket.may_fail()?;
     let fd = net::socket_with(family, SocketType::STREAM, FLAGS, None)?;
     if matches!(address, Address::Tcp(_)) {
         sockopt::set_tcp_nodelay(&fd, true)?;
-        if let Some(source) = source {
+        if let Some(interface) = &source.interface {
+            sys::bind_to_interface(fd.as_fd(), interface).map_err(|error| of_interface(interface, &error))?;
+        }
+        if let Some(source) = source.address {
             sys::choose_port_at_connect(fd.as_fd())?;
             net::bind(&fd, &SocketAddr::new(source, 0))?;
         }
@@ -61,8 +66,20 @@ pub(crate) fn stream(address: &Address, source: Option<IpAddr>) -> io::Result<Ow
     Ok(fd)
 }
 
+/// The error of a connection from an interface that cannot be used.
+fn of_interface(name: &str, error: &io::Error) -> io::Error {
+    let remedy = match error.kind() {
+        io::ErrorKind::NotFound => "there is none of this name; see `ip link`",
+        io::ErrorKind::PermissionDenied => "before Linux 5.7 this takes CAP_NET_RAW",
+        _ => "see `ip link`",
+    };
+    io::Error::new(error.kind(), format!("cannot connect from the interface {name:?}: {error}; {remedy}"))
+}
+
 /// Starts to connect. [`Errno::AGAIN`] means that a Unix listener's queue is full; the attempt can be repeated.
 pub(crate) fn connect(fd: impl AsFd, address: &Address) -> Result<(), Errno> {
+    #[cfg(test)]
+    crate::faults::Call::Connect.may_fail()?;
     let result = match address {
         Address::Tcp(to) => net::connect(fd, to),
         Address::Unix(path) => net::connect(fd, &SocketAddrUnix::new(path.as_path())?),
@@ -103,21 +120,53 @@ pub(crate) fn send_some(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno
     }
 }
 
+/// Sends bytes of a file, of which the kernel takes what it has room for.
+pub(crate) fn send_file(fd: BorrowedFd<'_>, file: BorrowedFd<'_>, at: &mut u64, most: u64) -> Result<u64, Errno> {
+    /// The kernel sends no more at once (sendfile(2)).
+    const MOST: u64 = 0x7fff_f000;
+    let most = usize::try_from(most.min(MOST)).unwrap_or(0);
+    loop {
+        match rustix::fs::sendfile(fd, file, Some(at), most) {
+            Err(Errno::INTR) => {}
+            other => return other.map(|sent| sent as u64),
+        }
+    }
+}
+
 fn send_once(fd: BorrowedFd<'_>, bytes: &[u8], flags: SendFlags) -> Result<usize, Errno> {
     #[cfg(test)]
-    crate::shortage::strike()?;
+    crate::faults::strike()?;
     #[cfg(test)]
-    crate::shortage::Call::Send.may_fail()?;
+    crate::faults::Call::Send.may_fail()?;
     net::send(fd, bytes, flags)
 }
 
 /// Takes the next connection of a listening socket.
 pub(crate) fn accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
     #[cfg(test)]
-    crate::shortage::strike()?;
+    crate::faults::strike()?;
     #[cfg(test)]
-    crate::shortage::Call::Accept.may_fail()?;
+    crate::faults::Call::Accept.may_fail()?;
     net::accept_with(fd, FLAGS)
+}
+
+/// Prepares a connection that something else has accepted.
+pub(crate) fn adopt(fd: impl AsFd) -> io::Result<()> {
+    let fd = fd.as_fd();
+    let refuse = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, format!("the socket is {why}")));
+    if sockopt::socket_type(fd)? != SocketType::STREAM {
+        return refuse("no stream socket");
+    }
+    if sockopt::socket_acceptconn(fd)? {
+        return refuse("listening: adopt the connections that it accepts");
+    }
+    if net::getpeername(fd).is_err() {
+        return refuse("not connected");
+    }
+    rustix::io::ioctl_fionbio(fd, true)?;
+    // Unix sockets do not have it.
+    let _ = sockopt::set_tcp_nodelay(fd, true);
+    Ok(())
 }
 
 /// Whether the kernel had no memory for a call, and may have some in a moment: it does not tell when.

@@ -19,7 +19,7 @@ pub use crate::readiness::Config;
 use crate::Spin;
 use crate::readiness::{self, Poll};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::time::Duration;
 
@@ -45,7 +45,13 @@ impl Poll for Epoll {
         Ok(Self { epoll, events })
     }
 
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.epoll.as_fd())
+    }
+
     fn add(&mut self, fd: BorrowedFd<'_>, data: u64, interest: EventFlags) -> io::Result<()> {
+        #[cfg(test)]
+        crate::faults::Call::Watch.may_fail()?;
         Ok(epoll::add(&self.epoll, fd, EventData::new_u64(data), interest)?)
     }
 

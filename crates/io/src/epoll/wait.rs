@@ -18,7 +18,7 @@ const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// the epoll descriptor: it costs two more system calls, but only where nothing is ready and the loop would idle.
 pub(super) fn wait(epoll: &OwnedFd, events: &mut [Event], timeout: Option<Duration>) -> Result<usize> {
     #[cfg(test)]
-    if let Err(errno) = crate::shortage::Call::Wait.may_fail() {
+    if let Err(errno) = crate::faults::Call::Wait.may_fail() {
         return interrupted(Err(errno));
     }
     interrupted(match timeout {

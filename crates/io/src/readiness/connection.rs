@@ -274,6 +274,7 @@ impl<P: Poll> Driver<P> {
             }
             match kernel::receive(conn, &mut self.arrivals, &mut buffer[start..]) {
                 Ok(len @ 1..) => sink.received(self, token, Received::new(&mut buffer[..start + len], start)),
+                Err(Errno::INTR) => {}
                 _ => break,
             }
         }

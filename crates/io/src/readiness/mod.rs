@@ -18,7 +18,7 @@ pub use poll::Poll;
 use crate::{Address, Arrival, Direct, KernelTls, ListenOptions, Listener, Sent, Sink, Token, Waker, socket};
 use conn::{Conn, InKernel, Phase, Source};
 use rustix::event::epoll::EventFlags;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::SendFlags;
 use std::io;
 use std::mem;
@@ -108,8 +108,26 @@ impl<P: Poll> crate::Driver for Driver<P> {
         self.pause_accepting(pause);
     }
 
+    fn adopt(&mut self, socket: OwnedFd) -> io::Result<Token> {
+        socket::adopt(&socket)?;
+        self.arrivals.watch(&socket);
+        self.insert(Conn::new(socket, Phase::Open))
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.poll.fd()
+    }
+
+    fn next_work(&self) -> Option<Duration> {
+        if self.undelivered.is_empty() { self.clip(None) } else { Some(Duration::ZERO) }
+    }
+
     fn connect(&mut self, address: &Address) -> io::Result<Token> {
-        let socket = self.spinner.stream(address, self.config.source)?;
+        self.connect_from(address, &crate::Source::default())
+    }
+
+    fn connect_from(&mut self, address: &Address, source: &crate::Source) -> io::Result<Token> {
+        let socket = self.spinner.stream(address, &source.or_address(self.config.source))?;
         self.arrivals.watch(&socket);
         let token = self.slots.insert(Conn::new(socket, Phase::Connecting))?;
         self.start_connecting(token, address.clone());

@@ -22,6 +22,11 @@ pub trait Poll: Sized + 'static {
     /// No descriptors are left.
     fn new(config: &Config) -> io::Result<Self>;
 
+    /// A descriptor that is readable while there is something to report, if there is one.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// Reports a descriptor as `data` from now on. State that is there already is reported too.
     ///
     /// # Errors

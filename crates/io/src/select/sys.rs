@@ -73,17 +73,25 @@ impl Select {
     fn select(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
         self.readable.clone_from(&self.read);
         self.writable.clone_from(&self.write);
+        #[cfg(test)]
+        if crate::faults::Call::Wait.may_fail().is_err() {
+            return self.interrupted();
+        }
         let timeout = timeout.map(timespec);
         let bound = i32::try_from(self.entries.len()).unwrap_or(i32::MAX);
         // SAFETY: all in the sets are open (see the type); the sets have room for as many as there are entries.
         let waited =
             unsafe { select(bound, Some(&mut self.readable), Some(&mut self.writable), None, timeout.as_ref()) };
         if let Err(errno) = waited {
-            // The failed call left the sets unchanged.
-            self.readable.fill(FdSetElement::default());
-            self.writable.fill(FdSetElement::default());
-            return if errno == Errno::INTR { Ok(()) } else { Err(errno) };
+            return if errno == Errno::INTR { self.interrupted() } else { Err(errno) };
         }
+        Ok(())
+    }
+
+    /// Has nothing be ready: a failed call leaves the sets unchanged.
+    fn interrupted(&mut self) -> Result<(), Errno> {
+        self.readable.fill(FdSetElement::default());
+        self.writable.fill(FdSetElement::default());
         Ok(())
     }
 
@@ -117,6 +125,10 @@ impl Select {
             // SAFETY: they have entries, so they are open (see the type).
             .map(|&fd| PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(fd) }, PollFlags::empty()))
             .collect();
+        #[cfg(test)]
+        if crate::faults::Call::Wait.may_fail().is_err() {
+            return Ok(());
+        }
         match poll(&mut asked, Some(&NOW)) {
             Err(Errno::INTR) => return Ok(()),
             result => result?,

@@ -4,12 +4,11 @@ mod sys;
 pub use config::Spin;
 
 use crate::socket::{self, Listening};
-use crate::{Address, ListenOptions};
+use crate::{Address, ListenOptions, Source};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::io;
 use std::mem;
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// The options that the kernel was asked for, with its answers.
@@ -68,9 +67,9 @@ impl Spinner {
         Ok(socket)
     }
 
-    /// Makes a socket that can be connected to `address`, from `source` if there is one. If the driver spins, the kernel
-    /// polls the socket's card.
-    pub(crate) fn stream(&mut self, address: &Address, source: Option<IpAddr>) -> io::Result<OwnedFd> {
+    /// Makes a socket that can be connected to `address`, from `source`. If the driver spins, the kernel polls the socket's
+    /// card.
+    pub(crate) fn stream(&mut self, address: &Address, source: &Source) -> io::Result<OwnedFd> {
         let socket = socket::stream(address, source)?;
         if let (Some(spin), Address::Tcp(_)) = (&self.spin, address) {
             let answers = spin.socket(&socket);
@@ -155,7 +154,7 @@ mod tests {
         let mut spinner = spinner(IDLE);
         let to = |port: u16| Address::Tcp(([192, 0, 2, 77], port).into());
         for port in 1..4 {
-            spinner.stream(&to(port), None).unwrap();
+            spinner.stream(&to(port), &Source::default()).unwrap();
         }
         let mut lines = logged::lines();
         lines.retain(|line| line.contains("the connection to 192.0.2.77"));

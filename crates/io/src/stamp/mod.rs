@@ -64,13 +64,15 @@ impl Arrivals {
             return self.receive_stamped(socket.as_fd(), buf);
         }
         #[cfg(test)]
-        crate::shortage::Call::Receive.may_fail()?;
+        crate::faults::Call::Receive.may_fail()?;
         net::recv(socket, buf, RecvFlags::empty()).map(|(len, _)| len)
     }
 
     #[inline(never)]
     fn receive_stamped(&mut self, socket: BorrowedFd<'_>, buf: &mut [u8]) -> Result<usize, Errno> {
         self.begin();
+        #[cfg(test)]
+        crate::faults::Call::Receive.may_fail()?;
         let (len, arrival) = receive(socket, buf)?;
         self.last = arrival;
         Ok(len)

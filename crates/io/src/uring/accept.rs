@@ -59,20 +59,19 @@ impl Driver {
 
     /// Makes the accept requests of listeners that have none. This happens only right before the kernel is entered, so
     /// that no listening socket is closed before the kernel has seen its request.
-    pub(super) fn arm_listeners(&mut self) -> io::Result<()> {
+    pub(super) fn arm_listeners(&mut self) {
         if !self.listeners.unarmed || self.deferred.accept_rests() {
-            return Ok(());
+            return;
         }
         self.listeners.unarmed = false;
         for (listener, socket) in (0..).zip(&mut self.listeners.sockets) {
             let Some(socket) = socket else { continue };
             if socket.accepting == Multi::Idle {
                 socket.generation = socket.generation.wrapping_add(1);
-                self.ring.accept(&socket.listening.fd, listener, socket.generation, socket::FLAGS)?;
+                self.ring.accept(&socket.listening.fd, listener, socket.generation, socket::FLAGS);
                 socket.accepting = Multi::Armed;
             }
         }
-        Ok(())
     }
 
     pub(super) fn accept_completed(&mut self, completion: Completion, sink: &mut dyn Sink) {

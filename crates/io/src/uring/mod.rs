@@ -187,10 +187,10 @@ impl Driver {
     fn enter(&mut self, timeout: Option<Duration>, buffer_ring: &mut BufferRing) -> io::Result<()> {
         self.ring.rewind(buffer_ring);
         if !self.waking {
-            self.ring.poll(self.wake.fd(), PollFlags::IN, true, Source::Wake)?;
+            self.ring.poll(self.wake.fd(), PollFlags::IN, true, Source::Wake);
             self.waking = true;
         }
-        self.arm_listeners()?;
+        self.arm_listeners();
         let timeout = if self.ring.ready() > 0 { Some(Duration::ZERO) } else { self.clip(timeout) };
         let ring = &mut self.ring;
         self.spinner.wait(timeout, |timeout| ring.enter(timeout).map(|()| ring.ready()))?;
@@ -214,8 +214,10 @@ impl Driver {
                 Source::Watch(token) => self.watch_completed(token, completion.more),
                 Source::Wake => {
                     self.waking = completion.more;
-                    self.wake.clear();
-                    sink.woken(self);
+                    if completion.result.is_ok() {
+                        self.wake.clear();
+                        sink.woken(self);
+                    }
                 }
                 Source::Cancel => {}
             }
@@ -253,11 +255,8 @@ impl Driver {
 
     fn await_connection(&mut self, token: Token) {
         let Some(conn) = self.slots.get_mut(token) else { return };
-        let asked = self.ring.poll(&conn.fd, PollFlags::OUT, false, Source::Connect(token));
+        self.ring.poll(&conn.fd, PollFlags::OUT, false, Source::Connect(token));
         conn.flush = self.ring.flushes();
-        if let Err(error) = asked {
-            self.fail_later(token, Errno::from_io_error(&error).unwrap_or(Errno::IO));
-        }
     }
 
     fn connect_completed(&mut self, token: Token, result: Result<u32, Errno>, sink: &mut dyn Sink) {
@@ -300,8 +299,20 @@ impl crate::Driver for Driver {
         self.pause_accepting(pause);
     }
 
+    fn adopt(&mut self, socket: OwnedFd) -> io::Result<Token> {
+        socket::adopt(&socket)?;
+        self.arrivals.watch(&socket);
+        let token = self.slots.insert(self.conn(socket, Phase::Open))?;
+        self.update(token);
+        Ok(token)
+    }
+
     fn connect(&mut self, address: &Address) -> io::Result<Token> {
-        let socket = self.spinner.stream(address, self.config.source)?;
+        self.connect_from(address, &crate::Source::default())
+    }
+
+    fn connect_from(&mut self, address: &Address, source: &crate::Source) -> io::Result<Token> {
+        let socket = self.spinner.stream(address, &source.or_address(self.config.source))?;
         self.arrivals.watch(&socket);
         let token = self.slots.insert(self.conn(socket, Phase::Connecting))?;
         self.start_connecting(token, address.clone());

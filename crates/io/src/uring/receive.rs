@@ -106,8 +106,8 @@ impl Driver {
                     self.receive_told(token, sink);
                 }
             }
-            // No buffer was left: the request has ended, and the bytes wait in the kernel.
-            Err(Errno::NOBUFS) => {
+            // No buffer or no memory was left: the request has ended, and the bytes wait in the kernel.
+            Err(Errno::NOBUFS | Errno::NOMEM) => {
                 conn.hungry = true;
                 if !conn.paused {
                     self.enqueue(token);
@@ -247,19 +247,19 @@ impl Driver {
         let over = conn.finished || conn.ending.is_some();
         let silent = over || conn.paused;
         let full = conn.backlog_len() > self.config.receive_buffer;
-        let asked = match conn.receiving {
+        match conn.receiving {
             Multi::Idle if !silent && !conn.hungry && !full => {
                 conn.receiving = Multi::Armed;
                 conn.polled = conn.bulk;
                 if conn.bulk {
-                    self.ring.poll(&conn.fd, TOLD, true, Source::Receive(token))
+                    self.ring.poll(&conn.fd, TOLD, true, Source::Receive(token));
                 } else {
-                    self.ring.receive(&conn.fd, token)
+                    self.ring.receive(&conn.fd, token);
                 }
             }
             Multi::Idle if silent && !conn.watching => {
                 conn.watching = true;
-                self.ring.poll(&conn.fd, PollFlags::ERR | PollFlags::HUP, true, Source::Watch(token))
+                self.ring.poll(&conn.fd, PollFlags::ERR | PollFlags::HUP, true, Source::Watch(token));
             }
             Multi::Idle if silent && conn.alarm => {
                 conn.alarm = false;
@@ -276,13 +276,8 @@ impl Driver {
                 return self.ring.cancel(Source::Receive(token));
             }
             _ => return,
-        };
-        // Read only now: making the request may have flushed earlier ones.
-        conn.flush = self.ring.flushes();
-        if let Err(error) = asked {
-            conn.receiving = Multi::Idle;
-            self.fail_later(token, Errno::from_io_error(&error).unwrap_or(Errno::IO));
         }
+        conn.flush = self.ring.flushes();
     }
 
     pub(super) fn watch_completed(&mut self, token: Token, more: bool) {
@@ -350,6 +345,7 @@ impl Driver {
             }
             match self.arrivals.receive(&conn.fd, &mut buffer[start..]) {
                 Ok(len @ 1..) => sink.received(self, token, Received::new(&mut buffer[..start + len], start)),
+                Err(Errno::INTR) => {}
                 _ => break,
             }
         }

@@ -40,7 +40,7 @@ impl Driver {
             return;
         }
         #[cfg(test)]
-        if crate::shortage::strike().is_err() {
+        if crate::faults::strike().is_err() {
             let buf = mem::take(&mut conn.out);
             return self.try_later(token, buf);
         }
@@ -74,6 +74,8 @@ impl Driver {
             Ok(0) => return self.fail_later(token, Errno::PIPE),
             Err(Errno::OPNOTSUPP) if !conn.copied => conn.copied = true,
             Err(errno) if socket::is_shortage(errno) => return self.try_later(token, buf),
+            // Nothing is wrong with the connection: a signal came, or the kernel gave the request up.
+            Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => {}
             Err(errno) => return self.fail_later(token, errno),
         }
         if !buf.is_empty() || !conn.out.is_empty() {

@@ -1,6 +1,6 @@
 //! Tests that every driver must pass, generic over the driver. A test binary instantiates them with [`driver_suite!`].
 #![expect(unreachable_pub, reason = "each driver's test binary includes this module and is a crate of its own")]
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "all of this runs inside tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "all of this runs inside tests")]
 
 pub mod accept;
 pub mod end;
@@ -248,7 +248,7 @@ pub fn assert_idle<F: FnMut(&mut dyn Driver, &Event)>(driver: &mut dyn Driver, s
     let before = script.events.len();
     let turns = idle(driver, script, Duration::from_millis(60));
     assert_eq!(script.events[before..], [], "nothing was expected any more");
-    assert!(turns <= 10, "{turns} turns with nothing to do: the driver spins");
+    assert!(turns <= 20, "{turns} turns with nothing to do: the driver spins");
 }
 
 pub fn send(driver: &mut dyn Driver, token: Token, data: &[u8]) -> Sent {

@@ -1,4 +1,5 @@
 use super::Sizes;
+use super::entry::Entry;
 use crate::Arrival;
 use crate::stamp::{CONTROL, stamp};
 use io_uring::cqueue;
@@ -95,15 +96,15 @@ impl BufferRing {
     }
 
     /// Index in the memory of the first byte of a completion.
-    pub(super) fn position(&self, entry: &cqueue::Entry) -> Option<usize> {
-        let number = usize::from(cqueue::buffer_select(entry.flags())?);
+    pub(super) fn position(&self, entry: &Entry) -> Option<usize> {
+        let number = usize::from(cqueue::buffer_select(entry.flags)?);
         Some(self.headroom + number * self.size + self.used.get(number)?)
     }
 
     /// Accounts for the bytes of a completion.
-    pub(super) fn take(&mut self, entry: &cqueue::Entry, len: u32) -> Option<Chunk> {
+    pub(super) fn take(&mut self, entry: &Entry, len: u32) -> Option<Chunk> {
         let start = self.position(entry)?;
-        let number = cqueue::buffer_select(entry.flags())?;
+        let number = cqueue::buffer_select(entry.flags)?;
         let index = usize::from(number);
         self.used[index] += len as usize;
         assert!(self.used[index] <= self.size, "the kernel filled a buffer beyond its end");
@@ -115,7 +116,7 @@ impl BufferRing {
             (_, Some(before)) => self.headroom + before * self.size,
             (_, None) => self.headroom + index * self.size,
         };
-        if !cqueue::buffer_more(entry.flags()) {
+        if !cqueue::buffer_more(entry.flags) {
             self.order.pop_front();
             self.retired.push_back(number);
         }
@@ -124,7 +125,7 @@ impl BufferRing {
 
     /// Accounts for the bytes of a stamped receive. `None` if no bytes came, as at the end of a stream, or if the
     /// buffer had room for no more than the header.
-    pub(super) fn take_stamped(&mut self, entry: &cqueue::Entry, len: u32) -> Option<Chunk> {
+    pub(super) fn take_stamped(&mut self, entry: &Entry, len: u32) -> Option<Chunk> {
         let mut chunk = self.take(entry, len)?;
         let (bytes, room) = self.lend(&chunk);
         let (front, content) = bytes.get(room..)?.split_at_checked(FRONT)?;

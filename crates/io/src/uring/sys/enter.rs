@@ -59,6 +59,8 @@ impl Enter {
         least: u32,
         timeout: Option<Duration>,
     ) -> Result<u32, Errno> {
+        #[cfg(test)]
+        crate::faults::Call::Enter.may_fail()?;
         // Completes what has become ready, without which nothing is under `DEFER_TASKRUN`.
         let mut flags = IoringEnterFlags::GETEVENTS;
         let mut by = ring;

@@ -7,6 +7,7 @@
 
 mod buffer_ring;
 mod enter;
+mod entry;
 mod ring;
 mod source;
 

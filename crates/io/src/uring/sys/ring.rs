@@ -1,5 +1,6 @@
 use super::buffer_ring::{BufferRing, Chunk};
 use super::enter::Enter;
+use super::entry::Entry;
 use super::source::{Completion, MAX_INDEX, Source, With};
 use super::{GROUP, Sizes};
 use crate::Token;
@@ -12,6 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags};
 use std::collections::VecDeque;
 use std::io;
+use std::thread;
 use std::time::{Duration, Instant};
 use tautline_buf::Buf;
 
@@ -21,8 +23,10 @@ const INCREMENTAL: u16 = 2;
 /// Longest that dropping waits for requests to be cancelled, which the kernel does at once.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
-/// Most attempts to hand the kernel all requests.
-const MOST_ENTERS: usize = 1000;
+/// Attempts in a row to hand the kernel requests, none of which it takes, before the loop sleeps between them.
+const QUICK_ENTERS: u32 = 100;
+/// Such attempts after which the ring is given up: it has slept for a second by then.
+const MOST_ENTERS: u32 = QUICK_ENTERS + 1000;
 
 /// `IORING_SEND_ZC_REPORT_USAGE`: the notification says whether the kernel made a copy all the same.
 const REPORT_USAGE: u16 = 8;
@@ -53,8 +57,10 @@ pub(in crate::uring) struct Ring {
     free: Vec<u32>,
     /// Closed sockets whose requests the kernel has not seen yet: until then their numbers must not be reused.
     closing: Vec<OwnedFd>,
+    /// Requests that the kernel's queue had no room for.
+    behind: VecDeque<squeue::Entry>,
     /// Completions that were not looked at yet.
-    arrived: VecDeque<cqueue::Entry>,
+    arrived: VecDeque<Entry>,
     /// Lent to the driver for each turn.
     buffer_ring: Option<BufferRing>,
     /// The message by which receives ask for stamps, if they do: room for control messages.
@@ -98,6 +104,7 @@ impl Ring {
             copied: false,
             free: Vec::new(),
             closing: Vec::new(),
+            behind: VecDeque::new(),
             arrived: VecDeque::new(),
             buffer_ring: Some(buffer_ring),
             stamped: None,
@@ -142,7 +149,7 @@ impl Ring {
         self.flushes
     }
 
-    pub(in crate::uring) fn receive(&mut self, fd: impl AsFd, token: Token) -> io::Result<()> {
+    pub(in crate::uring) fn receive(&mut self, fd: impl AsFd, token: Token) {
         let entry = match &self.stamped {
             None => opcode::RecvMulti::new(number(fd), GROUP).build(),
             Some(message) => {
@@ -152,32 +159,20 @@ impl Ring {
         };
         // SAFETY: it receives into provided buffers only, which outlive it (see `drop`). The kernel copies the message
         // when the request is submitted, and the message lives as long as the ring.
-        unsafe { self.start(entry, Source::Receive(token)) }
+        unsafe { self.start(entry, Source::Receive(token)) };
     }
 
-    pub(in crate::uring) fn accept(
-        &mut self,
-        fd: impl AsFd,
-        listener: u32,
-        generation: u32,
-        flags: SocketFlags,
-    ) -> io::Result<()> {
+    pub(in crate::uring) fn accept(&mut self, fd: impl AsFd, listener: u32, generation: u32, flags: SocketFlags) {
         let flags = flags.bits().cast_signed();
         let entry = opcode::AcceptMulti::new(number(fd)).flags(flags).build();
         // SAFETY: it names no memory.
-        unsafe { self.start(entry, Source::Accept { listener, generation }) }
+        unsafe { self.start(entry, Source::Accept { listener, generation }) };
     }
 
-    pub(in crate::uring) fn poll(
-        &mut self,
-        fd: impl AsFd,
-        what: PollFlags,
-        multi: bool,
-        source: Source,
-    ) -> io::Result<()> {
+    pub(in crate::uring) fn poll(&mut self, fd: impl AsFd, what: PollFlags, multi: bool, source: Source) {
         let entry = opcode::PollAdd::new(number(fd), u32::from(what.bits())).multi(multi).build();
         // SAFETY: it names no memory.
-        unsafe { self.start(entry, source) }
+        unsafe { self.start(entry, source) };
     }
 
     /// Sends as much of `buf` as there is room for, at least a byte; its completion brings the buffer back. Returns
@@ -201,12 +196,7 @@ impl Ring {
         self.sends[index as usize] = Some(Sending { token, buf, result: Ok(0) });
         // SAFETY: the buffer's memory does not move when `sends` grows, and it is neither changed nor freed before the
         // last completion was taken, not even on drop.
-        let started = unsafe { self.start(entry, Source::Send(index)) };
-        if let Err(error) = started {
-            self.sends[index as usize] = None;
-            self.free.push(index);
-            return Err(error);
-        }
+        unsafe { self.start(entry, Source::Send(index)) };
         Ok(index)
     }
 
@@ -226,10 +216,7 @@ impl Ring {
     pub(in crate::uring) fn cancel(&mut self, source: Source) {
         let entry = opcode::AsyncCancel::new(source.data()).build().flags(squeue::Flags::SKIP_SUCCESS);
         // SAFETY: it names no memory.
-        let pushed = unsafe { self.push(&entry.user_data(Source::Cancel.data())) };
-        if let Err(error) = pushed {
-            log::error!("cannot cancel a request: {error}");
-        }
+        unsafe { self.push(entry.user_data(Source::Cancel.data())) };
     }
 
     /// Closes a socket, but not before the kernel has seen all requests for it. `flush` is the value of
@@ -243,18 +230,34 @@ impl Ring {
     /// Submits, and waits for a completion at most `timeout`, for ever if it is `None`.
     pub(in crate::uring) fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.enable()?;
+        self.hand_over(|ring| ring.behind.is_empty())?;
+        // That may have brought completions.
+        let timeout = if self.arrived.is_empty() { timeout } else { Some(Duration::ZERO) };
         self.enter_once(1, timeout)?;
-        // The kernel leaves requests if completions had no room, which they have now, or if memory is short.
-        for _ in 0..MOST_ENTERS {
-            if self.nothing_to_submit() {
-                return Ok(());
+        self.hand_over(Self::nothing_to_submit)
+    }
+
+    /// Submits without waiting, until `done`. The kernel leaves requests if completions had no room, which they have
+    /// after each attempt, or if memory is short.
+    fn hand_over(&mut self, done: impl Fn(&mut Self) -> bool) -> io::Result<()> {
+        let (mut left, mut in_vain) = (usize::MAX, 0);
+        while !done(self) {
+            if in_vain > QUICK_ENTERS {
+                thread::sleep(Duration::from_millis(1));
             }
             self.enter_once(0, Some(Duration::ZERO))?;
+            let before = std::mem::replace(&mut left, self.behind.len() + self.ring.submission().len());
+            in_vain = if left < before { 0 } else { in_vain + 1 };
+            if in_vain > MOST_ENTERS {
+                let why = "io_uring takes no more requests: the kernel has no memory for them";
+                return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
+            }
         }
-        Err(io::Error::new(io::ErrorKind::OutOfMemory, "io_uring takes no more requests"))
+        Ok(())
     }
 
     fn enter_once(&mut self, least: u32, timeout: Option<Duration>) -> io::Result<()> {
+        self.fill();
         let submit = u32::try_from(self.ring.submission().len()).unwrap_or(u32::MAX);
         // SAFETY: what the requests name outlives them, as promised to `push`.
         let result = unsafe { self.enter.enter(descriptor(&self.ring), submit, least, timeout) };
@@ -264,9 +267,9 @@ impl Ring {
     /// The next completion.
     pub(in crate::uring) fn next(&mut self, buffer_ring: &mut BufferRing) -> Option<Completion> {
         let entry = self.arrived.pop_front()?;
-        let source = Source::of(entry.user_data());
-        let more = cqueue::more(entry.flags());
-        let mut result = if cqueue::notif(entry.flags()) { Ok(0) } else { result(&entry) };
+        let source = Source::of(entry.data);
+        let more = cqueue::more(entry.flags);
+        let mut result = if cqueue::notif(entry.flags) { Ok(0) } else { entry.result() };
         if !more && source != Source::Cancel {
             self.running = self.running.saturating_sub(1);
         }
@@ -284,15 +287,15 @@ impl Ring {
     }
 
     /// Handles a completion of a send. A zero-copy send has two: one with its result, and one that frees the buffer.
-    fn sent(&mut self, index: u32, entry: &cqueue::Entry, result: &mut Result<u32, Errno>) -> With {
+    fn sent(&mut self, index: u32, entry: &Entry, result: &mut Result<u32, Errno>) -> With {
         let Some(Some(sending)) = self.sends.get_mut(index as usize) else { return With::Nothing };
-        if cqueue::more(entry.flags()) {
+        if cqueue::more(entry.flags) {
             sending.result = *result;
             return With::Nothing;
         }
-        if cqueue::notif(entry.flags()) {
+        if cqueue::notif(entry.flags) {
             *result = sending.result;
-            if entry.result() & COPIED != 0 && !std::mem::replace(&mut self.copied, true) {
+            if entry.result & COPIED != 0 && !std::mem::replace(&mut self.copied, true) {
                 log::warn!(
                     "the kernel copies what it was to send without: the device cannot do it, or the peer is local"
                 );
@@ -316,12 +319,12 @@ impl Ring {
             // A header lies in front of each receive's bytes.
             return None;
         }
-        let entry = self.arrived.front().filter(|entry| entry.user_data() == Source::Receive(token).data())?;
-        let len = result(entry).ok()?;
+        let entry = self.arrived.front().filter(|entry| entry.data == Source::Receive(token).data())?;
+        let len = entry.result().ok()?;
         if chunk.len + len as usize > most || buffer_ring.position(entry)? != chunk.start + chunk.len {
             return None;
         }
-        let more = cqueue::more(entry.flags());
+        let more = cqueue::more(entry.flags);
         let entry = self.arrived.pop_front()?;
         chunk.len += buffer_ring.take(&entry, len)?.len;
         self.running -= usize::from(!more);
@@ -333,8 +336,8 @@ impl Ring {
         self.arrived.len()
     }
 
-    pub(in crate::uring) fn nothing_to_submit(&mut self) -> bool {
-        self.ring.submission().is_empty()
+    fn nothing_to_submit(&mut self) -> bool {
+        self.behind.is_empty() && self.ring.submission().is_empty()
     }
 
     fn enable(&mut self) -> io::Result<()> {
@@ -362,29 +365,45 @@ impl Ring {
 
     /// Takes the completions off the kernel's queue.
     fn collect(&mut self) {
-        self.arrived.extend(self.ring.completion());
+        self.arrived.extend(self.ring.completion().map(|entry| Entry::new(&entry)));
     }
 
     /// # Safety
     /// Memory that the entry names must outlive the request.
-    unsafe fn start(&mut self, entry: squeue::Entry, source: Source) -> io::Result<()> {
-        // SAFETY: promised by the caller.
-        unsafe { self.push(&entry.user_data(source.data())) }?;
+    unsafe fn start(&mut self, entry: squeue::Entry, source: Source) {
         self.running += 1;
-        Ok(())
+        #[cfg(test)]
+        if let Err(errno) = source.call().may_fail() {
+            return self.arrived.push_back(Entry { data: source.data(), result: -errno.raw_os_error(), flags: 0 });
+        }
+        // SAFETY: promised by the caller.
+        unsafe { self.push(entry.user_data(source.data())) };
+        #[cfg(test)]
+        if crate::faults::Call::Cancel.may_fail().is_err() {
+            self.cancel(source);
+        }
     }
 
+    /// Has the kernel get the request when it is entered next.
+    ///
     /// # Safety
     /// Memory that the entry names must outlive the request.
-    unsafe fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+    unsafe fn push(&mut self, entry: squeue::Entry) {
         // SAFETY: promised by the caller.
-        if unsafe { self.ring.submission().push(entry) }.is_ok() {
-            return Ok(());
+        if !self.behind.is_empty() || unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.behind.push_back(entry);
         }
-        self.enable()?;
-        self.enter_once(0, Some(Duration::ZERO))?;
-        // SAFETY: promised by the caller.
-        unsafe { self.ring.submission().push(entry) }.map_err(|_| io::Error::from(Errno::BUSY))
+    }
+
+    /// Fills the kernel's queue with requests that it had no room for.
+    fn fill(&mut self) {
+        while let Some(entry) = self.behind.front() {
+            // SAFETY: promised to `push`.
+            if unsafe { self.ring.submission().push(entry) }.is_err() {
+                return;
+            }
+            self.behind.pop_front();
+        }
     }
 
     /// Cancels everything and waits for it. Returns whether the kernel uses none of our memory any more.
@@ -400,9 +419,9 @@ impl Ring {
             // complete: it looks at all of them again.
             let stuck = known == self.running || known == 0;
             known = self.running;
-            // SAFETY: it names no memory.
-            if stuck && unsafe { self.push(&entry) }.is_err() {
-                return false;
+            if stuck {
+                // SAFETY: it names no memory.
+                unsafe { self.push(entry.clone()) };
             }
             // The kernel reports no more than 20 at a time unless the call waits for more.
             let all = u32::try_from(self.running).unwrap_or(u32::MAX);
@@ -443,7 +462,7 @@ fn number(fd: impl AsFd) -> Fd {
 /// The chunk of a stamped receive. Without one the result becomes `ENOBUFS`: the driver receives directly, to see
 /// whether the stream has ended. A buffer may have had room for the header only (then no bytes come), or not even for
 /// that (`EFAULT`).
-fn stamped(buffer_ring: &mut BufferRing, entry: &cqueue::Entry, result: &mut Result<u32, Errno>) -> With {
+fn stamped(buffer_ring: &mut BufferRing, entry: &Entry, result: &mut Result<u32, Errno>) -> With {
     // A completion without a buffer belongs to a poll, which only reports that something is there.
     if let Ok(len) = *result
         && buffer_ring.position(entry).is_some()
@@ -456,10 +475,6 @@ fn stamped(buffer_ring: &mut BufferRing, entry: &cqueue::Entry, result: &mut Res
         *result = Err(Errno::NOBUFS);
     }
     With::Nothing
-}
-
-fn result(entry: &cqueue::Entry) -> Result<u32, Errno> {
-    u32::try_from(entry.result()).map_err(|_| Errno::from_raw_os_error(-entry.result()))
 }
 
 fn missing(what: &str, error: &io::Error) -> io::Error {

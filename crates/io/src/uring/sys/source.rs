@@ -37,6 +37,17 @@ impl Source {
         u64::from(generation) << 32 | kind << 28 | u64::from(index)
     }
 
+    #[cfg(test)]
+    pub(super) const fn call(self) -> crate::faults::Call {
+        use crate::faults::Call;
+        match self {
+            Self::Receive(_) => Call::ReceiveRequest,
+            Self::Accept { .. } => Call::AcceptRequest,
+            Self::Send(_) => Call::SendRequest,
+            Self::Watch(_) | Self::Connect(_) | Self::Wake | Self::Cancel => Call::PollRequest,
+        }
+    }
+
     pub(super) fn of(data: u64) -> Self {
         let [a, b, c, d, e, f, g, h] = data.to_le_bytes();
         let low = u32::from_le_bytes([a, b, c, d]);
