@@ -15,26 +15,22 @@ use tautline::{Address, CloseCode, Closed, Conn, Handler, Message, Opening, Outg
 use tautline::{Server, ServerHandle, SlowConsumer, Ticket, Upgrade};
 
 #[derive(Clone)]
-struct Chat {
+pub(crate) struct Chat {
     database: Sender<Login>,
     server: Arc<OnceLock<ServerHandle>>,
 }
 
 #[derive(Default)]
-struct User {
+pub(crate) struct User {
     name: String,
     room: String,
 }
 
-struct Login {
-    user: User,
-    ticket: Ticket<User>,
-    due: Instant,
-}
+type Login = (User, Ticket<User>, Instant);
 
 /// Answers each login 50 ms later, on a thread of its own. A task of an async runtime does the same.
 fn database(logins: &Receiver<Login>) {
-    for Login { user, ticket, due } in logins {
+    for (user, ticket, due) in logins {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let _left = match user.name.as_str() {
             "" | "mallory" => ticket.status(StatusCode::FORBIDDEN),
@@ -52,15 +48,16 @@ impl Handler for Chat {
             let cookie = request.http.headers().get(COOKIE).and_then(|c| c.to_str().ok()).unwrap_or("");
             let name = cookie.split("; ").find_map(|pair| pair.strip_prefix("user=")).unwrap_or("").to_owned();
             let (user, due) = (User { name, room: path.to_owned() }, Instant::now() + Duration::from_millis(50));
-            return request.later(|ticket| drop(self.database.send(Login { user, ticket, due })));
+            return request.later(|ticket| drop(self.database.send((user, ticket, due))));
         }
         match path {
             "/health" => page("text/plain", "fine\n"),
             "/metrics" => {
-                let open = |server: &ServerHandle| server.shards().iter().map(|s| s.counters().open).sum::<u64>();
-                page("text/plain", &format!("chat_open {}\n", self.server.get().map_or(0, open)))
+                let shards = self.server.get().map(ServerHandle::shards).unwrap_or_default();
+                let open: u64 = shards.iter().map(|shard| shard.counters().open).sum();
+                page("text/plain", &format!("chat_open {open}\n"))
             }
-            _ => page("text/html; charset=utf-8", PAGE),
+            _ => page("text/html; charset=utf-8", include_str!("chat.html")),
         }
     }
 
@@ -99,15 +96,17 @@ fn page(kind: &'static str, text: &str) -> Reply<User> {
     Reply::Respond(response)
 }
 
-const PAGE: &str = include_str!("chat.html");
-
-pub(crate) fn serve(address: Address) -> Result<ServerHandle, tautline::Error> {
+/// The application and its database.
+pub(crate) fn chat() -> Chat {
     let (database, logins) = channel();
     std::thread::spawn(move || self::database(&logins));
-    let server = Arc::<OnceLock<_>>::default();
-    let chat = Chat { database, server: server.clone() };
-    let make = move |_shard| chat.clone();
-    let running = Server::plain().listen(address).shards(0).start(make)?;
+    Chat { database, server: Arc::default() }
+}
+
+pub(crate) fn serve(address: Address) -> Result<ServerHandle, tautline::Error> {
+    let chat = chat();
+    let server = chat.server.clone();
+    let running = Server::plain().listen(address).shards(0).start(move |_shard| chat.clone())?;
     Ok(server.get_or_init(|| running).clone())
 }
 

@@ -8,7 +8,7 @@ use crate::cargo::{cargo, everything, tool};
 use crate::outcome::{Failure, Outcome};
 use crate::process::{self, run, run_logged, succeeds};
 use crate::stage::Context;
-use crate::{paths, peers, taut};
+use crate::{paths, peers, python, taut};
 
 /// The version of cargo-deny that is installed if there is none.
 pub(crate) const DENY: &str = "0.20.2";
@@ -21,7 +21,7 @@ const INTERLEAVINGS: &str = "tests/interleavings/Cargo.toml";
 /// Every package, formatted as rustfmt.toml says.
 pub(crate) fn fmt(context: &Context) -> Outcome {
     run(&mut cargo(&["fmt", "--all", "--check"]), context.deadline)?;
-    for manifest in [FUZZ_TARGETS, INTERLEAVINGS, peers::MANIFEST, peers::WTX_MANIFEST] {
+    for manifest in [FUZZ_TARGETS, INTERLEAVINGS, peers::MANIFEST, peers::WTX_MANIFEST, python::MANIFEST] {
         run(&mut cargo(&["fmt", "--manifest-path", manifest, "--check"]), context.deadline)?;
     }
     Ok(())

@@ -22,10 +22,10 @@ pub(crate) fn attacks(context: &Context, further: &[String]) -> Outcome {
     run(drivers(context, &mut attacks)?.args(further), context.deadline)
 }
 
-/// The attacks on resources by 1,000 at once, for this many seconds each, on every driver.
+/// The attacks on resources by 1,000 at once, for this many seconds each, on every engine and driver.
 pub(crate) fn crowds(context: &Context, seconds: u64) -> Outcome {
-    let mut crowds = kit(&taut::program(), "crowds");
-    crowds.args(["--engine", "fused", "--seconds", &seconds.to_string()]);
+    let mut crowds = kit(&taut::with_everything(context)?, "crowds");
+    crowds.args(ENGINES.map(|engine| ["--engine", engine]).as_flattened()).args(["--seconds", &seconds.to_string()]);
     run(drivers(context, &mut crowds)?, context.deadline)
 }
 

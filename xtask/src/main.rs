@@ -8,10 +8,12 @@ mod hostile;
 mod icount;
 mod install;
 mod interop;
+mod java;
 mod outcome;
 mod paths;
 mod peers;
 mod process;
+mod python;
 mod sanitize;
 mod setup;
 mod stage;
@@ -50,6 +52,8 @@ cargo xtask <task>
   sanitize                          the unsafe code and the C shims under AddressSanitizer
   vm-test                           kernel TLS, in virtual machines with Debian's kernels
   c-library --prefix DIR [OPTIONS]  build the library for C with cargo's OPTIONS, and install it below DIR
+  java                              the engine for Java, against Netty's tests, Jetty, Tomcat and the JDK's HTTP
+  python                            the package for Python: its wheel is built, installed and tested
   peers                             the servers that `taut bench peers` measures: they build, and they echo
   tokio                             the crate for tokio: some of the Autobahn suite, and a million cancellations
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
@@ -114,6 +118,8 @@ fn main() -> ExitCode {
                 c_library::install(context, prefix.as_ref(), &options)
             })])
         }
+        ["java"] => stage::run(&[stage("java", 10, java::test)]),
+        ["python"] => stage::run(&[stage("python", 10, python::test)]),
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["tokio"] => stage::run(&[
             build(),
@@ -163,6 +169,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("may have to build cargo-deny, and looks at dependencies only", stage("deny", 20, checks::deny)),
         ("interprets code, with a nightly toolchain", stage("miri", 15, checks::miri)),
         ("makes millions of calls, with C++ and valgrind too", stage("c-library", 30, c_library::test)),
+        ("needs Maven, a new JDK and packages of theirs", stage("java", 10, java::test)),
         ("has dependencies of its own", stage("interleavings", 10, checks::interleavings)),
         ("measures for half a minute, on a machine with nothing else to do", stage("crowds", 10, checks::crowds)),
         ("builds five TLS libraries from source", stage("engines", 45, checks::engines)),
@@ -173,6 +180,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("simulates two thousand minutes", stage("simulate", 10, checks::simulate_some)),
         ("runs tests over io_uring that `test` runs over epoll", stage("uring", 10, checks::uring)),
         ("installs peers in Python, Go and Node", stage("interop", 15, interop::run)),
+        ("installs packages for Python", stage("python", 10, python::test)),
         ("builds the servers of other projects", stage("peers", 15, peers::run_all)),
         ("attacks a program with every TLS library", stage("hostile", 15, |context| hostile::attacks(context, &[]))),
         ("installs a scanner", stage("tls scan", 10, hostile::scan)),
@@ -219,7 +227,7 @@ fn attacks(options: &[&str]) -> Vec<Stage> {
     let chosen: Vec<String> = options.iter().map(|&one| one.to_owned()).collect();
     let mut stages = vec![build(), stage("hostile", 45, move |context| hostile::attacks(context, &chosen))];
     if options.is_empty() {
-        stages.push(stage("thousands", 10, |context| hostile::crowds(context, 4)));
+        stages.push(stage("thousands", 40, |context| hostile::crowds(context, 3)));
         stages.push(stage("tls scan", 10, hostile::scan));
     }
     stages

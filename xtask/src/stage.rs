@@ -14,6 +14,7 @@ const MAY_BE_SKIPPED: &[(&str, &str)] = &[
     ("uring", "needs Linux 6.12, and a machine that permits io_uring"),
     ("autobahn uring", "needs Linux 6.12, and a machine that permits io_uring"),
     ("miri", "needs a nightly toolchain and the component server"),
+    ("java", "needs Maven and a JDK that Debian 12 does not have"),
     ("sanitize: Rust", "needs a nightly toolchain"),
 ];
 

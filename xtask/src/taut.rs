@@ -66,7 +66,7 @@ pub(crate) fn build(context: &Context) -> Outcome {
     let mut build = cargo::cargo(&["build", "--workspace", "--locked", "--config", "profile.dev.opt-level=3"]);
     build.args(["taut", "hostile", "simulate"].map(|name| ["--bin", name]).as_flattened());
     build.args(CLIENTS.map(|name| ["--example", name]).as_flattened());
-    let names = ["taut", "hostile", "simulate", CLIENTS[0], CLIENTS[1], CLIENTS[2]];
+    let names = ["taut", "hostile", "simulate", CLIENTS[0], CLIENTS[1], CLIENTS[2], CLIENTS[3]];
     let [taut, hostile, simulate, clients @ ..] = cargo::executables(context, build, names)?;
     keep(&taut, &program())?;
     keep(&hostile, &example("hostile"))?;
@@ -91,7 +91,7 @@ fn keep(built: &Path, kept: &Path) -> Outcome {
 }
 
 /// Examples that are clients of other servers; one is a server, too.
-const CLIENTS: [&str; 3] = ["autobahn_client", "interop_client", "autobahn_tokio"];
+const CLIENTS: [&str; 4] = ["autobahn_client", "interop_client", "autobahn_tokio", "feed_client"];
 
 /// The program that [`build`] has built.
 pub(crate) fn program() -> PathBuf {

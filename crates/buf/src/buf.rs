@@ -22,6 +22,9 @@ impl Buf {
     /// Least memory of a buffer that grows, in bytes.
     const LEAST: usize = 64;
 
+    /// Least memory, in bytes, whose lack is a panic. A server can then end one of its connections.
+    const LARGE: usize = 32 << 10;
+
     /// Makes a buffer without memory; the first [`reserve`](Self::reserve) or [`put`](Self::put) allocates.
     #[must_use]
     pub const fn new() -> Self {
@@ -29,13 +32,20 @@ impl Buf {
     }
 
     /// Makes a buffer with `capacity` bytes of initialised memory.
+    ///
+    /// # Panics
+    /// If there is no memory for 32 KiB or more. Less of it aborts the process, as elsewhere in Rust.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         if capacity == 0 {
             return Self::new();
         }
         // The memory begins anywhere, so there is room to skip to the next multiple.
-        let mut buf = Self { bytes: alloc::vec![0; capacity.saturating_add(Self::ALIGN - 1)], head: 0, tail: 0 };
+        let len = capacity.saturating_add(Self::ALIGN - 1);
+        if capacity >= Self::LARGE {
+            ask_for(len);
+        }
+        let mut buf = Self { bytes: alloc::vec![0; len], head: 0, tail: 0 };
         let start = buf.start();
         buf.bytes.truncate(start + capacity);
         buf.clear();
@@ -181,6 +191,17 @@ impl Buf {
         larger.put(self.filled());
         *self = larger;
     }
+}
+
+/// Panics if the allocator has no `len` bytes, for which a vector of zeros would abort the process. The vector is made
+/// all the same, since the system has large areas of zeros at no cost.
+#[cold]
+fn ask_for(len: usize) {
+    let mut memory: Vec<u8> = Vec::new();
+    let asked = memory.try_reserve_exact(len);
+    // Otherwise the compiler leaves out an allocation that nobody uses.
+    core::hint::black_box(&memory);
+    assert!(asked.is_ok(), "no memory for a buffer of {len} bytes");
 }
 
 impl fmt::Debug for Buf {

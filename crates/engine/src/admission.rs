@@ -1,17 +1,19 @@
-//! The numbers of connections, and the memory, that all loops of a server have together, and a loop's part of them.
+//! The numbers of connections that all loops of a server have together, their budget of memory, and a loop's part of them.
 
 use crate::config::Limits;
 use crate::link::Link;
+use crate::memory_budget::{Membership, MemoryBudget};
 use crate::remote::ShardHandle;
 use crate::timer::Tick;
 use crate::waiting::{First, Waiting};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 /// Least milliseconds between two log lines about a limit. At the limit, every new connection meets it.
 const NEWS: Tick = 10_000;
 
-/// How often a loop that does not accept looks whether another loop's connections have ended, in milliseconds.
+/// How often a loop that waits for other loops looks again, in milliseconds: for the end of connections while it does not
+/// accept, and for unused buffers while memory is short.
 pub(crate) const RETRY: Tick = 10;
 
 /// Time for which a handshake gives way to none, in milliseconds, unless half of all connections are handshakes.
@@ -33,7 +35,8 @@ pub(crate) enum Stays {
 
 /// The connections and the memory of all shards of a server, for its [`Limits`]. Clones share them.
 ///
-/// Several servers of one process can share it too. Their limits then hold for all of them together.
+/// Several servers of one process can share it too. Their limits then hold for all of them together, and the budget of memory
+/// is that of the first.
 ///
 /// A shard whose limits are not [shared](crate::Shard::share_limits) has the limits for itself.
 #[derive(Clone, Debug, Default)]
@@ -45,8 +48,8 @@ struct Totals {
     connections: AtomicUsize,
     handshakes: AtomicUsize,
     http: AtomicUsize,
-    /// All shards. The lock is taken for new shards, and for looks at the memory, which no message causes.
-    handles: RwLock<Vec<ShardHandle>>,
+    /// The budget of [`Limits::memory`], unless [`Limits::shared_memory`] takes its place.
+    memory: OnceLock<MemoryBudget>,
 }
 
 /// The kinds of connections that wait without a WebSocket.
@@ -84,7 +87,7 @@ impl Kind {
 /// A shard's part of the server's connections.
 pub(crate) struct Admission {
     totals: SharedLimits,
-    handle: ShardHandle,
+    pub(crate) membership: Membership,
     connections: usize,
     handshakes: Waiting,
     http: Waiting,
@@ -100,12 +103,13 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    pub(crate) fn new(totals: SharedLimits, handle: ShardHandle) -> Self {
+    pub(crate) fn new(totals: SharedLimits, limits: &Limits, handle: ShardHandle) -> Self {
         totals.0.shards.fetch_add(1, Ordering::Relaxed);
-        totals.0.handles.write().unwrap_or_else(PoisonError::into_inner).push(handle.clone());
+        let own = || totals.0.memory.get_or_init(|| MemoryBudget::new(limits.memory));
+        let membership = limits.shared_memory.as_ref().unwrap_or_else(own).join(handle);
         Self {
             totals,
-            handle,
+            membership,
             connections: 0,
             handshakes: Waiting::default(),
             http: Waiting::default(),
@@ -199,15 +203,9 @@ impl Admission {
         (connections.load(Ordering::Relaxed), handshakes.load(Ordering::Relaxed))
     }
 
-    /// The memory of all shards, in bytes.
-    pub(crate) fn memory(&self) -> u64 {
-        let handles = self.totals.0.handles.read().unwrap_or_else(PoisonError::into_inner);
-        handles.iter().map(ShardHandle::memory).sum()
-    }
-
-    /// The number of shards, at least 1.
-    pub(crate) fn shards(&self) -> u64 {
-        self.totals.0.shards.load(Ordering::Relaxed).max(1) as u64
+    /// The budget of memory.
+    pub(crate) const fn budget(&self) -> &MemoryBudget {
+        &self.membership.budget
     }
 
     /// Whether it is time for a log line about a limit.
@@ -225,8 +223,6 @@ impl Drop for Admission {
     fn drop(&mut self) {
         let totals = &self.totals.0;
         totals.shards.fetch_sub(1, Ordering::Relaxed);
-        let mut handles = totals.handles.write().unwrap_or_else(PoisonError::into_inner);
-        handles.retain(|other| !other.is(&self.handle));
         totals.connections.fetch_sub(self.connections, Ordering::Relaxed);
         totals.handshakes.fetch_sub(self.handshakes.len(), Ordering::Relaxed);
         totals.http.fetch_sub(self.http.len(), Ordering::Relaxed);

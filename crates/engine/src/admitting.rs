@@ -67,6 +67,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 self.unanswered -= 1;
                 Some(&wait.head)
             }
+            Phase::Streaming(streaming) => Some(&streaming.head),
             _ => None,
         };
         if head.is_some_and(|head| head.http_end.is_some()) {

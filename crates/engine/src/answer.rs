@@ -1,3 +1,4 @@
+use crate::content::Content;
 use crate::reply::Upgrade;
 use http::Response;
 use std::any::Any;
@@ -6,12 +7,13 @@ use std::any::Any;
 pub(crate) enum Answer {
     Upgrade(Upgrade<Box<dyn Any + Send>>),
     Respond(Response<Vec<u8>>),
+    Stream(Response<Content>),
 }
 
 impl Answer {
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Upgrade(_) => 0,
+            Self::Upgrade(_) | Self::Stream(_) => 0,
             Self::Respond(response) => response.body().len(),
         }
     }

@@ -40,6 +40,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             core.rejoin_crowd(link);
             let reply = match answer {
                 Answer::Respond(response) => Reply::Respond(response),
+                Answer::Stream(response) => Reply::Stream(response),
                 Answer::Upgrade(Upgrade { headers, subprotocol, state }) => {
                     // The ticket has the type of the handler's state.
                     let state = state.and_then(|state| state.downcast().ok()).map(|state| *state);

@@ -4,9 +4,14 @@
 //! |---|---|
 //! | from 7/8 of the budget on | unused buffers are freed, and new connections are refused with a reset |
 //! | above the budget | the heaviest connections are closed, until 15/16 are left |
+//! | for a second, new connections were refused | the heaviest connections are closed, until 3/4 are left |
 //!
-//! A shard closes connections of its own if it has at least an equal part of the memory. One shard always has.
+//! Peers that hold just less than the budget can thus lock others out for a second, and not for longer.
+//!
+//! The shards are those of one server, or of all servers that share a [`MemoryBudget`](crate::MemoryBudget). A shard closes
+//! connections of its own if they have at least an equal part of the weight that could be closed. One shard's always have.
 
+use crate::admission::RETRY;
 use crate::closed::Cause;
 use crate::core::Core;
 use crate::handler::Handler;
@@ -30,12 +35,20 @@ const MOST: usize = 64;
 /// Milliseconds between two questions to other shards.
 const ASK: Tick = 100;
 
+/// Milliseconds for which connections are refused before others are closed to make room.
+const REFUSING: Tick = 1_000;
+
 /// The kind of news about this limit; see [`Admission::is_news`](crate::admission::Admission::is_news).
 const NEWS: usize = 3;
 
 /// The memory from which on new connections are refused.
 const fn refuse_from(budget: usize) -> u64 {
     (budget - budget / 8) as u64
+}
+
+/// The memory from which on connections are closed, and the memory that is left then.
+const fn close_from_and_to(budget: usize, makes_room: bool) -> (usize, usize) {
+    if makes_room { (budget - budget / 4, budget - budget / 4) } else { (budget, budget - budget / 16) }
 }
 
 impl<E: Engine, H: Handler> Core<E, H> {
@@ -69,74 +82,102 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
+    fn report_memory(&mut self) {
+        self.account.report(&self.shared.pool, &self.shared.counters);
+        self.admission.membership.report(self.account.weight());
+    }
+
     #[inline(never)]
     fn apply_all(&mut self, driver: &mut dyn Driver, is_due: bool) {
-        self.account.report(&self.shared.pool, &self.shared.counters);
+        self.report_memory();
         if self.account.grown || self.account.due || is_due {
             self.apply_budget(driver, self.account.grown);
         }
         if is_due || self.admission.due {
             self.apply_limits(driver);
             // Nobody may come by for long.
-            self.account.report(&self.shared.pool, &self.shared.counters);
+            self.report_memory();
         }
         if self.account.due {
             self.admission.look_at = self.shared.now;
+        } else if self.account.awaits_others {
+            self.admission.look_at = self.admission.look_at.min(self.shared.now + RETRY);
         }
     }
 
-    /// Other shards are asked to look only if this one has grown. Otherwise two could ask each other for ever.
+    /// Other shards are asked to look only if this one has grown, or has waited for their unused buffers. Otherwise two could
+    /// ask each other for ever.
     #[inline(never)]
     fn apply_budget(&mut self, driver: &mut dyn Driver, grown: bool) {
-        let budget = self.shared.config.limits.memory;
-        let used = self.admission.memory();
+        let budget = self.admission.budget().bytes();
+        let used = self.admission.budget().used();
         self.account.looked();
         self.account.due = false;
-        if used < refuse_from(budget) {
+        let awaited = std::mem::take(&mut self.account.awaits_others);
+        let makes_room = self.admission.budget().makes_room();
+        if used < refuse_from(budget) && !makes_room {
             return;
         }
         self.shared.pool.trim();
-        self.account.report(&self.shared.pool, &self.shared.counters);
-        let used = self.admission.memory();
-        if used <= budget as u64 {
+        self.report_memory();
+        let counters = self.admission.budget().counters();
+        let used = counters.memory();
+        let (from, to) = close_from_and_to(budget, makes_room);
+        if used <= from as u64 {
+            self.admission.budget().make_room(false);
+            return;
+        }
+        if used - counters.memory_pooled <= from as u64 {
+            // No connection is closed for what other shards can free.
+            self.account.awaits_others = true;
+            self.admission.membership.check_others();
             return;
         }
         if self.admission.is_news(NEWS, self.shared.now) {
-            log::warn!("limits.memory ({budget}) is reached: the heaviest connections are closed");
+            let name = self.shared.config.limits.name_of_memory();
+            log::warn!("{name} ({budget}) is reached: the heaviest connections are closed");
         }
-        if self.shared.remote.memory() < used / self.admission.shards() {
-            if grown {
-                self.check_others();
+        if !self.admission.membership.has_its_part() {
+            if grown | awaited {
+                self.admission.membership.check_others();
             }
             return;
         }
-        let excess = usize::try_from(used).unwrap_or(usize::MAX) - (budget - budget / 16);
+        let excess = usize::try_from(used).unwrap_or(usize::MAX) - to;
         let heaviest = self.account.heaviest(excess, LEAST, MOST);
         for (token, held) in &heaviest {
             self.visit(driver, *token, |core, _, link| core.shed(link, held));
         }
         self.shared.pool.trim();
-        self.account.report(&self.shared.pool, &self.shared.counters);
+        self.report_memory();
         // Where nothing heavy is left, only new connections are refused.
-        self.account.due = !heaviest.is_empty() && self.admission.memory() > budget as u64;
+        self.account.due = !heaviest.is_empty() && self.admission.budget().used() > from as u64;
+        if makes_room && !self.account.due {
+            self.admission.budget().make_room(false);
+        }
     }
 
     /// Refuses a new connection if memory is short.
     pub(crate) fn refuses(&mut self, driver: &mut dyn Driver, token: Token, peer: &Address) -> bool {
-        let budget = self.shared.config.limits.memory;
-        let is_short = self.admission.memory() >= refuse_from(budget);
+        let budget = self.admission.budget().bytes();
+        let is_short = self.admission.budget().used() >= refuse_from(budget);
         if is_short {
+            let name = self.shared.config.limits.name_of_memory();
             self.shared.counters.connections_refused.add(1);
             if self.admission.is_news(NEWS + 1, self.shared.now) {
-                log::warn!("7/8 of limits.memory ({budget}) are used: new connections are refused");
+                log::warn!("7/8 of {name} ({budget}) are used: new connections are refused");
             }
-            self.shared.log_peer(Level::Info, peer, format_args!("refused: 7/8 of limits.memory ({budget}) are used"));
+            self.shared.log_peer(Level::Info, peer, format_args!("refused: 7/8 of {name} ({budget}) are used"));
             driver.close(token, true);
             self.admission.check();
+            if self.account.refuses_for(REFUSING, self.shared.now) {
+                self.admission.budget().make_room(true);
+                self.admission.membership.check_others();
+            }
             if self.account.asked_at + ASK <= self.shared.now {
                 // They may have unused buffers.
                 self.account.asked_at = self.shared.now;
-                self.check_others();
+                self.admission.membership.check_others();
             }
         }
         is_short
@@ -144,10 +185,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Closes a connection, and frees its memory at once, but for bytes that the driver has.
     fn shed(&mut self, link: &mut Link<E::Session, H::State>, held: &Held) {
-        let budget = self.shared.config.limits.memory;
+        let (name, budget) = (self.shared.config.limits.name_of_memory(), self.admission.budget().bytes());
         let (bytes, outgoing) = (held.weight(), held.outgoing());
-        let line =
-            format_args!("closed at limits.memory ({budget}): it holds {bytes} bytes, {outgoing} of them unread by it");
+        let line = format_args!("closed at {name} ({budget}): it holds {bytes} bytes, {outgoing} of them unread by it");
         self.shared.log_peer(Level::Info, &link.info.peer, line);
         if link.phase.is_ending() {
             // It was closed before, and does not read even that.

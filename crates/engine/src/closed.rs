@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use tautline_io::Address;
 use tautline_ws::CloseCode;
+use tautline_ws::handshake::HandshakeError;
 
 /// How an open connection ended.
 ///
@@ -179,10 +180,31 @@ pub enum ConnectError {
     },
     /// The proxy refused the tunnel or violated its protocol.
     Proxy(String),
-    /// The server refused the upgrade or sent an invalid response.
-    Handshake(Arc<tautline_ws::handshake::HandshakeError>),
+    /// The server [refused](Self::refusal) the upgrade or sent an invalid response.
+    Handshake(Arc<HandshakeError>),
     /// The connection ended before it was open.
     Ended(Cause),
+}
+
+impl ConnectError {
+    /// The answer of a server that refused the upgrade: its status, its headers, and the first 16 KiB of its body.
+    ///
+    /// ```
+    /// use tautline_engine::ConnectError;
+    ///
+    /// fn is_forbidden(error: &ConnectError) -> bool {
+    ///     error.refusal().is_some_and(|response| response.status() == 403)
+    /// }
+    /// # assert!(!is_forbidden(&ConnectError::Resolve("no such host".into())));
+    /// ```
+    #[must_use]
+    pub fn refusal(&self) -> Option<&http::Response<Vec<u8>>> {
+        let Self::Handshake(error) = self else { return None };
+        match &**error {
+            HandshakeError::Rejected { response } => Some(response),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for ConnectError {

@@ -2,6 +2,7 @@
 
 use crate::answer::Answer;
 use crate::closed::ConnectError;
+use crate::dial::Target;
 use crate::ids::{ConnId, DialId};
 use crate::message::Encoded;
 use crate::probe::Stages;
@@ -9,9 +10,11 @@ use crate::publications::Publication;
 use crate::topic::Scope;
 use std::any::Any;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
-use tautline_io::Token;
+use tautline_io::{Address, Token};
 use tautline_ws::CloseCode;
 
 pub(crate) enum Command {
@@ -22,10 +25,13 @@ pub(crate) enum Command {
     Act { to: Token, act: Box<dyn Any + Send>, bytes: usize },
     ShardAct { act: Box<dyn Any + Send>, bytes: usize },
     Reconnect(Token),
+    Connect { dial: DialId, target: Arc<Target> },
+    Disconnect { dial: DialId, code: CloseCode, reason: String },
     Answer { to: Token, number: u64, answer: Box<Answer> },
     Close { conn: ConnId, code: CloseCode, reason: String },
+    Adopt { socket: OwnedFd, peer: Option<Address> },
     Drain { code: CloseCode, reason: String, deadline: Duration },
-    Stages(SyncSender<Option<Box<Stages>>>),
+    Stages(Option<DialId>, SyncSender<Option<Box<Stages>>>),
     Subscribers { topic: String, reply: SyncSender<usize> },
     Resolved { dial: DialId, result: Result<Vec<SocketAddr>, ConnectError> },
 }
@@ -39,10 +45,12 @@ impl Command {
             Self::Answer { answer, .. } => answer.len(),
             Self::Act { bytes, .. } | Self::ShardAct { bytes, .. } => *bytes,
             Self::Send { message, .. } => message.message.payload().len(),
-            Self::Close { reason, .. } => reason.len(),
-            Self::Drain { .. }
+            Self::Close { reason, .. } | Self::Disconnect { reason, .. } => reason.len(),
+            Self::Connect { target, .. } => target.size(),
+            Self::Adopt { .. }
+            | Self::Drain { .. }
             | Self::Reconnect(_)
-            | Self::Stages(_)
+            | Self::Stages(..)
             | Self::Subscribers { .. }
             | Self::Resolved { .. } => 0,
         }

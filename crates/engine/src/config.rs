@@ -1,3 +1,4 @@
+use crate::memory_budget::MemoryBudget;
 use std::time::Duration;
 use tautline_ws::handshake::{HeadLimits, Policy};
 
@@ -74,6 +75,9 @@ pub struct Limits {
     /// Requests of a shard that wait for the application's answer ([`Request::later`](crate::Request::later)). Further ones are
     /// answered with status 503.
     pub max_unanswered: usize,
+    /// Bytes of the body of a plain HTTP request. A request with a longer one is answered with status 413, without asking the
+    /// application.
+    pub max_body: usize,
     /// Memory of all shards of a server, in bytes; `usize::MAX` for no limit.
     ///
     /// `tautline::Server` lowers it to three quarters of the memory that the machine or the process's control group has.
@@ -82,6 +86,8 @@ pub struct Limits {
     /// memory waits for the peer to read, or else with 1013. [`Counters`](crate::Counters) have the memory by use. The kernel's
     /// buffers, the state of the application and the program itself are not counted.
     pub memory: usize,
+    /// The budget that takes the place of [`memory`](Self::memory), and that other configurations of this process may share.
+    pub shared_memory: Option<MemoryBudget>,
     /// Topics that one connection may subscribe to. [`Conn::subscribe`](crate::Conn::subscribe) refuses further ones.
     pub max_subscriptions: usize,
     /// Bytes waiting for a client above which nothing more is read from it (server).
@@ -309,6 +315,13 @@ pub enum OnPanic {
     Abort,
 }
 
+impl Limits {
+    /// The name of the budget that holds.
+    pub(crate) const fn name_of_memory(&self) -> &'static str {
+        if self.shared_memory.is_some() { "limits.shared_memory" } else { "limits.memory" }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self::untrusted_internet()
@@ -327,7 +340,9 @@ impl Config {
                 max_handshakes: 2_000,
                 max_http: 500,
                 max_unanswered: 1_000,
+                max_body: 64 << 10,
                 memory: gibibytes(2),
+                shared_memory: None,
                 max_subscriptions: 128,
                 pause_receive_above: 256 << 10,
                 pool: 4 << 20,

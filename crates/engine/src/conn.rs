@@ -2,6 +2,7 @@ use crate::ids::{ConnId, DialId};
 use crate::info::{Cold, Info};
 use crate::message::{Delivery, Outgoing};
 use crate::outbound::Outbound;
+use crate::probe::MessageTimes;
 use crate::shared::Shared;
 use crate::wire::Transport;
 use tautline_io::{Address, Token};
@@ -76,6 +77,14 @@ impl<T> Conn<'_, T> {
         self.state
     }
 
+    /// The times of the message that the handler is called with, if they are measured.
+    ///
+    /// They are with a [`Probe`](crate::probe::Probe) that measures them, within `on_message` and the last call of `on_chunk`.
+    #[must_use]
+    pub const fn times(&self) -> Option<&MessageTimes> {
+        self.shared.times.as_ref()
+    }
+
     /// Sends a text message.
     pub fn text(&mut self, text: &str) -> Delivery {
         self.send(Outgoing::text(text))
@@ -134,6 +143,13 @@ impl<T> Conn<'_, T> {
     #[must_use]
     pub const fn buffered(&self) -> usize {
         self.out.buffered(self.transport.wire)
+    }
+
+    /// Has [`on_drain`](crate::Handler::on_drain) called once nothing waits for the peer, also if no message was queued.
+    ///
+    /// A message that the kernel takes in part is [`Delivery::Sent`], and its rest waits like a queue.
+    pub const fn notify_drain(&mut self) {
+        self.out.owe_drain();
     }
 
     /// Stops (`true`) or resumes (`false`) reading from the peer. TCP then slows the peer down.

@@ -5,7 +5,7 @@ use crate::batch_alloc::BatchAlloc;
 use crate::clock::Clock;
 use crate::context::ShardContext;
 use crate::dial::Dial;
-use crate::dialing::Resolver;
+use crate::dialing::SystemResolver;
 use crate::handler::Handler;
 use crate::ids::DialId;
 use crate::link::Link;
@@ -17,6 +17,8 @@ use crate::shared::Shared;
 use crate::timer::{Tick, Wheel};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use tautline_io::{KernelTls, Token};
 use tautline_tls::Engine;
 use tautline_ws::CloseCode;
@@ -35,9 +37,10 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     /// Whether commands may wait although no wake will be reported for them.
     pub(crate) commands_left: bool,
     pub(crate) dials: HashMap<DialId, Dial>,
-    pub(crate) resolver: Resolver,
+    pub(crate) resolver: SystemResolver,
+    /// The lookups that resolvers of the application hold.
+    pub(crate) lookups: Arc<AtomicUsize>,
     pub(crate) dial_timers: BinaryHeap<Reverse<(Tick, DialId)>>,
-    pub(crate) next_dial: u32,
     /// The end of a drain, once one has begun.
     pub(crate) drain_end: Option<Tick>,
     /// The part of a drain that is left.

@@ -2,6 +2,7 @@
 
 use crate::closed::ConnectError;
 use crate::proxy::Proxy;
+use crate::resolver::Resolver;
 use crate::timer::Tick;
 use http::HeaderMap;
 use std::collections::VecDeque;
@@ -9,7 +10,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
-use tautline_io::{Address, Token};
+use tautline_io::{Address, Source, Token};
 use tautline_ws::deflate::DeflateConfig;
 use tautline_ws::handshake;
 
@@ -34,6 +35,12 @@ pub struct Target {
     pub uri: http::Uri,
     /// Address to connect to instead of resolving the host, for example a Unix socket.
     pub address: Option<Address>,
+    /// Address and interface of this machine to connect from. By default the kernel or the driver chooses them.
+    pub source: Option<Source>,
+    /// The resolver of the host's name, or of the proxy's. By default the system's, on threads of the shard.
+    pub resolver: Option<Arc<dyn Resolver>>,
+    /// The `Origin` of the request, for servers that compare it.
+    pub origin: Option<String>,
     /// Further headers of the request.
     pub headers: HeaderMap,
     /// Subprotocols to offer, the preferred first.
@@ -49,7 +56,8 @@ pub struct Target {
 /// Waits between attempts to connect.
 ///
 /// The wait doubles from `first` to `longest`, minus a random part of up to half. The clients of a restarted server thus do not
-/// return all at once. After a connection that was open for at least `longest`, the wait begins with `first` again.
+/// return all at once. After a connection that was open for at least `longest`, the wait begins with `first` again. The
+/// [silence](crate::Deadlines::silence) that ended a connection does not count.
 ///
 /// ```
 /// use std::time::Duration;
@@ -111,12 +119,43 @@ impl Target {
         Ok(Self {
             uri: parsed,
             address: None,
+            source: None,
+            resolver: None,
+            origin: None,
             headers: HeaderMap::new(),
             subprotocols: Vec::new(),
             deflate: None,
             proxy: None,
             reconnect: None,
         })
+    }
+
+    /// Sets the waits before further attempts and reconnections.
+    #[must_use]
+    pub const fn with_reconnect(mut self, reconnect: Reconnect) -> Self {
+        self.reconnect = Some(reconnect);
+        self
+    }
+
+    /// Sets the end of this machine to connect from: an address, or an interface.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Source>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Sets the resolver of names.
+    #[must_use]
+    pub fn with_resolver(mut self, resolver: impl Resolver + 'static) -> Self {
+        self.resolver = Some(Arc::new(resolver));
+        self
+    }
+
+    /// Bytes of its parts of any length, about.
+    pub(crate) fn size(&self) -> usize {
+        let headers = self.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+        let rest = self.uri.path().len() + self.uri.query().map_or(0, str::len) + self.host().len();
+        rest + headers.sum::<usize>() + self.subprotocols.iter().map(String::len).sum::<usize>()
     }
 
     /// Whether the scheme is `wss`.
@@ -150,6 +189,8 @@ pub(crate) struct Dial {
     pub(crate) failures: u32,
     /// When a connection of it was opened last.
     pub(crate) opened: Tick,
+    /// Whether the application has given it up.
+    pub(crate) ends: bool,
 }
 
 /// The state of a [`Dial`].
@@ -159,7 +200,7 @@ pub(crate) enum State {
     /// Attempts at its addresses are under way.
     Racing(Race),
     /// A connection exists.
-    Linked,
+    Linked(Token),
     /// The next attempt begins at this tick.
     Waiting(Tick),
     /// The attempt failed; the next turn reports it to the handler.

@@ -2,7 +2,7 @@
 
 mod resolver;
 
-pub(crate) use resolver::Resolver;
+pub(crate) use resolver::SystemResolver;
 
 use crate::closed::{Cause, ConnectError, Deadline};
 use crate::core::{Core, Slot};
@@ -20,14 +20,47 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline_io::{Address, Driver, End, Token};
 use tautline_tls::{Engine, Session};
+use tautline_ws::CloseCode;
 
 impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn dial(&mut self, driver: &mut dyn Driver, target: Arc<Target>) -> DialId {
-        let id = DialId(self.next_dial);
-        self.next_dial = self.next_dial.wrapping_add(1);
-        self.dials.insert(id, Dial { target, state: State::Resolving(Tick::MAX), failures: 0, opened: 0 });
-        self.attempt(driver, id);
+        let id = self.shared.remote.dials().begin();
+        self.begin_dial(driver, id, target);
         id
+    }
+
+    pub(crate) fn begin_dial(&mut self, driver: &mut dyn Driver, id: DialId, target: Arc<Target>) {
+        self.dials.insert(id, Dial { target, state: State::Resolving(Tick::MAX), failures: 0, opened: 0, ends: false });
+        if self.drain_end.is_some() {
+            return self.resolved(driver, id, Err(ConnectError::Ended(Cause::Stopped)));
+        }
+        self.attempt(driver, id);
+    }
+
+    /// Ends a dial for the application.
+    pub(crate) fn disconnect(&mut self, driver: &mut dyn Driver, id: DialId, code: CloseCode, reason: &str) {
+        let Some(dial) = self.dials.get_mut(&id) else { return };
+        dial.ends = true;
+        match &mut dial.state {
+            State::Linked(token) => {
+                let token = *token;
+                self.visit(driver, token, |core, _, link| {
+                    if link.phase.is_handshaking() {
+                        core.dial_failed(link, Phase::GONE, ConnectError::Ended(Cause::Local));
+                    } else {
+                        link.close(code, reason);
+                    }
+                });
+            }
+            State::Racing(race) => {
+                let attempts = race.end_attempts();
+                self.close_attempts(driver, attempts);
+                self.fail_dial(id, ConnectError::Ended(Cause::Local));
+            }
+            State::Resolving(_) | State::Waiting(_) | State::Failed(_) => {
+                self.fail_dial(id, ConnectError::Ended(Cause::Local));
+            }
+        }
     }
 
     /// Begins an attempt to connect, with the resolver if the host is a name.
@@ -56,6 +89,16 @@ impl<E: Engine, H: Handler> Core<E, H> {
         // The timer is needed since the resolver's threads may be busy with other names past the deadline.
         self.dial_timers.push(Reverse((end, id)));
         let until = Instant::now().checked_add(self.shared.config.deadlines.connect);
+        if let Some(own) = &target.resolver {
+            let Some(lookup) = resolver::lookup(id, (host, port), until, self.shared.remote.clone(), &self.lookups)
+            else {
+                let error = format!("cannot resolve {host}: the resolver holds too many lookups without an answer");
+                return self.resolved(driver, id, Err(ConnectError::Resolve(error)));
+            };
+            // A lookup that a panic drops fails the attempt.
+            self.guard(format_args!("dial {id}"), |_| own.resolve(lookup));
+            return;
+        }
         let name = Name { dial: id, host: host.to_owned(), port, until, shard: self.shared.remote.clone() };
         if let Err(error) = self.resolver.resolve(name) {
             self.resolved(driver, id, Err(ConnectError::Resolve(format!("no thread to resolve on: {error}"))));
@@ -110,9 +153,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Connects to the next address, or fails the dial if no address and no attempt is left.
     fn next_attempt(&mut self, driver: &mut dyn Driver, id: DialId) {
         loop {
-            let Some(Dial { state: State::Racing(race), .. }) = self.dials.get_mut(&id) else { return };
+            let Some(Dial { state: State::Racing(race), target, .. }) = self.dials.get_mut(&id) else { return };
             let Some(address) = race.next_address() else { break };
-            match driver.connect(&address) {
+            let begun = match &target.source {
+                Some(source) => driver.connect_from(&address, source),
+                None => driver.connect(&address),
+            };
+            match begun {
                 Ok(token) => {
                     race.attempts.push((token, address));
                     race.next_at = self.shared.now + ATTEMPT_DELAY;
@@ -153,7 +200,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let target = target.clone();
         self.close_attempts(driver, losers);
         if let Some(dial) = self.dials.get_mut(&id) {
-            dial.state = State::Linked;
+            dial.state = State::Linked(token);
         }
         self.begin(driver, token, id, &target);
     }
@@ -218,23 +265,44 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Reports a failed attempt to the handler, and schedules the next one if the target wants that.
     fn fail_dial(&mut self, id: DialId, error: ConnectError) {
+        let known = self.dials.contains_key(&id);
         let retry = self.try_again(id);
         self.guard(format_args!("dial {id}"), |core| core.handler.on_connect_failed(id, &error, retry));
+        if known && retry.is_none() {
+            self.report_dial_end(id);
+        }
+    }
+
+    fn remove_dial(&mut self, id: DialId) {
+        self.dials.remove(&id);
+        self.shared.remote.dials().end(id);
+    }
+
+    fn report_dial_end(&mut self, id: DialId) {
+        if let Some(probe) = &mut self.probe {
+            probe.dial_ended(id);
+        }
+        self.guard(format_args!("dial {id}"), |core| core.handler.on_dial_end(id));
     }
 
     /// An open connection ended: schedules the next attempt if the target wants that, unless we ended it.
-    pub(crate) fn dial_lost(&mut self, id: DialId, by_us: bool) {
-        let now = self.shared.now;
+    ///
+    /// `silence` is the time without messages that ended it. A feed that has sent nothing has not come back.
+    pub(crate) fn dial_lost(&mut self, id: DialId, by_us: bool, silence: Duration) {
+        let heard = self.shared.now.saturating_sub(millis(silence));
         let Some(dial) = self.dials.get_mut(&id) else { return };
-        if by_us || dial.target.reconnect.is_none() {
-            self.dials.remove(&id);
-            return;
+        if by_us || dial.ends || dial.target.reconnect.is_none() {
+            self.remove_dial(id);
+            return self.report_dial_end(id);
         }
-        if dial.target.reconnect.is_some_and(|reconnect| now - dial.opened >= millis(reconnect.longest)) {
+        if dial.target.reconnect.is_some_and(|reconnect| heard.saturating_sub(dial.opened) >= millis(reconnect.longest))
+        {
             dial.failures = 0;
         }
         if let Some(wait) = self.try_again(id) {
             log::info!("dial {}: connection lost; next attempt in {} ms", id.0, wait.as_millis());
+        } else {
+            self.report_dial_end(id);
         }
     }
 
@@ -244,9 +312,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let dial = self.dials.get_mut(&id)?;
         dial.failures = dial.failures.saturating_add(1);
         let failures = dial.failures;
-        let again = dial.target.reconnect.filter(|reconnect| reconnect.attempts.is_none_or(|most| failures <= most));
-        let Some(reconnect) = again.filter(|_| self.drain_end.is_none()) else {
-            self.dials.remove(&id);
+        let wanted = dial.target.reconnect.filter(|_| !dial.ends && self.drain_end.is_none());
+        let again = wanted.filter(|reconnect| reconnect.attempts.is_none_or(|most| failures <= most));
+        let Some(reconnect) = again else {
+            self.remove_dial(id);
             return None;
         };
         let wait = reconnect.wait(failures, |bound| self.shared.keys.up_to(bound));
@@ -269,7 +338,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             match &mut dial.state {
                 State::Waiting(at) if *at <= now => self.attempt(driver, id),
                 State::Failed(_) => {
-                    if let State::Failed(error) = std::mem::replace(&mut dial.state, State::Linked) {
+                    if let State::Failed(error) = std::mem::replace(&mut dial.state, State::Resolving(Tick::MAX)) {
                         self.fail_dial(id, error);
                     }
                 }
@@ -299,7 +368,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         // In an order that does not depend on the map's.
         attempts.sort_unstable();
         self.close_attempts(driver, attempts);
-        let given_up = self.dials.iter().filter(|(_, dial)| !matches!(dial.state, State::Linked));
+        let given_up = self.dials.iter().filter(|(_, dial)| !matches!(dial.state, State::Linked(_)));
         let mut given_up: Vec<_> = given_up.map(|(id, _)| *id).collect();
         given_up.sort_unstable();
         for id in given_up {

@@ -70,11 +70,18 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     fn fail_handshake(&mut self, link: &mut Link<E::Session, H::State>, cause: Cause) {
+        if matches!(link.phase, Phase::Streaming(_)) {
+            // A reset shows the client that the response is not whole.
+            let limit = Limit::met(&cause, &link.phase, &self.shared.counters);
+            let line = format_args!("a response was cut off: {cause:#}{limit}");
+            self.shared.log_peer(Level::Debug, &link.info.peer, line);
+            return self.end(link, Phase::Gone { reset: true }, cause);
+        }
         let peer_finished = matches!(cause, Cause::Finished | Cause::Truncated);
         let limit = Limit::met(&cause, &link.phase, &self.shared.counters);
         if let Phase::Request(head) = &link.phase
             && head.answered
-            && head.bytes.is_empty()
+            && !head.has_begun()
             && !matches!(cause, Cause::Tls(_) | Cause::Panicked)
         {
             // The end of a connection between two requests is no failure.
@@ -87,7 +94,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         if link.info.dial.is_some() {
             let end = if matches!(cause, Cause::Tls(_)) { Phase::ABANDONED } else { Phase::GONE };
-            return self.dial_failed(link, end, ConnectError::Ended(cause));
+            let rejection = match &mut link.phase {
+                Phase::Answer(answer) => answer.opening.take_rejection(),
+                _ => None,
+            };
+            let error = rejection.map_or(ConnectError::Ended(cause), |error| ConnectError::Handshake(Arc::new(error)));
+            return self.dial_failed(link, end, error);
         }
         let end = match (&link.phase, &cause) {
             (Phase::Request(_) | Phase::Waiting(_), Cause::Panicked) => {
@@ -95,7 +107,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
             (Phase::Waiting(_), Cause::Timeout(_)) => return self.refuse_with(link, StatusCode::REQUEST_TIMEOUT),
             // Browsers open connections before they need them, and would take a 408 for the answer to their next request.
-            (Phase::Request(head), Cause::Timeout(_)) if !head.bytes.is_empty() => {
+            (Phase::Request(head), Cause::Timeout(_)) if head.has_begun() => {
                 return self.refuse_with(link, StatusCode::REQUEST_TIMEOUT);
             }
             (_, Cause::Tls(_)) => Phase::ABANDONED,
@@ -120,6 +132,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 self.end(link, Phase::GONE, Cause::Finished);
             }
             End::Finished if matches!(link.phase, Phase::Linger(_)) => link.phase.peer_finished(),
+            // The client sends no further request, and still reads this response.
+            End::Finished if let Phase::Streaming(streaming) = &mut link.phase => streaming.peer_finished = true,
             // After close_notify nothing is missing. Without TLS a truncation cannot be detected.
             End::Finished if whole || E::Session::PASSTHROUGH => self.fail(link, Cause::Finished),
             End::Finished => self.fail(link, Cause::Truncated),
@@ -160,6 +174,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let peer_close = link.cold.as_mut().and_then(|cold| cold.peer_close.take());
         let (code, reason) = peer_close.map_or((CloseCode::ABNORMAL, String::new()), |close| *close);
         let by_us = matches!(cause, Cause::Local | Cause::Stopped) && !link.reconnects();
+        let is_silent = matches!(cause, Cause::Timeout(Deadline::Silence));
+        let silence = self.shared.config.deadlines.silence.filter(|_| is_silent).unwrap_or_default();
         if let Some(handle) = link.cold.as_mut().and_then(|cold| cold.more.as_mut()?.handle.take()) {
             handle.end();
         }
@@ -171,7 +187,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         // The handler may have subscribed again in `on_close`.
         self.unsubscribe_all(link);
         if let Some(dial) = link.info.dial {
-            self.dial_lost(dial, by_us);
+            self.dial_lost(dial, by_us, silence);
         }
     }
 
@@ -266,9 +282,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         match &link.phase {
             Phase::Open => link.close(code, reason),
             // A client that has sent a part of a request gets 503 for it.
-            Phase::Request(head) if !head.bytes.is_empty() => {}
+            Phase::Request(head) if head.has_begun() => {}
             Phase::Waiting(_) => self.refuse_with(link, StatusCode::SERVICE_UNAVAILABLE),
             Phase::Overrun | Phase::CloseQueued | Phase::CloseSent | Phase::Linger(_) | Phase::Gone { .. } => {}
+            // It ends with its response, at the latest when the drain does.
+            Phase::Streaming(_) => {}
             Phase::Request(_) if link.wire.is_in_flight() => {
                 self.end(link, Phase::finishing(false), Cause::Stopped);
             }

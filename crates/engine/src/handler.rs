@@ -120,6 +120,12 @@ pub trait Handler: 'static {
     fn on_connect_failed(&mut self, dial: DialId, error: &crate::ConnectError, retry: Option<Duration>) {
         let _ = (dial, error, retry);
     }
+
+    /// A client has given up a target for ever, and forgets it. Called once for each, after [`on_close`](Self::on_close) or
+    /// [`on_connect_failed`](Self::on_connect_failed).
+    fn on_dial_end(&mut self, dial: DialId) {
+        let _ = dial;
+    }
 }
 
 /// Lets a program with several handlers, none of them on a hot path, compile one loop for all of them.
@@ -172,6 +178,10 @@ impl<T: Default + 'static> Handler for Box<dyn Handler<State = T>> {
 
     fn on_connect_failed(&mut self, dial: DialId, error: &crate::ConnectError, retry: Option<Duration>) {
         (**self).on_connect_failed(dial, error, retry);
+    }
+
+    fn on_dial_end(&mut self, dial: DialId) {
+        (**self).on_dial_end(dial);
     }
 }
 

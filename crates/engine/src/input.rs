@@ -42,7 +42,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let result = self.advance(driver, link, wire, scratch);
         if let Ok(used) = result
             && used < wire.len()
-            && !link.phase.is_ending()
+            && reads(&link.phase)
         {
             let rest = &wire[used..];
             if rest.len() > MAX_CARRY && !link.held {
@@ -70,7 +70,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let result = self.advance(driver, link, carried.filled_mut(), &mut scratch);
         self.shared.scratch = scratch;
         carried.take(result.as_ref().map_or(carried.len(), |used| *used));
-        if carried.is_empty() || link.phase.is_ending() {
+        if carried.is_empty() || !reads(&link.phase) {
             self.shared.pool.give(carried);
         } else {
             self.shared.pool.fit(&mut carried);
@@ -103,7 +103,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     link.held = true;
                     return Ok(used);
                 }
-                Phase::Waiting(_) => {
+                Phase::Waiting(_) | Phase::Streaming(_) => {
                     link.held |= used < wire.len();
                     return Ok(used);
                 }
@@ -122,7 +122,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                         return Ok(used);
                     }
                 }
-                Phase::Linger(_) | Phase::Gone { .. } => return Ok(wire.len()),
+                phase if !reads(phase) => return Ok(wire.len()),
                 _ => {
                     if used < wire.len() && link.holds_back(self.shared.config.limits.pause_receive_above) {
                         link.held = true;
@@ -169,9 +169,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
             used += match &mut link.phase {
                 Phase::Request(_) => self.request(driver, link, rest)?,
                 Phase::Answer(_) => self.answer(driver, link, rest)?,
-                Phase::Waiting(_) if E::Session::PASSTHROUGH => return Ok(used),
+                Phase::Waiting(_) | Phase::Streaming(_) if E::Session::PASSTHROUGH => return Ok(used),
                 Phase::Waiting(wait) => {
                     wait.rest.put(rest);
+                    rest.len()
+                }
+                Phase::Streaming(streaming) => {
+                    streaming.rest.put(rest);
                     rest.len()
                 }
                 phase if phase.is_open() => return Ok(used + self.frames(driver, link, rest)?),
@@ -217,6 +221,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             }
             let taken = conn.out.taken();
             if let Some(probe) = &mut self.probe {
+                conn.shared.times = None;
                 probe.decoding();
             }
             let Decoded { used: read, event } = decoder.decode(&mut plain[used..], &mut conn.shared.pool)?;
@@ -233,7 +238,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     if open {
                         clock.phase_end = conn.shared.now;
                         if let Some(probe) = &mut self.probe {
-                            probe.calling();
+                            conn.shared.times = probe.calling(conn.info.dial);
                         }
                         self.handler.on_message(&mut conn, message);
                     }
@@ -243,7 +248,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     if open {
                         clock.phase_end = conn.shared.now;
                         if last && let Some(probe) = &mut self.probe {
-                            probe.calling();
+                            conn.shared.times = probe.calling(conn.info.dial);
                         }
                         self.handler.on_chunk(&mut conn, Chunk { kind, data, first, last });
                     }
@@ -266,4 +271,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         Ok(used)
     }
+}
+
+/// Whether records are opened. A server that waits for the client's close_notify may send only its own, without FIN, so a
+/// client that waits for the server's end looks for it.
+const fn reads(phase: &Phase) -> bool {
+    !phase.is_ending() || phase.awaits_peer()
 }

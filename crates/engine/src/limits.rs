@@ -39,6 +39,7 @@ impl Limit {
             HandshakeError::HeadTooLarge(_) | HandshakeError::TooManyHeaders(_) => {
                 counted("limits.head", &counters.heads_too_big)
             }
+            HandshakeError::BodyTooLarge(_) => counted("limits.max_body", &counters.heads_too_big),
             _ => Self(None),
         }
     }

@@ -92,6 +92,8 @@ impl<S, T> Link<S, T> {
             Phase::CloseSent | Phase::Linger(_) if self.wire.is_in_flight() => (Tick::MAX, Due::Miss(Deadline::Close)),
             Phase::CloseSent | Phase::Linger(_) => (self.clock.phase_end, Due::Miss(Deadline::Close)),
             Phase::Waiting(_) => (self.clock.phase_end, Due::Miss(Deadline::Answer)),
+            // Either bytes are in flight, or the next turn sends more.
+            Phase::Streaming(_) => (Tick::MAX, Due::Miss(Deadline::Send)),
             _ => (self.clock.phase_end, Due::Miss(Deadline::Handshake)),
         };
         let mut consider = |at: Tick, due| {
@@ -132,13 +134,13 @@ impl<S, T> Link<S, T> {
     ///
     /// That is so if the application pauses, or if too many answers wait for the peer to read them. Messages from elsewhere do
     /// not count, since a slow reader of those must still be heard. A client holds nothing back: otherwise both ends could wait
-    /// for each other for ever. While the session is offloaded or a request waits for its answer, all further input waits.
+    /// for each other for ever. While the session is offloaded, or a request waits for its answer or gets it, all further input waits.
     pub(crate) fn holds_back(&self, pause_above: usize) -> bool {
         match self.phase {
             Phase::Open => {
                 self.paused || self.info.dial.is_none() && self.out.lags(&self.wire, self.answered, pause_above)
             }
-            Phase::Offloaded(_) | Phase::Waiting(_) => !self.carry.is_empty(),
+            Phase::Offloaded(_) | Phase::Waiting(_) | Phase::Streaming(_) => !self.carry.is_empty(),
             _ => false,
         }
     }
@@ -154,6 +156,8 @@ impl<S, T> Link<S, T> {
         S: Session,
     {
         let token = self.token;
+        // Those are of another call.
+        shared.times = None;
         act(&mut Conn {
             token,
             out: &mut self.out,
@@ -202,7 +206,7 @@ impl<S, T> Link<S, T> {
 
     /// Drops the waiting messages, and queues a close frame.
     pub(crate) fn close_now(&mut self, code: CloseCode, reason: &str) {
-        self.out.clear_queue();
+        self.out.fail_queue(code, reason);
         self.close(code, reason);
     }
 }

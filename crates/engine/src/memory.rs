@@ -74,6 +74,10 @@ pub(crate) struct Account {
     pub(crate) grown: bool,
     /// Whether the budget is to be looked at again.
     pub(crate) due: bool,
+    /// Whether it is to be looked at again once other shards had time to free unused buffers.
+    pub(crate) awaits_others: bool,
+    /// The first and the last of the latest refusals of new connections.
+    refusals: Option<(Tick, Tick)>,
     /// When other shards were last asked to free unused buffers.
     pub(crate) asked_at: Tick,
     /// The reported total, and the least one since the last look at the budget.
@@ -135,6 +139,20 @@ impl Account {
         self.grown = self.total > self.least + STEP;
     }
 
+    /// Notes that a connection is refused. Returns whether that goes on for `time`, without a pause as long as that. Then it
+    /// begins anew.
+    pub(crate) fn refuses_for(&mut self, time: Tick, now: Tick) -> bool {
+        let (first, _) = self.refusals.filter(|(_, last)| last + time >= now).unwrap_or((now, now));
+        let is_over = first + time <= now;
+        self.refusals = (!is_over).then_some((first, now));
+        is_over
+    }
+
+    /// The weight of all connections that hold anything.
+    pub(crate) const fn weight(&self) -> usize {
+        self.sums.weight()
+    }
+
     /// The budget was looked at.
     pub(crate) const fn looked(&mut self) {
         self.least = self.total;
@@ -186,7 +204,7 @@ impl<S, T> Link<S, T> {
         let (cork, queued, shared, deflater) = self.out.memory();
         let carry = self.carry.capacity();
         let head = match &self.phase {
-            Phase::Request(head) => head.bytes.capacity(),
+            Phase::Request(head) => head.memory(),
             Phase::Answer(answer) => answer.bytes.capacity(),
             // The pool has a buffer for the client's messages and one for ours.
             Phase::Offloaded(Some(_)) => HANDSHAKE + 2 * Pool::MIN_CAPACITY,
@@ -263,6 +281,15 @@ mod tests {
         assert!(!at(2 * STEP, false));
         assert!(!at(10, false));
         assert!(at(STEP + 11, false));
+    }
+
+    #[test]
+    fn refusals_count_from_the_first_of_a_series() {
+        let mut account = Account::default();
+        let refused: Vec<_> =
+            [0, 900, 1_000, 1_100, 3_000, 4_100, 5_000, 5_100].map(|at| account.refuses_for(1_000, at)).into();
+        // At 1,100 a new series begins, and 1,900 ms without a refusal end it.
+        assert_eq!(refused, [false, false, true, false, false, false, false, true]);
     }
 
     #[test]

@@ -171,6 +171,14 @@ impl Outbound {
         self.drain_owed = false;
     }
 
+    /// Drops the queued messages. A close frame behind them gets this code: its own would say that they were sent.
+    pub(crate) fn fail_queue(&mut self, code: CloseCode, reason: &str) {
+        if !self.queue.is_empty() && self.close.is_some() {
+            self.queue_close(code, reason);
+        }
+        self.clear_queue();
+    }
+
     /// Drops all messages that are not sealed.
     pub(crate) fn clear(&mut self) {
         self.cork.clear();
@@ -235,6 +243,11 @@ impl Outbound {
     /// Whether `on_drain` must be called now.
     pub(crate) fn is_drained(&self, wire: &Wire) -> bool {
         self.drain_owed && self.queue.is_empty() && !wire.is_in_flight()
+    }
+
+    /// Has `on_drain` called once nothing waits.
+    pub(crate) const fn owe_drain(&mut self) {
+        self.drain_owed = true;
     }
 
     /// `on_drain` is called now.

@@ -1,4 +1,4 @@
-//! Panics of the application: each ends its own connection, and the loop goes on.
+//! Panics of the application, and of buffers without memory: each ends its own connection, and the loop goes on.
 //!
 //! One catch lies around each event of a connection, so that a message costs nothing. The connection is outside of it, and
 //! survives to be closed. Nothing of it is used again but its end: a close frame, or a status before the WebSocket is open.
@@ -119,7 +119,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             OnPanic::EndLoop => "the loop ends",
             OnPanic::Abort => "the process aborts",
         };
-        let line = format_args!("{of}: the application panicked with {text:?}; {then}");
+        let line = format_args!("{of}: a panic, mostly of the application: {text:?}; {then}");
         match peer {
             // A peer that knows how can make it panic again and again.
             Some(peer) => self.shared.log_peer(log::Level::Error, peer, line),

@@ -1,11 +1,12 @@
 //! The phases of a connection, from its first byte to its last.
 
+use crate::content::ContentSource;
 use crate::proxy::Tunnel;
 use crate::timer::Tick;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tautline_buf::Buf;
-use tautline_ws::handshake::{HeadReader, Opening};
+use tautline_ws::handshake::{BodyReader, HeadReader, Opening};
 
 /// The state of a connection. Every event moves it downwards in this diagram, except that a server answers several plain HTTP
 /// requests.
@@ -14,7 +15,7 @@ use tautline_ws::handshake::{HeadReader, Opening};
 ///  client: Proxy ─► Tls ──────────► Answer ─┐
 ///  server:          Tls ─► Request ─────────┤      on_open
 ///                    ▲▼      ▲▼ └► (again)  ▼
-///                 Offloaded Waiting       Open ─────────────┐
+///             Offloaded   Waiting, Streaming Open ──────────┐
 ///                                           │ close()       │ slow-consumer policy
 ///                                           ▼               ▼
 ///                                      CloseQueued       Overrun
@@ -38,6 +39,8 @@ pub(crate) enum Phase {
     Request(Box<Head>),
     /// A server's application has a request and answers it later.
     Waiting(Box<Wait>),
+    /// A server sends a response that is made meanwhile.
+    Streaming(Box<Streaming>),
     /// A client reads the HTTP response.
     Answer(Box<Answer>),
     /// Messages are sent and delivered.
@@ -48,7 +51,7 @@ pub(crate) enum Phase {
     CloseQueued,
     /// Our close frame is sent, or waits behind bytes in flight. The peer's close frame is awaited.
     CloseSent,
-    /// Nothing is read any more. The remaining bytes are sent, and then the peer's end of stream is awaited.
+    /// No message is read any more. The remaining bytes are sent, and then the peer's end of stream is awaited.
     Linger(Linger),
     /// The connection is over, and is reset if `reset`.
     Gone { reset: bool },
@@ -91,6 +94,40 @@ pub(crate) struct Head {
     pub(crate) answered: bool,
     /// The end of the time for plain HTTP, once a request was answered and another may follow.
     pub(crate) http_end: Option<Tick>,
+    /// A request whose body is being read.
+    pub(crate) body: Option<Box<Body>>,
+}
+
+/// A request whose body is not whole.
+pub(crate) struct Body {
+    pub(crate) request: http::Request<()>,
+    pub(crate) reader: BodyReader,
+}
+
+impl Head {
+    /// Whether a part of a request has arrived.
+    pub(crate) const fn has_begun(&self) -> bool {
+        !self.bytes.is_empty() || self.body.is_some()
+    }
+
+    /// Its memory, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes.capacity() + self.body.as_ref().map_or(0, |body| body.reader.memory())
+    }
+}
+
+/// A response that is made while it is sent.
+pub(crate) struct Streaming {
+    pub(crate) head: Box<Head>,
+    pub(crate) source: ContentSource,
+    /// Bytes of content that are left, if their number is known.
+    pub(crate) left: u64,
+    pub(crate) is_measured: bool,
+    pub(crate) chunked: bool,
+    pub(crate) keep_alive: bool,
+    pub(crate) peer_finished: bool,
+    /// Opened bytes behind the request: the rest of one record.
+    pub(crate) rest: Buf,
 }
 
 /// An HTTP request that waits for the application's answer.
@@ -135,7 +172,13 @@ impl Phase {
     pub(crate) const fn is_handshaking(&self) -> bool {
         matches!(
             self,
-            Self::Proxy(_) | Self::Tls | Self::Offloaded(_) | Self::Request(_) | Self::Waiting(_) | Self::Answer(_)
+            Self::Proxy(_)
+                | Self::Tls
+                | Self::Offloaded(_)
+                | Self::Request(_)
+                | Self::Waiting(_)
+                | Self::Streaming(_)
+                | Self::Answer(_)
         )
     }
 
@@ -149,9 +192,14 @@ impl Phase {
         matches!(self, Self::Open)
     }
 
-    /// Whether nothing is read any more.
+    /// Whether no message is read any more.
     pub(crate) const fn is_ending(&self) -> bool {
         matches!(self, Self::Linger(_) | Self::Gone { .. })
+    }
+
+    /// Whether nothing but the peer's end is awaited, which may be a close_notify among the next records.
+    pub(crate) const fn awaits_peer(&self) -> bool {
+        matches!(self, Self::Linger(Linger { ours: Finish::AfterPeer, .. }))
     }
 
     pub(crate) const fn is_gone(&self) -> bool {

@@ -1,16 +1,20 @@
-//! Calls from other threads into a loop, with its handler and a connection.
+//! Calls from other threads into a loop: with its handler and a connection, and for its outgoing connections.
 
 use crate::command::Command;
 use crate::conn::Conn;
 use crate::context::ShardContext;
 use crate::core::Core;
+use crate::dial::Target;
 use crate::handle::ConnHandle;
 use crate::handler::Handler;
+use crate::ids::DialId;
 use crate::link::Link;
 use crate::remote::{ShardHandle, ShardHandleError};
 use std::any::{Any, TypeId};
+use std::sync::Arc;
 use tautline_io::{Driver, Token};
 use tautline_tls::{Engine, Session};
+use tautline_ws::CloseCode;
 
 /// A call for a connection, in a box for any handler.
 type Act<H> = Box<dyn FnOnce(&mut H, &mut Conn<'_, <H as Handler>::State>) + Send>;
@@ -57,6 +61,52 @@ impl ShardHandle {
 
     fn check_handler<H: Handler>(&self) -> Result<(), ShardHandleError> {
         if self.is_for(TypeId::of::<H>()) { Ok(()) } else { Err(ShardHandleError::OtherHandler) }
+    }
+}
+
+impl ShardHandle {
+    /// Begins to connect to `target`, in the shard's next turn. The identifier is valid at once.
+    ///
+    /// [`on_open`](crate::Handler::on_open) or [`on_connect_failed`](crate::Handler::on_connect_failed) follows, and
+    /// [`on_dial_end`](crate::Handler::on_dial_end) when the shard gives the target up for ever. All targets of a shard are
+    /// `wss://`, or all are `ws://`: the shard has one TLS engine, and reports others as failed.
+    ///
+    /// ```
+    /// use tautline_engine::{ConnectError, DialId, Reconnect, ShardHandle, Target};
+    ///
+    /// /// Follows one more instrument.
+    /// fn follow(shard: &ShardHandle, instrument: &str) -> Result<DialId, Box<dyn std::error::Error>> {
+    ///     let target = Target::new(&format!("wss://example.com/{instrument}"))?;
+    ///     Ok(shard.connect(target.with_reconnect(Reconnect::default()))?)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// If the shard does not take the command.
+    pub fn connect(&self, target: impl Into<Arc<Target>>) -> Result<DialId, ShardHandleError> {
+        let dial = self.dials().begin();
+        let begun = self.command(Command::Connect { dial, target: target.into() });
+        if begun.is_err() {
+            self.dials().end(dial);
+        }
+        begun.map(|()| dial)
+    }
+
+    /// Gives up an outgoing connection for ever: closes it with `code`, or ends its attempts. It does not reconnect.
+    ///
+    /// [`on_close`](crate::Handler::on_close) or [`on_connect_failed`](crate::Handler::on_connect_failed) follows, and then
+    /// [`on_dial_end`](crate::Handler::on_dial_end).
+    ///
+    /// # Errors
+    /// [`Ended`](ShardHandleError::Ended) if it has ended already. If the shard does not take the command.
+    pub fn disconnect(&self, dial: DialId, code: CloseCode, reason: &str) -> Result<(), ShardHandleError> {
+        if !self.is_running() {
+            return Err(ShardHandleError::Stopped);
+        }
+        if !self.dials().is_live(dial) {
+            return Err(ShardHandleError::Ended);
+        }
+        self.command(Command::Disconnect { dial, code, reason: reason.to_owned() })
     }
 }
 

@@ -1,17 +1,20 @@
 use crate::command::Command;
 use crate::counters::{Counters, LiveCounters};
-use crate::ids::ConnId;
+use crate::dials::Dials;
+use crate::ids::{ConnId, DialId};
+use crate::memory_budget::Member;
 use crate::message::{Encoded, Outgoing, Published};
 use crate::probe::Stages;
 use crate::publications::{Destination, Publication};
 use std::any::TypeId;
 use std::cell::Cell;
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
-use tautline_io::Waker;
+use tautline_io::{Address, Waker};
 use tautline_ws::CloseCode;
 
 thread_local! {
@@ -86,9 +89,12 @@ struct Waiting {
     /// Bytes of their messages.
     bytes: AtomicUsize,
     published: Published,
+    dials: Dials,
     /// Whether a wake is under way, so that further commands need none.
     waking: AtomicBool,
     stopped: AtomicBool,
+    /// Whether the shard's thread has a table of descriptors of its own.
+    own_descriptors: AtomicBool,
 }
 
 impl Waiting {
@@ -154,10 +160,12 @@ pub enum ShardHandleError {
     TooManyBytes,
     /// The shard has stopped.
     Stopped,
-    /// The connection has ended.
+    /// The connection, or the target that was connected to, has ended.
     Ended,
     /// The shard has a handler of another type.
     OtherHandler,
+    /// The shard's thread has a table of descriptors of its own, so it cannot take those of others.
+    OwnDescriptors,
     /// The question needs a shard's answer, and a handler must not wait for one: it could wait for itself.
     InHandler,
 }
@@ -170,6 +178,7 @@ impl fmt::Display for ShardHandleError {
             Self::Stopped => "the shard has stopped",
             Self::Ended => "the connection has ended",
             Self::OtherHandler => "the shard has a handler of another type",
+            Self::OwnDescriptors => "the shard has a table of descriptors of its own, and takes none of others",
             Self::InHandler => "a handler must not wait for a shard's answer",
         })
     }
@@ -246,6 +255,24 @@ impl ShardHandle {
         self.command(Command::Close { conn, code, reason: reason.to_owned() })
     }
 
+    /// Has the shard serve a connected socket that something else has accepted, like [`Shard::adopt`](crate::Shard::adopt).
+    ///
+    /// A socket that the shard cannot take is closed, and logged.
+    ///
+    /// # Errors
+    /// If the shard does not take the command.
+    pub fn adopt(&self, socket: OwnedFd, peer: Option<Address>) -> Result<(), ShardHandleError> {
+        if self.0.waiting.own_descriptors.load(Ordering::Acquire) {
+            return Err(ShardHandleError::OwnDescriptors);
+        }
+        self.command(Command::Adopt { socket, peer })
+    }
+
+    /// Marks the shard's thread as one with a table of descriptors of its own.
+    pub fn set_own_descriptors(&self) {
+        self.0.waiting.own_descriptors.store(true, Ordering::Release);
+    }
+
     /// Stops accepting, closes every connection with `code` (1001 going away, 1012 service restart), and then ends the shard.
     ///
     /// The shard ends when all connections have ended, at the latest after `deadline`. A full queue takes this command too.
@@ -266,11 +293,6 @@ impl ShardHandle {
         counters
     }
 
-    /// The shard's memory in bytes, as of its last turn.
-    pub(crate) fn memory(&self) -> u64 {
-        self.counters().memory()
-    }
-
     /// The memory of commands that wait, and of messages that were published here and are not gone. Any thread changes them.
     fn memory_of_others(&self) -> (u64, u64) {
         let commands = self.0.waiting.commands.load(Ordering::Relaxed) * size_of::<Command>();
@@ -282,9 +304,9 @@ impl ShardHandle {
         &self.0.waiting.published
     }
 
-    /// Whether both are handles to one shard.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0.counters, &other.0.counters)
+    /// The outgoing connections that have not ended.
+    pub(crate) fn dials(&self) -> &Dials {
+        &self.0.waiting.dials
     }
 
     /// Whether the shard takes commands. It does not once it was drained, or has failed.
@@ -298,7 +320,18 @@ impl ShardHandle {
     /// # Errors
     /// If the shard does not take the command, or stops before it answers. If a handler asks, since it would wait for itself.
     pub fn stages(&self) -> Result<Option<Box<Stages>>, ShardHandleError> {
-        self.ask(Command::Stages)
+        self.ask(|reply| Command::Stages(None, reply))
+    }
+
+    /// The probe's results for one outgoing connection, across its reconnections. Waits for the shard's answer.
+    ///
+    /// `None` without a probe, before its first message, and after its [end](crate::Handler::on_dial_end). The first 64 outgoing
+    /// connections of a shard are counted apart.
+    ///
+    /// # Errors
+    /// Like those of [`stages`](Self::stages).
+    pub fn stages_of(&self, dial: DialId) -> Result<Option<Box<Stages>>, ShardHandleError> {
+        self.ask(|reply| Command::Stages(Some(dial), reply))
     }
 
     /// Sends a command, and waits for its answer.
@@ -353,6 +386,16 @@ impl ShardHandle {
             self.0.waker.wake();
         }
         Ok(())
+    }
+}
+
+impl Member for ShardHandle {
+    fn counters(&self) -> Counters {
+        self.counters()
+    }
+
+    fn check_limits(&self) {
+        self.check_limits();
     }
 }
 

@@ -1,3 +1,4 @@
+use crate::content::Content;
 use http::{HeaderMap, StatusCode};
 
 /// The answer to a [`Request`](crate::Request). `T` is the [`State`](crate::Handler::State) of a connection.
@@ -19,6 +20,8 @@ pub enum Reply<T = ()> {
     Upgrade(Upgrade<T>),
     /// Answer as plain HTTP. The connection stays open for further requests if the client wants that.
     Respond(http::Response<Vec<u8>>),
+    /// Answer as plain HTTP with content that is made while it is sent, such as a file or a long list.
+    Stream(http::Response<Content>),
     /// A ticket has the answer: the result of [`Request::later`](crate::Request::later).
     Later(Later),
 }

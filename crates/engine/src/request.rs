@@ -32,6 +32,8 @@ pub struct Request<'a> {
     pub is_upgrade: bool,
     /// The negotiated TLS values: SNI, ALPN, the client's certificates. Empty without TLS.
     pub tls: &'a tautline_tls::TlsInfo,
+    /// The body, if it has one of at most [`max_body`](crate::Limits::max_body) bytes. A longer one is answered with status 413.
+    pub body: &'a [u8],
     /// Where tickets come from; `None` in tests of applications.
     pub(crate) source: Option<&'a Source<'a>>,
 }
@@ -40,7 +42,14 @@ impl<'a> Request<'a> {
     /// A request with this head and peer, for tests of [`Handler::on_request`](crate::Handler::on_request).
     #[must_use]
     pub fn new(http: &'a http::Request<()>, peer: &'a Address, tls: &'a tautline_tls::TlsInfo) -> Self {
-        Self { http, peer, is_upgrade: tautline_ws::handshake::is_upgrade(http), tls, source: None }
+        Self { http, peer, is_upgrade: tautline_ws::handshake::is_upgrade(http), tls, body: &[], source: None }
+    }
+
+    /// Sets the body, for tests.
+    #[must_use]
+    pub const fn with_body(mut self, body: &'a [u8]) -> Self {
+        self.body = body;
+        self
     }
 
     /// Answers the request later: calls `start` with a [`Ticket`], which any thread or task can complete.

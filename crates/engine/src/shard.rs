@@ -8,7 +8,7 @@ use crate::conn::Conn;
 use crate::core::{Core, Slot};
 use crate::counters::{Counters, LiveCounters};
 use crate::dial::Target;
-use crate::dialing::Resolver;
+use crate::dialing::SystemResolver;
 use crate::handler::Handler;
 use crate::ids::{ConnId, DialId};
 use crate::memory::Account;
@@ -102,8 +102,9 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             remote,
             others: Vec::new(),
             now: 0,
+            times: None,
         };
-        let admission = Admission::new(SharedLimits::default(), shared.remote.clone());
+        let admission = Admission::new(SharedLimits::default(), &shared.config.limits, shared.remote.clone());
         let kernel_tls = if E::Session::PASSTHROUGH { KernelTls::Off } else { driver.kernel_tls() };
         let core = Core {
             probe: None,
@@ -119,9 +120,9 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             admission,
             account: Account::default(),
             dials: HashMap::new(),
-            resolver: Resolver::default(),
+            resolver: SystemResolver::default(),
+            lookups: Arc::default(),
             dial_timers: BinaryHeap::new(),
-            next_dial: 0,
             drain_end: None,
             draining: None,
             handshakes: None,
@@ -175,7 +176,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
 
     /// Counts connections for limits together with other shards, before the first connection.
     pub fn share_limits(&mut self, limits: SharedLimits) {
-        self.core.admission = Admission::new(limits, self.handle());
+        self.core.admission = Admission::new(limits, &self.core.shared.config.limits, self.handle());
     }
 
     /// Sets the pool for expensive handshakes; see [`Offload`](crate::Offload).
@@ -197,6 +198,12 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     #[must_use]
     pub fn stages(&self) -> Option<Box<Stages>> {
         self.core.probe.as_ref().and_then(|probe| probe.stages())
+    }
+
+    /// The probe's results for one outgoing connection, if it has some.
+    #[must_use]
+    pub fn stages_of(&self, dial: DialId) -> Option<Box<Stages>> {
+        self.core.probe.as_ref().and_then(|probe| probe.stages_of(dial))
     }
 
     /// The shard's counters.

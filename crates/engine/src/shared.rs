@@ -3,6 +3,7 @@ use crate::counters::LiveCounters;
 use crate::message::Published;
 use crate::offload::RecordPool;
 use crate::peer_log::PeerLog;
+use crate::probe::MessageTimes;
 use crate::publications::Publications;
 use crate::remote::ShardHandle;
 use crate::timer::Tick;
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     /// The other shards of this server.
     pub(crate) others: Vec<ShardHandle>,
     pub(crate) now: Tick,
+    /// The times of the message that the handler is called with.
+    pub(crate) times: Option<MessageTimes>,
 }
 
 impl Shared {

@@ -5,6 +5,7 @@
 
 use crate::answer::Answer;
 use crate::command::Command;
+use crate::content::Content;
 use crate::phase::Wanted;
 use crate::remote::{ShardHandle, ShardHandleError};
 use crate::reply::{Upgrade, status_response};
@@ -98,6 +99,14 @@ impl<T> Ticket<T> {
     /// If nobody waits any more: [`Ended`](ShardHandleError::Ended) or [`Stopped`](ShardHandleError::Stopped).
     pub fn respond(self, response: Response<Vec<u8>>) -> Result<(), ShardHandleError> {
         self.give(Answer::Respond(response))
+    }
+
+    /// Answers as plain HTTP with content that is made while it is sent.
+    ///
+    /// # Errors
+    /// If nobody waits any more: [`Ended`](ShardHandleError::Ended) or [`Stopped`](ShardHandleError::Stopped).
+    pub fn stream(self, response: Response<Content>) -> Result<(), ShardHandleError> {
+        self.give(Answer::Stream(response))
     }
 
     /// Answers with a status, like [`Reply::status`](crate::Reply::status).

@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::io;
 use std::time::Duration;
 use tautline_buf::Buf;
-use tautline_io::{Driver, End, Listener, Received, Sink, Token};
+use tautline_io::{Address, Driver, End, Listener, Received, Sink, Token};
 use tautline_tls::{Engine, Session};
 
 /// Most calls of `on_drain` for a connection in one turn. If its handler sends more from there, the next turn continues.
@@ -46,12 +46,16 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_drain(conn));
             self.flush(driver, link);
         }
+        if matches!(link.phase, Phase::Streaming(_)) {
+            self.stream(driver, link);
+        }
         let pause_above = self.shared.config.limits.pause_receive_above;
         while link.held && !link.holds_back(pause_above) {
             if let Err(stop) = self.resume(driver, link) {
                 self.stop(link, stop);
             }
             self.flush(driver, link);
+            self.stream(driver, link);
         }
         if let Some(error) = link.wire.take_failure() {
             self.fail(link, Cause::Tls(error));
@@ -166,6 +170,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
             Command::Act { to, act, .. } => self.act(driver, to, act),
             Command::ShardAct { act, .. } => self.shard_act(act),
             Command::Reconnect(token) => self.on_conn(driver, token, |_, conn| conn.reconnect()),
+            Command::Connect { dial, target } => self.begin_dial(driver, dial, target),
+            Command::Disconnect { dial, code, reason } => self.disconnect(driver, dial, code, &reason),
             Command::Send { to, message } => self.send_to(driver, to.token, &message),
             Command::Close { conn, code, reason } => {
                 if let Some(Slot::Link(link)) = self.slots.get_mut(conn.token.index as usize)
@@ -176,11 +182,45 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     self.shared.dirty.push(conn.token);
                 }
             }
+            Command::Adopt { socket, peer } => {
+                if let Err(error) = self.adopt(driver, socket, peer) {
+                    log::warn!("a connection was not adopted: {error}");
+                }
+            }
             Command::Drain { code, reason, deadline } => self.drain(driver, code, &reason, deadline),
             // The asking thread may have ended.
-            Command::Stages(reply) => drop(reply.try_send(self.probe.as_ref().and_then(|probe| probe.stages()))),
+            Command::Stages(dial, reply) => {
+                let probe = self.probe.as_ref();
+                drop(reply.try_send(
+                    probe.and_then(|probe| dial.map_or_else(|| probe.stages(), |dial| probe.stages_of(dial))),
+                ));
+            }
             Command::Subscribers { topic, reply } => drop(reply.try_send(self.shared.topics.count(&topic))),
             Command::Resolved { dial, result } => self.resolved(driver, dial, result),
+        }
+    }
+
+    /// Begins to serve a connection from `peer`.
+    pub(crate) fn accept_from(&mut self, driver: &mut dyn Driver, token: Token, peer: Address) {
+        if self.refuses(driver, token, &peer) {
+            return;
+        }
+        match self.engine.accept() {
+            Ok(session) => {
+                let phase = if E::Session::PASSTHROUGH { Phase::Request(self.empty_head()) } else { Phase::Tls };
+                let from = peer.clone();
+                let opened = self.guard(format_args!("a connection from {from}"), |core| {
+                    core.open_link(token, phase, session, peer, None);
+                });
+                if opened.is_none() {
+                    driver.close(token, true);
+                }
+                self.bound_accepting(driver);
+            }
+            Err(error) => {
+                self.shared.log_peer(log::Level::Error, &peer, format_args!("not accepted: {error}"));
+                driver.close(token, true);
+            }
         }
     }
 }
@@ -223,30 +263,10 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
 
     fn accepted(&mut self, driver: &mut dyn Driver, token: Token, _listener: Listener) {
         self.shared.counters.accepted.add(1);
-        let Some(peer) = driver.peer(token) else {
+        match driver.peer(token) {
+            Some(peer) => self.accept_from(driver, token, peer),
             // The connection was reset in the backlog.
-            driver.close(token, true);
-            return;
-        };
-        if self.refuses(driver, token, &peer) {
-            return;
-        }
-        match self.engine.accept() {
-            Ok(session) => {
-                let phase = if E::Session::PASSTHROUGH { Phase::Request(self.empty_head()) } else { Phase::Tls };
-                let from = peer.clone();
-                let opened = self.guard(format_args!("a connection from {from}"), |core| {
-                    core.open_link(token, phase, session, peer, None);
-                });
-                if opened.is_none() {
-                    driver.close(token, true);
-                }
-                self.bound_accepting(driver);
-            }
-            Err(error) => {
-                self.shared.log_peer(log::Level::Error, &peer, format_args!("not accepted: {error}"));
-                driver.close(token, true);
-            }
+            None => driver.close(token, true),
         }
     }
 

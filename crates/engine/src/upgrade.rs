@@ -31,6 +31,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             reader: HeadReader::new(self.shared.config.limits.head),
             answered: false,
             http_end: None,
+            body: None,
         })
     }
 
@@ -96,6 +97,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             return Err(Stop::Refused(HandshakeError::Options("the connection was cancelled")));
         };
         let mut options = Options::default();
+        options.origin.clone_from(&target.origin);
         options.headers = target.headers.clone();
         options.subprotocols = target.subprotocols.clone();
         options.deflate = target.deflate;
@@ -114,6 +116,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
         link: &mut Link<E::Session, H::State>,
         plain: &[u8],
     ) -> Result<usize, Stop> {
+        if let Some(used) = self.body(driver, link, plain) {
+            return Ok(used);
+        }
         let Phase::Request(head) = &mut link.phase else { return Ok(0) };
         let parsed = match whole_head(&mut head.bytes, plain, |bytes| head.reader.request(bytes)) {
             Ok(parsed) => parsed,
@@ -132,8 +137,20 @@ impl<E: Engine, H: Handler> Core<E, H> {
         head.answered = true;
         if self.drain_end.is_some() {
             self.reply(driver, link, request, Reply::status(StatusCode::SERVICE_UNAVAILABLE), None);
-            return Ok(used);
+        } else {
+            self.on_head(driver, link, request);
         }
+        Ok(used)
+    }
+
+    /// Asks the application for its reply to a request, and acts on it.
+    pub(crate) fn ask(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        request: http::Request<()>,
+        body: &[u8],
+    ) {
         let (tls, number) = (link.session.tls_info(), self.next_ticket);
         let source = Source {
             shard: &self.shared.remote,
@@ -142,12 +159,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
             has_room: self.unanswered < self.shared.config.limits.max_unanswered,
             wanted: OnceCell::new(),
         };
-        let asked = Request { source: Some(&source), ..Request::new(&request, &link.info.peer, &tls) };
+        let asked = Request { source: Some(&source), body, ..Request::new(&request, &link.info.peer, &tls) };
         let reply = self.handler.on_request(&asked);
         let wanted = source.wanted.into_inner();
         self.next_ticket += u64::from(wanted.is_some());
         self.reply(driver, link, request, reply, wanted);
-        Ok(used)
     }
 
     /// Acts on the application's reply to a request. `wanted` belongs to the request's ticket, if there is one.
@@ -162,6 +178,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         match (reply, wanted) {
             (Reply::Upgrade(upgrade), _) => self.upgrade(driver, link, &request, upgrade),
             (Reply::Respond(response), _) => self.respond(link, &request, &response),
+            (Reply::Stream(response), _) => self.respond_stream(link, &request, response),
             (Reply::Later(Later(number)), Some(wanted)) if number + 1 == self.next_ticket => {
                 self.wait_for_answer(link, request, number, wanted);
             }
@@ -179,17 +196,29 @@ impl<E: Engine, H: Handler> Core<E, H> {
         request: &http::Request<()>,
         response: &http::Response<Vec<u8>>,
     ) {
-        let reply = handshake::Reply::to(request);
-        // This answer is the last if too many bytes of earlier answers wait.
-        let keep_alive = reply.keep_alive
-            && self.drain_end.is_none()
-            && link.out.buffered(&link.wire) <= self.shared.config.limits.pause_receive_above;
+        let reply = self.framing_of(link, request);
         let out = link.out.raw(&mut self.shared.pool);
-        if handshake::write_response(response, handshake::Reply { keep_alive, ..reply }, out) {
+        if handshake::write_response(response, reply, out) {
             self.keep_for_http(link);
         } else {
             self.end(link, Phase::finishing(false), Cause::Local);
         }
+    }
+
+    /// The framing of the response to a request.
+    pub(crate) fn framing_of(
+        &self,
+        link: &Link<E::Session, H::State>,
+        request: &http::Request<()>,
+    ) -> handshake::Reply {
+        // The body of a request was read, but not that of an upgrade, which must have none.
+        let is_read = !handshake::is_upgrade(request);
+        let reply = if is_read { handshake::Reply::after_body(request) } else { handshake::Reply::to(request) };
+        // This answer is the last if too many bytes of earlier answers wait.
+        let keep_alive = reply.keep_alive
+            && self.drain_end.is_none()
+            && link.out.buffered(&link.wire) <= self.shared.config.limits.pause_receive_above;
+        handshake::Reply { keep_alive, ..reply }
     }
 
     /// Accepts a WebSocket, if the request is a valid one.

@@ -29,6 +29,20 @@ fn drop_newest_keeps_what_waits() {
 }
 
 #[test]
+fn a_close_frame_does_not_vouch_for_messages_that_a_failure_drops() {
+    let mut bench = Bench::policy(SlowConsumer::Disconnect(1 << 20));
+    assert!(matches!(bench.send("lost"), Delivery::Queued(_)));
+    bench.act(|conn| conn.close(CloseCode::new(4000), "bye"));
+    // A client's frame without a mask.
+    bench.kernel.push(Event::Bytes(0, vec![0x81, 0]));
+    bench.turn();
+    let frames = bench.read();
+    assert_eq!((frames.len(), &frames[0][..]), (2, "first"));
+    // 1002 and its reason, not 4000: that would say that everything before it has arrived.
+    assert!(frames[1].starts_with("88 \u{3}\u{fffd}"), "{frames:?}");
+}
+
+#[test]
 fn a_long_message_leaves_piece_by_piece() {
     let long = "0123456789abcdef".repeat(60_000);
     for room in [0, 1, 300_000, 700_000, usize::MAX] {

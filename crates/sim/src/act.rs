@@ -1,15 +1,16 @@
 //! The actions of a run: what applications, other threads and nature do, at random times.
 
-use crate::app::{App, State, TOPICS, topic_name};
+use crate::app::{App, State, TOPICS, outgoing, topic_name};
 use crate::end_id::EndId;
 use crate::ledger::{GOODBYE, Ledger};
 use crate::letter::Letter;
 use crate::network::Event;
+use crate::plan::CALM;
 use crate::trace::SECOND;
-use crate::world::{CALM, World};
+use crate::world::World;
 use std::sync::Arc;
 use std::time::Duration;
-use tautline_engine::{Conn, ConnId, Outgoing, Reconnect};
+use tautline_engine::{Conn, ConnId, Outgoing, Reconnect, Upgrade};
 use tautline_tls::Engine;
 use tautline_ws::CloseCode;
 
@@ -26,7 +27,7 @@ impl<E: Engine> World<E> {
         let (servers, clients) = (self.plan.servers, self.plan.clients);
         let client = servers + self.below(clients);
         let server = self.below(servers);
-        match self.below(16) {
+        match self.below(20) {
             0..3 => self.dial(client),
             3..7 => {
                 let burst = 1 + self.below(30);
@@ -37,7 +38,7 @@ impl<E: Engine> World<E> {
                 self.with(client, |app, conn| app.send(conn, verb, 20));
             }
             8 | 9 => {
-                let (verb, topic) = (b"ssup"[self.below(4)], self.topic());
+                let (verb, topic) = (b"ssuppoSU"[self.below(8)], self.topic());
                 self.with(client, |app, conn| app.send(conn, verb, topic));
             }
             10 => {
@@ -47,7 +48,13 @@ impl<E: Engine> World<E> {
             11 => self.by_handle(server),
             12 => self.publish(server),
             13 => self.close(server, client),
-            14 => self.pause(if self.below(2) == 0 { server } else { client }),
+            14 => self.answer(server),
+            15 => self.list(server),
+            16 | 17 => {
+                let (verb, timer) = (b"tttk"[self.below(4)], self.topic());
+                self.with(client, |app, conn| app.send(conn, verb, timer));
+            }
+            18 => self.pause(if self.below(2) == 0 { server } else { client }),
             _ => self.offend(client),
         }
     }
@@ -85,14 +92,73 @@ impl<E: Engine> World<E> {
         self.due_now(client);
     }
 
-    /// Another thread sends to a connection.
+    /// Another thread sends to a connection: by the loop's handle, or by the connection's own.
     fn by_handle(&mut self, server: usize) {
-        let Some(id) = self.any(server) else { return };
+        let count = self.hosts[server].handler().handles.borrow().len();
+        let at = self.below(2 * count);
+        let own = self.hosts[server].handler().handles.borrow().get(at).cloned();
+        let Some(id) = own.as_ref().map(|(id, _)| *id).or_else(|| self.any(server)) else { return };
+        let is_live = self.ledger.borrow().is_live(id);
+        if let Some((_, handle)) = &own
+            && (handle.is_open() != is_live || !is_live && handle.send(Outgoing::text("nobody is there")).is_ok())
+        {
+            self.net
+                .borrow_mut()
+                .find(format!("the handle of connection {id} says open; the connection is: {is_live}"));
+        }
         let Some(Some((flow, bytes))) = self.hosts[server].with_conn(id, |app, conn| app.by_handle(conn)) else {
             return;
         };
-        if self.hosts[server].handle().send(id, Outgoing::binary(&bytes)).is_ok() {
+        let message = Outgoing::binary(&bytes);
+        let sent =
+            own.map_or_else(|| self.hosts[server].handle().send(id, message), |(_, handle)| handle.send(message));
+        if sent.is_ok() {
             self.ledger.borrow_mut().sent(flow);
+        }
+    }
+
+    /// Another thread answers a request that waits.
+    fn answer(&mut self, server: usize) {
+        let count = self.hosts[server].handler().tickets.borrow().len();
+        if count == 0 {
+            return;
+        }
+        let at = self.below(count);
+        let (number, ticket) = self.hosts[server].handler().tickets.borrow_mut().swap_remove(at);
+        let (is_wanted, is_refused) = (ticket.is_wanted(), self.below(4) == 0);
+        self.net.borrow_mut().note(server, "answers", number as usize, usize::from(is_refused));
+        let answered = if is_refused {
+            ticket.status(http::StatusCode::FORBIDDEN)
+        } else {
+            self.ledger.borrow_mut().upgraded(number);
+            ticket.upgrade(Upgrade::new().with_state(State { ticket: number, ..State::default() }))
+        };
+        if answered.is_ok() != is_wanted {
+            self.net
+                .borrow_mut()
+                .find(format!("request {number} is wanted: {is_wanted}, but the answer: {answered:?}"));
+        }
+    }
+
+    /// Another thread sends to some of a server's connections, or to all.
+    fn list(&mut self, server: usize) {
+        let is_for_all = self.below(4) == 0;
+        let flow = Ledger::list(server, is_for_all);
+        let number = self.ledger.borrow().published(flow);
+        let len = self.below(self.plan.longest_message);
+        let bytes = Letter { verb: b'p', argument: 0, flow, number }.write(len);
+        let (mut ids, mut talks) = (Vec::new(), Vec::new());
+        for id in self.hosts[server].handler().conns.clone() {
+            let talk = self.hosts[server].with_conn(id, |_, conn| conn.state().talk).unwrap_or(0);
+            if talk != 0 && self.below(2) == 0 {
+                ids.push(id);
+                talks.push(talk);
+            }
+        }
+        let (handle, message) = (self.hosts[server].handle(), outgoing(&bytes, u64::from(number)));
+        let sent = if is_for_all { handle.broadcast(message) } else { handle.send_to(&ids, message) };
+        if sent.is_ok() {
+            self.ledger.borrow_mut().sent_to(flow, if is_for_all { &[] } else { &talks });
         }
     }
 
@@ -172,9 +238,10 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Resumes reading on all connections.
+    /// Resumes reading on all connections, and answers all requests: a ticket that is dropped answers too.
     pub(crate) fn resume_all(&mut self) {
         for host in 0..self.hosts.len() {
+            self.hosts[host].handler().tickets.borrow_mut().clear();
             for id in self.hosts[host].handler().conns.clone() {
                 self.hosts[host].with_conn(id, |_, conn| conn.pause(false));
             }

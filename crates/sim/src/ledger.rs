@@ -4,13 +4,16 @@
 //! arrive in order and without a hole, unless the servers may drop messages. A *talk* is one open connection.
 
 use crate::letter::Letter;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tautline_engine::{Cause, Closed, ConnId};
 
 /// Flows from here on are publications.
 const PUBLISHED: u32 = 1 << 31;
 /// Publications that only the subscribers of one server get.
 const TO_ONE: u32 = 1 << 16;
+/// In place of a topic: messages to lists of connections, and to all of a server.
+const LISTED: u8 = 0xfe;
+const BROADCAST: u8 = 0xfd;
 /// Close codes that follow every message that was sent before them.
 pub(crate) const GOODBYE: u16 = 4000;
 const RESTART: u16 = 1012;
@@ -49,6 +52,28 @@ struct Talk {
     topics: BTreeMap<u8, BTreeMap<u32, u32>>,
     /// For each flow of publications: the next number.
     heard: BTreeMap<u32, u32>,
+    /// Publications that it does not get, since it made them for others.
+    excepted: BTreeSet<(u32, u32)>,
+    /// The numbers of messages to lists that it is in, which have not arrived.
+    listed: BTreeMap<u32, VecDeque<u32>>,
+}
+
+impl Talk {
+    /// The number of publications of this flow that were there at the first of its subscriptions.
+    fn from(&self, flow: u32) -> Option<u32> {
+        let topic = flow.to_le_bytes()[0];
+        let there = [topic, Ledger::ALL_TOPICS];
+        let there = there.iter().filter(|_| topic < BROADCAST).filter_map(|topic| self.topics.get(topic));
+        there.map(|there| there.get(&flow).copied().unwrap_or(0)).min()
+    }
+
+    /// The first publication of this flow from `number` on that it gets.
+    fn due(&self, flow: u32, mut number: u32) -> u32 {
+        while self.excepted.contains(&(flow, number)) {
+            number += 1;
+        }
+        number
+    }
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +82,9 @@ pub(crate) struct Ledger {
     talks: Vec<Talk>,
     published: BTreeMap<u32, u32>,
     live: BTreeSet<ConnId>,
+    /// Number of requests that are answered later, and those that were answered with a WebSocket.
+    asked: u32,
+    upgraded: BTreeSet<u32>,
     pub(crate) findings: Vec<String>,
     is_lossy: bool,
     pub(crate) opened: u64,
@@ -64,6 +92,9 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
+    /// In place of a topic: the prefix of all.
+    pub(crate) const ALL_TOPICS: u8 = 0xff;
+
     /// An empty ledger. It expects holes where servers may drop messages.
     pub(crate) fn new(is_lossy: bool) -> Self {
         Self { is_lossy, ..Self::default() }
@@ -81,6 +112,44 @@ impl Ledger {
         if !self.live.insert(id) {
             self.find(format!("connection {id} has opened twice"));
         }
+    }
+
+    pub(crate) fn is_live(&self, id: ConnId) -> bool {
+        self.live.contains(&id)
+    }
+
+    /// A request is answered later. Returns its number, from 1.
+    pub(crate) fn asked(&mut self) -> u32 {
+        self.asked += 1;
+        self.asked
+    }
+
+    /// A request is answered with a WebSocket.
+    pub(crate) fn upgraded(&mut self, ticket: u32) {
+        self.upgraded.insert(ticket);
+    }
+
+    /// A connection has opened whose request was answered later, if `ticket` is not 0.
+    pub(crate) fn admitted(&mut self, ticket: u32) {
+        if ticket != 0 && !self.upgraded.remove(&ticket) {
+            self.find(format!("request {ticket} has opened, and was not answered so, or twice"));
+        }
+    }
+
+    /// The flow of messages to lists of a server's connections, or to all of them.
+    pub(crate) fn list(server: usize, is_for_all: bool) -> u32 {
+        Self::publications(server, if is_for_all { BROADCAST } else { LISTED }, true)
+    }
+
+    /// A message was sent to the connections of these talks.
+    pub(crate) fn sent_to(&mut self, flow: u32, talks: &[u32]) {
+        let number = self.published(flow);
+        for talk in talks {
+            if let Some(talk) = self.at(*talk) {
+                talk.listed.entry(flow).or_default().push_back(number);
+            }
+        }
+        self.publish(flow);
     }
 
     /// A client's connection has opened. Returns the talk.
@@ -137,6 +206,13 @@ impl Ledger {
         *self.published.entry(flow).or_default() += 1;
     }
 
+    /// The next publication of a talk was for others.
+    pub(crate) fn except(&mut self, talk: u32, flow: u32, number: u32) {
+        if let Some(talk) = self.at(talk) {
+            talk.excepted.insert((flow, number));
+        }
+    }
+
     pub(crate) fn subscribed(&mut self, talk: u32, topic: u8) {
         let there: BTreeMap<u32, u32> = self.published.clone();
         if let Some(talk) = self.at(talk) {
@@ -185,10 +261,19 @@ impl Ledger {
         let is_lossy = self.is_lossy;
         let Some(talk) = self.at(number) else { return };
         let next = talk.heard.insert(letter.flow, letter.number + 1).unwrap_or(0);
-        let topic = letter.flow.to_le_bytes()[0];
-        let from = talk.topics.get(&topic).map(|there| there.get(&letter.flow).copied().unwrap_or(0));
-        let has_hole = from.is_some_and(|from| letter.number > from.max(next)) && !is_lossy;
-        if letter.number < next || has_hole || letter.number >= published {
+        let from = talk.from(letter.flow);
+        let mut is_wrong = letter.number < next
+            || letter.number >= published
+            || talk.excepted.contains(&(letter.flow, letter.number))
+            || !is_lossy && from.is_some_and(|from| letter.number > talk.due(letter.flow, from.max(next)));
+        if letter.flow.to_le_bytes()[0] == LISTED {
+            let listed = talk.listed.entry(letter.flow).or_default();
+            while is_lossy && listed.front().is_some_and(|number| *number < letter.number) {
+                listed.pop_front();
+            }
+            is_wrong |= listed.pop_front() != Some(letter.number);
+        }
+        if is_wrong {
             self.find(format!("talk {number} heard {letter:?} where {next} was due, subscribed from {from:?}"));
         }
     }
@@ -241,15 +326,17 @@ impl Ledger {
                     wrong.push(format!("talk {number} got only {next} of {sent} messages {way:?}"));
                 }
             }
-            for (topic, there) in &talk.topics {
-                for (flow, &count) in self.published.iter().filter(|(flow, _)| flow.to_le_bytes()[0] == *topic) {
-                    let is_for_it = flow & TO_ONE == 0 || talk.server == Some(usize::from(flow.to_le_bytes()[1]));
-                    let heard = talk.heard.get(flow).copied().unwrap_or(0);
-                    let from = there.get(flow).copied().unwrap_or(0);
-                    if is_for_it && count > from && heard != count {
-                        wrong.push(format!("talk {number} heard {heard} of {count} publications of {flow:x}"));
-                    }
+            for (flow, &count) in self.published.iter().filter(|(flow, _)| flow.to_le_bytes()[0] < BROADCAST) {
+                let is_for_it = flow & TO_ONE == 0 || talk.server == Some(usize::from(flow.to_le_bytes()[1]));
+                let heard = talk.heard.get(flow).copied().unwrap_or(0);
+                if let Some(from) = talk.from(*flow).filter(|_| is_for_it)
+                    && talk.due(*flow, heard.max(from)) < count
+                {
+                    wrong.push(format!("talk {number} heard {heard} of {count} publications of {flow:x}"));
                 }
+            }
+            if let Some((flow, missing)) = talk.listed.iter().find(|(_, missing)| !missing.is_empty()) {
+                wrong.push(format!("talk {number} did not get {missing:?} of list {flow:x}"));
             }
         }
         wrong.into_iter().for_each(|finding| self.find(finding));

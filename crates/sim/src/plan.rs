@@ -1,11 +1,14 @@
 //! Everything about a run that is drawn before it begins.
 
-use crate::trace::Time;
+use crate::trace::{SECOND, Time};
 use std::sync::Arc;
 use std::time::Duration;
 use tautline_engine::{Config, SlowConsumer};
 use tautline_testkit::Random;
 use tautline_ws::deflate::DeflateConfig;
+
+/// From here on nothing new is done and no fault begins.
+pub(crate) const CALM: Time = 33 * SECOND;
 
 /// A bug of a driver that is planted, to show that it is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +74,8 @@ pub(crate) struct Plan {
     pub(crate) is_lossy: bool,
     /// Whether loops are drained in the end. Otherwise clients close their connections.
     pub(crate) drains: bool,
+    /// One of this number of requests is answered later; 0 for none.
+    pub(crate) later: usize,
 }
 
 impl Plan {
@@ -103,6 +108,7 @@ impl Plan {
             client: Arc::new(client),
             is_lossy,
             drains: random.below(2) == 0,
+            later: [0, 0, 4, 1][random.below(4)],
         }
     }
 }
@@ -137,6 +143,10 @@ fn server_config(random: &mut Random, weather: &Weather, longest_message: usize)
     config.limits.max_subscriptions = 1 + random.below(4);
     config.limits.pause_receive_above = 1 << (10 + random.below(9));
     config.limits.pool = 1 << (14 + random.below(8));
+    config.limits.max_unanswered = [1, 3, 1000][random.below(3)];
+    if random.below(4) == 0 {
+        config.limits.memory = 1 << (18 + random.below(5));
+    }
     let mut seconds =
         |least: usize, more: usize| Duration::from_millis((least * 1000 + random.below(more * 1000)) as u64);
     config.deadlines.handshake = seconds(2, 8);

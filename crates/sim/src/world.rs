@@ -1,11 +1,11 @@
-use crate::app::App;
+use crate::app::{App, LATE};
 use crate::driver::Driver;
 use crate::host::Host;
 use crate::ledger::{GOODBYE, Ledger};
 use crate::network::{Event, Net};
-use crate::plan::Plan;
+use crate::plan::{CALM, Plan};
 use crate::trace::{Clock, SECOND, Time};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -18,8 +18,6 @@ use tautline_testkit::Random;
 use tautline_tls::Engine;
 use tautline_ws::CloseCode;
 
-/// From here on nothing new is done and no fault begins.
-pub(crate) const CALM: Time = 33 * SECOND;
 /// By now, everything that was sent on an open connection has arrived.
 const CHECK: Time = 45 * SECOND;
 /// By now, all connections have been closed and have ended.
@@ -110,6 +108,10 @@ impl<E: Engine> World<E> {
             random,
             conns: Vec::new(),
             longest: self.plan.longest_message,
+            later: self.plan.later,
+            tickets: RefCell::default(),
+            handles: RefCell::default(),
+            beat: Cell::default(),
         };
         let config: Arc<Config> = if is_server { self.plan.server.clone() } else { self.plan.client.clone() };
         let driver: Box<dyn tautline_io::Driver> = Box::new(driver);
@@ -237,6 +239,8 @@ impl<E: Engine> World<E> {
             self.is_checked = true;
             self.ledger.borrow_mut().check_calm();
             self.check_holes();
+            self.check_timers(now);
+            self.check_memory();
             if self.plan.drains {
                 self.drain_all();
             }
@@ -255,6 +259,31 @@ impl<E: Engine> World<E> {
                     self.net.borrow_mut().find(format!("host {host} has not ended: {left:?}"));
                 }
             }
+        }
+    }
+
+    /// No timer is late, and none of a shard is left.
+    fn check_timers(&mut self, now: Time) {
+        for (host, shard) in self.hosts.iter_mut().enumerate() {
+            let mut late: Vec<Time> = shard.handler().beat.get().into_iter().collect();
+            for id in shard.handler().conns.clone() {
+                let timers = shard.with_conn(id, |_, conn| conn.state().timers.clone()).unwrap_or_default();
+                late.extend(timers.into_values());
+            }
+            if let Some(due) = late.into_iter().find(|due| due + LATE < now) {
+                self.net.borrow_mut().find(format!("a timer of host {host} was due at {due}, and has not rung"));
+            }
+        }
+    }
+
+    /// Nothing happens any more, so the servers use no more memory than their limit. Unused buffers go when others need
+    /// memory, so they may exceed it.
+    fn check_memory(&self) {
+        let used = |shard: &Shard<E, App>| shard.counters().memory() - shard.counters().memory_pooled;
+        let used: u64 = self.hosts[..self.plan.servers].iter().map(used).sum();
+        let limit = self.plan.server.limits.memory as u64;
+        if used > limit {
+            self.net.borrow_mut().find(format!("the servers use {used} bytes, and their limit is {limit}"));
         }
     }
 

@@ -6,7 +6,7 @@ use crate::{
 };
 use std::io;
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tautline_io::Driver;
 use tautline_tls::{Engine, EngineKind, plain};
 use tautline_tls_rustls::Fused;
@@ -33,6 +33,13 @@ pub struct Client<E = Fused> {
     tls: Tls<ClientConfig, E>,
     plan: Plan,
     targets: Vec<Arc<Target>>,
+}
+
+impl Client<plain::Engine> {
+    /// A client without TLS, for `ws://` targets that are given at run time.
+    pub fn plain() -> Self {
+        Self::new(Tls { engine: plain::Engine, config: ClientConfig::default() })
+    }
 }
 
 impl<E: EngineChoice> Client<E> {
@@ -62,8 +69,17 @@ impl<E: EngineChoice> Client<E> {
     }
 
     /// Adds a target. [`Conn::dial`](crate::Conn::dial) numbers targets from 0, in this order.
+    ///
+    /// Further ones are given to the loop that runs, by [`ShardHandle::connect`](crate::ShardHandle::connect).
     pub fn target(mut self, target: Target) -> Self {
         self.targets.push(Arc::new(target));
+        self
+    }
+
+    /// Goes on without a target until it is [drained](ServerHandle::drain), for targets that are given
+    /// [at run time](crate::ShardHandle::connect). It then needs no target at the start.
+    pub fn stay(mut self) -> Self {
+        self.plan.ends_idle = false;
         self
     }
 
@@ -85,11 +101,13 @@ impl<E: EngineChoice> Client<E> {
         self
     }
 
-    /// Starts the loop on a thread of its own. It ends with the last connection that does not reconnect.
+    /// Starts the loop on a thread of its own, with the handler that `make` returns there. `make` gets the loop's number, 0.
+    ///
+    /// The loop ends with the last connection that does not reconnect, unless it [stays](Self::stay).
     ///
     /// # Errors
     /// If the loop cannot start.
-    pub fn start<H: Handler>(self, make: impl Fn(u32) -> H + Send + Sync + 'static) -> Result<ServerHandle, Error> {
+    pub fn start<H: Handler>(self, make: impl FnOnce(u32) -> H + Send + 'static) -> Result<ServerHandle, Error> {
         self.choose(Start { make })
     }
 
@@ -101,7 +119,7 @@ impl<E: EngineChoice> Client<E> {
     /// If the loop cannot start.
     pub fn start_with_stages<H: Handler>(
         mut self,
-        make: impl Fn(u32) -> H + Send + Sync + 'static,
+        make: impl FnOnce(u32) -> H + Send + 'static,
     ) -> Result<ServerHandle, Error> {
         self.plan.stages = true;
         self.start(make)
@@ -126,7 +144,11 @@ impl<E: EngineChoice> Client<E> {
     fn is_secure(&self) -> Result<bool, Error> {
         let secure = self.targets.iter().filter(|target| target.is_secure()).count();
         if self.targets.is_empty() {
-            return Err(ConnectError::Target("no target to connect to was given".into()).into());
+            if !self.plan.ends_idle {
+                return Ok(true);
+            }
+            let what = "no target to connect to was given; a client that stays takes them later";
+            return Err(ConnectError::Target(what.into()).into());
         }
         if secure != 0 && secure != self.targets.len() {
             let what = "ws:// and wss:// targets need a client each: a loop has one TLS engine";
@@ -166,15 +188,19 @@ struct Start<M> {
     make: M,
 }
 
-impl<H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Work for Start<M> {
+impl<H: Handler, M: FnOnce(u32) -> H + Send + 'static> Work for Start<M> {
     type Output = ServerHandle;
 
     fn work<E: Engine>(self, engine: E, plan: Plan, targets: Vec<Arc<Target>>) -> Result<ServerHandle, Error> {
         let reloader = Reloader::new(engine.clone(), plan.config.offload.clone());
-        let (config, make) = (plan.config.clone(), self.make);
+        let config = plan.config.clone();
+        // The one loop takes it.
+        let make = Mutex::new(Some(self.make));
         plan.start(
             reloader,
             Box::new(move |number, driver| {
+                let make = make.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let make = make.ok_or_else(|| io::Error::other("a client has one loop"))?;
                 Ok(Box::new(connected(number, &config, engine.clone(), driver, make(number), &targets)?))
             }),
         )
@@ -192,7 +218,7 @@ impl<H: Handler> Work for Run<H> {
     fn work<E: Engine>(self, engine: E, plan: Plan, targets: Vec<Arc<Target>>) -> Result<H, Error> {
         let run = || {
             let mut shard = connected(0, &plan.config, engine, plan.driver.open()?, self.handler, &targets)?;
-            run_to_end(&mut shard, true)?;
+            run_to_end(&mut shard, plan.ends_idle)?;
             Ok(shard.into_handler())
         };
         run().map_err(|error| Error::Machine { what: "cannot run a loop", error })

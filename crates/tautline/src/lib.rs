@@ -41,6 +41,9 @@ mod files;
 mod reload;
 mod server;
 mod socket;
+#[cfg(feature = "files")]
+mod static_files;
+pub mod testing;
 mod thread;
 mod tls;
 
@@ -64,13 +67,17 @@ pub use files::{CertificateFiles, ServerFiles, TicketFile, Watch};
 pub use reload::{Reloader, Reloads};
 pub use server::Server;
 pub use socket::{Incoming, Socket, connect};
-pub use tautline_engine::probe::{Spread, Stage, Stages};
+#[cfg(feature = "files")]
+pub use static_files::StaticFiles;
+pub use tautline_engine::feed;
+pub use tautline_engine::probe::{MessageTimes, Spread, Stage, Stages};
 pub use tautline_engine::{
-    Cause, Chunk, Closed, Config, Conn, ConnHandle, ConnId, ConnectError, Counters, Deadline, Deadlines, Delivery,
-    DialId, Handler, Later, Limits, Offload, OnPanic, Opening, Outgoing, Proxy, ProxyKind, Receipt, Reconnect, Records,
-    Reply, Request, Shard, ShardContext, ShardHandle, ShardHandleError, SlowConsumer, Target, Ticket, Upgrade,
+    Cause, Chunk, Closed, Config, Conn, ConnHandle, ConnId, ConnectError, Content, Counters, Deadline, Deadlines,
+    Delivery, DialId, Handler, Later, Limits, Lookup, MemoryBudget, Offload, OnPanic, Opening, Outgoing, Proxy,
+    ProxyKind, Receipt, Reconnect, Records, Reply, Request, Resolver, Shard, ShardContext, ShardHandle,
+    ShardHandleError, SlowConsumer, Target, Ticket, Upgrade,
 };
-pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Spin};
+pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Source, Spin};
 pub use tautline_tls::plain::Engine as Plain;
 pub use tautline_tls::{
     Capabilities, Certificate, ClientAuth, ClientConfig, EngineKind, KeyCost, KeyExchange, Roots, ServerConfig,

@@ -34,6 +34,7 @@ use tautline_tls_rustls::Fused;
 pub struct Server<E = Fused> {
     tls: Tls<ServerConfig, E>,
     plan: Plan,
+    adopts: bool,
 }
 
 impl Server<plain::Engine> {
@@ -60,7 +61,7 @@ impl<E: EngineChoice> Server<E> {
             ends_idle: false,
             name: "tautline",
         };
-        Self { tls: tls.into(), plan }
+        Self { tls: tls.into(), plan, adopts: false }
     }
 
     /// Sets the driver. Default: [epoll](DriverConfig::default).
@@ -110,6 +111,12 @@ impl<E: EngineChoice> Server<E> {
         self
     }
 
+    /// Allows a server without addresses, whose connections come from [`ServerHandle::adopt`].
+    pub const fn adopts(mut self) -> Self {
+        self.adopts = true;
+        self
+    }
+
     /// Pins loop *n* to the *n*th of these CPUs. At the end of the list it starts over.
     pub fn pin(mut self, cpus: Vec<usize>) -> Self {
         self.plan.cpus = cpus;
@@ -127,8 +134,8 @@ impl<E: EngineChoice> Server<E> {
     /// # Errors
     /// If a loop cannot start. Then none runs.
     pub fn start<H: Handler>(self, make: impl Fn(u32) -> H + Send + Sync + 'static) -> Result<ServerHandle, Error> {
-        let Self { tls: Tls { engine, config }, plan } = self;
-        if plan.listen.is_empty() {
+        let Self { tls: Tls { engine, config }, plan, adopts } = self;
+        if plan.listen.is_empty() && !adopts {
             return Err(Error::NothingToListenAt);
         }
         if plan.shards > plan.driver.max_loops() {
@@ -201,6 +208,12 @@ impl<H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Then for Start<M> {
 fn bound_memory(config: &mut Arc<Config>) {
     let Some(memory) = machine::memory() else { return };
     let most = usize::try_from(memory / 4 * 3).unwrap_or(usize::MAX);
+    if let Some(budget) = &config.limits.shared_memory {
+        if budget.bytes() != usize::MAX && budget.bound(most) {
+            log::info!("limits.shared_memory is {most}: three quarters of the memory of this machine or its group");
+        }
+        return;
+    }
     let budget = config.limits.memory;
     if budget > most && budget != usize::MAX {
         log::info!(

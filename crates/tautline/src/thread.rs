@@ -5,7 +5,9 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU32;
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -50,6 +52,8 @@ pub struct ServerHandle {
     reloader: Reloader,
     left: Left,
     ends: Arc<Ends>,
+    /// Connections that were adopted.
+    adopted: Arc<AtomicUsize>,
 }
 
 /// A loop's thread, which returns the loop's result.
@@ -120,6 +124,18 @@ impl ServerHandle {
         let concerned = |shard: &&ShardHandle| conns.iter().any(|conn| conn.shard() == shard.number());
         let results = self.shards.iter().filter(concerned).map(|shard| shard.send_to(conns, message));
         results.fold(Ok(()), Result::and)
+    }
+
+    /// Serves a connected stream socket that something else has accepted: a helper process, systemd, a loop of your own.
+    ///
+    /// Nothing may have been read from it. `peer` is the client's address, if it is another than that of the socket. The loops
+    /// take turns. A socket that its loop cannot take is closed, and logged.
+    ///
+    /// # Errors
+    /// If the loop does not take the command, or has a table of descriptors of its own.
+    pub fn adopt(&self, socket: OwnedFd, peer: Option<Address>) -> Result<(), ShardHandleError> {
+        let number = self.adopted.fetch_add(1, Ordering::Relaxed) % self.shards.len().max(1);
+        self.shards.get(number).ok_or(ShardHandleError::Stopped)?.adopt(socket, peer)
     }
 
     /// The subscriptions on all loops that match `topic`. A connection with several of them counts for each.
@@ -345,6 +361,7 @@ impl Plan {
             reloader,
             left: Left::default(),
             ends: Arc::default(),
+            adopted: Arc::default(),
         };
         let mut wakers = Vec::new();
         let started = plan.open_loops(&make, &server).and_then(|opened| {
@@ -453,6 +470,9 @@ impl Plan {
             own.take().map_err(|error| Error::Machine { what, error })?;
         }
         let mut shard = make(number, driver).map_err(|error| Error::Machine { what: "cannot make a loop", error })?;
+        if self.own_descriptors.is_some() {
+            shard.handle().set_own_descriptors();
+        }
         if self.stages {
             shard.set_probe(Box::new(Stamps::of_one_in(self.every)));
         }

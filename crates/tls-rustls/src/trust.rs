@@ -56,6 +56,13 @@ pub(crate) fn client_verifier(
         ClientAuth::Optional(pem) => (pem, false),
         _ => return Err(Error::unknown("client certificates")),
     };
+    if let Some(verify) = verify
+        && pem.is_empty()
+    {
+        let inner: Arc<dyn ClientCertVerifier> =
+            Arc::new(NoClientRoots { inner: DangerNone(Arc::clone(provider)), required });
+        return Ok(Arc::new(Decided { verify: Arc::clone(verify), inner }));
+    }
     let store = certificate::roots(pem, "roots for client certificates")?;
     let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider));
     if !required {
@@ -125,6 +132,61 @@ impl ServerCertVerifier for DangerNone {
     }
 }
 
+/// The methods of a verifier that verify the handshake's signature, by `inner`.
+macro_rules! signatures_by_inner {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            self.inner.verify_tls12_signature(message, cert, dss)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            self.inner.verify_tls13_signature(message, cert, dss)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.inner.supported_verify_schemes()
+        }
+    };
+}
+
+/// Knows no authority, so that a program decides alone, and is told so. The handshake's signature is verified.
+#[derive(Debug)]
+struct NoClientRoots {
+    inner: DangerNone,
+    required: bool,
+}
+
+impl ClientCertVerifier for NoClientRoots {
+    fn client_auth_mandatory(&self) -> bool {
+        self.required
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Err(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer))
+    }
+
+    signatures_by_inner!();
+}
+
 /// A verifier of rustls', whose result the program's own decision replaces.
 struct Decided<V: ?Sized> {
     verify: Arc<dyn Verify>,
@@ -172,27 +234,7 @@ impl ServerCertVerifier for Decided<dyn ServerCertVerifier> {
         self.decide((end_entity, intermediates), Some(&host), verified, ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
+    signatures_by_inner!();
 }
 
 impl ClientCertVerifier for Decided<dyn ClientCertVerifier> {
@@ -214,25 +256,5 @@ impl ClientCertVerifier for Decided<dyn ClientCertVerifier> {
         self.decide((end_entity, intermediates), None, verified, ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
+    signatures_by_inner!();
 }

@@ -83,6 +83,30 @@ fn own_keys_survive_a_clock_that_is_set_back() {
     assert!(!opens(&keys, START - 8 * PERIOD, &ticket));
 }
 
+/// The clock jumps by up to 200 years, to and fro. Tickets open for as long as they say, and keys still change.
+#[test]
+fn keys_survive_any_jump_of_the_clock() {
+    for keys in [own(PERIOD), fleet(&[7])] {
+        let (mut state, mut seen) = (0x9e37_79b9_7f4a_7c15_u64, std::collections::BTreeSet::new());
+        for _ in 0..1_000 {
+            // xorshift64.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let now = if state.is_multiple_of(9) { state % 3 } else { state % (2 * START) };
+            let ticket = seal(&keys, now);
+            let lifetime = u64::from(keys.lifetime(now));
+            assert!(opens(&keys, now, &ticket) && (1..=3 * PERIOD).contains(&lifetime), "{now}, for {lifetime} s");
+            for later in [now + PERIOD / 2, now + lifetime - 1] {
+                assert!(opens(&keys, later, &ticket), "{now}, {} of {lifetime} s later", later - now);
+            }
+            assert!(!opens(&keys, now + 5 * PERIOD, &ticket), "{now}");
+            seen.insert(ticket);
+        }
+        assert!(seen.len() > 100, "{} keys", seen.len());
+    }
+}
+
 #[test]
 fn a_thread_with_an_old_time_does_not_renew_keys() {
     let keys = own(PERIOD);

@@ -58,6 +58,9 @@ impl Certificate {
 /// let config = ServerConfig::new([Certificate::new("chain", "key")]).with_client_auth(roots);
 /// assert!(matches!(config.client_auth, ClientAuth::Required(_)));
 /// ```
+///
+/// Empty roots leave the decision to [`ServerConfig::verify`] alone, with the engines over rustls. Others, and servers
+/// without a decision of their own, reject empty roots.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum ClientAuth {

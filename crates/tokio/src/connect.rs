@@ -79,8 +79,8 @@ impl Connector {
         };
         let socket = async {
             match &target.address {
-                None => resolve::connect(host, port).await,
-                Some(address @ Address::Tcp(tcp)) => TcpStream::connect(tcp)
+                None => resolve::connect(host, port, &target).await,
+                Some(address @ Address::Tcp(tcp)) => resolve::connect_to(*tcp, target.source.as_ref())
                     .await
                     .map_err(|error| ConnectError::Io { address: address.clone(), error: error.into() }),
                 Some(_) => Err(ConnectError::Target("connect to a Unix socket, and pass it to connect_over".into())),

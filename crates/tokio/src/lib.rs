@@ -51,6 +51,7 @@ mod session;
 mod socket;
 mod split;
 mod stream;
+pub mod tasks;
 mod timer;
 
 pub use accept::{Acceptor, Asking};
@@ -62,9 +63,10 @@ pub use socket::WebSocket;
 pub use split::{Receiver, Sender};
 pub use tautline_engine::connection::{Opened, Unsent};
 pub use tautline_engine::{
-    Cause, Closed, Config, ConnectError, Deadline, Deadlines, Limits, Outgoing, Proxy, ProxyKind, Reconnect,
-    SlowConsumer, Target,
+    Cause, Closed, Config, ConnectError, Deadline, Deadlines, Limits, Lookup, Outgoing, Proxy, ProxyKind, Reconnect,
+    Resolver, SlowConsumer, Target, feed,
 };
+pub use tautline_io::Source;
 pub use tautline_tls::{Certificate, ClientAuth, ClientConfig, Roots, ServerConfig, TlsInfo};
 pub use tautline_ws::handshake::{Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, deflate::DeflateConfig};

@@ -39,6 +39,11 @@ fn inflate() {
 }
 
 #[test]
+fn deflate() {
+    replay("deflate", fuzz::deflate::run);
+}
+
+#[test]
 fn state() {
     replay("ws_state", fuzz::state::run);
 }

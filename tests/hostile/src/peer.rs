@@ -81,11 +81,11 @@ impl Peer {
         Ok(())
     }
 
-    /// Does the steps. Stops at the first one that the server does not take, or when it is told to.
-    pub(crate) fn act(&mut self, server: &Server, steps: &[Step], stop: &AtomicBool) -> Result<()> {
+    /// Does the steps. Stops at the first one that the server does not take, which returns false, or when it is told to.
+    pub(crate) fn act(&mut self, server: &Server, steps: &[Step], stop: &AtomicBool) -> Result<bool> {
         match self.try_act(server, steps, stop) {
-            Err(error) if error.downcast_ref::<io::Error>().is_some() => Ok(()),
-            other => other,
+            Err(error) if error.downcast_ref::<io::Error>().is_some() => Ok(false),
+            other => other.map(|()| true),
         }
     }
 
@@ -254,9 +254,9 @@ impl Peer {
             if let Some((frame, len)) = wire::parse(&self.plain) {
                 self.plain.drain(..len);
                 if self.plain.is_empty() {
-                    // A soak has thousands of peers: none keeps the memory of its largest message.
-                    self.plain.shrink_to(4 << 10);
-                    self.wire.shrink_to(4 << 10);
+                    // A soak has thousands of peers: none keeps memory between its messages.
+                    self.plain.shrink_to_fit();
+                    self.wire.shrink_to_fit();
                 }
                 return Ok(frame);
             }

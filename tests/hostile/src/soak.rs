@@ -36,7 +36,7 @@ pub(crate) struct Plan {
 pub(crate) fn run(taut: &Path, material: &Material, plan: &Plan) -> Result<bool> {
     let server = Arc::new(Server::start(taut, material, &plan.target, &["--shards", "2", "--deflate"])?);
     let before = server.descriptors();
-    let totals = Arc::new(Totals::default());
+    let totals = Arc::new(Totals::new()?);
     let workers = plan.connections.div_ceil(PER_WORKER);
     let begun = Instant::now();
     let threads: Vec<_> = (0..workers)

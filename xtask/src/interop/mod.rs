@@ -42,7 +42,8 @@ pub(crate) fn run(context: &Context) -> Outcome {
                 continue;
             }
         }
-        for (way, test) in [("client", client as Test), ("server", server)] {
+        let ways = [("client", client as Test), ("server", server), ("feeds", feeds)];
+        for (way, test) in ways.into_iter().take(if peer.feeds().is_some() { 3 } else { 2 }) {
             match test(*peer, &certificates, context.deadline) {
                 Ok(checks) => eprintln!("{} {way} against ours: {checks} checks hold", peer.name()),
                 Err(Failure::Failed(reason) | Failure::Skipped(reason)) => {
@@ -134,6 +135,32 @@ fn server(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result
     let own: [&Path; 2] = [&certificates.client_chain, &certificates.client_key];
     held += ours(closed, "certificate", &certificates.ca, "all", &own)?;
     Ok(held)
+}
+
+/// The example of a feed client against three feeds of theirs, one of which falls silent.
+fn feeds(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result<usize, Failure> {
+    let Some(mut command) = peer.feeds() else { return Ok(0) };
+    let [theirs, ours] = ["server", "client"].map(|end| paths::log(&format!("interop-{}-feed-{end}", peer.name())));
+    let port = taut::free_port()?;
+    command.arg(port.to_string()).args([&certificates.chain, &certificates.key]);
+    let mut server = Running::start_logged(&mut command, &theirs)?;
+    ready(&theirs, &mut server)?;
+    let mut client = Command::new(taut::example("feed_client"));
+    client.arg(&certificates.ca).args(["/a", "/b", "/c"].map(|path| Scheme::Wss.url(port) + path));
+    // It ends once it has given up all feeds.
+    run_logged(&mut client, &ours, deadline)?;
+    if !server.wait(Deadline::after(Duration::from_secs(60)))?.is_some_and(|status| status.success()) {
+        show_tail(&theirs, 20);
+        return Err(Failure::Failed("the feeds did not see what they expect".to_owned()));
+    }
+    let text = fs::read_to_string(&ours)?;
+    let bounced = text.matches("the peer missed the silence deadline").count();
+    let intervals = text.matches(" messages, p99.9 ").count();
+    if bounced < 2 || intervals == 0 || text.contains("conflated: 0,") || !text.contains("dropped: 0,") {
+        show_tail(&ours, 20);
+        return Err(Failure::Failed(format!("{bounced} bounces, {intervals} intervals; see the totals above")));
+    }
+    Ok(checks(&theirs) + 3)
 }
 
 /// Waits until a peer prints `ready`.

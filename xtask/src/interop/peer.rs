@@ -64,6 +64,15 @@ impl Peer {
         }
     }
 
+    /// The program with feeds for the example `feed_client`, if this peer has one.
+    pub(super) fn feeds(self) -> Option<Command> {
+        (self == Self::Python).then(|| {
+            let mut command = Command::new(self.folder().join("bin/python"));
+            command.arg(self.source().join("feed.py"));
+            command
+        })
+    }
+
     /// The tests of our TLS against a program of this peer, if it has one. The peer must be installed.
     pub(super) fn tls(self) -> Option<Command> {
         (self == Self::Go).then(|| {

@@ -24,9 +24,9 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("xdp", &["io", "buf"], &["testkit"]),
     ("engine", &["buf", "ws", "tls", "io"], &["testkit", "tls-rustls"]),
     (SIMULATOR, &["buf", "ws", "tls", "tls-rustls", "io", "engine", "testkit"], &[]),
-    ("tautline", &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp"], &["dev-cert", "testkit"]),
+    ("tautline", &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp"], &["dev-cert", "testkit", "tautline"]),
     ("lab", &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp", "tautline", "dev-cert"], &["testkit"]),
-    ("tokio", &["buf", "ws", "tls", "io", "engine", "tls-records", "tls-rustls"], &["dev-cert", "tokio"]),
+    ("tokio", &["buf", "ws", "tls", "io", "engine", "tls-records", "tls-rustls"], &["dev-cert", "tautline", "tokio"]),
     ("capi", &["tautline", "buf", "tls"], &["dev-cert", "testkit"]),
     ("cli", &["tautline", "lab", "dev-cert"], &["testkit"]),
 ];

@@ -101,7 +101,14 @@ impl<S: Session> Connection<S> {
         if matches!(self.stage, Stage::Over) {
             return None;
         }
+        let rejection = match (&mut self.stage, &stop) {
+            (Stage::Answer(answer), Stop::Failed(_)) => answer.dialing.opening.take_rejection(),
+            _ => None,
+        };
         self.tell_peer(&stop, context);
+        if let Some(error) = rejection {
+            return Some(Event::Failed(Box::new(ConnectError::Handshake(Arc::new(error)))));
+        }
         Some(match stop {
             Stop::Failed(cause) if was_open => Event::Closed(Box::new(Closed::new(CloseCode::ABNORMAL, cause))),
             Stop::Failed(cause) => Event::Failed(Box::new(ConnectError::Ended(cause))),

@@ -168,6 +168,7 @@ impl<S: Session> Connection<S> {
         now: Instant,
     ) -> Result<Self, ConnectError> {
         let mut options = handshake::Options::default();
+        options.origin.clone_from(&target.origin);
         options.headers = target.headers.clone();
         options.subprotocols = target.subprotocols.clone();
         options.deflate = target.deflate;

@@ -1,5 +1,5 @@
 use super::{Connection, Context, Event};
-use crate::{Cause, Closed, Config, ConnectError, Deadline, Outgoing, SlowConsumer, Target};
+use crate::{Cause, Closed, Config, Deadline, Outgoing, SlowConsumer, Target};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline_testkit::certificate::{Authority, Leaf};
@@ -309,7 +309,7 @@ fn requests_are_answered_and_refused() {
     assert!(pair.ends[SERVER].respond(&response, &mut pair.context).is_err());
     pair.carry(SERVER);
     let Some(Event::Failed(error)) = pair.ends[CLIENT].next(&mut pair.context) else { panic!("no failure") };
-    assert!(matches!(*error, ConnectError::Handshake(_)));
+    assert_eq!(error.refusal().map(http::Response::body), Some(&b"no".to_vec()));
 
     for (request, status) in [("GET / HTTP/1.1\r\nHost: x\r\n\r\n", "426"), ("nonsense\r\n\r\n", "400")] {
         let mut pair = plain_pair(Config::default());

@@ -5,9 +5,11 @@ use crate::command::Command;
 use crate::dial;
 use crate::ids::DialId;
 use crate::remote::{ShardHandle, ShardHandleError};
+use crate::resolver::Lookup;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,9 +31,32 @@ pub(crate) struct Name {
     pub(crate) shard: ShardHandle,
 }
 
+/// Most lookups of a shard that resolvers of the application may hold at a time. Further attempts fail until some are answered.
+const MOST_LOOKUPS: usize = 4096;
+
+/// A lookup by the application, for a dial. `None` if its resolvers hold too many, which `held` counts.
+pub(crate) fn lookup(
+    dial: DialId,
+    (host, port): (&str, u16),
+    until: Option<Instant>,
+    shard: ShardHandle,
+    held: &Arc<AtomicUsize>,
+) -> Option<Lookup> {
+    if held.fetch_add(1, Ordering::Relaxed) >= MOST_LOOKUPS {
+        held.fetch_sub(1, Ordering::Relaxed);
+        return None;
+    }
+    let held = held.clone();
+    Some(Lookup::new(host, port, until, move |result| {
+        held.fetch_sub(1, Ordering::Relaxed);
+        // Taken even if the queue is full, since the number of lookups is bounded. A shard that has stopped needs no answer.
+        let _ = shard.force(Command::Resolved { dial, result });
+    }))
+}
+
 /// The queue of names, and the threads that resolve them.
 #[derive(Default)]
-pub(crate) struct Resolver(Arc<Mutex<Queue<Name>>>);
+pub(crate) struct SystemResolver(Arc<Mutex<Queue<Name>>>);
 
 struct Queue<T> {
     waiting: VecDeque<T>,
@@ -44,7 +69,7 @@ impl<T> Default for Queue<T> {
     }
 }
 
-impl Resolver {
+impl SystemResolver {
     /// Resolves `name`. The result arrives as [`Command::Resolved`].
     ///
     /// # Errors

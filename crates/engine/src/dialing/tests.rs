@@ -4,7 +4,7 @@ use crate::closed::ConnectError;
 use crate::dial::{Dial, State};
 use crate::fake::{Event, Fake};
 use crate::timer::Tick;
-use crate::{Config, Conn, DialId, Handler, Opening, Reconnect, Shard, Target};
+use crate::{Config, Conn, DialId, Handler, Lookup, Opening, Reconnect, Resolver, Shard, Target};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,7 +48,10 @@ impl Bench {
         kernel.0.borrow_mut().room = usize::MAX;
         let mut shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), App::default()).unwrap();
         let target = Arc::new(Target::new("ws://several.example/").unwrap());
-        shard.core.dials.insert(ID, Dial { target, state: State::Resolving(Tick::MAX), failures: 0, opened: 0 });
+        shard
+            .core
+            .dials
+            .insert(ID, Dial { target, state: State::Resolving(Tick::MAX), failures: 0, opened: 0, ends: false });
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
         shard.core.resolved(&mut *shard.driver, ID, Ok(addresses));
         Self { kernel, shard }
@@ -194,4 +197,110 @@ fn an_attempt_that_fails_at_once_is_retried_in_a_later_turn() {
     shard.connect(Arc::new(target));
     shard.turn(Some(Duration::ZERO)).unwrap();
     assert_eq!(shard.handler().failures.len(), 1);
+}
+
+/// Keeps lookups until a test answers them.
+#[derive(Clone, Debug, Default)]
+struct Kept(Arc<std::sync::Mutex<Vec<Lookup>>>);
+
+impl Resolver for Kept {
+    fn resolve(&self, lookup: Lookup) {
+        self.0.lock().unwrap().push(lookup);
+    }
+}
+
+impl Kept {
+    fn take(&self) -> Lookup {
+        self.0.lock().unwrap().remove(0)
+    }
+}
+
+/// A shard, and a target whose name is resolved by the test.
+fn resolved_by_test() -> (Bench, Kept, Target) {
+    let kernel = Fake::default();
+    kernel.0.borrow_mut().room = usize::MAX;
+    let mut config = Config::default();
+    config.deadlines.connect = LONG;
+    let shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), App::default()).unwrap();
+    let kept = Kept::default();
+    let target = Target::new("ws://prices.internal:8080/").unwrap().with_resolver(kept.clone());
+    (Bench { kernel, shard }, kept, target)
+}
+
+#[test]
+fn a_resolver_of_the_application_answers_later_from_any_thread() {
+    let (mut bench, kept, target) = resolved_by_test();
+    bench.shard.connect(Arc::new(target));
+    bench.turn();
+    let lookup = kept.take();
+    assert_eq!((lookup.host(), lookup.port(), lookup.deadline().is_some()), ("prices.internal", 8080, true));
+    assert!(bench.dialed().is_empty());
+    let answer =
+        move || lookup.answer(Ok::<_, &str>(vec!["[::7]:8080".parse().unwrap(), "10.0.0.7:8080".parse().unwrap()]));
+    std::thread::spawn(answer).join().unwrap();
+    bench.turn();
+    assert_eq!(bench.dialed(), ["[::7]:8080"]);
+    // The race between the addresses is the same as ever.
+    bench.kernel.push(Event::Failed(0));
+    bench.turn();
+    assert_eq!(bench.dialed(), ["[::7]:8080", "10.0.0.7:8080"]);
+    bench.kernel.push(Event::Connected(1));
+    bench.turn();
+    assert!(bench.requested_upgrade(1));
+    assert_eq!(bench.shard.core.lookups.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+#[test]
+fn failures_of_a_resolver_are_reported() {
+    let (mut bench, kept, target) = resolved_by_test();
+    let target = Arc::new(target);
+    for _ in 0..3 {
+        bench.shard.connect(target.clone());
+    }
+    kept.take().answer(Err("no such service"));
+    drop(kept.take());
+    kept.take().answer(Ok::<_, &str>(Vec::new()));
+    // Answers are events of one turn, and failures are reported in the next.
+    bench.turn();
+    bench.turn();
+    assert_eq!(
+        bench.shard.handler().failures,
+        [
+            "cannot resolve prices.internal: no such service",
+            "cannot resolve prices.internal: the resolver dropped the lookup without an answer",
+            "prices.internal has no address"
+        ]
+    );
+    assert!(bench.shard.is_idle());
+}
+
+#[test]
+fn a_resolver_holds_a_bounded_number_of_lookups_and_addresses() {
+    let (mut bench, kept, target) = resolved_by_test();
+    let target = Arc::new(target);
+    for _ in 0..4_097 {
+        bench.shard.connect(target.clone());
+    }
+    bench.turn();
+    let [failure] = &bench.shard.handler().failures[..] else { panic!("one failure") };
+    assert!(failure.contains("holds too many lookups"), "{failure}");
+    assert_eq!(kept.0.lock().unwrap().len(), 4_096);
+    kept.take().answer(Ok::<_, &str>((1..=1_000).map(|port| ([10, 0, 0, 1], port).into()).collect()));
+    bench.turn();
+    for refused in 0..64 {
+        bench.kernel.push(Event::Failed(refused));
+        bench.turn();
+    }
+    bench.turn();
+    assert_eq!((bench.dialed().len(), bench.shard.handler().failures.len()), (64, 2));
+}
+
+#[test]
+fn a_driver_without_a_choice_of_the_source_says_so() {
+    let mut shard = Shard::new(0, Arc::new(Config::default()), plain::Engine, Fake::default(), App::default()).unwrap();
+    let source = tautline_io::Source::from([10, 0, 0, 1]).on_interface("eth1");
+    shard.connect(Arc::new(Target::new("ws://127.0.0.1:1/").unwrap().with_source(source)));
+    shard.turn(Some(Duration::ZERO)).unwrap();
+    let [failure] = &shard.handler().failures[..] else { panic!("one failure") };
+    assert!(failure.contains("the driver fake cannot choose"), "{failure}");
 }

@@ -1,6 +1,7 @@
 //! A table of every event in every state.
 
-use super::{Finish, Head, Linger, Phase, Wait, Wanted};
+use super::{Finish, Head, Linger, Phase, Streaming, Wait, Wanted};
+use crate::content::ContentSource;
 use crate::proxy::{Proxy, Tunnel};
 use Event::{
     Abandon, AwaitPeer, Close, EndOfTurn, Finish as Finishes, FinishSent, Go, Overrun, PeerFinishes, PeerGone,
@@ -47,6 +48,7 @@ const TABLE: &str = "
     offloaded  =     =       =         =   =   Lw  Lw+ La  Lx  reset
     request    =     =       =         =   =   Lw  Lw+ La  Lx  gone
     waiting    =     =       =         =   =   Lw  Lw+ La  Lx  gone
+    streaming  =     =       =         =   =   Lw  Lw+ La  Lx  gone
     answer     =     =       =         =   =   Lw  Lw+ La  Lx  gone
     open       queue overrun =         =   =   Lw  Lw+ La  Lx  gone
     overrun    =     =       =         =   =   Lw  Lw+ La  Lx  gone
@@ -68,7 +70,7 @@ fn state(name: &str) -> Phase {
     let opening = || Opening::new(&"ws://localhost/".parse().unwrap(), [0; 16], &Options::default()).unwrap();
     let head = || {
         let reader = HeadReader::new(HeadLimits::default());
-        Box::new(Head { bytes: Buf::new(), reader, answered: false, http_end: None })
+        Box::new(Head { bytes: Buf::new(), reader, answered: false, http_end: None, body: None })
     };
     match name {
         "proxy" => {
@@ -84,6 +86,16 @@ fn state(name: &str) -> Phase {
             number: 0,
             rest: Buf::new(),
             wanted: Wanted(Arc::default()),
+        })),
+        "streaming" => Phase::Streaming(Box::new(Streaming {
+            head: head(),
+            source: ContentSource::Reader(Box::new(std::io::empty())),
+            left: 0,
+            is_measured: false,
+            chunked: true,
+            keep_alive: true,
+            peer_finished: false,
+            rest: Buf::new(),
         })),
         "answer" => Phase::Answer(Box::new(super::Answer { bytes: Buf::new(), opening: opening() })),
         "open" => Phase::Open,
@@ -111,6 +123,7 @@ fn name(phase: &Phase) -> String {
         Phase::Offloaded(_) => "offloaded",
         Phase::Request(_) => "request",
         Phase::Waiting(_) => "waiting",
+        Phase::Streaming(_) => "streaming",
         Phase::Answer(_) => "answer",
         Phase::Open => "open",
         Phase::Overrun => "overrun",
@@ -172,7 +185,7 @@ fn every_event_moves_every_state_as_the_table_says() {
         }
         states += 1;
     }
-    assert_eq!(states, 20, "every state has a row");
+    assert_eq!(states, 21, "every state has a row");
 }
 
 #[test]

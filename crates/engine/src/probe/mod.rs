@@ -4,15 +4,19 @@
 //! record was opened (4), the frame was parsed (5), and the handler was entered (6). The times between them are its
 //! [stages](Stage), which add up to the whole.
 
+mod dial_tallies;
+mod message_times;
 mod stages;
 mod stamps;
 mod tally;
 #[cfg(test)]
 mod tests;
 
+pub use message_times::MessageTimes;
 pub use stages::{Spread, Stage, Stages};
 pub use stamps::Stamps;
 
+use crate::ids::DialId;
 use std::io;
 use tautline_io::Driver;
 
@@ -50,9 +54,22 @@ pub trait Probe: 'static {
     /// The available bytes of the frame were parsed.
     fn parsed(&mut self);
 
-    /// The handler is about to be called with a whole message.
-    fn calling(&mut self);
+    /// The handler is about to be called with a whole message, of this outgoing connection if it is of one.
+    ///
+    /// Returns the times for [`Conn::times`](crate::Conn::times).
+    fn calling(&mut self, dial: Option<DialId>) -> Option<MessageTimes>;
 
     /// The results so far, if the probe has any.
     fn stages(&self) -> Option<Box<Stages>>;
+
+    /// The results of one outgoing connection, across its reconnections.
+    fn stages_of(&self, dial: DialId) -> Option<Box<Stages>> {
+        let _ = dial;
+        None
+    }
+
+    /// An outgoing connection has ended for ever.
+    fn dial_ended(&mut self, dial: DialId) {
+        let _ = dial;
+    }
 }

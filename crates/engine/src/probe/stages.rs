@@ -135,6 +135,8 @@ pub struct Spread {
     pub p95: f64,
     /// 99th percentile.
     pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
     /// Longest time.
     pub max: f64,
 }
@@ -162,6 +164,12 @@ impl Stages {
         Self { histograms, nanos_per_tick: scale.nanos_per_tick, scale_error: scale.error, ..self.clone() }
     }
 
+    /// The results of a part of the messages, with these histograms. Those of reads and records are not counted apart.
+    pub(super) fn of_part(&self, histograms: [Histogram<u64>; 8]) -> Self {
+        let messages = Completed { count: histograms[Stage::App as usize].len(), most: 1 };
+        Self { per_read: messages, per_record: messages, ..self.with(histograms) }
+    }
+
     /// A message was completed, the `in_read`-th of its read and the `in_record`-th of its record.
     #[inline]
     pub(super) fn add_completed(&mut self, in_read: u64, in_record: u64) {
@@ -185,6 +193,38 @@ impl Stages {
         }
         self.arrival_error = self.arrival_error.max(other.arrival_error);
         self.every = self.every.max(other.every);
+    }
+
+    /// The results since `earlier`, which are results of the same loops: those of an interval.
+    ///
+    /// Shortest and longest times are then exact to 0.5 %, like percentiles. Numbers of messages per read and record keep
+    /// the largest of all time.
+    ///
+    /// ```no_run
+    /// use tautline_engine::ShardHandle;
+    /// use tautline_engine::probe::{Stage, Stages};
+    ///
+    /// /// Prints the tail of the last interval, and returns the results for the next one.
+    /// fn report(shard: &ShardHandle, last: Option<&Stages>) -> Option<Box<Stages>> {
+    ///     let now = shard.stages().ok().flatten()?;
+    ///     let interval = last.map_or_else(|| (*now).clone(), |last| now.since(last));
+    ///     println!("p99.9 {:.1} us", interval.spread(Stage::App).p999);
+    ///     Some(now)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut since = self.clone();
+        for (mine, earlier) in since.histograms.iter_mut().zip(&earlier.histograms) {
+            // Counts that the earlier results have beyond these are of a loop that is gone.
+            if mine.subtract(earlier).is_err() {
+                mine.reset();
+            }
+        }
+        for (mine, earlier) in [(&mut since.per_read, earlier.per_read), (&mut since.per_record, earlier.per_record)] {
+            mine.count = mine.count.saturating_sub(earlier.count);
+        }
+        since
     }
 
     /// The number of messages that were timed.
@@ -211,6 +251,7 @@ impl Stages {
             p90: quantile(0.9),
             p95: quantile(0.95),
             p99: quantile(0.99),
+            p999: quantile(0.999),
             max: us(times.max() as f64),
         }
     }
@@ -274,21 +315,21 @@ impl Stages {
 }
 
 impl fmt::Display for Stages {
-    /// A table of at most 100 columns, then lines about reads, sampling and the clock.
+    /// A table of at most 110 columns, then lines about reads, sampling and the clock.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<9}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}",
-            "stage, us", "messages", "min", "mean", "stddev", "p50", "p90", "p95", "p99", "max"
+            "{:<9}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}",
+            "stage, us", "messages", "min", "mean", "stddev", "p50", "p90", "p95", "p99", "p99.9", "max"
         )?;
         for stage in Stage::ALL {
-            let Spread { count, min, mean, stddev, p50, p90, p95, p99, max } = self.spread(stage);
+            let Spread { count, min, mean, stddev, p50, p90, p95, p99, p999, max } = self.spread(stage);
             if count == 0 {
                 writeln!(f, "{:<9}{:>10}{:>9}", stage.name(), 0, "-")?;
                 continue;
             }
             write!(f, "{:<9}{count:>10}{min:>9.3}{mean:>9.3}{stddev:>9.3}", stage.name())?;
-            writeln!(f, "{p50:>9.3}{p90:>9.3}{p95:>9.3}{p99:>9.3}{max:>10.1}")?;
+            writeln!(f, "{p50:>9.3}{p90:>9.3}{p95:>9.3}{p99:>9.3}{p999:>9.3}{max:>10.1}")?;
         }
         let ((read, most_read), (record, most_record)) = (self.per_read(), self.per_record());
         writeln!(

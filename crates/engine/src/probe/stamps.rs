@@ -1,6 +1,9 @@
 use super::Probe;
+use super::dial_tallies::DialTallies;
+use super::message_times::MessageTimes;
 use super::stages::{Stage, Stages};
 use super::tally::{Tallies, UNKNOWN};
+use crate::ids::DialId;
 use std::io;
 use std::num::NonZeroU32;
 use tautline_io::{Anchor, Arrival, Clock, Driver, Scale, Ticker};
@@ -31,6 +34,7 @@ pub struct Stamps {
     /// The results without the times.
     stages: Box<Stages>,
     tallies: Tallies,
+    dials: DialTallies,
     /// One read in this number is timed, chosen at random.
     every: u32,
     /// State of the random numbers.
@@ -85,6 +89,7 @@ impl Stamps {
             anchor: None,
             stages,
             tallies: Tallies::new(),
+            dials: DialTallies::default(),
             every: every.get(),
             chance: ticker.now() | 1,
             timed: true,
@@ -125,7 +130,7 @@ impl Stamps {
     }
 
     /// Counts a message whose handler is called now.
-    fn count(&mut self, called: u64) {
+    fn count(&mut self, called: u64, dial: Option<DialId>) -> Option<MessageTimes> {
         self.in_read += 1;
         self.in_record += 1;
         if let Some(arrival) = self.arrival.take() {
@@ -133,7 +138,7 @@ impl Stamps {
         }
         if self.warm_up > 0 {
             self.warm_up -= 1;
-            return;
+            return None;
         }
         debug_assert!(self.began.is_none_or(|began| began <= self.read));
         debug_assert!(self.read <= self.mark && self.mark <= called, "stamps run backwards");
@@ -150,8 +155,13 @@ impl Stamps {
             (nic, nic + app)
         });
         let read = if self.began.is_some() { read } else { UNKNOWN };
-        self.tallies.add([nic, waited, read, self.tls, self.parse, callback, app, total]);
+        let times = [nic, waited, read, self.tls, self.parse, callback, app, total];
+        self.tallies.add(times);
+        if let Some(dial) = dial {
+            self.dials.add(dial, times);
+        }
         self.stages.add_completed(self.in_read, self.in_record);
+        Some(MessageTimes::new(self.ticker, self.scale.nanos_per_tick, times, called))
     }
 
     /// Begins a read, which completes messages of its own.
@@ -262,17 +272,26 @@ impl Probe for Stamps {
     }
 
     #[inline]
-    fn calling(&mut self) {
+    fn calling(&mut self, dial: Option<DialId>) -> Option<MessageTimes> {
         if !self.timed {
-            return;
+            return None;
         }
         let now = self.ticker.now();
-        self.count(now);
+        let times = self.count(now, dial);
         (self.parse, self.delivered, self.stale) = (0, true, true);
+        times
     }
 
     fn stages(&self) -> Option<Box<Stages>> {
         Some(Box::new(self.stages.with(self.tallies.histograms())))
+    }
+
+    fn stages_of(&self, dial: DialId) -> Option<Box<Stages>> {
+        self.dials.of(dial).map(|tallies| Box::new(self.stages.of_part(tallies.histograms())))
+    }
+
+    fn dial_ended(&mut self, dial: DialId) {
+        self.dials.remove(dial);
     }
 }
 

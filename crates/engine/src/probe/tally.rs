@@ -31,7 +31,7 @@ impl Tally {
     fn histogram(&self) -> Histogram<u64> {
         let mut histogram = empty();
         for (slot, &count) in self.0.iter().enumerate().filter(|(_, count)| **count > 0) {
-            histogram.saturating_record_n((shortest(slot) + shortest(slot + 1) - 1) / 2, count);
+            histogram.saturating_record_n(middle(slot), count);
         }
         histogram
     }
@@ -80,7 +80,8 @@ impl Tallies {
         std::array::from_fn(|stage| {
             let mut histogram = self.stages[stage].histogram();
             for times in self.pending.iter().filter(|times| times[stage] != UNKNOWN) {
-                histogram.saturating_record(times[stage]);
+                // As it will be counted, so that an earlier result is always a part of a later one.
+                histogram.saturating_record(middle(slot(times[stage].min(LONGEST))));
             }
             histogram
         })
@@ -104,6 +105,11 @@ pub(super) fn empty() -> Histogram<u64> {
 const fn slot(ticks: u64) -> usize {
     let shift = (ticks | ((1 << BITS) - 1)).ilog2() + 1 - BITS;
     shift as usize * STEP + (ticks >> shift) as usize
+}
+
+/// The time that stands for all of a slot.
+const fn middle(slot: usize) -> u64 {
+    (shortest(slot) + shortest(slot + 1) - 1) / 2
 }
 
 /// The shortest time of a slot.

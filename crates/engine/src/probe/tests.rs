@@ -1,8 +1,8 @@
 //! Stamps of messages that arrive over the fake driver.
 
-use super::{Probe, Stage, Stages, Stamps};
+use super::{MessageTimes, Probe, Stage, Stages, Stamps};
 use crate::fake::{Event, Fake};
-use crate::{Config, Conn, Handler, Shard};
+use crate::{Config, Conn, DialId, Handler, Shard};
 use std::cell::RefCell;
 use std::io;
 use std::num::NonZeroU32;
@@ -24,14 +24,25 @@ const HELLO: &[u8] = b"\x81\x85\0\0\0\0hello";
 struct App {
     heard: u64,
     takes: Duration,
+    /// The times of all messages.
+    times: Vec<Option<MessageTimes>>,
 }
 
 impl Handler for App {
     type State = ();
 
-    fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, _message: Message<'_>) {
         self.heard += 1;
+        self.times.push(conn.times().copied());
         std::thread::sleep(self.takes);
+    }
+
+    fn on_pong(&mut self, conn: &mut Conn<'_, ()>, _payload: &[u8]) {
+        assert!(conn.times().is_none(), "a pong is no message");
+    }
+
+    fn on_drain(&mut self, conn: &mut Conn<'_, ()>) {
+        assert!(conn.times().is_none());
     }
 }
 
@@ -42,7 +53,7 @@ fn open(probe: impl Probe, takes: Duration) -> (Fake, Shard<plain::Engine, App>)
 
 fn open_watched(probe: Option<Box<dyn Probe>>, takes: Duration) -> (Fake, Shard<plain::Engine, App>) {
     let kernel = Fake::default();
-    let app = App { heard: 0, takes };
+    let app = App { takes, ..App::default() };
     let mut shard = Shard::new(0, Arc::new(Config::default()), plain::Engine, kernel.clone(), app).unwrap();
     if let Some(probe) = probe {
         shard.set_probe(probe);
@@ -92,8 +103,10 @@ impl Probe for Notes {
     fn parsed(&mut self) {
         self.0.borrow_mut().push("parsed");
     }
-    fn calling(&mut self) {
+    fn calling(&mut self, dial: Option<DialId>) -> Option<MessageTimes> {
+        assert_eq!(dial, None, "a server has no dials");
         self.0.borrow_mut().push("calling");
+        None
     }
     fn stages(&self) -> Option<Box<Stages>> {
         None
@@ -222,4 +235,51 @@ fn without_a_probe_there_are_no_stages() {
     read(&kernel, &mut shard, HELLO);
     assert!(shard.stages().is_none());
     assert_eq!(shard.handler().heard, 1);
+}
+
+#[test]
+fn the_handler_has_the_times_of_its_message_alone() {
+    let (kernel, mut shard) = open(Stamps::default(), Duration::from_millis(1));
+    let arrived = Duration::from_millis(50);
+    let now = Ticker::here().anchor(Clock::Monotonic);
+    let nanos = now.nanos - u64::try_from(arrived.as_nanos()).unwrap();
+    kernel.0.borrow_mut().arrival = Some(Arrival { clock: Clock::Monotonic, nanos });
+    let pong = b"\x8a\x80\0\0\0\0";
+    read(&kernel, &mut shard, &[HELLO, pong, HELLO].concat());
+    let stages = shard.stages().unwrap();
+    let times = std::mem::take(&mut shard.handler().times);
+    let [Some(first), Some(second)] = times[..] else { panic!("{times:?}") };
+    for stage in Stage::ALL {
+        let of = |times: MessageTimes| times.stage(stage).map(|time| time.as_secs_f64() * 1e6);
+        let sum = of(first).unwrap_or_default() + of(second).unwrap_or_default();
+        let spread = stages.spread(stage);
+        assert!((sum - spread.mean * spread.count as f64).abs() <= 1.0 + sum / 50.0, "{stage:?}: {sum}, {stages}");
+    }
+    assert!(second.stage(Stage::Loop) >= Some(Duration::from_millis(1)), "the second waits for the first");
+    assert!(second.age() >= Some(arrived) && second.arrived() < Some(std::time::SystemTime::now()));
+    let open = tautline_io::Token { index: 0, generation: 0 };
+    let conn = crate::ConnId { shard: 0, token: open };
+    assert_eq!(shard.with_conn(conn, |_, conn| conn.times().is_none()), Some(true));
+    let (kernel, mut shard) = open_watched(None, Duration::ZERO);
+    read(&kernel, &mut shard, HELLO);
+    assert!(matches!(shard.handler().times[..], [None]));
+}
+
+#[test]
+fn an_interval_has_its_own_tail() {
+    let (kernel, mut shard) = open(Stamps::default(), Duration::ZERO);
+    read(&kernel, &mut shard, &HELLO.repeat(2_000));
+    let first = shard.stages().unwrap();
+    shard.handler().takes = Duration::from_millis(2);
+    // So many that messages of the first result are counted in another way meanwhile.
+    read(&kernel, &mut shard, &HELLO.repeat(100));
+    let all = shard.stages().unwrap();
+    let interval = all.since(&first);
+    assert_eq!((first.messages(), interval.messages(), all.messages()), (2_000, 100, 2_100));
+    assert_eq!(interval.per_read().0, 100.0);
+    let (all, interval) = (all.spread(Stage::Loop), interval.spread(Stage::Loop));
+    assert!(interval.p50 >= 90e3 && interval.p999 >= 190e3, "{interval:?}");
+    assert!(all.p99 < all.p999 && all.p999 <= all.max, "{all:?}");
+    let none = first.since(&first);
+    assert_eq!((none.messages(), none.spread(Stage::Loop)), (0, super::Spread::default()));
 }

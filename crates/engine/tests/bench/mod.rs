@@ -9,7 +9,7 @@ use tautline_engine::{Closed, Config, Conn, ConnId, Delivery, Handler, Opening, 
 use tautline_tls::plain;
 use tautline_ws::Message;
 
-const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+pub const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 pub type Act = Box<dyn FnMut(&mut Conn<'_, ()>)>;
 

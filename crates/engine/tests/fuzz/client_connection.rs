@@ -74,6 +74,8 @@ fn connect(bytes: &[u8], size: usize, way: Way) -> (usize, Vec<Vec<u8>>) {
     kernel.0.borrow_mut().room = usize::MAX;
     let shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), Mirror::default());
     let mut shard = shard.expect("a shard over a fake driver starts");
+    // No deadline passes, however long the fuzzer is stopped.
+    shard.danger_simulate(|| Duration::ZERO, [7; 32]);
     let mut target = Target::new("ws://192.0.2.1/").expect("a valid URI");
     target.deflate = Some(DeflateConfig::default());
     if let Way::Proxy(proxy) = way {

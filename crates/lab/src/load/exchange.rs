@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tautline::layers::engine::probe::{Probe, Stages};
+use tautline::layers::engine::probe::{MessageTimes, Probe, Stages};
 use tautline::layers::io::{Arrival, Driver};
-use tautline::{Conn, Delivery, Kind, Message, Outgoing};
+use tautline::{Conn, Delivery, DialId, Kind, Message, Outgoing};
 
 /// Interval of progress reports.
 const REPORT: Duration = Duration::from_millis(100);
@@ -235,7 +235,9 @@ impl Probe for Arrived {
     fn opened(&mut self) {}
     fn decoding(&mut self) {}
     fn parsed(&mut self) {}
-    fn calling(&mut self) {}
+    fn calling(&mut self, _: Option<DialId>) -> Option<MessageTimes> {
+        None
+    }
 
     fn stages(&self) -> Option<Box<Stages>> {
         None

@@ -15,6 +15,9 @@ pub(crate) enum Event {
     Drain(ConnId),
     Close(ConnId, Closed),
     Failed(DialId, String, Option<Duration>),
+    /// The status and the body of a server's refusal.
+    Refused(u16, String),
+    DialEnd(DialId),
     /// A text that the test's own code recorded.
     Note(String),
 }
@@ -88,6 +91,14 @@ impl Events {
             Event::Failed(_, error, retry) => Some((error.clone(), *retry)),
             _ => None,
         })
+    }
+
+    /// Waits for the end of a dial, and returns the number of its failures.
+    pub(crate) fn dial_end(&self, dial: DialId) -> usize {
+        self.nth("the end of a dial", 0, |event| {
+            matches!(event, Event::DialEnd(ended) if *ended == dial).then_some(())
+        });
+        self.all().iter().filter(|event| matches!(event, Event::Failed(failed, ..) if *failed == dial)).count()
     }
 
     /// Waits for the `n`th note.
@@ -226,5 +237,13 @@ impl Handler for App {
 
     fn on_connect_failed(&mut self, dial: DialId, error: &ConnectError, retry: Option<Duration>) {
         self.events.push(Event::Failed(dial, format!("{error:#}"), retry));
+        if let Some(response) = error.refusal() {
+            let body = String::from_utf8_lossy(response.body()).into_owned();
+            self.events.push(Event::Refused(response.status().as_u16(), body));
+        }
+    }
+
+    fn on_dial_end(&mut self, dial: DialId) {
+        self.events.push(Event::DialEnd(dial));
     }
 }

@@ -34,7 +34,7 @@ fn loops_run_on_their_cpus() {
     let (client_says, client_is) = channel();
     let target = Target::new(&format!("wss://{}/", server.addresses()[0])).unwrap();
     let client = Client::new(client_config()).target(target).config(config()).pin(last);
-    let client = client.start(move |_| Where(client_says.clone())).unwrap();
+    let client = client.start(move |_| Where(client_says)).unwrap();
     let wait = Duration::from_secs(20);
     assert_eq!(server_is.recv_timeout(wait).unwrap(), first.to_string());
     assert_eq!(client_is.recv_timeout(wait).unwrap(), last.to_string());

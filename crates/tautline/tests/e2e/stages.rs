@@ -1,11 +1,12 @@
 //! Stages of messages, as servers and clients report them.
 
 use crate::common::server::{client_config, config, server_config};
+use crate::common::{PATIENCE, eventually};
 use std::num::NonZeroU32;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use tautline::{
-    Client, CloseCode, Conn, Handler, Incoming, Message, Opening, Outgoing, Server, Socket, Stage, Target, Tls,
+    Client, CloseCode, Conn, DialId, Handler, Incoming, Message, Opening, Outgoing, Server, Socket, Stage, Target, Tls,
 };
 
 const MESSAGES: u64 = 200;
@@ -59,7 +60,7 @@ fn both_ends_count_every_message() {
     let (done, is_done) = channel();
     let target = target(&server.addresses()[0]);
     let client = Client::new(client_config()).target(target).config(config());
-    let client = client.start_with_stages(move |_| Ping { done: done.clone(), left: MESSAGES }).unwrap();
+    let client = client.start_with_stages(move |_| Ping { done, left: MESSAGES }).unwrap();
     is_done.recv_timeout(Duration::from_secs(20)).unwrap();
     for _ in 0..2 {
         // First while the loops run, then after they have ended.
@@ -89,7 +90,7 @@ fn both_ends_sample_reads() {
     let (done, is_done) = channel();
     let client = Client::new(client_config()).target(target(&server.addresses()[0])).config(config());
     let client = client.stages_of_one_read_in(every);
-    let client = client.start_with_stages(move |_| Ping { done: done.clone(), left: MESSAGES }).unwrap();
+    let client = client.start_with_stages(move |_| Ping { done, left: MESSAGES }).unwrap();
     is_done.recv_timeout(Duration::from_secs(20)).unwrap();
     for handle in [&server, &client] {
         // 50 are expected; the bounds are six standard deviations.
@@ -121,5 +122,54 @@ fn without_a_probe_there_are_no_stages() {
     let server = server(1).start(|_| Echo).unwrap();
     assert!(server.stages().is_none());
     server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+    server.join().unwrap();
+}
+
+/// Pings over several dials, each for its own number of messages.
+struct Pings {
+    left: Vec<u64>,
+    end: Sender<DialId>,
+}
+
+impl Handler for Pings {
+    type State = ();
+
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
+        conn.text("0123456789");
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        let dial = conn.dial().unwrap();
+        let left = &mut self.left[dial.index()];
+        *left -= 1;
+        if *left > 0 {
+            conn.send(Outgoing::from(&message));
+        } else {
+            self.end.send(dial).unwrap();
+        }
+    }
+}
+
+#[test]
+fn dials_are_counted_apart() {
+    let server = server(1).start(|_| Echo).unwrap();
+    let (end, ends) = channel();
+    let mut client = Client::new(client_config()).config(config());
+    for _ in 0..3 {
+        client = client.target(target(&server.addresses()[0]));
+    }
+    let client = client.start_with_stages(move |_| Pings { left: vec![10, 20, 30], end }).unwrap();
+    let shard = client.shards()[0].clone();
+    let messages = |dial| shard.stages_of(dial).unwrap().map_or(0, |stages| stages.messages());
+    let mut dials: Vec<_> = (0..3).map(|_| ends.recv_timeout(PATIENCE).unwrap()).collect();
+    dials.sort_unstable();
+    assert_eq!(dials.iter().map(|dial| messages(*dial)).collect::<Vec<_>>(), [10, 20, 30]);
+    assert_eq!(client.stages().unwrap().messages(), 60);
+    shard.disconnect(dials[1], CloseCode::NORMAL, "").unwrap();
+    eventually("the dial is forgotten", || messages(dials[1]) == 0);
+    assert_eq!(messages(dials[2]), 30);
+    client.drain(CloseCode::NORMAL, "", Duration::from_secs(9));
+    assert_eq!(client.join_with_stages().unwrap().unwrap().messages(), 60);
+    server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(9));
     server.join().unwrap();
 }

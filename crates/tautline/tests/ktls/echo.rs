@@ -74,7 +74,7 @@ fn a_client_asks_for_all_sizes() {
             let app = asker();
             let events = app.events.clone();
             let client = Client::new(server::client_config()).driver(driver("epoll", ours)).config(config());
-            client.target(server.target()).start(move |_| app.clone()).unwrap().join().unwrap();
+            client.target(server.target()).start(move |_| app).unwrap().join().unwrap();
             let (conn, _) = events.open(0);
             assert_eq!(events.close(conn).code, CloseCode::NORMAL);
             server.forgets();
@@ -100,7 +100,7 @@ fn tickets_in_records_opened_by_the_kernel_resume_sessions() {
                 let app = asker();
                 let events = app.events.clone();
                 let client = Client::new(tls.clone()).driver(driver("epoll", halves)).config(config());
-                client.target(server.target()).start(move |_| app.clone()).unwrap().join().unwrap();
+                client.target(server.target()).start(move |_| app).unwrap().join().unwrap();
                 assert_eq!(events.open(0).1.tls.resumed, number > 0, "{halves} {number}");
                 server.forgets();
             }

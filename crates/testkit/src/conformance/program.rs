@@ -65,6 +65,26 @@ pub fn programs_decide_about_certificates<E: Engine>(make: impl Make<E>) {
         let (failure, _) = Engines::new(&make, &server(Err("not this one")), &client).refused("localhost");
         assert!(matches!(&failure.error, Error::Certificate(_)) && failure.side == Side::Server, "{failure:?}");
         greet(&mut Engines::new(&make, &server(Ok(())), &client).open("localhost"));
+        programs_decide_alone_about_clients(&make, versions);
+    }
+}
+
+/// Without roots a server's engine rejects every client, and the program may still accept it.
+fn programs_decide_alone_about_clients<E: Engine>(make: &impl Make<E>, versions: Versions) {
+    let server = server_config().with_versions(versions).with_client_auth(ClientAuth::Required(Vec::new()));
+    let (yes, no) = (Decides::new(Ok(())), Decides::new(Err("not this one")));
+    if let Err(error) = make(Some(&server.clone().with_verify(yes.clone())), None) {
+        assert!(matches!(&error, Error::Config(why) if why.contains("roots for client certificates")), "{error}");
+        return;
+    }
+    let client = client_config().with_certificate(LOCALHOST.clone());
+    greet(&mut Engines::new(make, &server.clone().with_verify(yes.clone()), &client).open("localhost"));
+    let calls = yes.calls();
+    assert!(calls.len() == 1 && calls[0].2.is_some(), "{calls:?}");
+    let refusing = server.with_verify(no);
+    for client in [client, client_config()] {
+        let (failure, _) = Engines::new(make, &refusing, &client).refused("localhost");
+        assert_eq!(failure.side, Side::Server, "{failure:?}");
     }
 }
 

@@ -1,3 +1,4 @@
+use super::rejection::Rejection;
 use super::response::write_fields;
 use super::uri::basic_auth;
 use super::{HandshakeError, HeadLimits, HeadReader, Negotiated, Target, key};
@@ -54,6 +55,8 @@ pub struct Opening {
     /// Number of bytes of interim responses so far.
     skipped: usize,
     max_bytes: usize,
+    /// The server's answer, if it is no upgrade.
+    rejection: Option<Box<Rejection>>,
 }
 
 impl Opening {
@@ -83,6 +86,7 @@ impl Opening {
             reader: HeadReader::new(options.limits),
             skipped: 0,
             max_bytes: options.limits.max_bytes,
+            rejection: None,
         })
     }
 
@@ -115,12 +119,16 @@ impl Opening {
     /// Reads the server's answer from a growing run of bytes; `None` if it is incomplete.
     ///
     /// Each call presents the same bytes, with more behind them. The result has the number of bytes used; the server's
-    /// first frames lie behind them. Interim responses (1xx) are skipped.
+    /// first frames lie behind them. Interim responses (1xx) are skipped. If the server rejects the upgrade, the body of
+    /// its answer is read first, up to 16 KiB.
     ///
     /// # Errors
     /// [`HandshakeError::Redirected`], [`HandshakeError::Rejected`], [`HandshakeError::Answer`], or an error of
     /// [`HeadReader::response`].
     pub fn read(&mut self, bytes: &[u8]) -> Result<Option<(Established, usize)>, HandshakeError> {
+        if let Some(rejection) = self.rejection.take() {
+            return self.read_rejection(rejection, bytes);
+        }
         loop {
             let rest = bytes.get(self.skipped..).unwrap_or_default();
             let Some((response, used)) = self.reader.response(rest)? else { return Ok(None) };
@@ -132,19 +140,42 @@ impl Opening {
                 }
                 continue;
             }
-            return self.check_response(response).map(|established| Some((established, self.skipped + used)));
+            let read = self.skipped + used;
+            return match status.as_u16() {
+                101 | 301 | 302 | 303 | 307 | 308 => self.check_response(response).map(|done| Some((done, read))),
+                _ => self.read_rejection(Box::new(Rejection::new(response, read)), bytes),
+            };
         }
+    }
+
+    /// Reads more of a rejection's body.
+    fn read_rejection(
+        &mut self,
+        mut rejection: Box<Rejection>,
+        bytes: &[u8],
+    ) -> Result<Option<(Established, usize)>, HandshakeError> {
+        if rejection.read(bytes) {
+            return Err(rejection.into_error());
+        }
+        self.rejection = Some(rejection);
+        Ok(None)
+    }
+
+    /// The server's rejection with its body so far, if the server has sent one, and no more is to come.
+    ///
+    /// A body without a length lasts until the end of the connection.
+    pub fn take_rejection(&mut self) -> Option<HandshakeError> {
+        self.rejection.take().map(|rejection| rejection.into_error())
     }
 
     fn check_response(&self, response: Response<()>) -> Result<Established, HandshakeError> {
         match response.status().as_u16() {
             101 => {}
-            301 | 302 | 303 | 307 | 308 => {
+            _ => {
                 let location = response.headers().get(LOCATION);
                 let location = location.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
                 return Err(HandshakeError::Redirected { status: response.status(), location });
             }
-            _ => return Err(HandshakeError::Rejected { response: Box::new(response) }),
         }
         let headers = response.headers();
         if response.version() < Version::HTTP_11 {

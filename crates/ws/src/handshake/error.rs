@@ -20,6 +20,10 @@ pub enum HandshakeError {
     TooManyHeaders(usize),
     /// The client's request target is too long.
     TargetTooLong,
+    /// The client's request has a body of more than this many bytes.
+    BodyTooLarge(usize),
+    /// The client's request has a transfer coding other than `chunked`.
+    Coding,
     /// The peer speaks a version of HTTP other than 1.0 and 1.1.
     HttpVersion,
     /// The server redirects the client. The caller decides whether to follow.
@@ -31,8 +35,8 @@ pub enum HandshakeError {
     },
     /// The server answered, but did not switch to WebSocket.
     Rejected {
-        /// The server's answer without its body.
-        response: Box<Response<()>>,
+        /// The server's answer, with the first 16 KiB of its body.
+        response: Box<Response<Vec<u8>>>,
     },
     /// The server switched protocols, but its answer breaks RFC 6455, section 4.1; the text names the rule.
     Answer(&'static str),
@@ -46,6 +50,8 @@ impl HandshakeError {
             Self::Malformed(_) => Some(StatusCode::BAD_REQUEST),
             Self::HeadTooLarge(_) | Self::TooManyHeaders(_) => Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
             Self::TargetTooLong => Some(StatusCode::URI_TOO_LONG),
+            Self::BodyTooLarge(_) => Some(StatusCode::PAYLOAD_TOO_LARGE),
+            Self::Coding => Some(StatusCode::NOT_IMPLEMENTED),
             Self::HttpVersion => Some(StatusCode::HTTP_VERSION_NOT_SUPPORTED),
             _ => None,
         }
@@ -60,10 +66,12 @@ impl fmt::Display for HandshakeError {
             Self::ReservedHeader(name) => {
                 write!(f, "the handshake sets the header {name}: remove it from the options")
             }
-            Self::Malformed(what) => write!(f, "peer sent a malformed HTTP head: {what}"),
+            Self::Malformed(what) => write!(f, "peer sent a malformed HTTP: {what}"),
             Self::HeadTooLarge(limit) => write!(f, "peer's HTTP head is longer than {limit} bytes"),
             Self::TooManyHeaders(limit) => write!(f, "peer's HTTP head has more than {limit} header lines"),
             Self::TargetTooLong => f.write_str("client's request target is too long"),
+            Self::BodyTooLarge(limit) => write!(f, "client's request has a body of more than {limit} bytes"),
+            Self::Coding => f.write_str("client's request has a transfer coding other than chunked"),
             Self::HttpVersion => f.write_str("peer speaks neither HTTP/1.1 nor HTTP/1.0"),
             Self::Redirected { status, location: Some(location) } => {
                 write!(f, "server redirects to {location:?} ({status})")

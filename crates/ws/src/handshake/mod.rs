@@ -25,21 +25,24 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod body;
 mod client;
 mod error;
 mod head;
 mod key;
 mod negotiated;
 mod origin;
+mod rejection;
 mod response;
 mod server;
 mod uri;
 
+pub use body::BodyReader;
 pub use client::{Established, Opening, Options};
 pub use error::HandshakeError;
 pub use head::{HeadLimits, HeadReader};
 pub use negotiated::Negotiated;
 pub use origin::Origins;
-pub use response::{Reply, keep_alive, write_response};
+pub use response::{Framing, Reply, keep_alive, write_response, write_response_head};
 pub use server::{Accepted, Policy, Refusal, Refused, accept, is_upgrade};
 pub use uri::{Target, parse_uri, percent_decode};

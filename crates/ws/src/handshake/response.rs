@@ -27,20 +27,41 @@ impl Reply {
             old: request.version() == Version::HTTP_10,
         }
     }
+
+    /// The framing of the response to `request`, whose body was read to its end.
+    #[must_use]
+    pub fn after_body(request: &Request<()>) -> Self {
+        Self { keep_alive: wants_another(request), ..Self::to(request) }
+    }
+}
+
+/// The length of a response's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// The body has this many bytes.
+    Length(u64),
+    /// The body comes in chunks.
+    Chunked,
+    /// The body ends with the connection, for a client that speaks HTTP/1.0.
+    UntilEnd,
 }
 
 /// Whether another request may follow this one on its connection (RFC 9112, section 9.3).
 ///
-/// None may if the request has a body. Nothing here reads a body, so its end cannot be found.
+/// None may if the request has a body, which the caller has not read. [`Reply::after_body`] is for one that it has read.
 #[must_use]
 pub fn keep_alive(request: &Request<()>) -> bool {
+    wants_another(request) && !has_body(request.headers())
+}
+
+fn wants_another(request: &Request<()>) -> bool {
     let headers = request.headers();
     let wanted = if request.version() == Version::HTTP_10 {
         has_token(headers, CONNECTION, "keep-alive")
     } else {
         request.version() == Version::HTTP_11
     };
-    wanted && !has_token(headers, CONNECTION, "close") && !has_body(headers) && request.method() != Method::CONNECT
+    wanted && !has_token(headers, CONNECTION, "close") && request.method() != Method::CONNECT
 }
 
 /// Whether a request with these headers has a body, or may have one.
@@ -58,24 +79,35 @@ pub(super) fn has_body(headers: &HeaderMap) -> bool {
 /// Nothing in a [`Response`] can end a line, so its content cannot add a header or a second response.
 pub fn write_response<B: AsRef<[u8]>>(response: &Response<B>, reply: Reply, out: &mut Buf) -> bool {
     let body = response.body().as_ref();
+    let (has_body, keep_alive) = write_response_head(response, Framing::Length(body.len() as u64), reply, out);
+    if has_body {
+        out.put(body);
+    }
+    keep_alive
+}
+
+/// Appends the head of a response as [`write_response`] does. Returns whether its body follows, and whether the connection
+/// stays open for another request.
+pub fn write_response_head<B>(response: &Response<B>, framing: Framing, reply: Reply, out: &mut Buf) -> (bool, bool) {
     let status = response.status();
     let bodiless = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let keep_alive = reply.keep_alive && !has_token(response.headers(), CONNECTION, "close");
+    let has_body = !bodiless && !reply.head_only;
+    let ends = has_body && framing == Framing::UntilEnd;
+    let keep_alive = reply.keep_alive && !ends && !has_token(response.headers(), CONNECTION, "close");
     write_status_line(status, out);
     for (name, value) in response.headers() {
         if !matches!(*name, CONNECTION | CONTENT_LENGTH | TRANSFER_ENCODING) {
             write_field(name, value.as_bytes(), out);
         }
     }
-    if !bodiless {
-        write_field(&CONTENT_LENGTH, body.len().to_string().as_bytes(), out);
+    match framing {
+        Framing::Length(len) if !bodiless => write_field(&CONTENT_LENGTH, len.to_string().as_bytes(), out),
+        Framing::Chunked if !bodiless => write_field(&TRANSFER_ENCODING, b"chunked", out),
+        _ => {}
     }
     write_connection(response.headers(), keep_alive, reply.old, out);
     out.put(b"\r\n");
-    if !bodiless && !reply.head_only {
-        out.put(body);
-    }
-    keep_alive
+    (has_body, keep_alive)
 }
 
 /// Appends `Connection`: our `close` or `keep-alive`, behind the response's other tokens, such as `Upgrade` in a 426.

@@ -1,4 +1,31 @@
 //! TLS 1.3: handshakes and records that no library sends (RFC 8446).
+//!
+//! Neither tlsfuzzer nor BoGo, BoringSSL's test suite, is in a registry of packages. These scripts do what BoGo's most
+//! important cases for servers do:
+//!
+//! | case of BoGo | script |
+//! |---|---|
+//! | `SendEmptyRecords`, `SendEmptyRecords-Pass` | 1,000 empty records; ten empty records |
+//! | `TooManyKeyUpdates`, `KeyUpdate-InvalidRequestMode` | a flood of 5,000 KeyUpdates; a KeyUpdate with the value 2 |
+//! | `SendUserCanceledAlerts-TooMany-TLS13`, `SendBogusAlertType` | a flood of user_canceled; an alert of level 77 |
+//! | `TooManyChangeCipherSpec-Server-TLS13` | 1,000 change_cipher_specs in the handshake, and before a hello |
+//! | `BadChangeCipherSpec` | a change_cipher_spec of two bytes; one with another value |
+//! | `AppDataBeforeTLS13KeyChange` | no Finished, but data in the clear |
+//! | `SendInvalidRecordType`, `TLS13-WrongOuterRecord` | an outer type that nobody knows; an outer handshake type |
+//! | `CheckRecordVersion` | a header with version 1.2; a record with version 1.9 |
+//! | `LargePlaintext`, `LargeCiphertext` | 2^14 + 1 bytes in a record; a record of 2^14 + 257 bytes |
+//! | `Server-TooLongSessionID-TLS13` | a hello with a session id of 33 bytes |
+//! | `TrailingMessageData`, `TrailingDataWithClientHello` | a hello with bytes behind it; two hellos |
+//! | `WrongMessageType` | a hello of another type; handshake message 0, 1, 2 and others |
+//! | `NoSharedCipher-TLS13` | a hello with the suites of SSL 3 only |
+//! | `NoNullCompression-TLS13`, `TLS13-InvalidCompressionMethod` | a hello with a compression method that is not null |
+//! | `NoSupportedVersions` | a hello with versions that nobody knows |
+//! | `MissingKeyShare-Server-TLS13`, `NoSupportedCurves-TLS13` | a hello without key shares; without groups |
+//! | `OmitExtensions-ClientHello`, `DuplicateExtensionServer` | a hello without signature algorithms; with an extension twice |
+//! | `SkipEarlyData` | a replayed hello with a ticket, and early data |
+//!
+//! Not covered: cases that need TLS 1.2 records of the peer's own, a second ClientHello (HelloRetryRequest), binders of PSKs
+//! and 0-RTT, which no engine here offers.
 
 use crate::script::{Begin, Expect, Over, Script, Step};
 use crate::seen::Seen;
@@ -21,10 +48,19 @@ const ILLEGAL_PARAMETER: u8 = 47;
 const DECODE_ERROR: u8 = 50;
 const DECRYPT_ERROR: u8 = 51;
 const PROTOCOL_VERSION: u8 = 70;
+const MISSING_EXTENSION: u8 = 109;
+
+// Extensions (RFC 8446, section 4.2), and one that is assigned to nobody.
+const SUPPORTED_GROUPS: u16 = 10;
+const SIGNATURE_ALGORITHMS: u16 = 13;
+const SUPPORTED_VERSIONS: u16 = 43;
+const KEY_SHARE: u16 = 51;
+const NOBODYS: u16 = 0x7a7b;
 
 pub(super) fn scripts() -> Vec<Script> {
     let mut all = openings();
     all.extend(hellos());
+    all.extend(offers());
     all.extend(flights());
     all.extend(other_flights());
     all.extend(records());
@@ -178,13 +214,82 @@ fn hellos() -> Vec<Script> {
     all
 }
 
+/// ClientHellos that lack something, or have it twice. An extension is left out by giving it a type that nobody knows.
+fn offers() -> Vec<Script> {
+    const MALFORMED: &[u8] = &[ILLEGAL_PARAMETER, DECODE_ERROR];
+    const LACKING: &[u8] = &[HANDSHAKE_FAILURE, MISSING_EXTENSION];
+    vec![
+        second(
+            "a hello with a compression method that is not null",
+            |flight, mut wire| {
+                if flight == 0 {
+                    let at = compression(&wire);
+                    wire[at + 1] = 1;
+                }
+                wire
+            },
+            MALFORMED,
+        ),
+        second(
+            "a hello with versions that nobody knows",
+            |flight, mut wire| {
+                if let Some(at) = extension(&wire, SUPPORTED_VERSIONS).filter(|_| flight == 0) {
+                    let len = usize::from(wire[at + 4]);
+                    wire[at + 5..at + 5 + len].fill(0x7a);
+                }
+                wire
+            },
+            &[PROTOCOL_VERSION],
+        ),
+        second("a hello without key shares", |flight, wire| renamed(flight, wire, KEY_SHARE, NOBODYS), LACKING),
+        second("a hello without groups", |flight, wire| renamed(flight, wire, SUPPORTED_GROUPS, NOBODYS), LACKING),
+        second(
+            "a hello without signature algorithms",
+            |flight, wire| renamed(flight, wire, SIGNATURE_ALGORITHMS, NOBODYS),
+            LACKING,
+        ),
+        second(
+            "a hello with an extension twice",
+            |flight, wire| renamed(flight, wire, SUPPORTED_GROUPS, SIGNATURE_ALGORITHMS),
+            MALFORMED,
+        ),
+    ]
+}
+
+/// The place of the compression methods in a ClientHello.
+fn compression(wire: &[u8]) -> usize {
+    let suites = 44 + usize::from(wire.get(43).copied().unwrap_or(0));
+    let len = wire.get(suites..suites + 2).map_or(0, |len| usize::from(len[0]) << 8 | usize::from(len[1]));
+    suites + 2 + len
+}
+
+/// The place of an extension in a ClientHello.
+fn extension(wire: &[u8], kind: u16) -> Option<usize> {
+    let mut at = compression(wire) + 4;
+    while let Some([one, two, high, low]) = wire.get(at..at + 4) {
+        if u16::from_be_bytes([*one, *two]) == kind {
+            return Some(at);
+        }
+        at += 4 + usize::from(u16::from_be_bytes([*high, *low]));
+    }
+    None
+}
+
+/// A ClientHello one of whose extensions has another type.
+fn renamed(flight: usize, mut wire: Vec<u8>, from: u16, to: u16) -> Vec<u8> {
+    if let Some(at) = extension(&wire, from).filter(|_| flight == 0) {
+        wire[at..at + 2].copy_from_slice(&to.to_be_bytes());
+    }
+    wire
+}
+
 /// A handshake record.
 fn record(content: &[u8]) -> Vec<u8> {
     let len = u16::try_from(content.len()).unwrap_or(0).to_be_bytes();
     [&[HANDSHAKE, 3, 1, len[0], len[1]], content].concat()
 }
 
-fn second(name: &'static str, edit: tls::Edit, alerts: &'static [u8]) -> Script {
+fn second(name: &str, edit: tls::Edit, alerts: &'static [u8]) -> Script {
     handshake(name, edit, Expect::Alert(alerts))
 }
 

@@ -1,6 +1,8 @@
 //! Sums of a soak, and its figures over time: memory, descriptors and latency.
 
+use crate::outcome::Result;
 use crate::server::{Server, memory_of};
+use hdrhistogram::Histogram;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -9,11 +11,12 @@ use std::time::Duration;
 const MEMORY_SLACK: u64 = 32 << 20;
 /// Most growth of the 99th percentile between them: a soak shares the CPUs with its load.
 const LATENCY_SLACK: Duration = Duration::from_millis(250);
+/// The greatest latency that is told from greater ones, in microseconds.
+const MOST_LATENCY: u64 = 60_000_000;
 /// Parts into which the time is divided.
 const PARTS: usize = 4;
 
 /// Sums of all workers.
-#[derive(Default)]
 pub(super) struct Totals {
     pub(super) stop: AtomicBool,
     /// The number of the last storm.
@@ -27,10 +30,26 @@ pub(super) struct Totals {
     pub(super) given_up: AtomicU64,
     pub(super) corrupted: AtomicU64,
     failures: Mutex<Vec<String>>,
-    latencies: Mutex<Vec<Duration>>,
+    /// Latencies in microseconds. A list of them would grow by 16 MB in each quarter of half an hour.
+    latencies: Mutex<Histogram<u64>>,
 }
 
 impl Totals {
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self {
+            stop: AtomicBool::default(),
+            storm: AtomicU32::default(),
+            open: AtomicUsize::default(),
+            connected: AtomicU64::default(),
+            sent: AtomicU64::default(),
+            received: AtomicU64::default(),
+            given_up: AtomicU64::default(),
+            corrupted: AtomicU64::default(),
+            failures: Mutex::default(),
+            latencies: Mutex::new(Histogram::new_with_bounds(1, MOST_LATENCY, 3)?),
+        })
+    }
+
     pub(super) fn fail(&self, reason: String) {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(reason);
     }
@@ -40,11 +59,12 @@ impl Totals {
     }
 
     pub(super) fn latency(&self, latency: Duration) {
-        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).push(latency);
+        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
     }
 
     pub(super) fn forget_latencies(&self) {
-        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).reset();
     }
 }
 
@@ -85,10 +105,10 @@ impl Figures {
     }
 
     fn end_part(&mut self, totals: &Totals) {
-        let mut latencies = std::mem::take(&mut *totals.latencies.lock().unwrap_or_else(PoisonError::into_inner));
-        latencies.sort_unstable();
-        let of = |percent: usize| latencies.get(latencies.len() * percent / 100).copied().unwrap_or_default();
-        (self.parts[self.part].p50, self.parts[self.part].p99) = (of(50), of(99));
+        let mut latencies = totals.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |quantile: f64| Duration::from_micros(latencies.value_at_quantile(quantile));
+        (self.parts[self.part].p50, self.parts[self.part].p99) = (of(0.5), of(0.99));
+        latencies.reset();
     }
 
     /// The reasons why the soak has failed.

@@ -14,6 +14,9 @@ use tautline::{
 struct Feed {
     tokens: u32,
     causes: Vec<Cause>,
+    /// When connections ended, and when further attempts began.
+    lost: Vec<Instant>,
+    redials: Vec<Instant>,
     /// Whether silence bounces the feed, and not the application.
     waits: bool,
 }
@@ -33,17 +36,19 @@ impl Handler for Feed {
 
     fn on_close(&mut self, _conn: &mut Conn<'_, ()>, closed: &Closed) {
         self.causes.push(closed.cause.clone());
+        self.lost.push(Instant::now());
     }
 
     fn on_redial(&mut self, dial: DialId, target: &mut Target) {
         assert_eq!(dial.index(), 0);
         self.tokens += 1;
+        self.redials.push(Instant::now());
         target.headers.insert("x-token", self.tokens.into());
     }
 }
 
-/// Runs a feed, and returns it with the tokens that the server saw.
-fn run(feed: Feed, config: Config) -> (Feed, Vec<String>) {
+/// Runs a feed that waits for `first` before it connects again, and returns it with the tokens that the server saw.
+fn run(feed: Feed, config: Config, first: Duration) -> (Feed, Vec<String>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let sees = seen.clone();
     let app = App::default().on_request(move |request| {
@@ -53,7 +58,7 @@ fn run(feed: Feed, config: Config) -> (Feed, Vec<String>) {
     });
     let server = serve(Over::Fused, self::config(), app);
     let mut target = server.target();
-    target.reconnect = Some(Reconnect::new(Duration::from_millis(10), Duration::from_millis(40)));
+    target.reconnect = Some(Reconnect::new(first, 4 * first));
     let feed = Client::new(client_config()).config(config).target(target).run(feed).unwrap();
     server.stop();
     let seen = seen.lock().unwrap().clone();
@@ -63,7 +68,7 @@ fn run(feed: Feed, config: Config) -> (Feed, Vec<String>) {
 #[test]
 fn a_bounced_feed_connects_again_with_a_fresh_token() {
     let begin = Instant::now();
-    let (feed, seen) = run(Feed::default(), config());
+    let (feed, seen) = run(Feed::default(), config(), Duration::from_millis(10));
     assert_eq!(seen, ["none", "1", "2", "3"]);
     assert_eq!(feed.causes.len(), 4);
     // A bounce does not wait for the peer until the close deadline.
@@ -74,9 +79,16 @@ fn a_bounced_feed_connects_again_with_a_fresh_token() {
 fn a_silent_feed_is_bounced() {
     let mut config = config();
     config.deadlines.silence = Some(Duration::from_millis(100));
-    let (feed, seen) = run(Feed { waits: true, ..Feed::default() }, config);
+    let (feed, seen) = run(Feed { waits: true, ..Feed::default() }, config, Duration::from_millis(200));
     assert_eq!(seen, ["none", "1", "2", "3"]);
     assert!(matches!(feed.causes[0], Cause::Timeout(Deadline::Silence)), "{:?}", feed.causes);
+    // Each bounce waits longer than the one before: at least half of 200, 400 and 800 ms, after 100 ms of silence. The loop
+    // counts from the beginning of the turn in which the feed was lost, and a busy machine can interrupt that turn.
+    let waits: Vec<_> = feed.lost.iter().zip(&feed.redials).map(|(lost, redial)| *redial - *lost).collect();
+    for (wait, least) in waits.iter().zip([50, 100, 200]) {
+        assert!(*wait >= Duration::from_millis(least), "{waits:?}");
+    }
+    assert_eq!(waits.len(), 3);
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use super::{failure, start};
 use crate::common::server::{client_config, config};
 use crate::common::{App, Over, PATIENCE, serve, serve_at};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
-use tautline::Target;
+use tautline::{Source, Target};
 use tautline_testkit::ClosedPort;
 
 fn target(uri: &str) -> Target {
@@ -202,4 +202,20 @@ fn a_server_takes_over_from_another_if_both_allow_it() {
     }
     second.drain(tautline::CloseCode::GOING_AWAY, "", Duration::ZERO);
     second.join().unwrap();
+}
+
+#[test]
+fn connects_from_the_address_and_interface_of_each_target() {
+    let app = App::default().on_open(|events, conn| events.note(conn.peer().to_string()));
+    let server = serve(Over::Fused, config(), app);
+    for (n, ip) in ["127.0.0.8", "127.0.0.9"].into_iter().enumerate() {
+        let source = Source::from(ip.parse::<IpAddr>().unwrap()).on_interface("lo");
+        drop(server.socket_to(server.target().with_source(source)));
+        let seen = server.events.noted(n);
+        assert!(seen.starts_with(&format!("{ip}:")), "{seen}");
+    }
+    let nowhere = server.target().with_source(Source::default().on_interface("no-such-if"));
+    let error = failure(nowhere, client_config(), config());
+    assert!(error.contains("\"no-such-if\"") && error.contains("ip link"), "{error}");
+    server.stop();
 }

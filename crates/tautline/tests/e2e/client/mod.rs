@@ -2,6 +2,7 @@
 
 mod bouncing;
 mod connecting;
+mod dialing;
 mod proxies;
 mod reconnecting;
 mod refused;
@@ -22,5 +23,5 @@ fn failure<E: EngineChoice>(target: Target, tls: impl Into<Tls<ClientConfig, E>>
 fn start(target: Target, app: App) -> (ServerHandle, Events) {
     let events = app.events.clone();
     let client = Client::new(crate::common::server::client_config()).target(target);
-    (client.start(move |_| app.clone()).unwrap(), events)
+    (client.start(move |_| app).unwrap(), events)
 }

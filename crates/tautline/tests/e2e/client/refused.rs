@@ -3,7 +3,7 @@
 use super::failure;
 use crate::common::frame::{CLOSE, TEXT, unmasked};
 use crate::common::server::{client_config, config};
-use crate::common::{App, Over, PATIENCE, serve};
+use crate::common::{App, Event, Over, PATIENCE, serve};
 use crate::life::accept;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -225,4 +225,39 @@ fn headers_of_the_target_are_sent() {
     assert!(!server.events.open(0).1.deflate);
     server.forgets();
     server.stop();
+}
+
+#[test]
+fn the_body_of_a_refusal_reaches_the_application() {
+    let chunked = "HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nno for\r\n4\r\n you\r\n0\r\n\r\n";
+    for (answer, expected) in [
+        ("HTTP/1.1 401 No\r\nContent-Length: 9\r\nX-Why: age\r\n\r\ntoo young", (401, "too young")),
+        (chunked, (403, "no for you")),
+        ("HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n", (503, "")),
+    ] {
+        let (client, events) = super::start(answering(|_| answer.into()), App::default());
+        let refused = events.nth("a refusal", 0, |event| match event {
+            Event::Refused(status, body) => Some((*status, body.clone())),
+            _ => None,
+        });
+        assert_eq!(refused, (expected.0, expected.1.to_owned()));
+        client.join().unwrap();
+    }
+}
+
+#[test]
+fn a_body_that_does_not_end_is_cut() {
+    let endless = |_: &str| [b"HTTP/1.1 403 No\r\n\r\n".as_slice(), &vec![b'x'; 1 << 20]].concat();
+    let Err(Error::Connect(error)) = Socket::connect(answering(endless), client_config(), config()) else {
+        panic!("it is refused")
+    };
+    assert_eq!(error.refusal().unwrap().body().len(), 16 << 10);
+    // A body that stops in the middle is reported at the deadline.
+    let stops = |_: &str| b"HTTP/1.1 403 No\r\nContent-Length: 100\r\n\r\nthe begin".to_vec();
+    let mut config = config();
+    config.deadlines.handshake = std::time::Duration::from_millis(150);
+    let Err(Error::Connect(error)) = Socket::connect(answering(stops), client_config(), config) else {
+        panic!("it is refused")
+    };
+    assert_eq!(error.refusal().unwrap().body(), b"the begin");
 }

@@ -130,7 +130,7 @@ fn sessions_are_resumed() {
             let app = App::default().greets("hello");
             let events = app.events.clone();
             let client = tautline::Client::new(client_tls(client_config())).target(target);
-            let client = client.start(move |_| app.clone()).unwrap();
+            let client = client.start(move |_| app).unwrap();
             for n in 0..3 {
                 let (_, seen) = events.open(n);
                 assert_eq!(seen.tls.resumed, n > 0 && !no_resumption, "{versions:?} {n}");

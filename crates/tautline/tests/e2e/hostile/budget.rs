@@ -3,8 +3,11 @@
 use crate::common::frame::{BINARY, TEXT, header, masked};
 use crate::common::server::config;
 use crate::common::{App, Over, Peer, Started, both, eventually, logs, serve, serve_at};
+use std::net::TcpStream;
 use std::time::Duration;
-use tautline::{Cause, Config, Counters, DeflateConfig, Outgoing, SlowConsumer};
+use tautline::{
+    Cause, Client, ClientConfig, CloseCode, Config, Counters, DeflateConfig, MemoryBudget, Outgoing, SlowConsumer,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -111,25 +114,51 @@ fn published_messages_count_once_for_all_readers() {
     server.stop();
 }
 
-#[test]
-fn new_connections_are_refused_while_memory_is_short() {
+/// A server on one loop, 7/8 of whose budget are used by the peers that come with it. None is closed for that: each takes
+/// less than the eighth between refusing and closing.
+fn almost_full() -> (Started, Vec<Peer>) {
     let mut config = with_budget(8 * MIB);
     config.limits.pool = 0;
     let server = serve(Over::Plain, config, App::default());
-    let mut peers = Vec::new();
-    // Each takes less than the eighth between refusing and closing.
-    while server.counters().memory() < 7 * MIB as u64 {
-        let mut peer = server.peer();
-        let received = server.counters().bytes_in;
-        send_part(&mut peer, 200 << 10);
-        eventually("the part is read", || server.counters().bytes_in >= received + (200 << 10));
-        eventually("and counted", || server.counters().memory_partial >= (peers.len() as u64 + 1) * (200 << 10));
-        peers.push(peer);
+    // All of them connect before memory is short.
+    let mut peers: Vec<_> = (0..40).map(|_| server.peer()).collect();
+    eventually("all are open", || server.counters().open == 40);
+    for peer in &mut peers {
+        let before = server.counters();
+        if before.memory() >= 7 * MIB as u64 {
+            break;
+        }
+        send_part(peer, 200 << 10);
+        eventually("the part is counted", || server.counters().memory_partial >= before.memory_partial + (200 << 10));
     }
-    let refused = server.attack().rest();
-    assert!(refused.1.is_err(), "reset");
+    assert!(server.counters().memory() >= 7 * MIB as u64, "{:?}", server.counters());
+    (server, peers)
+}
+
+/// A new connection, unless it is reset before connect(2) returns.
+fn connect(server: &Started) -> Option<Peer> {
+    TcpStream::connect(server.tcp()).ok().map(Peer::over)
+}
+
+/// Whether a new connection is reset.
+fn is_refused(server: &Started) -> bool {
+    connect(server).is_none_or(|mut peer| peer.rest().1.is_err())
+}
+
+/// Whether a new connection is served.
+fn accepts(server: &Started) -> bool {
+    connect(server).is_some_and(|mut peer| {
+        peer.try_send_wire(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").is_ok() && peer.fill() == Ok(true)
+    })
+}
+
+#[test]
+fn new_connections_are_refused_while_memory_is_short() {
+    let (server, peers) = almost_full();
+    assert!(is_refused(&server));
     let counters = server.counters();
-    assert_eq!((counters.connections_refused, counters.memory_closed), (1, 0), "{counters:?}");
+    assert_eq!(counters.memory_closed, 0, "{counters:?}");
+    assert!(counters.connections_refused > 0, "{counters:?}");
     logs::expect(&["INFO", "refused: 7/8 of limits.memory (8388608) are used"]);
     logs::expect(&["WARN", "7/8 of limits.memory (8388608) are used: new connections are refused"]);
     drop(peers);
@@ -153,6 +182,54 @@ fn the_budget_is_that_of_all_loops_together() {
     drop(peers);
     server.forgets();
     server.survives();
+}
+
+#[test]
+fn refusals_last_a_second_and_then_the_heaviest_make_room() {
+    // Together the peers stay below the budget, so that none would ever be closed at it.
+    let (server, peers) = almost_full();
+    assert!(is_refused(&server));
+    assert_eq!(server.counters().memory_closed, 0);
+    eventually("it accepts", || accepts(&server));
+    let counters = server.counters();
+    assert!(counters.connections_refused > 0 && counters.memory_closed > 0, "{counters:?}");
+    assert!(counters.memory_closed < 20, "no more than needed: {counters:?}");
+    drop(peers);
+    server.forgets();
+    server.survives();
+}
+
+#[test]
+fn servers_and_clients_of_a_process_can_have_one_budget() {
+    let budget = MemoryBudget::new(1 << 30);
+    let mut config = with_budget(1);
+    config.limits.shared_memory = Some(budget.clone());
+    let (one, two) =
+        (serve(Over::Plain, config.clone(), App::default()), serve(Over::Fused, config.clone(), App::default()));
+    let client = Client::new(ClientConfig::default()).config(config).target(one.target());
+    let client = client.start(|_| App::default()).unwrap();
+    eventually("all count", || budget.counters().connections == 2);
+    let (mut heavy, mut light) = (one.peer(), two.peer());
+    send_part(&mut heavy, 20 * MIB);
+    eventually("the part is counted", || budget.counters().memory_partial >= 20 * MIB as u64);
+    assert_eq!((one.counters().memory_closed, two.counters().memory_closed), (0, 0), "its own `memory` does not hold");
+    // There is room for what it holds and for 4 MiB beside it. The other server's connection is the lighter one.
+    assert!(budget.bound(usize::try_from(budget.counters().memory_partial).unwrap() + 4 * MIB));
+    send_part(&mut light, 12 * MIB);
+    assert_eq!(heavy.close_frame(), (1013, "memory is short".to_owned()));
+    logs::expect(&[&heavy.name(), "closed at limits.shared_memory"]);
+    assert_eq!((one.counters().memory_closed, two.counters().memory_closed), (1, 0));
+    eventually("the other's part is counted", || two.counters().memory_partial >= 12 * MIB as u64);
+    eventually("that of the first is gone", || one.counters().memory_partial == 0);
+    assert_eq!(budget.counters().memory_partial, two.counters().memory_partial);
+    drop((heavy, light));
+    client.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+    client.join().unwrap();
+    one.forgets();
+    two.forgets();
+    one.survives();
+    two.survives();
+    assert_eq!(budget.used(), 0, "loops that have ended take no part");
 }
 
 #[test]
@@ -216,10 +293,6 @@ fn unused_buffers_of_idle_loops_do_not_refuse_connections_for_ever() {
         peer.close();
     }
     server.forgets();
-    eventually("it accepts", || {
-        let mut peer = server.attack();
-        let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-        peer.try_send_wire(request).is_ok() && peer.fill() == Ok(true)
-    });
+    eventually("it accepts", || accepts(&server));
     server.survives();
 }

@@ -80,15 +80,22 @@ fn a_storm_of_honest_clients_from_one_address_gets_through() {
 
 #[test]
 fn half_of_all_connections_is_a_limit_at_once() {
-    let mut config = bounded(5);
-    config.limits.max_connections = 40;
-    let server = serve(Over::Plain, config, App::default());
-    let silent: Vec<_> = (0..60).map(|_| server.attack()).collect();
-    eventually("all are accepted", || server.counters().accepted == 60);
-    assert!(server.counters().handshaking <= 20, "{:?}", server.counters());
-    eventually("the limit holds after a second", || server.counters().handshaking <= 5);
-    drop(silent);
-    server.survives();
+    // Without that limit, none gives way in its first second. A slow machine may take that long for a round.
+    let is_at_once = (0..5).any(|_| {
+        let mut config = bounded(5);
+        config.limits.max_connections = 40;
+        let server = serve(Over::Plain, config, App::default());
+        let start = Instant::now();
+        let silent: Vec<_> = (0..60).map(|_| server.attack()).collect();
+        eventually("all are accepted", || server.counters().accepted == 60);
+        eventually("half of all connections is the limit", || server.counters().handshaking <= 20);
+        let is_at_once = start.elapsed() < Duration::from_secs(1);
+        eventually("the limit holds after a second", || server.counters().handshaking <= 5);
+        drop(silent);
+        server.survives();
+        is_at_once
+    });
+    assert!(is_at_once, "none gave way within a second");
 }
 
 #[test]

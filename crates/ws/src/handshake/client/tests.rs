@@ -191,13 +191,14 @@ fn reports_redirects_and_rejections() {
     let error = answered("HTTP/1.1 302 Found\r\n\r\n", &Options::default()).unwrap_err();
     assert_eq!(error.to_string(), "server redirects (302 Found) without saying where");
     for status in [200, 204, 300, 304, 400, 401, 403, 404, 426, 503, 999] {
-        let answer = format!("HTTP/1.1 {status} No\r\nX: y\r\n\r\n");
+        let answer = format!("HTTP/1.1 {status} No\r\nX: y\r\nContent-Length: 2\r\n\r\nno");
         match answered(&answer, &Options::default()).unwrap_err() {
             HandshakeError::Rejected { response } => {
                 assert_eq!(
                     (response.status().as_u16(), &response.headers()["x"]),
                     (status, &HeaderValue::from_static("y"))
                 );
+                assert_eq!(response.body(), if matches!(status, 204 | 304) { &b""[..] } else { b"no" });
             }
             error => panic!("{error}"),
         }

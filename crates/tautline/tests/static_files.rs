@@ -1,0 +1,164 @@
+//! Files of a folder, over real sockets with every driver, with and without TLS, and in memory.
+#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use tautline::http::{Request as Head, Response, StatusCode, header};
+use tautline::testing::App;
+use tautline::{CloseCode, Conn, DriverConfig, Handler, Message, Reply, Request, Server, StaticFiles, Tls};
+use tautline_dev_cert::{Authority, Leaf};
+
+#[derive(Clone)]
+struct Site(StaticFiles);
+
+impl Handler for Site {
+    type State = ();
+
+    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+        self.0.reply(request)
+    }
+
+    fn on_message(&mut self, _: &mut Conn<'_, ()>, _: Message<'_>) {}
+}
+
+/// A folder with some files, beside a secret one.
+fn folder(name: &str) -> PathBuf {
+    let base = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&base);
+    let root = base.join("public");
+    std::fs::create_dir_all(root.join("sub")).unwrap();
+    std::fs::write(base.join("secret"), "secret").unwrap();
+    std::fs::write(root.join("hello.txt"), "hello world").unwrap();
+    std::fs::write(root.join("sub/index.html"), "<p>sub").unwrap();
+    std::fs::write(root.join(".env"), "secret").unwrap();
+    std::fs::write(root.join("empty.js"), "").unwrap();
+    std::fs::write(root.join("large.bin"), large()).unwrap();
+    symlink("../secret", root.join("out")).unwrap();
+    symlink("/etc/passwd", root.join("absolute")).unwrap();
+    symlink("hello.txt", root.join("within")).unwrap();
+    root
+}
+
+fn large() -> Vec<u8> {
+    (0..6_000_001_u32).map(|index| u8::try_from(index % 253).unwrap()).collect()
+}
+
+fn fetch(app: &App<Site>, method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Vec<u8>> {
+    let start = Head::builder().method(method).uri(path);
+    let head = headers.iter().fold(start, |head, (name, value)| head.header(*name, *value));
+    app.fetch(&head.body(Vec::new()).unwrap())
+}
+
+#[test]
+fn files_are_found_and_secrets_are_not() {
+    let app = App::new(Site(StaticFiles::open(folder("found")).unwrap())).unwrap();
+    let get = |path| fetch(&app, "GET", path, &[]);
+    let hello = get("/hello.txt?v=2");
+    assert_eq!((hello.status(), &hello.body()[..]), (StatusCode::OK, &b"hello world"[..]));
+    assert_eq!(hello.headers()[header::CONTENT_TYPE], "text/plain; charset=utf-8");
+    assert_eq!(get("/within").body(), b"hello world");
+    assert_eq!(get("/sub/").body(), b"<p>sub");
+    assert_eq!(get("/empty.js").body(), b"");
+    assert!(*get("/large.bin").body() == large());
+    let moved = get("/sub");
+    assert_eq!((moved.status().as_u16(), &moved.headers()[header::LOCATION]), (308, &"/sub/".parse().unwrap()));
+    for path in [
+        "/",
+        "/out",
+        "/absolute",
+        "/.env",
+        "/../secret",
+        "/%2e%2e/secret",
+        "/sub/../../secret",
+        "/missing",
+        "/hello.txt/",
+        "/hello.txt/x",
+        "//etc/passwd",
+        "/%00",
+    ] {
+        assert_eq!(get(path).status(), StatusCode::NOT_FOUND, "{path}");
+    }
+    let post = fetch(&app, "POST", "/hello.txt", &[]);
+    assert_eq!((post.status().as_u16(), &post.headers()[header::ALLOW]), (405, &"GET, HEAD".parse().unwrap()));
+    assert!(StaticFiles::open("/no/such/folder").is_err());
+}
+
+#[test]
+fn ranges_and_validators_are_obeyed() {
+    let app = App::new(Site(StaticFiles::open(folder("ranges")).unwrap())).unwrap();
+    let get = |headers: &[(&str, &str)]| fetch(&app, "GET", "/hello.txt", headers);
+    let whole = get(&[]);
+    let text = |name| whole.headers()[name].to_str().unwrap().to_owned();
+    let (etag, modified) = (text(header::ETAG), text(header::LAST_MODIFIED));
+    let part = get(&[("range", "bytes=6-"), ("if-range", &etag)]);
+    assert_eq!((part.status().as_u16(), &part.body()[..]), (206, &b"world"[..]));
+    assert_eq!(part.headers()[header::CONTENT_RANGE], "bytes 6-10/11");
+    let beyond = get(&[("range", "bytes=11-")]);
+    assert_eq!(
+        (beyond.status().as_u16(), &beyond.headers()[header::CONTENT_RANGE]),
+        (416, &"bytes */11".parse().unwrap())
+    );
+    for headers in [
+        [("if-none-match", etag.as_str())],
+        [("if-none-match", &format!("\"x\", W/{etag}"))],
+        [("if-none-match", "*")],
+        [("if-modified-since", &modified)],
+    ] {
+        let unchanged = get(&headers);
+        assert_eq!((unchanged.status().as_u16(), unchanged.body().len()), (304, 0), "{headers:?}");
+    }
+    // The tag decides before the date.
+    assert_eq!(get(&[("if-none-match", "\"x\""), ("if-modified-since", &modified)]).status(), StatusCode::OK);
+    let head = fetch(&app, "HEAD", "/hello.txt", &[("range", "bytes=6-")]);
+    assert_eq!((head.status().as_u16(), &head.headers()[header::CONTENT_LENGTH]), (200, &"11".parse().unwrap()));
+}
+
+/// Over sockets the kernel's buffers fill, and a file leaves by sendfile(2) as long as there is no TLS.
+#[test]
+fn large_files_arrive_over_every_driver() {
+    let files = StaticFiles::open(folder("drivers")).unwrap();
+    for driver in ["epoll", "select", "uring"] {
+        let site = Site(files.clone());
+        let start =
+            Server::plain().driver(driver.parse::<DriverConfig>().unwrap()).listen("127.0.0.1:0".parse().unwrap());
+        let server = start.start(move |_| site.clone()).unwrap();
+        let mut stream = TcpStream::connect(server.addresses()[0].to_string()).unwrap();
+        let request = "GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let last = "GET /large.bin HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        write!(stream, "{request}{last}").unwrap();
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        let large = large();
+        assert!(received.ends_with(&large) && received.len() > 2 * large.len(), "{driver}: {}", received.len());
+        server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+        server.join().unwrap();
+    }
+}
+
+/// With the client of somebody else.
+#[test]
+fn curl_fetches_a_file_over_tls() {
+    let root = folder("tls");
+    let authority = Authority::new("Test").unwrap();
+    let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+    let pem = root.join("../authority.pem");
+    std::fs::write(&pem, authority.certificate()).unwrap();
+    let site = Site(StaticFiles::open(&root).unwrap());
+    let server = Server::new(Tls::with_certificate(certificate));
+    let server = server.listen("127.0.0.1:0".parse().unwrap()).start(move |_| site.clone()).unwrap();
+    let port = server.addresses()[0].to_string().rsplit(':').next().unwrap().to_owned();
+    let curl = Command::new("curl")
+        .args(["--silent", "--fail", "--max-time", "60", "--cacert"])
+        .arg(&pem)
+        .args(["--resolve", &format!("localhost:{port}:127.0.0.1")])
+        .arg(format!("https://localhost:{port}/large.bin"))
+        .output()
+        .unwrap();
+    assert!(curl.status.success() && curl.stdout == large(), "{:?} {}", curl.status, curl.stdout.len());
+    server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+    server.join().unwrap();
+}

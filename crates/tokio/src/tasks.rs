@@ -1,0 +1,272 @@
+//! A server whose connections are tasks: one of the caller's runtime for each, in place of callbacks.
+//!
+//! The loops of the server stay as they are. Messages pass between loop and task in bounded queues. While a task lags, its
+//! connection is not read from. This costs more than callbacks, or than a [`WebSocket`](crate::WebSocket), which has no
+//! thread but its task's.
+//!
+//! ```no_run
+//! use tautline_tokio::tasks::{Tasks, TaskSocket};
+//!
+//! async fn serve(mut socket: TaskSocket) {
+//!     while let Some(message) = socket.recv().await {
+//!         if socket.send(message).await.is_err() {
+//!             break;
+//!         }
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let tasks = Tasks::new(serve);
+//! // The crate `tautline` has `Server`, whose loops take it as their handler:
+//! // let server = Server::plain().listen(address).start(move |_shard| tasks.clone())?;
+//! # let _ = tasks.clone();
+//! # }
+//! ```
+
+use crate::message::Message;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tautline_engine::{Closed, Conn, ConnHandle, Delivery, Handler, Opening, Outgoing, Reply, Request};
+use tautline_ws::{CloseCode, Kind};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedReceiver, UnboundedSender};
+
+/// Messages that may wait in each direction.
+const CAPACITY: usize = 64;
+/// Bytes from which a connection is not read from.
+const BYTES: usize = 256 << 10;
+
+type Serve = dyn Fn(TaskSocket) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
+type Route = dyn Fn(&Request<'_>) -> Reply<Task> + Send + Sync;
+
+/// A [`Handler`] that runs a task for each connection. See the [module](self) for an example.
+#[derive(Clone)]
+pub struct Tasks {
+    runtime: Handle,
+    serve: Arc<Serve>,
+    route: Option<Arc<Route>>,
+}
+
+impl Tasks {
+    /// Runs `serve` for each connection, on the runtime from which this is called.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    pub fn new<F: Future<Output = ()> + Send + 'static>(
+        serve: impl Fn(TaskSocket) -> F + Send + Sync + 'static,
+    ) -> Self {
+        Self { runtime: Handle::current(), serve: Arc::new(move |socket| Box::pin(serve(socket))), route: None }
+    }
+
+    /// Answers requests by `route`, which may reply later. Without one, every valid upgrade is accepted.
+    #[must_use]
+    pub fn with_route(mut self, route: impl Fn(&Request<'_>) -> Reply<Task> + Send + Sync + 'static) -> Self {
+        self.route = Some(Arc::new(route));
+        self
+    }
+}
+
+/// A loop's end of a connection's queues.
+#[derive(Default)]
+pub struct Task(Option<Ends>);
+
+struct Ends {
+    incoming: UnboundedSender<Message>,
+    outgoing: Receiver<Message>,
+    shared: Arc<Shared>,
+    /// Whether a message waits for the client. `on_drain` follows when it has left.
+    lags: bool,
+}
+
+/// The state that the loop and the task of a connection share.
+#[derive(Default)]
+struct Shared {
+    /// Messages and bytes that wait for the task.
+    messages: AtomicUsize,
+    bytes: AtomicUsize,
+    /// Whether the loop does not read from the connection, since the task lags.
+    paused: AtomicBool,
+    /// Whether the loop knows that messages wait for it.
+    called: AtomicBool,
+}
+
+impl Shared {
+    fn lags(&self, part: usize) -> bool {
+        self.messages.load(Ordering::Acquire) >= CAPACITY / part || self.bytes.load(Ordering::Acquire) >= BYTES / part
+    }
+}
+
+impl Handler for Tasks {
+    type State = Task;
+
+    fn on_request(&mut self, request: &Request<'_>) -> Reply<Task> {
+        match &self.route {
+            Some(route) => route(request),
+            None => Reply::upgrade(),
+        }
+    }
+
+    fn on_open(&mut self, conn: &mut Conn<'_, Task>, opening: &Opening<'_>) {
+        let (to_task, incoming) = mpsc::unbounded_channel();
+        let (to_loop, outgoing) = mpsc::channel(CAPACITY);
+        let shared = Arc::<Shared>::default();
+        let request = opening.request.cloned().unwrap_or_default();
+        conn.state().0 = Some(Ends { incoming: to_task, outgoing, shared: shared.clone(), lags: false });
+        let socket = TaskSocket { incoming, outgoing: Some(to_loop), shared, conn: conn.handle(), request };
+        self.runtime.spawn((self.serve)(socket));
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, Task>, message: tautline_ws::Message<'_>) {
+        let Some(Ends { incoming, shared, .. }) = &conn.state().0 else { return };
+        let message = match message.kind() {
+            Kind::Text => Message::Text(message.text().unwrap_or_default().to_owned()),
+            Kind::Binary => Message::from(message.data().to_vec()),
+        };
+        shared.messages.fetch_add(1, Ordering::AcqRel);
+        shared.bytes.fetch_add(message.data().len(), Ordering::AcqRel);
+        // A task that has ended takes no messages: its connection is closing.
+        let _ = incoming.send(message);
+        if shared.lags(1) {
+            shared.paused.store(true, Ordering::SeqCst);
+            // If the task has caught up meanwhile, nobody would resume.
+            let lags = shared.lags(2);
+            shared.paused.store(lags, Ordering::SeqCst);
+            conn.pause(lags);
+        }
+    }
+
+    fn on_drain(&mut self, conn: &mut Conn<'_, Task>) {
+        if let Some(ends) = &mut conn.state().0 {
+            ends.lags = false;
+        }
+        pump(conn);
+    }
+
+    fn on_close(&mut self, conn: &mut Conn<'_, Task>, _closed: &Closed) {
+        conn.state().0 = None;
+    }
+}
+
+/// Sends what the task has sent, as long as the client takes it.
+fn pump(conn: &mut Conn<'_, Task>) {
+    if let Some(ends) = &conn.state().0 {
+        ends.shared.called.store(false, Ordering::SeqCst);
+    }
+    while let Some(ends) = conn.state().0.as_mut().filter(|ends| !ends.lags) {
+        match ends.outgoing.try_recv() {
+            Ok(message) => {
+                if matches!(conn.send(Outgoing::from(&message)), Delivery::Queued(_))
+                    && let Some(ends) = &mut conn.state().0
+                {
+                    ends.lags = true;
+                }
+            }
+            Err(mpsc::error::TryRecvError::Empty) => return,
+            Err(mpsc::error::TryRecvError::Disconnected) => return conn.close(CloseCode::NORMAL, ""),
+        }
+    }
+}
+
+/// A task's end of a connection. Dropping it closes the connection with 1000, behind all messages that were sent.
+pub struct TaskSocket {
+    incoming: UnboundedReceiver<Message>,
+    /// Always there, until it is dropped.
+    outgoing: Option<Sender<Message>>,
+    shared: Arc<Shared>,
+    conn: ConnHandle,
+    request: http::Request<()>,
+}
+
+/// The connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended;
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the connection has ended")
+    }
+}
+
+impl std::error::Error for Ended {}
+
+impl TaskSocket {
+    /// The request that opened the connection.
+    #[must_use]
+    pub const fn request(&self) -> &http::Request<()> {
+        &self.request
+    }
+
+    /// A handle to the connection: for subscriptions, publishing and closing.
+    #[must_use]
+    pub const fn handle(&self) -> &ConnHandle {
+        &self.conn
+    }
+
+    /// The next message; `None` if the connection has ended.
+    ///
+    /// The future may be dropped at any time: no message is lost.
+    pub async fn recv(&mut self) -> Option<Message> {
+        let message = self.incoming.recv().await?;
+        self.shared.messages.fetch_sub(1, Ordering::AcqRel);
+        self.shared.bytes.fetch_sub(message.data().len(), Ordering::AcqRel);
+        if !self.shared.lags(2) && self.shared.paused.swap(false, Ordering::SeqCst) {
+            // A connection that has ended needs no reading.
+            let _ = self.conn.with_conn(|_: &mut Tasks, conn: &mut Conn<'_, Task>| conn.pause(false));
+        }
+        Some(message)
+    }
+
+    /// Sends a message. Waits while the client lags.
+    ///
+    /// If the future is dropped before it completes, the message was not sent.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub async fn send(&self, message: impl Into<Message>) -> Result<(), Ended> {
+        let outgoing = self.outgoing.as_ref().ok_or(Ended)?;
+        outgoing.reserve().await.map_err(|_| Ended)?.send(message.into());
+        self.call();
+        Ok(())
+    }
+
+    /// Has the loop look at the queue, unless it will already.
+    fn call(&self) {
+        if !self.shared.called.swap(true, Ordering::SeqCst) {
+            // A connection that has ended sends nothing.
+            let _ = self.conn.with_conn(|_: &mut Tasks, conn: &mut Conn<'_, Task>| pump(conn));
+        }
+    }
+}
+
+impl Drop for TaskSocket {
+    fn drop(&mut self) {
+        // The loop finds the queue without a sender, and closes behind its messages.
+        self.outgoing = None;
+        let _ = self.conn.with_conn(|_: &mut Tasks, conn: &mut Conn<'_, Task>| {
+            conn.pause(false);
+            pump(conn);
+        });
+    }
+}
+
+impl fmt::Debug for TaskSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskSocket").field("request", &self.request.uri()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Task")
+    }
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tasks")
+    }
+}
