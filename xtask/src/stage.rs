@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::env;
+use std::fs;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -55,7 +56,7 @@ pub(crate) fn run_within(most: Duration, stages: &[Stage], (heading, left_out): 
     let mut parts = Vec::new();
     for stage in stages {
         eprintln!("\n=== {} (at most {} min)", stage.name, stage.minutes);
-        let start = Instant::now();
+        let (start, used) = (Instant::now(), processor_time());
         let deadline = Deadline::after(Duration::from_secs(stage.minutes * 60));
         let context = Context { deadline, skipped: RefCell::default() };
         let mut outcome = (stage.run)(&context);
@@ -72,7 +73,7 @@ pub(crate) fn run_within(most: Duration, stages: &[Stage], (heading, left_out): 
         if let Err(Failure::Failed(reason)) = &outcome {
             eprintln!("FAILED {}: {reason}", stage.name);
         }
-        rows.push((stage.name, start.elapsed(), outcome));
+        rows.push(Row { name: stage.name, time: start.elapsed(), processor: processor_time() - used, outcome });
         parts.extend(skipped);
     }
     if !left_out.is_empty() {
@@ -82,10 +83,28 @@ pub(crate) fn run_within(most: Duration, stages: &[Stage], (heading, left_out): 
     summarise(most, &rows, &parts)
 }
 
-fn summarise(most: Duration, rows: &[(&str, Duration, Outcome)], parts: &[(String, String)]) -> ExitCode {
+/// A stage that has ended.
+struct Row {
+    name: &'static str,
+    time: Duration,
+    /// Time of the processors that its processes took. It hardly depends on what else the machine does.
+    processor: Duration,
+    outcome: Outcome,
+}
+
+/// The time that processors spent on the processes which this one started and waited for.
+fn processor_time() -> Duration {
+    // proc_pid_stat(5): the fields 16 and 17 are in ticks, of which Linux has 100 per second on every architecture.
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ');
+    let ticks: u64 = fields.skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+fn summarise(most: Duration, rows: &[Row], parts: &[(String, String)]) -> ExitCode {
     println!("\n=== summary");
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for (name, time, outcome) in rows {
+    for Row { name, time, processor, outcome } in rows {
         let (word, reason) = match outcome {
             Ok(()) => ("passed", ""),
             Err(Failure::Failed(reason)) => ("FAILED", reason.as_str()),
@@ -96,12 +115,13 @@ fn summarise(most: Duration, rows: &[(&str, Duration, Outcome)], parts: &[(Strin
             Err(Failure::Failed(_)) => failed += 1,
             Err(Failure::Skipped(_)) => skipped += 1,
         }
-        println!("{word:<8}{name:<20}{:>8.1} s  {reason}", time.as_secs_f64());
+        let (time, processor) = (time.as_secs_f64(), processor.as_secs_f64());
+        println!("{word:<8}{name:<20}{time:>8.1} s {processor:>8.1} s of CPU  {reason}");
     }
     for (part, reason) in parts {
         println!("SKIPPED {part}: {reason}");
     }
-    let total: Duration = rows.iter().map(|(_, time, _)| *time).sum();
+    let total: Duration = rows.iter().map(|row| row.time).sum();
     if total > most {
         // This is no failure: the machine may have been slow, and every test passed.
         println!("TOO SLOW: the limit for all stages together is {:.0} min", minutes(most));
@@ -137,6 +157,7 @@ fn refuse_new_skip(name: &str) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
     #[test]
     fn only_listed_skips_pass() {
@@ -144,20 +165,34 @@ mod tests {
         assert!(matches!(refuse_new_skip("interop"), Err(Failure::Failed(_))));
     }
 
+    fn row(name: &'static str, minutes: u64, outcome: Outcome) -> Row {
+        let time = Duration::from_secs(minutes * 60);
+        Row { name, time, processor: time, outcome }
+    }
+
     #[test]
     fn a_failure_anywhere_fails_the_run() {
         let wrong = Err(Failure::Failed("because".to_owned()));
-        let rows = [("a", Duration::ZERO, Ok(())), ("b", Duration::ZERO, wrong)];
+        let rows = [row("a", 0, Ok(())), row("b", 0, wrong)];
         assert_eq!(summarise(Duration::MAX, &rows, &[]), ExitCode::FAILURE);
         assert_eq!(summarise(Duration::MAX, &rows[..1], &[]), ExitCode::SUCCESS);
     }
 
     #[test]
     fn a_failure_fails_and_a_slow_run_does_not() {
-        let hour = Duration::from_secs(3600);
-        let rows = |b| [("a", hour / 2, Ok(())), ("b", hour / 2, b)];
-        assert_eq!(summarise(hour / 2, &rows(Ok(())), &[]), ExitCode::SUCCESS);
+        let half = Duration::from_secs(30 * 60);
+        let rows = |b| [row("a", 30, Ok(())), row("b", 30, b)];
+        assert_eq!(summarise(half, &rows(Ok(())), &[]), ExitCode::SUCCESS);
         let failed = Err(Failure::Failed("why".to_owned()));
-        assert_eq!(summarise(hour, &rows(failed), &[]), ExitCode::FAILURE);
+        assert_eq!(summarise(half * 2, &rows(failed), &[]), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn processor_time_of_a_child_counts() {
+        let before = processor_time();
+        let mut child = Command::new("sh");
+        child.args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]);
+        assert!(child.status().unwrap().success());
+        assert!(processor_time() > before);
     }
 }
