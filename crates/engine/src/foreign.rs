@@ -32,6 +32,15 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         first_turn.or_else(|| self.core.wait(self.driver.next_work()))
     }
 
+    /// Accepts connections from a listening socket that something else has made: systemd, a parent process, the program
+    /// itself. Others may accept from it too. Returns its address.
+    ///
+    /// # Errors
+    /// The socket is no listening stream socket, or the driver cannot take it.
+    pub fn listen_on(&mut self, socket: OwnedFd) -> io::Result<Address> {
+        self.driver.listen_on(socket).map(|(_, address)| address)
+    }
+
     /// Serves a connected stream socket that something else has accepted: a helper process, another loop, systemd.
     ///
     /// Nothing may have been read from it. `peer` is the client's address, if it is another than that of the socket.

@@ -150,6 +150,19 @@ pub trait Driver: 'static {
     ///
     /// # Errors
     /// `socket(2)`, `bind(2)` or `listen(2)` fails, or the driver cannot take another socket.
+    /// Accepts connections from a listening socket that something else has made, and that others may accept from too.
+    ///
+    /// # Errors
+    /// The socket is none of these, or the driver cannot take sockets of others.
+    fn listen_on(&mut self, socket: OwnedFd) -> io::Result<(Listener, Address)> {
+        drop(socket);
+        let what = format!(
+            "the driver {} cannot take listening sockets of others; epoll, io_uring and select can",
+            self.name()
+        );
+        Err(io::Error::new(io::ErrorKind::Unsupported, what))
+    }
+
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)>;
 
     /// Stops accepting and closes all listening sockets.

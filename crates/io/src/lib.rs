@@ -6,7 +6,7 @@
 //!
 //! [`epoll`] is the driver that runs on every Linux; [`uring`] needs Linux 6.12; [`select`] is for comparison, and for
 //! a few connections. Each can [`Spin`]. [`DriverConfig`] chooses by name. [`machine`] asks for processors and
-//! descriptors.
+//! descriptors, and [`activation`] takes listening sockets of others.
 //!
 //! A server that greets its first client:
 //! ```
@@ -59,6 +59,7 @@
 #[cfg(test)]
 extern crate self as tautline_io;
 
+pub mod activation;
 mod address;
 mod deferred;
 mod driver;

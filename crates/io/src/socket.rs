@@ -30,6 +30,8 @@ pub(crate) struct Listening {
     pub(crate) fd: OwnedFd,
     /// Where it listens, with a port of 0 resolved.
     pub(crate) address: Address,
+    /// Others may accept from it too.
+    pub(crate) is_shared: bool,
     _file: Option<SocketFile>,
 }
 
@@ -40,6 +42,21 @@ pub(crate) fn listen(address: &Address, options: &ListenOptions) -> io::Result<L
         Address::Unix(path) => listen_unix(path, options),
         Address::UnixUnnamed => Err(no_name()),
     }
+}
+
+/// Prepares a listening socket that something else has made.
+pub(crate) fn listen_on(fd: OwnedFd) -> io::Result<Listening> {
+    if sockopt::socket_type(&fd)? != SocketType::STREAM {
+        return Err(refused("no stream socket"));
+    }
+    if !sockopt::socket_acceptconn(&fd)? {
+        return Err(refused("not listening: with systemd, leave out `Accept=yes`, or adopt the connection"));
+    }
+    let address = local(fd.as_fd())?;
+    rustix::io::ioctl_fionbio(&fd, true)?;
+    // Connections inherit it. Unix sockets do not have it.
+    let _ = sockopt::set_tcp_nodelay(&fd, true);
+    Ok(Listening { fd, address, is_shared: true, _file: None })
 }
 
 /// Makes a socket that can be connected to `address`, over TCP from `source`.
@@ -153,15 +170,14 @@ pub(crate) fn accept(fd: impl AsFd) -> Result<OwnedFd, Errno> {
 /// Prepares a connection that something else has accepted.
 pub(crate) fn adopt(fd: impl AsFd) -> io::Result<()> {
     let fd = fd.as_fd();
-    let refuse = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, format!("the socket is {why}")));
     if sockopt::socket_type(fd)? != SocketType::STREAM {
-        return refuse("no stream socket");
+        return Err(refused("no stream socket"));
     }
     if sockopt::socket_acceptconn(fd)? {
-        return refuse("listening: adopt the connections that it accepts");
+        return Err(refused("listening: adopt the connections that it accepts"));
     }
     if net::getpeername(fd).is_err() {
-        return refuse("not connected");
+        return Err(refused("not connected"));
     }
     rustix::io::ioctl_fionbio(fd, true)?;
     // Unix sockets do not have it.
@@ -172,6 +188,16 @@ pub(crate) fn adopt(fd: impl AsFd) -> io::Result<()> {
 /// Whether the kernel had no memory for a call, and may have some in a moment: it does not tell when.
 pub(crate) const fn is_shortage(errno: Errno) -> bool {
     matches!(errno, Errno::NOBUFS | Errno::NOMEM)
+/// The error for a socket that something else has made, and that cannot be used.
+fn refused(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("the socket is {why}"))
+}
+
+/// The address of this end.
+pub(crate) fn local(fd: BorrowedFd<'_>) -> io::Result<Address> {
+    address_of(&net::getsockname(fd)?).ok_or_else(|| refused("of no family that is known here: neither TCP nor Unix"))
+}
+
 }
 
 /// Finishes our direction.
@@ -223,7 +249,7 @@ fn listen_tcp(at: SocketAddr, options: &ListenOptions) -> io::Result<Listening> 
     net::bind(&fd, &at)?;
     net::listen(&fd, options.backlog)?;
     let address = address_of(&net::getsockname(&fd)?).unwrap_or(Address::Tcp(at));
-    Ok(Listening { fd, address, _file: None })
+    Ok(Listening { fd, address, is_shared: false, _file: None })
 }
 
 fn listen_unix(path: &Path, options: &ListenOptions) -> io::Result<Listening> {
@@ -243,7 +269,7 @@ fn listen_unix(path: &Path, options: &ListenOptions) -> io::Result<Listening> {
     }
     let file = SocketFile::new(path)?;
     net::listen(&fd, options.backlog)?;
-    Ok(Listening { fd, address: Address::Unix(path.to_owned()), _file: Some(file) })
+    Ok(Listening { fd, address: Address::Unix(path.to_owned()), is_shared: false, _file: Some(file) })
 }
 
 /// Whether `path` is a socket that nobody listens on any more.

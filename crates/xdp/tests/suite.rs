@@ -217,6 +217,9 @@ macro_rules! where_it_applies {
     // One driver owns the interface, so no second one opens.
     (accept port_in_use $code:tt) => {};
     (accept spreads_over_drivers $code:tt) => {};
+    // The kernel's sockets are none of its own.
+    (accept shares_a_socket_of_others $code:tt) => {};
+    (accept refuses_other_sockets_of_others $code:tt) => {};
     // Its peers connect to the loopback device by name. `echoes_over_both_families` listens at both addresses instead.
     (accept ipv6_beside_ipv4 $code:tt) => {};
     // A peer's reset can overtake bytes that its kernel has not sent, unless both are on one machine. The order is tested

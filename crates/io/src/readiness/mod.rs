@@ -100,6 +100,12 @@ impl<P: Poll> crate::Driver for Driver<P> {
         Ok((self.start_accepting(socket)?, address))
     }
 
+    fn listen_on(&mut self, socket: OwnedFd) -> io::Result<(Listener, Address)> {
+        let socket = self.spinner.listen_on(socket)?;
+        let address = socket.address.clone();
+        Ok((self.start_accepting(socket)?, address))
+    }
+
     fn stop_listening(&mut self) {
         self.listeners.close(&mut self.poll);
     }

@@ -60,11 +60,18 @@ pub(crate) struct Spinner {
 impl Spinner {
     /// Makes a listening socket. If the driver spins, the kernel polls the socket's card.
     pub(crate) fn listen(&self, address: &Address, options: &ListenOptions) -> io::Result<Listening> {
-        let socket = socket::listen(address, options)?;
-        if let (Some(spin), Address::Tcp(_)) = (&self.spin, address) {
+        socket::listen(address, options).inspect(|socket| self.poll_card(socket))
+    }
+
+    /// Takes a listening socket that something else has made, like [`listen`](Self::listen).
+    pub(crate) fn listen_on(&self, socket: OwnedFd) -> io::Result<Listening> {
+        socket::listen_on(socket).inspect(|socket| self.poll_card(socket))
+    }
+
+    fn poll_card(&self, socket: &Listening) {
+        if let (Some(spin), Address::Tcp(_)) = (&self.spin, &socket.address) {
             Spin::report(&socket.address.to_string(), &spin.socket(&socket.fd));
         }
-        Ok(socket)
     }
 
     /// Makes a socket that can be connected to `address`, from `source`. If the driver spins, the kernel polls the socket's

@@ -20,8 +20,10 @@ impl Driver {
     pub(super) fn close_listeners(&mut self) {
         for number in 0..self.listeners.sockets.len() {
             self.stop(number);
-            // The request keeps the socket until it is cancelled, which the next turn does.
-            if let Some(socket) = self.listeners.sockets[number].take() {
+            // The request keeps the socket until it is cancelled, which the next turn does. A shared one stays open for others.
+            if let Some(socket) = self.listeners.sockets[number].take()
+                && !socket.listening.is_shared
+            {
                 let _ = net::shutdown(&socket.listening.fd, Shutdown::Both);
             }
         }

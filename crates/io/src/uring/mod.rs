@@ -300,6 +300,12 @@ impl crate::Driver for Driver {
     }
 
     fn adopt(&mut self, socket: OwnedFd) -> io::Result<Token> {
+    fn listen_on(&mut self, socket: OwnedFd) -> io::Result<(Listener, Address)> {
+        let socket = self.spinner.listen_on(socket)?;
+        let address = socket.address.clone();
+        Ok((self.start_accepting(socket)?, address))
+    }
+
         socket::adopt(&socket)?;
         self.arrivals.watch(&socket);
         let token = self.slots.insert(self.conn(socket, Phase::Open))?;

@@ -156,6 +156,43 @@ pub fn spreads_over_drivers<D: Driver>(make: fn() -> D) {
     assert!(second.arrivals().len() > 20, "only {} of 200", second.arrivals().len());
 }
 
+/// As systemd passes them: the socket belongs to others too, and outlives the drivers.
+pub fn shares_a_socket_of_others<D: Driver>(make: fn() -> D) {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = socket.local_addr().unwrap();
+    let (mut one, mut other) = (make(), make());
+    for driver in [&mut one, &mut other] {
+        let (_, address) = driver.listen_on(socket.try_clone().unwrap().into()).unwrap();
+        assert_eq!(address, Address::Tcp(at));
+    }
+    let (mut first, mut second) = (watch(), watch());
+    let peers = |count| (0..count).map(|_| TcpStream::connect(at).unwrap()).collect::<Vec<_>>();
+    let _early = peers(40);
+    run(&mut one, &mut first, |first| {
+        other.turn(Some(Duration::ZERO), &mut second).unwrap();
+        first.arrivals().len() + second.arrivals().len() == 40
+    });
+    one.stop_listening();
+    assert_idle(&mut one, &mut first);
+    let before = second.arrivals().len();
+    let _late = peers(10);
+    run(&mut other, &mut second, |second| second.arrivals().len() == before + 10);
+    drop((one, other));
+    let _last = peers(1);
+    socket.set_nonblocking(false).unwrap();
+    socket.accept().unwrap();
+}
+
+pub fn refuses_other_sockets_of_others<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for (socket, why) in [(near.into(), "not listening"), (datagrams.into(), "no stream socket")] {
+        let error = driver.listen_on(socket).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
 pub fn ipv6_beside_ipv4<D: Driver>(make: fn() -> D) {
     let mut driver = make();
     let mut script = watch();

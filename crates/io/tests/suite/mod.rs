@@ -29,7 +29,8 @@ macro_rules! driver_suite {
         $crate::driver_suite! { @each $make, $filter;
             accept {
                 storm thousands_at_once paused_ones_wait_in_the_backlog stopping_refuses stops_inside_accepted
-                port_in_use tells_listeners_apart spreads_over_drivers ipv6_beside_ipv4 knows_peers
+                port_in_use tells_listeners_apart spreads_over_drivers shares_a_socket_of_others
+                refuses_other_sockets_of_others ipv6_beside_ipv4 knows_peers
             }
             transfer {
                 every_split byte_by_byte echo_of_megabytes slow_reader_pends reader_of_single_bytes room_for_carried_bytes
