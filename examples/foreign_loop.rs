@@ -47,15 +47,15 @@ fn run(shard: &mut Shard<Plain, Echo>, mut input: impl Read + AsFd) -> std::io::
     }
 }
 
-fn start(address: &Address) -> std::io::Result<(Shard<Plain, Echo>, Address)> {
-    let driver = DriverConfig::default().open()?;
-    let mut shard = Shard::new(0, Arc::new(Config::default()), Plain, driver, Echo)?;
+fn start(driver: &DriverConfig, address: &Address) -> std::io::Result<(Shard<Plain, Echo>, Address)> {
+    let mut shard = Shard::new(0, Arc::new(Config::default()), Plain, driver.open()?, Echo)?;
     let address = shard.listen(address, &ListenOptions::default())?;
     Ok((shard, address))
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (mut shard, address) = start(&std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into()).parse()?)?;
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into()).parse()?;
+    let (mut shard, address) = start(&DriverConfig::default(), &address)?;
     println!("listening on ws://{address}; what you type goes to all clients");
     Ok(run(&mut shard, std::io::stdin())?)
 }
@@ -68,28 +68,29 @@ mod tests {
 
     #[test]
     fn a_shard_runs_within_another_loop() {
-        let (mut shard, address) = start(&"127.0.0.1:0".parse().unwrap()).unwrap();
-        let (input, mut typed) = std::os::unix::net::UnixStream::pair().unwrap();
-        let client = std::thread::spawn(move || {
-            let mut client = tautline::connect(&format!("ws://{address}/")).unwrap();
-            for size in [1, 1000, 1_000_000] {
-                client.binary(&vec![7; size]).unwrap();
-                assert_eq!(client.receive().unwrap().data().len(), size);
-            }
-            typed.write_all(b"news\n").unwrap();
-            assert_eq!(client.receive().unwrap().data(), b"news");
-        });
-        run(&mut shard, input).unwrap();
-        client.join().unwrap();
+        for driver in ["epoll", "uring"] {
+            let driver = driver.parse::<DriverConfig>().unwrap().available();
+            let (mut shard, address) = start(&driver, &"127.0.0.1:0".parse().unwrap()).unwrap();
+            let (input, mut typed) = std::os::unix::net::UnixStream::pair().unwrap();
+            let client = std::thread::spawn(move || {
+                let mut client = tautline::connect(&format!("ws://{address}/")).unwrap();
+                for size in [1, 1000, 1_000_000] {
+                    client.binary(&vec![7; size]).unwrap();
+                    assert_eq!(client.receive().unwrap().data().len(), size);
+                }
+                typed.write_all(b"news\n").unwrap();
+                assert_eq!(client.receive().unwrap().data(), b"news");
+            });
+            run(&mut shard, input).unwrap();
+            client.join().unwrap();
+        }
     }
 
     #[test]
-    fn drivers_that_cannot_say_so() {
-        for driver in ["select", "uring"] {
-            let driver = driver.parse::<DriverConfig>().unwrap().open().unwrap();
-            let shard = Shard::new(0, Arc::new(Config::default()), Plain, driver, Echo).unwrap();
-            let why = shard.poll_fd().unwrap_err().to_string();
-            assert!(why.contains("take epoll"), "{why}");
-        }
+    fn a_driver_that_nobody_can_wait_for() {
+        let driver = "select".parse::<DriverConfig>().unwrap().open().unwrap();
+        let shard = Shard::new(0, Arc::new(Config::default()), Plain, driver, Echo).unwrap();
+        let why = shard.poll_fd().unwrap_err().to_string();
+        assert!(why.contains("take epoll"), "{why}");
     }
 }

@@ -15,7 +15,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// Wait for it, at most for [`next_deadline`](Self::next_deadline), and then call `turn(Some(Duration::ZERO))`.
     ///
     /// # Errors
-    /// The driver has no such descriptor. The one over epoll has.
+    /// The driver has no such descriptor. The default driver has one.
     pub fn poll_fd(&self) -> io::Result<BorrowedFd<'_>> {
         self.driver.poll_fd().ok_or_else(|| {
             let what = format!("no other loop can wait for the driver {}; take epoll", self.driver.name());

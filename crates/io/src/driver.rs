@@ -189,7 +189,7 @@ pub trait Driver: 'static {
     }
 
     /// The time until the driver has something to do by itself; `None` if it waits only for [`poll_fd`](Self::poll_fd).
-    fn next_work(&self) -> Option<Duration> {
+    fn next_work(&mut self) -> Option<Duration> {
         None
     }
 

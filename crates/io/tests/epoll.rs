@@ -4,6 +4,16 @@ mod suite;
 
 driver_suite!(|| tautline_io::epoll::Driver::new().unwrap());
 
+#[path = "suite/foreign.rs"]
+mod foreign;
+
+/// Within the loop of somebody else.
+mod within_another_loop {
+    use crate::{driver_suite, suite};
+
+    driver_suite!(|| crate::foreign::Foreign(tautline_io::epoll::Driver::new().unwrap()));
+}
+
 /// Spinning, with a time so short that it sleeps now and then.
 mod spinning {
     use crate::{driver_suite, suite};

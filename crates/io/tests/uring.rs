@@ -54,6 +54,16 @@ mod cramped {
     driver_suite!(crate::cramped::make, crate::where_it_is);
 }
 
+#[path = "suite/foreign.rs"]
+mod foreign;
+
+/// Within the loop of somebody else.
+mod within_another_loop {
+    use crate::{driver_suite, suite};
+
+    driver_suite!(|| crate::foreign::Foreign(crate::with(tautline_io::uring::Config::default())), crate::where_it_is);
+}
+
 /// Spinning, with a time so short that it sleeps now and then.
 mod spinning {
     use crate::{driver_suite, suite};

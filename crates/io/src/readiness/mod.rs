@@ -124,7 +124,7 @@ impl<P: Poll> crate::Driver for Driver<P> {
         self.poll.fd()
     }
 
-    fn next_work(&self) -> Option<Duration> {
+    fn next_work(&mut self) -> Option<Duration> {
         if self.undelivered.is_empty() { self.clip(None) } else { Some(Duration::ZERO) }
     }
 

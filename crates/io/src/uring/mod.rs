@@ -21,6 +21,7 @@ mod accept;
 mod conn;
 mod listeners;
 mod receive;
+mod reports;
 mod send;
 mod sys;
 
@@ -33,10 +34,12 @@ use crate::wake::Wake;
 use crate::{Address, Arrival, Direct, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
 use conn::{Conn, Phase};
 use listeners::Listeners;
+use reports::Reports;
 use rustix::event::PollFlags;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{self, sockopt};
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
@@ -109,6 +112,8 @@ pub struct Driver {
     ring: Ring,
     spinner: Spinner,
     wake: Wake,
+    /// For the loop of somebody else, once that has asked for it.
+    reports: OnceCell<Option<Reports>>,
     /// The request that reports wakes is armed.
     waking: bool,
     slots: Slots<Conn>,
@@ -158,6 +163,7 @@ impl Driver {
             config,
             ring,
             wake: Wake::new()?,
+            reports: OnceCell::new(),
             waking: false,
             slots: Slots::new(MAX_INDEX),
             listeners: Listeners::default(),
@@ -186,6 +192,9 @@ impl Driver {
     /// Submits all requests to the kernel, and waits.
     fn enter(&mut self, timeout: Option<Duration>, buffer_ring: &mut BufferRing) -> io::Result<()> {
         self.ring.rewind(buffer_ring);
+        if let Some(Some(reports)) = self.reports.get() {
+            reports.clear();
+        }
         if !self.waking {
             self.ring.poll(self.wake.fd(), PollFlags::IN, true, Source::Wake);
             self.waking = true;
@@ -291,6 +300,12 @@ impl crate::Driver for Driver {
         Ok((self.start_accepting(socket)?, address))
     }
 
+    fn listen_on(&mut self, socket: OwnedFd) -> io::Result<(Listener, Address)> {
+        let socket = self.spinner.listen_on(socket)?;
+        let address = socket.address.clone();
+        Ok((self.start_accepting(socket)?, address))
+    }
+
     fn stop_listening(&mut self) {
         self.close_listeners();
     }
@@ -300,17 +315,25 @@ impl crate::Driver for Driver {
     }
 
     fn adopt(&mut self, socket: OwnedFd) -> io::Result<Token> {
-    fn listen_on(&mut self, socket: OwnedFd) -> io::Result<(Listener, Address)> {
-        let socket = self.spinner.listen_on(socket)?;
-        let address = socket.address.clone();
-        Ok((self.start_accepting(socket)?, address))
-    }
-
         socket::adopt(&socket)?;
         self.arrivals.watch(&socket);
         let token = self.slots.insert(self.conn(socket, Phase::Open))?;
         self.update(token);
         Ok(token)
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        let reports = self.reports.get_or_init(|| {
+            let made =
+                Reports::new(self.wake.fd()).and_then(|made| self.ring.report_to(made.completions()).map(|()| made));
+            made.inspect_err(|error| log::warn!("no other loop can wait for io_uring: {error}")).ok()
+        });
+        reports.as_ref().map(Reports::fd)
+    }
+
+    fn next_work(&mut self) -> Option<Duration> {
+        let to_arm = !self.waking || self.listeners.unarmed && !self.deferred.accept_rests();
+        if to_arm || self.ring.has_work() { Some(Duration::ZERO) } else { self.clip(None) }
     }
 
     fn connect(&mut self, address: &Address) -> io::Result<Token> {

@@ -336,6 +336,16 @@ impl Ring {
         self.arrived.len()
     }
 
+    /// Whether completions or requests wait for the next [`enter`](Self::enter), of which the descriptor reports nothing.
+    pub(in crate::uring) fn has_work(&mut self) -> bool {
+        self.ready() > 0 || !self.closing.is_empty() || !self.nothing_to_submit()
+    }
+
+    /// Has the kernel write to an eventfd when completions arrive.
+    pub(in crate::uring) fn report_to(&self, eventfd: BorrowedFd<'_>) -> io::Result<()> {
+        self.ring.submitter().register_eventfd(eventfd.as_raw_fd())
+    }
+
     fn nothing_to_submit(&mut self) -> bool {
         self.behind.is_empty() && self.ring.submission().is_empty()
     }
