@@ -98,8 +98,6 @@ impl<'a> Direct<'a> {
 
     /// Has the kernel send at most `most` bytes of a file from `at` on, which moves on. Returns their number, like
     /// [`send`](Self::send).
-    ///
-    /// A broken connection raises SIGPIPE here, which Rust programs ignore unless they say otherwise.
     #[must_use]
     pub fn send_file(&self, file: impl AsFd, at: &mut u64, most: u64) -> u64 {
         socket::send_file(self.0, file.as_fd(), at, most).unwrap_or(0)
@@ -150,6 +148,8 @@ pub trait Driver: 'static {
     ///
     /// # Errors
     /// `socket(2)`, `bind(2)` or `listen(2)` fails, or the driver cannot take another socket.
+    fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)>;
+
     /// Accepts connections from a listening socket that something else has made, and that others may accept from too.
     ///
     /// # Errors
@@ -162,8 +162,6 @@ pub trait Driver: 'static {
         );
         Err(io::Error::new(io::ErrorKind::Unsupported, what))
     }
-
-    fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<(Listener, Address)>;
 
     /// Stops accepting and closes all listening sockets.
     fn stop_listening(&mut self);

@@ -142,12 +142,15 @@ pub(crate) fn send_file(fd: BorrowedFd<'_>, file: BorrowedFd<'_>, at: &mut u64, 
     /// The kernel sends no more at once (sendfile(2)).
     const MOST: u64 = 0x7fff_f000;
     let most = usize::try_from(most.min(MOST)).unwrap_or(0);
-    loop {
-        match rustix::fs::sendfile(fd, file, Some(at), most) {
-            Err(Errno::INTR) => {}
-            other => return other.map(|sent| sent as u64),
+    // sendfile(2) has no `MSG_NOSIGNAL`, and the program that this library is part of may not ignore the signal.
+    sys::without_sigpipe(|| {
+        loop {
+            match rustix::fs::sendfile(fd, file, Some(at), most) {
+                Err(Errno::INTR) => {}
+                other => return other.map(|sent| sent as u64),
+            }
         }
-    }
+    })
 }
 
 fn send_once(fd: BorrowedFd<'_>, bytes: &[u8], flags: SendFlags) -> Result<usize, Errno> {
@@ -185,9 +188,6 @@ pub(crate) fn adopt(fd: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the kernel had no memory for a call, and may have some in a moment: it does not tell when.
-pub(crate) const fn is_shortage(errno: Errno) -> bool {
-    matches!(errno, Errno::NOBUFS | Errno::NOMEM)
 /// The error for a socket that something else has made, and that cannot be used.
 fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("the socket is {why}"))
@@ -198,6 +198,9 @@ pub(crate) fn local(fd: BorrowedFd<'_>) -> io::Result<Address> {
     address_of(&net::getsockname(fd)?).ok_or_else(|| refused("of no family that is known here: neither TCP nor Unix"))
 }
 
+/// Whether the kernel had no memory for a call, and may have some in a moment: it does not tell when.
+pub(crate) const fn is_shortage(errno: Errno) -> bool {
+    matches!(errno, Errno::NOBUFS | Errno::NOMEM)
 }
 
 /// Finishes our direction.
