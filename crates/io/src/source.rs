@@ -14,7 +14,8 @@ use std::net::IpAddr;
 pub struct Source {
     /// The address. By default the kernel chooses it.
     pub address: Option<IpAddr>,
-    /// The interface's name, such as `eth1` (`SO_BINDTODEVICE`). Before Linux 5.7 this takes `CAP_NET_RAW`.
+    /// The interface's name, such as `eth1` (`SO_BINDTODEVICE`). From Linux 5.7 on every user may choose it, before that
+    /// it takes `CAP_NET_RAW`.
     pub interface: Option<String>,
 }
 
