@@ -49,6 +49,7 @@ impl<E: EngineChoice> Client<E> {
             config: Arc::new(Config::default()),
             driver: DriverConfig::default(),
             listen: Vec::new(),
+            sockets: Vec::new(),
             shards: 1,
             cpus: Vec::new(),
             backlog: 0,

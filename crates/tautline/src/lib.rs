@@ -77,7 +77,7 @@ pub use tautline_engine::{
     ProxyKind, Receipt, Reconnect, Records, Reply, Request, Resolver, Shard, ShardContext, ShardHandle,
     ShardHandleError, SlowConsumer, Target, Ticket, Upgrade,
 };
-pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Source, Spin};
+pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Source, Spin, activation};
 pub use tautline_tls::plain::Engine as Plain;
 pub use tautline_tls::{
     Capabilities, Certificate, ClientAuth, ClientConfig, EngineKind, KeyCost, KeyExchange, Roots, ServerConfig,

@@ -4,6 +4,7 @@ use crate::thread::{Plan, ServerHandle};
 use crate::{Address, Config, DriverConfig, EngineChoice, Error, Handler, Reloader, ServerConfig, Shard, Tls};
 use std::io;
 use std::num::{NonZero, NonZeroU32};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tautline_engine::{HandshakePool, RecordPool, SharedLimits};
 use tautline_io::machine::{self, OwnDescriptors};
@@ -51,6 +52,7 @@ impl<E: EngineChoice> Server<E> {
             config: Arc::new(Config::default()),
             driver: DriverConfig::default(),
             listen: Vec::new(),
+            sockets: Vec::new(),
             shards: 1,
             cpus: Vec::new(),
             backlog: 4096,
@@ -73,6 +75,34 @@ impl<E: EngineChoice> Server<E> {
     /// Adds an address to listen at. All loops share TCP addresses (`SO_REUSEPORT`); the first loop has Unix sockets.
     pub fn listen(mut self, address: Address) -> Self {
         self.plan.listen.push(address);
+        self
+    }
+
+    /// Adds a listening socket that something else has made: [systemd](crate::activation::take), a parent process, or
+    /// [this program](crate::activation::listen) before it gave up its privileges.
+    ///
+    /// All loops accept from it. If several sockets listen at one address, each loop has its own
+    /// ([`reuse_port`](crate::ListenOptions::reuse_port)), as far as there are enough. The end of the server leaves the socket
+    /// open for others that have it.
+    ///
+    /// ```no_run
+    /// # use tautline::{Conn, Handler, Message};
+    /// # struct Echo;
+    /// # impl Handler for Echo {
+    /// #     type State = ();
+    /// #     fn on_message(&mut self, _: &mut Conn<'_, ()>, _: Message<'_>) {}
+    /// # }
+    /// use tautline::{Server, activation};
+    ///
+    /// let mut server = Server::plain();
+    /// for passed in activation::take()? {
+    ///     server = server.listen_on(passed.socket);
+    /// }
+    /// server.start(|_shard| Echo)?.join()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn listen_on(mut self, socket: impl Into<OwnedFd>) -> Self {
+        self.plan.sockets.push(socket.into());
         self
     }
 
@@ -135,7 +165,7 @@ impl<E: EngineChoice> Server<E> {
     /// If a loop cannot start. Then none runs.
     pub fn start<H: Handler>(self, make: impl Fn(u32) -> H + Send + Sync + 'static) -> Result<ServerHandle, Error> {
         let Self { tls: Tls { engine, config }, plan, adopts } = self;
-        if plan.listen.is_empty() && !adopts {
+        if plan.listen.is_empty() && plan.sockets.is_empty() && !adopts {
             return Err(Error::NothingToListenAt);
         }
         if plan.shards > plan.driver.max_loops() {
@@ -147,6 +177,14 @@ impl<E: EngineChoice> Server<E> {
                 "other threads know no sockets of a loop with descriptors of its own; leave out `offload.records`";
             let error = io::Error::new(io::ErrorKind::InvalidInput, what);
             return Err(Error::Machine { what: "cannot share the records of a message", error });
+        }
+        if plan.own_descriptors.is_some() && !plan.sockets.is_empty() {
+            let what = "it would stay open in the tables of all loops; let the server make its sockets";
+            let error = io::Error::new(io::ErrorKind::InvalidInput, what);
+            return Err(Error::Machine {
+                what: "loops with descriptors of their own cannot take a listening socket",
+                error,
+            });
         }
         engine.choose(Start { plan, config, make })
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tautline_engine::probe::{Probe, Stages, Stamps};
 use tautline_engine::{Config, ConnId, Handler, Outgoing, Shard, ShardHandle, ShardHandleError};
 use tautline_io::machine::OwnDescriptors;
-use tautline_io::{Address, Driver, DriverConfig, ListenOptions, epoll, machine};
+use tautline_io::{Address, Driver, DriverConfig, ListenOptions, activation, epoll, machine};
 use tautline_tls::Engine;
 use tautline_ws::CloseCode;
 
@@ -256,6 +256,8 @@ pub(crate) struct Plan {
     pub(crate) config: Arc<Config>,
     pub(crate) driver: DriverConfig,
     pub(crate) listen: Vec<Address>,
+    /// Listening sockets that something else has made.
+    pub(crate) sockets: Vec<OwnedFd>,
     pub(crate) shards: usize,
     pub(crate) cpus: Vec<usize>,
     pub(crate) backlog: i32,
@@ -276,6 +278,7 @@ pub(crate) struct Plan {
 /// A [`Shard`] without the types of its engine and application, so that this file is compiled once.
 pub(crate) trait Loop {
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<Address>;
+    fn listen_on(&mut self, socket: OwnedFd) -> io::Result<Address>;
     fn handle(&self) -> ShardHandle;
     fn set_others(&mut self, others: Vec<ShardHandle>);
     fn set_probe(&mut self, probe: Box<dyn Probe>);
@@ -289,6 +292,10 @@ pub(crate) trait Loop {
 impl<E: Engine, H: Handler> Loop for Shard<E, H> {
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<Address> {
         self.listen(address, options)
+    }
+
+    fn listen_on(&mut self, socket: OwnedFd) -> io::Result<Address> {
+        self.listen_on(socket)
     }
 
     fn handle(&self) -> ShardHandle {
@@ -363,6 +370,8 @@ impl Plan {
             ends: Arc::default(),
             adopted: Arc::default(),
         };
+        let shared =
+            plan.sockets.iter().map(activation::address).collect::<io::Result<Vec<_>>>().map_err(not_to_listen_on)?;
         let mut wakers = Vec::new();
         let started = plan.open_loops(&make, &server).and_then(|opened| {
             for Opened { thread, listen, reported } in opened {
@@ -386,6 +395,7 @@ impl Plan {
             let ended = server.join();
             return Err(if matches!(error, Error::Loop(_)) { ended.err().unwrap_or(error) } else { error });
         }
+        server.addresses.extend(shared);
         for (number, waker) in wakers.into_iter().enumerate() {
             let mut others = server.shards.clone();
             others.remove(number);
@@ -493,8 +503,33 @@ impl Plan {
             let bound = shard.listen(address, &options);
             addresses.push(bound.map_err(|error| Error::Listen { address: address.clone(), error })?);
         }
+        for socket in self.sockets_of(number).map_err(not_to_listen_on)? {
+            shard.listen_on(socket).map_err(not_to_listen_on)?;
+        }
         Ok((shard, addresses))
     }
+
+    /// Copies of the listening sockets of others from which loop `number` accepts.
+    ///
+    /// Sockets at one address (`SO_REUSEPORT`) are dealt out to the loops. If there are fewer of them than loops, loops share
+    /// them. So each loop accepts at each address, and from each socket some loop does.
+    fn sockets_of(&self, number: u32) -> io::Result<Vec<OwnedFd>> {
+        let addresses = self.sockets.iter().map(activation::address).collect::<io::Result<Vec<_>>>()?;
+        let mut own = Vec::new();
+        for (index, (socket, address)) in self.sockets.iter().zip(&addresses).enumerate() {
+            let before = addresses[..index].iter().filter(|other| *other == address).count();
+            let all = addresses.iter().filter(|other| *other == address).count();
+            let turn = all.min(self.shards).max(1);
+            if before % turn == number as usize % turn {
+                own.push(socket.try_clone()?);
+            }
+        }
+        Ok(own)
+    }
+}
+
+fn not_to_listen_on(error: io::Error) -> Error {
+    Error::Machine { what: "cannot listen on a socket that this server did not make", error }
 }
 
 /// A part of a loop, unless it could not be made, which is reported.
