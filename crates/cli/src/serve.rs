@@ -18,6 +18,7 @@ use std::io::Write;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
+use tautline::activation;
 use tautline::layers::io::machine;
 use tautline::{Address, CloseCode, Config, DeflateConfig, Origins, Server, ServerHandle, ShardHandle, TlsEngine};
 use tautline_lab::{app, loops};
@@ -27,6 +28,8 @@ use tls::TlsArguments;
 ///
 /// Prints one line `listening on wss://ADDRESS` for each address when it accepts connections. Without --cert it makes a
 /// development certificate for localhost, which `taut connect` and `taut load` of the same user trust on loopback.
+///
+/// Sockets that systemd passes (socket activation) are served too, and without --listen and --unix they alone.
 ///
 /// SIGINT and SIGTERM close all connections cleanly within --drain seconds; a second signal stops the server at once. SIGUSR1
 /// prints counters on standard error, and so does the end. SIGHUP reloads certificates, and so does a change of their files.
@@ -179,8 +182,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let inline = config.offload.threads == Some(0);
     let min_signature = (!inline).then_some(config.offload.min_signature);
     server = server.config(config).shards(*shards);
-    for address in arguments.addresses() {
-        server = server.listen(address);
+    let passed = activation::take().map_err(|error| Failure::usage(format!("socket activation: {error}")))?;
+    let addresses = arguments.addresses(!passed.is_empty());
+    for address in &addresses {
+        server = server.listen(address.clone());
+    }
+    for passed in passed {
+        server = server.listen_on(passed.socket);
     }
     if arguments.loops.own_descriptors {
         server = server.own_descriptors(crate::sys::own_descriptors());
@@ -196,7 +204,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.privilege.confine_files(Needs {
         files: arguments.tls.paths(),
         key_log: arguments.tls.key_log_path(),
-        addresses: arguments.addresses(),
+        addresses,
         bypasses_kernel: arguments.loops.driver.bypasses_kernel(),
     })?;
     let handle = start(server, arguments)?;
@@ -248,10 +256,11 @@ fn start(server: Server<TlsEngine>, arguments: &Arguments) -> Result<ServerHandl
 }
 
 impl Arguments {
-    fn addresses(&self) -> Vec<Address> {
+    /// The addresses to listen at. There is no default one where a supervisor passes sockets.
+    fn addresses(&self, passed: bool) -> Vec<Address> {
         let mut addresses: Vec<Address> = self.listen.iter().flat_map(|Listen(addresses)| addresses.clone()).collect();
         addresses.extend(self.unix.clone().map(Address::Unix));
-        if addresses.is_empty() {
+        if addresses.is_empty() && !passed {
             let port = if self.tls.plain { 8080 } else { 8443 };
             addresses.push(Address::Tcp(([127, 0, 0, 1], port).into()));
         }
