@@ -3,6 +3,8 @@ mod harden;
 mod listen;
 mod offload;
 mod privilege;
+#[cfg(feature = "files")]
+mod site;
 mod tls;
 mod user;
 use crate::amount;
@@ -18,6 +20,8 @@ use std::io::Write;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
+#[cfg(feature = "files")]
+use tautline::StaticFiles;
 use tautline::activation;
 use tautline::layers::io::machine;
 use tautline::{Address, CloseCode, Config, DeflateConfig, Origins, Server, ServerHandle, ShardHandle, TlsEngine};
@@ -42,6 +46,7 @@ Examples:
   taut serve --cert rsa.pem --key rsa-key.pem --cert ec.pem --key ec-key.pem
   taut serve --cert cert.pem --key key.pem --ticket-secret /run/secrets/tickets
   taut serve --plain --unix /run/taut.sock
+  taut serve --plain --files public               also the files of a folder, over HTTP
   taut serve --app market --stages                market data, and the stages of received messages")]
 pub(crate) struct Arguments {
     /// Address to listen at: IP:PORT (port 0 takes a free one), NAME:PORT, :PORT for all interfaces, or unix:PATH. May be repeated.
@@ -53,6 +58,10 @@ pub(crate) struct Arguments {
     /// Application that handles the messages.
     #[arg(long, default_value = "echo")]
     app: App,
+    /// Answer plain HTTP with the files of this folder. Names that begin with a dot are left out.
+    #[cfg(feature = "files")]
+    #[arg(long, value_name = "DIR")]
+    files: Option<PathBuf>,
     /// Messages per second of `--app feed`.
     #[arg(long, value_name = "R", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     feed_rate: u32,
@@ -200,9 +209,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(every) = arguments.stages {
         server = server.stages_of_one_read_in(every);
     }
+    #[cfg(feature = "files")]
+    let folder = arguments.files.clone();
+    #[cfg(not(feature = "files"))]
+    let folder = None;
     // Before the loops start, since each thread passes it on.
     arguments.privilege.confine_files(Needs {
         files: arguments.tls.paths(),
+        folder,
         key_log: arguments.tls.key_log_path(),
         addresses,
         bypasses_kernel: arguments.loops.driver.bypasses_kernel(),
@@ -237,15 +251,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// Starts the server with its application, and the thread that publishes for it.
 fn start(server: Server<TlsEngine>, arguments: &Arguments) -> Result<ServerHandle, Failure> {
     let app = arguments.app;
-    let make = move |_| -> loops::App {
-        match app {
-            App::Echo => Box::new(app::Echo),
-            App::Broadcast => Box::new(app::Broadcast),
-            App::Crowd => Box::new(app::Crowd),
-            App::Feed | App::Market => Box::new(app::Feed),
-        }
-    };
-    let handle = loops::start_server(server, arguments.stages.is_some(), Box::new(make))?;
+    let make: loops::MakeApp = Box::new(move |_| match app {
+        App::Echo => Box::new(app::Echo),
+        App::Broadcast => Box::new(app::Broadcast),
+        App::Crowd => Box::new(app::Crowd),
+        App::Feed | App::Market => Box::new(app::Feed),
+    });
+    #[cfg(feature = "files")]
+    let make = arguments.with_files(make)?;
+    let handle = loops::start_server(server, arguments.stages.is_some(), make)?;
     let (shards, rate, size) = (handle.shards().to_vec(), arguments.feed_rate, arguments.feed_size);
     match app {
         App::Feed => drop(std::thread::spawn(move || app::publish(&shards, rate, size))),
@@ -256,6 +270,16 @@ fn start(server: Server<TlsEngine>, arguments: &Arguments) -> Result<ServerHandl
 }
 
 impl Arguments {
+    /// Adds the files of the folder, if there is one.
+    #[cfg(feature = "files")]
+    fn with_files(&self, make: loops::MakeApp) -> Result<loops::MakeApp, Failure> {
+        let Some(folder) = &self.files else { return Ok(make) };
+        let files = StaticFiles::open(folder).map_err(|error| {
+            Failure::usage(format!("--files: cannot open the folder {}: {error}", folder.display()))
+        })?;
+        Ok(Box::new(move |number| Box::new(site::Site { app: make(number), files: files.clone() })))
+    }
+
     /// The addresses to listen at. There is no default one where a supervisor passes sockets.
     fn addresses(&self, passed: bool) -> Vec<Address> {
         let mut addresses: Vec<Address> = self.listen.iter().flat_map(|Listen(addresses)| addresses.clone()).collect();

@@ -30,6 +30,8 @@ pub(super) struct PrivilegeArguments {
 pub(super) struct Needs {
     /// Files that are read again at a reload.
     pub(super) files: Vec<PathBuf>,
+    /// A folder whose files it serves.
+    pub(super) folder: Option<PathBuf>,
     /// A file to which it writes.
     pub(super) key_log: Option<PathBuf>,
     /// The addresses at which it listens.
@@ -59,6 +61,7 @@ impl PrivilegeArguments {
                 folders.sockets.extend(path.parent().map(Path::to_owned));
             }
         }
+        folders.read.extend(needs.folder);
         folders.write.extend(needs.key_log);
         harden::confine_files(&folders);
         Ok(())

@@ -6,6 +6,8 @@ mod activation;
 mod bench;
 mod connect;
 mod faults;
+#[cfg(feature = "files")]
+mod files;
 mod ktls;
 mod load;
 mod privilege;

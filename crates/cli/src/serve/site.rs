@@ -1,0 +1,30 @@
+//! `--files`: a folder beside the application.
+
+use tautline::{Conn, Handler, Message, Opening, Reply, Request, ShardContext, StaticFiles};
+use tautline_lab::loops;
+
+/// Answers plain HTTP with files. WebSockets are the application's.
+pub(super) struct Site {
+    pub(super) app: loops::App,
+    pub(super) files: StaticFiles,
+}
+
+impl Handler for Site {
+    type State = ();
+
+    fn on_start(&mut self, shard: &mut ShardContext<'_>) {
+        self.app.on_start(shard);
+    }
+
+    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+        if request.is_upgrade { self.app.on_request(request) } else { self.files.reply(request) }
+    }
+
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
+        self.app.on_open(conn, opening);
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        self.app.on_message(conn, message);
+    }
+}
