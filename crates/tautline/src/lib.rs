@@ -110,8 +110,11 @@ pub mod layers {
 mod documents {
     #[doc = include_str!("../../../README.md")]
     mod readme {}
+    #[cfg(feature = "files")]
     #[doc = include_str!("../../../docs/guide.md")]
     mod guide {}
+    #[doc = include_str!("../../../docs/migration/uwebsockets.md")]
+    mod uwebsockets {}
     #[doc = include_str!("../../../docs/tls.md")]
     mod tls {}
 }

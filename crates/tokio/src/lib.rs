@@ -74,6 +74,12 @@ pub use tautline_ws::{CloseCode, Kind, deflate::DeflateConfig};
 /// Runs the code in the document as tests.
 #[cfg(all(doctest, feature = "axum"))]
 mod documents {
+    #[doc = include_str!("../../../docs/migration/axum.md")]
+    mod axum {}
+    #[doc = include_str!("../../../docs/migration/fastwebsockets.md")]
+    mod fastwebsockets {}
     #[doc = include_str!("../../../docs/tokio.md")]
     mod tokio {}
+    #[doc = include_str!("../../../docs/migration/tokio-tungstenite.md")]
+    mod tokio_tungstenite {}
 }
