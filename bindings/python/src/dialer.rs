@@ -6,7 +6,7 @@ use crate::options::Options;
 use crate::relay::{Relay, Role};
 use crate::request::header_map;
 use crate::server::parsed;
-use crate::tls_options::TlsOptions;
+use crate::tls::TlsOptions;
 use crate::worker::{self, Plan};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;

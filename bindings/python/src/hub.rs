@@ -6,12 +6,13 @@ use crate::lock::lock;
 use crate::options::time;
 use crate::relay::Opened;
 use crate::request::{Asked, Question};
+use crate::tls::tls_dict;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use tautline::{Kind, TlsInfo};
+use tautline::Kind;
 
 /// The end of loops' events in Python: one for each server, and one for the clients of each event loop.
 ///
@@ -164,20 +165,4 @@ impl Drop for Hub {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-fn tls_dict<'py>(py: Python<'py>, tls: &TlsInfo) -> PyResult<Option<Bound<'py, PyDict>>> {
-    if tls.version.is_empty() {
-        return Ok(None);
-    }
-    let info = PyDict::new(py);
-    info.set_item("version", tls.version)?;
-    info.set_item("cipher", &tls.suite)?;
-    info.set_item("group", &tls.group)?;
-    info.set_item("alpn", tls.alpn.as_deref().map(String::from_utf8_lossy))?;
-    info.set_item("server_name", &tls.server_name)?;
-    info.set_item("resumed", tls.resumed)?;
-    let certificates: Vec<_> = tls.peer_certificates.iter().map(|der| PyBytes::new(py, der)).collect();
-    info.set_item("peer_certificates", certificates)?;
-    Ok(Some(info))
 }

@@ -23,7 +23,7 @@ mod options;
 mod relay;
 mod request;
 mod server;
-mod tls_options;
+mod tls;
 mod waiter;
 mod worker;
 
@@ -46,6 +46,8 @@ mod _native {
     use crate::request::Asked;
     #[pymodule_export]
     use crate::server::Server;
+    #[pymodule_export]
+    use crate::tls::{Engine, Session};
     #[pymodule_export]
     use crate::waiter::Waiter;
 }

@@ -4,7 +4,7 @@ use crate::hub::Hub;
 use crate::options::{Options, time};
 use crate::relay::{Relay, Role, ServerSide};
 use crate::request::header_map;
-use crate::tls_options::TlsOptions;
+use crate::tls::TlsOptions;
 use crate::worker::{self, Plan};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -1,17 +1,40 @@
-"""TLS by tautline's engine: contexts for servers and clients.
+"""TLS by tautline's engine: contexts for servers and clients, and connections and servers under asyncio.
 
 :class:`SSLContext` is an :class:`ssl.SSLContext` that remembers what was loaded into it, so that the engine can load it,
 too. A context of the module :mod:`ssl` does not give its private key away: servers and clients with a certificate need
 this class. Any context will do for a client without a certificate.
+
+Passed as ``ssl`` to asyncio, uvloop or a library over them, a :class:`SSLContext` has the engine in place of OpenSSL.
+:func:`create_connection`, :func:`create_server` and their two siblings for streams do without the buffers between:
+their transports read, open, seal and send by one native call each.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import ssl as _ssl
 import typing
 
-__all__ = ["SSLContext", "create_default_context"]
+from . import _native
+from ._bio import SSLObject
+from ._transport import Server, Transport
+
+__all__ = [
+    "SSLContext",
+    "SSLObject",
+    "Server",
+    "Transport",
+    "create_connection",
+    "create_default_context",
+    "create_server",
+    "open_connection",
+    "start_server",
+]
+
+
+P = typing.TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 def _read(path: typing.Any) -> bytes:
@@ -30,6 +53,30 @@ class SSLContext(_ssl.SSLContext):
         self._certificates: list[tuple[bytes, bytes]] = []
         self._roots: typing.Optional[bytes] = None
         self._alpn: tuple[bytes, ...] = ()
+        self._engines: dict[bool, tuple[dict[str, typing.Any], _native.Engine]] = {}
+
+    def wrap_bio(  # type: ignore[override]
+        self,
+        incoming: _ssl.MemoryBIO,
+        outgoing: _ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: typing.Optional[str] = None,
+        session: typing.Any = None,
+    ) -> SSLObject:
+        """The engine between two buffers: asyncio and uvloop call it for each connection.
+
+        ``session`` has no effect, because the engine resumes sessions by itself.
+        """
+        made = self._session(server_side, server_hostname)
+        return SSLObject(self, made, incoming, outgoing, server_side, server_hostname)
+
+    def _session(self, server_side: bool, server_hostname: typing.Optional[str]) -> _native.Session:
+        """A session of the engine, which is made anew if the context has changed."""
+        options = options_of(self, server=server_side)
+        known = self._engines.get(server_side)
+        if known is None or known[0] != options:
+            known = self._engines[server_side] = (options, _native.Engine(options, server_side))
+        return known[1].session(None if server_side else server_hostname)
 
     def load_cert_chain(  # type: ignore[override]
         self, certfile: typing.Any, keyfile: typing.Any = None, password: typing.Any = None
@@ -78,6 +125,181 @@ def create_default_context(
     if cafile is not None or capath is not None or cadata is not None:
         context.load_verify_locations(cafile, capath, cadata)
     return context
+
+
+def _checked(context: typing.Any) -> SSLContext:
+    if not isinstance(context, SSLContext):
+        raise TypeError(f"ssl must be a tautline.tls.SSLContext, not {type(context).__name__}")
+    return context
+
+
+async def create_connection(
+    protocol_factory: typing.Callable[[], P],
+    host: typing.Optional[str] = None,
+    port: typing.Optional[int] = None,
+    *,
+    ssl: SSLContext,
+    sock: typing.Optional[socket.socket] = None,
+    server_hostname: typing.Optional[str] = None,
+    ssl_handshake_timeout: typing.Optional[float] = None,
+    ssl_shutdown_timeout: typing.Optional[float] = None,
+) -> tuple[Transport, P]:
+    """Connects like the method of an event loop, and handshakes.
+
+    Either ``host`` and ``port`` are given, or ``sock``, which is connected and which the transport takes over.
+    """
+    context = _checked(ssl)
+    loop = asyncio.get_running_loop()
+    name = server_hostname or host
+    if (sock is None) == (host is None):
+        raise ValueError("give either host and port, or sock")
+    if not name:
+        raise ValueError("a client needs the server's name: pass server_hostname")
+    session = context._session(False, name)
+    if sock is None:
+        sock = await _connected(loop, typing.cast(str, host), port)
+    protocol = protocol_factory()
+    transport = Transport(
+        loop,
+        sock,
+        protocol,
+        context,
+        session,
+        server_hostname=name,
+        handshake_timeout=ssl_handshake_timeout,
+        shutdown_timeout=ssl_shutdown_timeout,
+    )
+    try:
+        await transport.opened
+    except BaseException:
+        transport.abort()
+        raise
+    return transport, protocol
+
+
+async def _connected(loop: asyncio.AbstractEventLoop, host: str, port: typing.Optional[int]) -> socket.socket:
+    """A socket that is connected to the first address that answers."""
+    errors: list[OSError] = []
+    infos = await loop.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)
+    for family, kind, protocol, _, address in infos:
+        sock = socket.socket(family, kind, protocol)
+        sock.setblocking(False)
+        try:
+            await loop.sock_connect(sock, address)
+            return sock
+        except OSError as exc:
+            sock.close()
+            errors.append(exc)
+        except BaseException:
+            sock.close()
+            raise
+    raise errors[0] if errors else OSError(f"{host!r} has no address")
+
+
+async def create_server(
+    protocol_factory: typing.Callable[[], asyncio.BaseProtocol],
+    host: typing.Union[str, typing.Sequence[str], None] = None,
+    port: typing.Optional[int] = None,
+    *,
+    ssl: SSLContext,
+    sock: typing.Optional[socket.socket] = None,
+    backlog: int = 100,
+    reuse_port: bool = False,
+    ssl_handshake_timeout: typing.Optional[float] = None,
+    ssl_shutdown_timeout: typing.Optional[float] = None,
+    start_serving: bool = True,
+) -> Server:
+    """Listens like the method of an event loop. ``sock`` is a bound socket in place of ``host`` and ``port``."""
+    context = _checked(ssl)
+    loop = asyncio.get_running_loop()
+    # A wrong configuration is reported here and not at the first client.
+    context._session(True, None)
+    sockets = [sock] if sock is not None else await _bound(loop, host, port, reuse_port)
+    for one in sockets:
+        one.setblocking(False)
+        one.listen(backlog)
+
+    def start(accepted: socket.socket, on_end: typing.Callable[[Transport], None]) -> Transport:
+        accepted.setblocking(False)
+        return Transport(
+            loop,
+            accepted,
+            protocol_factory(),
+            context,
+            context._session(True, None),
+            server_side=True,
+            handshake_timeout=ssl_handshake_timeout,
+            shutdown_timeout=ssl_shutdown_timeout,
+            on_end=on_end,
+        )
+
+    server = Server(loop, sockets, start)
+    if start_serving:
+        await server.start_serving()
+    return server
+
+
+async def _bound(
+    loop: asyncio.AbstractEventLoop, host: typing.Any, port: typing.Optional[int], reuse_port: bool
+) -> list[socket.socket]:
+    """Sockets bound to all addresses of the names ``host``."""
+    sockets: list[socket.socket] = []
+    seen = set()
+    try:
+        for one in [host] if host is None or isinstance(host, str) else host:
+            infos = await loop.getaddrinfo(one or None, port or 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, kind, protocol, _, address in infos:
+                if (family, address) in seen:
+                    continue
+                seen.add((family, address))
+                sock = socket.socket(family, kind, protocol)
+                sockets.append(sock)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if reuse_port:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                if family == socket.AF_INET6:
+                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                sock.bind(address)
+    except BaseException:
+        for sock in sockets:
+            sock.close()
+        raise
+    return sockets
+
+
+async def open_connection(
+    host: typing.Optional[str] = None,
+    port: typing.Optional[int] = None,
+    *,
+    ssl: SSLContext,
+    limit: int = 2**16,
+    **kwargs: typing.Any,
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connects like :func:`asyncio.open_connection`. Further arguments are those of :func:`create_connection`."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=limit, loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport, _ = await create_connection(lambda: protocol, host, port, ssl=ssl, **kwargs)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+async def start_server(
+    client_connected_cb: typing.Callable[[asyncio.StreamReader, asyncio.StreamWriter], typing.Any],
+    host: typing.Union[str, typing.Sequence[str], None] = None,
+    port: typing.Optional[int] = None,
+    *,
+    ssl: SSLContext,
+    limit: int = 2**16,
+    **kwargs: typing.Any,
+) -> Server:
+    """Serves like :func:`asyncio.start_server`. Further arguments are those of :func:`create_server`."""
+    loop = asyncio.get_running_loop()
+
+    def factory() -> asyncio.StreamReaderProtocol:
+        reader = asyncio.StreamReader(limit=limit, loop=loop)
+        return asyncio.StreamReaderProtocol(reader, client_connected_cb, loop=loop)
+
+    return await create_server(factory, host, port, ssl=ssl, **kwargs)
 
 
 def options_of(context: _ssl.SSLContext, *, server: bool) -> dict[str, typing.Any]:
