@@ -3,6 +3,7 @@
 use crate::ended::Ended;
 use crate::failure::Failure;
 use crate::fork;
+use crate::local;
 use crate::lock::lock;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -96,9 +97,11 @@ impl Inbox {
 
     /// Takes all events in exchange for an empty batch.
     pub(crate) fn take(&self, batch: &mut Batch) {
-        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-        // Cleared before the exchange, so that an event behind it wakes again.
-        self.woken.swap(false, Ordering::AcqRel);
+        if self.woken.load(Ordering::Acquire) {
+            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            // Cleared before the exchange, so that an event behind it wakes again.
+            self.woken.swap(false, Ordering::AcqRel);
+        }
         std::mem::swap(&mut *lock(&self.pending), batch);
     }
 
@@ -129,6 +132,8 @@ impl Inbox {
 pub(crate) struct Outbox {
     pending: Mutex<Orders>,
     shard: OnceLock<(ShardHandle, fn(&ShardHandle))>,
+    /// Whether the loop is one of an event loop's thread.
+    is_local: AtomicBool,
     /// The process that has the loop.
     generation: u32,
 }
@@ -191,7 +196,12 @@ pub(crate) enum Order {
 
 impl Default for Outbox {
     fn default() -> Self {
-        Self { pending: Mutex::default(), shard: OnceLock::new(), generation: fork::generation() }
+        Self {
+            pending: Mutex::default(),
+            shard: OnceLock::new(),
+            is_local: AtomicBool::new(false),
+            generation: fork::generation(),
+        }
     }
 }
 
@@ -211,6 +221,17 @@ impl Outbox {
         let _ = self.shard.set((shard, wake));
     }
 
+    /// Like [`connect`](Self::connect), for a loop of this thread.
+    pub(crate) fn connect_here(&self, shard: ShardHandle, wake: fn(&ShardHandle)) {
+        self.is_local.store(true, Ordering::Relaxed);
+        self.connect(shard, wake);
+    }
+
+    /// Whether the loop is one of an event loop's thread.
+    pub(crate) fn is_local(&self) -> bool {
+        self.is_local.load(Ordering::Relaxed)
+    }
+
     /// The process that has the loop.
     pub(crate) const fn generation(&self) -> u32 {
         self.generation
@@ -224,14 +245,29 @@ impl Outbox {
         pending.list.len() == 1
     }
 
-    /// Wakes the loop if an operation waits. False if the loop has ended.
+    /// Has the loop carry out the operations that wait, if any: now if it is one of this thread. False if it has ended.
     pub(crate) fn flush(&self) -> bool {
-        let Some((shard, wake)) = self.shard.get() else { return true };
-        if lock(&self.pending).list.is_empty() {
-            return shard.is_running();
+        let Some((shard, _)) = self.shard.get() else { return true };
+        if !lock(&self.pending).list.is_empty() && !self.obeyed() {
+            self.wake();
         }
-        wake(shard);
         shard.is_running()
+    }
+
+    /// Has a loop of this thread carry out what waits. False if there is none, or if it is in a turn.
+    fn obeyed(&self) -> bool {
+        let local = if self.is_local() { local::find(self) } else { None };
+        let Some(local) = local else { return false };
+        let Ok(mut local) = local.try_borrow_mut() else { return false };
+        local.obey();
+        true
+    }
+
+    /// Wakes the loop.
+    pub(crate) fn wake(&self) {
+        if let Some((shard, wake)) = self.shard.get() {
+            wake(shard);
+        }
     }
 
     /// Appends an operation, and wakes the loop at once.

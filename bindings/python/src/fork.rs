@@ -1,5 +1,6 @@
 //! The generation of the process: a child of fork(2) has no loops.
 
+use crate::local;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +16,7 @@ pub(crate) fn generation() -> u32 {
 #[pyfunction]
 pub(crate) fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    local::forked();
 }
 
 /// Refuses to use loops of another process.

@@ -129,7 +129,7 @@ impl Hub {
     }
 
     /// Delivers all events that wait. An exception of a callback is reported, and the others go on.
-    fn drain(&self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn drain(&self, py: Python<'_>) -> PyResult<()> {
         let flush = FlushLater::begin();
         let mut batch = std::mem::take(&mut lock(&self.state).spare);
         self.inbox.take(&mut batch);

@@ -7,6 +7,9 @@
 //! A loop's thread never takes the GIL. It appends what arrived to an [`crossing::Inbox`], and wakes Python once for each
 //! turn. Python takes the whole batch, makes an object of each message, and appends operations to an
 //! [`crossing::Outbox`], which the loop takes before its next turn.
+//!
+//! A loop can also be one of the event loop's thread ([`local`]). The queues are the same, and nobody is woken. [`tls`] is
+//! TLS for transports of asyncio, without a loop.
 
 mod crossing;
 mod dialer;
@@ -18,7 +21,9 @@ mod head;
 mod hub;
 mod later;
 mod link;
+mod local;
 mod lock;
+mod messages;
 mod options;
 mod relay;
 mod request;
@@ -42,6 +47,8 @@ mod _native {
     use crate::hub::Hub;
     #[pymodule_export]
     use crate::link::{Link, broadcast};
+    #[pymodule_export]
+    use crate::messages::Messages;
     #[pymodule_export]
     use crate::request::Asked;
     #[pymodule_export]

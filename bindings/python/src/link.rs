@@ -71,6 +71,17 @@ impl Link {
         waiter.map_or(Ok(()), |waiter| Waiter::complete(waiter.bind(py)))
     }
 
+    /// Whether a task waits for a message.
+    pub(crate) fn is_awaited(&self) -> bool {
+        lock(&self.queue).waiter.is_some()
+    }
+
+    /// Has `waiter` woken by a message or the end.
+    pub(crate) fn await_by(&self, waiter: &Bound<'_, Waiter>) {
+        let before = lock(&self.queue).waiter.replace(waiter.clone().unbind());
+        drop(before);
+    }
+
     /// Python has taken a message.
     pub(crate) fn taken(&self) {
         if self.shared.remove_waiting() {
@@ -112,8 +123,14 @@ impl Link {
 
     /// Whether the connection has ended.
     #[getter]
-    fn ended(&self) -> bool {
+    pub(crate) fn ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
+    }
+
+    /// Whether a task waits for a message.
+    #[getter]
+    fn awaited(&self) -> bool {
+        self.is_awaited()
     }
 
     /// The bytes that wait for the peer.
@@ -123,7 +140,7 @@ impl Link {
     }
 
     /// The next message that arrived, or `None`.
-    fn pop(&self) -> Option<Py<PyAny>> {
+    pub(crate) fn pop(&self) -> Option<Py<PyAny>> {
         let message = lock(&self.queue).messages.pop_front()?;
         self.taken();
         Some(message)
@@ -132,13 +149,12 @@ impl Link {
     /// An object that a task of `event_loop` awaits until a message or the end.
     fn wait(&self, py: Python<'_>, event_loop: Py<PyAny>) -> PyResult<Py<Waiter>> {
         let waiter = Py::new(py, Waiter::new(event_loop))?;
-        let before = lock(&self.queue).waiter.replace(waiter.clone_ref(py));
-        drop(before);
+        self.await_by(waiter.bind(py));
         Ok(waiter)
     }
 
     /// Forgets the waiter.
-    fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let waiter = lock(&self.queue).waiter.take();
         drop(waiter);
     }

@@ -1,12 +1,13 @@
 use crate::crossing::{Order, Outbox};
 use crate::fork;
 use crate::hub::Hub;
+use crate::local;
 use crate::options::{Options, time};
 use crate::relay::{Relay, Role, ServerSide};
 use crate::request::header_map;
 use crate::tls::TlsOptions;
 use crate::worker::{self, Plan};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::io;
 use std::sync::Arc;
@@ -49,6 +50,7 @@ impl Server {
         };
         let config = Arc::new(options.config());
         let limits = SharedLimits::default();
+        let here = loops == 0;
         let loops = loops.max(1);
         let plan = |number| -> PyResult<Plan> {
             let outbox = Arc::<Outbox>::default();
@@ -60,11 +62,11 @@ impl Server {
         let plans = (0..loops).map(plan).collect::<PyResult<Vec<_>>>()?;
         let outboxes: Vec<_> = plans.iter().map(|plan| plan.outbox.clone()).collect();
         let started = match tls {
-            None => py.detach(|| start_all(plans, Plain)),
+            None => py.detach(|| start_all(plans, Plain, here)),
             Some(tls) => {
                 let config = tls.server()?;
                 py.detach(|| match Fused.server(&config) {
-                    Ok(engine) => start_all(plans, engine),
+                    Ok(engine) => start_all(plans, engine, here),
                     Err(error) => Err(io::Error::new(io::ErrorKind::InvalidInput, error.to_string())),
                 })
             }
@@ -100,6 +102,37 @@ impl Server {
         Ok(())
     }
 
+    /// The descriptor of a loop of this thread: when it is readable, call `turn`. `None` if the loops have threads.
+    fn fileno(&self) -> PyResult<Option<i32>> {
+        let local = self.outboxes.first().and_then(|outbox| local::find(outbox));
+        Ok(local.map(|local| local.borrow().descriptor()).transpose()?)
+    }
+
+    /// Turns a loop of this thread, and delivers what arrived. Call again when the time that is returned has passed, with
+    /// `timed_out`; `None` leaves that time as it was.
+    #[pyo3(signature = (hub, timed_out = false))]
+    fn turn(&self, py: Python<'_>, hub: &Hub, timed_out: bool) -> PyResult<Option<f64>> {
+        let Some(outbox) = self.outboxes.first() else { return Ok(None) };
+        fork::check(outbox.generation())?;
+        let Some(local) = local::find(outbox) else {
+            return Err(PyRuntimeError::new_err("this server has ended, or it belongs to another thread's event loop"));
+        };
+        let Ok(turned) = local.try_borrow_mut().map(|mut local| local.turn(timed_out)) else {
+            return Err(PyRuntimeError::new_err("the server's loop is in a turn already"));
+        };
+        turned?;
+        hub.drain(py)?;
+        let mut local = local.borrow_mut();
+        Ok(local.alarm().map(|wait| wait.as_secs_f64()))
+    }
+
+    /// Drops a loop of this thread that has ended.
+    fn release(&self) {
+        for outbox in &self.outboxes {
+            local::end(outbox);
+        }
+    }
+
     /// The number of its loops.
     #[getter]
     fn loops(&self) -> usize {
@@ -111,14 +144,22 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         for outbox in &self.outboxes {
-            if outbox.generation() == fork::generation() {
+            if outbox.generation() != fork::generation() {
+                continue;
+            }
+            if outbox.is_local() {
+                // Nobody turns it any more.
+                local::end(outbox);
+            } else {
                 outbox.order(Order::Drain { code: 1001, len: 0, deadline: Duration::from_secs(1) }, &[]);
             }
         }
     }
 }
 
-fn start_all<E: Engine>(plans: Vec<Plan>, engine: E) -> io::Result<Vec<Address>> {
+/// Starts all loops: `here`, in the thread of the caller, or on threads of their own.
+fn start_all<E: Engine>(plans: Vec<Plan>, engine: E, here: bool) -> io::Result<Vec<Address>> {
+    let start = if here { local::start } else { worker::start };
     let mut pool = None;
     if let Some(plan) = plans.first().filter(|_| !E::Session::PASSTHROUGH) {
         pool = Some(HandshakePool::start(&plan.config.offload)?);
@@ -128,7 +169,7 @@ fn start_all<E: Engine>(plans: Vec<Plan>, engine: E) -> io::Result<Vec<Address>>
         if !addresses.is_empty() {
             plan.listen.clone_from(&addresses);
         }
-        addresses = worker::start(plan, engine.clone(), pool.clone())?;
+        addresses = start(plan, engine.clone(), pool.clone())?;
     }
     Ok(addresses)
 }

@@ -1,4 +1,5 @@
 use crate::lock::lock;
+use crate::messages::Messages;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -12,6 +13,8 @@ use std::sync::Mutex;
 #[pyclass(frozen, module = "tautline._native")]
 pub(crate) struct Waiter {
     event_loop: Py<PyAny>,
+    /// What is awaited if not only an event: the next message.
+    messages: Option<Py<Messages>>,
     state: Mutex<State>,
 }
 
@@ -26,7 +29,12 @@ struct State {
 
 impl Waiter {
     pub(crate) fn new(event_loop: Py<PyAny>) -> Self {
-        Self { event_loop, state: Mutex::default() }
+        Self { event_loop, messages: None, state: Mutex::default() }
+    }
+
+    /// A waiter that is awaited for the next message.
+    pub(crate) fn for_message(event_loop: Py<PyAny>, messages: Py<Messages>) -> Self {
+        Self { event_loop, messages: Some(messages), state: Mutex::default() }
     }
 
     /// Lets the task go on.
@@ -60,13 +68,16 @@ impl Waiter {
     }
 
     fn __next__(slf: &Bound<'_, Self>) -> PyResult<Option<Py<Self>>> {
-        let mut state = lock(&slf.get().state);
-        if state.done {
-            drop(state);
+        let is_done = lock(&slf.get().state).done;
+        if is_done {
             slf.get().result(slf.py())?;
+        }
+        if let Some(messages) = &slf.get().messages {
+            messages.get().next(slf, is_done)?;
+        } else if is_done {
             return Ok(None);
         }
-        state.blocking = true;
+        lock(&slf.get().state).blocking = true;
         Ok(Some(slf.clone().unbind()))
     }
 
@@ -114,6 +125,9 @@ impl Waiter {
             state.callback.take()
         };
         drop(msg);
+        if let Some(messages) = &slf.get().messages {
+            messages.get().forget();
+        }
         // The task that cancels is running: this one goes on later.
         callback.map_or(Ok(()), |callback| slf.get().schedule(slf, callback)).map(|()| true)
     }

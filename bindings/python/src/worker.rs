@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use tautline::layers::engine::{HandshakePool, SharedLimits};
 use tautline::layers::tls::Engine;
-use tautline::{Address, Config, Conn, DriverConfig, Kind, ListenOptions, Outgoing, Shard};
+use tautline::{Address, Config, Conn, DriverConfig, Kind, ListenOptions, Outgoing, Shard, ShardHandle};
 
 /// Bytes of a connection above which the loop looks again once the kernel has taken what it can.
 const LOOK_ABOVE: usize = 8 << 10;
@@ -49,10 +49,7 @@ fn run<E: Engine>(
     let outbox = plan.outbox.clone();
     match made(plan, engine, pool) {
         Ok((mut shard, addresses)) => {
-            outbox.connect(shard.handle(), |shard| {
-                // A full queue has woken the loop already.
-                let _ = shard.with_handler(|_: &mut Relay, _| {});
-            });
+            outbox.connect(shard.handle(), wake);
             // The thread that started the loop waits for this.
             let _ = report.send(Ok(addresses));
             turn_to_end(&mut shard, &outbox);
@@ -65,7 +62,14 @@ fn run<E: Engine>(
     }
 }
 
-fn made<E: Engine>(
+/// Wakes a loop.
+pub(crate) fn wake(shard: &ShardHandle) {
+    // A full queue has woken the loop already.
+    let _ = shard.with_handler(|_: &mut Relay, _| {});
+}
+
+/// Makes a loop that listens.
+pub(crate) fn made<E: Engine>(
     plan: Plan,
     engine: E,
     pool: Option<HandshakePool<E::Session>>,
@@ -104,7 +108,7 @@ fn turn_to_end<E: Engine>(shard: &mut Shard<E, Relay>, outbox: &Outbox) {
 }
 
 /// Carries out the operations of Python.
-fn apply<E: Engine>(shard: &mut Shard<E, Relay>, orders: &mut Orders) {
+pub(crate) fn apply<E: Engine>(shard: &mut Shard<E, Relay>, orders: &mut Orders) {
     if orders.list.is_empty() {
         return;
     }

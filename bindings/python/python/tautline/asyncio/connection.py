@@ -54,7 +54,6 @@ class Connection:
         self.local_address: typing.Any = None
         self._limits = limits
         self._link: typing.Any = None
-        self._receiving = False
         self._fragmenting: typing.Optional[asyncio.Future[None]] = None
         self._room: typing.Optional[asyncio.Future[None]] = None
         self._pings: dict[bytes, tuple[asyncio.Future[float], float]] = {}
@@ -142,24 +141,30 @@ class Connection:
             return None
         return "" if self._exc.rcvd is None else self._exc.rcvd.reason
 
-    async def __aiter__(self) -> typing.AsyncIterator[Data]:
+    def __aiter__(self) -> typing.AsyncIterator[Data]:
         """Messages until the connection is closed normally."""
-        try:
-            if self._link is None:
-                raise self._closed_exc()
-            pop = self._link.pop
-            while True:
-                message = None if self._receiving else pop()
-                yield await self._next("recv") if message is None else message
-        except ConnectionClosedOK:
-            return
+        if self._link is None:
+            raise self._closed_exc()
+        return _native.Messages(self._link, self, self.loop)
+
+    def _iteration_ended(self) -> typing.NoReturn:
+        """Ends an iteration: the connection has ended, and no message is left."""
+        if isinstance(self._exc, ConnectionClosedOK):
+            raise StopAsyncIteration
+        raise self._closed_exc()
+
+    def _receives_twice(self, who: str = "recv") -> typing.NoReturn:
+        raise ConcurrencyError(
+            f"cannot call {who} while another coroutine is already running recv or recv_streaming"
+        )
 
     async def recv(self, decode: typing.Optional[bool] = None) -> Data:
         """The next message: ``str`` for text, ``bytes`` for binary.
 
         ``decode`` asks for ``str`` (true) or ``bytes`` (false) of either kind. Cancelling loses no message.
         """
-        message = self._link.pop() if self._link is not None and not self._receiving else None
+        link = self._link
+        message = link.pop() if link is not None and not link.awaited else None
         if message is None:
             message = await self._next("recv")
         if decode is None:
@@ -179,39 +184,30 @@ class Connection:
 
     async def recv_streaming(self, decode: typing.Optional[bool] = None) -> typing.AsyncIterator[Data]:
         """The next message in pieces: always one, the whole message."""
-        if self._receiving:
-            raise ConcurrencyError(
-                "cannot call recv_streaming while another coroutine is already running recv or recv_streaming"
-            )
+        if self._link is not None and self._link.awaited:
+            self._receives_twice("recv_streaming")
         yield await self.recv(decode)
 
     async def _next(self, who: str) -> typing.Any:
         """Waits for a message."""
-        if self._receiving:
-            raise ConcurrencyError(
-                f"cannot call {who} while another coroutine is already running recv or recv_streaming"
-            )
         link = self._link
         if link is None:
             raise self._closed_exc()
-        self._receiving = True
-        try:
-            while True:
-                if link.ended:
-                    message = link.pop()
-                    if message is None:
-                        raise self._closed_exc()
-                    return message
-                try:
-                    await link.wait(self.loop)
-                except BaseException:
-                    link.forget()
-                    raise
-                message = link.pop()
-                if message is not None:
-                    return message
-        finally:
-            self._receiving = False
+        if link.awaited:
+            self._receives_twice(who)
+        while not link.ended:
+            try:
+                await link.wait(self.loop)
+            except BaseException:
+                link.forget()
+                raise
+            message = link.pop()
+            if message is not None:
+                return message
+        message = link.pop()
+        if message is None:
+            raise self._closed_exc()
+        return message
 
     async def send(self, message: typing.Any, text: typing.Optional[bool] = None) -> None:
         """Sends a message: ``str`` as text, bytes-like objects as binary, an iterable of them in fragments.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import collections.abc
 import hmac
 import http
 import inspect
 import logging
+import os
 import re
 import socket
 import sys
@@ -59,7 +61,7 @@ class _Socket:
 
 
 class Server:
-    """A server: its loops run on threads of their own, and its handlers in the event loop that started it."""
+    """A server. Its handlers run in the event loop that started it."""
 
     def __init__(self, handler: typing.Any, arguments: dict[str, typing.Any]) -> None:
         self.handler = handler
@@ -69,6 +71,8 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._native: typing.Any = None
         self._hub: typing.Any = None
+        self._fd: typing.Optional[int] = None
+        self._alarm: typing.Optional[asyncio.TimerHandle] = None
         self._loops_left = 0
         self._opening: dict[int, ServerConnection] = {}
         self._connections: dict[int, ServerConnection] = {}
@@ -96,9 +100,28 @@ class Server:
             )
             self._loops_left = self._native.loops
             self._loop.add_reader(self._hub.fileno(), self._hub.drain)
+            self._fd = self._native.fileno()
+            if self._fd is not None:
+                self._loop.add_reader(self._fd, self._turn)
+                self._turn()
             for one in self._native.addresses:
                 self.logger.info("server listening on %s", one)
         return self
+
+    def _turn(self, timed_out: bool = False) -> None:
+        """Turns the loop, which is one of this thread."""
+        wait = self._native.turn(self._hub, timed_out)
+        if wait is not None:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = self._loop.call_later(wait, self._turn, True)
+
+    def _release(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if self._fd is not None:
+            self._loop.remove_reader(self._fd)
+            self._native.release()
 
     def close(self, close_connections: bool = True, code: int = 1001, reason: str = "") -> None:
         """Stops accepting, closes all connections, and ends once all handlers have returned.
@@ -188,8 +211,10 @@ class Server:
                 self._connections[key]._has_room()
         elif name == "stopped":
             self._loops_left -= 1
-            if self._loops_left == 0 and not self._stopped.done():
-                self._stopped.set_result(None)
+            if self._loops_left == 0:
+                self._release()
+                if not self._stopped.done():
+                    self._stopped.set_result(None)
 
     def _opened(self, key: int, link: typing.Any, info: dict[str, typing.Any]) -> None:
         connection = self._opening.pop(key, None)
@@ -337,14 +362,15 @@ def serve(
     logger: typing.Any = None,
     create_connection: typing.Optional[type[ServerConnection]] = None,
     ssl: typing.Any = None,
-    loops: int = 1,
+    loops: int = 0,
     unix: typing.Optional[str] = None,
     **unsupported: typing.Any,
 ) -> Server:
     """Starts a server when it is awaited or entered: ``async with serve(handler, host, port) as server``.
 
     ``handler`` is a coroutine function, called with each connection. ``ssl`` is a :class:`tautline.tls.SSLContext`.
-    ``loops`` is the number of threads that receive and send. The other arguments are those of ``websockets``.
+    ``loops`` is the number of threads that receive and send; with 0 the event loop's own thread does. The other arguments
+    are those of ``websockets``.
     """
     _refuse(unsupported)
     limits = native_options(
@@ -380,17 +406,22 @@ def serve(
 
 def unix_serve(handler: typing.Any, path: typing.Any = None, **kwargs: typing.Any) -> Server:
     """Starts a server at a Unix socket."""
-    return serve(handler, unix=str(path), **kwargs)
+    if path is None:
+        raise ValueError("missing path argument")
+    return serve(handler, unix=os.fspath(path), **kwargs)
 
 
 def _refuse(unsupported: dict[str, typing.Any]) -> None:
+    defaults = {
+        "reuse_port": (None, True, False),
+        "reuse_address": (None, True),
+        "backlog": (100,),
+        "start_serving": (True,),
+        "family": (0,),
+        "flags": (0,),
+    }
     for name, value in unsupported.items():
-        if name in ("reuse_port", "reuse_address", "backlog", "start_serving", "family", "flags") and value in (
-            None,
-            True,
-            0,
-            100,
-        ):
+        if any(value is default or (value == default and type(value) is type(default)) for default in defaults.get(name, ())):
             continue
         raise TypeError(
             f"serve() does not support the argument {name!r}: the loops open their own sockets; "
@@ -405,7 +436,9 @@ def basic_auth(
 ) -> typing.Any:
     """A ``process_request`` that asks for a name and a password (RFC 7617)."""
     if (credentials is None) == (check_credentials is None):
-        raise TypeError("provide either credentials or check_credentials")
+        raise ValueError("provide either credentials or check_credentials")
+    if not isinstance(credentials, (type(None), tuple, collections.abc.Iterable)):
+        raise TypeError(f"invalid credentials argument: {credentials}")
     pairs = [credentials] if isinstance(credentials, tuple) else list(credentials or ())
     if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
         raise TypeError(f"invalid credentials argument: {credentials}")

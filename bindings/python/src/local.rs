@@ -1,0 +1,126 @@
+//! Loops in the thread of an event loop, which turns them: no other thread, and no wake-up between the two.
+
+use crate::crossing::{Orders, Outbox};
+use crate::relay::Relay;
+use crate::worker::{self, Plan, apply};
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tautline::layers::engine::HandshakePool;
+use tautline::layers::tls::Engine;
+use tautline::{Address, Shard};
+
+thread_local! {
+    /// The loops of this thread.
+    static LOOPS: RefCell<Vec<(Arc<Outbox>, Rc<RefCell<dyn Turn>>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A [`Local`] of any engine.
+pub(crate) trait Turn {
+    /// A descriptor that is readable when a turn has something to do.
+    fn descriptor(&self) -> io::Result<RawFd>;
+    /// Handles what waits. `timed_out` if the time that [`alarm`](Self::alarm) gave has passed.
+    fn turn(&mut self, timed_out: bool) -> io::Result<()>;
+    /// Carries out the operations of Python.
+    fn obey(&mut self);
+    /// The time until the next turn, if it is sooner than the one that was given last. Reports the end, too.
+    fn alarm(&mut self) -> Option<Duration>;
+}
+
+struct Local<E: Engine> {
+    shard: Shard<E, Relay>,
+    outbox: Arc<Outbox>,
+    orders: Orders,
+    /// When Python will call again.
+    alarm: Option<Instant>,
+    /// Whether its end has been reported.
+    has_stopped: bool,
+}
+
+impl<E: Engine> Turn for Local<E> {
+    fn descriptor(&self) -> io::Result<RawFd> {
+        Ok(self.shard.poll_fd()?.as_raw_fd())
+    }
+
+    fn turn(&mut self, timed_out: bool) -> io::Result<()> {
+        if timed_out {
+            self.alarm = None;
+        }
+        self.outbox.take(&mut self.orders);
+        apply(&mut self.shard, &mut self.orders);
+        self.shard.turn(Some(Duration::ZERO))?;
+        // The caller takes the events of this turn at once.
+        self.shard.handler().skip_wake();
+        Ok(())
+    }
+
+    fn obey(&mut self) {
+        self.outbox.take(&mut self.orders);
+        apply(&mut self.shard, &mut self.orders);
+        self.shard.handler().wake();
+        if self.shard.is_drained() || self.is_sooner() {
+            // The next turn reports the end, or returns the time.
+            self.outbox.wake();
+        }
+    }
+
+    fn alarm(&mut self) -> Option<Duration> {
+        if self.shard.is_drained() && !self.has_stopped {
+            self.has_stopped = true;
+            self.shard.handler().stopped();
+        }
+        let wait = self.shard.next_deadline()?;
+        let at = Instant::now() + wait;
+        if self.alarm.is_some_and(|alarm| alarm <= at) {
+            return None;
+        }
+        self.alarm = Some(at);
+        Some(wait)
+    }
+}
+
+impl<E: Engine> Local<E> {
+    fn is_sooner(&mut self) -> bool {
+        let wait = self.shard.next_deadline();
+        wait.is_some_and(|wait| self.alarm.is_none_or(|alarm| Instant::now() + wait < alarm))
+    }
+}
+
+/// Makes a loop in this thread. Returns the addresses at which it listens, with actual ports.
+pub(crate) fn start<E: Engine>(
+    plan: Plan,
+    engine: E,
+    pool: Option<HandshakePool<E::Session>>,
+) -> io::Result<Vec<Address>> {
+    let outbox = plan.outbox.clone();
+    let (shard, addresses) = worker::made(plan, engine, pool)?;
+    outbox.connect_here(shard.handle(), worker::wake);
+    let local = Local { shard, outbox: outbox.clone(), orders: Orders::default(), alarm: None, has_stopped: false };
+    LOOPS.with_borrow_mut(|loops| loops.push((outbox, Rc::new(RefCell::new(local)))));
+    Ok(addresses)
+}
+
+/// The loop of this thread that takes the operations of `outbox`.
+pub(crate) fn find(outbox: &Outbox) -> Option<Rc<RefCell<dyn Turn>>> {
+    let is_it = |one: &&(Arc<Outbox>, Rc<RefCell<dyn Turn>>)| std::ptr::eq(Arc::as_ptr(&one.0), outbox);
+    // The value is gone while the thread ends.
+    LOOPS.try_with(|loops| loops.borrow().iter().find(is_it).map(|(_, local)| local.clone())).ok().flatten()
+}
+
+/// Drops the loop of this thread that takes the operations of `outbox`, with its connections.
+pub(crate) fn end(outbox: &Outbox) {
+    let removed = LOOPS.try_with(|loops| {
+        let mut loops = loops.borrow_mut();
+        let at = loops.iter().position(|one| std::ptr::eq(Arc::as_ptr(&one.0), outbox))?;
+        Some(loops.swap_remove(at))
+    });
+    drop(removed);
+}
+
+/// Leaves the loops of a parent process alone, whose sockets this child of fork(2) shares.
+pub(crate) fn forked() {
+    std::mem::forget(LOOPS.take());
+}
