@@ -5,6 +5,8 @@ use crate::failure::Failure;
 use crate::fork;
 use crate::local;
 use crate::lock::lock;
+use pyo3::Py;
+use pyo3::types::PyBytes;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::any::Any;
@@ -44,6 +46,8 @@ pub(crate) struct Event {
 pub(crate) enum News {
     /// A whole message.
     Message { kind: Kind, len: usize },
+    /// A whole message that is an object already.
+    Whole(Py<PyBytes>, Kind),
     /// A pong.
     Pong { len: usize },
     /// The peer has taken enough: more may be sent.
@@ -252,6 +256,15 @@ impl Outbox {
             self.wake();
         }
         shard.is_running()
+    }
+
+    /// Has a loop of this thread send a message at once. False if there is none, or if it is in a turn.
+    pub(crate) fn sends(&self, to: &Shared, kind: Kind, payload: &[u8]) -> bool {
+        let local = if self.is_local() { local::find(self) } else { None };
+        let Some(local) = local else { return false };
+        let Ok(mut local) = local.try_borrow_mut() else { return false };
+        local.send(to, kind, payload);
+        true
     }
 
     /// Has a loop of this thread carry out what waits. False if there is none, or if it is in a turn.

@@ -45,20 +45,20 @@ impl Hub {
         self.on_event.call1(py, (name, key, value)).map(drop)
     }
 
-    fn deliver(&self, py: Python<'_>, key: u64, kind: Kind, payload: &[u8]) -> PyResult<()> {
+    fn deliver(&self, py: Python<'_>, key: u64, kind: Kind, payload: PayloadOf<'_>) -> PyResult<()> {
         let Some(link) = self.link(py, key) else { return Ok(()) };
         let link = link.get();
         if let Some(sink) = link.sink(py) {
             let msg_type = if kind == Kind::Text { 1 } else { 2 };
             link.taken();
-            let frame = Frame::new(msg_type, PyBytes::new(py, payload).unbind());
+            let frame = Frame::new(msg_type, payload.object(py));
             return sink.call1(py, (frame,)).map(drop);
         }
         let message = match kind {
-            Kind::Text => PyString::from_bytes(py, payload)?.into_any(),
-            Kind::Binary => PyBytes::new(py, payload).into_any(),
+            Kind::Text => PyString::from_bytes(py, payload.bytes(py))?.into_any().unbind(),
+            Kind::Binary => payload.object(py).into_any(),
         };
-        link.deliver(py, message.unbind())
+        link.deliver(py, message)
     }
 
     fn open(&self, py: Python<'_>, key: u64, opened: Opened) -> PyResult<()> {
@@ -83,7 +83,8 @@ impl Hub {
             payload
         };
         match news {
-            News::Message { kind, len } => self.deliver(py, key, kind, payload(len)),
+            News::Message { kind, len } => self.deliver(py, key, kind, PayloadOf::Batch(payload(len))),
+            News::Whole(bytes, kind) => self.deliver(py, key, kind, PayloadOf::Object(bytes)),
             News::Pong { len } => self.tell(py, "pong", key, PyBytes::new(py, payload(len)).unbind()),
             News::Room => self.tell(py, "room", key, py.None()),
             News::Request(question) => {
@@ -103,6 +104,28 @@ impl Hub {
                 self.tell(py, "failed", key, value)
             }
             News::Stopped => self.tell(py, "stopped", key, py.None()),
+        }
+    }
+}
+
+/// The payload of a message: bytes of a batch, or an object already.
+enum PayloadOf<'b> {
+    Batch(&'b [u8]),
+    Object(Py<PyBytes>),
+}
+
+impl PayloadOf<'_> {
+    fn bytes<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
+        match self {
+            Self::Batch(bytes) => bytes,
+            Self::Object(object) => object.bind(py).as_bytes(),
+        }
+    }
+
+    fn object(self, py: Python<'_>) -> Py<PyBytes> {
+        match self {
+            Self::Batch(bytes) => PyBytes::new(py, bytes).unbind(),
+            Self::Object(object) => object,
         }
     }
 }

@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tautline::Kind;
 
+/// Bytes from which on a message is not copied for a batch.
+pub(crate) const LARGE: usize = 8 << 10;
+
 /// Python's end of one open connection.
 ///
 /// No method waits. Messages cross at the next [`flush`](Self::flush), or with an operation that flushes.
@@ -98,6 +101,9 @@ impl Link {
 
     fn put(&self, kind: Kind, payload: &[u8]) -> u8 {
         let (shared, len) = (&self.shared, payload.len());
+        if len >= LARGE && shared.outbox.sends(shared, kind, payload) {
+            return self.must(false);
+        }
         shared.unsent.fetch_add(len, Ordering::Relaxed);
         self.must(shared.outbox.push(Order::Send { to: shared.clone(), kind, len }, payload))
     }

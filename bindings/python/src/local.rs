@@ -1,8 +1,8 @@
 //! Loops in the thread of an event loop, which turns them: no other thread, and no wake-up between the two.
 
-use crate::crossing::{Orders, Outbox};
+use crate::crossing::{Orders, Outbox, Shared};
 use crate::relay::Relay;
-use crate::worker::{self, Plan, apply};
+use crate::worker::{self, Plan, apply, send_one};
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::layers::engine::HandshakePool;
 use tautline::layers::tls::Engine;
-use tautline::{Address, Shard};
+use tautline::{Address, Kind, Shard};
 
 thread_local! {
     /// The loops of this thread.
@@ -26,6 +26,8 @@ pub(crate) trait Turn {
     fn turn(&mut self, timed_out: bool) -> io::Result<()>;
     /// Carries out the operations of Python.
     fn obey(&mut self);
+    /// Sends a message from where it lies, behind the operations that wait.
+    fn send(&mut self, to: &Shared, kind: Kind, payload: &[u8]);
     /// The time until the next turn, if it is sooner than the one that was given last. Reports the end, too.
     fn alarm(&mut self) -> Option<Duration>;
 }
@@ -63,6 +65,17 @@ impl<E: Engine> Turn for Local<E> {
         self.shard.handler().wake();
         if self.shard.is_drained() || self.is_sooner() {
             // The next turn reports the end, or returns the time.
+            self.outbox.wake();
+        }
+    }
+
+    fn send(&mut self, to: &Shared, kind: Kind, payload: &[u8]) {
+        self.outbox.take(&mut self.orders);
+        apply(&mut self.shard, &mut self.orders);
+        send_one(&mut self.shard, to, kind, payload);
+        self.shard.flush();
+        self.shard.handler().wake();
+        if self.is_sooner() {
             self.outbox.wake();
         }
     }

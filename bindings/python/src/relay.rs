@@ -5,7 +5,10 @@ use crate::crossing::{Marks, Shared};
 use crate::ended::Ended;
 use crate::failure::Failure;
 use crate::head::Head;
+use crate::link::LARGE;
 use crate::request::Question;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -161,8 +164,15 @@ impl Handler for Relay {
     fn on_message(&mut self, conn: &mut Conn<'_, Peer>, message: Message<'_>) {
         let Some(shared) = &conn.state().shared else { return };
         let pause = shared.add_waiting();
-        let news = News::Message { kind: message.kind(), len: message.data().len() };
-        tell(&mut self.unwoken, shared, news, message.data());
+        let (kind, data) = (message.kind(), message.data());
+        let whole = (data.len() >= LARGE && shared.outbox.is_local())
+            // The thread of an event loop turns this loop, and it has the interpreter.
+            .then(|| Python::try_attach(|py| News::Whole(PyBytes::new(py, data).unbind(), kind)))
+            .flatten();
+        match whole {
+            Some(whole) => tell(&mut self.unwoken, shared, whole, &[]),
+            None => tell(&mut self.unwoken, shared, News::Message { kind, len: data.len() }, data),
+        }
         if pause {
             conn.pause(true);
         }

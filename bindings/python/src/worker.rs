@@ -124,11 +124,7 @@ pub(crate) fn apply<E: Engine>(shard: &mut Shard<E, Relay>, orders: &mut Orders)
     for order in list.drain(..) {
         match order {
             Order::Send { to, kind, len } => {
-                let message = outgoing(kind, payload(len));
-                on_conn(shard, &to, |relay, conn| {
-                    conn.send(message);
-                    relay.look(conn);
-                });
+                send_one(shard, &to, kind, payload(len));
                 to.unsent.fetch_sub(len, Ordering::Relaxed);
                 if to.buffered.load(Ordering::Relaxed) > LOOK_ABOVE {
                     full.push(to);
@@ -182,6 +178,15 @@ pub(crate) fn apply<E: Engine>(shard: &mut Shard<E, Relay>, orders: &mut Orders)
     for to in full {
         on_conn(shard, &to, |relay, conn| relay.look(conn));
     }
+}
+
+/// Sends one message.
+pub(crate) fn send_one<E: Engine>(shard: &mut Shard<E, Relay>, to: &Shared, kind: Kind, payload: &[u8]) {
+    let message = outgoing(kind, payload);
+    on_conn(shard, to, |relay, conn| {
+        conn.send(message);
+        relay.look(conn);
+    });
 }
 
 /// Acts on a connection that is open.
