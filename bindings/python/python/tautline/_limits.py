@@ -48,7 +48,7 @@ def native_options(
     if compression not in (None, "deflate"):
         raise ValueError(f"unsupported compression: {compression}")
     if isinstance(subprotocols, str):
-        raise TypeError("subprotocols must be a list of str")
+        raise TypeError("subprotocols must be a list, not a str")
     if isinstance(max_size, tuple):
         max_size = max_size[0]
     write = marks(write_limit, "write_limit") or (MAX_BACKLOG, MAX_BACKLOG)

@@ -13,17 +13,34 @@ __all__ = [
     "ConnectionClosed",
     "ConnectionClosedError",
     "ConnectionClosedOK",
+    "DuplicateParameter",
+    "HeaderLineTooLong",
     "InvalidHandshake",
     "InvalidHeader",
+    "InvalidHeaderFormat",
+    "InvalidHeaderValue",
     "InvalidMessage",
+    "InvalidMethod",
     "InvalidOrigin",
+    "InvalidParameterName",
+    "InvalidParameterValue",
+    "InvalidProtocol",
     "InvalidProxy",
+    "InvalidProxyMessage",
+    "InvalidProxyStatus",
+    "InvalidState",
     "InvalidStatus",
     "InvalidURI",
+    "InvalidUpgrade",
     "NegotiationError",
+    "PayloadTooBig",
     "ProtocolError",
     "ProxyError",
+    "RequestLineTooLong",
     "SecurityError",
+    "StatusLineTooLong",
+    "TooManyFragments",
+    "TooManyHeaders",
     "WebSocketException",
 ]
 
@@ -163,3 +180,74 @@ class ProtocolError(WebSocketException):
 
 class ConcurrencyError(WebSocketException):
     """Two tasks call a method that only one may call at a time."""
+
+
+# Exceptions of `websockets` that nothing here raises. `except` clauses that name them go on working.
+
+
+class DuplicateParameter(NegotiationError):
+    """Never raised: the base is, with a text."""
+
+
+class HeaderLineTooLong(SecurityError):
+    """Never raised: the base is, with a text."""
+
+
+class InvalidHeaderFormat(InvalidHeader):
+    """Never raised: the base is, with a text."""
+
+
+class InvalidHeaderValue(InvalidHeader):
+    """Never raised: the base is, with a text."""
+
+
+class InvalidMethod(InvalidHandshake):
+    """Never raised: the base is, with a text."""
+
+
+class InvalidParameterName(NegotiationError):
+    """Never raised: the base is, with a text."""
+
+
+class InvalidParameterValue(NegotiationError):
+    """Never raised: the base is, with a text."""
+
+
+class InvalidProtocol(InvalidHandshake):
+    """Never raised: the base is, with a text."""
+
+
+class InvalidProxyMessage(ProxyError):
+    """Never raised: the base is, with a text."""
+
+
+class InvalidProxyStatus(ProxyError):
+    """Never raised: the base is, with a text."""
+
+
+class InvalidState(WebSocketException, AssertionError):
+    """Never raised: the base is, with a text."""
+
+
+class InvalidUpgrade(InvalidHeader):
+    """Never raised: the base is, with a text."""
+
+
+class PayloadTooBig(WebSocketException):
+    """Never raised: the base is, with a text."""
+
+
+class RequestLineTooLong(SecurityError):
+    """Never raised: the base is, with a text."""
+
+
+class StatusLineTooLong(SecurityError):
+    """Never raised: the base is, with a text."""
+
+
+class TooManyFragments(WebSocketException):
+    """Never raised: the base is, with a text."""
+
+
+class TooManyHeaders(SecurityError):
+    """Never raised: the base is, with a text."""

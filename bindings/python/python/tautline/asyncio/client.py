@@ -27,6 +27,9 @@ __all__ = ["ClientConnection", "connect", "process_exception", "unix_connect"]
 USER_AGENT = f"tautline/{__version__} Python/{sys.version_info[0]}.{sys.version_info[1]}"
 MOST_REDIRECTS = 10
 
+# The platform's authorities for wss://, and nothing for ws://. `None` means no TLS.
+DEFAULT_TLS: typing.Any = object()
+
 
 class ClientConnection(Connection):
     """A connection with a server."""
@@ -130,7 +133,7 @@ class connect:
         write_limit: typing.Any = 2**15,
         logger: typing.Any = None,
         create_connection: typing.Optional[type[ClientConnection]] = None,
-        ssl: typing.Any = None,
+        ssl: typing.Any = DEFAULT_TLS,
         host: typing.Optional[str] = None,
         port: typing.Optional[int] = None,
         server_hostname: typing.Optional[str] = None,
@@ -138,8 +141,10 @@ class connect:
     ) -> None:
         self.uri = uri
         self._split = split_uri(uri)
-        if self._split.scheme == "ws" and ssl is not None:
+        if self._split.scheme == "ws" and ssl not in (None, DEFAULT_TLS):
             raise ValueError("ssl argument is incompatible with a ws:// URI")
+        if self._split.scheme == "wss" and ssl is None:
+            raise ValueError("ssl=None is incompatible with a wss:// URI")
         if server_hostname is not None and server_hostname != self._split.hostname:
             raise ValueError("server_hostname must be the host of the URI: give the other address as host and port")
         self.limits = native_options(
@@ -152,6 +157,8 @@ class connect:
             ping_timeout=ping_timeout,
             close_timeout=close_timeout,
         )
+        if isinstance(subprotocols, str):
+            raise TypeError("subprotocols must be a list, not a str")
         self.subprotocols = list(subprotocols or ())
         self.origin = origin
         self.additional_headers = additional_headers
@@ -162,7 +169,7 @@ class connect:
         self.open_timeout = open_timeout
         self.logger = logger or logging.getLogger("tautline.client")
         self.create_connection = create_connection or ClientConnection
-        self.ssl = ssl
+        self.ssl = None if ssl is DEFAULT_TLS else ssl
         self.host, self.port, self.path = host, port, path
         self.connection: typing.Optional[ClientConnection] = None
 
@@ -206,7 +213,8 @@ class connect:
         dial.connection = connection = self.create_connection(loop, self.logger, self.limits)
         connection._dialer = dialer
         path = urllib.parse.urlunsplit(("", "", self._split.path or "/", self._split.query, ""))
-        connection.request = Request(path, headers)
+        host = self._split.netloc.rpartition("@")[2]
+        connection.request = Request(path, Headers([("Host", host), *headers.raw_items()]))
         events.dials[key] = dial
         try:
             name, value = await dial
@@ -291,9 +299,11 @@ class connect:
 
 def unix_connect(path: typing.Any = None, uri: typing.Optional[str] = None, **kwargs: typing.Any) -> connect:
     """Connects to a server at a Unix socket."""
+    if path is None:
+        raise ValueError("missing path argument")
     if uri is None:
         uri = "ws://localhost/" if kwargs.get("ssl") is None else "wss://localhost/"
-    return connect(uri, path=str(path), **kwargs)
+    return connect(uri, path=os.fspath(path), **kwargs)
 
 
 def split_uri(uri: str) -> urllib.parse.SplitResult:

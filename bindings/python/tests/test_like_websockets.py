@@ -1,0 +1,118 @@
+"""Behaviour of the package websockets that its users rely on, and in which this package once differed."""
+
+import asyncio
+
+import pytest
+from conftest import echo, uri
+
+import tautline
+from tautline.asyncio.server import unix_serve
+
+websockets = pytest.importorskip("websockets")
+
+
+def test_every_exception_has_its_name_and_its_bases():
+    import websockets.exceptions as theirs
+
+    for name in theirs.__all__:
+        ours = getattr(tautline, name)
+        if name not in ("InvalidMessage", "SecurityError", "ConnectionClosed"):
+            bases = [base.__name__ for base in getattr(theirs, name).__mro__ if base.__module__ == theirs.__name__]
+            assert set(bases) <= {base.__name__ for base in ours.__mro__}, name
+
+
+def test_arguments_that_cannot_work_are_refused(run):
+    async def main():
+        for subprotocols in ("chat", "a,b"):
+            with pytest.raises(TypeError, match="must be a list, not a str"):
+                tautline.connect("ws://localhost/", subprotocols=subprotocols)
+            with pytest.raises(TypeError, match="must be a list, not a str"):
+                tautline.serve(echo, "localhost", 0, subprotocols=subprotocols)
+        with pytest.raises(ValueError, match="ssl=None is incompatible"):
+            tautline.connect("wss://localhost/", ssl=None)
+        with pytest.raises(ValueError, match="incompatible with a ws:// URI"):
+            tautline.connect("ws://localhost/", ssl=True)
+        with pytest.raises(ValueError, match="missing path"):
+            tautline.unix_connect(None)
+        with pytest.raises(ValueError, match="missing path"):
+            unix_serve(echo, None)
+        # It would listen at once.
+        with pytest.raises(TypeError, match="start_serving"):
+            tautline.serve(echo, "localhost", 0, start_serving=False)
+        for wrong in ({}, {"credentials": ("a", "b"), "check_credentials": lambda *_: True}):
+            with pytest.raises(ValueError, match="either credentials or check_credentials"):
+                tautline.basic_auth(**wrong)
+        for wrong in (42, [42], "ab"):
+            with pytest.raises(TypeError, match="invalid credentials"):
+                tautline.basic_auth(credentials=wrong)
+
+    run(main())
+
+
+def test_a_clients_request_has_the_host(run):
+    async def main():
+        async with tautline.serve(echo, "127.0.0.1", 0) as server:
+            async with tautline.connect(uri(server)) as ws:
+                assert ws.request.headers["Host"] == uri(server).split("/")[2]
+
+    run(main())
+
+
+def test_two_tasks_cannot_iterate_at_once(run):
+    async def main():
+        async with tautline.serve(echo, "127.0.0.1", 0) as server:
+            async with tautline.connect(uri(server)) as ws:
+
+                async def first():
+                    async for message in ws:
+                        return message
+
+                task = asyncio.create_task(first())
+                await asyncio.sleep(0.05)
+                with pytest.raises(tautline.ConcurrencyError):
+                    async for _ in ws:
+                        pass
+                with pytest.raises(tautline.ConcurrencyError):
+                    await ws.recv()
+                # Cancelling one lets the other go on, and loses nothing.
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                await ws.send("x")
+                assert await asyncio.wait_for(anext_of(ws), 10) == "x"
+                waiting = asyncio.create_task(anext_of(ws))
+                await asyncio.sleep(0.05)
+                await ws.close()
+                with pytest.raises(StopAsyncIterationSeen):
+                    await waiting
+
+    run(main())
+
+
+class StopAsyncIterationSeen(Exception):
+    pass
+
+
+async def anext_of(ws):
+    async for message in ws:
+        return message
+    raise StopAsyncIterationSeen
+
+
+def test_iteration_ends_or_raises_as_the_connection_did(run):
+    async def main():
+        async def ends(ws):
+            await ws.send("last")
+            await ws.close(int(ws.request.path[1:]))
+
+        async with tautline.serve(ends, "127.0.0.1", 0) as server:
+            async with tautline.connect(uri(server) + "1000") as ws:
+                assert [message async for message in ws] == ["last"]
+                assert [message async for message in ws] == []
+            async with tautline.connect(uri(server) + "4000") as ws:
+                seen = []
+                with pytest.raises(tautline.ConnectionClosedError):
+                    async for message in ws:
+                        seen.append(message)
+                assert seen == ["last"]
+
+    run(main())
