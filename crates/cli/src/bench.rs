@@ -34,6 +34,8 @@ Suites:
   offload    TLS in the loop, in a thread pool, and with helper threads for large messages
   scaling    separate loops and threads that share a poller
   windows    records and buffers: memory and window BIOs, direct reads, records in place
+  bindings   servers in Python beside websockets, picows and aiohttp; TLS in Java and Python beside
+             that of the JDK, netty-tcnative, asyncio and uvloop; builds what it needs
   million    a million connections of one server: memory, handshakes, echoes, a message to all, and
              the end; takes about 5 minutes and 11 GB, or less with --connections N
   wire       AF_XDP and the kernel's TCP over a veth pair; needs root and the feature xdp

@@ -9,6 +9,8 @@ named! {
         Throughput = "throughput",
         /// Payload that the server moved per second, in and out, in 10^6 bytes.
         Transfer = "transfer",
+        /// Payload that arrived per second of CPU time of all its processes, in 10^6 bytes.
+        TransferPerCpu = "transfer_per_cpu",
         /// CPU time of the server's process per message.
         ServerCpuPerMsg = "server_cpu_per_msg",
         /// Part of that time in the process's own code, to a few percent.
@@ -98,7 +100,7 @@ impl Metric {
     pub fn unit(self) -> &'static str {
         match self {
             Self::Throughput => "msg/s",
-            Self::Transfer => "MB/s",
+            Self::Transfer | Self::TransferPerCpu => "MB/s",
             Self::Handshakes | Self::Refused => "1/s",
             Self::Rss | Self::RssPerConnection | Self::LoadRssPerConnection | Self::KernelPerConnection => "B",
             ratio if ratio.name().starts_with("ratio_") => "x",

@@ -42,6 +42,14 @@ impl Certificates {
         (self.folder.join(format!("{name}.pem")), self.folder.join(format!("{name}-key.pem")))
     }
 
+    /// Writes the authority that clients trust, PEM, and returns its file.
+    pub(super) fn write_authority(&self) -> Result<PathBuf, Error> {
+        let file = self.folder.join("authority.pem");
+        let written = fs::write(&file, &self.authority);
+        written.map_err(|error| Error::Failed(format!("cannot write {}: {error}", file.display())))?;
+        Ok(file)
+    }
+
     /// The authority that clients trust, PEM.
     pub(super) fn authority(&self) -> &str {
         &self.authority

@@ -1,4 +1,5 @@
 use super::ENGINES;
+use super::bindings::Python;
 use super::certificates::Certificates;
 use super::key::Key;
 use super::peer::Peer;
@@ -80,6 +81,8 @@ pub(super) enum Kind {
     DeflatePeer(Peer),
     /// A server on tokio over wss, another project's or ours, with this number of threads.
     Tokio(Peer, usize),
+    /// A server in Python over wss, another project's or ours.
+    Python(Python),
     /// A server of [`baselines`](crate::baselines) that may use the CPUs of server and load.
     Model(Topology),
     /// No server: a provider's AEAD calls that a message costs at least, in this process.
@@ -107,6 +110,7 @@ impl Kind {
                 Some(ENGINES[0])
             }
             Self::Peer(peer, Protocol::Wss) | Self::DeflatePeer(peer) | Self::Tokio(peer, _) => Some(peer.tls()),
+            Self::Python(server) => Some(if server.is_ours() { ENGINES[0] } else { "openssl" }),
             _ => None,
         }
     }
@@ -126,6 +130,7 @@ impl Kind {
             Self::Peer(..)
             | Self::DeflatePeer(_)
             | Self::Tokio(..)
+            | Self::Python(_)
             | Self::Wire(_)
             | Self::Model(_)
             | Self::Aead(_) => None,
@@ -159,6 +164,7 @@ impl Kind {
         match self {
             Self::Peer(peer, _) | Self::DeflatePeer(peer) => format!("{protocol} {}", peer.name()),
             Self::Tokio(peer, threads) => format!("{} {threads}", peer.name()),
+            Self::Python(server) => format!("python {}", server.name()),
             Self::Aead(provider) => format!("{protocol} {provider}"),
             Self::Wire(driver) => format!("{protocol} {driver}"),
             Self::Wss(engine, ..) => format!("{protocol} {engine}"),
@@ -189,6 +195,7 @@ impl Kind {
             Case::default().protocol(self.protocol()).tls(self.engine()).driver(self.driver().map(DriverKind::name));
         let is_ours = match self {
             Self::Peer(peer, _) | Self::DeflatePeer(peer) | Self::Tokio(peer, _) => peer.is_ours(),
+            Self::Python(server) => server.is_ours(),
             _ => true,
         };
         let in_place = is_ours && self.engine().is_some_and(|engine| engine.starts_with(ENGINES[0]));
@@ -196,6 +203,7 @@ impl Kind {
         match self {
             Self::Peer(peer, _) | Self::DeflatePeer(peer) => case.peer(peer.name()),
             Self::Tokio(peer, threads) => case.peer(peer.name()).threads(threads),
+            Self::Python(server) => case.peer(server.name()).model("python"),
             Self::Handshake(_, key, _, execution) => case.key(key.name()).execution(execution.name()),
             Self::Model(Topology { model: Model::AlwaysOffload, threads, .. }) => {
                 case.execution("always-offload").threads(threads)
@@ -219,6 +227,10 @@ impl Kind {
             Self::Peer(peer, _) => add(&[peer.name()]),
             Self::DeflatePeer(peer) => add(&[peer.name(), "--deflate"]),
             Self::Tokio(peer, threads) => add(&[peer.name(), "--threads", &threads.to_string()]),
+            Self::Python(server) => {
+                let script = Python::script().unwrap_or_default();
+                add(&[&script.to_string_lossy(), server.name()]);
+            }
             Self::Model(_) => add(&["model"]),
             Self::Crowd { loops, .. } => {
                 add(&["serve", "--app", "crowd", "--preset", "many-connections", "--drain", "300"]);
@@ -265,11 +277,14 @@ impl Kind {
             | Self::Peer(..)
             | Self::DeflatePeer(_)
             | Self::Tokio(..)
+            | Self::Python(_)
             | Self::Aead(_) => {}
         }
         if self.protocol() == Some(Protocol::Wss) {
             let choice = AeadChoice::current();
-            if choice != AeadChoice::Auto && !matches!(self, Self::Peer(..) | Self::DeflatePeer(_) | Self::Tokio(..)) {
+            if choice != AeadChoice::Auto
+                && !matches!(self, Self::Peer(..) | Self::DeflatePeer(_) | Self::Tokio(..) | Self::Python(_))
+            {
                 arguments.extend(["--aead".into(), choice.name().into()]);
             }
             let (chain, private) = certificates.paths(self.key());

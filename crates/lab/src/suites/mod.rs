@@ -4,6 +4,7 @@
 //! of a suite run all the time, and rounds take turns between them.
 
 mod advice;
+mod bindings;
 mod bulk;
 mod certificates;
 mod check;

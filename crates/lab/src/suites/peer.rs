@@ -110,6 +110,11 @@ fn manifest() -> Option<PathBuf> {
         .find_map(|place| place.ancestors().map(|folder| folder.join("peers/Cargo.toml")).find(|file| is_ours(file)))
 }
 
+/// The checkout that this program runs in, or that it was built in.
+pub(super) fn checkout() -> Option<PathBuf> {
+    Some(manifest()?.parent()?.parent()?.to_owned())
+}
+
 /// Whether this is the manifest of our peers, which lies in our checkout.
 fn is_ours(manifest: &Path) -> bool {
     manifest.is_file() && manifest.with_file_name("../crates/lab").is_dir()

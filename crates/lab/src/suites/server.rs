@@ -1,4 +1,5 @@
 use super::Lab;
+use super::bindings::python;
 use super::certificates::Certificates;
 use super::key::Key;
 use super::kind::Kind;
@@ -80,6 +81,7 @@ impl Process {
             Kind::Peer(peer, _) | Kind::DeflatePeer(peer) | Kind::Tokio(peer, _) => {
                 &lab.program_of(peer).ok_or_else(|| failed("there is no program with it".to_owned()))?
             }
+            Kind::Python(_) => &python().ok_or_else(|| failed("there is no interpreter with it".to_owned()))?,
             _ => &lab.program,
         };
         let (mut command, at) = match site {

@@ -1,7 +1,7 @@
 use super::{Effort, Lab, Outcome};
 use super::{
-    deflate, echo, handshake, idle, latency, limits, million, offload, overview, peers, records, scaling, stages,
-    tokio, windows, wire,
+    bindings, deflate, echo, handshake, idle, latency, limits, million, offload, overview, peers, records, scaling,
+    stages, tokio, windows, wire,
 };
 use crate::Error;
 use crate::cpu::Pinned;
@@ -39,6 +39,8 @@ named! {
         Scaling = "scaling",
         /// Paths of records between buffers: memory and window BIOs, and records in place.
         Windows = "windows",
+        /// The interfaces of other languages beside what their users have.
+        Bindings = "bindings",
         /// A million connections of one server.
         Million = "million",
         /// AF_XDP beside the kernel's TCP, between two network namespaces.
@@ -82,6 +84,7 @@ impl Suite {
             Self::Offload => offload::run,
             Self::Scaling => scaling::run,
             Self::Windows => windows::run,
+            Self::Bindings => bindings::run,
             Self::Million => million::run,
             Self::Wire => wire::run,
         };

@@ -27,7 +27,9 @@ import javax.net.ssl.SSLParameters;
  * Measures Tautline's engine beside the JDK's and Netty's on BoringSSL, in rounds that alternate. Each line of its
  * output is a case, an engine, a metric and the median.
  *
- * <p>Arguments: milliseconds of a round, and rounds.
+ * <p>Arguments: milliseconds of a round, and rounds. With {@code --worker} it measures one round for each line
+ * {@code CASE ENGINE MILLISECONDS} of its input, and answers with pairs of a metric and a value: {@code taut bench
+ * bindings} chooses the rounds then.
  */
 final class Bench {
     private static final int DUPLEX = 32 * 1024;
@@ -35,17 +37,17 @@ final class Bench {
     private final long nanos;
     private final int rounds;
 
-    private Bench(long nanos, int rounds) {
+    Bench(long nanos, int rounds) {
         this.nanos = nanos;
         this.rounds = rounds;
     }
 
     /** Makes a pair of engines, the client's first. */
-    private interface Maker {
+    interface Maker {
         SSLEngine[] make(boolean resume) throws Exception;
     }
 
-    private record Candidate(String name, Maker maker) {}
+    record Candidate(String name, Maker maker) {}
 
     /** One round; the figures of its metrics. */
     private interface Round {
@@ -53,6 +55,10 @@ final class Bench {
     }
 
     public static void main(String[] args) throws Exception {
+        if (args.length == 1 && args[0].equals("--worker")) {
+            BenchWorker.answer(System.in);
+            return;
+        }
         long millis = args.length > 0 ? Long.parseLong(args[0]) : 300;
         int rounds = args.length > 1 ? Integer.parseInt(args[1]) : 7;
         new Bench(millis * 1_000_000, rounds).all();
@@ -71,7 +77,7 @@ final class Bench {
         measure("duplex-32768", new String[] {"MB/s", "MB/cpu-s"}, candidates, this::duplex);
     }
 
-    private static List<Candidate> candidates() throws Exception {
+    static List<Candidate> candidates() throws Exception {
         Certificates keys = Certificates.ec();
         List<Candidate> all = new ArrayList<>();
         for (String whose : new String[] {"ours", "jdks"}) {
@@ -93,7 +99,7 @@ final class Bench {
                 client.newEngine(PooledByteBufAllocator.DEFAULT, "localhost", resume ? 443 : -1),
                 server.newEngine(PooledByteBufAllocator.DEFAULT)}));
         } else {
-            System.out.println("missing netty-tcnative: " + OpenSsl.unavailabilityCause());
+            System.err.println("missing netty-tcnative: " + OpenSsl.unavailabilityCause());
         }
         return all;
     }
@@ -118,7 +124,8 @@ final class Bench {
         }
     }
 
-    private static Pair connect(Candidate candidate, boolean resume, boolean direct) throws Exception {
+    /** The engines of a pair, all with the same version and suite. */
+    static SSLEngine[] engines(Candidate candidate, boolean resume) throws Exception {
         SSLEngine[] engines = candidate.maker().make(resume);
         for (SSLEngine engine : engines) {
             SSLParameters parameters = engine.getSSLParameters();
@@ -129,6 +136,13 @@ final class Bench {
         if (!candidate.name().equals("tautline")) {
             engines[0].setEnabledCipherSuites(new String[] {"TLS_AES_128_GCM_SHA256"});
         }
+        engines[0].setUseClientMode(true);
+        engines[1].setUseClientMode(false);
+        return engines;
+    }
+
+    static Pair connect(Candidate candidate, boolean resume, boolean direct) throws Exception {
+        SSLEngine[] engines = engines(candidate, resume);
         Pair pair = new Pair(engines[0], engines[1], direct);
         pair.handshake();
         if (pair.toClient.position() > 0) {
@@ -139,7 +153,7 @@ final class Bench {
     }
 
     /** Nanoseconds to wrap and unwrap one piece. */
-    private double memory(Candidate candidate, int length, boolean direct) throws Exception {
+    double memory(Candidate candidate, int length, boolean direct) throws Exception {
         Pair pair = connect(candidate, true, direct);
         ByteBuffer data = Pair.allocate(length, direct);
         ByteBuffer plain = Pair.allocate(40_000, direct);
@@ -183,7 +197,7 @@ final class Bench {
     }
 
     /** Microseconds of both ends' work for a handshake and the server's first message, with the tickets. */
-    private double handshake(Candidate candidate, boolean resume) throws Exception {
+    double handshake(Candidate candidate, boolean resume) throws Exception {
         ByteBuffer plain = ByteBuffer.allocate(20_000);
         release(connect(candidate, false, false));
         long spent = 0;
@@ -221,8 +235,12 @@ final class Bench {
         }
     }
 
-    private static void release(Pair pair) throws Exception {
-        for (SSLEngine engine : new SSLEngine[] {pair.client, pair.server}) {
+    static void release(Pair pair) {
+        release(new SSLEngine[] {pair.client, pair.server});
+    }
+
+    static void release(SSLEngine[] engines) {
+        for (SSLEngine engine : engines) {
             engine.closeOutbound();
             if (engine instanceof io.netty.util.ReferenceCounted counted) {
                 counted.release();
@@ -231,7 +249,7 @@ final class Bench {
     }
 
     /** Both ends write and read at once over TCP, in one thread each: MB that arrive, by second and by CPU second. */
-    private double[] duplex(Candidate candidate) throws Exception {
+    double[] duplex(Candidate candidate) throws Exception {
         Pair pair = connect(candidate, true, true);
         try (ServerSocketChannel listener = ServerSocketChannel.open()
                 .bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
