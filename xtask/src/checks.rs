@@ -33,12 +33,15 @@ pub(crate) fn clippy(context: &Context) -> Outcome {
     run(&mut cargo(&arguments), context.deadline)
 }
 
-/// The fuzz targets and the peers without warnings. Each of the two is a workspace of its own.
+/// The fuzz targets, the package for Python and the peers without warnings. Each is a workspace of its own.
 pub(crate) fn clippy_apart(context: &Context) -> Outcome {
     // With the versions, profiles and folder of the workspace, most dependencies are compiled already.
     fs::copy(paths::root().join("Cargo.lock"), paths::root().join("fuzz/Cargo.lock"))?;
     let mut fuzz = cargo(&["clippy", "--manifest-path", FUZZ_TARGETS, "--config", "Cargo.toml", "--target-dir"]);
     run(fuzz.arg(paths::target()).args(["--", "-D", "warnings"]), context.deadline)?;
+    let mut python =
+        cargo(&["clippy", "--all-targets", "--locked", "--manifest-path", python::MANIFEST, "--target-dir"]);
+    run(python.arg(paths::target()).args(["--", "-D", "warnings"]), context.deadline)?;
     let mut peers = peers::cargo(&["clippy", "--all-targets"]);
     run(peers.args(["--", "-D", "warnings"]), context.deadline)
 }
@@ -138,7 +141,7 @@ pub(crate) fn deny(context: &Context) -> Outcome {
         command.args(arguments).current_dir(paths::root());
         command
     };
-    for manifest in ["Cargo.toml", peers::MANIFEST, peers::WTX_MANIFEST] {
+    for manifest in ["Cargo.toml", python::MANIFEST, peers::MANIFEST, peers::WTX_MANIFEST] {
         let mut command = deny(&["--manifest-path", manifest, "--config", "deny.toml", "--locked", "check"]);
         run(command.args(["bans", "licenses", "sources"]), context.deadline)?;
     }

@@ -53,7 +53,8 @@ cargo xtask <task>
   vm-test                           kernel TLS, in virtual machines with Debian's kernels
   c-library --prefix DIR [OPTIONS]  build the library for C with cargo's OPTIONS, and install it below DIR
   java                              the engine for Java, against Netty's tests, Jetty, Tomcat and the JDK's HTTP
-  python                            the package for Python: its wheel is built, installed and tested
+  python [--conformance]            the package for Python: its wheel is built, installed and tested, and some of the
+                                    Autobahn suite runs both ways
   peers                             the servers that `taut bench peers` measures: they build, and they echo
   tokio                             the crate for tokio: some of the Autobahn suite, and a million cancellations
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
@@ -120,6 +121,9 @@ fn main() -> ExitCode {
         }
         ["java"] => stage::run(&[stage("java", 10, java::test)]),
         ["python"] => stage::run(&[stage("python", 10, python::test)]),
+        ["python", "--conformance"] => {
+            stage::run(&[stage("python", 10, python::test), stage("autobahn python", 5, autobahn::python)])
+        }
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["tokio"] => stage::run(&[
             build(),
@@ -191,6 +195,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("runs 770 cases", stage("autobahn client", 15, |context| autobahn::client(context, &Cases::Usual))),
         ("runs 97 cases", stage("autobahn uring", 5, autobahn::uring)),
         ("runs some of the cases both ways", stage("autobahn tokio", 5, autobahn::tokio)),
+        ("runs some of the cases both ways", stage("autobahn python", 5, autobahn::python)),
         ("drops a million futures", stage("cancellations", 5, checks::cancellations)),
     ]
 }

@@ -1,6 +1,7 @@
 //! The package for Python: built as a wheel, installed and tested below `target/xtask/python`.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::outcome::{Failure, Outcome};
@@ -11,7 +12,13 @@ use crate::{install, paths};
 /// The manifest of the package's native part, a workspace of its own.
 pub(crate) const MANIFEST: &str = "bindings/python/Cargo.toml";
 /// The tools, the test runner, and the peers of the tests.
-const PACKAGES: [&str; 4] = ["maturin==1.16.0", "pytest==9.2.0", "websockets==17.4", "aiohttp==3.14.5"];
+const PACKAGES: [&str; 5] =
+    ["maturin==1.16.0", "pytest==9.2.0", "websockets==17.4", "aiohttp==3.14.5", "uvloop==0.23.0"];
+
+/// The interpreter that has the package, once the tests have run.
+pub(crate) fn interpreter() -> PathBuf {
+    paths::own("python").join("venv/bin/python")
+}
 
 /// Builds the wheel, installs it, and runs its tests, those of the snippets in docs/python.md included.
 pub(crate) fn test(context: &Context) -> Outcome {

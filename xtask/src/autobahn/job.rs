@@ -100,7 +100,7 @@ fn fuzz_server(job: &Job, suite: &Suite, url: &str, deadline: Deadline, start: S
 
 /// The suite as server against our client.
 pub(crate) fn client(context: &Context, cases: &Cases) -> Outcome {
-    fuzz_client(context, "autobahn_client", &jobs("client", cases))
+    fuzz_client(context, &|| Command::new(taut::example("autobahn_client")), &jobs("client", cases))
 }
 
 /// Cases that depend on how an end is driven, both ways against the crate for tokio.
@@ -120,10 +120,35 @@ pub(crate) fn tokio(context: &Context) -> Outcome {
     let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
     let deadline = context.deadline;
     all(&[job("server")], |job| fuzz_server(job, &suite, &job.scheme.url(port), deadline, &here))?;
-    fuzz_client(context, "autobahn_tokio", &[job("client")])
+    fuzz_client(context, &|| Command::new(taut::example("autobahn_tokio")), &[job("client")])
 }
 
-fn fuzz_client(context: &Context, ours: &str, jobs: &[Job]) -> Outcome {
+/// Cases that depend on how an end is driven, both ways against the package for Python.
+pub(crate) fn python(context: &Context) -> Outcome {
+    let suite = install(context)?;
+    let certificates = taut::certificates(context)?;
+    let patterns = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.4.*", "7.*", "9.1.1", "9.2.1", "10.*", "12.1.1", "13.3.3"];
+    let job = |side: &str| {
+        let cases = patterns.map(str::to_owned).into();
+        Job { name: format!("python-{side}-wss"), scheme: Scheme::Wss, cases }
+    };
+    let ours = || {
+        let mut command = Command::new(crate::python::interpreter());
+        command.arg(paths::root().join("bindings/python/tests/autobahn.py"));
+        command
+    };
+    let port = taut::free_port()?;
+    let mut command = ours();
+    command.args(["serve", &format!("127.0.0.1:{port}")]).arg(&certificates.chain).arg(&certificates.key);
+    let mut server = Running::start_logged(&mut command, &paths::log("autobahn-python-serve"))?;
+    taut::wait_until_listening(port, &mut server, Deadline::after(Duration::from_secs(60)))?;
+    let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
+    let deadline = context.deadline;
+    all(&[job("server")], |job| fuzz_server(job, &suite, &job.scheme.url(port), deadline, &here))?;
+    fuzz_client(context, &ours, &[job("client")])
+}
+
+fn fuzz_client(context: &Context, ours: &(dyn Fn() -> Command + Sync), jobs: &[Job]) -> Outcome {
     let suite = install(context)?;
     let certificates = taut::certificates(context)?;
     let deadline = context.deadline;
@@ -141,7 +166,7 @@ fn fuzz_client(context: &Context, ours: &str, jobs: &[Job]) -> Outcome {
         let mut fuzzer = Running::start_logged(&mut command(&suite, "fuzzingserver", &folder, &spec)?, &job.log())?;
         taut::wait_until_listening(port, &mut fuzzer, Deadline::after(Duration::from_secs(60)))?;
         let log = paths::log(&format!("autobahn-{}-ours", job.name));
-        let mut ours = Running::start_logged(&mut our_client(ours, &url, job.scheme, &certificates), &log)?;
+        let mut ours = Running::start_logged(&mut our_client(ours(), &url, job.scheme, &certificates), &log)?;
         match ours.wait(deadline)? {
             None => Err(Failure::Failed(format!("{} took too long; see {}", job.name, job.log().display()))),
             Some(status) if !status.success() => {
@@ -152,8 +177,7 @@ fn fuzz_client(context: &Context, ours: &str, jobs: &[Job]) -> Outcome {
     })
 }
 
-fn our_client(name: &str, url: &str, scheme: Scheme, certificates: &Certificates) -> Command {
-    let mut command = Command::new(taut::example(name));
+fn our_client(mut command: Command, url: &str, scheme: Scheme, certificates: &Certificates) -> Command {
     command.arg(url);
     if scheme == Scheme::Wss {
         command.arg("--ca").arg(&certificates.ca);
