@@ -1,4 +1,4 @@
-"""Every snippet of docs/python.md in Python runs."""
+"""Every snippet in Python of docs/python.md and docs/languages.md runs."""
 
 import pathlib
 import re
@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-PAGE = pathlib.Path(__file__).parents[3] / "docs/python.md"
-SNIPPETS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+DOCS = pathlib.Path(__file__).parents[3] / "docs"
+TEXT = "".join((DOCS / name).read_text() for name in ("python.md", "languages.md"))
+SNIPPETS = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("number", range(len(SNIPPETS)))

@@ -247,13 +247,13 @@ fn the_example_serves_openssl() {
     }
 }
 
-/// Every snippet of docs/c.md compiles without warnings.
+/// Every snippet of docs/c.md and docs/languages.md compiles without warnings.
 #[test]
 fn the_snippets_of_the_documentation_compile() {
-    let text = fs::read_to_string(root().join("docs/c.md")).unwrap();
+    let text = ["docs/c.md", "docs/languages.md"].map(|page| fs::read_to_string(root().join(page)).unwrap()).concat();
     let folder = Folder::new();
     let snippets: Vec<&str> = text.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert!(snippets.len() >= 5);
+    assert!(snippets.len() >= 6);
     for snippet in snippets {
         let source = folder.path("snippet.c");
         fs::write(&source, snippet).unwrap();

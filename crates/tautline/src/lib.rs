@@ -115,6 +115,8 @@ mod documents {
     mod guide {}
     #[doc = include_str!("../../../docs/migration/uwebsockets.md")]
     mod uwebsockets {}
+    #[doc = include_str!("../../../docs/languages.md")]
+    mod languages {}
     #[doc = include_str!("../../../docs/tls.md")]
     mod tls {}
 }

@@ -21,7 +21,8 @@ import org.junit.jupiter.api.io.TempDir;
 class DocumentationTest {
     @Test
     void snippetsCompile(@TempDir Path folder) throws Exception {
-        String text = Files.readString(Path.of("../../docs/java.md"));
+        String text = Files.readString(Path.of("../../docs/java.md"))
+                + Files.readString(Path.of("../../docs/languages.md"));
         List<JavaFileObject> sources = new ArrayList<>();
         Matcher snippet = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL).matcher(text);
         while (snippet.find()) {
@@ -36,7 +37,7 @@ class DocumentationTest {
                 }
             });
         }
-        assertEquals(3, sources.size());
+        assertEquals(4, sources.size());
         JavaCompiler compiler = ToolProvider.getSystemJavaCompiler();
         DiagnosticCollector<JavaFileObject> told = new DiagnosticCollector<>();
         List<String> options = List.of("-d", folder.toString(), "-cp",
