@@ -37,6 +37,12 @@ macro_rules! counters {
                     + self.memory_published
             }
 
+            /// The counters with their names, in the order in which they are declared.
+            #[must_use]
+            pub const fn named(&self) -> [(&'static str, u64); [$(stringify!($name)),+].len()] {
+                [$((stringify!($name), self.$name)),+]
+            }
+
             /// Adds the counters of another shard.
             pub fn merge(&mut self, other: &Self) {
                 $(self.$name.add_assign(other.$name);)+
