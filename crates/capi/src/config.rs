@@ -7,7 +7,7 @@ use crate::engine::{self, AnyEngine, AnySession};
 use crate::failure::Failure;
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use tautline::TlsEngine;
+use tautline::{Tls, TlsEngine};
 use tautline_tls::{
     Certificate, ClientAuth, ClientConfig, KeyExchange, Roots, ServerConfig, TicketSecret, Tickets, Verify, Versions,
 };
@@ -16,17 +16,25 @@ use tautline_tls::{
 pub(crate) struct Config {
     kind: TlsEngine,
     draft: Mutex<Draft>,
-    live: RwLock<Option<Arc<dyn AnyEngine>>>,
+    live: RwLock<Option<Live>>,
+}
+
+/// The settings in use.
+#[derive(Clone)]
+struct Live {
+    engine: Arc<dyn AnyEngine>,
+    settings: Draft,
 }
 
 /// The settings of one role.
+#[derive(Clone)]
 enum Draft {
     Server(ServerConfig),
     Client(ClientConfig),
 }
 
-const FOR_SERVERS: Failure = Failure::new(TAUT_ERR_STATE, "this setting is for servers");
-const FOR_CLIENTS: Failure = Failure::new(TAUT_ERR_STATE, "this setting is for clients");
+const FOR_SERVERS: Failure = Failure::new(TAUT_ERR_STATE, "this needs a configuration for servers");
+const FOR_CLIENTS: Failure = Failure::new(TAUT_ERR_STATE, "this needs a configuration for clients");
 
 impl Config {
     /// A configuration with the defaults. `engine` is a name, or empty for the default engine.
@@ -61,24 +69,55 @@ impl Config {
         let draft = self.draft();
         let live = self.live();
         let engine = match (&*draft, live) {
-            (Draft::Server(config), Some(live)) => return Ok(live.reload(config)?),
+            (Draft::Server(config), Some(live)) => {
+                live.engine.reload(config)?;
+                live.engine
+            }
             (Draft::Server(config), None) => engine::server(self.kind, config)?,
             (Draft::Client(config), _) => engine::client(self.kind, config)?,
         };
-        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(engine);
+        let live = Live { engine, settings: draft.clone() };
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live);
         Ok(())
     }
 
     /// Makes a session under the applied settings. `host` is for clients.
     pub(crate) fn session(&self, host: Option<&str>) -> Result<Box<dyn AnySession>, Failure> {
         let is_server = matches!(*self.draft(), Draft::Server(_));
-        let live = self.live();
-        let live = live.ok_or(Failure::new(TAUT_ERR_STATE, "taut_tls_config_apply comes first"))?;
+        let engine = self.applied()?.engine;
         match host {
-            None if is_server => Ok(live.accept()?),
-            Some(host) if !is_server => Ok(live.connect(host)?),
+            None if is_server => Ok(engine.accept()?),
+            Some(host) if !is_server => Ok(engine.connect(host)?),
             None => Err(Failure::new(TAUT_ERR_VALUE, "a client's session needs the host's name")),
             Some(_) => Err(Failure::new(TAUT_ERR_VALUE, "a server's session has no host: give NULL")),
+        }
+    }
+
+    /// The engine of a server's applied settings.
+    pub(crate) fn accepting(&self) -> Result<Arc<dyn AnyEngine>, Failure> {
+        let Live { engine, settings } = self.applied()?;
+        if matches!(settings, Draft::Server(_)) { Ok(engine) } else { Err(FOR_SERVERS) }
+    }
+
+    /// The engine of a client's applied settings.
+    pub(crate) fn connecting(&self) -> Result<Arc<dyn AnyEngine>, Failure> {
+        let Live { engine, settings } = self.applied()?;
+        if matches!(settings, Draft::Client(_)) { Ok(engine) } else { Err(FOR_CLIENTS) }
+    }
+
+    /// A server's applied settings, for loops.
+    pub(crate) fn for_server(&self) -> Result<Tls<ServerConfig, TlsEngine>, Failure> {
+        match self.applied()?.settings {
+            Draft::Server(config) => Ok(Tls { engine: self.kind, config }),
+            Draft::Client(_) => Err(FOR_SERVERS),
+        }
+    }
+
+    /// A client's applied settings, for a loop.
+    pub(crate) fn for_client(&self) -> Result<Tls<ClientConfig, TlsEngine>, Failure> {
+        match self.applied()?.settings {
+            Draft::Client(config) => Ok(Tls { engine: self.kind, config }),
+            Draft::Server(_) => Err(FOR_CLIENTS),
         }
     }
 
@@ -196,12 +235,16 @@ impl Config {
         self.draft.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn live(&self) -> Option<Arc<dyn AnyEngine>> {
+    fn live(&self) -> Option<Live> {
         self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn applied(&self) -> Result<Live, Failure> {
+        self.live().ok_or(Failure::new(TAUT_ERR_STATE, "taut_tls_config_apply comes first"))
     }
 }
 
-fn flag(value: u64) -> Result<bool, Failure> {
+pub(crate) fn flag(value: u64) -> Result<bool, Failure> {
     match value {
         0 => Ok(false),
         1 => Ok(true),

@@ -1,7 +1,10 @@
 //! Engines and sessions behind one virtual call each, since C has no type parameters.
 
+use crate::connection::{self, AnyConnection};
 use std::sync::Arc;
-use tautline::{EngineChoice as _, EngineKind, Then, TlsEngine};
+use std::time::Instant;
+use tautline::layers::engine::connection::Context;
+use tautline::{Config, ConnectError, EngineChoice as _, EngineKind, Target, Then, TlsEngine};
 use tautline_buf::Buf;
 use tautline_tls::{ClientConfig, Engine, Error, Handshake, Opened, ServerConfig, Session, TlsInfo};
 
@@ -10,6 +13,16 @@ pub(crate) trait AnyEngine: Send + Sync {
     fn accept(&self) -> Result<Box<dyn AnySession>, Error>;
     fn connect(&self, host: &str) -> Result<Box<dyn AnySession>, Error>;
     fn reload(&self, config: &ServerConfig) -> Result<(), Error>;
+    /// A server's end of a whole connection.
+    fn accept_ws(&self, config: Arc<Config>, now: Instant) -> Result<Box<dyn AnyConnection>, Error>;
+    /// A client's end of a whole connection.
+    fn connect_ws(
+        &self,
+        target: Arc<Target>,
+        config: Arc<Config>,
+        context: &mut Context,
+        now: Instant,
+    ) -> Result<Box<dyn AnyConnection>, ConnectError>;
 }
 
 /// A [`Session`] of any engine; the methods are those of that trait.
@@ -64,6 +77,20 @@ impl<E: Engine> AnyEngine for E {
 
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
         Engine::reload(self, config)
+    }
+
+    fn accept_ws(&self, config: Arc<Config>, now: Instant) -> Result<Box<dyn AnyConnection>, Error> {
+        connection::accept(self, config, now)
+    }
+
+    fn connect_ws(
+        &self,
+        target: Arc<Target>,
+        config: Arc<Config>,
+        context: &mut Context,
+        now: Instant,
+    ) -> Result<Box<dyn AnyConnection>, ConnectError> {
+        connection::connect(self, target, config, context, now)
     }
 }
 

@@ -13,6 +13,11 @@ pub(crate) struct Failure {
     pub(crate) text: Cow<'static, str>,
 }
 
+/// A value that a defect of this library ends.
+pub(crate) trait Fail {
+    fn fail(&mut self, failure: Failure);
+}
+
 impl Failure {
     pub(crate) const fn new(code: Code, text: &'static str) -> Self {
         Self { code, alert: None, text: Cow::Borrowed(text) }

@@ -10,8 +10,13 @@
 
 mod codes;
 mod config;
+mod connection;
+mod ends;
 mod engine;
 mod failure;
+mod settings;
+mod slots;
 #[expect(unsafe_code, reason = "the border to C")]
 pub mod sys;
 mod tls;
+mod ws;

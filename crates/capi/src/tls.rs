@@ -2,7 +2,7 @@ use crate::codes::{
     TAUT_ERR_FAILED, TAUT_ERR_STATE, TAUT_WANT_CLOSED, TAUT_WANT_NONE, TAUT_WANT_READ, TAUT_WANT_ROOM, TAUT_WANT_WRITE,
 };
 use crate::engine::AnySession;
-use crate::failure::Failure;
+use crate::failure::{Fail, Failure};
 use core::ops::Range;
 use tautline_buf::Buf;
 use tautline_tls::record::{Front, MAX_PLAIN, front};
@@ -276,11 +276,6 @@ impl Tls {
         }
     }
 
-    /// Ends the session.
-    pub(crate) fn fail(&mut self, failure: Failure) {
-        self.phase = Phase::Failed(Box::new(failure));
-    }
-
     /// Moves waiting bytes for the peer into `out`, and returns their number.
     fn drain(&mut self, out: &mut [u8]) -> usize {
         let len = out.len().min(self.spill.len());
@@ -398,6 +393,12 @@ impl Tls {
             }
             failure
         })
+    }
+}
+
+impl Fail for Tls {
+    fn fail(&mut self, failure: Failure) {
+        self.phase = Phase::Failed(Box::new(failure));
     }
 }
 

@@ -1,20 +1,16 @@
-//! The way in and out: errors become codes, panics end at the border, and a session serves one call at a time.
+//! The way out: errors become codes and texts.
 
-use super::memory::{check, check_sized};
-use super::types::{ErrorDetail, TlsSession};
-use crate::codes::{Code, TAUT_ERR_BUSY, TAUT_ERR_INTERNAL, TAUT_NO_ALERT, TAUT_OK};
+use super::guard::guard;
+use super::memory::check_sized;
+use super::types::ErrorDetail;
+use crate::codes::{Code, TAUT_NO_ALERT, TAUT_OK};
 use crate::failure::Failure;
-use crate::tls::Tls;
 use core::ffi::c_char;
-use core::sync::atomic::{AtomicBool, Ordering};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const PANICKED: Failure = Failure::new(TAUT_ERR_INTERNAL, "a defect of this library ended the call: please report it");
-
-/// Runs `call`; a panic becomes an error.
-pub(super) fn guard<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // Nothing that a panic left half done is used again: the callers end the session, or change one field at a time.
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(PANICKED))
+/// The code of a result.
+#[inline]
+pub(super) fn code(result: Result<(), Failure>) -> Code {
+    result.map_or_else(|failure| failure.code, |()| TAUT_OK)
 }
 
 /// Runs `call`, and reports its failure in `error`, which may be null.
@@ -65,59 +61,9 @@ pub(super) fn put_text(room: &mut [c_char], text: &str) {
     room[len] = 0;
 }
 
-/// The only call on a session.
-pub(super) struct Entered<'s> {
-    busy: &'s AtomicBool,
-    pub(super) tls: &'s mut Tls,
-}
-
-impl<'s> Entered<'s> {
-    /// Begins a call, unless another one is running.
-    ///
-    /// # Safety
-    /// `session` is null, or a session that nothing frees during `'s`.
-    #[inline]
-    pub(super) unsafe fn new(session: *mut TlsSession) -> Result<Self, Failure> {
-        check(session)?;
-        // SAFETY: not null, so it is a session that lives during `'s`. No exclusive reference to all of it exists.
-        let session = unsafe { &*session };
-        if session.busy.swap(true, Ordering::Acquire) {
-            return Err(Failure::new(TAUT_ERR_BUSY, "another call uses this session"));
-        }
-        // SAFETY: the flag was clear and is set now, so this is the only reference until `Drop` clears it.
-        let tls = unsafe { &mut *session.tls.get() };
-        Ok(Self { busy: &session.busy, tls })
-    }
-
-    /// Runs `call`. A panic ends the session.
-    #[inline]
-    pub(super) fn run(&mut self, call: impl FnOnce(&mut Tls) -> Result<(), Failure>) -> Result<(), Failure> {
-        let result = guard(|| call(self.tls));
-        if let Err(failure) = &result
-            && failure.code == TAUT_ERR_INTERNAL
-        {
-            self.tls.fail(failure.clone());
-        }
-        result
-    }
-}
-
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        self.busy.store(false, Ordering::Release);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{guard, put_text};
-    use crate::codes::TAUT_ERR_INTERNAL;
-
-    #[test]
-    fn a_panic_becomes_a_code() {
-        let result = guard::<()>(|| panic!("on purpose"));
-        assert_eq!(result.unwrap_err().code, TAUT_ERR_INTERNAL);
-    }
+    use super::put_text;
 
     #[test]
     fn texts_are_cut_between_characters() {

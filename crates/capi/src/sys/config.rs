@@ -1,4 +1,5 @@
-use super::border::{guard, report};
+use super::border::report;
+use super::guard::guard;
 use super::memory::{array, bytes, check, check_sized, slice, text};
 use super::types::{CertificatePem, Destroy, ErrorDetail, Slice, TlsConfig, TlsVerify};
 use super::verify::Callback;

@@ -4,15 +4,40 @@
 //! pointer to it when it returns. The one exception is the user pointer of a verification callback.
 
 mod border;
+mod callbacks;
+mod client;
 mod config;
+mod conn;
+mod exclusive;
 mod general;
+mod guard;
+mod heads;
+mod lent;
+mod loops;
 mod memory;
+mod owner;
+mod request;
+mod server;
+mod settings;
+mod shapes;
+mod socket;
 mod tls;
 mod types;
 mod verify;
+mod ws;
 
 pub use crate::codes::*;
+pub use callbacks::*;
+pub use client::*;
 pub use config::*;
+pub use conn::*;
 pub use general::*;
+pub use owner::Loop;
+pub use request::*;
+pub use server::*;
+pub use settings::*;
+pub use shapes::*;
+pub use socket::*;
 pub use tls::*;
 pub use types::*;
+pub use ws::*;

@@ -1,12 +1,13 @@
-use super::border::{Entered, describe, guard, put_text, report};
+use super::border::{code, describe, put_text, report};
+use super::exclusive::{Entered, Exclusive};
+use super::guard::guard;
 use super::memory::{array, bytes, check, check_sized, overlap, room, slice, text, window};
 use super::types::{ErrorDetail, TlsConfig, TlsCounters, TlsFacts, TlsIo, TlsSession};
 use crate::codes::{Code, TAUT_ERR_OVERLAP, TAUT_ERR_SIZE, TAUT_ERR_VALUE, TAUT_OK};
 use crate::failure::Failure;
 use crate::tls::{Done, Tls, Windows};
-use core::cell::UnsafeCell;
 use core::ffi::c_char;
-use core::sync::atomic::AtomicBool;
+use tautline_tls::TlsInfo;
 
 /// Slices of which data is sealed without an allocation.
 const SLICES: usize = 64;
@@ -33,7 +34,7 @@ pub unsafe extern "C" fn taut_tls_new(
         let host = unsafe { text(host) }?;
         // SAFETY: not null, so it is a configuration, and the caller holds a reference.
         let session = unsafe { &*config }.0.session(host)?;
-        let made = TlsSession { busy: AtomicBool::new(false), tls: UnsafeCell::new(Tls::new(session)) };
+        let made = TlsSession(Exclusive::new(Tls::new(session)));
         // SAFETY: not null, and the caller lets it be written.
         unsafe { tls.write(Box::into_raw(Box::new(made))) };
         Ok(())
@@ -54,10 +55,10 @@ pub unsafe extern "C" fn taut_tls_free(tls: *mut TlsSession) -> Code {
         return TAUT_OK;
     }
     // SAFETY: the caller gives a session.
-    let entered = unsafe { Entered::new(tls) };
-    let result = entered.and_then(|entered| {
+    let session = unsafe { entered(tls) };
+    let result = session.and_then(|session| {
         // A call that comes too late is still answered while the session is being freed.
-        core::mem::forget(entered);
+        core::mem::forget(session);
         // SAFETY: a session comes from `Box::into_raw`, no call uses it, and this is the last one.
         let owned = unsafe { Box::from_raw(tls) };
         guard(move || {
@@ -288,17 +289,7 @@ pub unsafe extern "C" fn taut_tls_get_facts(tls: *mut TlsSession, facts: *mut Tl
         // SAFETY: the caller gives null or a `taut_tls_facts`.
         unsafe { check_sized(facts.cast_const()) }?;
         // SAFETY: not null, of this size, and given away for this call.
-        let facts = unsafe { &mut *facts };
-        let info = tls.info();
-        put_text(&mut facts.version, info.version);
-        put_text(&mut facts.suite, &info.suite);
-        put_text(&mut facts.group, &info.group);
-        put_text(&mut facts.server_name, info.server_name.as_deref().unwrap_or_default());
-        let alpn = info.alpn.unwrap_or_default();
-        facts.alpn_len = alpn.len().min(facts.alpn.len());
-        facts.alpn[..facts.alpn_len].copy_from_slice(&alpn[..facts.alpn_len]);
-        facts.peer_certificates = info.peer_certificates.len();
-        facts.resumed = info.resumed.into();
+        unsafe { &mut *facts }.set(tls.info());
         Ok(())
     };
     // SAFETY: the caller keeps the contract of `enter`.
@@ -321,19 +312,8 @@ pub unsafe extern "C" fn taut_tls_peer_certificate(
     der_room: usize,
     der_len: *mut usize,
 ) -> Code {
-    let call = |tls: &mut Tls| {
-        check(der_len)?;
-        let info = tls.info();
-        let certificate = info.peer_certificates.get(number);
-        let certificate = certificate.ok_or(Failure::new(TAUT_ERR_VALUE, "the peer showed no such certificate"))?;
-        // SAFETY: not null, and the caller lets it be written.
-        unsafe { der_len.write(certificate.len()) };
-        // SAFETY: the caller gives the memory away for this call.
-        let der = unsafe { room(der, der_room) }?;
-        let der = der.get_mut(..certificate.len());
-        der.ok_or(Failure::new(TAUT_ERR_SIZE, "the certificate is longer"))?.copy_from_slice(certificate);
-        Ok(())
-    };
+    // SAFETY: the caller keeps the contract of `certificate`.
+    let call = |tls: &mut Tls| unsafe { certificate(&tls.info(), number, (der, der_room), der_len) };
     // SAFETY: the caller keeps the contract of `enter`.
     unsafe { enter(tls, call) }
 }
@@ -392,6 +372,43 @@ pub unsafe extern "C" fn taut_tls_get_counters(tls: *mut TlsSession, counters: *
     unsafe { enter(tls, call) }
 }
 
+impl TlsFacts {
+    /// Writes the facts.
+    pub(super) fn set(&mut self, info: TlsInfo) {
+        put_text(&mut self.version, info.version);
+        put_text(&mut self.suite, &info.suite);
+        put_text(&mut self.group, &info.group);
+        put_text(&mut self.server_name, info.server_name.as_deref().unwrap_or_default());
+        let alpn = info.alpn.unwrap_or_default();
+        self.alpn_len = alpn.len().min(self.alpn.len());
+        self.alpn[..self.alpn_len].copy_from_slice(&alpn[..self.alpn_len]);
+        self.peer_certificates = info.peer_certificates.len();
+        self.resumed = info.resumed.into();
+    }
+}
+
+/// Copies a certificate of the peer into `der`, and sets `*der_len` to its length.
+///
+/// # Safety
+/// The pointers are null or valid.
+pub(super) unsafe fn certificate(
+    info: &TlsInfo,
+    number: usize,
+    (der, der_room): (*mut u8, usize),
+    der_len: *mut usize,
+) -> Result<(), Failure> {
+    check(der_len)?;
+    let certificate = info.peer_certificates.get(number);
+    let certificate = certificate.ok_or(Failure::new(TAUT_ERR_VALUE, "the peer showed no such certificate"))?;
+    // SAFETY: not null, and the caller lets it be written.
+    unsafe { der_len.write(certificate.len()) };
+    // SAFETY: the caller gives the memory away for this call.
+    let der = unsafe { room(der, der_room) }?;
+    let der = der.get_mut(..certificate.len());
+    der.ok_or(Failure::new(TAUT_ERR_SIZE, "the certificate is longer"))?.copy_from_slice(certificate);
+    Ok(())
+}
+
 const OVERLAP: Failure = Failure::new(TAUT_ERR_OVERLAP, "two windows overlap");
 
 /// Runs an operation over windows, and writes its result into `io`, also after an error.
@@ -410,12 +427,12 @@ unsafe fn run(
     }
     let mut done = Done::default();
     // SAFETY: the caller gives null or a session.
-    let (result, waiting) = match unsafe { Entered::new(tls) } {
+    let (result, waiting) = match unsafe { entered(tls) } {
         Ok(mut entered) => {
             // SAFETY: not null, of this size, and nothing writes it before the operation ends.
             let windows = unsafe { &*io };
             let result = entered.run(|tls| operation(tls, windows, &mut done));
-            (result, entered.tls.waiting())
+            (result, entered.value.waiting())
         }
         Err(failure) => (Err(failure), (0, 0)),
     };
@@ -433,12 +450,18 @@ unsafe fn run(
 /// `tls` is null or a session.
 unsafe fn enter(tls: *mut TlsSession, call: impl FnOnce(&mut Tls) -> Result<(), Failure>) -> Code {
     // SAFETY: the caller gives null or a session.
-    code(unsafe { Entered::new(tls) }.and_then(|mut entered| entered.run(call)))
+    code(unsafe { entered(tls) }.and_then(|mut entered| entered.run(call)))
 }
 
+/// Begins a call on a session.
+///
+/// # Safety
+/// `tls` is null, or a session that nothing frees during `'s`.
 #[inline]
-fn code(result: Result<(), Failure>) -> Code {
-    result.map_or_else(|failure| failure.code, |()| TAUT_OK)
+unsafe fn entered<'s>(tls: *mut TlsSession) -> Result<Entered<'s, Tls>, Failure> {
+    check(tls)?;
+    // SAFETY: not null, so it is a session that lives during `'s`. No exclusive reference to all of it exists.
+    unsafe { &*tls }.0.enter()
 }
 
 /// Most records that a call opens.

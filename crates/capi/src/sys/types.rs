@@ -1,21 +1,16 @@
 //! The structs of the interface. Each one that can grow begins with its size, which the caller sets.
 
+use super::exclusive::Exclusive;
 use crate::codes::Code;
 use crate::config::Config;
 use crate::tls::Tls;
-use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_void};
-use core::sync::atomic::AtomicBool;
 
 /// A configuration for any number of sessions. All functions on it may be called from any thread at any time.
 pub struct TlsConfig(pub(crate) Config);
 
 /// One TLS connection. Any thread may use it, one call at a time.
-pub struct TlsSession {
-    /// Whether a call is running.
-    pub(crate) busy: AtomicBool,
-    pub(crate) tls: UnsafeCell<Tls>,
-}
+pub struct TlsSession(pub(crate) Exclusive<Tls>);
 
 /// Bytes that a call reads.
 #[repr(C)]

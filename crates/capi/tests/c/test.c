@@ -3,53 +3,9 @@
  * Arguments: the authority's certificate, the server's chain and its key, all in PEM. It prints "passed" at the end. */
 #define _POSIX_C_SOURCE 200112L
 
-#include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "tautline.h"
-
-#define CHECK(condition)                                                            \
-    do {                                                                            \
-        if (!(condition)) {                                                         \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);         \
-            exit(1);                                                                \
-        }                                                                           \
-    } while (0)
-
-static const char *ca, *chain, *key;
-
-static char text[256];
-
-/* An error struct that the next call fills. */
-static taut_error *detail(void) {
-    static taut_error error;
-    memset(&error, 0, sizeof error);
-    error.size = sizeof error;
-    error.text = text;
-    error.room = sizeof text;
-    return &error;
-}
-
-static const taut_tls_config *server_config(void) {
-    const taut_tls_config *config = NULL;
-    CHECK(taut_tls_config_new(TAUT_SERVER, "fused", &config, detail()) == TAUT_OK);
-    CHECK(taut_tls_config_certificate_files(config, chain, key, detail()) == TAUT_OK);
-    CHECK(taut_tls_config_apply(config, detail()) == TAUT_OK);
-    return config;
-}
-
-static const taut_tls_config *client_config(void) {
-    const taut_tls_config *config = NULL;
-    CHECK(taut_tls_config_new(TAUT_CLIENT, NULL, &config, detail()) == TAUT_OK);
-    CHECK(taut_tls_config_roots_file(config, ca, detail()) == TAUT_OK);
-    CHECK(taut_tls_config_apply(config, detail()) == TAUT_OK);
-    return config;
-}
+#include "support.h"
 
 static taut_tls_io new_io(void) {
     taut_tls_io io;
@@ -182,6 +138,75 @@ static void data_goes_both_ways(void) {
     io.in.data = io.plain.data = wire;
     io.in.len = io.plain.len = len;
     CHECK(taut_tls_open(pair.server, &io) == TAUT_OK && io.want == TAUT_WANT_CLOSED);
+    close_pair(pair);
+}
+
+/* taut_tls_open_into and taut_tls_seal_into: the windows as arguments, and their misuse. */
+static void windows_as_arguments(void) {
+    struct pair pair = open_pair();
+    static uint8_t wire[8192], plain[64];
+    static const uint8_t data[100] = "one two three";
+    size_t len = 0, got = 0;
+    taut_tls_io io = new_io();
+    taut_tls_counters counters;
+    CHECK(taut_tls_seal_into(pair.client, data, 7, wire, sizeof wire, &io) == TAUT_OK);
+    CHECK(io.taken == 7 && io.records == 1 && io.want == TAUT_WANT_NONE && io.written == 7 + 22);
+    len = io.written;
+    CHECK(taut_tls_seal_into(pair.client, data + 7, 6, wire + len, sizeof wire - len, &io) == TAUT_OK);
+    len += io.written;
+    /* Those of `io` are not read. */
+    io = new_io();
+    io.in.data = io.plain.data = wire;
+    io.in.len = io.plain.len = SIZE_MAX;
+    CHECK(taut_tls_open_into(pair.server, wire, len, plain, sizeof plain, &io) == TAUT_OK);
+    CHECK(io.taken == len && io.records == 2 && io.plain_offset == 0 && io.plain_len == 13);
+    CHECK(io.want == TAUT_WANT_READ && memcmp(plain, data, 13) == 0);
+    /* One record, then no more than the caller asked for. */
+    len = 0;
+    seal(pair.server, "a", wire, &len);
+    seal(pair.server, "b", wire, &len);
+    io = new_io();
+    io.max_records = 1;
+    CHECK(taut_tls_open_into(pair.client, wire, len, plain, sizeof plain, &io) == TAUT_OK);
+    CHECK(io.records == 1 && io.plain_len == 1 && plain[0] == 'a' && io.want == TAUT_WANT_NONE);
+    got = io.taken;
+    io = new_io();
+    CHECK(taut_tls_open_into(pair.client, wire + got, len - got, plain, sizeof plain, &io) == TAUT_OK);
+    CHECK(io.plain_len == 1 && plain[0] == 'b');
+    /* A window that is too small: the rest waits, and is counted. */
+    CHECK(taut_tls_seal_into(pair.client, data, sizeof data, wire, sizeof wire, &io) == TAUT_OK);
+    len = io.written;
+    io = new_io();
+    CHECK(taut_tls_open_into(pair.server, wire, len, plain, 60, &io) == TAUT_OK);
+    CHECK(io.plain_len == 60 && io.plain_waiting == 40 && io.want == TAUT_WANT_ROOM);
+    CHECK(taut_tls_open_into(pair.server, wire, 0, plain, 60, &io) == TAUT_OK);
+    CHECK(io.plain_len == 40 && io.plain_waiting == 0 && memcmp(plain, data + 60, 40) == 0);
+    CHECK(taut_tls_seal_into(pair.client, data, sizeof data, wire, 50, &io) == TAUT_OK);
+    CHECK(io.taken == 100 && io.written == 50 && io.out_waiting == 72 && io.want == TAUT_WANT_WRITE);
+    CHECK(taut_tls_seal_into(pair.client, NULL, 0, wire + 50, sizeof wire - 50, &io) == TAUT_OK);
+    CHECK(io.written == 72 && io.out_waiting == 0);
+    io = new_io();
+    CHECK(taut_tls_open_into(pair.server, wire, 122, plain, sizeof plain, &io) == TAUT_OK && io.plain_len == 64);
+    CHECK(taut_tls_open_into(pair.server, NULL, 0, plain, sizeof plain, &io) == TAUT_OK && io.plain_len == 36);
+    memset(&counters, 0, sizeof counters);
+    counters.size = sizeof counters;
+    CHECK(taut_tls_get_counters(pair.server, &counters) == TAUT_OK && counters.carries == 2);
+    /* Misuse. */
+    io = new_io();
+    CHECK(taut_tls_open_into(NULL, wire, 10, plain, 10, &io) == TAUT_ERR_NULL);
+    CHECK(taut_tls_open_into(pair.client, NULL, 10, plain, 10, &io) == TAUT_ERR_NULL);
+    CHECK(taut_tls_open_into(pair.client, wire, 10, NULL, 10, &io) == TAUT_ERR_NULL);
+    CHECK(taut_tls_open_into(pair.client, wire, 10, plain, 10, NULL) == TAUT_ERR_NULL);
+    CHECK(taut_tls_open_into(pair.client, wire, SIZE_MAX, plain, 10, &io) != TAUT_OK);
+    CHECK(taut_tls_open_into(pair.client, wire, 100, wire, 100, &io) == TAUT_ERR_OVERLAP);
+    CHECK(taut_tls_open_into(pair.client, wire, 100, wire + 99, 100, &io) == TAUT_ERR_OVERLAP);
+    CHECK(taut_tls_seal_into(pair.client, wire + 99, 10, wire, 100, &io) == TAUT_ERR_OVERLAP);
+    CHECK(taut_tls_seal_into(NULL, data, 1, wire, 100, &io) == TAUT_ERR_NULL);
+    CHECK(taut_tls_seal_into(pair.client, NULL, 1, wire, 100, &io) == TAUT_ERR_NULL);
+    CHECK(taut_tls_seal_into(pair.client, data, 1, NULL, 100, &io) == TAUT_ERR_NULL);
+    io.size = 3;
+    CHECK(taut_tls_seal_into(pair.client, data, 1, wire, 100, &io) == TAUT_ERR_SIZE);
+    CHECK(taut_tls_open_into(pair.client, wire, 10, plain, 10, &io) == TAUT_ERR_SIZE);
     close_pair(pair);
 }
 
@@ -481,11 +506,9 @@ static void echo_over_a_socket_pair(void) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 4);
-    ca = argv[1];
-    chain = argv[2];
-    key = argv[3];
+    arguments(argc, argv);
     data_goes_both_ways();
+    windows_as_arguments();
     bad_use_is_answered();
     callbacks_decide();
     two_threads_at_once();

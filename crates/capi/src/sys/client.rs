@@ -1,0 +1,266 @@
+use super::border::{code, report};
+use super::callbacks::Callbacks;
+use super::conn::refused;
+use super::guard::guard;
+use super::heads::target;
+use super::loops::Calls;
+use super::memory::{check, check_sized, str_of};
+use super::owner::Loop;
+use super::server::{
+    Counter, Loops, apart, drain, driver, end, join, not_started, program, settings, write_counter, write_counters,
+};
+use super::settings::Settings;
+use super::shapes::Target;
+use super::types::{ErrorDetail, TlsConfig};
+use crate::codes::{Code, TAUT_ERR_CLOSED, TAUT_ERR_VALUE, TAUT_OK};
+use crate::failure::Failure;
+use crate::ws::close_code;
+use core::ffi::c_char;
+use std::sync::Arc;
+use tautline::{ClientConfig, ShardHandle, Tls, TlsEngine};
+
+/// A running loop for outgoing connections.
+pub struct Client {
+    loops: Loops,
+    owner: Arc<Loop>,
+    is_secure: bool,
+}
+
+/// The settings of a client. Fields that are zero have their defaults.
+#[repr(C)]
+pub struct ClientOptions {
+    /// sizeof(taut_client_options).
+    pub size: usize,
+    /// Configuration for clients that was applied; null is for targets that begin with `ws://`.
+    pub tls: *const TlsConfig,
+    /// Limits, deadlines and policies; null for the defaults.
+    pub settings: *const Settings,
+    /// Driver, such as "epoll" or "uring"; null for the default.
+    pub driver: *const c_char,
+    /// CPUs of which the first is the one that the loop is pinned to; null for any.
+    pub cpu: *const usize,
+    /// The callbacks, which are copied.
+    pub callbacks: *const Callbacks,
+}
+
+/// Starts a loop for outgoing connections and sets `*client` to it. `taut_client_free` ends and frees it.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid, and any thread may call the callbacks with their user pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_client_start(
+    options: *const ClientOptions,
+    client: *mut *mut Client,
+    error: *mut ErrorDetail,
+) -> Code {
+    let start = || {
+        // SAFETY: the caller gives null or a `taut_client_options`.
+        unsafe { check_sized(options) }?;
+        // SAFETY: not null, and of this size.
+        let options = unsafe { &*options };
+        // SAFETY: the caller gives null or callbacks.
+        let program = unsafe { program(options.callbacks) }?;
+        check(client)?;
+        // SAFETY: the caller gives null or a configuration.
+        let tls = unsafe { options.tls.as_ref() };
+        let plain = Tls { engine: TlsEngine::Plain, config: ClientConfig::default() };
+        let engine = tls.map_or(Ok(plain), |tls| tls.0.for_client())?;
+        // SAFETY: the caller gives null or settings.
+        let config = unsafe { settings(options.settings) };
+        // SAFETY: the caller gives null or a text.
+        let driver = unsafe { driver(options.driver) }?;
+        let owner = Loop::new(0);
+        let mut made = tautline::Client::new(engine).config(config).driver(driver).stay();
+        // SAFETY: the caller gives null or a number.
+        if let Some(cpu) = unsafe { options.cpu.as_ref() } {
+            made = made.pin(*cpu);
+        }
+        let (calls, loops, own) = (program.clone(), vec![owner.clone()], owner.clone());
+        let handle = made.start(move |_| Calls::new(calls, own)).map_err(not_started)?;
+        let made = Client { loops: Loops { handle, loops, program }, owner, is_secure: tls.is_some() };
+        // SAFETY: not null, and the caller lets it be written.
+        unsafe { client.write(Box::into_raw(Box::new(made))) };
+        Ok(())
+    };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, start) }
+}
+
+/// Connects to a target, and sets `*dial` to its number, which callbacks get. `dial` may be null.
+///
+/// The callback `open` or `connect_failed` follows. `dial_end` ends the use of the number.
+///
+/// Any thread may call this at any time, callbacks too.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_client_connect(
+    client: *const Client,
+    to: *const Target,
+    dial: *mut u64,
+    error: *mut ErrorDetail,
+) -> Code {
+    let connect = || {
+        check(client)?;
+        // SAFETY: the caller gives null or a `taut_target`.
+        unsafe { check_sized(to) }?;
+        // SAFETY: not null, of this size, and its pointers are valid.
+        let target = unsafe { target(to) }?;
+        // SAFETY: not null, so it is a client.
+        let client = unsafe { &*client };
+        if target.is_secure() != client.is_secure {
+            let what = "a target that begins with wss:// needs a client with TLS, and one with ws:// one without";
+            return Err(Failure::new(TAUT_ERR_VALUE, what));
+        }
+        // Held meanwhile, so that the loop cannot give the target up before it is known.
+        let mut dials = client.owner.dials();
+        let begun = client.shard()?.connect(target).map_err(refused)?;
+        let number = begun.index() as u64;
+        dials.insert(number, begun);
+        if check(dial).is_ok() {
+            // SAFETY: not null, and the caller lets it be written.
+            unsafe { dial.write(number) };
+        }
+        Ok(())
+    };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, connect) }
+}
+
+/// Gives a target up, and closes its connection with a code and a reason, if there is one.
+///
+/// TAUT_ERR_CLOSED says that the target was given up already.
+///
+/// Any thread may call this at any time, callbacks too.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_client_disconnect(
+    client: *const Client,
+    dial: u64,
+    close: u32,
+    reason: *const u8,
+    reason_len: usize,
+) -> Code {
+    let call = |client: &Client| {
+        // SAFETY: the caller gives bytes that can be read.
+        let reason = unsafe { str_of(reason, reason_len) }?;
+        let close = close_code(close, reason)?;
+        let known = client.owner.dials().remove(&dial);
+        let known = known.ok_or(Failure::new(TAUT_ERR_CLOSED, "this number is none of a target"))?;
+        client.shard()?.disconnect(known, close, reason).map_err(refused)
+    };
+    // SAFETY: the caller gives null or a client.
+    unsafe { on_client(client, call) }
+}
+
+/// Writes the counters, as `taut_server_counters` does.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_client_counters(
+    client: *const Client,
+    counters: *mut Counter,
+    room: usize,
+    count: *mut usize,
+) -> Code {
+    // SAFETY: the caller gives an array.
+    let call = |client: &Client| unsafe { write_counters(&client.loops, counters, room, count) };
+    // SAFETY: the caller gives null or a client.
+    unsafe { on_client(client, call) }
+}
+
+/// Sets `*value` to one counter, as `taut_server_counter` does.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_client_counter(client: *const Client, name: *const c_char, value: *mut u64) -> Code {
+    // SAFETY: the caller gives pointers that are null or valid.
+    let call = |client: &Client| unsafe { write_counter(&client.loops, name, value) };
+    // SAFETY: the caller gives null or a client.
+    unsafe { on_client(client, call) }
+}
+
+/// Gives all targets up and closes all connections, as `taut_server_drain` does.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_client_drain(
+    client: *const Client,
+    close: u32,
+    reason: *const u8,
+    reason_len: usize,
+    deadline_ms: u64,
+) -> Code {
+    // SAFETY: the caller gives bytes that can be read.
+    let call = |client: &Client| unsafe { drain(&client.loops, close, (reason, reason_len), deadline_ms) };
+    // SAFETY: the caller gives null or a client.
+    unsafe { on_client(client, call) }
+}
+
+/// Waits until the loop has ended, as `taut_server_join` does.
+///
+/// Any thread may call this at any time, but no callback, which gets TAUT_ERR_STATE.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_client_join(client: *const Client, timeout_ms: u64, error: *mut ErrorDetail) -> Code {
+    let wait = || {
+        check(client)?;
+        // SAFETY: not null, so it is a client.
+        join(&unsafe { &*client }.loops, timeout_ms)
+    };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, wait) }
+}
+
+/// Aborts all connections of a client, waits until its loop has ended, and frees it. Null is ignored.
+///
+/// Any thread may call this, once and as the last call, but no callback, which gets TAUT_ERR_STATE.
+///
+/// # Safety
+/// `client` is null or a client.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_client_free(client: *mut Client) -> Code {
+    if client.is_null() {
+        return TAUT_OK;
+    }
+    let free = || {
+        apart()?;
+        // SAFETY: a client comes from `Box::into_raw`, and this is its last use.
+        end(unsafe { Box::from_raw(client) }.loops);
+        Ok(())
+    };
+    code(guard(free))
+}
+
+impl Client {
+    fn shard(&self) -> Result<&ShardHandle, Failure> {
+        self.loops.handle.shards().first().ok_or(Failure::new(TAUT_ERR_CLOSED, "the client has no loop"))
+    }
+}
+
+/// # Safety
+/// `client` is null or a client.
+unsafe fn on_client(client: *const Client, call: impl FnOnce(&Client) -> Result<(), Failure>) -> Code {
+    let run = || {
+        check(client)?;
+        // SAFETY: not null, so it is a client, which lives during this call.
+        call(unsafe { &*client })
+    };
+    code(guard(run))
+}

@@ -1,0 +1,513 @@
+use super::border::{code, put_text, report};
+use super::callbacks::Callbacks;
+use super::conn::{chars, refused};
+use super::guard::guard;
+use super::lent::in_callback;
+use super::loops::{Calls, Program};
+use super::memory::{array, check, check_sized, message, str_of, text};
+use super::owner::Loop;
+use super::settings::Settings;
+use super::shapes::Message;
+use super::types::{ErrorDetail, Slice, TlsConfig};
+use crate::codes::{
+    Code, TAUT_ERR_CONFIG, TAUT_ERR_SIZE, TAUT_ERR_STATE, TAUT_ERR_SYSTEM, TAUT_ERR_TIMEOUT, TAUT_ERR_VALUE,
+    TAUT_NEVER, TAUT_OK,
+};
+use crate::failure::Failure;
+use crate::ws::{close_code, connect_failure};
+use core::ffi::c_char;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use std::sync::Arc;
+use tautline::{CloseCode, Config, Counters, Error, ServerConfig, ServerHandle, Tls, TlsEngine, driver_named};
+
+/// As the number of loops: one for each CPU that the process may use.
+pub const TAUT_ALL_CPUS: u32 = u32::MAX;
+
+/// A running server.
+pub struct Server(pub(super) Loops);
+
+/// Loops that run, and what their callbacks need.
+pub(super) struct Loops {
+    pub(super) handle: ServerHandle,
+    pub(super) loops: Vec<Arc<Loop>>,
+    pub(super) program: Arc<Program>,
+}
+
+/// The settings of a server. Fields that are zero have their defaults.
+#[repr(C)]
+pub struct ServerOptions {
+    /// sizeof(taut_server_options).
+    pub size: usize,
+    /// Configuration for servers that was applied; null serves without TLS.
+    pub tls: *const TlsConfig,
+    /// Limits, deadlines and policies; null for the defaults.
+    pub settings: *const Settings,
+    /// Addresses to listen at: `IP:PORT` or `unix:PATH`. Port 0 is any free port.
+    pub listen: *const *const c_char,
+    /// Number of addresses.
+    pub listen_count: usize,
+    /// Number of loops, each on a thread of its own; 0 for one, TAUT_ALL_CPUS for one on each CPU.
+    pub loops: u32,
+    /// 1 lets other servers of the same user listen at the same addresses, to take over from each other.
+    pub beside_others: u32,
+    /// CPUs to which the loops are pinned, in turn; null pins none.
+    pub cpus: *const usize,
+    /// Number of CPUs.
+    pub cpus_count: usize,
+    /// Driver, such as "epoll" or "uring"; null for the default.
+    pub driver: *const c_char,
+    /// The callbacks, which are copied.
+    pub callbacks: *const Callbacks,
+}
+
+/// A number that a server or client counts. The names are those of `Counters` in Rust.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Counter {
+    /// Name, such as `messages_in`, without a zero byte behind it. It stays valid.
+    pub name: Slice,
+    /// Value.
+    pub value: u64,
+}
+
+/// Starts a server and sets `*server` to it. `taut_server_free` ends and frees it.
+///
+/// Callbacks may run before this returns, on the threads of the loops.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid, and any thread may call the callbacks with their user pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_server_start(
+    options: *const ServerOptions,
+    server: *mut *mut Server,
+    error: *mut ErrorDetail,
+) -> Code {
+    let start = || {
+        // SAFETY: the caller gives null or a `taut_server_options`.
+        unsafe { check_sized(options) }?;
+        // SAFETY: not null, and of this size.
+        let options = unsafe { &*options };
+        // SAFETY: the caller gives null or callbacks.
+        let program = unsafe { program(options.callbacks) }?;
+        check(server)?;
+        // SAFETY: the pointers in the options are null or valid.
+        let plan = unsafe { plan(options) }?;
+        let made = Server(plan.start(program)?);
+        // SAFETY: not null, and the caller lets it be written.
+        unsafe { server.write(Box::into_raw(Box::new(made))) };
+        Ok(())
+    };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, start) }
+}
+
+/// The options of a server in Rust's types.
+struct Plan {
+    tls: Tls<ServerConfig, TlsEngine>,
+    config: Config,
+    listen: Vec<tautline::Address>,
+    loops: u32,
+    beside_others: bool,
+    cpus: Vec<usize>,
+    driver: tautline::DriverConfig,
+}
+
+/// # Safety
+/// The pointers in the options are null or valid.
+unsafe fn plan(options: &ServerOptions) -> Result<Plan, Failure> {
+    // SAFETY: the caller gives null or a configuration.
+    let tls = match unsafe { options.tls.as_ref() } {
+        Some(tls) => tls.0.for_server()?,
+        None => Tls { engine: TlsEngine::Plain, config: ServerConfig::default() },
+    };
+    // SAFETY: the caller gives an array of texts.
+    let addresses = unsafe { array(options.listen, options.listen_count) }?;
+    let address = |given: &*const c_char| {
+        // SAFETY: as above.
+        let given = unsafe { text(*given) }?.unwrap_or_default();
+        let unusable = |error| Failure::with_text(TAUT_ERR_VALUE, format!("{given:?} is no address: {error}"));
+        given.parse().map_err(unusable)
+    };
+    let cpus = || std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(1));
+    Ok(Plan {
+        tls,
+        // SAFETY: the caller gives null or settings.
+        config: unsafe { settings(options.settings) },
+        listen: addresses.iter().map(address).collect::<Result<_, _>>()?,
+        loops: if options.loops == TAUT_ALL_CPUS { cpus() } else { options.loops.clamp(1, 1024) },
+        beside_others: options.beside_others != 0,
+        // SAFETY: the caller gives an array.
+        cpus: unsafe { array(options.cpus, options.cpus_count) }?.to_vec(),
+        // SAFETY: the caller gives null or a text.
+        driver: unsafe { driver(options.driver) }?,
+    })
+}
+
+impl Plan {
+    fn start(self, program: Arc<Program>) -> Result<Loops, Failure> {
+        let loops: Vec<_> = (0..self.loops).map(Loop::new).collect();
+        let (owners, calls) = (loops.clone(), program.clone());
+        let mut server = tautline::Server::new(self.tls).config(self.config).driver(self.driver).pin(self.cpus);
+        for address in self.listen {
+            server = server.listen(address);
+        }
+        let server = server.shards(loops.len()).beside_others(self.beside_others);
+        let handle = server.start(move |number| Calls::new(calls.clone(), owners[number as usize].clone()));
+        Ok(Loops { handle: handle.map_err(not_started)?, loops, program })
+    }
+}
+
+/// The callbacks of a program. They are dropped, and their `destroy` is called, also if the start fails.
+///
+/// # Safety
+/// `callbacks` is null or a `taut_callbacks`.
+pub(super) unsafe fn program(callbacks: *const Callbacks) -> Result<Arc<Program>, Failure> {
+    // SAFETY: the caller keeps the contract.
+    unsafe { check_sized(callbacks) }?;
+    // SAFETY: not null, and of this size.
+    Ok(Program::new(unsafe { *callbacks }))
+}
+
+/// A copy of settings, or the defaults.
+///
+/// # Safety
+/// `settings` is null or settings.
+pub(super) unsafe fn settings(settings: *const Settings) -> Config {
+    // SAFETY: the caller keeps the contract.
+    unsafe { settings.as_ref() }.map_or_else(Config::default, |settings| settings.0.copy())
+}
+
+/// The driver of a name, or the default.
+///
+/// # Safety
+/// `name` is null or a text.
+pub(super) unsafe fn driver(name: *const c_char) -> Result<tautline::DriverConfig, Failure> {
+    // SAFETY: the caller keeps the contract.
+    let name = unsafe { text(name) }?;
+    let unknown = |why| Failure::with_text(TAUT_ERR_VALUE, why);
+    name.map_or_else(|| Ok(Default::default()), |name| driver_named(name).map_err(unknown))
+}
+
+/// The failure of a server or client that cannot start.
+pub(super) fn not_started(error: Error) -> Failure {
+    match error {
+        Error::Tls(error) => error.into(),
+        Error::Connect(error) => connect_failure(&error),
+        Error::NothingToListenAt => Failure::with_text(TAUT_ERR_CONFIG, error.to_string()),
+        other => Failure::with_text(TAUT_ERR_SYSTEM, format!("{other:#}")),
+    }
+}
+
+/// Writes an address at which a server listens into `text`, with a zero byte behind it, cut if `text_room` is too small.
+///
+/// `number` counts from 0, in the order of the options. The port is the actual one. TAUT_ERR_VALUE says that there are
+/// fewer.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_server_address(
+    server: *const Server,
+    number: usize,
+    text: *mut c_char,
+    text_room: usize,
+) -> Code {
+    let call = |server: &Loops| {
+        let address = server.handle.addresses().get(number);
+        let address = address.ok_or(Failure::new(TAUT_ERR_VALUE, "the server listens at fewer addresses"))?;
+        // SAFETY: the caller gives the memory away for this call.
+        put_text(unsafe { chars(text, text_room) }?, &address.to_string());
+        Ok(())
+    };
+    // SAFETY: the caller gives null or a server.
+    unsafe { on_server(server, call) }
+}
+
+/// Sends a message to every subscriber of a topic.
+///
+/// TAUT_ERR_FULL says that a loop does not keep up and did not take the message; all others were tried too.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_server_publish(
+    server: *const Server,
+    topic: *const u8,
+    topic_len: usize,
+    outgoing: *const Message,
+) -> Code {
+    let call = |server: &Loops| {
+        // SAFETY: the caller gives bytes that can be read.
+        let topic = unsafe { str_of(topic, topic_len) }?;
+        // SAFETY: the caller gives null or a `taut_message`.
+        server.handle.publish(topic, unsafe { message(outgoing) }?).map_err(refused)
+    };
+    // SAFETY: the caller gives null or a server.
+    unsafe { on_server(server, call) }
+}
+
+/// Sends a message to every open connection, as `taut_server_publish` does.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_server_broadcast(server: *const Server, outgoing: *const Message) -> Code {
+    // SAFETY: the caller gives null or a `taut_message`.
+    let call = |server: &Loops| server.handle.broadcast(unsafe { message(outgoing) }?).map_err(refused);
+    // SAFETY: the caller gives null or a server.
+    unsafe { on_server(server, call) }
+}
+
+/// Sets `*count` to the number of subscriptions that match a topic. It waits for the loops.
+///
+/// Any thread may call this at any time, but no callback, which gets TAUT_ERR_STATE.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_server_subscribers(
+    server: *const Server,
+    topic: *const u8,
+    topic_len: usize,
+    count: *mut usize,
+) -> Code {
+    let call = |server: &Loops| {
+        check(count)?;
+        apart()?;
+        // SAFETY: the caller gives bytes that can be read.
+        let subscribers = server.handle.subscribers(unsafe { str_of(topic, topic_len) }?).map_err(refused)?;
+        // SAFETY: not null, and the caller lets it be written.
+        unsafe { count.write(subscribers) };
+        Ok(())
+    };
+    // SAFETY: the caller gives null or a server.
+    unsafe { on_server(server, call) }
+}
+
+/// Has new connections use the applied settings of this configuration. Others go on, and after an error nothing has changed.
+///
+/// A server keeps the settings that it started with until then, whatever is applied. Certificates must be valid now.
+///
+/// Any thread may call this at any time. It signs with each key once, and so takes milliseconds.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_server_reload(
+    server: *const Server,
+    tls: *const TlsConfig,
+    error: *mut ErrorDetail,
+) -> Code {
+    let reload = || {
+        check(server)?;
+        check(tls)?;
+        // SAFETY: not null, so it is a configuration, and the caller holds a reference.
+        let config = unsafe { &*tls }.0.for_server()?.config;
+        // SAFETY: not null, so it is a server.
+        unsafe { &*server }.0.handle.reload(&config).map_err(not_started)
+    };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, reload) }
+}
+
+/// Writes the counters of all loops, added up, into an array of `room` elements, and sets `*count` to their number.
+///
+/// If `room` is smaller, the first ones are written and the result is TAUT_ERR_SIZE.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_server_counters(
+    server: *const Server,
+    counters: *mut Counter,
+    room: usize,
+    count: *mut usize,
+) -> Code {
+    // SAFETY: the caller gives an array.
+    let call = |server: &Loops| unsafe { write_counters(server, counters, room, count) };
+    // SAFETY: the caller gives null or a server.
+    unsafe { on_server(server, call) }
+}
+
+/// Sets `*value` to one counter of all loops, added up. TAUT_ERR_VALUE says that none has this name.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_server_counter(server: *const Server, name: *const c_char, value: *mut u64) -> Code {
+    // SAFETY: the caller gives pointers that are null or valid.
+    let call = |server: &Loops| unsafe { write_counter(server, name, value) };
+    // SAFETY: the caller gives null or a server.
+    unsafe { on_server(server, call) }
+}
+
+/// Stops accepting, and closes all connections with a code such as 1001 (going away) and a reason.
+///
+/// Connections that are not closed after `deadline_ms` are aborted. This returns at once; `taut_server_join` waits.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_server_drain(
+    server: *const Server,
+    close: u32,
+    reason: *const u8,
+    reason_len: usize,
+    deadline_ms: u64,
+) -> Code {
+    // SAFETY: the caller gives bytes that can be read.
+    let call = |server: &Loops| unsafe { drain(server, close, (reason, reason_len), deadline_ms) };
+    // SAFETY: the caller gives null or a server.
+    unsafe { on_server(server, call) }
+}
+
+/// Waits until every loop has ended, after a drain or a failure. TAUT_NEVER waits for ever.
+///
+/// TAUT_ERR_TIMEOUT says that a loop still runs: a connection, or a callback that does not return. The text names the error of
+/// a loop that failed.
+///
+/// Any thread may call this at any time, but no callback, which gets TAUT_ERR_STATE.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_server_join(server: *const Server, timeout_ms: u64, error: *mut ErrorDetail) -> Code {
+    let wait = || {
+        check(server)?;
+        // SAFETY: not null, so it is a server.
+        join(&unsafe { &*server }.0, timeout_ms)
+    };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, wait) }
+}
+
+/// Aborts all connections of a server, waits until its loops have ended, and frees it. Null is ignored.
+///
+/// It waits as long as a callback runs: drain and join before, if one may not return. No callback runs after this.
+///
+/// Any thread may call this, once and as the last call, but no callback, which gets TAUT_ERR_STATE.
+///
+/// # Safety
+/// `server` is null or a server.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_server_free(server: *mut Server) -> Code {
+    if server.is_null() {
+        return TAUT_OK;
+    }
+    let free = || {
+        apart()?;
+        // SAFETY: a server comes from `Box::into_raw`, and this is its last use.
+        end(unsafe { Box::from_raw(server) }.0);
+        Ok(())
+    };
+    code(guard(free))
+}
+
+/// # Safety
+/// `server` is null or a server.
+unsafe fn on_server(server: *const Server, call: impl FnOnce(&Loops) -> Result<(), Failure>) -> Code {
+    let run = || {
+        check(server)?;
+        // SAFETY: not null, so it is a server, which lives during this call.
+        call(&unsafe { &*server }.0)
+    };
+    code(guard(run))
+}
+
+/// Fails inside of callbacks, where nothing may wait for loops.
+pub(super) fn apart() -> Result<(), Failure> {
+    let inside = Failure::new(TAUT_ERR_STATE, "a callback must not wait for the loop that runs it");
+    if in_callback() { Err(inside) } else { Ok(()) }
+}
+
+/// # Safety
+/// The reason can be read.
+pub(super) unsafe fn drain(
+    loops: &Loops,
+    close: u32,
+    (reason, len): (*const u8, usize),
+    deadline_ms: u64,
+) -> Result<(), Failure> {
+    // SAFETY: the caller keeps the contract.
+    let reason = unsafe { str_of(reason, len) }?;
+    // A century is as good as for ever.
+    let deadline = Duration::from_millis(deadline_ms.min(3_155_760_000_000));
+    loops.handle.drain(close_code(close, reason)?, reason, deadline);
+    Ok(())
+}
+
+pub(super) fn join(loops: &Loops, timeout_ms: u64) -> Result<(), Failure> {
+    apart()?;
+    let most = (timeout_ms != TAUT_NEVER).then(|| Duration::from_millis(timeout_ms));
+    if !loops.program.wait(most) {
+        return Err(Failure::new(TAUT_ERR_TIMEOUT, "a loop still runs: drain it, or wait for its callback"));
+    }
+    loops.handle.clone().join().map_err(not_started)
+}
+
+/// Ends loops and waits for them.
+pub(super) fn end(loops: Loops) {
+    loops.handle.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+    loops.program.wait(None);
+    // The caller gets failures of loops from `join`.
+    let _ = loops.handle.join();
+}
+
+/// The counters of all loops, added up.
+fn total(loops: &Loops) -> impl Iterator<Item = (&'static str, u64)> {
+    let mut sum = Counters::default();
+    loops.handle.shards().iter().for_each(|shard| sum.merge(&shard.counters()));
+    let failed = loops.loops.iter().map(|one| one.failed.load(Ordering::Relaxed)).sum();
+    sum.named().into_iter().chain([("callbacks_failed", failed)])
+}
+
+/// # Safety
+/// The pointers are null or valid.
+pub(super) unsafe fn write_counters(
+    loops: &Loops,
+    counters: *mut Counter,
+    room: usize,
+    count: *mut usize,
+) -> Result<(), Failure> {
+    check(count)?;
+    let all = total(loops).map(|(name, value)| Counter { name: name.into(), value });
+    let all: Vec<Counter> = all.collect();
+    // SAFETY: not null, and the caller lets it be written.
+    unsafe { count.write(all.len()) };
+    let fits = room.min(all.len());
+    if fits > 0 {
+        check(counters)?;
+        // SAFETY: the caller gives an array of `room` elements, which shares no byte with ours.
+        unsafe { counters.copy_from_nonoverlapping(all.as_ptr(), fits) };
+    }
+    if fits < all.len() { Err(Failure::new(TAUT_ERR_SIZE, "there are more counters")) } else { Ok(()) }
+}
+
+/// # Safety
+/// The pointers are null or valid.
+pub(super) unsafe fn write_counter(loops: &Loops, name: *const c_char, value: *mut u64) -> Result<(), Failure> {
+    check(value)?;
+    check(name)?;
+    // SAFETY: the caller gives a text.
+    let name = unsafe { text(name) }?;
+    let found = total(loops).find(|(one, _)| Some(*one) == name);
+    let (_, found) = found.ok_or(Failure::new(TAUT_ERR_VALUE, "there is no such counter"))?;
+    // SAFETY: not null, and the caller lets it be written.
+    unsafe { value.write(found) };
+    Ok(())
+}

@@ -1,0 +1,132 @@
+use super::border::report;
+use super::guard::guard;
+use super::heads::texts;
+use super::memory::check;
+use super::types::{ErrorDetail, Slice};
+use crate::codes::Code;
+use crate::failure::Failure;
+use crate::settings;
+
+/// Limits, deadlines and policies. All functions on it may be called from any thread at any time.
+pub struct Settings(pub(crate) settings::Settings);
+
+/// Makes settings with the values of a preset, one of TAUT_PRESET_…, and sets `*settings` to them.
+///
+/// Connections, servers and clients that are made copy the settings. `taut_settings_free` frees them.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_settings_new(preset: u32, settings: *mut *mut Settings, error: *mut ErrorDetail) -> Code {
+    let make = || {
+        check(settings)?;
+        let made = Settings(settings::Settings::new(preset)?);
+        // SAFETY: not null, and the caller lets it be written.
+        unsafe { settings.write(Box::into_raw(Box::new(made))) };
+        Ok(())
+    };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, make) }
+}
+
+/// Frees settings; null is ignored.
+///
+/// Any thread may call this, once and as the last call.
+///
+/// # Safety
+/// `settings` is null or settings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_settings_free(settings: *mut Settings) {
+    if !settings.is_null() {
+        // SAFETY: settings come from `Box::into_raw`, and this is their last use.
+        let owned = unsafe { Box::from_raw(settings) };
+        let _ = guard(move || {
+            drop(owned);
+            Ok(())
+        });
+    }
+}
+
+/// Sets a number: `setting` is one of TAUT_SET_….
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_settings_set(
+    settings: *const Settings,
+    setting: u32,
+    value: u64,
+    error: *mut ErrorDetail,
+) -> Code {
+    // SAFETY: the caller keeps the contract of `change`.
+    unsafe { change(settings, error, |settings| settings.set(setting, value)) }
+}
+
+/// Sets the subprotocols that a server speaks, the preferred first. The bytes are copied.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_settings_subprotocols(
+    settings: *const Settings,
+    names: *const Slice,
+    names_count: usize,
+    error: *mut ErrorDetail,
+) -> Code {
+    let set = |settings: &settings::Settings| {
+        // SAFETY: the caller gives an array of slices.
+        settings.subprotocols(unsafe { texts(names, names_count) }?);
+        Ok(())
+    };
+    // SAFETY: the caller keeps the contract of `change`.
+    unsafe { change(settings, error, set) }
+}
+
+/// Sets the web pages that may connect to a server, such as `https://app.example`; one `*` is for any page.
+///
+/// The default is pages of the server's own host. Programs that are no browsers send no origin, and may connect.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_settings_origins(
+    settings: *const Settings,
+    origins: *const Slice,
+    origins_count: usize,
+    error: *mut ErrorDetail,
+) -> Code {
+    let set = |settings: &settings::Settings| {
+        // SAFETY: the caller gives an array of slices.
+        let origins = unsafe { texts(origins, origins_count) }?;
+        settings.origins((origins != ["*"]).then_some(origins));
+        Ok(())
+    };
+    // SAFETY: the caller keeps the contract of `change`.
+    unsafe { change(settings, error, set) }
+}
+
+/// Runs `change` on settings and reports its failure.
+///
+/// # Safety
+/// `settings` is null or settings, and `error` is null or a `taut_error`.
+unsafe fn change(
+    settings: *const Settings,
+    error: *mut ErrorDetail,
+    change: impl FnOnce(&settings::Settings) -> Result<(), Failure>,
+) -> Code {
+    let call = || {
+        check(settings)?;
+        // SAFETY: not null, so these are settings that live during this call.
+        change(&unsafe { &*settings }.0)
+    };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, call) }
+}

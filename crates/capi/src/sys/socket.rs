@@ -1,0 +1,271 @@
+use super::border::{code, report};
+use super::guard::guard;
+use super::heads::{Held, target};
+use super::memory::{check, check_sized, message, str_of};
+use super::server::settings;
+use super::settings::Settings;
+use super::shapes::{Closed, Message, Target};
+use super::types::{ErrorDetail, TlsConfig, TlsFacts};
+use crate::codes::{
+    Code, TAUT_ERR_CLOSED, TAUT_ERR_STATE, TAUT_ERR_SYSTEM, TAUT_ERR_TIMEOUT, TAUT_ERR_VALUE, TAUT_NEVER, TAUT_OK,
+    TAUT_TEXT,
+};
+use crate::failure::Failure;
+use crate::ws::{close_code, connect_failure};
+use core::ptr::{from_ref, null};
+use core::time::Duration;
+use std::thread::{self, ThreadId};
+use tautline::{ClientConfig, Error, Incoming, Kind, Tls, TlsEngine};
+
+/// A blocking connection of a client. Only the thread that made it may use it.
+pub struct Socket {
+    thread: ThreadId,
+    /// `None` once it was closed.
+    socket: Option<tautline::Socket>,
+    /// The message that the caller has.
+    last: Option<Incoming>,
+    closed: Option<Box<Held<Closed>>>,
+}
+
+/// Connects to a target, waits until the connection is open, and sets `*socket` to it. `taut_socket_free` frees it.
+///
+/// `tls` is a configuration for clients that was applied; null is for targets that begin with `ws://`. `settings` may be
+/// null. Unless `timeout_ms` is TAUT_NEVER, it replaces TAUT_SET_CONNECT_MS and TAUT_SET_HANDSHAKE_MS: the longest time for
+/// each of these steps. Pings are answered and deadlines are kept only inside calls on the socket.
+///
+/// Any thread may call this at any time. No other thread may use the socket.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_socket_connect(
+    tls: *const TlsConfig,
+    to: *const Target,
+    limits: *const Settings,
+    timeout_ms: u64,
+    socket: *mut *mut Socket,
+    error: *mut ErrorDetail,
+) -> Code {
+    let connect = || {
+        check(socket)?;
+        // SAFETY: the caller gives null or a `taut_target`.
+        unsafe { check_sized(to) }?;
+        // SAFETY: not null, of this size, and its pointers are valid.
+        let target = unsafe { target(to) }?;
+        // SAFETY: the caller gives null or a configuration.
+        let tls = unsafe { tls.as_ref() };
+        if target.is_secure() != tls.is_some() {
+            let what = "a target that begins with wss:// needs a TLS configuration, and one with ws:// takes none";
+            return Err(Failure::new(TAUT_ERR_VALUE, what));
+        }
+        let plain = Tls { engine: TlsEngine::Plain, config: ClientConfig::default() };
+        let tls = tls.map_or(Ok(plain), |tls| tls.0.for_client())?;
+        // SAFETY: the caller gives null or settings.
+        let mut config = unsafe { settings(limits) };
+        if timeout_ms != TAUT_NEVER {
+            let most = Duration::from_millis(timeout_ms);
+            (config.deadlines.connect, config.deadlines.handshake) = (most, most);
+        }
+        let made = tautline::Socket::connect(target, tls, config).map_err(|error| failure(&error))?;
+        let made = Socket { thread: thread::current().id(), socket: Some(made), last: None, closed: None };
+        // SAFETY: not null, and the caller lets it be written.
+        unsafe { socket.write(Box::into_raw(Box::new(made))) };
+        Ok(())
+    };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, connect) }
+}
+
+/// Sends a message, whose bytes are copied. While the peer is slow it waits, at most for TAUT_SET_SEND_MS.
+///
+/// Only the thread that made the socket may call this; others get TAUT_ERR_STATE.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_socket_send(
+    socket: *mut Socket,
+    outgoing: *const Message,
+    error: *mut ErrorDetail,
+) -> Code {
+    let call = |socket: &mut Socket| {
+        // SAFETY: the caller gives null or a `taut_message`.
+        let outgoing = unsafe { message(outgoing) }?;
+        let result = socket.live()?.send(outgoing);
+        socket.note(result)
+    };
+    // SAFETY: the caller gives null or a socket.
+    let run = || unsafe { on_socket(socket, call) };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, run) }
+}
+
+/// Waits at most `timeout_ms` for a message, or for ever with TAUT_NEVER; 0 takes one that is there.
+///
+/// `incoming` gets the message. Its bytes are valid until the next call on this socket. The caller sets its `size`.
+///
+/// Only the thread that made the socket may call this; others get TAUT_ERR_STATE.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_socket_receive(
+    socket: *mut Socket,
+    timeout_ms: u64,
+    incoming: *mut Message,
+    error: *mut ErrorDetail,
+) -> Code {
+    let call = |socket: &mut Socket| {
+        // SAFETY: the caller gives null or a `taut_message`.
+        unsafe { check_sized(incoming.cast_const()) }?;
+        socket.last = None;
+        let result = match timeout_ms {
+            TAUT_NEVER => socket.live()?.receive().map(Some),
+            // A day is more than any caller waits for, and no clock overflows.
+            ms => socket.live()?.receive_timeout(Duration::from_millis(ms.min(86_400_000))),
+        };
+        let received = socket.note(result)?.ok_or(Failure::new(TAUT_ERR_TIMEOUT, "no message arrived in time"))?;
+        let received = socket.last.insert(received);
+        // SAFETY: not null, of this size, and given away for this call.
+        let shown = unsafe { &mut *incoming };
+        shown.flags = if received.kind() == Kind::Text { TAUT_TEXT } else { 0 };
+        (shown.data, shown.len, shown.key) = (received.data().as_ptr(), received.data().len(), 0);
+        Ok(())
+    };
+    // SAFETY: the caller gives null or a socket.
+    let run = || unsafe { on_socket(socket, call) };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, run) }
+}
+
+/// Sends a close frame, and waits for the peer's, at most for TAUT_SET_CLOSE_MS. Messages that were not taken are lost.
+///
+/// Only the thread that made the socket may call this; others get TAUT_ERR_STATE.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_socket_close(
+    socket: *mut Socket,
+    close: u32,
+    reason: *const u8,
+    reason_len: usize,
+    error: *mut ErrorDetail,
+) -> Code {
+    let call = |socket: &mut Socket| {
+        // SAFETY: the caller gives bytes that can be read.
+        let reason = unsafe { str_of(reason, reason_len) }?;
+        let close = close_code(close, reason)?;
+        socket.live()?;
+        let Some(open) = socket.socket.take() else { return Err(ENDED) };
+        let result = open.close(close, reason);
+        socket.note(result)
+    };
+    // SAFETY: the caller gives null or a socket.
+    let run = || unsafe { on_socket(socket, call) };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, run) }
+}
+
+/// The end of the connection, once a call has answered TAUT_ERR_CLOSED because of the peer; else null.
+///
+/// It is valid until the socket is freed. Only the thread that made the socket may call this; others get null.
+///
+/// # Safety
+/// `socket` is null or a socket.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_socket_closed(socket: *mut Socket) -> *const Closed {
+    let mut shown = null();
+    let call = |socket: &mut Socket| {
+        shown = socket.closed.as_ref().map_or(null(), |held| from_ref(&held.shape));
+        Ok(())
+    };
+    // SAFETY: the caller gives null or a socket.
+    let _ = guard(|| unsafe { on_socket(socket, call) });
+    shown
+}
+
+/// Writes the result of the TLS handshake into `facts`. Without TLS they are empty.
+///
+/// Only the thread that made the socket may call this; others get TAUT_ERR_STATE.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_socket_get_facts(socket: *mut Socket, facts: *mut TlsFacts) -> Code {
+    let call = |socket: &mut Socket| {
+        // SAFETY: the caller gives null or a `taut_tls_facts`.
+        unsafe { check_sized(facts.cast_const()) }?;
+        let info = socket.live()?.tls().clone();
+        // SAFETY: not null, of this size, and given away for this call.
+        unsafe { &mut *facts }.set(info);
+        Ok(())
+    };
+    // SAFETY: the caller keeps the contract of `on_socket`.
+    code(guard(|| unsafe { on_socket(socket, call) }))
+}
+
+/// Frees a socket; null is ignored. A connection that is open is cut.
+///
+/// Only the thread that made the socket may call this, once and as the last call; others get TAUT_ERR_STATE.
+///
+/// # Safety
+/// `socket` is null or a socket.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_socket_free(socket: *mut Socket) -> Code {
+    if socket.is_null() {
+        return TAUT_OK;
+    }
+    let free = || {
+        // SAFETY: the caller gives a socket.
+        unsafe { on_socket(socket, |_| Ok(())) }?;
+        // SAFETY: a socket comes from `Box::into_raw`, this thread owns it, and this is its last use.
+        drop(unsafe { Box::from_raw(socket) });
+        Ok(())
+    };
+    code(guard(free))
+}
+
+const ENDED: Failure = Failure::new(TAUT_ERR_CLOSED, "the connection has ended");
+
+impl Socket {
+    fn live(&mut self) -> Result<&mut tautline::Socket, Failure> {
+        self.socket.as_mut().ok_or(ENDED)
+    }
+
+    /// Keeps the end of the connection.
+    fn note<T>(&mut self, result: Result<T, Error>) -> Result<T, Failure> {
+        result.map_err(|error| {
+            if let Error::Closed(closed) = &error {
+                self.closed.get_or_insert_with(|| Held::closed(closed));
+            }
+            failure(&error)
+        })
+    }
+}
+
+fn failure(error: &Error) -> Failure {
+    match error {
+        Error::Connect(error) => connect_failure(error),
+        Error::Closed(_) => Failure::with_text(TAUT_ERR_CLOSED, format!("{error:#}")),
+        Error::Tls(error) => error.clone().into(),
+        _ => Failure::with_text(TAUT_ERR_SYSTEM, format!("{error:#}")),
+    }
+}
+
+/// Runs a call on a socket, on the thread that made it.
+///
+/// # Safety
+/// `socket` is null or a socket.
+unsafe fn on_socket<R>(
+    socket: *mut Socket,
+    call: impl FnOnce(&mut Socket) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    check(socket)?;
+    // SAFETY: not null, so it is a socket, whose thread never changes.
+    if unsafe { (*socket).thread } != thread::current().id() {
+        return Err(Failure::new(TAUT_ERR_STATE, "only the thread that made a socket may use it"));
+    }
+    // SAFETY: this thread alone uses it, and calls do not nest: a verification callback runs only while it is being made.
+    call(unsafe { &mut *socket })
+}

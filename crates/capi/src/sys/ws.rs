@@ -1,0 +1,611 @@
+//! A whole WebSocket connection without I/O.
+
+use super::border::{code, report};
+use super::exclusive::{Entered, Exclusive};
+use super::guard::guard;
+use super::heads::{Held, header_map, status, target};
+use super::memory::{bytes, check, check_sized, message, str_of};
+use super::settings::Settings;
+use super::shapes::{Header, Message, Target, WsEvent, WsStatus};
+use super::tls::certificate;
+use super::types::{ErrorDetail, Slice, TlsConfig, TlsFacts, Window};
+use crate::codes::{
+    Code, TAUT_EVENT_CLOSED, TAUT_EVENT_FAILED, TAUT_EVENT_MESSAGE, TAUT_EVENT_NONE, TAUT_EVENT_OPEN, TAUT_EVENT_PONG,
+    TAUT_EVENT_REQUEST, TAUT_OK, TAUT_TEXT,
+};
+use crate::failure::{Fail, Failure};
+use crate::ws::{self, Ws};
+use core::any::Any;
+use core::ptr::{from_ref, null};
+use std::sync::Arc;
+use tautline::http::Response;
+use tautline::layers::engine::connection::{Context, Event};
+use tautline::{Config, Kind};
+use tautline_tls::TlsInfo;
+
+/// Unused buffers that connections share. Any thread may use it, in one call at a time.
+pub struct WsContext(Arc<Exclusive<Context>>);
+
+/// One WebSocket connection without I/O. Any thread may use it, one call at a time.
+pub struct WsSession {
+    context: Arc<Exclusive<Context>>,
+    parts: Exclusive<Parts>,
+}
+
+/// A connection and the last event.
+struct Parts {
+    ws: Ws,
+    /// The memory that the pointers of the last event point to.
+    event: Option<Box<dyn Any + Send>>,
+}
+
+impl Fail for Parts {
+    fn fail(&mut self, failure: Failure) {
+        self.ws.fail(failure);
+    }
+}
+
+/// Makes a context and sets `*context` to it. `taut_ws_context_free` frees it.
+///
+/// Connections of one thread share a context, so that idle ones hold no buffer. It keeps at most `limit` bytes of unused
+/// buffers; 0 is for 4 MiB.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_context_new(
+    limit: usize,
+    context: *mut *mut WsContext,
+    error: *mut ErrorDetail,
+) -> Code {
+    let make = || {
+        check(context)?;
+        let made = WsContext(Arc::new(Exclusive::new(ws::context(limit)?)));
+        // SAFETY: not null, and the caller lets it be written.
+        unsafe { context.write(Box::into_raw(Box::new(made))) };
+        Ok(())
+    };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, make) }
+}
+
+/// Frees a context; null is ignored. Connections that have it go on.
+///
+/// Any thread may call this, once.
+///
+/// # Safety
+/// `context` is null or a context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_context_free(context: *mut WsContext) {
+    if !context.is_null() {
+        // SAFETY: a context comes from `Box::into_raw`, and this is its last use.
+        drop(unsafe { Box::from_raw(context) });
+    }
+}
+
+/// Makes the server's end of a connection that a client has opened, and sets `*ws` to it. `taut_ws_free` frees it.
+///
+/// `tls` is a configuration for servers that was applied; null is for connections without TLS. `settings` may be null, for
+/// the defaults. `context` may be null: the connection then has one of its own. `now_ms` is the time in milliseconds, from
+/// any clock that never runs backwards; all calls on the connection take it from the same clock.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_server(
+    tls: *const TlsConfig,
+    settings: *const Settings,
+    context: *const WsContext,
+    now_ms: u64,
+    ws: *mut *mut WsSession,
+    error: *mut ErrorDetail,
+) -> Code {
+    let make = || {
+        check(ws)?;
+        // SAFETY: the caller gives null or a configuration.
+        let tls = unsafe { tls.as_ref() };
+        // SAFETY: the caller gives null or valid pointers.
+        let (config, context) = unsafe { shared(settings, context) }?;
+        let made = Ws::server(tls.map(|tls| &tls.0), config, now_ms)?;
+        // SAFETY: not null, and the caller lets it be written.
+        unsafe { ws.write(session(made, context)) };
+        Ok(())
+    };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, make) }
+}
+
+/// Makes the client's end of a connection that was opened to `target` or to its proxy, as `taut_ws_server` does.
+///
+/// `tls` is a configuration for clients that was applied; null is for targets that begin with `ws://`.
+///
+/// Any thread may call this at any time.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_client(
+    tls: *const TlsConfig,
+    to: *const Target,
+    settings: *const Settings,
+    context: *const WsContext,
+    now_ms: u64,
+    ws: *mut *mut WsSession,
+    error: *mut ErrorDetail,
+) -> Code {
+    let make = || {
+        check(ws)?;
+        // SAFETY: the caller gives null or a `taut_target`.
+        unsafe { check_sized(to) }?;
+        // SAFETY: not null, of this size, and its pointers are valid.
+        let target = unsafe { target(to) }?;
+        // SAFETY: the caller gives null or a configuration.
+        let tls = unsafe { tls.as_ref() };
+        // SAFETY: the caller gives null or valid pointers.
+        let (config, context) = unsafe { shared(settings, context) }?;
+        let made = Ws::client(tls.map(|tls| &tls.0), target, config, context.enter()?.value, now_ms)?;
+        // SAFETY: not null, and the caller lets it be written.
+        unsafe { ws.write(session(made, context)) };
+        Ok(())
+    };
+    // SAFETY: the caller gives null or a `taut_error`.
+    unsafe { report(error, make) }
+}
+
+/// Frees a connection; null is ignored. If another call uses it, nothing is freed and the result is TAUT_ERR_BUSY.
+///
+/// Any thread may call this, once and as the last call.
+///
+/// # Safety
+/// `ws` is null or a connection.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_free(ws: *mut WsSession) -> Code {
+    if ws.is_null() {
+        return TAUT_OK;
+    }
+    // SAFETY: the caller gives a connection.
+    let result = unsafe { &*ws }.parts.enter().and_then(|entered| {
+        // A call that comes too late is still answered while the connection is being freed.
+        core::mem::forget(entered);
+        // SAFETY: a connection comes from `Box::into_raw`, no call uses it, and this is the last one.
+        let owned = unsafe { Box::from_raw(ws) };
+        guard(move || {
+            drop(owned);
+            Ok(())
+        })
+    });
+    code(result)
+}
+
+/// Sets `*window` to the memory into which the peer's next bytes are to be read: at least `least` bytes, and 16 KiB.
+///
+/// The window and the data of the last event are valid until the next call on this connection, but for `taut_ws_filled`.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_window(ws: *mut WsSession, least: usize, window: *mut Window) -> Code {
+    let call = |parts: &mut Parts, context: &mut Context| {
+        check(window)?;
+        let made = parts.ws.window(least, context)?;
+        // SAFETY: not null, and the caller lets it be written.
+        unsafe { window.write(Window { data: made.as_mut_ptr(), len: made.len() }) };
+        Ok(())
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, call) }
+}
+
+/// Takes the first `len` bytes of the window, which the caller has read from the peer.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// `ws` is null or a connection.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_filled(ws: *mut WsSession, len: usize, now_ms: u64) -> Code {
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, |parts, _| parts.ws.filled(len, now_ms)) }
+}
+
+/// The peer has ended the stream: no byte follows.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// `ws` is null or a connection.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_ended(ws: *mut WsSession) -> Code {
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, |parts, _| parts.ws.live().map(|connection| connection.ended())) }
+}
+
+/// The stream broke: a read or a write failed with this number of errno(3).
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// `ws` is null or a connection.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_broken(ws: *mut WsSession, errno: i32) -> Code {
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, |parts, context| parts.ws.broken(errno, context)) }
+}
+
+/// Takes the next event. TAUT_EVENT_NONE says that more bytes of the peer are needed, or that too much output waits.
+///
+/// Write the output then at the latest. Pings and close frames are answered by themselves.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_next(ws: *mut WsSession, event: *mut WsEvent) -> Code {
+    let call = |parts: &mut Parts, context: &mut Context| {
+        // SAFETY: the caller gives null or a `taut_ws_event`.
+        unsafe { check_sized(event.cast_const()) }?;
+        // SAFETY: not null, of this size, and given away for this call.
+        let event = unsafe { &mut *event };
+        let next = parts.ws.next(context)?;
+        parts.event = None;
+        (event.kind, event.flags, event.is_upgrade) = (TAUT_EVENT_NONE, 0, 0);
+        (event.data, event.request, event.opening, event.closed) = (Slice::EMPTY, null(), null(), null());
+        match next {
+            None => {}
+            Some(Event::Message(kind)) => {
+                event.kind = TAUT_EVENT_MESSAGE;
+                event.flags = if kind == Kind::Text { TAUT_TEXT } else { 0 };
+                event.data = parts.ws.live()?.payload().data().into();
+            }
+            Some(Event::Pong) => {
+                event.kind = TAUT_EVENT_PONG;
+                event.data = parts.ws.live()?.payload().data().into();
+            }
+            Some(rare) => parts.show(rare, event)?,
+        }
+        Ok(())
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, call) }
+}
+
+impl Parts {
+    /// Shows an event that has more than bytes.
+    #[cold]
+    fn show(&mut self, next: Event, event: &mut WsEvent) -> Result<(), Failure> {
+        match next {
+            Event::Request => {
+                let Some(request) = self.ws.live()?.request() else { return Ok(()) };
+                let held = Held::request(request);
+                event.is_upgrade = tautline::layers::ws::handshake::is_upgrade(request).into();
+                (event.kind, event.request) = (TAUT_EVENT_REQUEST, from_ref(&held.shape));
+                self.event = Some(held);
+            }
+            Event::Open(opened) => {
+                let held = Held::opening(opened);
+                (event.kind, event.opening) = (TAUT_EVENT_OPEN, from_ref(&held.shape));
+                self.event = Some(held);
+            }
+            Event::Closed(closed) => {
+                let held = Held::closed(&closed);
+                (event.kind, event.closed) = (TAUT_EVENT_CLOSED, from_ref(&held.shape));
+                self.event = Some(held);
+            }
+            Event::Failed(error) => {
+                let held = Held::failed(&error);
+                (event.kind, event.closed) = (TAUT_EVENT_FAILED, from_ref(&held.shape));
+                self.event = Some(held);
+            }
+            // Events of a later version have no number.
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Accepts the WebSocket that the request asks for, with further headers in the response (server).
+///
+/// If the request breaks a rule, it is refused by a response that says why. `taut_ws_next` reports either.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_upgrade(ws: *mut WsSession, headers: *const Header, headers_count: usize) -> Code {
+    let call = |parts: &mut Parts, context: &mut Context| {
+        // SAFETY: the caller gives an array of headers.
+        let headers = unsafe { header_map(headers, headers_count) }?;
+        parts.ws.upgrade(headers, context)
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, call) }
+}
+
+/// Answers the request as plain HTTP (server). Another request may follow on the connection.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_respond(
+    ws: *mut WsSession,
+    http_status: u32,
+    headers: *const Header,
+    headers_count: usize,
+    body: *const u8,
+    body_len: usize,
+) -> Code {
+    let call = |parts: &mut Parts, context: &mut Context| {
+        // SAFETY: the caller gives bytes that can be read.
+        let mut response = Response::new(unsafe { bytes(body, body_len) }?);
+        *response.status_mut() = status(http_status)?;
+        // SAFETY: the caller gives an array of headers.
+        *response.headers_mut() = unsafe { header_map(headers, headers_count) }?;
+        parts.ws.respond(&response, context)
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, call) }
+}
+
+/// Takes a message, whose bytes are copied. It leaves with the next output. The data of the last event may be sent.
+///
+/// TAUT_ERR_FULL says that more bytes wait than TAUT_SET_SLOW_LIMIT, and that the message was not taken.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_send(ws: *mut WsSession, outgoing: *const Message) -> Code {
+    // SAFETY: the caller gives null or a `taut_message`. Its bytes are the caller's, or those of the last event, which no
+    // call that sends changes.
+    let call = |parts: &mut Parts, context: &mut Context| parts.ws.send(unsafe { message(outgoing) }?, context);
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, call) }
+}
+
+/// Takes a ping of at most 125 bytes.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_ping(ws: *mut WsSession, data: *const u8, len: usize) -> Code {
+    // SAFETY: the caller gives bytes that can be read.
+    let call = |parts: &mut Parts, context: &mut Context| parts.ws.ping(unsafe { bytes(data, len) }?, context);
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, call) }
+}
+
+/// Sends a close frame behind all messages, with a reason of at most 123 bytes of UTF-8.
+///
+/// TAUT_EVENT_CLOSED follows when the peer answers it, or at the deadline.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_close(
+    ws: *mut WsSession,
+    close_code: u32,
+    reason: *const u8,
+    reason_len: usize,
+    now_ms: u64,
+) -> Code {
+    let call = |parts: &mut Parts, context: &mut Context| {
+        // SAFETY: the caller gives bytes that can be read.
+        let reason = unsafe { str_of(reason, reason_len) }?;
+        parts.ws.close(ws::close_code(close_code, reason)?, reason, context, now_ms)
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, call) }
+}
+
+/// Sets `*output` to the bytes for the peer; empty if none wait. Messages that were taken meanwhile share records.
+///
+/// They are valid until the next call on this connection.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_output(ws: *mut WsSession, output: *mut Slice) -> Code {
+    let call = |parts: &mut Parts, context: &mut Context| {
+        check(output)?;
+        let bytes = parts.ws.output(context)?;
+        // SAFETY: not null, and the caller lets it be written.
+        unsafe { output.write(bytes.into()) };
+        Ok(())
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, call) }
+}
+
+/// The first `len` bytes of the output were written.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// `ws` is null or a connection.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_written(ws: *mut WsSession, len: usize) -> Code {
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, |parts, context| parts.ws.written(len, context)) }
+}
+
+/// The stream takes no more bytes now: the deadline to send runs until some are written.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// `ws` is null or a connection.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_blocked(ws: *mut WsSession, now_ms: u64) -> Code {
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, |parts, _| parts.ws.blocked(now_ms)) }
+}
+
+/// Sets `*at_ms` to the time of the next deadline, or to TAUT_NEVER. `taut_ws_on_time` is due then.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_deadline(ws: *mut WsSession, at_ms: *mut u64) -> Code {
+    let call = |parts: &mut Parts, _: &mut Context| {
+        check(at_ms)?;
+        let at = parts.ws.deadline()?;
+        // SAFETY: not null, and the caller lets it be written.
+        unsafe { at_ms.write(at) };
+        Ok(())
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, call) }
+}
+
+/// Acts on deadlines that have passed: sends a ping, or ends the connection, which `taut_ws_next` reports.
+///
+/// Read what the peer has sent before this call.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// `ws` is null or a connection.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_on_time(ws: *mut WsSession, now_ms: u64) -> Code {
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, |parts, context| parts.ws.on_time(now_ms, context)) }
+}
+
+/// Gives buffers back to the context: the caller is going to wait for the peer.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// `ws` is null or a connection.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_rest(ws: *mut WsSession) -> Code {
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, |parts, context| parts.ws.live().map(|connection| connection.rest(context))) }
+}
+
+/// Writes the state of the connection into `status`.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_get_status(ws: *mut WsSession, state: *mut WsStatus) -> Code {
+    let call = |parts: &mut Parts, _: &mut Context| {
+        // SAFETY: the caller gives null or a `taut_ws_status`.
+        unsafe { check_sized(state.cast_const()) }?;
+        // SAFETY: not null, of this size, and given away for this call.
+        let state = unsafe { &mut *state };
+        let connection = parts.ws.live()?;
+        state.is_open = connection.is_open().into();
+        state.is_over = connection.is_over().into();
+        state.is_finished = connection.is_finished().into();
+        state.holds_back = connection.holds_back().into();
+        state.waiting = connection.waiting();
+        Ok(())
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, call) }
+}
+
+/// Writes the result of the TLS handshake into `facts`. Without TLS they are empty.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_get_facts(ws: *mut WsSession, facts: *mut TlsFacts) -> Code {
+    let call = |parts: &mut Parts, _: &mut Context| {
+        // SAFETY: the caller gives null or a `taut_tls_facts`.
+        unsafe { check_sized(facts.cast_const()) }?;
+        // SAFETY: not null, of this size, and given away for this call.
+        unsafe { &mut *facts }.set(parts.ws.live()?.tls_info());
+        Ok(())
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, call) }
+}
+
+/// Copies a certificate of the peer, as `taut_tls_peer_certificate` does.
+///
+/// Any thread may call this, but no two threads at once for connections of one context.
+///
+/// # Safety
+/// The pointers are null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn taut_ws_peer_certificate(
+    ws: *mut WsSession,
+    number: usize,
+    der: *mut u8,
+    der_room: usize,
+    der_len: *mut usize,
+) -> Code {
+    let call = |parts: &mut Parts, _: &mut Context| {
+        let info: TlsInfo = parts.ws.live()?.tls_info();
+        // SAFETY: the caller keeps the contract of `certificate`.
+        unsafe { certificate(&info, number, (der, der_room), der_len) }
+    };
+    // SAFETY: the caller keeps the contract of `run`.
+    unsafe { run(ws, call) }
+}
+
+/// The settings and the context of a connection that is being made.
+///
+/// # Safety
+/// The pointers are null or valid.
+unsafe fn shared(
+    settings: *const Settings,
+    context: *const WsContext,
+) -> Result<(Config, Arc<Exclusive<Context>>), Failure> {
+    // SAFETY: the caller gives null or settings.
+    let config = unsafe { settings.as_ref() }.map_or_else(Config::default, |settings| settings.0.copy());
+    // SAFETY: the caller gives null or a context.
+    let context = match unsafe { context.as_ref() } {
+        Some(context) => context.0.clone(),
+        None => Arc::new(Exclusive::new(ws::context(0)?)),
+    };
+    Ok((config, context))
+}
+
+fn session(ws: Ws, context: Arc<Exclusive<Context>>) -> *mut WsSession {
+    let parts = Exclusive::new(Parts { ws, event: None });
+    Box::into_raw(Box::new(WsSession { context, parts }))
+}
+
+/// Runs a call on a connection with its context.
+///
+/// # Safety
+/// `ws` is null or a connection.
+#[inline]
+unsafe fn run(ws: *mut WsSession, call: impl FnOnce(&mut Parts, &mut Context) -> Result<(), Failure>) -> Code {
+    if let Err(failure) = check(ws) {
+        return failure.code;
+    }
+    // SAFETY: not null, so it is a connection, which lives during this call.
+    let session = unsafe { &*ws };
+    let entered = |mut parts: Entered<'_, Parts>| {
+        let context = session.context.enter()?;
+        parts.run(|parts| call(parts, context.value))
+    };
+    code(session.parts.enter().and_then(entered))
+}
