@@ -1,0 +1,189 @@
+// The header for C++17: owners, views, and callbacks that throw. It prints "passed" at the end.
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "tautline.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using tautline::Conn, tautline::Message, tautline::Target, tautline::View;
+
+constexpr auto patience = 60s;
+
+#define CHECK(condition)                                                            \
+    do {                                                                            \
+        if (!(condition)) {                                                         \
+            std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);    \
+            std::exit(1);                                                           \
+        }                                                                           \
+    } while (0)
+
+// Counts that threads wait for.
+class Counts {
+public:
+    void add(const std::string &name) {
+        const std::lock_guard lock(mutex_);
+        counts_[name]++;
+        news_.notify_all();
+    }
+    void wait(const std::string &name, int least) {
+        std::unique_lock lock(mutex_);
+        CHECK(news_.wait_for(lock, patience, [&] { return counts_[name] >= least; }));
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable news_;
+    std::map<std::string, int> counts_;
+};
+
+struct Echo : tautline::Handler {
+    Counts counts;
+    std::vector<std::thread> threads;
+
+    ~Echo() override {
+        for (auto &thread : threads) thread.join();
+    }
+    void on_request(const tautline::Request &request) override {
+        if (request.head().target() == "/throws") throw std::runtime_error("on purpose");
+        if (request.head().target() == "/refused") return request.respond(403, "no", {{"x-why", "test"}});
+        if (request.head().target() == "/later") {
+            auto ticket = std::make_shared<tautline::Ticket>(request.later());
+            threads.emplace_back([ticket] { CHECK(ticket->is_wanted() && ticket->upgrade() == TAUT_OK); });
+        }
+        CHECK(request.head().header("host") && !request.head().header("x-none"));
+    }
+    void on_open(Conn conn, const taut_opening &) override { CHECK(conn.subscribe("news") == TAUT_OK); }
+    void on_message(Conn conn, const Message &message) override {
+        if (message.data.text() == "throw") throw 42;
+        if (message.data.text() == "timer") CHECK(conn.set_timer(1ms, 5) == TAUT_OK);
+        CHECK(conn.send(message) == TAUT_OK);
+    }
+    void on_timer(Conn conn, std::uint64_t id) override { CHECK(id == 5 && conn.text("ring") == TAUT_OK); }
+    void on_close(Conn, const taut_closed &closed) override {
+        counts.add(closed.cause == TAUT_CAUSE_CALLBACK ? "failed" : "closed");
+    }
+};
+
+struct Feed : tautline::Handler {
+    Counts counts;
+    void on_open(Conn conn, const taut_opening &opening) override {
+        CHECK(tautline::Head(opening.response).status() == 101 && conn.text("hello") == TAUT_OK);
+    }
+    void on_message(Conn, const Message &message) override { counts.add(std::string(message.data.text())); }
+    void on_connect_failed(std::uint64_t, const taut_closed &closed, std::uint64_t retry) override {
+        CHECK(closed.response != nullptr && closed.response->status == 403 && retry == TAUT_NEVER);
+        counts.add("refused");
+    }
+    void on_dial_end(std::uint64_t) override { counts.add("ended"); }
+};
+
+template <typename Call>
+taut_code thrown(Call &&call) {
+    try {
+        call();
+    } catch (const tautline::Error &error) {
+        CHECK(error.what()[0] != 0);
+        return error.code();
+    }
+    return TAUT_OK;
+}
+
+void servers_and_clients(const tautline::TlsConfig &accepting, const tautline::TlsConfig &connecting) {
+    Echo echo;
+    Feed feed;
+    tautline::Server server(echo, {{"127.0.0.1:0"}, accepting});
+    const auto address = server.address();
+    const auto uri = "wss://localhost" + address.substr(address.find(':'));
+    tautline::Socket socket(Target{uri + "/later"}, connecting, patience);
+    socket.text("hello");
+    const auto answer = socket.receive(patience);
+    CHECK(answer && answer->is_text() && answer->data.text() == "hello" && !socket.receive(1ms));
+    socket.text("timer");
+    CHECK(socket.receive(patience)->data.text() == "timer" && socket.receive(patience)->data.text() == "ring");
+    CHECK(server.publish("news", Message::text("all")) == TAUT_OK && socket.receive(patience)->data.text() == "all");
+    server.reload(accepting);
+    // Exceptions of callbacks end the one connection.
+    CHECK(thrown([&] { tautline::Socket(Target{uri + "/throws"}, connecting, patience); }) == TAUT_ERR_CONNECT);
+    {
+        tautline::Socket other(Target{uri}, connecting, patience);
+        other.text("throw");
+        CHECK(thrown([&] { other.receive(patience); }) == TAUT_ERR_CLOSED && other.closed()->code == 1011);
+    }
+    echo.counts.wait("failed", 1);
+    CHECK(server.counter("callbacks_failed") == 2);
+    CHECK(thrown([&] { server.counter("nonsense"); }) == TAUT_ERR_VALUE);
+    {
+        tautline::Client client(feed, connecting);
+        const auto dial = client.connect(Target{uri, {}, {}, {}, {{"x-token", "1"}}});
+        feed.counts.wait("hello", 1);
+        CHECK(client.disconnect(dial) == TAUT_OK);
+        feed.counts.wait("ended", 1);
+        client.connect(Target{uri + "/refused"});
+        feed.counts.wait("refused", 1);
+        CHECK(thrown([&] { client.connect(Target{"nonsense"}); }) == TAUT_ERR_VALUE);
+    }
+    socket.close(1000, "done");
+    echo.counts.wait("closed", 2);
+    CHECK(!server.join(1ms));
+    server.drain(1001, "", 1s);
+    CHECK(server.join(patience));
+    CHECK(thrown([&] { tautline::Server(echo, {{"nowhere"}}); }) == TAUT_ERR_VALUE);
+    CHECK(thrown([&] { tautline::TlsConfig::client().roots_file("/no/such/file"); }) == TAUT_ERR_CONFIG);
+}
+
+// Moves the output of one end to the other.
+void carry(tautline::Ws &from, tautline::Ws &to) {
+    for (auto output = from.output(); !output.empty(); output = from.output()) {
+        const auto window = to.window();
+        const auto len = std::min(output.size(), window.len);
+        std::memcpy(window.data, output.data(), len);
+        to.filled(len, 0);
+        from.written(len);
+    }
+}
+
+void without_io(const tautline::TlsConfig &accepting, const tautline::TlsConfig &connecting) {
+    tautline::Settings settings;
+    settings.set(TAUT_SET_MAX_MESSAGE, 100).subprotocols({"v1", "v2"}).origins({"*"});
+    auto server = tautline::Ws::server(accepting, 0, &settings);
+    auto client = tautline::Ws::client(connecting, Target{"wss://localhost/", {}, {}, {}, {}, {"v2"}}, 0);
+    taut_ws_event event{};
+    while ((event = server.next()).kind != TAUT_EVENT_REQUEST) {
+        carry(client, server);
+        carry(server, client);
+        client.next();
+    }
+    server.upgrade({{"x-test", "1"}});
+    CHECK(server.next().kind == TAUT_EVENT_OPEN);
+    carry(server, client);
+    event = client.next();
+    CHECK(event.kind == TAUT_EVENT_OPEN && View(event.opening->subprotocol).text() == "v2");
+    CHECK(tautline::Head(event.opening->response).header("x-test") == "1");
+    CHECK(client.send(Message::binary(std::string(101, 'x'))) == TAUT_OK);
+    carry(client, server);
+    event = server.next();
+    CHECK(event.kind == TAUT_EVENT_CLOSED && event.closed->cause == TAUT_CAUSE_PROTOCOL);
+    CHECK(server.close(1000, "", 0) == TAUT_ERR_CLOSED);
+    CHECK(thrown([&] { client.written(1000000); }) == TAUT_ERR_SIZE);
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    CHECK(argc == 4);
+    auto accepting = tautline::TlsConfig::server();
+    accepting.certificate_files(argv[2], argv[3]).apply();
+    auto connecting = tautline::TlsConfig::client("rustls");
+    connecting.roots_file(argv[1]).apply();
+    servers_and_clients(accepting, connecting);
+    without_io(accepting, connecting);
+    std::puts("passed");
+    return 0;
+}
