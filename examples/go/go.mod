@@ -1,0 +1,3 @@
+module tautline.dev/examples/echo
+
+go 1.19
