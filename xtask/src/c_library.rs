@@ -2,17 +2,21 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cargo::cargo;
 use crate::outcome::{Failure, Outcome};
 use crate::paths;
-use crate::process::{self, run};
+use crate::process::{self, Running, run, run_logged};
 use crate::stage::Context;
+use crate::taut;
 
 /// The version of the binary interface, as in the library's soname (`crates/capi/build.rs`).
 const SONAME: &str = "libtautline.so.0";
+
+/// The version of its symbols, as in `crates/capi/tautline.map`.
+const VERSION: &str = "TAUTLINE_0";
 
 /// Libraries of the system that programs with the static library link too.
 const SYSTEM: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
@@ -27,9 +31,12 @@ pub(crate) fn install(context: &Context, prefix: &Path, options: &[&str]) -> Out
     let built = paths::target().join("release");
     let version = env!("CARGO_PKG_VERSION");
     let whole = format!("libtautline.so.{version}");
-    fs::copy(paths::root().join("crates/capi/include/tautline.h"), include.join("tautline.h"))?;
-    fs::copy(built.join("libtautline_capi.so"), lib.join(&whole))?;
+    let source = paths::root().join("crates/capi");
+    for header in ["tautline.h", "tautline.hpp"] {
+        fs::copy(source.join("include").join(header), include.join(header))?;
+    }
     fs::copy(built.join("libtautline_capi.a"), lib.join("libtautline.a"))?;
+    link(&lib.join("libtautline.a"), &lib.join(&whole), context)?;
     for (link, to) in [(SONAME, whole.as_str()), ("libtautline.so", SONAME)] {
         let link = lib.join(link);
         if link.symlink_metadata().is_ok() {
@@ -38,14 +45,59 @@ pub(crate) fn install(context: &Context, prefix: &Path, options: &[&str]) -> Out
         symlink(to, link)?;
     }
     fs::write(packages.join("tautline.pc"), package(prefix, version))?;
+    let config = lib.join("cmake/tautline");
+    fs::create_dir_all(&config)?;
+    fs::copy(source.join("cmake/tautline-config.cmake"), config.join("tautline-config.cmake"))?;
+    fs::write(config.join("tautline-config-version.cmake"), cmake_version(version))?;
     println!("installed below {}", prefix.display());
     Ok(())
+}
+
+/// Links the shared library anew, because cargo cannot give its symbols versions. Then it checks the versions.
+fn link(archive: &Path, library: &Path, context: &Context) -> Outcome {
+    let map = paths::root().join("crates/capi/tautline.map");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-Wl,--gc-sections", "-Wl,--as-needed", "-Wl,-z,relro,-z,now"]);
+    cc.arg(format!("-Wl,-soname,{SONAME}")).arg(format!("-Wl,--version-script={}", map.display()));
+    cc.arg("-o").arg(library).arg("-Wl,--whole-archive").arg(archive).arg("-Wl,--no-whole-archive");
+    run(cc.args(SYSTEM.split(' ')), context.deadline)?;
+    let symbols = process::output(Command::new("nm").args(["-D", "--defined-only"]).arg(library)).unwrap_or_default();
+    let names: Vec<&str> = symbols.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+    let header = fs::read_to_string(paths::root().join("crates/capi/include/tautline.h"))?;
+    for function in functions(&header) {
+        if !names.contains(&format!("{function}@@{VERSION}").as_str()) {
+            return Err(Failure::Failed(format!("the library lacks {function} in version {VERSION}")));
+        }
+    }
+    match names.iter().find(|name| !name.starts_with("taut_") && **name != VERSION && !name.ends_with(VERSION)) {
+        Some(name) => Err(Failure::Failed(format!("the library exports {name}, which is none of its functions"))),
+        None => Ok(()),
+    }
+}
+
+/// The functions that the header declares.
+fn functions(header: &str) -> impl Iterator<Item = &str> {
+    let code = header.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.filter_map(|line| {
+        let (before, _) = line.split_once('(')?;
+        let name = before.rsplit([' ', '*']).next()?;
+        (name.starts_with("taut_") && before != name).then_some(name)
+    })
+}
+
+/// The file by which CMake compares versions: equal before the dot, since the interface may still change.
+fn cmake_version(version: &str) -> String {
+    let compatible = version.rsplit_once('.').map_or(version, |(compatible, _)| compatible);
+    format!(
+        "set(PACKAGE_VERSION \"{version}\")\nif(PACKAGE_FIND_VERSION STREQUAL \"{compatible}\" OR \
+         PACKAGE_FIND_VERSION STREQUAL \"{version}\")\n  set(PACKAGE_VERSION_COMPATIBLE TRUE)\nendif()\n"
+    )
 }
 
 /// The file by which pkg-config knows the library.
 fn package(prefix: &Path, version: &str) -> String {
     format!(
-        "prefix={}\n\nName: tautline\nDescription: TLS in one call\nVersion: {version}\nCflags: -I${{prefix}}/include\n\
+        "prefix={}\n\nName: tautline\nDescription: Secure WebSockets and TLS\nVersion: {version}\nCflags: -I${{prefix}}/include\n\
          Libs: -L${{prefix}}/lib -ltautline\nLibs.private: {SYSTEM}\n",
         prefix.display()
     )
@@ -76,5 +128,88 @@ pub(crate) fn test(context: &Context) -> Outcome {
             return Err(Failure::Failed("the example does not run with the installed library".to_owned()));
         }
     }
+    let programs = with_cmake(context, &prefix)?;
+    talk(context, &prefix, &programs, &programs.join("ws_echo"))?;
+    talk(context, &prefix, &programs, &in_go(context, &prefix)?)
+}
+
+/// Installs the library and builds the examples for WebSockets; returns their folder.
+pub(crate) fn examples(context: &Context) -> Result<PathBuf, Failure> {
+    let prefix = paths::own("c-library");
+    install(context, &prefix, &[])?;
+    with_cmake(context, &prefix)
+}
+
+/// Builds programs in C and C++ as a project with CMake does.
+fn with_cmake(context: &Context, prefix: &Path) -> Result<PathBuf, Failure> {
+    let folder = prefix.join("cmake-build");
+    let mut configure = Command::new("cmake");
+    configure.arg("-S").arg(paths::root().join("crates/capi/cmake/test")).arg("-B").arg(&folder);
+    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display())).arg("-DCMAKE_BUILD_TYPE=Release");
+    run(&mut configure, context.deadline)?;
+    run(Command::new("cmake").arg("--build").arg(&folder), context.deadline)?;
+    Ok(folder)
+}
+
+/// Builds the example in Go.
+fn in_go(context: &Context, prefix: &Path) -> Result<PathBuf, Failure> {
+    let program = prefix.join("go-echo");
+    for arguments in [&["vet", "."][..], &["build", "-o"]] {
+        let mut go = Command::new("go");
+        go.args(arguments).current_dir(paths::root().join("examples/go"));
+        if arguments.len() == 2 && arguments[0] == "build" {
+            go.arg(&program).arg(".");
+        }
+        go.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).env("CGO_ENABLED", "1").env("GOFLAGS", "-mod=readonly");
+        run(&mut go, context.deadline)?;
+    }
+    Ok(program)
+}
+
+/// Has the clients of the examples talk to a server of them.
+fn talk(context: &Context, prefix: &Path, programs: &Path, server: &Path) -> Outcome {
+    let here = prefix.join("certificates");
+    certificate(&here, context)?;
+    let port = taut::free_port()?;
+    let mut command = Command::new(server);
+    command.arg(format!("127.0.0.1:{port}")).args(["cert.pem", "key.pem"].map(|name| here.join(name)));
+    command.env("LD_LIBRARY_PATH", prefix.join("lib"));
+    let mut running = Running::start_logged(&mut command, &paths::log("c-library-server"))?;
+    taut::wait_until_listening(port, &mut running, context.deadline)?;
+    let uri = format!("wss://localhost:{port}/");
+    let text = "hello, ".repeat(5000);
+    for (client, further) in [("ws_ask", &[][..]), ("ws_feed", &["1"])] {
+        let mut command = Command::new(programs.join(client));
+        command.arg(&uri).arg(here.join("cert.pem")).arg(&text).args(further);
+        command.env("LD_LIBRARY_PATH", prefix.join("lib"));
+        if process::output(&mut command).is_none_or(|heard| heard.trim_end() != text.trim_end()) {
+            let what = format!("{client} did not hear its own text from {}", server.display());
+            return Err(Failure::Failed(what));
+        }
+    }
     Ok(())
+}
+
+/// Makes a certificate for localhost that signs itself, so that clients can trust it.
+fn certificate(folder: &Path, context: &Context) -> Outcome {
+    fs::create_dir_all(folder)?;
+    let settings = "[req]\ndistinguished_name=name\nx509_extensions=more\nprompt=no\n[name]\nCN=localhost\n[more]\n\
+                    subjectAltName=DNS:localhost\nbasicConstraints=critical,CA:FALSE\n";
+    fs::write(folder.join("openssl.cnf"), settings)?;
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "7"]);
+    openssl.args(["-config", "openssl.cnf", "-keyout", "key.pem", "-out", "cert.pem"]).current_dir(folder);
+    run_logged(&mut openssl, &paths::log("c-library-certificate"), context.deadline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::functions;
+
+    #[test]
+    fn functions_are_found_in_the_header() {
+        let header = "// taut_no(\ntypedef void (*taut_destroy)(void *user);\ntaut_code taut_yes(int a);\n\
+                      const char *taut_too(void);\n    uint32_t (*member)(void);\n";
+        assert_eq!(functions(header).collect::<Vec<_>>(), ["taut_yes", "taut_too"]);
+    }
 }

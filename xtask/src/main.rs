@@ -51,6 +51,8 @@ cargo xtask <task>
   simulate --seeds N [--from S]     servers, clients and their network in virtual time; --trace prints every event
   sanitize                          the unsafe code and the C shims under AddressSanitizer
   vm-test                           kernel TLS, in virtual machines with Debian's kernels
+  c-library                         all tests of the library for C, in C, C++ and Go
+  c-library --conformance           some of the Autobahn suite against the example in C
   c-library --prefix DIR [OPTIONS]  build the library for C with cargo's OPTIONS, and install it below DIR
   java                              the engine for Java, against Netty's tests, Jetty, Tomcat and the JDK's HTTP
   python [--conformance]            the package for Python: its wheel is built, installed and tested, and some of the
@@ -112,6 +114,7 @@ fn main() -> ExitCode {
         }
         ["sanitize"] => stage::run(&[stage("sanitize", 45, sanitize::sanitize)]),
         ["vm-test"] => stage::run(&[stage("vm-test", 30, vm::test)]),
+        ["c-library"] => stage::run(&[stage("c-library", 30, c_library::test)]),
         ["c-library", "--prefix", prefix, ref options @ ..] => {
             let (prefix, options) = (prefix.to_owned(), options.iter().map(|&one| one.to_owned()).collect::<Vec<_>>());
             stage::run(&[stage("c-library", 30, move |context| {
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
                 c_library::install(context, prefix.as_ref(), &options)
             })])
         }
+        ["c-library", "--conformance"] => stage::run(&[build(), stage("autobahn C", 5, autobahn::in_c)]),
         ["java"] => stage::run(&[stage("java", 10, java::test)]),
         ["python"] => stage::run(&[stage("python", 10, python::test)]),
         ["python", "--conformance"] => {
@@ -195,7 +199,6 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("runs 770 cases", stage("autobahn client", 15, |context| autobahn::client(context, &Cases::Usual))),
         ("runs 97 cases", stage("autobahn uring", 5, autobahn::uring)),
         ("runs some of the cases both ways", stage("autobahn tokio", 5, autobahn::tokio)),
-        ("runs some of the cases both ways", stage("autobahn python", 5, autobahn::python)),
         ("drops a million futures", stage("cancellations", 5, checks::cancellations)),
     ]
 }
@@ -209,6 +212,8 @@ fn in_neither() -> Vec<LeftOut> {
             "judges latencies, which needs a machine with nothing else to do: `cargo xtask hostile`",
         ),
         ("icount", "compares a release build with counts of one toolchain: `cargo xtask icount`"),
+        ("autobahn python", "repeats cases of the other Autobahn stages: `cargo xtask python --conformance`"),
+        ("autobahn C", "repeats cases of the other Autobahn stages: `cargo xtask c-library --conformance`"),
         ("conformance --full", "takes hours: compressed messages above 8 KiB"),
     ];
     if !cargo::has_libressl() {

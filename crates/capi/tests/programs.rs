@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
 
+const SANITIZE: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"];
+
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
@@ -114,7 +116,10 @@ fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Runs the program of tests: it gets the certificates and prints "passed".
+/// The programs of tests in C. Each prints "passed".
+const PROGRAMS: [&str; 3] = ["test", "ws", "server"];
+
+/// Runs a program of tests: it gets the certificates and prints "passed".
 fn run_tests(folder: &Folder, mut command: Command) {
     command.args(["ca.pem", "cert.pem", "key.pem"].map(|name| folder.path(name)));
     assert_eq!(expect(&mut command).lines().last(), Some("passed"));
@@ -122,50 +127,86 @@ fn run_tests(folder: &Folder, mut command: Command) {
 
 #[test]
 fn the_header_is_c99_and_cxx17() {
-    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/tautline.h");
-    let mut compilers = vec![("cc", "-std=c99", "c")];
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    let mut compilers = vec![("cc", "-std=c99", "c", "tautline.h")];
     if is_whole() {
-        compilers.push(("c++", "-std=c++17", "c++"));
+        compilers.push(("c++", "-std=c++17", "c++", "tautline.h"));
+        compilers.push(("c++", "-std=c++17", "c++", "tautline.hpp"));
     }
-    for (compiler, standard, language) in compilers {
+    for (compiler, standard, language, header) in compilers {
         let mut command = Command::new(compiler);
-        command.args([standard, "-fsyntax-only", "-x", language]).args(WARNINGS).arg(&header);
+        command.args([standard, "-fsyntax-only", "-x", language]).args(WARNINGS).arg(folder.join(header));
         expect(&mut command);
     }
 }
 
 #[test]
-fn a_program_in_c() {
-    let folder = Folder::new();
-    let program = folder.compile("cc", "-std=c99", "crates/capi/tests/c/test.c", &[]);
-    run_tests(&folder, Command::new(&program));
-    if is_whole() {
-        assert!(has("valgrind"), "`cargo xtask setup` installs valgrind");
-        let mut command = Command::new("valgrind");
-        command.args(["--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite"]);
-        command.args(["--errors-for-leak-kinds=definite", "--fair-sched=yes", "-q"]).arg(&program);
-        run_tests(&folder, command);
+fn programs_in_c() {
+    for name in PROGRAMS {
+        let folder = Folder::new();
+        let program = folder.compile("cc", "-std=c99", &format!("crates/capi/tests/c/{name}.c"), &[]);
+        run_tests(&folder, Command::new(&program));
+        if is_whole() {
+            assert!(has("valgrind"), "`cargo xtask setup` installs valgrind");
+            let mut command = Command::new("valgrind");
+            command.args(["--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite"]);
+            command.args(["--errors-for-leak-kinds=definite", "--fair-sched=yes", "-q"]).arg(&program);
+            run_tests(&folder, command);
+        }
     }
 }
 
 #[test]
-fn a_program_in_c_under_address_sanitizer() {
-    let folder = Folder::new();
-    let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"];
-    let program = folder.compile("cc", "-std=c99", "crates/capi/tests/c/test.c", &flags);
-    run_tests(&folder, Command::new(program));
+fn programs_in_c_under_address_sanitizer() {
+    for name in PROGRAMS {
+        let folder = Folder::new();
+        let program = folder.compile("cc", "-std=c99", &format!("crates/capi/tests/c/{name}.c"), &SANITIZE);
+        run_tests(&folder, Command::new(program));
+    }
 }
 
 #[test]
-fn a_program_in_cxx() {
+fn programs_in_cxx() {
     if !is_whole() {
         return;
     }
-    for flags in [&[][..], &["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]] {
+    for (name, flags) in ["test", "server"].iter().flat_map(|name| [(name, &[][..]), (name, &SANITIZE)]) {
         let folder = Folder::new();
-        let program = folder.compile("c++", "-std=c++17", "crates/capi/tests/c/test.cpp", flags);
+        let program = folder.compile("c++", "-std=c++17", &format!("crates/capi/tests/c/{name}.cpp"), flags);
         run_tests(&folder, Command::new(program));
     }
+}
+
+/// The examples for WebSockets talk to each other, and to no stranger.
+#[test]
+fn the_examples_for_web_sockets_talk() {
+    let folders = ["ws_echo", "ws_ask", "ws_feed"].map(|name| {
+        let folder = Folder::new();
+        let program = folder.compile("cc", "-std=c99", &format!("examples/c/{name}.c"), &["-fsanitize=address"]);
+        (folder, program)
+    });
+    let [(folder, echo), (other, ask), (_feed, feed)] = &folders;
+    let mut server = Command::new(echo);
+    server.arg("127.0.0.1:0").args(["cert.pem", "key.pem"].map(|name| folder.path(name)));
+    let mut server = Running(server.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    let uri = line.strip_prefix("listening on ").unwrap().replace("127.0.0.1", "localhost");
+    for (client, further) in [(ask, None), (feed, Some("1"))] {
+        let mut client = Command::new(client);
+        client.arg(&uri).arg(folder.path("ca.pem")).arg("hello").args(further);
+        assert_eq!(expect(&mut client).trim(), "hello");
+    }
+    let mut stranger = Command::new(ask);
+    let output = stranger.arg(&uri).arg(other.path("ca.pem")).arg("hello").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("issuer is not trusted"), "{said}");
+    // Certificates are loaded anew, and a signal drains it.
+    let signal = |name: &str| expect(Command::new("kill").args([name, &server.0.id().to_string()]));
+    signal("-HUP");
+    assert_eq!(lines.next().unwrap().unwrap(), "reloaded");
+    signal("-TERM");
+    assert!(server.0.wait().unwrap().success());
 }
 
 /// The program that measures the cost of a call works.
@@ -247,17 +288,55 @@ fn the_example_serves_openssl() {
     }
 }
 
-/// Every snippet of docs/c.md and docs/languages.md compiles without warnings.
+/// The snippets of docs/c.md and docs/languages.md in one language.
+fn snippets(language: &str) -> Vec<String> {
+    let text = ["docs/c.md", "docs/languages.md"].map(|page| fs::read_to_string(root().join(page)).unwrap()).concat();
+    let begin = format!("```{language}\n");
+    text.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
+/// Every snippet of the two pages compiles without warnings.
 #[test]
 fn the_snippets_of_the_documentation_compile() {
-    let text = ["docs/c.md", "docs/languages.md"].map(|page| fs::read_to_string(root().join(page)).unwrap()).concat();
     let folder = Folder::new();
-    let snippets: Vec<&str> = text.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert!(snippets.len() >= 6);
-    for snippet in snippets {
-        let source = folder.path("snippet.c");
-        fs::write(&source, snippet).unwrap();
-        let mut command = Command::new("cc");
-        expect(command.args(["-std=c99", "-fsyntax-only", &include()]).args(WARNINGS).arg(source));
+    let mut languages = vec![("c", "cc", "-std=c99", 8)];
+    if is_whole() {
+        languages.push(("cpp", "c++", "-std=c++17", 1));
     }
+    for (language, compiler, standard, least) in languages {
+        let snippets = snippets(language);
+        assert!(snippets.len() >= least);
+        for snippet in snippets {
+            let source = folder.path(&format!("snippet.{language}"));
+            fs::write(&source, snippet).unwrap();
+            let mut command = Command::new(compiler);
+            expect(command.args([standard, "-fsyntax-only", &include()]).args(WARNINGS).arg(source));
+        }
+    }
+}
+
+/// The documentation's server answers the documentation's client.
+#[test]
+fn the_programs_of_the_documentation_talk() {
+    let [server, client] = ["taut_server_start(&options", "taut_socket_connect(tls"].map(|call| {
+        let found = snippets("c").into_iter().find(|snippet| snippet.contains(call) && snippet.contains("int main"));
+        let folder = Folder::new();
+        let source = folder.path("program.c");
+        fs::write(&source, found.unwrap()).unwrap();
+        let program = folder.compile("cc", "-std=c99", source.to_str().unwrap(), &["-fsanitize=address"]);
+        (folder, program)
+    });
+    let (folder, program) = &server;
+    let mut command = Command::new(program);
+    command.arg("127.0.0.1:0").args(["cert.pem", "key.pem"].map(|name| folder.path(name)));
+    let mut running = Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening on 127.0.0.1").unwrap();
+    let mut ask = Command::new(&client.1);
+    ask.arg(format!("wss://localhost{address}/")).arg(folder.path("ca.pem")).arg("hello");
+    assert_eq!(expect(&mut ask), "hello\n");
+    // The end of its input drains it.
+    drop(running.0.stdin.take());
+    assert!(running.0.wait().unwrap().success());
 }

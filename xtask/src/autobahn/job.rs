@@ -14,10 +14,10 @@ use super::Cases;
 use super::install::{Suite, install};
 use super::report::Report;
 use crate::outcome::{Failure, Outcome};
-use crate::paths;
 use crate::process::{Deadline, Running};
 use crate::stage::Context;
 use crate::taut::{self, Certificates, Scheme};
+use crate::{c_library, paths};
 
 /// One process of the suite.
 #[derive(Debug)]
@@ -146,6 +146,23 @@ pub(crate) fn python(context: &Context) -> Outcome {
     let deadline = context.deadline;
     all(&[job("server")], |job| fuzz_server(job, &suite, &job.scheme.url(port), deadline, &here))?;
     fuzz_client(context, &ours, &[job("client")])
+}
+
+/// Cases of every group without compression, against the example in C.
+pub(crate) fn in_c(context: &Context) -> Outcome {
+    let suite = install(context)?;
+    let certificates = taut::certificates(context)?;
+    let programs = c_library::examples(context)?;
+    let port = taut::free_port()?;
+    let mut command = Command::new(programs.join("ws_echo"));
+    command.arg(format!("127.0.0.1:{port}")).arg(&certificates.chain).arg(&certificates.key);
+    let mut server = Running::start_logged(&mut command, &paths::log("autobahn-c-serve"))?;
+    taut::wait_until_listening(port, &mut server, Deadline::after(Duration::from_secs(60)))?;
+    let cases = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.4.*", "7.*", "9.1.*", "9.2.*", "10.*"].map(str::to_owned).into();
+    let job = Job { name: "c-server-wss".to_owned(), scheme: Scheme::Wss, cases };
+    let here = |command: &mut Command, log: &Path| Running::start_logged(command, log);
+    let deadline = context.deadline;
+    all(&[job], |job| fuzz_server(job, &suite, &job.scheme.url(port), deadline, &here))
 }
 
 fn fuzz_client(context: &Context, ours: &(dyn Fn() -> Command + Sync), jobs: &[Job]) -> Outcome {
