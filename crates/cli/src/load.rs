@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
 use tautline_lab::load::crowd::{self, Crowd};
-use tautline_lab::load::{Echo, Handshakes, Idle, IdleMemory, Progress as Stage, Server};
+use tautline_lab::load::{Broadcast, Echo, Handshakes, Idle, IdleMemory, Progress as Stage, Server};
 use tautline_lab::table::{bytes, number};
 use tautline_lab::{Case, Content, Line, Machine, Measured, Metric, Protocol, Span, cpu, write_json};
 
@@ -25,6 +25,7 @@ Examples:
   taut load ws://127.0.0.1:8080/ --size 16384 --pipeline 8
   taut load wss://127.0.0.1:8443/ --rate 20000 --duration 10
   taut load wss://127.0.0.1:8443/ --handshakes --connections 16
+  taut load wss://127.0.0.1:8443/ --broadcast --connections 1000
   taut load wss://127.0.0.1:8443/ --idle --connections 10000 --server-pid PID
   taut load wss://127.0.0.1:8443/ --idle --connections 1000000")]
 pub(crate) struct Arguments {
@@ -51,8 +52,12 @@ pub(crate) struct Arguments {
     /// Measure connecting, upgrading and closing instead: full handshakes, then resumed ones.
     #[arg(long, conflicts_with_all = ["rate", "pipeline", "size"])]
     handshakes: bool,
+    /// Let the server send each message to all connections instead (`taut serve --app broadcast`): one connection publishes, and
+    /// the next message follows when all have the last one.
+    #[arg(long, conflicts_with_all = ["rate", "handshakes"])]
+    broadcast: bool,
     /// Hold idle connections instead, and measure the server's memory.
-    #[arg(long, conflicts_with_all = ["rate", "pipeline", "size", "handshakes"])]
+    #[arg(long, conflicts_with_all = ["rate", "pipeline", "size", "handshakes", "broadcast"])]
     idle: bool,
     /// With --idle: address of this machine that connections come from. May be repeated: each has ports for tens of thousands.
     /// Default for very many connections to a loopback address: addresses of 127/8.
@@ -99,6 +104,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         idle(arguments, server, &case)?
     } else if arguments.handshakes {
         handshakes(arguments, &server, &case)?
+    } else if arguments.broadcast {
+        broadcast(arguments, server, &case)?
     } else {
         echo(arguments, server, &case)?
     };
@@ -171,6 +178,29 @@ fn echo(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Fa
     report.text += &format!("  throughput  {} msg/s, {} MB/s in and out\n", number(measured.rate()), number(transfer));
     report.text += &latency(&measured, if rate.is_some() { "from the scheduled time" } else { "from sending" });
     report.add_cpu(&measured, "msg");
+    Ok(report)
+}
+
+fn broadcast(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Failure> {
+    let Arguments { connections: subscribers, size, pipeline, warmup, duration, .. } = *arguments;
+    let url = server.target.uri.clone();
+    let progress = Progress::new();
+    let measured = Broadcast { server, subscribers, size, pipeline, span: Span { warmup, duration } }
+        .run(&mut watch(&progress))?;
+    drop(progress);
+    let case = Case {
+        subscribers: Some(subscribers as u64),
+        connections: None,
+        size: Some(size as u64),
+        pipeline: Some(pipeline as u64),
+        ..case.clone()
+    };
+    let mut report = Report::default();
+    report.add(&case, &measured.message_metrics(size));
+    report.text = format!("{url}: {subscribers} subscribers, {}, {pipeline} in flight\n", bytes(size as u64));
+    report.text += &format!("  deliveries  {} /s\n", number(measured.rate()));
+    report.text += &latency(&measured, "from publishing to each delivery");
+    report.add_cpu(&measured, "delivery");
     Ok(report)
 }
 

@@ -15,22 +15,25 @@ use tautline::{Conn, Delivery, Message, Outgoing};
 /// One connection publishes. As soon as all subscribers have a message, it publishes the next. Every delivery is compared
 /// with its message.
 #[derive(Clone)]
-pub(crate) struct Broadcast {
+pub struct Broadcast {
     /// The server. If its target offers permessage-deflate, deliveries are compressed.
-    pub(crate) server: Server,
+    pub server: Server,
     /// Connections that get every message; the first of them publishes.
-    pub(crate) subscribers: usize,
+    pub subscribers: usize,
     /// Payload bytes per message: text that compresses well.
-    pub(crate) size: usize,
+    pub size: usize,
     /// Messages in flight.
-    pub(crate) pipeline: usize,
+    pub pipeline: usize,
     /// Length of the measurement.
-    pub(crate) span: Span,
+    pub span: Span,
 }
 
 impl Broadcast {
     /// Connects, runs and measures. The count is that of deliveries; a latency is from publishing to one delivery.
-    pub(crate) fn run(&self, watch: Watch<'_>) -> Result<Measured, Error> {
+    ///
+    /// # Errors
+    /// A delivery was wrong or missing, a connection failed, or there is nobody to deliver to.
+    pub fn run(&self, watch: Watch<'_>) -> Result<Measured, Error> {
         if self.subscribers == 0 || self.pipeline == 0 {
             return Err(Error::Usage("subscribers and pipeline must be at least 1".into()));
         }

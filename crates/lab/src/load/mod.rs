@@ -18,7 +18,7 @@ mod storm;
 mod tests;
 mod used;
 
-pub(crate) use broadcast::Broadcast;
+pub use broadcast::Broadcast;
 pub use echo::Echo;
 pub(crate) use feed::Feed;
 pub use handshakes::{HandshakeCounts, Handshakes};
