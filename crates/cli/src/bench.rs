@@ -1,24 +1,32 @@
+mod sink;
+mod stored;
+
 use crate::aead::AeadArguments;
 use crate::amount;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use std::fs::File;
-use std::io::BufWriter;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use sink::Sink;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tautline_lab::cpu::Placement;
-use tautline_lab::report::write_html;
 use tautline_lab::suites::{self, CrowdSize, Effort, Lab, Outcome, Suite};
-use tautline_lab::{DriverKind, Line, Machine, write_json};
+use tautline_lab::{DriverKind, Error, Machine};
 
 /// Measure this machine: bare TCP, ws and wss side by side.
 ///
 /// Server and load run on different CPUs. Rounds alternate between the compositions, so that a disturbance of the machine
 /// affects all of them. Figures are medians over rounds. The default suite is the overview, which takes less than two minutes.
-/// With --quick, most suites take less than a minute, and none takes more than two.
+/// With --quick, most suites take less than a minute, and none takes more than two. Ctrl-C ends the run after the measurement
+/// under way, and keeps the results; a second one ends it at once, and keeps those of complete suites.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    after_help = "\
 Suites:
   overview   bare TCP, ws and wss with every engine at 64 B, 1 KiB, 16 KiB; handshakes; advice
   echo       64 B to 64 KiB, 1 to 500 connections, 1 and 16 in flight; broadcasts to 1,000
@@ -45,11 +53,20 @@ Examples:
   taut bench --quick
   taut bench limits --driver uring
   taut bench million --connections 100000
-  taut bench echo limits --json results.jsonl --report results.html")]
+  taut bench echo limits --json results.jsonl --report results.html
+  taut bench --all --quick --report results.html
+  taut bench report results.jsonl more.jsonl --output page.html
+  taut bench diff before.jsonl after.jsonl"
+)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    stored: Option<stored::Command>,
     /// Suites to run.
     #[arg(value_name = "SUITE", default_value = "overview", value_parser = suite())]
     suites: Vec<Suite>,
+    /// Run every suite. Suites that cannot run here are named in the report.
+    #[arg(long, conflicts_with = "suites")]
+    all: bool,
     /// Run fewer and shorter rounds, for a first look.
     #[arg(long)]
     quick: bool,
@@ -58,19 +75,19 @@ pub(crate) struct Arguments {
     driver: Vec<DriverKind>,
     #[command(flatten)]
     aead: AeadArguments,
-    /// Connections of the suite million.
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = amount::count)]
-    connections: usize,
+    /// Connections of the suite million. Default: 1,000,000, or 100,000 with --quick.
+    #[arg(long, value_name = "N", value_parser = amount::count)]
+    connections: Option<usize>,
     /// Most connections that a table of open files holds in the suite million. Default: all that fit (ulimit -n).
     #[arg(long, value_name = "N", value_parser = amount::count)]
     per_table: Option<usize>,
     /// Existing build of the program with the servers of other projects. Default: built from the checkout.
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
-    /// Also write results as JSON: the machine, then one result per line. `-` writes to standard output, without tables.
+    /// Also write results as JSON: the machine, then each suite with one result per line. `-` writes to standard output, without tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Also write a page with the tables and all their figures.
+    /// Also write a page with charts, verdicts and every figure beside the published ones.
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 }
@@ -102,13 +119,13 @@ fn drivers(wanted: &[DriverKind]) -> Vec<DriverKind> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let program =
-        std::env::current_exe().map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+    if let Some(command) = &arguments.stored {
+        return command.run();
+    }
+    let no_program = |error| Failure::failed(format!("cannot find this program: {error}"));
+    let program = std::env::current_exe().map_err(no_program)?;
     arguments.aead.apply();
-    let machine = Machine::here();
-    let placement = Placement::here();
-    let effort = if arguments.quick { Effort::Quick } else { Effort::Thorough };
-    let drivers = drivers(&arguments.driver);
+    let (machine, placement, drivers) = (Machine::here(), Placement::here(), drivers(&arguments.driver));
     let only_json = arguments.json.as_deref() == Some(Path::new("-"));
     if !only_json {
         let names: Vec<&str> = drivers.iter().map(|driver| driver.name()).collect();
@@ -119,10 +136,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         eprintln!("taut: this is a debug build, so its figures mean nothing; use cargo run --release -- bench");
     }
     // Created first, so that a failure does not follow minutes of measuring.
-    let json = arguments.json.as_deref().filter(|_| !only_json).map(create).transpose()?;
-    let report = arguments.report.as_deref().map(create).transpose()?;
-    let mut outcomes: Vec<Outcome> = Vec::new();
-    for suite in &arguments.suites {
+    let mut sink = Sink::new(machine, arguments.json.as_deref(), arguments.report.as_deref())?;
+    let stop = stop_on_signal()?;
+    let suites: &[Suite] = if arguments.all { &Suite::ALL } else { &arguments.suites };
+    let (effort, connections) = if arguments.quick { (Effort::Quick, 100_000) } else { (Effort::Thorough, 1_000_000) };
+    let mut failed = Vec::new();
+    for suite in suites {
         let progress = Progress::new();
         let mut show = |share: f64, what: &str| progress.show(share, what);
         let mut lab = Lab {
@@ -130,40 +149,57 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             effort,
             placement,
             drivers: drivers.clone(),
+            has_chosen_drivers: !arguments.driver.is_empty(),
             peers: arguments.peers.clone(),
             crowd: CrowdSize {
-                connections: arguments.connections,
+                connections: arguments.connections.unwrap_or(connections),
                 per_table: arguments.per_table,
                 own: Some(crate::sys::own_descriptors()),
             },
+            stop: &stop,
             progress: &mut show,
         };
-        let outcome = suite.run(&mut lab)?;
+        let result = suite.run(&mut lab);
         drop(progress);
+        let is_stopped = stop.load(Ordering::Relaxed);
+        let outcome = match result {
+            Err(error) if !is_stopped && !arguments.all => return Err(error.into()),
+            Err(error) => {
+                // A suite that cannot run here is no failure of a run of all.
+                failed.extend((!is_stopped && !matches!(error, Error::Usage(_))).then_some(suite.name()));
+                let failure = Some(error.to_string());
+                Outcome { failure, is_interrupted: is_stopped, ..Outcome::of(suite.name()) }
+            }
+            Ok(outcome) => outcome,
+        };
         if !only_json {
             print(&outcome)?;
         }
-        outcomes.push(outcome);
+        sink.add(outcome)?;
+        if is_stopped {
+            return Err(Failure::interrupted("interrupted: what was measured until then is kept"));
+        }
     }
-    let failed = |error: std::io::Error| Failure::failed(format!("cannot write the results: {error}"));
-    if let Some(file) = report {
-        write_html(&mut BufWriter::new(file), &machine, &outcomes).map_err(failed)?;
+    if failed.is_empty() {
+        return Ok(());
     }
-    let lines: Vec<Line> = outcomes.into_iter().flat_map(|outcome| outcome.lines).collect();
-    if let Some(file) = json {
-        write_json(&mut BufWriter::new(file), &machine, &lines).map_err(failed)?;
-    } else if only_json {
-        write_json(&mut std::io::stdout().lock(), &machine, &lines).map_err(|error| Failure::output(&error))?;
-    }
-    Ok(())
+    Err(Failure::failed(format!("these suites failed, and the results name the reasons: {}", failed.join(", "))))
 }
 
-fn create(path: &Path) -> Result<File, Failure> {
-    File::create(path).map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))
+/// A flag that Ctrl-C sets. The second Ctrl-C ends the program.
+fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let both = signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)));
+        both.map_err(|error| Failure::failed(format!("cannot watch for signals: {error}")))?;
+    }
+    Ok(stop)
 }
 
 fn print(outcome: &Outcome) -> Result<(), Failure> {
     let mut text = format!("\n{}\n", outcome.text.trim_end());
+    text.extend(outcome.failure.iter().map(|failure| format!("{}: {failure}\n", outcome.suite)));
     text.extend(outcome.warnings.iter().map(|warning| format!("Note: {warning}\n")));
     text.extend(outcome.advice.iter().map(|advice| format!("\nAdvice: {advice}\n")));
     output::print(text)

@@ -12,6 +12,8 @@ pub(crate) enum Kind {
     Usage = 2,
     /// The network or TLS failed.
     Network = 3,
+    /// A signal ended the run early (128 + SIGINT).
+    Interrupted = 130,
     /// The reader of the output went away: what shells report for a program that SIGPIPE ended (128 + 13).
     OutputClosed = 141,
 }
@@ -34,6 +36,10 @@ impl Failure {
 
     pub(crate) fn network(what: impl Into<String>) -> Self {
         Self { kind: Kind::Network, what: what.into() }
+    }
+
+    pub(crate) fn interrupted(what: impl Into<String>) -> Self {
+        Self { kind: Kind::Interrupted, what: what.into() }
     }
 
     /// A failure to write to standard output.

@@ -55,6 +55,7 @@ Exit codes:
   1    a run failed, or replies were wrong
   2    arguments, files or configuration cannot work
   3    the network or TLS failed
+  130  Ctrl-C ended `taut bench` early
   141  the reader of the output went away";
 
 #[derive(Debug, Subcommand)]

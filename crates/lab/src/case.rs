@@ -1,9 +1,10 @@
 use crate::named::named;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 
 named! {
     /// Carrier of the messages.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Protocol {
         /// Bytes over TCP without frames: the limit that the others are judged by.
@@ -15,11 +16,18 @@ named! {
     }
 }
 
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Declares [`Case`] with one optional field and one setter for each fact.
 macro_rules! facts {
     ($($(#[$doc:meta])+ $fact:ident: $kind:ident,)+) => {
         /// Identity of a measurement. Only facts that apply are set, and only those are written.
-        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(default)]
         pub struct Case {
             $($(#[$doc])+ #[serde(skip_serializing_if = "Option::is_none")] pub $fact: Option<facts!(@type $kind)>,)+
         }
@@ -31,6 +39,22 @@ macro_rules! facts {
             /// Whether every fact of this case holds for `other` too.
             pub(crate) fn covers(&self, other: &Self) -> bool {
                 true $(&& (self.$fact.is_none() || self.$fact == other.$fact))+
+            }
+
+            /// The facts that are set, by the names that they have in results.
+            pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
+                [$(self.$fact.as_ref().map(|value| (stringify!($fact), value.to_string())),)+]
+                    .into_iter()
+                    .flatten()
+                    .collect()
+            }
+
+            /// One fact by its name in results.
+            pub(crate) fn fact(&self, name: &str) -> Option<String> {
+                match name {
+                    $(stringify!($fact) => self.$fact.as_ref().map(ToString::to_string),)+
+                    _ => None,
+                }
             }
         }
     };

@@ -1,4 +1,4 @@
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -27,20 +27,20 @@ const FEATURES: [&str; 17] = [
 ];
 
 /// Hardware and software of a measurement.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// Model name of the CPU.
     pub cpu: String,
     /// CPUs that this process may use.
     pub cores: usize,
     /// Architecture.
-    pub arch: &'static str,
+    pub arch: String,
     /// Release of the Linux kernel.
     pub kernel: String,
     /// Features of the CPU that matter here, by the kernel's names.
     pub features: Vec<String>,
     /// Providers of the AEADs of records opened and sealed in place, by AEAD.
-    pub aead: BTreeMap<&'static str, String>,
+    pub aead: BTreeMap<String, String>,
     /// RAM in bytes.
     pub memory: u64,
     /// Frequency governor, if there is one.
@@ -52,9 +52,9 @@ pub struct Machine {
     /// Versions of tautline and of the libraries that were built in.
     pub libraries: BTreeMap<String, String>,
     /// Commit of the build, or `unknown`.
-    pub commit: &'static str,
+    pub commit: String,
     /// Compiler of the build.
-    pub rustc: &'static str,
+    pub rustc: String,
     /// Time of the measurement, UTC (RFC 3339).
     pub date: String,
 }
@@ -69,12 +69,12 @@ impl Machine {
         Self {
             cpu: field(&cpuinfo, "model name").or_else(|| field(&cpuinfo, "CPU part")).unwrap_or("unknown").to_owned(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            arch: std::env::consts::ARCH,
+            arch: std::env::consts::ARCH.to_owned(),
             kernel: first_line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned()),
             features: FEATURES.iter().filter(|name| flags.contains(*name)).map(|&name| name.to_owned()).collect(),
             aead: {
                 aead::settle();
-                Suite::ALL.map(|suite| (suite.aead_name(), aead::summary(suite))).into()
+                Suite::ALL.map(|suite| (suite.aead_name().to_owned(), aead::summary(suite))).into()
             },
             memory: fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text)).unwrap_or(0),
             governor: first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
@@ -89,8 +89,8 @@ impl Machine {
                 .chain(libraries)
                 .map(|(name, version)| (name.to_owned(), version.to_owned()))
                 .collect(),
-            commit: env!("TAUTLINE_COMMIT"),
-            rustc: env!("TAUTLINE_RUSTC"),
+            commit: env!("TAUTLINE_COMMIT").to_owned(),
+            rustc: env!("TAUTLINE_RUSTC").to_owned(),
             date: rfc3339(SystemTime::now()),
         }
     }

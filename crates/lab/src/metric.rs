@@ -1,5 +1,7 @@
 use crate::named::named;
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 
 named! {
     /// A measured quantity. Results list the metrics of a case in this order.
@@ -95,6 +97,29 @@ named! {
 }
 
 impl Metric {
+    /// Whether more is better, or less; `None` for ratios, extremes and deviations, which follow from other figures or from
+    /// single messages.
+    pub(crate) const fn is_better_if_greater(self) -> Option<bool> {
+        match self {
+            Self::Throughput | Self::Transfer | Self::Handshakes => Some(true),
+            Self::ServerCpuPerMsg
+            | Self::CpuPerMsg
+            | Self::LatencyMean
+            | Self::LatencyP50
+            | Self::LatencyP99
+            | Self::ServerCpuPerHandshake
+            | Self::ClientCpuPerHandshake
+            | Self::CpuPerHandshake
+            | Self::RssPerConnection
+            | Self::Rss
+            | Self::LoadRssPerConnection
+            | Self::KernelPerConnection
+            | Self::DrainTime
+            | Self::CpuPerSignature => Some(false),
+            _ => None,
+        }
+    }
+
     /// Unit in results; `x` is a ratio.
     #[must_use]
     pub fn unit(self) -> &'static str {
@@ -112,5 +137,13 @@ impl Metric {
 impl Serialize for Metric {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Metric {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = Cow::<'de, str>::deserialize(deserializer)?;
+        let found = Self::ALL.into_iter().find(|metric| metric.name() == name);
+        found.ok_or_else(|| D::Error::custom(format_args!("{name:?} is no metric of this version")))
     }
 }

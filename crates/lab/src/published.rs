@@ -9,24 +9,33 @@ use std::sync::LazyLock;
 
 /// One figure of a report.
 #[derive(Clone, Debug)]
-struct Figure {
+pub(crate) struct Figure {
     /// Suite that reproduces the report.
-    suite: &'static str,
+    pub(crate) suite: &'static str,
     /// Case and metric in the report's words.
-    text: &'static str,
-    metric: &'static str,
+    pub(crate) text: &'static str,
+    pub(crate) metric: &'static str,
     /// Value in the unit of results: MiB/s and ms are converted to MB/s and us.
-    value: f64,
-    unit: &'static str,
+    pub(crate) value: f64,
+    pub(crate) unit: &'static str,
+    /// Title of the report.
+    pub(crate) source: &'static str,
     /// `text` as a case; `None` if a word of it has no meaning here.
-    case: Option<Case>,
+    pub(crate) case: Option<Case>,
+}
+
+impl Figure {
+    /// The value in the unit of the metric that it is compared with.
+    pub(crate) fn comparable(&self) -> f64 {
+        if self.unit == "ns/op" { self.value / 1e3 } else { self.value }
+    }
 }
 
 static FIGURES: LazyLock<Vec<Figure>> =
     LazyLock::new(|| include_str!("../published.csv").lines().skip(1).filter_map(figure).collect());
 
 /// All figures, in the order of the reports.
-fn figures() -> &'static [Figure] {
+pub(crate) fn figures() -> &'static [Figure] {
     &FIGURES
 }
 
@@ -57,8 +66,47 @@ pub(crate) fn by_text(suite: &str, text: &str, metric: Option<&str>) -> Option<f
     figures().iter().find(is_it).map(|figure| figure.value)
 }
 
+/// The figure with this text and metric, both in the report's words.
+pub(crate) fn find(suite: &str, text: &str, metric: &str) -> Option<&'static Figure> {
+    figures().iter().find(|figure| figure.suite == suite && figure.text == text && figure.metric == metric)
+}
+
+/// The report's compositions by its numbers, from 1: `XDP, WolfSSL`, `epoll, OpenSSL`.
+pub(crate) fn compositions() -> &'static [String] {
+    static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let find = |mode: usize| {
+            let begin = format!("mode={mode} transport=");
+            figures().iter().find_map(|figure| figure.text.strip_prefix(begin.as_str()))
+        };
+        (1..).map_while(find).map(composition).collect()
+    });
+    &NAMES
+}
+
+/// A composition in short: a transport of its own, or else the event loop, and the TLS library.
+fn composition(text: &str) -> String {
+    let (transport, rest) = text.split_once(" event=").unwrap_or((text, ""));
+    let (event, tls) = rest.split_once(" tls=").unwrap_or((rest, ""));
+    let loops = if transport == "BSD Socket" { event } else { transport };
+    format!("{loops}, {tls}")
+}
+
+/// Our name of a stage, by the report's. Its stage "Event" holds our loop and read.
+pub(crate) fn stage(detail: &str) -> Option<&'static str> {
+    Some(match detail {
+        "Stage_1->2" => "nic",
+        "Stage_2->3" => "read",
+        "Stage_3->4" => "tls",
+        "Stage_4->5" => "parse",
+        "Stage_5->6" => "callback",
+        "Total" => "app",
+        "End-to-End" => "total",
+        _ => return None,
+    })
+}
+
 /// Adds the facts that our cases leave out: TLS runs inline by default.
-fn with_defaults(case: &Case) -> Case {
+pub(crate) fn with_defaults(case: &Case) -> Case {
     let mut case = case.clone();
     case.execution.get_or_insert_with(|| "inline".to_owned());
     case
@@ -69,14 +117,13 @@ fn figure(line: &'static str) -> Option<Figure> {
     let mut fields = line.split(',');
     let (suite, text, metric) = (fields.next()?, fields.next()?, fields.next()?);
     let (value, unit) = (fields.next()?.parse::<f64>().ok()?, fields.next()?);
-    // The title of the report.
-    fields.next().filter(|source| !source.is_empty())?;
+    let source = fields.next().filter(|source| !source.is_empty())?;
     let (value, unit) = match unit {
         "MiB/s" => (value * 1.048_576, "MB/s"),
         "ms" => (value * 1e3, "us"),
         _ => (value, unit),
     };
-    Some(Figure { suite, text, metric, value, unit, case: case(text) })
+    Some(Figure { suite, text, metric, value, unit, source, case: case(text) })
 }
 
 /// Parses the words of a case. A word without meaning here excludes the figure from [`lookup`], so that none is used
@@ -162,5 +209,12 @@ mod tests {
         let transfer = lookup("offload", &echo(64, 100), Metric::Transfer).unwrap();
         assert!((transfer - 20.26 * 1.048_576).abs() < 1e-9);
         assert!(figures().iter().all(|figure| figure.unit != "ms" && figure.unit != "MiB/s"));
+    }
+
+    #[test]
+    fn compositions_have_short_names() {
+        let names = compositions();
+        assert_eq!(names.len(), 11);
+        assert_eq!([&names[0], &names[3], &names[6]], ["XDP, WolfSSL", "epoll, kTLS", "io_uring, OpenSSL"]);
     }
 }

@@ -1,11 +1,11 @@
 use crate::published;
 use crate::stats::Summary;
-use crate::{Case, Machine, Metric};
-use serde::Serialize;
-use std::io::{self, Write};
+use crate::table::number;
+use crate::{Case, Metric};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Bound that a value must keep.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
     /// The value must not be greater.
@@ -22,6 +22,31 @@ impl Target {
             Self::AtMost(most) => value <= most,
             Self::AtLeast(least) => value >= least,
         }
+    }
+
+    /// Met or missed by the median; uncertain if the interval lies on both sides of the bound.
+    pub(crate) fn verdict(self, summary: &Summary) -> &'static str {
+        let ends = [summary.interval.low, summary.interval.high].map(|end| self.is_met_by(end));
+        let is_sure = summary.count > 2 && ends[0] == ends[1];
+        match (self.is_met_by(summary.median), is_sure) {
+            (true, true) => "met",
+            (true, false) => "met, uncertain",
+            (false, true) => "missed",
+            (false, false) => "missed, uncertain",
+        }
+    }
+
+    /// The bound.
+    pub(crate) const fn bound(self) -> f64 {
+        match self {
+            Self::AtMost(bound) | Self::AtLeast(bound) => bound,
+        }
+    }
+
+    /// The bound with its sign: `<= 1.13`.
+    pub(crate) fn wanted(self) -> String {
+        let sign = if matches!(self, Self::AtMost(_)) { "<=" } else { ">=" };
+        format!("{sign} {}", number(self.bound()))
     }
 }
 
@@ -45,6 +70,32 @@ pub struct Line {
     /// Bound that `value` must keep, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Target>,
+    /// Name of the target, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// The parts of a stored [`Line`] that are read. The median and the unit follow from the rest.
+#[derive(Deserialize)]
+struct Stored {
+    suite: String,
+    case: Case,
+    metric: Metric,
+    runs: Vec<f64>,
+    published: Option<f64>,
+    #[serde(default)]
+    target: Option<Target>,
+    #[serde(default)]
+    name: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Line {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Stored { suite, case, metric, runs, published, target, name } = Stored::deserialize(deserializer)?;
+        let summary = Summary::of(&runs).filter(|summary| summary.median.is_finite());
+        let value = summary.ok_or_else(|| serde::de::Error::custom("`runs` has no numbers"))?.median;
+        Ok(Self { suite, case, metric, value, unit: metric.unit(), runs, published, target, name })
+    }
 }
 
 impl Line {
@@ -60,33 +111,16 @@ impl Line {
             runs: runs.to_vec(),
             published: published::lookup(suite, case, metric),
             target: None,
+            name: None,
         })
     }
-}
-
-/// Writes results as JSON: the machine first, then one object per line.
-///
-/// # Errors
-/// `out` failed.
-pub fn write_json(out: &mut impl Write, machine: &Machine, lines: &[Line]) -> io::Result<()> {
-    #[derive(Serialize)]
-    struct First<'a> {
-        machine: &'a Machine,
-    }
-    serde_json::to_writer(&mut *out, &First { machine })?;
-    out.write_all(b"\n")?;
-    for line in lines {
-        serde_json::to_writer(&mut *out, line)?;
-        out.write_all(b"\n")?;
-    }
-    out.flush()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Protocol;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     #[test]
     fn a_line_has_the_documented_shape() {
@@ -125,20 +159,5 @@ mod tests {
     #[test]
     fn no_runs_make_no_line() {
         assert_eq!(Line::new("echo", &Case::default(), Metric::Throughput, &[]), None);
-    }
-
-    #[test]
-    fn the_machine_comes_first_and_each_object_has_its_line() {
-        let line = Line::new("limits", &Case::default(), Metric::RatioToLimit, &[1.5]).unwrap();
-        let mut out = Vec::new();
-        write_json(&mut out, &Machine::here(), &[line.clone(), line]).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        let objects: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(objects.len(), 3);
-        for fact in ["cpu", "cores", "kernel", "features", "memory", "libraries", "commit", "rustc", "date"] {
-            assert!(!objects[0]["machine"][fact].is_null(), "{fact} is missing");
-        }
-        assert_eq!(objects[1]["metric"], "ratio_to_limit");
-        assert_eq!(objects[1]["unit"], "x");
     }
 }

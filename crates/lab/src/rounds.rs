@@ -4,6 +4,7 @@ use crate::stats::{Ratio, Summary};
 use crate::{Error, Metric};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Number of rounds, and the time for them.
@@ -47,12 +48,14 @@ impl Step {
 
 /// Measures every case once a round, in turn (A B C A B C ...).
 ///
-/// A disturbance of the machine then hits all cases alike, and the ratio of two cases within a round stays true.
+/// A disturbance of the machine then hits all cases alike, and the ratio of two cases within a round stays true. `stop` ends
+/// the rounds early. Returns the number of complete rounds.
 pub(crate) fn interleave<C>(
     cases: &mut [C],
     plan: &Plan,
+    stop: &AtomicBool,
     mut measure: impl FnMut(&mut C, Step) -> Result<(), Error>,
-) -> Result<(), Error> {
+) -> Result<usize, Error> {
     let start = Instant::now();
     let count = cases.len();
     let mut longest = Duration::ZERO;
@@ -60,12 +63,15 @@ pub(crate) fn interleave<C>(
     while plan.admits(round, start.elapsed(), longest) {
         let began = Instant::now();
         for (number, case) in cases.iter_mut().enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(round);
+            }
             measure(case, Step { case: number, round, done: round * count + number, total: plan.rounds * count })?;
         }
         longest = longest.max(began.elapsed());
         round += 1;
     }
-    Ok(())
+    Ok(round)
 }
 
 /// Values of one case by metric, one per round, in the order measured.
@@ -122,8 +128,8 @@ mod tests {
             steps.push((step.case, step.round, step.done, step.total));
             Ok(())
         };
-        interleave(&mut ['a', 'b'], &plan, measure).unwrap();
-        assert_eq!(order, "ababab");
+        let rounds = interleave(&mut ['a', 'b'], &plan, &AtomicBool::new(false), measure).unwrap();
+        assert_eq!((rounds, order.as_str()), (3, "ababab"));
         assert_eq!(steps, [(0, 0, 0, 6), (1, 0, 1, 6), (0, 1, 2, 6), (1, 1, 3, 6), (0, 2, 4, 6), (1, 2, 5, 6)]);
     }
 
@@ -143,11 +149,24 @@ mod tests {
     #[test]
     fn an_error_ends_the_run() {
         let mut calls = 0;
-        let result = interleave(&mut [1, 2, 3], &Plan { rounds: 3, least_rounds: 3, budget: None }, |case, _| {
+        let plan = Plan { rounds: 3, least_rounds: 3, budget: None };
+        let result = interleave(&mut [1, 2, 3], &plan, &AtomicBool::new(false), |case, _| {
             calls += 1;
             if *case == 2 { Err(Error::Failed("no".into())) } else { Ok(()) }
         });
         assert!(matches!(result, Err(Error::Failed(_))));
         assert_eq!(calls, 2);
+    }
+
+    #[test]
+    fn a_stopped_run_counts_its_complete_rounds() {
+        let (stop, mut calls) = (AtomicBool::new(false), 0);
+        let plan = Plan { rounds: 3, least_rounds: 3, budget: None };
+        let rounds = interleave(&mut [1, 2], &plan, &stop, |_, _| {
+            calls += 1;
+            stop.store(calls == 3, Ordering::Relaxed);
+            Ok(())
+        });
+        assert_eq!((rounds.unwrap(), calls), (1, 3));
     }
 }

@@ -2,6 +2,7 @@ use super::Home;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use tautline_lab::DriverKind;
 use tautline_lab::cpu::Placement;
 use tautline_lab::suites::{CrowdSize, ENGINES, Effort, Lab, Outcome, Suite};
@@ -21,8 +22,10 @@ fn smoke(suite: Suite) -> Outcome {
         effort: Effort::Smoke,
         placement: Placement::here(),
         drivers: vec![DriverKind::Epoll],
+        has_chosen_drivers: false,
         peers: None,
         crowd: CrowdSize::default(),
+        stop: &AtomicBool::new(false),
         progress: &mut progress,
     };
     let outcome = suite.run(&mut lab).unwrap();
@@ -283,8 +286,10 @@ fn a_refused_connection_ends_the_run() {
         effort: Effort::Smoke,
         placement: Placement::here(),
         drivers: vec![DriverKind::Epoll],
+        has_chosen_drivers: false,
         peers: None,
         crowd: CrowdSize::default(),
+        stop: &AtomicBool::new(false),
         progress: &mut progress,
     };
     let result = Suite::Limits.run(&mut lab);
@@ -314,15 +319,15 @@ fn stages() {
             assert!(outcome.warnings.iter().any(|note| note.contains("it takes root")), "{:?}", outcome.warnings);
             continue;
         }
-        assert_eq!(stages("epoll", &format!("steady over {place}")).len(), 7);
+        assert_eq!(stages("epoll", &format!("steady over {place}")).len(), 8);
         let setup = format!("market over {place}");
         for driver in ["epoll", "select", "spin"] {
-            let all = ["nic", "loop", "read", "tls", "parse", "callback", "total"];
+            let all = ["nic", "loop", "read", "tls", "parse", "callback", "app", "total"];
             assert_eq!(stages(driver, &setup), all, "{driver} over {place}");
         }
         if DriverKind::Uring.probe().is_ok() {
             // It receives while it waits, so there is no stage for reading.
-            assert_eq!(stages("uring", &setup), ["nic", "loop", "tls", "parse", "callback", "total"]);
+            assert_eq!(stages("uring", &setup), ["nic", "loop", "tls", "parse", "callback", "app", "total"]);
         }
     }
     for (mode, why) in [(1, "wolfssl"), (4, "ktls")] {

@@ -30,18 +30,6 @@ impl Check {
     ) -> Option<Self> {
         Some(Self { name, case, metric, runs: ratio?.runs, target })
     }
-
-    /// Met or missed by the median; uncertain if the interval lies on both sides of the bound.
-    fn verdict(&self, summary: &Summary) -> &'static str {
-        let ends = [summary.interval.low, summary.interval.high].map(|end| self.target.is_met_by(end));
-        let is_sure = summary.count > 2 && ends[0] == ends[1];
-        match (self.target.is_met_by(summary.median), is_sure) {
-            (true, true) => "met",
-            (true, false) => "met, uncertain",
-            (false, true) => "missed",
-            (false, false) => "missed, uncertain",
-        }
-    }
 }
 
 /// Adds the table of targets, and a line for each.
@@ -49,15 +37,11 @@ pub(super) fn report(outcome: &mut Outcome, checks: impl IntoIterator<Item = Che
     let mut table = Table::new(&["<target", "is", "95 %", "<wanted", "<verdict"]);
     for check in checks {
         let Some(summary) = Summary::of(&check.runs) else { continue };
-        let wanted = match check.target {
-            Target::AtMost(bound) => format!("<= {}", number(bound)),
-            Target::AtLeast(bound) => format!(">= {}", number(bound)),
-        };
-        let verdict = check.verdict(&summary).to_owned();
+        let (wanted, verdict) = (check.target.wanted(), check.target.verdict(&summary).to_owned());
         let interval = format!("{}-{}", number(summary.interval.low), number(summary.interval.high));
-        table.row([check.name, number(summary.median), interval, wanted, verdict]);
+        table.row([check.name.clone(), number(summary.median), interval, wanted, verdict]);
         if let Some(line) = outcome.add(&check.case, check.metric, &check.runs) {
-            line.target = Some(check.target);
+            (line.target, line.name) = (Some(check.target), Some(check.name));
         }
     }
     if !table.is_empty() {
@@ -84,10 +68,10 @@ mod tests {
             ([9.0, 8.0, 7.0], Target::AtLeast(10.0), "missed"),
         ] {
             let summary = Summary::of(&runs).unwrap();
-            assert_eq!(check(&runs, target).verdict(&summary), verdict, "{runs:?}");
+            assert_eq!(target.verdict(&summary), verdict, "{runs:?}");
         }
         let short = [1.0];
-        assert_eq!(check(&short, Target::AtMost(2.0)).verdict(&Summary::of(&short).unwrap()), "met, uncertain");
+        assert_eq!(Target::AtMost(2.0).verdict(&Summary::of(&short).unwrap()), "met, uncertain");
     }
 
     #[test]

@@ -1,8 +1,11 @@
 use super::crowd_size::CrowdSize;
 use crate::cpu::Placement;
+use crate::named::named;
 use crate::rounds::Plan;
 use crate::{DriverKind, Span};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Settings of a run.
@@ -15,23 +18,30 @@ pub struct Lab<'a> {
     pub placement: Placement,
     /// Drivers of our servers, see [`drivers`](super::drivers).
     pub drivers: Vec<DriverKind>,
+    /// Whether the user chose `drivers`. If not, [`Suite::Stages`](super::Suite::Stages) measures all drivers.
+    pub has_chosen_drivers: bool,
     /// The program with the servers of [`Suite::Peers`](super::Suite::Peers); by default it is built from the checkout.
     pub peers: Option<PathBuf>,
     /// Size of the crowd of [`Suite::Million`](super::Suite::Million).
     pub crowd: CrowdSize,
+    /// Set to end the suite early: it reports the measurements that it has.
+    pub stop: &'a AtomicBool,
     /// Receives the share (0 to 1) of the suite that is done, and the name of the next measurement.
     pub progress: &'a mut dyn FnMut(f64, &str),
 }
 
-/// Time that a suite takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
-    /// A minute or two, for figures to publish.
-    Thorough,
-    /// Fewer and shorter rounds, for a first look.
-    Quick,
-    /// One short round, to see that everything works. Its figures mean nothing.
-    Smoke,
+named! {
+    /// Time that a suite takes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Effort {
+        /// A minute or two, for figures to publish.
+        Thorough = "thorough",
+        /// Fewer and shorter rounds, for a first look.
+        Quick = "quick",
+        /// One short round, to see that everything works. Its figures mean nothing.
+        Smoke = "smoke",
+    }
 }
 
 impl Lab<'_> {

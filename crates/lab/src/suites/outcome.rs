@@ -1,16 +1,28 @@
+use super::Effort;
 use super::row::{Row, Subject};
 use crate::rounds::Runs;
 use crate::{Case, Line, Metric};
+use serde::{Deserialize, Serialize};
 
 /// Spread of a row from which on the machine is too noisy for fine comparisons.
 const NOISY: f64 = 0.10;
 
 /// Result of a suite.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Outcome {
     /// Name of the suite.
-    pub suite: &'static str,
+    pub suite: String,
+    /// Time that was spent; `None` if it is unknown.
+    pub effort: Option<Effort>,
+    /// Length of the suite in seconds; 0 if it is unknown.
+    pub seconds: f64,
+    /// Whether the suite was ended early, so that results are missing.
+    pub is_interrupted: bool,
+    /// Reason why the suite has no results.
+    pub failure: Option<String>,
     /// Results for programs.
+    #[serde(skip)]
     pub lines: Vec<Line>,
     /// Tables for people.
     pub text: String,
@@ -21,13 +33,15 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn of(suite: &'static str) -> Self {
-        Self { suite, ..Self::default() }
+    /// A suite without results.
+    #[must_use]
+    pub fn of(suite: &str) -> Self {
+        Self { suite: suite.to_owned(), ..Self::default() }
     }
 
     /// Adds the line of one metric, if it was measured.
     pub(super) fn add(&mut self, case: &Case, metric: Metric, runs: &[f64]) -> Option<&mut Line> {
-        self.lines.push(Line::new(self.suite, case, metric, runs)?);
+        self.lines.push(Line::new(&self.suite, case, metric, runs)?);
         self.lines.last_mut()
     }
 

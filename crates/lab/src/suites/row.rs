@@ -4,6 +4,7 @@ use super::Lab;
 use crate::rounds::{Plan, Runs, Samples, Step, interleave};
 use crate::{Case, Error, Metric};
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 /// Values of one measurement.
 pub(super) type Metrics = Vec<(Metric, f64)>;
@@ -36,6 +37,11 @@ impl<S> Row<S> {
             self.samples.entry(metric).or_default().push(value);
         }
     }
+
+    /// Drops the values of a round that was stopped, so that rows still compare round by round. A first round is kept.
+    fn keep_rounds(&mut self, rounds: usize) {
+        self.samples.values_mut().for_each(|runs| runs.truncate(rounds.max(1)));
+    }
 }
 
 impl<S> Runs for Row<S> {
@@ -63,6 +69,8 @@ impl<S: Subject> Row<S> {
 
 /// Measures rows in interleaved rounds by `run`. Progress covers the part `share` of the suite.
 ///
+/// An interrupt ends the rounds too, see [`Lab::stop`].
+///
 /// # Errors
 /// The first error of `run` ends the rounds.
 pub(super) fn measure<'a, S: Subject + 'a>(
@@ -73,7 +81,12 @@ pub(super) fn measure<'a, S: Subject + 'a>(
     mut run: impl FnMut(&Lab<'_>, &mut S, Step) -> Result<Metrics, Error>,
 ) -> Result<(), Error> {
     let mut rows: Vec<_> = rows.into_iter().collect();
-    interleave(&mut rows, plan, |row, step| row.measure(lab, step, &share, &mut run))
+    let stop = lab.stop;
+    let rounds = interleave(&mut rows, plan, stop, |row, step| row.measure(lab, step, &share, &mut run))?;
+    if stop.load(Ordering::Relaxed) {
+        rows.iter_mut().for_each(|row| row.keep_rounds(rounds));
+    }
+    Ok(())
 }
 
 /// As [`measure`], but a row that fails keeps its error and is left out from then on.
@@ -85,12 +98,14 @@ pub(super) fn measure_tolerant<'a, S: Subject + 'a>(
     mut run: impl FnMut(&Lab<'_>, &mut S, Step) -> Result<Metrics, Error>,
 ) -> Result<(), Error> {
     let mut rows: Vec<_> = rows.into_iter().collect();
-    interleave(&mut rows, plan, |row, step| {
+    let stop = lab.stop;
+    interleave(&mut rows, plan, stop, |row, step| {
         if row.failed.is_none() {
             row.failed = row.measure(lab, step, &share, &mut run).err();
         }
         Ok(())
-    })
+    })?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -99,6 +114,7 @@ mod tests {
     use super::*;
     use crate::DriverKind;
     use crate::cpu::Placement;
+    use std::sync::atomic::AtomicBool;
 
     struct Letter(char);
 
@@ -120,8 +136,10 @@ mod tests {
             effort: Effort::Smoke,
             placement: Placement::here(),
             drivers: vec![DriverKind::Epoll],
+            has_chosen_drivers: false,
             peers: None,
             crowd: CrowdSize::default(),
+            stop: &AtomicBool::new(false),
             progress: &mut |share, name| progress.push((share, name.to_owned())),
         };
         let plan = Plan { rounds: 3, least_rounds: 3, budget: None };

@@ -9,6 +9,7 @@ use crate::{Error, Protocol};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -92,6 +93,8 @@ impl Process {
             }
         };
         command.args(kind.arguments(certificates, at)).stdin(Stdio::null()).stdout(Stdio::piped());
+        // Ctrl-C on the terminal is for this process, which ends its servers itself.
+        command.process_group(0);
         if let Kind::Probed(true, _) = kind {
             // Its report of the stages is not needed.
             command.stderr(Stdio::null());

@@ -6,6 +6,8 @@ use super::{
 use crate::Error;
 use crate::cpu::Pinned;
 use crate::named::named;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 named! {
     /// A suite to run.
@@ -93,7 +95,14 @@ impl Suite {
         if lab.placement.is_shared() {
             outcome.warnings.push("server and load share the only CPU: rates say little, CPU times hold".to_owned());
         }
+        let start = Instant::now();
         run(lab, &mut outcome)?;
+        outcome.seconds = start.elapsed().as_secs_f64();
+        outcome.effort = Some(lab.effort);
+        outcome.is_interrupted = lab.stop.load(Ordering::Relaxed);
+        if outcome.is_interrupted {
+            outcome.warnings.push("it was interrupted: rounds and rows are missing".to_owned());
+        }
         Ok(outcome)
     }
 }

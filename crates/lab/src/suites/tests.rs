@@ -6,6 +6,7 @@ use super::{
 use crate::cpu::Placement;
 use crate::table::WIDTH;
 use crate::{DriverKind, Error, Metric};
+use std::sync::atomic::AtomicBool;
 
 const DRIVERS: [DriverKind; 2] = [DriverKind::Epoll, DriverKind::Uring];
 
@@ -145,8 +146,10 @@ fn refuses_a_program_that_is_not_a_server() {
             effort: Effort::Smoke,
             placement: Placement::here(),
             drivers: vec![DriverKind::Epoll],
+            has_chosen_drivers: false,
             peers: None,
             crowd: CrowdSize::default(),
+            stop: &AtomicBool::new(false),
             progress: &mut progress,
         };
         assert!(matches!(Servers::start(&lab, [Kind::Ws(DriverKind::Epoll)]), Err(Error::Failed(_))), "{program}");
@@ -161,8 +164,10 @@ fn a_missing_program_with_peers_is_an_error_of_usage() {
         effort: Effort::Smoke,
         placement: Placement::here(),
         drivers: vec![DriverKind::Epoll],
+        has_chosen_drivers: false,
         peers: Some("/does/not/exist".into()),
         crowd: CrowdSize::default(),
+        stop: &AtomicBool::new(false),
         progress: &mut progress,
     };
     let Err(Error::Usage(what)) = Suite::Peers.run(&mut lab) else { panic!("no error of usage") };

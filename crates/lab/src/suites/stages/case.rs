@@ -2,7 +2,7 @@ use super::super::Effort;
 use super::super::{Row, Subject, Traffic};
 use super::compositions::{self, Composition, Transport};
 use crate::named::named;
-use crate::{Case, Protocol};
+use crate::{Case, DriverKind, Protocol};
 use tautline::{DriverConfig, Spread, Stage, Stages, TlsEngine};
 
 /// Traffic of the targets: messages of 200 bytes, each in its own record.
@@ -44,13 +44,22 @@ pub(super) struct Available {
     pub(super) kernel_tls: Result<(), String>,
 }
 
-/// All cases that work here. Reasons for the missing ones go to `skipped`.
-pub(super) fn cases(effort: Effort, available: &Available, skipped: &mut Vec<String>) -> Vec<Row<StageCase>> {
+/// All cases that work here, or those over the chosen `drivers`. Reasons for the missing ones go to `skipped`.
+pub(super) fn cases(
+    effort: Effort,
+    drivers: Option<&[DriverKind]>,
+    available: &Available,
+    skipped: &mut Vec<String>,
+) -> Vec<Row<StageCase>> {
     let mut rows = Vec::new();
     if let Err(why) = &available.veth {
         skipped.push(format!("everything over veth: {why}"));
     }
     for composition in compositions::all() {
+        if drivers.is_some_and(|drivers| !composition.transport.is_one_of(drivers)) {
+            skipped.push(format!("{}: --driver leaves it out", composition.name()));
+            continue;
+        }
         let kernel_tls = available.kernel_tls.as_ref().copied().map_err(String::as_str);
         let made =
             composition.engine(kernel_tls).and_then(|engine| composition.driver().map(|driver| (engine, driver)));
@@ -162,12 +171,22 @@ mod tests {
         for kernel_tls in [Ok(()), none()] {
             let mut skipped = Vec::new();
             let is_there = kernel_tls.is_ok();
-            let rows = cases(Effort::Quick, &Available { veth: none(), kernel_tls }, &mut skipped);
+            let rows = cases(Effort::Quick, None, &Available { veth: none(), kernel_tls }, &mut skipped);
             let modes: Vec<_> = rows.iter().filter_map(|row| row.subject.composition.mode).collect();
             assert_eq!(modes.contains(&4), is_there, "{modes:?}");
             assert_eq!(modes.contains(&5), is_there, "{modes:?}");
             let why = skipped.iter().find_map(|why| why.strip_prefix("5. ktls select: "));
             assert_eq!(why, if is_there { None } else { Some("none here") });
         }
+    }
+    #[test]
+    fn chosen_drivers_leave_out_all_others() {
+        let available = Available { veth: Err("none here".to_owned()), kernel_tls: Ok(()) };
+        let (mut skipped, chosen) = (Vec::new(), [DriverKind::Select]);
+        let rows = cases(Effort::Quick, Some(&chosen), &available, &mut skipped);
+        let on_select = |row: &Row<StageCase>| row.subject.composition.transport == Transport::Kernel(chosen[0]);
+        assert!(!rows.is_empty() && rows.iter().all(on_select));
+        assert!(skipped.contains(&"fused epoll: --driver leaves it out".to_owned()), "{skipped:?}");
+        assert!(skipped.contains(&"1. wolfssl xdp-spin: --driver leaves it out".to_owned()), "{skipped:?}");
     }
 }

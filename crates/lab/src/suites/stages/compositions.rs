@@ -63,6 +63,11 @@ impl Transport {
         }
     }
 
+    /// Whether it is one of these drivers over the kernel's sockets.
+    pub(super) fn is_one_of(self, drivers: &[DriverKind]) -> bool {
+        matches!(self, Self::Kernel(driver) if drivers.contains(&driver))
+    }
+
     /// Network stack in results.
     pub(super) const fn stack(self) -> &'static str {
         match self {

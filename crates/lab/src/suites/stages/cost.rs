@@ -1,6 +1,6 @@
 //! Cost of the probe itself for a server.
 
-use super::super::{Certificates, Check, ENGINES, Effort, Kind, Lab, Metrics, Process, Row, Subject, drivers};
+use super::super::{Certificates, Check, ENGINES, Effort, Kind, Lab, Metrics, Process, Row, Subject};
 use crate::load::Echo;
 use crate::rounds::{Plan, Runs, interleave};
 use crate::table::{Table, number, optional};
@@ -77,10 +77,11 @@ pub(super) fn measure(
     certificates: &Certificates,
     share: Range<f64>,
 ) -> Result<Vec<Row<Probed>>, Error> {
-    let mut rows = rows(&drivers());
+    let mut rows = rows(&lab.drivers);
     let plan = lab.plan(BUDGET);
     let (rounds, span) = if lab.effort == Effort::Smoke { (plan.rounds, lab.span()) } else { (ROUNDS, SPAN) };
-    interleave(rows.as_chunks_mut::<2>().0, &Plan { rounds, ..plan }, |pair, step| {
+    let stop = lab.stop;
+    interleave(rows.as_chunks_mut::<2>().0, &Plan { rounds, ..plan }, stop, |pair, step| {
         (lab.progress)(step.within(&share), &pair[1].subject.name());
         let mut measured = [Vec::new(), Vec::new()];
         for turn in turns(step.round) {

@@ -17,6 +17,7 @@ use case::{Available, Place, SIZE, STEADY, StageTimes, cases};
 use report::{Floor, report};
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tautline::layers::io::kernel;
 use tautline::layers::tls_records::Suite as CipherSuite;
@@ -51,7 +52,8 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
         kernel_tls: kernel::probe().map(drop).map_err(|error| error.to_string()),
     };
     let mut skipped = Vec::new();
-    let mut rows = cases(lab.effort, &available, &mut skipped);
+    let drivers = lab.has_chosen_drivers.then_some(lab.drivers.as_slice());
+    let mut rows = cases(lab.effort, drivers, &available, &mut skipped);
     let plan = Plan { rounds, least_rounds: rounds, budget: None };
     measure_tolerant(lab, &mut rows, &plan, 0.0..COST_FROM, |_, case, _| {
         let process = servers.iter().find(|(traffic, place, _)| (*traffic, *place) == (case.traffic, case.place));
@@ -67,7 +69,9 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
         case.rounds.push(StageTimes::of(&stages));
         Ok(Vec::new())
     })?;
-    if rows.iter().all(|row| row.subject.rounds.is_empty())
+    let is_stopped = lab.stop.load(Ordering::Relaxed);
+    if !is_stopped
+        && rows.iter().all(|row| row.subject.rounds.is_empty())
         && let Some(error) = rows.iter_mut().find_map(|row| row.failed.take())
     {
         return Err(error);

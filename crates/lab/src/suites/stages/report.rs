@@ -22,8 +22,8 @@ const STATISTICS: [Statistic; 8] = [
 ];
 
 /// Stages in results.
-const REPORTED: [Stage; 7] =
-    [Stage::Nic, Stage::Loop, Stage::Read, Stage::Tls, Stage::Parse, Stage::Callback, Stage::Total];
+const REPORTED: [Stage; 8] =
+    [Stage::Nic, Stage::Loop, Stage::Read, Stage::Tls, Stage::Parse, Stage::Callback, Stage::App, Stage::Total];
 
 /// Most time of TLS, and of parser and callback together, for messages of our default engine, in us.
 const TARGETS: [f64; 2] = [0.5, 0.3];
@@ -65,8 +65,9 @@ fn introduction(cases: &[&StageCase], floor: &Floor, messages: u64) -> String {
          200 B: messages of that size at a steady 10,000 msg/s, each with a record of its own.\n\
          nic: from the kernel's stamp of the last segment to the end of the loop's wait. loop: waiting for\n\
          earlier messages of the same read. read: the receive. tls: opening the record. parse: the frame.\n\
-         callback: from there to the handler. total: all of it; with * from the end of the wait, where the\n\
-         driver has no stamp. io_uring receives within the wait, and so has no stage of its own for it.\n\
+         callback: from there to the handler. app: all but nic. total: all of it; with * from the end of\n\
+         the wait, where the driver has no stamp. io_uring receives within the wait, and so has no stage\n\
+         of its own for it.\n\
          The time of a message that shares its read, or its record, is its own from where the one before\n\
          was done; what it waited until then is loop. 4 to 6: parse and callback. p.: as published.\n\
          ktls: the kernel opens records within the receive, so read has what tls is elsewhere; compare both.\n\
