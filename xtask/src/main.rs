@@ -1,6 +1,7 @@
 //! Development tasks. `cargo xtask test` and `cargo xtask test --rest` together are what CI runs; the others are parts of these.
 
 mod autobahn;
+mod browser;
 mod c_library;
 mod cargo;
 mod checks;
@@ -62,6 +63,8 @@ cargo xtask <task>
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
                                     --full adds compressed messages above 8 KiB (hours)
   conformance --cases 9.3.1,12.*    these cases only
+  browser                           the page of `taut bench report` in Chromium: errors, requests, sorting, filters, a
+                                    phone's width, light and dark, paper
   hostile [--only PATTERN] [--every] [--json]
                                     scripted attackers against every engine and driver, and a thousand at once
   soak [--minutes N]                10,000 connections for N minutes (default 5): nothing lost, corrupted or leaked
@@ -128,6 +131,7 @@ fn main() -> ExitCode {
         ["python", "--conformance"] => {
             stage::run(&[stage("python", 10, python::test), stage("autobahn python", 5, autobahn::python)])
         }
+        ["browser"] => stage::run(&[build(), stage("browser", 5, browser::test)]),
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["tokio"] => stage::run(&[
             build(),
@@ -188,6 +192,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("simulates two thousand minutes", stage("simulate", 10, checks::simulate_some)),
         ("runs tests over io_uring that `test` runs over epoll", stage("uring", 10, checks::uring)),
         ("installs peers in Python, Go and Node", stage("interop", 15, interop::run)),
+        ("needs a browser", stage("browser", 5, browser::test)),
         ("installs packages for Python", stage("python", 10, python::test)),
         ("builds the servers of other projects", stage("peers", 15, peers::run_all)),
         ("attacks a program with every TLS library", stage("hostile", 15, |context| hostile::attacks(context, &[]))),

@@ -57,6 +57,10 @@ const MORE: &[Need] = &[
     Need { name: "QEMU (kernel TLS)", probe: ("qemu-system-x86_64", &["--version"]), packages: &["qemu-system-x86"] },
 ];
 
+/// Tools whose stages are skipped without them, because not every distribution has such packages.
+const OPTIONAL: &[Need] =
+    &[Need { name: "Chromium (pages)", probe: ("chromium", &["--version"]), packages: &["chromium"] }];
+
 /// Debian's bundle of public authorities.
 pub(crate) const CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
@@ -71,7 +75,11 @@ pub(crate) fn small(context: &Context) -> Outcome {
 pub(crate) fn all(context: &Context) -> Outcome {
     room(8 << 30, "sanitize")?;
     install(FEW, context)?;
-    install(MORE, context)
+    install(MORE, context)?;
+    if let Err(Failure::Failed(why) | Failure::Skipped(why)) = install(OPTIONAL, context) {
+        eprintln!("going on without: {why}");
+    }
+    Ok(())
 }
 
 /// Checks for free space, unless a folder below `target` shows that a run has taken it. Without this check, compilers and
