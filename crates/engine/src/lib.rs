@@ -140,7 +140,7 @@ pub use ids::{ConnId, DialId};
 pub use memory_budget::MemoryBudget;
 pub use message::{Delivery, Outgoing};
 pub use offload::{HandshakePool, RecordPool};
-pub use proxy::{Proxy, ProxyKind};
+pub use proxy::{Proxy, ProxyKind, Tunnel};
 pub use receipt::Receipt;
 pub use remote::{ShardHandle, ShardHandleError};
 pub use reply::{Later, Reply, Upgrade};

@@ -94,8 +94,21 @@ impl std::str::FromStr for Proxy {
     }
 }
 
-/// The negotiation of a tunnel with a proxy.
-pub(crate) struct Tunnel {
+/// The negotiation of a tunnel with a proxy, without I/O: for programs with sockets of their own.
+///
+/// ```
+/// use tautline_buf::Buf;
+/// use tautline_engine::Tunnel;
+///
+/// let mut out = Buf::new();
+/// let mut tunnel = Tunnel::new("http://proxy.example".parse()?, "example.com", 443, &mut out)?;
+/// assert!(out.filled().starts_with(b"CONNECT example.com:443 HTTP/1.1\r\n"));
+/// out.clear();
+/// let answer = b"HTTP/1.1 200 OK\r\n\r\nfirst bytes of the server";
+/// assert_eq!(tunnel.read(answer, &mut out)?, (19, true));
+/// # Ok::<(), String>(())
+/// ```
+pub struct Tunnel {
     proxy: Proxy,
     host: String,
     port: u16,
@@ -115,9 +128,19 @@ enum Expect {
     Reply,
 }
 
+/// Without the credentials.
+impl fmt::Debug for Tunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tunnel({:?}, {}:{})", self.proxy, self.host, self.port)
+    }
+}
+
 impl Tunnel {
-    /// Begins the negotiation of a tunnel to `host:port`, and writes the first bytes for the proxy into `out`.
-    pub(crate) fn new(proxy: Proxy, host: &str, port: u16, out: &mut Buf) -> Result<Self, String> {
+    /// Begins the negotiation of a tunnel to `host:port`, and appends the first bytes for the proxy to `out`.
+    ///
+    /// # Errors
+    /// If the name or the credentials cannot be sent to this kind of proxy; the text says why.
+    pub fn new(proxy: Proxy, host: &str, port: u16, out: &mut Buf) -> Result<Self, String> {
         let host = host.trim_matches(['[', ']']).to_owned();
         let mut tunnel = Self { proxy, host, port, answer: Buf::new(), expect: Expect::Response };
         match tunnel.proxy.kind {
@@ -145,8 +168,13 @@ impl Tunnel {
         Ok(tunnel)
     }
 
-    /// Reads the proxy's bytes. Returns how many it used, and whether the tunnel is established. Further bytes are the server's.
-    pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Buf) -> Result<(usize, bool), String> {
+    /// Reads the proxy's bytes, and appends the next bytes for the proxy to `out`.
+    ///
+    /// Returns how many it used, and whether the tunnel is established. Further bytes are the server's.
+    ///
+    /// # Errors
+    /// If the proxy refuses the tunnel, or is no proxy of this kind; the text says which.
+    pub fn read(&mut self, bytes: &[u8], out: &mut Buf) -> Result<(usize, bool), String> {
         // Byte by byte, so that no byte behind the answer is used up. This happens once per connection.
         for (at, &byte) in bytes.iter().enumerate() {
             self.answer.put(&[byte]);
