@@ -1,6 +1,7 @@
 use crate::amount;
 use crate::failure::{Failure, printable};
 use crate::output;
+use crate::probe::certificates;
 use crate::stages;
 use crate::target::TargetArguments;
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
@@ -414,8 +415,15 @@ fn describe(peer: &tautline::Address, opening: &Opening<'_>) -> String {
         let alpn = alpn.as_deref().map_or_else(|| "none".into(), String::from_utf8_lossy);
         lines.push(format!("ALPN         {alpn}"));
         lines.push(format!("session      {}", if *resumed { "resumed" } else { "new" }));
-        let sizes: Vec<String> = peer_certificates.iter().map(|der| format!("{} B", der.len())).collect();
-        lines.push(format!("certificates {} ({})", sizes.len(), sizes.join(", ")));
+        for der in peer_certificates {
+            let one = certificates::describe(der, certificates::now());
+            lines.push(format!("certificate  {} ({}, {} B)", one.subject, one.key, der.len()));
+            if !one.names.is_empty() {
+                lines.push(format!("             for {}", one.names.join(" ")));
+            }
+            lines.push(format!("             by {} ({})", one.issuer, one.signature));
+            lines.push(format!("             valid {} ({} days left)", one.valid, one.days_left));
+        }
     }
     if let Some(response) = opening.response {
         lines.push(format!("HTTP         {:?} {}", response.version(), response.status()));

@@ -13,10 +13,12 @@ mod driver;
 mod failure;
 mod files;
 mod generate;
+mod layout;
 mod load;
 mod model;
 mod output;
 mod port_owner;
+mod probe;
 mod progress;
 mod serve;
 mod stages;
@@ -30,7 +32,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use std::process::ExitCode;
 
-/// Secure WebSockets at the speed of the machine: serve, connect, load, measure.
+/// Secure WebSockets at the speed of the machine: serve, connect, probe, load, measure.
 #[derive(Debug, Parser)]
 #[command(name = "taut", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
@@ -45,6 +47,7 @@ const AFTER_HELP: &str = "\
 Examples:
   taut serve                                a wss echo server with a development certificate
   taut connect wss://localhost:8443/        talk to it
+  taut probe wss://localhost:8443/          look at it, and say what is wrong
   taut load wss://localhost:8443/           measure it
   taut bench                                measure this machine, in under two minutes
   taut doctor                               report the machine's features and a suitable command
@@ -52,7 +55,7 @@ Examples:
 
 Exit codes:
   0    success
-  1    a run failed, or replies were wrong
+  1    a run failed, replies were wrong, or `probe` found a fault
   2    arguments, files or configuration cannot work
   3    the network or TLS failed
   130  Ctrl-C ended `taut bench` early
@@ -62,6 +65,7 @@ Exit codes:
 enum Command {
     Serve(serve::Arguments),
     Connect(connect::Arguments),
+    Probe(probe::Arguments),
     Load(load::Arguments),
     Bench(bench::Arguments),
     Cert(cert::Arguments),
@@ -98,6 +102,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Connect(arguments) => connect::run(arguments, cli.verbose > 0),
+        Command::Probe(arguments) => probe::run(arguments),
         Command::Load(arguments) => load::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Cert(arguments) => cert::run(arguments),

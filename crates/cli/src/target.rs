@@ -51,12 +51,13 @@ impl TargetArguments {
         target.subprotocols.clone_from(&self.subprotocol);
         target.deflate = self.deflate.then(DeflateConfig::default);
         target.proxy.clone_from(&self.proxy);
-        let tls = self.trust.config(&target)?;
+        let tls = self.trust.config(target.host())?;
         Ok(Server { target, tls, engine: self.tls, driver: self.driver.config()?, pid })
     }
 }
 
-fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+/// A header of an argument.
+pub(crate) fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) = text.split_once(':').ok_or("write it as NAME: VALUE")?;
     let name = name.trim().parse().map_err(|_| format!("{name:?} is no header name"))?;
     let value = value.trim().parse().map_err(|_| "a header value cannot contain control characters".to_owned())?;

@@ -2,7 +2,7 @@ use crate::dev_cert::DevCert;
 use crate::failure::Failure;
 use crate::files;
 use std::path::{Path, PathBuf};
-use tautline::{ClientConfig, Roots, Target};
+use tautline::{ClientConfig, Roots};
 
 /// The authorities that a client trusts, and its own certificate.
 #[derive(Debug, clap::Args)]
@@ -25,18 +25,18 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// The configuration for connections to `target`.
+    /// The configuration for connections to `host`.
     ///
     /// The platform's authorities are trusted by default. On loopback, the development authority that `taut serve` made for
     /// this user is trusted instead, if there is one, and with it those of the file that `SSL_CERT_FILE` names.
-    pub(crate) fn config(&self, target: &Target) -> Result<ClientConfig, Failure> {
+    pub(crate) fn config(&self, host: &str) -> Result<ClientConfig, Failure> {
         let roots = if self.insecure {
-            eprintln!("taut: --insecure: anyone on the path to {} can read and change all data", target.host());
+            eprintln!("taut: --insecure: anyone on the path to {} can read and change all data", host);
             Roots::DangerNone
         } else if let Some(path) = &self.ca {
             Roots::Pem(files::read(path, "authority")?)
         } else {
-            let dev_cert = DevCert::locate().filter(|_| is_loopback(target.host()));
+            let dev_cert = DevCert::locate().filter(|_| is_loopback(host));
             match dev_cert.and_then(|dev_cert| std::fs::read(dev_cert.authority).ok()) {
                 None => Roots::Platform,
                 Some(authority) => Roots::Pem([authority, told_roots()?].join(&b'\n')),

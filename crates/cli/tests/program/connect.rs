@@ -56,7 +56,17 @@ fn verbose_prints_negotiated_values() {
     let offers = ["--deflate", "--subprotocol", "other", "--subprotocol", "chat"];
     let said = home.run_with(&[&["connect", "-v", "--wait", "0", &server.url], &offers[..]].concat(), "");
     assert_eq!(said.code, Some(0));
-    for value in ["TLSv1.3", "session      new", "101 Switching Protocols", "permessage-deflate", "subprotocol  chat"] {
+    for value in [
+        "TLSv1.3",
+        "session      new",
+        "101 Switching Protocols",
+        "permessage-deflate",
+        "subprotocol  chat",
+        "certificate  CN=",
+        "for localhost 127.0.0.1",
+        "EC P-256",
+        "days left",
+    ] {
         assert!(said.err.contains(value), "{value} is missing in {}", said.err);
     }
 }

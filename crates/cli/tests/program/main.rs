@@ -11,6 +11,7 @@ mod files;
 mod ktls;
 mod load;
 mod privilege;
+mod probe;
 mod results;
 mod scripts;
 mod serve;
