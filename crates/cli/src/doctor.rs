@@ -1,11 +1,15 @@
 mod crowd;
 mod finding;
+mod measure;
+mod pace;
 mod probe;
 
 use crate::amount;
 use crate::failure::Failure;
+use crate::layout::{self, Layout};
 use crate::output;
 use finding::{Finding, Verdict, finding};
+use measure::Measured;
 use probe::{Kernel, Support};
 use serde_json::json;
 use tautline::layers::io::kernel;
@@ -14,20 +18,24 @@ use tautline::{Capabilities, TlsEngine};
 use tautline_lab::table::{Table, number};
 use tautline_lab::{DriverKind, Machine, cpu};
 
-/// Report the machine's features, and a suitable command.
+/// Report the machine's features, measure what matters, and recommend a command.
 ///
-/// It changes nothing. Each line has a finding and its meaning.
+/// It changes nothing, and takes about two seconds. Each finding stands beside its meaning. The recommendation comes with its
+/// reason, and with what would change it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   taut doctor
-  taut doctor --connections 1000000
+  taut doctor --connections 1000000 --rate 5000
   taut doctor --json | jq .run")]
 pub(crate) struct Arguments {
     /// Also report what must be set for this number of connections.
     #[arg(long, value_name = "N", value_parser = amount::count)]
     connections: Option<usize>,
-    /// Print one JSON object instead of a table.
+    /// New connections per second to plan for.
+    #[arg(long, value_name = "R", value_parser = amount::count)]
+    rate: Option<usize>,
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }
@@ -35,24 +43,48 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let machine = Machine::here();
     let kernel = Kernel::probe();
-    let mut findings = examine(&machine, &kernel);
+    let measured = Measured::here(&kernel.measurable(machine.cores));
+    let mut findings = examine(&machine, &kernel, &measured);
+    let settings = || crowd::Settings::probe(kernel.descriptors.1, kernel.ports);
     if let Some(connections) = arguments.connections {
-        let settings = crowd::Settings::probe(kernel.descriptors.1, kernel.ports);
-        findings.extend(crowd::examine(connections, &settings));
+        findings.extend(crowd::examine(connections, &settings()));
     }
-    let advice = Advice::new(&machine, cpu::allowed().len(), DriverKind::Auto.here());
+    if let Some(rate) = arguments.rate {
+        findings.extend(pace::examine(rate, machine.cores, measured.handshake_us(), &settings()));
+    }
+    let advice =
+        Advice::new(&machine, cpu::allowed().len(), driver_to_use(&measured, DriverKind::Auto.here()), &measured);
     if arguments.json {
-        return output::print(format_args!("{}\n", to_json(&machine, &findings, &advice)));
+        return output::print(format_args!("{}\n", to_json(&machine, &findings, &advice, &measured)));
     }
-    let mut table = Table::new(&["<", "<what", "<found", "<meaning"]);
+    let mut out = Layout::new(layout::width());
     for finding in &findings {
-        let (found, meaning) = (finding.found.clone(), finding.meaning.clone());
-        table.row([finding.verdict.name().to_owned(), finding.what.to_owned(), found, meaning]);
+        let verdict = if finding.verdict == Verdict::Good { "" } else { &format!("{}: ", finding.verdict.name()) };
+        out.row(finding.what, &format!("{verdict}{}: {}", finding.found, finding.meaning));
     }
-    let Advice { command, reason, .. } = &advice;
-    let (aeads, engines) = (aeads(), engines());
-    output::print(format_args!("{machine}\n\n{table}\n{aeads}\n{engines}\nRun:     {command}\nBecause: {reason}\n"))
+    let findings = out.into_text();
+    let mut out = Layout::new(layout::width());
+    out.row("run", &advice.command);
+    out.row("because", &advice.reason);
+    for otherwise in &advice.otherwise {
+        out.row("otherwise", otherwise);
+    }
+    let (aeads, engines, advice) = (aeads(), engines(), out.into_text());
+    output::print(format_args!("{machine}\n\n{findings}\n{aeads}\n{engines}\n{advice}"))
 }
+
+/// The driver that is ahead here: io_uring if its echo is at least [`AHEAD`] times that of epoll, or if nothing was measured.
+fn driver_to_use(measured: &Measured, usual: DriverKind) -> DriverKind {
+    let rate = |driver| measured.echo(driver).map(|echoed| echoed.rate);
+    match (rate(DriverKind::Uring), rate(DriverKind::Epoll)) {
+        (Some(uring), Some(epoll)) if uring >= epoll * AHEAD => DriverKind::Uring,
+        (_, Some(_)) => DriverKind::Epoll,
+        _ => usual,
+    }
+}
+
+/// The lead from which another driver than epoll is recommended: shorter ones are within the noise of a short echo.
+const AHEAD: f64 = 1.05;
 
 /// The times of all providers of AEADs, and the fastest of each row.
 fn aeads() -> String {
@@ -97,7 +129,7 @@ fn engines() -> String {
     format!("{}TLS engines {others}", Capabilities::table(&built_in))
 }
 
-fn to_json(machine: &Machine, findings: &[Finding], advice: &Advice) -> serde_json::Value {
+fn to_json(machine: &Machine, findings: &[Finding], advice: &Advice, measured: &Measured) -> serde_json::Value {
     let findings: Vec<_> = findings
         .iter()
         .map(|finding| {
@@ -112,15 +144,28 @@ fn to_json(machine: &Machine, findings: &[Finding], advice: &Advice) -> serde_js
         "engines": engines,
         "findings": findings,
         "aead": aeads,
+        "measured": {
+            "syscall_ns": measured.syscall_ns,
+            "clock_ns": measured.clock_ns,
+            "copy_gb_s": {"aligned": measured.copy.aligned, "unaligned": measured.copy.unaligned},
+            "key_exchange_us": measured.groups.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+            "signature_us": measured.signature_us,
+            "echo": measured.echoes.iter().map(|echoed| {
+                json!({"driver": echoed.driver.to_string(), "msg_s": echoed.rate, "p99_us": echoed.p99_us})
+            }).collect::<Vec<_>>(),
+        },
         "run": advice.command,
         "reason": advice.reason,
+        "otherwise": advice.otherwise,
     })
 }
 
-fn examine(machine: &Machine, kernel: &Kernel) -> Vec<Finding> {
-    let mut findings = vec![aes(machine), vectors(machine), clock(kernel.clocksource.as_deref())];
+fn examine(machine: &Machine, kernel: &Kernel, measured: &Measured) -> Vec<Finding> {
+    let mut findings = vec![aes(machine), vectors(machine), clock(kernel.clocksource.as_deref(), measured.clock_ns)];
+    findings.extend([system_calls(measured), copies(measured)]);
+    findings.extend(handshakes(measured));
     findings.extend(placement(machine));
-    findings.extend(kernel.drivers.iter().map(|(io, support)| driver(*io, support)));
+    findings.extend(kernel.drivers.iter().map(|(io, support)| driver(*io, support, measured)));
     findings.extend([
         ktls(kernel.ktls.as_ref()),
         feature("AF_XDP", &kernel.xdp, "packets past the kernel's TCP"),
@@ -152,14 +197,64 @@ fn vectors(machine: &Machine) -> Finding {
     }
 }
 
-fn clock(source: Option<&str>) -> Finding {
-    match source {
-        Some(name @ ("tsc" | "kvm-clock" | "arch_sys_counter")) => {
-            finding("clock", Verdict::Good, name, "read without a system call")
-        }
-        Some(name) => finding("clock", Verdict::Note, name, "reading it may cost a system call"),
-        None => finding("clock", Verdict::Note, "unknown", "reading it may cost a system call"),
+fn clock(source: Option<&str>, ns: f64) -> Finding {
+    let name = source.unwrap_or("unknown");
+    let found = format!("{name}, {} to read", nanoseconds(ns));
+    // A system call takes longer than this on any machine.
+    if ns < 70.0 {
+        finding("clock", Verdict::Good, found, "it is read without a system call")
+    } else {
+        finding(
+            "clock",
+            Verdict::Note,
+            found,
+            "reading it seems to cost a system call; --stages costs more than elsewhere",
+        )
     }
+}
+
+/// A time with a unit that keeps it short.
+fn nanoseconds(ns: f64) -> String {
+    if ns < 1e3 { format!("{ns:.0} ns") } else { format!("{:.1} us", ns / 1e3) }
+}
+
+/// The cost of entering the kernel, which each read and write pays.
+fn system_calls(measured: &Measured) -> Finding {
+    let found = nanoseconds(measured.syscall_ns);
+    if measured.syscall_ns < 500.0 {
+        finding("system call", Verdict::Good, found, "the least that each read and each write costs")
+    } else {
+        let meaning = "slow: mitigations or a sandbox intercept calls; batches and io_uring save more than elsewhere";
+        finding("system call", Verdict::Note, found, meaning)
+    }
+}
+
+fn copies(measured: &Measured) -> Finding {
+    let measure::Copy { aligned, unaligned } = measured.copy;
+    let found = format!("{aligned:.0} GB/s aligned, {unaligned:.0} GB/s not");
+    if unaligned * 1.5 < aligned {
+        finding("copy", Verdict::Good, found, "alignment counts here, and buffers begin at multiples of 64 bytes")
+    } else {
+        finding("copy", Verdict::Good, found, "16 KiB in the cache: alignment hardly counts here")
+    }
+}
+
+/// Key exchange and signature of a server, by the library of `fused` and `rustls`.
+fn handshakes(measured: &Measured) -> Vec<Finding> {
+    let groups: Vec<String> = measured.groups.iter().map(|(name, us)| format!("{name} {us:.0} us")).collect();
+    let mut findings = vec![finding(
+        "key exchange",
+        Verdict::Good,
+        groups.join(", "),
+        "a server's part with aws-lc, of which the client chooses the group",
+    )];
+    if let (Some(signature), Some(whole)) = (measured.signature_us, measured.handshake_us()) {
+        let found = format!("{signature:.0} us with EC P-256");
+        let rate = number(1e6 / whole);
+        let meaning = format!("with X25519MLKEM768 one core has cryptography for {rate} full handshakes a second");
+        findings.push(finding("signature", Verdict::Good, found, meaning));
+    }
+    findings
 }
 
 fn placement(machine: &Machine) -> Vec<Finding> {
@@ -215,7 +310,7 @@ fn feature(what: &'static str, support: &Support, meaning: &str) -> Finding {
 }
 
 /// A driver, by the name that `--driver` takes.
-fn driver(io: DriverKind, support: &Support) -> Finding {
+fn driver(io: DriverKind, support: &Support, measured: &Measured) -> Finding {
     let (what, meaning) = match io {
         DriverKind::Uring => ("driver uring", "a few percent less CPU time for many small messages"),
         DriverKind::Select => ("driver select", "for comparison: only descriptors below 1024"),
@@ -224,7 +319,13 @@ fn driver(io: DriverKind, support: &Support) -> Finding {
         _ => ("driver epoll", "the default (auto): good at everything"),
     };
     match support {
-        Support::Yes => finding(what, Verdict::Good, "works", meaning),
+        Support::Yes => {
+            let found = measured.echo(io).map_or_else(
+                || "works".to_owned(),
+                |echoed| format!("works, {} echoes/s, p99 {:.0} us", number(echoed.rate), echoed.p99_us),
+            );
+            finding(what, Verdict::Good, found, meaning)
+        }
         Support::No(reason) => {
             finding(what, Verdict::Note, reason.clone(), "does not work here: epoll is used instead")
         }
@@ -255,30 +356,45 @@ fn ports(count: u64) -> Finding {
     finding("local ports", Verdict::Good, count.to_string(), "most connections of a client to one address and port")
 }
 
-/// The command to run, and the reason for it.
+/// The command to run, the reason for it, and what would change it.
 #[derive(Debug, PartialEq, Eq)]
 struct Advice {
     command: String,
     reason: String,
+    /// Sentences, each with a condition and what it changes.
+    otherwise: Vec<String>,
 }
 
 impl Advice {
-    fn new(machine: &Machine, cpus: usize, io: DriverKind) -> Self {
-        let aes = if machine.has("aes") { "the fastest AES-GCM for this CPU" } else { "ChaCha20 for CPUs without AES" };
+    fn new(machine: &Machine, cpus: usize, io: DriverKind, measured: &Measured) -> Self {
         let mut command = format!("taut serve --driver {io} --tls fused --shards {cpus}");
-        let driver = if io == DriverKind::Uring {
-            "io_uring needs the fewest system calls"
-        } else {
-            "epoll runs on every Linux"
+        let choice = aead::measured();
+        let cell = choice.cells().first();
+        let provider = cell.map_or("aws-lc", |cell| choice.fastest(cell.suite, cell.class, cell.direction).name());
+        let aes = if machine.has("aes") { "AES-GCM runs in hardware" } else { "ChaCha20 suits a CPU without AES" };
+        let rate = |io| {
+            measured.echo(io).map_or_else(|| "was not measured".to_owned(), |e| format!("{} echoes/s", number(e.rate)))
         };
-        let mut reason = format!("aws-lc has {aes}; records are opened in place; {driver}; ");
+        let driver = format!("epoll {}, io_uring {}", rate(DriverKind::Epoll), rate(DriverKind::Uring));
+        let mut reason =
+            format!("{aes}, and {provider} is the fastest for small records; records are opened in place; {driver}; ");
+        let mut otherwise = vec![
+            format!("io_uring, if it were at least {:.0} % ahead of epoll here.", (AHEAD - 1.0) * 100.0),
+            "A spinning driver, if a whole CPU per loop may be spent on latency.".to_owned(),
+            "--ktls, if the network card encrypts TLS records (ethtool -k: tls-hw-tx-offload).".to_owned(),
+        ];
+        if io == DriverKind::Uring {
+            otherwise[0] = format!("epoll, if io_uring were less than {:.0} % ahead here.", (AHEAD - 1.0) * 100.0);
+        }
         if cpus > 1 {
             command.push_str(" --pin");
-            reason.push_str("pinned loops share nothing");
+            reason.push_str("pinned loops share nothing.");
+            otherwise.push("Fewer loops and no --pin, if other programs need these CPUs, too.".to_owned());
         } else {
-            reason.push_str("one loop fills one core");
+            reason.push_str("one loop fills one core.");
+            otherwise.push("More loops and --pin, if this process had more than one CPU.".to_owned());
         }
-        Self { command, reason }
+        Self { command, reason, otherwise }
     }
 }
 
@@ -287,13 +403,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_finding_has_a_meaning_that_fits_the_table() {
+    fn every_finding_has_a_meaning() {
         let machine = Machine::here();
-        let findings = examine(&machine, &Kernel::probe());
+        let findings = examine(&machine, &Kernel::probe(), &Measured::default());
         assert!(findings.len() >= 8);
         for finding in &findings {
-            assert!(!finding.found.is_empty() && !finding.meaning.is_empty(), "{finding:?}");
-            assert!(finding.meaning.len() <= 60, "{finding:?} is cut in a table of 100 columns");
+            assert!(!finding.meaning.is_empty(), "{finding:?}");
         }
     }
 
@@ -321,18 +436,33 @@ mod tests {
 
     #[test]
     fn a_single_loop_is_not_pinned() {
-        let machine = Machine::here();
-        assert!(!Advice::new(&machine, 1, DriverKind::Epoll).command.contains("--pin"));
-        assert!(Advice::new(&machine, 4, DriverKind::Epoll).command.ends_with("--shards 4 --pin"));
+        let advice = |cpus| Advice::new(&Machine::here(), cpus, DriverKind::Epoll, &Measured::default());
+        assert!(!advice(1).command.contains("--pin"));
+        assert!(advice(4).command.ends_with("--shards 4 --pin"));
+        assert!(advice(1).otherwise.last().unwrap().contains("--pin"));
+    }
+
+    #[test]
+    fn the_driver_that_is_ahead_is_recommended() {
+        let echo = |driver, rate| measure::Echoed { driver, rate, p99_us: 1.0 };
+        let measured = |uring| Measured {
+            echoes: vec![echo(DriverKind::Epoll, 1000.0), echo(DriverKind::Uring, uring)],
+            ..Measured::default()
+        };
+        assert_eq!(driver_to_use(&measured(1100.0), DriverKind::Epoll), DriverKind::Uring);
+        assert_eq!(driver_to_use(&measured(1020.0), DriverKind::Uring), DriverKind::Epoll);
+        assert_eq!(driver_to_use(&Measured::default(), DriverKind::Select), DriverKind::Select);
     }
 
     #[test]
     fn json_holds_everything() {
         let machine = Machine::here();
-        let json =
-            to_json(&machine, &examine(&machine, &Kernel::probe()), &Advice::new(&machine, 2, DriverKind::Epoll));
+        let measured = Measured::default();
+        let findings = examine(&machine, &Kernel::probe(), &measured);
+        let advice = Advice::new(&machine, 2, DriverKind::Epoll, &measured);
+        let json = to_json(&machine, &findings, &advice, &measured);
         assert!(json["run"].as_str().unwrap().starts_with("taut serve"));
         assert_eq!(json["findings"][0]["what"], "AES-GCM");
-        assert!(json["machine"]["cpu"].is_string());
+        assert!(json["machine"]["cpu"].is_string() && json["measured"]["syscall_ns"].is_number());
     }
 }

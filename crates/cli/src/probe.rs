@@ -17,6 +17,8 @@ pub(crate) mod text;
 mod verdict;
 mod websocket;
 
+pub(crate) use client::group_name;
+
 use crate::amount;
 use crate::failure::{Failure, printable};
 use crate::layout;

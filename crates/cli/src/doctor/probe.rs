@@ -46,6 +46,14 @@ impl Kernel {
     }
 }
 
+impl Kernel {
+    /// The drivers to measure. A spinning one needs a CPU for each end.
+    pub(super) fn measurable(&self, cores: usize) -> Vec<DriverKind> {
+        let works = self.drivers.iter().filter(|(_, support)| *support == Support::Yes).map(|(driver, _)| *driver);
+        works.filter(|driver| cores > 1 || !matches!(driver, DriverKind::Spin | DriverKind::UringSpin)).collect()
+    }
+}
+
 fn line(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }

@@ -154,7 +154,28 @@ fn doctor_reports_what_a_number_of_connections_needs() {
     for what in ["tables", "memory", "sources", "accept queue"] {
         assert!(said.contains(what), "{what} is missing in {said}");
     }
+    let said = home.run(&["doctor", "--rate", "1000"]).out;
+    assert!(said.contains("burst") && said.contains("port reuse"), "{said}");
     assert!(!home.run(&["doctor"]).out.contains("sources"));
+}
+
+#[test]
+fn doctor_prints_whole_sentences_at_any_width() {
+    let home = Home::new();
+    let said = |columns: &str| {
+        let output = home.taut(&["doctor"]).env("COLUMNS", columns).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let narrow = said("48");
+    for sentence in
+        ["the least that each read and each write costs", "if a whole CPU per loop may be spent on latency."]
+    {
+        let words = narrow.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(sentence), "{sentence:?} is missing in {narrow}");
+        assert!(said("100").split_whitespace().collect::<Vec<_>>().join(" ").contains(sentence));
+    }
+    let advice = narrow.lines().skip_while(|line| !line.starts_with("  run"));
+    assert!(advice.clone().count() > 3 && advice.clone().all(|line| line.chars().count() <= 48), "{narrow}");
 }
 
 #[test]
@@ -167,6 +188,13 @@ fn the_command_of_doctor_works() {
     for row in aeads {
         assert!(row["ns"][row["choice"].as_str().unwrap()].as_f64().unwrap() > 1.0, "{row}");
     }
+    let measured = &said["measured"];
+    for name in ["syscall_ns", "clock_ns", "signature_us"] {
+        assert!(measured[name].as_f64().unwrap() > 0.0, "{measured}");
+    }
+    assert!(measured["key_exchange_us"]["X25519"].as_f64().unwrap() > 0.0, "{measured}");
+    assert_eq!(measured["echo"][0]["driver"], "epoll");
+    assert!(said["otherwise"].as_array().unwrap().len() >= 3);
     let command = said["run"].as_str().unwrap().strip_prefix("taut serve ").unwrap();
     let arguments: Vec<&str> = command.split(' ').collect();
     let server = home.serve(&arguments);

@@ -1,0 +1,165 @@
+//! Measurements behind the recommendations, about a second in all. AEADs are measured by `tls_records` itself.
+
+use crate::probe::group_name;
+use rustix::process::getppid;
+use rustls::SignatureScheme;
+use rustls::crypto::SupportedKxGroup;
+use rustls::crypto::aws_lc_rs::{ALL_KX_GROUPS, sign};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+use tautline::{ServerConfig, Tls, TlsEngine};
+use tautline_dev_cert::Authority;
+use tautline_lab::app::Echo as EchoApp;
+use tautline_lab::load::{Echo, Server};
+use tautline_lab::{Content, DriverKind, Span, loops};
+
+/// The results. Times are the fastest of many, since neighbours only make them longer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Measured {
+    pub(super) syscall_ns: f64,
+    pub(super) clock_ns: f64,
+    pub(super) copy: Copy,
+    /// Key exchange of a server by group, in microseconds.
+    pub(super) groups: Vec<(String, f64)>,
+    /// A signature with an EC P-256 key, in microseconds.
+    pub(super) signature_us: Option<f64>,
+    pub(super) echoes: Vec<Echoed>,
+}
+
+/// Copies of 16 KiB within the cache, in GB/s.
+#[derive(Clone, std::marker::Copy, Debug, Default)]
+pub(super) struct Copy {
+    /// Both ends begin at a multiple of 64 bytes.
+    pub(super) aligned: f64,
+    /// Source and destination begin 5 and 13 bytes behind one: a WebSocket payload behind a TLS record's header.
+    pub(super) unaligned: f64,
+}
+
+/// A short echo over one driver.
+#[derive(Clone, Debug)]
+pub(super) struct Echoed {
+    pub(super) driver: DriverKind,
+    /// Messages of 64 bytes a second over 8 connections without TLS.
+    pub(super) rate: f64,
+    pub(super) p99_us: f64,
+}
+
+/// Time for each of the small measurements.
+const SHORT: Duration = Duration::from_millis(15);
+
+/// Time of an echo, the warm-up included.
+const ECHO: Duration = Duration::from_millis(120);
+
+impl Measured {
+    /// Measures all, with echoes over these drivers.
+    pub(super) fn here(drivers: &[DriverKind]) -> Self {
+        Self {
+            syscall_ns: fastest_ns(|| _ = black_box(getppid())),
+            clock_ns: fastest_ns(|| _ = black_box(Instant::now())),
+            copy: copies(),
+            groups: ALL_KX_GROUPS
+                .iter()
+                .filter_map(|group| Some((group_name(group.name()), exchange(*group)?)))
+                .collect(),
+            signature_us: signature(),
+            echoes: drivers.iter().filter_map(|&driver| echo(driver)).collect(),
+        }
+    }
+
+    /// The key exchange of a group, in microseconds.
+    pub(super) fn group(&self, name: &str) -> Option<f64> {
+        self.groups.iter().find(|(known, _)| known == name).map(|(_, us)| *us)
+    }
+
+    pub(super) fn echo(&self, driver: DriverKind) -> Option<&Echoed> {
+        self.echoes.iter().find(|echoed| echoed.driver == driver)
+    }
+
+    /// CPU time of a server's full handshake for its cryptography, in microseconds, by the group that browsers prefer.
+    pub(super) fn handshake_us(&self) -> Option<f64> {
+        Some(self.group("X25519MLKEM768")? + self.signature_us?)
+    }
+}
+
+/// Nanoseconds of the fastest of many batches.
+fn fastest_ns(mut run: impl FnMut()) -> f64 {
+    let (begin, mut fastest, mut batch) = (Instant::now(), f64::INFINITY, 1_u32);
+    while begin.elapsed() < SHORT {
+        let start = Instant::now();
+        (0..batch).for_each(|_| run());
+        let taken = start.elapsed();
+        if taken < Duration::from_micros(50) {
+            // Too short to be measured well.
+            batch = batch.saturating_mul(2);
+        } else {
+            fastest = fastest.min(taken.as_secs_f64() * 1e9 / f64::from(batch));
+        }
+    }
+    fastest
+}
+
+fn copies() -> Copy {
+    const SIZE: usize = 16 << 10;
+    let mut source = vec![1_u8; SIZE + 256];
+    let mut target = vec![0_u8; SIZE + 256];
+    let mut speed = |from: usize, to: usize| {
+        let from = source.as_ptr().align_offset(64).min(64) + from;
+        let to = target.as_ptr().align_offset(64).min(64) + to;
+        let ns = fastest_ns(|| {
+            target[to..to + SIZE].copy_from_slice(&source[from..from + SIZE]);
+            black_box(&mut target);
+            black_box(&mut source);
+        });
+        SIZE as f64 / ns
+    };
+    Copy { aligned: speed(0, 0), unaligned: speed(5, 13) }
+}
+
+/// A server's part of a key exchange, in microseconds.
+fn exchange(group: &'static dyn SupportedKxGroup) -> Option<f64> {
+    let client = group.start().ok()?.pub_key().to_vec();
+    let ns = fastest_ns(|| drop(black_box(group.start_and_complete(&client))));
+    Some(ns / 1e3)
+}
+
+/// A signature with an EC P-256 key, in microseconds.
+fn signature() -> Option<f64> {
+    let key = Authority::new("measured").ok()?.key();
+    let key = sign::any_supported_type(&PrivateKeyDer::from_pem_slice(key.as_bytes()).ok()?).ok()?;
+    let signer = key.choose_scheme(&[SignatureScheme::ECDSA_NISTP256_SHA256])?;
+    let ns = fastest_ns(|| drop(black_box(signer.sign(&[7; 130]))));
+    Some(ns / 1e3)
+}
+
+/// Echoes for a moment over one driver; `None` if it does not work.
+fn echo(driver: DriverKind) -> Option<Echoed> {
+    let plain = Tls { engine: TlsEngine::Plain, config: ServerConfig::default() };
+    let server = tautline::Server::new(plain).driver(driver.config()).listen("127.0.0.1:0".parse().ok()?);
+    let handle = loops::start_server(server, false, Box::new(|_| Box::new(EchoApp))).ok()?;
+    let mut server = Server::new(&format!("ws://{}/", handle.addresses().first()?)).ok()?;
+    server.driver = driver.config();
+    let span = Span { warmup: ECHO / 4, duration: ECHO * 3 / 4 };
+    let echo = Echo { server, connections: 8, size: 64, content: Content::Bytes, pipeline: 1, rate: None, span };
+    let measured = echo.run(&mut |_| {});
+    handle.drain(tautline::CloseCode::GOING_AWAY, "", Duration::ZERO);
+    let _ = handle.join();
+    let measured = measured.ok()?;
+    Some(Echoed { driver, rate: measured.rate(), p99_us: measured.latencies.quantile_us(0.99) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_measured() {
+        let measured = Measured::here(&[DriverKind::Epoll]);
+        assert!(measured.syscall_ns > 1.0 && measured.clock_ns > 1.0, "{measured:?}");
+        assert!(measured.copy.aligned > 0.1 && measured.copy.unaligned > 0.1, "{measured:?}");
+        assert!(measured.handshake_us().unwrap() > 1.0, "{measured:?}");
+        let echoed = measured.echo(DriverKind::Epoll).unwrap();
+        assert!(echoed.rate > 1.0 && echoed.p99_us > 1.0, "{echoed:?}");
+    }
+}
