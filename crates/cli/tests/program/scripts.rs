@@ -64,6 +64,42 @@ fn help_and_version_are_commands() {
 }
 
 #[test]
+fn the_help_of_connect_has_common_options_first() {
+    let home = Home::new();
+    let help = home.run(&["connect", "--help"]).out;
+    let (common, rest) = help.split_once("\nConnection:\n").unwrap();
+    let (_, common) = common.split_once("\nOptions:\n").unwrap();
+    let count = |text: &str| text.lines().filter(|line| line.trim_start().starts_with('-')).count();
+    // With --help and --verbose.
+    assert!((8..=13).contains(&count(common)), "{common}");
+    for heading in ["TLS:", "Measuring:"] {
+        assert!(rest.lines().any(|line| line == heading), "{heading} is missing in {rest}");
+    }
+    assert!(common.contains("--ca") && common.contains("--header") && !common.contains("--driver"), "{common}");
+    assert!(count(rest) > 5, "{rest}");
+}
+
+#[test]
+fn only_terminals_get_colours() {
+    let home = Home::new();
+    for arguments in [&["--help"][..], &["load"], &["serve", "--por", "1"], &["doctor"]] {
+        let said = home.run(arguments);
+        assert!(!said.out.contains('\u{1b}') && !said.err.contains('\u{1b}'), "{said:?}");
+    }
+    // A pseudo-terminal, by the program of util-linux.
+    let on_terminal = |refused: &str| {
+        let command = format!("{} --help", env!("CARGO_BIN_EXE_taut"));
+        let mut script = Command::new("script");
+        script.args(["-qec", &command, "/dev/null"]).env_remove("NO_COLOR").env("TERM", "xterm").stdin(Stdio::null());
+        if !refused.is_empty() {
+            script.env("NO_COLOR", refused);
+        }
+        String::from_utf8(script.output().unwrap().stdout).unwrap()
+    };
+    assert!(on_terminal("").contains('\u{1b}') && !on_terminal("1").contains('\u{1b}'));
+}
+
+#[test]
 fn completions_and_manual_pages_are_generated() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish"] {
