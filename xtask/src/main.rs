@@ -45,6 +45,7 @@ cargo xtask <task>
   setup                             install the tools for the other tasks (packages as root, the rest below target/xtask)
   tidy                              rules that no other tool checks: dependencies, circles, unsafe code, prose, sizes
   tidy --graph CRATE                the files of a crate, which of them use which, and its circles
+  probe                             faults in servers of others, which `taut probe` must find
   interop                           clients and servers in Python, Go and Node against ours, both ways
   uring                             servers, clients and hostile peers over io_uring, and some of the Autobahn suite
   xdp                               the driver over AF_XDP in network namespaces, `taut` and the Autobahn suite
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
         ["tidy", "--graph", name] => tidy::draw(name),
         ["tidy"] => stage::run(&[stage("tidy", 1, tidy::run)]),
         ["interop"] => stage::run(&[build(), stage("interop", 15, interop::run)]),
+        ["probe"] => stage::run(&[build(), stage("probe", 5, interop::faults::run)]),
         ["uring"] => {
             stage::run(&[build(), stage("uring", 10, checks::uring), stage("autobahn uring", 5, autobahn::uring)])
         }
@@ -193,6 +195,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("runs tests over io_uring that `test` runs over epoll", stage("uring", 10, checks::uring)),
         ("installs peers in Python, Go and Node", stage("interop", 15, interop::run)),
         ("needs a browser", stage("browser", 5, browser::test)),
+        ("plants faults in servers of other projects", stage("probe", 5, interop::faults::run)),
         ("installs packages for Python", stage("python", 10, python::test)),
         ("builds the servers of other projects", stage("peers", 15, peers::run_all)),
         ("attacks a program with every TLS library", stage("hostile", 15, |context| hostile::attacks(context, &[]))),

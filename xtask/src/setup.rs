@@ -47,6 +47,8 @@ const MORE: &[Need] = &[
     },
     Need { name: "Go", probe: ("go", &["version"]), packages: &["golang-go"] },
     Need { name: "Node", probe: ("node", &["--version"]), packages: &["nodejs"] },
+    Need { name: "nginx (probe)", probe: ("/usr/sbin/nginx", &["-v"]), packages: &["nginx-light"] },
+    Need { name: "HAProxy (probe)", probe: ("/usr/sbin/haproxy", &["-v"]), packages: &["haproxy"] },
     Need { name: "npm", probe: ("npm", &["--version"]), packages: &["npm"] },
     Need {
         name: "OpenSSL's static libraries (TLS engines)",
@@ -120,5 +122,7 @@ fn install(needs: &[Need], context: &Context) -> Outcome {
 fn apt(arguments: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
     command.args(["-o", "Acquire::Retries=3"]).args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    // Packages of servers start none at this run level: a port that they take belongs to the machine's user.
+    command.env("RUNLEVEL", "1");
     command
 }

@@ -1,5 +1,6 @@
 //! Other implementations against ours, both ways, over wss. `tests/interop/README.md` lists the checks.
 
+pub(crate) mod faults;
 mod peer;
 
 use std::fs;

@@ -83,6 +83,21 @@ impl Peer {
         })
     }
 
+    /// The interpreter with the packages of the Python peer.
+    pub(super) fn interpreter(self) -> Command {
+        Command::new(self.folder().join("bin/python"))
+    }
+
+    /// The folder of the Node peer's packages.
+    pub(super) fn modules(self) -> PathBuf {
+        self.folder().join("node_modules")
+    }
+
+    /// A program of this peer, if it is there.
+    pub(super) fn installed(self, program: &str) -> Option<PathBuf> {
+        Some(self.folder().join(program)).filter(|path| path.exists())
+    }
+
     fn source(self) -> PathBuf {
         paths::root().join("tests/interop").join(self.name())
     }
