@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 const USAGE: &str = "usage: peers fastwebsockets|yawc|yawc-tuned|tungstenite|sockudo|axum|tautline \
-                     [--threads N] [--listen ADDR] [--cert FILE --key FILE] [--deflate] [--with-parent]";
+                     [--threads N] [--listen ADDR] [--cert FILE --key FILE] [--deflate | --broadcast] [--with-parent]";
 
 /// Which server to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub(crate) struct Arguments {
     pub(crate) certificate: Option<(PathBuf, PathBuf)>,
     /// Accept compression. Only yawc and sockudo have it.
     pub(crate) deflate: bool,
+    /// Send every message to all clients. fastwebsockets, yawc-tuned and tautline do not have it.
+    pub(crate) broadcast: bool,
     /// Threads of the runtime; one is its `current_thread` flavour.
     pub(crate) threads: usize,
     /// End with the process that started this one.
@@ -48,7 +50,7 @@ impl Arguments {
             _ => return Err(USAGE.into()),
         };
         let (mut listen, mut cert, mut key) = (SocketAddr::from(([127, 0, 0, 1], 0)), None, None);
-        let (mut deflate, mut with_parent) = (false, false);
+        let (mut deflate, mut broadcast, mut with_parent) = (false, false, false);
         let mut threads = 1;
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(USAGE);
@@ -58,15 +60,19 @@ impl Arguments {
                 Some("--cert") => cert = Some(PathBuf::from(value()?)),
                 Some("--key") => key = Some(PathBuf::from(value()?)),
                 Some("--deflate") => deflate = true,
+                Some("--broadcast") => broadcast = true,
                 Some("--with-parent") => with_parent = true,
                 _ => return Err(USAGE.into()),
             }
         }
         let can_deflate = matches!(server, Server::Yawc | Server::Sockudo);
-        if cert.is_some() != key.is_some() || (deflate && !can_deflate) || threads == 0 {
+        let can_broadcast =
+            matches!(server, Server::Yawc | Server::Tungstenite | Server::Sockudo | Server::Axum) && !deflate;
+        if cert.is_some() != key.is_some() || (deflate && !can_deflate) || (broadcast && !can_broadcast) || threads == 0
+        {
             return Err(USAGE.into());
         }
-        Ok(Self { server, listen, certificate: cert.zip(key), deflate, threads, with_parent })
+        Ok(Self { server, listen, certificate: cert.zip(key), deflate, broadcast, threads, with_parent })
     }
 }
 
@@ -86,6 +92,7 @@ mod tests {
         let plain = parse("fastwebsockets").unwrap();
         assert_eq!((plain.listen.port(), plain.certificate, plain.with_parent), (0, None, false));
         assert!(!plain.deflate && parse("sockudo --deflate").unwrap().deflate);
+        assert!(!plain.broadcast && parse("axum --broadcast").unwrap().broadcast);
         assert_eq!((plain.threads, parse("axum --threads 2").unwrap().threads), (1, 2));
     }
 
@@ -99,6 +106,8 @@ mod tests {
             "yawc --listen here",
             "yawc further",
             "tungstenite --deflate",
+            "fastwebsockets --broadcast",
+            "yawc --deflate --broadcast",
             "yawc --threads 0",
         ] {
             assert!(parse(line).is_err(), "{line}");

@@ -1,6 +1,6 @@
 //! axum's extractor, as in the documentation of `axum::extract::ws`.
 
-use crate::common::{Failure, Stream};
+use crate::common::{Failure, Hub, Stream, hub, send_to_all};
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use axum::{Router, routing};
@@ -8,14 +8,25 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 
-pub(crate) async fn echo(stream: impl Stream) -> Result<(), Failure> {
-    let service = TowerToHyperService::new(Router::new().route("/", routing::any(answer)));
+static HUB: Hub<Message> = hub();
+
+pub(crate) async fn serve(stream: impl Stream, to_all: bool) -> Result<(), Failure> {
+    let route = if to_all { routing::any(answer_to_all) } else { routing::any(answer) };
+    let service = TowerToHyperService::new(Router::new().route("/", route));
     http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades().await?;
     Ok(())
 }
 
 async fn answer(request: WebSocketUpgrade) -> Response {
     request.on_upgrade(messages)
+}
+
+async fn answer_to_all(request: WebSocketUpgrade) -> Response {
+    request.on_upgrade(|socket| async {
+        let is_data = |message: &Message| matches!(message, Message::Text(_) | Message::Binary(_));
+        // A connection that fails ends alone.
+        let _ = send_to_all(socket, &HUB, is_data).await;
+    })
 }
 
 async fn messages(mut socket: WebSocket) {

@@ -1,6 +1,7 @@
 //! Echo servers on other WebSocket libraries, each written as its authors' example is, and on our own for tokio.
 //!
-//! `peers SERVER [--threads N] [--listen ADDR] [--cert FILE --key FILE] [--deflate] [--with-parent]` prints `listening on
+//! `peers SERVER [--threads N] [--listen ADDR] [--cert FILE --key FILE] [--deflate | --broadcast]
+//! [--with-parent]` prints `listening on
 //! ws://ADDR` (`wss://` with a certificate) once it accepts connections.
 #![forbid(unsafe_code)]
 
@@ -56,7 +57,7 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let acceptor = arguments.certificate.as_ref().map(|files| tls::acceptor(&files.0, &files.1)).transpose()?;
     let listener = TcpListener::bind(arguments.listen).await?;
     announce(arguments.certificate.is_some(), &listener)?;
-    let (server, deflate) = (arguments.server, arguments.deflate);
+    let (server, deflate, to_all) = (arguments.server, arguments.deflate, arguments.broadcast);
     let pool = DeflatePool::new(64);
     loop {
         let (stream, _) = listener.accept().await?;
@@ -65,22 +66,30 @@ async fn serve(arguments: &Arguments) -> Result<(), Failure> {
         // A connection that fails ends alone. The load reports replies that are missing.
         tokio::spawn(async move {
             match acceptor {
-                Some(acceptor) => echo(server, acceptor.accept(stream).await?, pool).await,
-                None => echo(server, stream, pool).await,
+                Some(acceptor) => serve_one(server, acceptor.accept(stream).await?, pool, to_all).await,
+                None => serve_one(server, stream, pool, to_all).await,
             }
         });
     }
 }
 
-/// Echoes with compression if there is a `pool`, which only yawc uses.
-async fn echo(server: Server, stream: impl Stream, pool: Option<DeflatePool>) -> Result<(), Failure> {
+/// Echoes with compression if there is a `pool`, which only yawc uses. Otherwise messages may go to all clients.
+async fn serve_one(
+    server: Server,
+    stream: impl Stream,
+    pool: Option<DeflatePool>,
+    to_all: bool,
+) -> Result<(), Failure> {
+    use yet_another::Settings;
     match server {
         Server::Fastwebsockets => fast::echo(stream).await,
-        Server::Yawc => yet_another::echo(stream, yet_another::Settings::Example, pool).await,
-        Server::YawcTuned => yet_another::echo(stream, yet_another::Settings::Tuned, None).await,
+        Server::Yawc if to_all => yet_another::echo(stream, Settings::Broadcast, None).await,
+        Server::Yawc => yet_another::echo(stream, Settings::Example, pool).await,
+        Server::YawcTuned => yet_another::echo(stream, Settings::Tuned, None).await,
+        Server::Tungstenite if to_all => tungstenite::broadcast(stream).await,
         Server::Tungstenite => tungstenite::echo(stream).await,
-        Server::Sockudo => sockudo::echo(stream, pool.is_some()).await,
-        Server::Axum => axum_ws::echo(stream).await,
+        Server::Sockudo => sockudo::serve(stream, pool.is_some(), to_all).await,
+        Server::Axum => axum_ws::serve(stream, to_all).await,
         Server::Tautline => Err("it has no TLS of another library".into()),
     }
 }

@@ -1,16 +1,18 @@
 //! sockudo-ws, as in its `examples/simple_echo.rs`; with compression, its dedicated compressors as in `axum_deflate.rs`.
 
-use crate::common::{Failure, Stream};
+use crate::common::{Failure, Hub, Stream, hub, send_to_all};
 use futures_util::{Sink, SinkExt, StreamExt};
 use sockudo_ws::deflate::{DeflateConfig, negotiate_server_deflate};
 use sockudo_ws::handshake::{build_response, generate_accept_key, parse_request};
 use sockudo_ws::{CompressedWebSocketStream, Config, Error, Message, WebSocketStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+static HUB: Hub<Message> = hub();
+
 /// Most bytes of a request.
 const MAX_REQUEST: usize = 16 << 10;
 
-pub(crate) async fn echo(mut stream: impl Stream, deflate: bool) -> Result<(), Failure> {
+pub(crate) async fn serve(mut stream: impl Stream, deflate: bool, to_all: bool) -> Result<(), Failure> {
     let mut request = Vec::with_capacity(4096);
     let (response, compression) = loop {
         if stream.read_buf(&mut request).await? == 0 || request.len() > MAX_REQUEST {
@@ -28,6 +30,10 @@ pub(crate) async fn echo(mut stream: impl Stream, deflate: bool) -> Result<(), F
     stream.flush().await?;
     match compression {
         Some(agreed) => messages(CompressedWebSocketStream::server(stream, Config::default(), agreed.config)).await,
+        None if to_all => {
+            let is_data = |message: &Message| matches!(message, Message::Text(_) | Message::Binary(_));
+            send_to_all(WebSocketStream::server(stream, Config::default()), &HUB, is_data).await
+        }
         None => messages(WebSocketStream::server(stream, Config::default())).await,
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! With compression it has the level for low latency, and connections without context takeover share compressors.
 
-use crate::common::{Failure, Stream};
+use crate::common::{Failure, Hub, Stream, hub, send_to_all};
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use http_body_util::Empty;
 use hyper::body::{Bytes, Incoming};
@@ -11,7 +11,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use yawc::{DeflatePool, OpCode, Options, UpgradeFut, WebSocket};
+use std::convert::Infallible;
+use yawc::{DeflatePool, Frame, OpCode, Options, UpgradeFut, WebSocket};
+
+static HUB: Hub<Frame> = hub();
 
 /// Most messages that the tuned server answers before it flushes.
 const BATCH: usize = 32;
@@ -21,6 +24,8 @@ const BATCH: usize = 32;
 pub(crate) enum Settings {
     Example,
     Tuned,
+    /// The example's, and every message goes to all clients.
+    Broadcast,
 }
 
 pub(crate) async fn echo(stream: impl Stream, settings: Settings, pool: Option<DeflatePool>) -> Result<(), Failure> {
@@ -46,6 +51,7 @@ async fn answer(
         match settings {
             Settings::Example => messages(upgraded).await,
             Settings::Tuned => batches(upgraded).await,
+            Settings::Broadcast => to_all(upgraded).await,
         }
     }));
     Ok(response)
@@ -58,6 +64,14 @@ async fn messages(upgraded: UpgradeFut) -> yawc::Result<()> {
             socket.send(frame).await?;
         }
     }
+    Ok(())
+}
+
+async fn to_all(upgraded: UpgradeFut) -> yawc::Result<()> {
+    let is_data = |frame: &Frame| matches!(frame.opcode(), OpCode::Text | OpCode::Binary);
+    let socket = upgraded.await?.map(Ok::<_, Infallible>);
+    // A connection that fails ends alone.
+    let _ = send_to_all(socket, &HUB, is_data).await;
     Ok(())
 }
 
