@@ -32,7 +32,8 @@ Suites:
   echo       64 B to 64 KiB, 1 to 500 connections, 1 and 16 in flight; broadcasts to 1,000
   limits     the cost of ws over bare TCP and of wss over ws, with intervals and targets
   idle       memory of idle connections, also after one echo on each
-  peers      other projects' servers in the same rounds; --peers FILE: an existing build
+  peers      servers of other projects in nine languages: echoes, handshakes, broadcasts, memory,
+             latency; --peers FILE: an existing build of those in Rust
   latency    latencies at 30, 60 and 90 % of what each server can do, peers included
   deflate    compression: CPU, ratio and memory, peers included
   records    the record path in memory, and the AEAD alone
@@ -84,6 +85,9 @@ pub(crate) struct Arguments {
     /// Existing build of the program with the servers of other projects. Default: built from the checkout.
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
+    /// Measure nothing. Build these servers of the suite peers (default: all), and check what they answer.
+    #[arg(long, value_name = "NAME", num_args = 0.., value_delimiter = ',')]
+    check_peers: Option<Vec<String>>,
     /// Also write results as JSON: the machine, then each suite with one result per line. `-` writes to standard output, without tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -126,6 +130,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(no_program)?;
     arguments.aead.apply();
     let (machine, placement, drivers) = (Machine::here(), Placement::here(), drivers(&arguments.driver));
+    if let Some(names) = &arguments.check_peers {
+        return check(names, &program, placement);
+    }
     let only_json = arguments.json.as_deref() == Some(Path::new("-"));
     if !only_json {
         let names: Vec<&str> = drivers.iter().map(|driver| driver.name()).collect();
@@ -184,6 +191,31 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::failed(format!("these suites failed, and the results name the reasons: {}", failed.join(", "))))
+}
+
+/// Prints a line for each server of another project. One that is missing is no failure.
+fn check(names: &[String], program: &Path, placement: Placement) -> Result<(), Failure> {
+    let stop = stop_on_signal()?;
+    let progress = Progress::new();
+    let mut show = |share: f64, what: &str| progress.show(share, what);
+    let mut lab = Lab {
+        program: program.to_owned(),
+        effort: Effort::Quick,
+        placement,
+        drivers: Vec::new(),
+        has_chosen_drivers: false,
+        peers: None,
+        crowd: CrowdSize::default(),
+        stop: &stop,
+        progress: &mut show,
+    };
+    let checks = suites::check_peers(&mut lab, names)?;
+    drop(progress);
+    for check in &checks {
+        output::print(format_args!("{check}\n"))?;
+    }
+    let failed = checks.iter().filter(|check| !check.is_missing && check.reason.is_some()).count();
+    if failed == 0 { Ok(()) } else { Err(Failure::failed(format!("{failed} of the servers failed"))) }
 }
 
 /// A flag that Ctrl-C sets. The second Ctrl-C ends the program.

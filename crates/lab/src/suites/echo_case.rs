@@ -1,4 +1,4 @@
-use super::{ENGINES, Key, Kind, Lab, Outcome, Process, Row, Servers, Subject, row};
+use super::{ENGINES, Key, Kind, Lab, Metrics, Outcome, Process, Row, Servers, Subject, row};
 use crate::published::lookup;
 use crate::records::Work;
 use crate::rounds::Runs;
@@ -129,16 +129,19 @@ pub(super) fn measure(
     budget: Duration,
     share: Range<f64>,
 ) -> Result<(), Error> {
-    row::measure(lab, rows, &lab.plan(budget), share, |lab, case, _| {
-        let span = lab.span();
-        if let Kind::Aead(provider) = case.kind {
-            let us = Work::aead(provider, case.shape.size)?.measure(span.duration / 10)?;
-            return Ok(vec![(Metric::CpuPerMsg, us)]);
-        }
-        let measured = once(case, servers.of(case.kind)?, span)?;
-        case.is_bounded |= measured.is_bounded();
-        Ok(measured.message_metrics(case.shape.size))
-    })
+    row::measure(lab, rows, &lab.plan(budget), share, |lab, case, _| measure_one(lab, servers, case))
+}
+
+/// Measures one row once.
+pub(super) fn measure_one(lab: &Lab<'_>, servers: &Servers, case: &mut EchoCase) -> Result<Metrics, Error> {
+    let span = lab.span();
+    if let Kind::Aead(provider) = case.kind {
+        let us = Work::aead(provider, case.shape.size)?.measure(span.duration / 10)?;
+        return Ok(vec![(Metric::CpuPerMsg, us)]);
+    }
+    let measured = once(case, servers.of(case.kind)?, span)?;
+    case.is_bounded |= measured.is_bounded();
+    Ok(measured.message_metrics(case.shape.size))
 }
 
 fn once(case: &EchoCase, process: &Process, span: Span) -> Result<Measured, Error> {

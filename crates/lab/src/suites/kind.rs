@@ -79,6 +79,8 @@ pub(super) enum Kind {
     Peer(Peer, Protocol),
     /// Another project's server with TLS, which accepts compression.
     DeflatePeer(Peer),
+    /// Another project's server with TLS. Every message goes to everyone.
+    BroadcastPeer(Peer),
     /// A server on tokio over wss, another project's or ours, with this number of threads.
     Tokio(Peer, usize),
     /// A server in Python over wss, another project's or ours.
@@ -109,7 +111,10 @@ impl Kind {
             Self::Crowd { .. } | Self::Feed(..) | Self::Probed(..) | Self::Wire(_) | Self::Deflate(_) => {
                 Some(ENGINES[0])
             }
-            Self::Peer(peer, Protocol::Wss) | Self::DeflatePeer(peer) | Self::Tokio(peer, _) => Some(peer.tls()),
+            Self::Peer(peer, Protocol::Wss)
+            | Self::DeflatePeer(peer)
+            | Self::BroadcastPeer(peer)
+            | Self::Tokio(peer, _) => Some(peer.tls()),
             Self::Python(server) => Some(if server.is_ours() { ENGINES[0] } else { "openssl" }),
             _ => None,
         }
@@ -129,11 +134,22 @@ impl Kind {
             | Self::Deflate(driver) => Some(driver),
             Self::Peer(..)
             | Self::DeflatePeer(_)
+            | Self::BroadcastPeer(_)
             | Self::Tokio(..)
             | Self::Python(_)
             | Self::Wire(_)
             | Self::Model(_)
             | Self::Aead(_) => None,
+        }
+    }
+
+    /// The server, if it is one of [`Peer`].
+    pub(super) const fn peer(self) -> Option<Peer> {
+        match self {
+            Self::Peer(peer, _) | Self::DeflatePeer(peer) | Self::BroadcastPeer(peer) | Self::Tokio(peer, _) => {
+                Some(peer)
+            }
+            _ => None,
         }
     }
 
@@ -162,7 +178,9 @@ impl Kind {
     pub(super) fn name(self) -> String {
         let protocol = self.protocol().map_or("aead", Protocol::name);
         match self {
-            Self::Peer(peer, _) | Self::DeflatePeer(peer) => format!("{protocol} {}", peer.name()),
+            Self::Peer(peer, _) | Self::DeflatePeer(peer) | Self::BroadcastPeer(peer) => {
+                format!("{protocol} {}", peer.name())
+            }
             Self::Tokio(peer, threads) => format!("{} {threads}", peer.name()),
             Self::Python(server) => format!("python {}", server.name()),
             Self::Aead(provider) => format!("{protocol} {provider}"),
@@ -194,14 +212,13 @@ impl Kind {
         let case =
             Case::default().protocol(self.protocol()).tls(self.engine()).driver(self.driver().map(DriverKind::name));
         let is_ours = match self {
-            Self::Peer(peer, _) | Self::DeflatePeer(peer) | Self::Tokio(peer, _) => peer.is_ours(),
             Self::Python(server) => server.is_ours(),
-            _ => true,
+            _ => self.peer().is_none_or(Peer::is_ours),
         };
         let in_place = is_ours && self.engine().is_some_and(|engine| engine.starts_with(ENGINES[0]));
         let case = case.aead(in_place.then(|| aead::names(Suite::Aes128Gcm)));
         match self {
-            Self::Peer(peer, _) | Self::DeflatePeer(peer) => case.peer(peer.name()),
+            Self::Peer(peer, _) | Self::DeflatePeer(peer) | Self::BroadcastPeer(peer) => case.peer(peer.name()),
             Self::Tokio(peer, threads) => case.peer(peer.name()).threads(threads),
             Self::Python(server) => case.peer(server.name()).model("python"),
             Self::Handshake(_, key, _, execution) => case.key(key.name()).execution(execution.name()),
@@ -226,6 +243,7 @@ impl Kind {
             Self::Tcp(_) => add(&["tcp-echo"]),
             Self::Peer(peer, _) => add(&[peer.name()]),
             Self::DeflatePeer(peer) => add(&[peer.name(), "--deflate"]),
+            Self::BroadcastPeer(peer) => add(&[peer.name(), "--broadcast"]),
             Self::Tokio(peer, threads) => add(&[peer.name(), "--threads", &threads.to_string()]),
             Self::Python(server) => {
                 let script = Python::script().unwrap_or_default();
@@ -276,15 +294,14 @@ impl Kind {
             | Self::Probed(false, _)
             | Self::Peer(..)
             | Self::DeflatePeer(_)
+            | Self::BroadcastPeer(_)
             | Self::Tokio(..)
             | Self::Python(_)
             | Self::Aead(_) => {}
         }
         if self.protocol() == Some(Protocol::Wss) {
             let choice = AeadChoice::current();
-            if choice != AeadChoice::Auto
-                && !matches!(self, Self::Peer(..) | Self::DeflatePeer(_) | Self::Tokio(..) | Self::Python(_))
-            {
+            if choice != AeadChoice::Auto && self.peer().is_none() && !matches!(self, Self::Python(_)) {
                 arguments.extend(["--aead".into(), choice.name().into()]);
             }
             let (chain, private) = certificates.paths(self.key());

@@ -29,6 +29,7 @@ mod overview;
 mod pairs;
 mod peer;
 mod peers;
+mod recipe;
 mod records;
 mod row;
 mod scaling;
@@ -46,6 +47,7 @@ pub use crowd_size::CrowdSize;
 pub use engines::{ENGINES, drivers};
 pub use lab::{Effort, Lab};
 pub use outcome::Outcome;
+pub use peers::{PeerCheck, check_peers};
 pub use suite::Suite;
 
 use certificates::Certificates;

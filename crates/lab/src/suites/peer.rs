@@ -1,5 +1,7 @@
-//! Servers of other projects, in one program that is built from the folder `peers` of the checkout.
+//! Servers of other projects, built from the folder `peers` of the checkout: those in Rust in two programs, and one for each
+//! [`Recipe`].
 
+use super::recipe::{NotBuilt, Recipe};
 use super::{ENGINES, Lab};
 use crate::Error;
 use crate::named::named;
@@ -12,7 +14,7 @@ const HOW: &str = "build it from the folder peers of the checkout (cargo build -
                    peers/Cargo.toml) and pass it with --peers FILE, or run this in the checkout";
 
 named! {
-    /// Another project's server. The name is also the first argument of the program.
+    /// Another project's server. The name is also the first argument of the program with those in Rust.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(super) enum Peer {
         Fastwebsockets = "fastwebsockets",
@@ -25,6 +27,15 @@ named! {
         Axum = "axum",
         /// Not of another project: ours for tokio.
         Tautline = "tautline",
+        Uwebsockets = "uwebsockets",
+        Beast = "beast",
+        Gorilla = "gorilla",
+        Coder = "coder",
+        Ws = "ws",
+        Bun = "bun",
+        Websockets = "websockets",
+        Picows = "picows",
+        Netty = "netty",
     }
 }
 
@@ -38,6 +49,25 @@ impl Peer {
     /// Peers of echoes without compression.
     pub(super) const ECHO: [Self; 5] =
         [Self::Fastwebsockets, Self::Yawc, Self::YawcTuned, Self::Tungstenite, Self::Wtx];
+    /// Peers of [`Suite::Peers`](super::Suite::Peers).
+    pub(super) const SIDE_BY_SIDE: [Self; 16] = [
+        Self::Fastwebsockets,
+        Self::Yawc,
+        Self::YawcTuned,
+        Self::Tungstenite,
+        Self::Sockudo,
+        Self::Wtx,
+        Self::Axum,
+        Self::Uwebsockets,
+        Self::Beast,
+        Self::Gorilla,
+        Self::Coder,
+        Self::Ws,
+        Self::Bun,
+        Self::Websockets,
+        Self::Picows,
+        Self::Netty,
+    ];
     /// Servers on tokio, ours among them.
     pub(super) const TOKIO: [Self; 6] =
         [Self::Fastwebsockets, Self::Yawc, Self::YawcTuned, Self::Tungstenite, Self::Axum, Self::Tautline];
@@ -49,8 +79,20 @@ impl Peer {
         match self {
             Self::Wtx => "wtx",
             Self::Tautline => ENGINES[0],
-            _ => "rustls",
+            _ => self.recipe().map_or("rustls", |recipe| recipe.tls),
         }
+    }
+
+    /// Instructions to build and run it; `None` if it is one of those in Rust.
+    pub(super) fn recipe(self) -> Option<&'static Recipe> {
+        Recipe::of(self.name())
+    }
+
+    /// Whether its program can send a message to all clients.
+    ///
+    /// fastwebsockets and wtx lack halves of a connection that two tasks may use and drop at any time.
+    pub(super) const fn can_broadcast(self) -> bool {
+        !matches!(self, Self::Fastwebsockets | Self::Wtx | Self::YawcTuned)
     }
 
     /// Whether it is our library.
@@ -60,6 +102,23 @@ impl Peer {
 }
 
 impl Lab<'_> {
+    /// Builds those of these servers that are in other languages and not built yet, which takes minutes the first time. Returns
+    /// the reasons why some are missing.
+    pub(super) fn build_peers(&mut self, peers: &[Peer]) -> Vec<(Peer, NotBuilt)> {
+        let recipes: Vec<_> = peers.iter().filter_map(|&peer| Some((peer, peer.recipe()?))).collect();
+        let Some(manifest) = manifest() else {
+            let away = || NotBuilt::Missing("it is built from a checkout, and this is none".to_owned());
+            return recipes.into_iter().map(|(peer, _)| (peer, away())).collect();
+        };
+        let (sources, target) = (manifest.with_file_name(""), target());
+        let mut missing = Vec::new();
+        for (peer, recipe) in recipes {
+            (self.progress)(0.0, &format!("building {}", peer.name()));
+            missing.extend(recipe.build(&sources, &target).err().map(|why| (peer, why)));
+        }
+        missing
+    }
+
     /// Finds the programs with the peers or builds them, which takes minutes the first time. Returns a warning if the one
     /// with wtx is missing.
     pub(super) fn find_peers(&mut self) -> Result<Option<String>, Error> {
@@ -86,7 +145,7 @@ impl Lab<'_> {
         Ok(Some(format!("wtx is missing: {why}")))
     }
 
-    /// The program with this peer's server.
+    /// The program with this peer's server, one of those in Rust.
     pub(super) fn program_of(&self, peer: Peer) -> Option<PathBuf> {
         let peers = self.peers.as_ref()?;
         match peer {
@@ -97,8 +156,18 @@ impl Lab<'_> {
 
     /// Those of `peers` whose program there is.
     pub(super) fn available(&self, peers: &[Peer]) -> Vec<Peer> {
-        peers.iter().copied().filter(|&peer| self.program_of(peer).is_some()).collect()
+        let is_there = |peer: &Peer| match peer.recipe() {
+            Some(recipe) => recipe.is_built(&target()),
+            None => self.program_of(*peer).is_some(),
+        };
+        peers.iter().copied().filter(is_there).collect()
     }
+}
+
+/// Folder of everything that is built of the peers.
+pub(super) fn target() -> PathBuf {
+    let checkout = manifest().map(|manifest| manifest.with_file_name("..").join("target"));
+    env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).or(checkout).unwrap_or_default().join("peers")
 }
 
 /// `peers/Cargo.toml` of the checkout that this program runs in, or that it was built in.
@@ -147,10 +216,7 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
 
 /// Builds a program by a toolchain: `cargo`, behind the words of a command that chooses another one.
 fn build(manifest: &Path, toolchain: &[&str], name: &str) -> Result<PathBuf, Error> {
-    // `peers/Cargo.toml`, or that of a folder in it.
-    let is_checkout = |folder: &&Path| folder.join("crates/lab").is_dir();
-    let checkout = manifest.ancestors().find(is_checkout).unwrap_or_else(|| Path::new("."));
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| checkout.join("target"), PathBuf::from).join("peers");
+    let target = target();
     let mut command = match toolchain {
         [first, rest @ ..] => {
             let mut command = Command::new(first);

@@ -3,6 +3,7 @@ use super::bindings::python;
 use super::certificates::Certificates;
 use super::key::Key;
 use super::kind::Kind;
+use super::peer::{Peer, target};
 use crate::cpu::{Pinned, Placement};
 use crate::load;
 use crate::{Error, Protocol};
@@ -27,11 +28,26 @@ pub(super) struct Servers(Vec<Process>);
 impl Servers {
     /// Starts one server of each kind. Their certificates lie on disk only while they start.
     pub(super) fn start(lab: &Lab<'_>, kinds: impl IntoIterator<Item = Kind>) -> Result<Self, Error> {
+        Self::start_each(lab, kinds, |_, error| Err(error))
+    }
+
+    /// As [`start`](Self::start), but `on_failure` decides what happens if one does not start.
+    pub(super) fn start_each(
+        lab: &Lab<'_>,
+        kinds: impl IntoIterator<Item = Kind>,
+        mut on_failure: impl FnMut(Kind, Error) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
         let kinds = unique(kinds.into_iter().filter(|kind| !matches!(kind, Kind::Aead(_))));
         let keys: Vec<Key> = unique(kinds.iter().map(|kind| kind.key()));
         let certificates = Certificates::new(&keys)?;
-        let servers = kinds.into_iter().map(|kind| Process::start(lab, kind, &certificates, None));
-        Ok(Self(servers.collect::<Result<_, Error>>()?))
+        let mut servers = Vec::new();
+        for kind in kinds {
+            match Process::start(lab, kind, &certificates, None) {
+                Ok(server) => servers.push(server),
+                Err(error) => on_failure(kind, error)?,
+            }
+        }
+        Ok(Self(servers))
     }
 
     /// The server of this kind.
@@ -78,21 +94,8 @@ impl Process {
         site: Option<Site>,
     ) -> Result<Self, Error> {
         let failed = |why: String| Error::Failed(format!("cannot start the {} server: {why}", kind.full_name()));
-        let program = match kind {
-            Kind::Peer(peer, _) | Kind::DeflatePeer(peer) | Kind::Tokio(peer, _) => {
-                &lab.program_of(peer).ok_or_else(|| failed("there is no program with it".to_owned()))?
-            }
-            Kind::Python(_) => &python().ok_or_else(|| failed("there is no interpreter with it".to_owned()))?,
-            _ => &lab.program,
-        };
-        let (mut command, at) = match site {
-            None => (Command::new(program), IpAddr::V4(Ipv4Addr::LOCALHOST)),
-            Some(mut site) => {
-                site.command.arg(program);
-                (site.command, site.address)
-            }
-        };
-        command.args(kind.arguments(certificates, at)).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut command = command(lab, kind, certificates, site).map_err(failed)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         // Ctrl-C on the terminal is for this process, which ends its servers itself.
         command.process_group(0);
         if let Kind::Probed(true, _) = kind {
@@ -110,7 +113,10 @@ impl Process {
             Kind::Tokio(_, 2..) => Pinned::to_any(&[server, load]),
             _ => Pinned::to(server),
         }?;
-        let mut child = command.spawn().map_err(|error| failed(format!("{}: {error}", program.display())))?;
+        let mut child = command.spawn().map_err(|error| {
+            let program = command.get_program().to_string_lossy();
+            failed(format!("{program}: {error}"))
+        })?;
         drop(pinned);
         let line = child.stdout.take().and_then(|out| first_line(out, START));
         let addresses = line.as_deref().map(addresses).unwrap_or_default();
@@ -118,7 +124,9 @@ impl Process {
             // The server reports its reason on standard error.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(failed("it did not accept connections".to_owned()));
+            let recipe = kind.peer().and_then(Peer::recipe);
+            let why = recipe.and_then(|recipe| recipe.last_words(&target())).unwrap_or_default();
+            return Err(failed(format!("it did not accept connections. {why}").trim_end().to_owned()));
         };
         Ok(Self { kind, address, addresses, child, authority: certificates.authority().to_owned() })
     }
@@ -164,6 +172,32 @@ impl Process {
         server.pid = Some(self.pid());
         Ok(server)
     }
+}
+
+/// Command that starts the server of this kind, at `site` if there is one. `Err` has the reason why there is none.
+fn command(lab: &Lab<'_>, kind: Kind, certificates: &Certificates, site: Option<Site>) -> Result<Command, String> {
+    let peer = kind.peer();
+    if let Some(recipe) = peer.and_then(Peer::recipe) {
+        let mut command = recipe.command(&target()).map_err(|error| error.to_string())?;
+        let (chain, private) = certificates.paths(kind.key());
+        command.arg(if let Kind::BroadcastPeer(_) = kind { "broadcast" } else { "echo" });
+        command.args([chain, private]);
+        return Ok(command);
+    }
+    let program = match (peer, kind) {
+        (Some(peer), _) => &lab.program_of(peer).ok_or("there is no program with it")?,
+        (None, Kind::Python(_)) => &python().ok_or("there is no interpreter with it")?,
+        (None, _) => &lab.program,
+    };
+    let (mut command, at) = match site {
+        None => (Command::new(program), IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        Some(mut site) => {
+            site.command.arg(program);
+            (site.command, site.address)
+        }
+    };
+    command.args(kind.arguments(certificates, at));
+    Ok(command)
 }
 
 /// Addresses in the first line of a server's output.

@@ -1,3 +1,4 @@
+use super::peer::Peer;
 use super::{Effort, Lab, Outcome};
 use super::{
     bindings, deflate, echo, handshake, idle, latency, limits, million, offload, overview, peers, records, scaling,
@@ -69,7 +70,11 @@ impl Suite {
             _ => false,
         };
         // Before pinning, so that the compiler has all CPUs.
-        let missing = if has_peers { lab.find_peers()? } else { None };
+        let mut missing: Vec<String> = if has_peers { lab.find_peers()? } else { None }.into_iter().collect();
+        if self == Self::Peers && lab.effort != Effort::Smoke {
+            let built = lab.build_peers(&Peer::SIDE_BY_SIDE).into_iter();
+            missing.extend(built.map(|(peer, why)| format!("{} is missing: {}", peer.name(), why.why())));
+        }
         let _pinned = Pinned::to(lab.placement.load)?;
         let run = match self {
             Self::Overview => overview::run,

@@ -124,9 +124,7 @@ fn tables_fit_and_show_published_figures() {
     let rows = measured();
     let mut broadcasts = echo::broadcasts(Effort::Quick, &DRIVERS);
     fill(&mut broadcasts);
-    let mut beside = rows_of(&[64, 65_536].map(Shape::of), &peers::kinds(Effort::Thorough, &DRIVERS, &Peer::ECHO));
-    fill(&mut beside);
-    let tables = [overview::echo_table(&rows), limits::table(&rows), echo::table(&rows), peers::table(&beside)];
+    let tables = [overview::echo_table(&rows), limits::table(&rows), echo::table(&rows)];
     for text in tables.iter().chain([&echo::broadcast_table(&broadcasts)]) {
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         // Longer names of optional engines may cost the last column a digit.
