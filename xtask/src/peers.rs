@@ -19,6 +19,10 @@ pub(crate) const WTX_MANIFEST: &str = "peers/wtx/Cargo.toml";
 /// Names of the servers, as the `peers` program takes them.
 const SERVERS: [&str; 7] = ["fastwebsockets", "yawc", "yawc-tuned", "tungstenite", "sockudo", "axum", "tautline"];
 
+/// Servers in other languages, which `taut bench` builds itself. Netty's build loads Maven's plugins, and Beast's takes a
+/// compiler a minute: their checks are `taut bench --check-peers`.
+const OTHERS: [&str; 7] = ["uwebsockets", "gorilla", "coder", "ws", "bun", "websockets", "picows"];
+
 /// Servers that accept compression.
 const DEFLATE: [&str; 2] = ["yawc", "sockudo"];
 
@@ -63,5 +67,37 @@ pub(crate) fn run_all(context: &Context) -> Outcome {
         }
         eprintln!("{server} echoes over ws and wss");
     }
-    Ok(())
+    others(context)
+}
+
+/// Has `taut bench` check the servers in other languages.
+fn others(context: &Context) -> Outcome {
+    let mut check = Command::new(taut::program());
+    check.args(["bench", "--check-peers", &OTHERS.join(",")]).current_dir(paths::root());
+    let log = paths::log("peers-others");
+    let result = run_logged(&mut check, &log, context.deadline);
+    for line in std::fs::read_to_string(&log)?.lines() {
+        eprintln!("{line}");
+        if let Some((name, reason)) = missing(line) {
+            context.skip(&format!("peers: {name}"), reason);
+        }
+    }
+    result.map_err(|_| Failure::Failed(format!("a server in another language does not work: {}", log.display())))
+}
+
+/// Name of a server that cannot be built on this machine, and the reason, in a line of `taut bench --check-peers`.
+fn missing(line: &str) -> Option<(&str, &str)> {
+    line.split_once(": missing: ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::missing;
+
+    #[test]
+    fn a_missing_tool_is_no_failure() {
+        assert_eq!(missing("coder: missing: it needs Go"), Some(("coder", "it needs Go")));
+        assert_eq!(missing("coder: answers rightly"), None);
+        assert_eq!(missing("coder: FAILED: echo: a reply is missing"), None);
+    }
 }
