@@ -25,6 +25,13 @@ const MOST_GROWTH: f64 = 0.02;
 /// Seconds of load in the short and in the long run.
 const SECONDS: [u32; 2] = [1, 4];
 
+/// The scenario without a server, and the example of `tautline-ws` that is run for it.
+const FRAME: &str = "frame parse, 64 B masked";
+const FRAMES: &str = "decode_frames";
+
+/// Frames that are decoded in the short and in the long run.
+const DECODED: [u32; 2] = [10_000, 40_000];
+
 /// Counts all scenarios. `bless` writes the counts as the new baseline instead of comparing them.
 pub(crate) fn count(context: &Context, bless: bool) -> Outcome {
     if output(std::process::Command::new("valgrind").arg("--version")).is_none() {
@@ -36,21 +43,25 @@ pub(crate) fn count(context: &Context, bless: bool) -> Outcome {
     let before = Baseline::read(&path)?;
     let mut now = Baseline::default();
     let mut grown = Vec::new();
-    for scenario in SCENARIOS {
-        let count = measure(&program, scenario, now.get(FULL), context)?;
-        let told = match before.get(scenario.name) {
+    let mut judge = |name: &'static str, count: f64, now: &mut Baseline| {
+        let told = match before.get(name) {
             Some(before) => {
                 let growth = count / before - 1.0;
                 if growth > MOST_GROWTH {
-                    grown.push(scenario.name);
+                    grown.push(name);
                 }
                 format!("{:+.1} % of {before:.0}", growth * 100.0)
             }
             None => "not in the baseline".to_owned(),
         };
-        println!("{:<26}{count:>12.0}  {told}", scenario.name);
-        now.set(scenario.name, count);
+        println!("{name:<26}{count:>12.0}  {told}");
+        now.set(name, count);
+    };
+    for scenario in SCENARIOS {
+        let count = measure(&program, scenario, now.get(FULL), context)?;
+        judge(scenario.name, count, &mut now);
     }
+    judge(FRAME, frame(context)?, &mut now);
     if bless {
         return now.write(&path);
     }
@@ -74,6 +85,15 @@ fn measure(program: &Path, scenario: &Scenario, full: Option<f64>, context: &Con
         let why = format!("`{}`: the long run did no more than the short one: {short:?}, {long:?}", scenario.name);
         Failure::Failed(why)
     })
+}
+
+/// Instructions for one frame that is decoded in memory.
+fn frame(context: &Context) -> Result<f64, Failure> {
+    let build = cargo::cargo(&["build", "--release", "--locked", "-p", "tautline-ws", "--example", FRAMES]);
+    let [program] = cargo::executables(context, build, [FRAMES])?;
+    let [short, long] = DECODED.map(|count| run::decode(&program, count, context));
+    let (short, long) = (short?, long?);
+    slope(&short, &long, None).ok_or_else(|| Failure::Failed(format!("`{FRAME}`: {short:?}, {long:?}")))
 }
 
 /// Instructions for each operation that the long run has more than the short one, without those of `other` operations.

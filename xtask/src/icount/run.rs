@@ -25,8 +25,7 @@ pub(super) struct Run {
 pub(super) fn run(program: &Path, scenario: &Scenario, seconds: u32, context: &Context) -> Result<Run, Failure> {
     let port = taut::free_port()?;
     let (counts, log) = (paths::own("icount.out"), paths::log("icount-serve"));
-    let mut serve = Command::new("valgrind");
-    serve.args(["--tool=callgrind", "--quiet"]).arg(format!("--callgrind-out-file={}", counts.display()));
+    let mut serve = callgrind(&counts);
     serve.arg(program).args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--driver", "epoll"]);
     serve.args(["--shards", "1"]).args(scenario.serve);
     let plain = scenario.serve.contains(&"--plain");
@@ -51,9 +50,29 @@ pub(super) fn run(program: &Path, scenario: &Scenario, seconds: u32, context: &C
         show_tail(&log, 20);
         Failure::Failed("the server did not print its counters".to_owned())
     })?;
-    let instructions = instructions(&fs::read_to_string(&counts)?);
-    let instructions = instructions.ok_or_else(|| Failure::Failed(format!("{} has no summary", counts.display())))?;
-    Ok(Run { instructions, operations, others })
+    Ok(Run { instructions: total(&counts)?, operations, others })
+}
+
+/// Runs a program that decodes `count` frames under callgrind.
+pub(super) fn decode(program: &Path, count: u32, context: &Context) -> Result<Run, Failure> {
+    let counts = paths::own("icount.out");
+    let mut decode = callgrind(&counts);
+    decode.arg(program).arg(count.to_string());
+    run_logged(&mut decode, &paths::log("icount-decode"), context.deadline)?;
+    Ok(Run { instructions: total(&counts)?, operations: count.into(), others: 0 })
+}
+
+/// A command that counts the instructions of the program that follows.
+fn callgrind(counts: &Path) -> Command {
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--quiet"]).arg(format!("--callgrind-out-file={}", counts.display()));
+    valgrind
+}
+
+/// The total in the file `counts`.
+fn total(counts: &Path) -> Result<u64, Failure> {
+    let instructions = instructions(&fs::read_to_string(counts)?);
+    instructions.ok_or_else(|| Failure::Failed(format!("{} has no summary", counts.display())))
 }
 
 /// The operations, and the full handshakes beside resumed ones, by the counters that `taut serve` prints at its end.
