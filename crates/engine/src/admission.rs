@@ -4,9 +4,9 @@ use crate::config::Limits;
 use crate::link::Link;
 use crate::memory_budget::{Membership, MemoryBudget};
 use crate::remote::ShardHandle;
+use crate::sync::{AtomicUsize, Ordering};
 use crate::timer::Tick;
 use crate::waiting::{First, Waiting};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Least milliseconds between two log lines about a limit. At the limit, every new connection meets it.

@@ -2,6 +2,7 @@
 
 use crate::answer::Answer;
 use crate::closed::ConnectError;
+use crate::command_queue::Weigh;
 use crate::dial::Target;
 use crate::ids::{ConnId, DialId};
 use crate::message::Encoded;
@@ -36,9 +37,9 @@ pub(crate) enum Command {
     Resolved { dial: DialId, result: Result<Vec<SocketAddr>, ConnectError> },
 }
 
-impl Command {
+impl Weigh for Command {
     /// Bytes of its message.
-    pub(crate) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         match self {
             Self::Publish(publication) | Self::PublishToAll(publication) => publication.len(),
             Self::Subscribe { name, .. } => name.len(),

@@ -63,6 +63,7 @@ mod budget;
 mod clock;
 mod closed;
 mod command;
+mod command_queue;
 mod config;
 mod conn;
 pub mod connection;
@@ -124,6 +125,7 @@ mod topic;
 mod turn;
 mod upgrade;
 mod waiting;
+mod wanted;
 mod wire;
 
 pub use admission::SharedLimits;

@@ -1,9 +1,9 @@
 //! A budget of memory that loops share, of one server or of several in a process.
 
 use crate::counters::Counters;
+use crate::sync::{AtomicBool, AtomicUsize, Ordering, PoisonError, RwLock};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// Bytes of memory that several servers and clients of one process may hold together. Clones share them.
 ///

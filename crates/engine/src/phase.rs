@@ -3,8 +3,7 @@
 use crate::content::ContentSource;
 use crate::proxy::Tunnel;
 use crate::timer::Tick;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::wanted::Wanted;
 use tautline_buf::Buf;
 use tautline_ws::handshake::{BodyReader, HeadReader, Opening};
 
@@ -140,15 +139,6 @@ pub(crate) struct Wait {
     pub(crate) rest: Buf,
     #[expect(dead_code, reason = "its end tells the holder of the ticket")]
     pub(crate) wanted: Wanted,
-}
-
-/// Lets the holder of a ticket see whether anyone waits for it, which ends when this is dropped.
-pub(crate) struct Wanted(pub(crate) Arc<AtomicBool>);
-
-impl Drop for Wanted {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
 }
 
 /// The HTTP response that a client reads.

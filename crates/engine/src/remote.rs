@@ -1,4 +1,5 @@
 use crate::command::Command;
+use crate::command_queue::{CAPACITY, CommandReceiver, CommandSender, Rejected, command_queue};
 use crate::counters::{Counters, LiveCounters};
 use crate::dials::Dials;
 use crate::ids::{ConnId, DialId};
@@ -11,8 +12,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use tautline_io::{Address, Waker};
 use tautline_ws::CloseCode;
@@ -37,13 +38,6 @@ impl Drop for InTurn {
         IN_TURN.set(false);
     }
 }
-
-/// Commands that may wait for a shard. Further ones are rejected with [`ShardHandleError::Full`].
-const CAPACITY: usize = 65_536;
-
-/// Bytes of messages that may wait for a shard. Further ones are rejected with [`ShardHandleError::TooManyBytes`]. A message of
-/// any size may wait alone.
-const CAPACITY_BYTES: usize = 64 << 20;
 
 /// A handle to a shard, for other threads. Cheap to clone.
 ///
@@ -76,67 +70,17 @@ struct Inner {
     number: u32,
     /// The type of its handler.
     handler: TypeId,
-    commands: Sender<Command>,
-    waiting: Arc<Waiting>,
+    commands: CommandSender<Command>,
+    published: Published,
+    dials: Dials,
+    /// Whether the shard's thread has a table of descriptors of its own.
+    own_descriptors: AtomicBool,
     waker: Waker,
     counters: Arc<LiveCounters>,
 }
 
-/// The commands that wait, and the messages that were published.
-#[derive(Default)]
-struct Waiting {
-    commands: AtomicUsize,
-    /// Bytes of their messages.
-    bytes: AtomicUsize,
-    published: Published,
-    dials: Dials,
-    /// Whether a wake is under way, so that further commands need none.
-    waking: AtomicBool,
-    stopped: AtomicBool,
-    /// Whether the shard's thread has a table of descriptors of its own.
-    own_descriptors: AtomicBool,
-}
-
-impl Waiting {
-    fn remove(&self, bytes: usize) {
-        self.commands.fetch_sub(1, Ordering::Relaxed);
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-/// The shard's end of the command queue.
-///
-/// The queue is an unbounded channel with counters: a bounded channel would allocate its whole capacity in every shard.
-pub(crate) struct Commands {
-    receiver: Receiver<Command>,
-    waiting: Arc<Waiting>,
-}
-
-impl Commands {
-    /// The shard is awake and will look at all commands: later ones need a wake again.
-    pub(crate) fn woken(&self) {
-        self.waiting.waking.swap(false, Ordering::AcqRel);
-    }
-
-    pub(crate) fn next(&self) -> Option<Command> {
-        let command = self.receiver.try_recv().ok()?;
-        self.waiting.remove(command.bytes());
-        Some(command)
-    }
-}
-
-/// Empties the queue, so that later senders get [`ShardHandleError::Stopped`] and not [`ShardHandleError::Full`].
-impl Drop for Commands {
-    fn drop(&mut self) {
-        self.waiting.stopped.store(true, Ordering::Release);
-        // Bounded, since other threads may keep sending meanwhile.
-        for _ in 0..CAPACITY {
-            if self.next().is_none() {
-                return;
-            }
-        }
-    }
-}
+/// The shard's end of the queue of commands.
+pub(crate) type Commands = CommandReceiver<Command>;
 
 /// The reason why a shard did not take a command.
 ///
@@ -189,10 +133,10 @@ impl std::error::Error for ShardHandleError {}
 impl ShardHandle {
     pub(crate) fn new<H: 'static>(number: u32, waker: Waker, counters: Arc<LiveCounters>) -> (Self, Commands) {
         let handler = TypeId::of::<H>();
-        let (sender, receiver) = channel();
-        let waiting = Arc::new(Waiting::default());
-        let commands = Commands { receiver, waiting: waiting.clone() };
-        (Self(Arc::new(Inner { number, handler, commands: sender, waiting, waker, counters })), commands)
+        let (commands, receiver) = command_queue(CAPACITY);
+        let (published, dials, own_descriptors) = (Published::default(), Dials::default(), AtomicBool::new(false));
+        let inner = Inner { number, handler, commands, published, dials, own_descriptors, waker, counters };
+        (Self(Arc::new(inner)), receiver)
     }
 
     /// Whether the shard's handler has this type.
@@ -262,7 +206,7 @@ impl ShardHandle {
     /// # Errors
     /// If the shard does not take the command.
     pub fn adopt(&self, socket: OwnedFd, peer: Option<Address>) -> Result<(), ShardHandleError> {
-        if self.0.waiting.own_descriptors.load(Ordering::Acquire) {
+        if self.0.own_descriptors.load(Ordering::Acquire) {
             return Err(ShardHandleError::OwnDescriptors);
         }
         self.command(Command::Adopt { socket, peer })
@@ -270,7 +214,7 @@ impl ShardHandle {
 
     /// Marks the shard's thread as one with a table of descriptors of its own.
     pub fn set_own_descriptors(&self) {
-        self.0.waiting.own_descriptors.store(true, Ordering::Release);
+        self.0.own_descriptors.store(true, Ordering::Release);
     }
 
     /// Stops accepting, closes every connection with `code` (1001 going away, 1012 service restart), and then ends the shard.
@@ -295,24 +239,24 @@ impl ShardHandle {
 
     /// The memory of commands that wait, and of messages that were published here and are not gone. Any thread changes them.
     fn memory_of_others(&self) -> (u64, u64) {
-        let commands = self.0.waiting.commands.load(Ordering::Relaxed) * size_of::<Command>();
-        (commands as u64, self.0.waiting.published.bytes())
+        let commands = self.0.commands.waiting() * size_of::<Command>();
+        (commands as u64, self.0.published.bytes())
     }
 
     /// The account of messages that are published here.
     pub(crate) fn published(&self) -> &Published {
-        &self.0.waiting.published
+        &self.0.published
     }
 
     /// The outgoing connections that have not ended.
     pub(crate) fn dials(&self) -> &Dials {
-        &self.0.waiting.dials
+        &self.0.dials
     }
 
     /// Whether the shard takes commands. It does not once it was drained, or has failed.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        !self.0.waiting.stopped.load(Ordering::Acquire)
+        self.0.commands.is_open()
     }
 
     /// The results of the shard's probe; `None` if it has no probe. Waits for the shard's answer.
@@ -354,35 +298,21 @@ impl ShardHandle {
     }
 
     pub(crate) fn command(&self, command: Command) -> Result<(), ShardHandleError> {
-        let bytes = command.bytes();
-        let commands = self.0.waiting.commands.fetch_add(1, Ordering::Relaxed);
-        let before = self.0.waiting.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let error = if commands >= CAPACITY {
-            ShardHandleError::Full
-        } else if before > 0 && before.saturating_add(bytes) > CAPACITY_BYTES {
-            ShardHandleError::TooManyBytes
-        } else {
-            return self.give(command);
-        };
-        self.0.waiting.remove(bytes);
-        Err(error)
+        self.wake(self.0.commands.send(command))
     }
 
     /// Sends a command, also if too many wait.
     pub(crate) fn force(&self, command: Command) -> Result<(), ShardHandleError> {
-        self.0.waiting.commands.fetch_add(1, Ordering::Relaxed);
-        self.0.waiting.bytes.fetch_add(command.bytes(), Ordering::Relaxed);
-        self.give(command)
+        self.wake(self.0.commands.force(command))
     }
 
-    /// Sends a command that `waiting` counts already.
-    fn give(&self, command: Command) -> Result<(), ShardHandleError> {
-        let bytes = command.bytes();
-        if self.0.commands.send(command).is_err() {
-            self.0.waiting.remove(bytes);
-            return Err(ShardHandleError::Stopped);
-        }
-        if !self.0.waiting.waking.swap(true, Ordering::AcqRel) {
+    fn wake(&self, sent: Result<bool, Rejected>) -> Result<(), ShardHandleError> {
+        let wakes = sent.map_err(|rejected| match rejected {
+            Rejected::Full => ShardHandleError::Full,
+            Rejected::TooManyBytes => ShardHandleError::TooManyBytes,
+            Rejected::Stopped => ShardHandleError::Stopped,
+        })?;
+        if wakes {
             self.0.waker.wake();
         }
         Ok(())
@@ -407,8 +337,9 @@ impl fmt::Debug for ShardHandle {
 
 #[cfg(test)]
 mod tests {
-    use super::{CAPACITY, CAPACITY_BYTES, ShardHandle, ShardHandleError};
+    use super::{ShardHandle, ShardHandleError};
     use crate::Outgoing;
+    use crate::command_queue::CAPACITY;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
@@ -419,7 +350,7 @@ mod tests {
     fn a_stopped_shard_is_never_reported_as_full() {
         let (shard, commands) = ShardHandle::new::<()>(0, Waker::new(|| {}), Arc::default());
         let publish = || shard.publish("topic", Outgoing::text("news"));
-        for _ in 0..CAPACITY {
+        for _ in 0..CAPACITY.commands {
             assert_eq!(publish(), Ok(()));
         }
         assert_eq!(publish(), Err(ShardHandleError::Full));
@@ -427,7 +358,7 @@ mod tests {
         assert_eq!(drain(), Ok(()), "a busy shard can be drained");
         drop(commands);
         assert_eq!(drain(), Err(ShardHandleError::Stopped));
-        for _ in 0..=CAPACITY {
+        for _ in 0..=CAPACITY.commands {
             assert_eq!(publish(), Err(ShardHandleError::Stopped));
         }
     }
@@ -455,7 +386,7 @@ mod tests {
         let (shard, commands) = ShardHandle::new::<()>(0, Waker::new(|| {}), Arc::default());
         let message = vec![0; 1 << 20];
         let publish = |bytes: &[u8]| shard.publish("topic", Outgoing::binary(bytes));
-        for _ in 0..CAPACITY_BYTES / message.len() {
+        for _ in 0..CAPACITY.bytes / message.len() {
             assert_eq!(publish(&message), Ok(()));
         }
         assert_eq!(publish(&[0]), Err(ShardHandleError::TooManyBytes));
@@ -466,7 +397,7 @@ mod tests {
         assert_eq!(publish(&[0]), Err(ShardHandleError::TooManyBytes));
         while commands.next().is_some() {}
         // A message of any size may wait alone, and nothing behind it.
-        assert_eq!(publish(&vec![0; CAPACITY_BYTES + 1]), Ok(()));
+        assert_eq!(publish(&vec![0; CAPACITY.bytes + 1]), Ok(()));
         assert_eq!(publish(&[0]), Err(ShardHandleError::TooManyBytes));
     }
 }

@@ -6,16 +6,14 @@
 use crate::answer::Answer;
 use crate::command::Command;
 use crate::content::Content;
-use crate::phase::Wanted;
 use crate::remote::{ShardHandle, ShardHandleError};
 use crate::reply::{Upgrade, status_response};
+use crate::wanted::{IsWanted, Wanted};
 use http::{Response, StatusCode};
 use std::any::Any;
 use std::cell::OnceCell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tautline_io::Token;
 
 /// The right and the duty to answer one request, on any thread. Made by [`Request::later`](crate::Request::later).
@@ -65,7 +63,7 @@ struct Waiting {
     shard: ShardHandle,
     token: Token,
     number: u64,
-    wanted: Arc<AtomicBool>,
+    wanted: IsWanted,
 }
 
 impl<T> Ticket<T> {
@@ -77,7 +75,7 @@ impl<T> Ticket<T> {
     /// Whether the client still waits. It may leave, or the time may be over, at any moment.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        self.answer.as_ref().is_some_and(|waiting| waiting.wanted.load(Ordering::Acquire))
+        self.answer.as_ref().is_some_and(|waiting| waiting.wanted.get())
     }
 
     /// Accepts the WebSocket.
@@ -125,7 +123,7 @@ impl<T> Ticket<T> {
 impl Waiting {
     fn give(self, answer: Answer) -> Result<(), ShardHandleError> {
         let Self { shard, token, number, wanted } = self;
-        if !wanted.load(Ordering::Acquire) {
+        if !wanted.get() {
             return Err(ShardHandleError::Ended);
         }
         // A full queue takes it, since the number of tickets is bounded.
@@ -159,7 +157,7 @@ pub(crate) struct Source<'a> {
 
 impl Source<'_> {
     pub(crate) fn ticket<T>(&self) -> Ticket<T> {
-        let wanted = self.wanted.get_or_init(|| Wanted(Arc::new(AtomicBool::new(true)))).0.clone();
+        let wanted = self.wanted.get_or_init(Wanted::new).observer();
         let (shard, token, number) = (self.shard.clone(), self.token, self.number);
         Ticket { answer: Some(Waiting { shard, token, number, wanted }), state: PhantomData }
     }

@@ -1,12 +1,12 @@
 //! A table of every event in every state.
 
-use super::{Finish, Head, Linger, Phase, Streaming, Wait, Wanted};
+use super::{Finish, Head, Linger, Phase, Streaming, Wait};
 use crate::content::ContentSource;
 use crate::proxy::{Proxy, Tunnel};
+use crate::wanted::Wanted;
 use Event::{
     Abandon, AwaitPeer, Close, EndOfTurn, Finish as Finishes, FinishSent, Go, Overrun, PeerFinishes, PeerGone,
 };
-use std::sync::Arc;
 use tautline_buf::Buf;
 use tautline_ws::handshake::{HeadLimits, HeadReader, Opening, Options};
 
@@ -85,7 +85,7 @@ fn state(name: &str) -> Phase {
             request: http::Request::new(()),
             number: 0,
             rest: Buf::new(),
-            wanted: Wanted(Arc::default()),
+            wanted: Wanted::new(),
         })),
         "streaming" => Phase::Streaming(Box::new(Streaming {
             head: head(),
