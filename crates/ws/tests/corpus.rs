@@ -34,6 +34,11 @@ fn client_handshake() {
 }
 
 #[test]
+fn request_body() {
+    replay("request_body", fuzz::request_body::run);
+}
+
+#[test]
 fn inflate() {
     replay("inflate", fuzz::inflate::run);
 }

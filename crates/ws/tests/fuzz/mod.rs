@@ -5,5 +5,6 @@ pub(crate) mod deflate;
 pub(crate) mod frame_decode;
 pub(crate) mod inflate;
 mod naive_inflate;
+pub(crate) mod request_body;
 pub(crate) mod server_handshake;
 pub(crate) mod state;
