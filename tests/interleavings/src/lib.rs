@@ -1,39 +1,51 @@
-//! The queues between threads under shuttle, a scheduler that tries thousands of interleavings of their threads.
+//! What threads share under shuttle, a scheduler that tries thousands of interleavings of their threads.
 //!
-//! `cargo xtask interleavings` runs them. A failure prints a schedule, which `shuttle::replay` repeats.
+//! `cargo xtask interleavings` runs them. A failure prints a schedule, which `shuttle::replay` repeats. The code is that of
+//! crates/engine, over the locks and atomics of [`sync`]. Each check also runs with a bug planted in these, and must find it.
 #![forbid(unsafe_code)]
 #![cfg(test)]
 
+mod admissions;
+mod budgets;
+mod commands;
+#[allow(dead_code, reason = "the files under test need its types, and the tests use a part of them")]
+mod engine;
 mod offload;
+mod sync;
+mod tickets;
 
+#[path = "../../../crates/engine/src/admission.rs"]
+#[allow(dead_code, reason = "the tests use a part of it")]
+mod admission;
+#[path = "../../../crates/engine/src/command_queue.rs"]
+#[allow(dead_code, reason = "the tests use a part of it")]
+mod command_queue;
+#[path = "../../../crates/engine/src/counters.rs"]
+#[allow(dead_code, reason = "the tests use a part of it")]
+mod counters;
 #[path = "../../../crates/engine/src/offload/job_queue.rs"]
 mod job_queue;
+#[path = "../../../crates/engine/src/memory_budget.rs"]
+#[allow(dead_code, reason = "the tests use a part of it")]
+mod memory_budget;
+#[path = "../../../crates/engine/src/ticket.rs"]
+#[allow(dead_code, reason = "the tests use a part of it")]
+mod ticket;
+#[path = "../../../crates/engine/src/waiting.rs"]
+#[allow(dead_code, reason = "the tests use a part of it")]
+mod waiting;
+#[path = "../../../crates/engine/src/wanted.rs"]
+#[allow(dead_code, reason = "the tests use a part of it")]
+mod wanted;
 
-/// The engine's configuration, as far as the queue knows it.
-mod config {
-    use std::time::Duration;
+use engine::{answer, command, config, content, link, remote, reply, timer};
+use shuttle::{check_pct, check_random};
 
-    #[derive(Clone, Debug)]
-    pub(crate) struct Offload {
-        pub(crate) max_waiting: usize,
-        pub(crate) max_wait: Duration,
-        pub(crate) max_stall: Option<Duration>,
-    }
+/// Interleavings of each test, at random and with few switches at the worst places.
+const TIMES: usize = 10_000;
+const SWITCHES: usize = 3;
 
-    impl Default for Offload {
-        fn default() -> Self {
-            Self { max_waiting: 4096, max_wait: Duration::from_secs(3600), max_stall: None }
-        }
-    }
-}
-
-/// The scheduler's locks, in the place of those of the standard library.
-mod sync {
-    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
-    pub(crate) use std::sync::{PoisonError, TryLockError};
-
-    /// Lets other threads run. Time does not pass.
-    pub(crate) fn sleep(_: std::time::Duration) {
-        shuttle::thread::yield_now();
-    }
+fn everywhere(test: impl Fn() + Send + Sync + Clone + 'static) {
+    check_random(test.clone(), TIMES);
+    check_pct(test, TIMES, SWITCHES);
 }

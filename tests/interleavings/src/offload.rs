@@ -1,19 +1,11 @@
 //! The queue of handshakes between the loops and the pool's threads.
 
 use crate::config::Offload;
+use crate::everywhere;
 use crate::job_queue::{JobQueue, Rejected};
 use shuttle::sync::Arc;
 use shuttle::sync::mpsc::{Sender, channel};
-use shuttle::{check_pct, check_random, thread};
-
-/// Interleavings of each test, at random and with few switches at the worst places.
-const TIMES: usize = 10_000;
-const SWITCHES: usize = 3;
-
-fn everywhere(test: impl Fn() + Send + Sync + Clone + 'static) {
-    check_random(test.clone(), TIMES);
-    check_pct(test, TIMES, SWITCHES);
-}
+use shuttle::thread;
 
 fn worker(queue: &Arc<JobQueue<u32>>, done: &Sender<u32>) -> thread::JoinHandle<()> {
     let (queue, done) = (queue.clone(), done.clone());
