@@ -130,6 +130,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 self.check_others();
             }
         }
+        // The connections that gave way left their places. The next look may be a second away.
+        if std::mem::take(&mut self.admission.due) {
+            self.bound_accepting(driver);
+        }
         if self.admission.waits_for_others() {
             self.admission.look_at = self.shared.now + RETRY;
         }
