@@ -42,6 +42,7 @@ cargo xtask <task>
 
   test                              the tests to wait for before a commit, 15 minutes at most
   test --rest                       all other tests that guard a change: CI runs both
+  test --only STAGE ...             stages of these two by their names, such as build and hostile
   setup                             install the tools for the other tasks (packages as root, the rest below target/xtask)
   tidy                              rules that no other tool checks: dependencies, circles, unsafe code, prose, sizes
   tidy --graph CRATE                the files of a crate, which of them use which, and its circles
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
             let left_out: Vec<LeftOut> = small.chain(in_neither()).collect();
             stage::run_within(REST, &stages, ("left out", &left_out))
         }
+        ["test", "--only", ref names @ ..] if !names.is_empty() => only(names),
         ["setup"] => stage::run(&[
             stage("setup", 10, setup::all),
             stage("cargo-deny", 15, |context| cargo::tool(context, "cargo-deny", checks::DENY).map(drop)),
@@ -209,6 +211,17 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("runs some of the cases both ways", stage("autobahn tokio", 5, autobahn::tokio)),
         ("drops a million futures", stage("cancellations", 5, checks::cancellations)),
     ]
+}
+
+/// The stages with these names, of both sizes.
+fn only(names: &[&str]) -> ExitCode {
+    let all: Vec<Stage> = small().into_iter().chain(rest().into_iter().map(|(_, stage)| stage)).collect();
+    if let Some(unknown) = names.iter().find(|name| all.iter().all(|stage| stage.name != **name)) {
+        eprintln!("there is no stage `{unknown}`; `cargo xtask test` and `cargo xtask test --rest` name theirs");
+        return ExitCode::from(2);
+    }
+    let chosen: Vec<Stage> = all.into_iter().filter(|stage| names.contains(&stage.name)).collect();
+    stage::run(&chosen)
 }
 
 /// Tests that neither size of `cargo xtask test` runs.
