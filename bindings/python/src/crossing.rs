@@ -3,18 +3,22 @@
 use crate::ended::Ended;
 use crate::failure::Failure;
 use crate::fork;
-use crate::local;
 use crate::lock::lock;
 use pyo3::Py;
 use pyo3::types::PyBytes;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::any::Any;
+use std::cell::RefCell;
 use std::io;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tautline::{ConnId, Kind, ShardHandle, Target};
+
+/// Bytes from which on a message is not copied for a batch.
+pub(crate) const LARGE: usize = 8 << 10;
 
 /// A batch above which its memory is not kept for the next one.
 const KEEP: usize = 1 << 20;
@@ -132,12 +136,35 @@ impl Inbox {
     }
 }
 
+/// A loop that an event loop's thread turns.
+pub(crate) trait Turn {
+    /// A descriptor that is readable when a turn has something to do.
+    fn descriptor(&self) -> io::Result<RawFd>;
+    /// Handles what waits. `timed_out` if the time that [`alarm`](Self::alarm) gave has passed.
+    fn turn(&mut self, timed_out: bool) -> io::Result<()>;
+    /// Carries out the operations of Python.
+    fn obey(&mut self);
+    /// Sends a message from where it lies, behind the operations that wait.
+    fn send(&mut self, to: &Shared, kind: Kind, payload: &[u8]);
+    /// The time until the next turn, if it is sooner than the one that was given last. Reports the end, too.
+    fn alarm(&mut self) -> Option<Duration>;
+}
+
+/// Finds the loop of this thread that takes the operations of an outbox.
+type Find = fn(&Outbox) -> Option<LocalLoop>;
+
+/// A loop of this thread.
+pub(crate) type LocalLoop = Rc<RefCell<dyn Turn>>;
+
+/// Wakes a loop of another thread.
+type Wake = fn(&ShardHandle);
+
 /// Operations of Python for one loop, in order.
 pub(crate) struct Outbox {
     pending: Mutex<Orders>,
-    shard: OnceLock<(ShardHandle, fn(&ShardHandle))>,
-    /// Whether the loop is one of an event loop's thread.
-    is_local: AtomicBool,
+    shard: OnceLock<(ShardHandle, Wake)>,
+    /// Finds the loop, if it is one of an event loop's thread.
+    find: OnceLock<Find>,
     /// The process that has the loop.
     generation: u32,
 }
@@ -203,7 +230,7 @@ impl Default for Outbox {
         Self {
             pending: Mutex::default(),
             shard: OnceLock::new(),
-            is_local: AtomicBool::new(false),
+            find: OnceLock::new(),
             generation: fork::generation(),
         }
     }
@@ -226,14 +253,14 @@ impl Outbox {
     }
 
     /// Like [`connect`](Self::connect), for a loop of this thread.
-    pub(crate) fn connect_here(&self, shard: ShardHandle, wake: fn(&ShardHandle)) {
-        self.is_local.store(true, Ordering::Relaxed);
+    pub(crate) fn connect_here(&self, shard: ShardHandle, wake: Wake, find: Find) {
+        let _ = self.find.set(find);
         self.connect(shard, wake);
     }
 
     /// Whether the loop is one of an event loop's thread.
     pub(crate) fn is_local(&self) -> bool {
-        self.is_local.load(Ordering::Relaxed)
+        self.find.get().is_some()
     }
 
     /// The process that has the loop.
@@ -260,7 +287,7 @@ impl Outbox {
 
     /// Has a loop of this thread send a message at once. False if there is none, or if it is in a turn.
     pub(crate) fn sends(&self, to: &Shared, kind: Kind, payload: &[u8]) -> bool {
-        let local = if self.is_local() { local::find(self) } else { None };
+        let local = self.find.get().and_then(|find| find(self));
         let Some(local) = local else { return false };
         let Ok(mut local) = local.try_borrow_mut() else { return false };
         local.send(to, kind, payload);
@@ -269,7 +296,7 @@ impl Outbox {
 
     /// Has a loop of this thread carry out what waits. False if there is none, or if it is in a turn.
     fn obeyed(&self) -> bool {
-        let local = if self.is_local() { local::find(self) } else { None };
+        let local = self.find.get().and_then(|find| find(self));
         let Some(local) = local else { return false };
         let Ok(mut local) = local.try_borrow_mut() else { return false };
         local.obey();

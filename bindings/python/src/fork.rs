@@ -1,6 +1,5 @@
 //! The generation of the process: a child of fork(2) has no loops.
 
-use crate::local;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,11 +11,9 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Notes that this process is a new child of fork(2). The package has Python call it.
-#[pyfunction]
-pub(crate) fn forked() {
+/// Counts a fork, in the child.
+pub(crate) fn advance() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    local::forked();
 }
 
 /// Refuses to use loops of another process.

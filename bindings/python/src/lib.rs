@@ -38,8 +38,6 @@ mod _native {
     #[pymodule_export]
     use crate::dialer::Dialer;
     #[pymodule_export]
-    use crate::fork::forked;
-    #[pymodule_export]
     use crate::frame::Frame;
     #[pymodule_export]
     use crate::head::Head;
@@ -47,6 +45,8 @@ mod _native {
     use crate::hub::Hub;
     #[pymodule_export]
     use crate::link::{Link, broadcast};
+    #[pymodule_export]
+    use crate::local::forked;
     #[pymodule_export]
     use crate::messages::Messages;
     #[pymodule_export]

@@ -1,5 +1,5 @@
-use crate::crossing::Order;
 use crate::crossing::Shared;
+use crate::crossing::{LARGE, Order};
 use crate::fork;
 use crate::frame::Frame;
 use crate::later::flushes_later;
@@ -12,9 +12,6 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tautline::Kind;
-
-/// Bytes from which on a message is not copied for a batch.
-pub(crate) const LARGE: usize = 8 << 10;
 
 /// Python's end of one open connection.
 ///

@@ -1,8 +1,10 @@
 //! Loops in the thread of an event loop, which turns them: no other thread, and no wake-up between the two.
 
-use crate::crossing::{Orders, Outbox, Shared};
+use crate::crossing::{LocalLoop, Orders, Outbox, Shared, Turn};
+use crate::fork;
 use crate::relay::Relay;
 use crate::worker::{self, Plan, apply, send_one};
+use pyo3::pyfunction;
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -15,21 +17,7 @@ use tautline::{Address, Kind, Shard};
 
 thread_local! {
     /// The loops of this thread.
-    static LOOPS: RefCell<Vec<(Arc<Outbox>, Rc<RefCell<dyn Turn>>)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A [`Local`] of any engine.
-pub(crate) trait Turn {
-    /// A descriptor that is readable when a turn has something to do.
-    fn descriptor(&self) -> io::Result<RawFd>;
-    /// Handles what waits. `timed_out` if the time that [`alarm`](Self::alarm) gave has passed.
-    fn turn(&mut self, timed_out: bool) -> io::Result<()>;
-    /// Carries out the operations of Python.
-    fn obey(&mut self);
-    /// Sends a message from where it lies, behind the operations that wait.
-    fn send(&mut self, to: &Shared, kind: Kind, payload: &[u8]);
-    /// The time until the next turn, if it is sooner than the one that was given last. Reports the end, too.
-    fn alarm(&mut self) -> Option<Duration>;
+    static LOOPS: RefCell<Vec<(Arc<Outbox>, LocalLoop)>> = const { RefCell::new(Vec::new()) };
 }
 
 struct Local<E: Engine> {
@@ -110,15 +98,15 @@ pub(crate) fn start<E: Engine>(
 ) -> io::Result<Vec<Address>> {
     let outbox = plan.outbox.clone();
     let (shard, addresses) = worker::made(plan, engine, pool)?;
-    outbox.connect_here(shard.handle(), worker::wake);
+    outbox.connect_here(shard.handle(), worker::wake, find);
     let local = Local { shard, outbox: outbox.clone(), orders: Orders::default(), alarm: None, has_stopped: false };
     LOOPS.with_borrow_mut(|loops| loops.push((outbox, Rc::new(RefCell::new(local)))));
     Ok(addresses)
 }
 
 /// The loop of this thread that takes the operations of `outbox`.
-pub(crate) fn find(outbox: &Outbox) -> Option<Rc<RefCell<dyn Turn>>> {
-    let is_it = |one: &&(Arc<Outbox>, Rc<RefCell<dyn Turn>>)| std::ptr::eq(Arc::as_ptr(&one.0), outbox);
+pub(crate) fn find(outbox: &Outbox) -> Option<LocalLoop> {
+    let is_it = |one: &&(Arc<Outbox>, LocalLoop)| std::ptr::eq(Arc::as_ptr(&one.0), outbox);
     // The value is gone while the thread ends.
     LOOPS.try_with(|loops| loops.borrow().iter().find(is_it).map(|(_, local)| local.clone())).ok().flatten()
 }
@@ -133,7 +121,11 @@ pub(crate) fn end(outbox: &Outbox) {
     drop(removed);
 }
 
-/// Leaves the loops of a parent process alone, whose sockets this child of fork(2) shares.
+/// Notes that this process is a new child of fork(2). The package has Python call it.
+///
+/// The child shares the sockets of the parent's loops, and leaves these loops alone.
+#[pyfunction]
 pub(crate) fn forked() {
+    fork::advance();
     std::mem::forget(LOOPS.take());
 }

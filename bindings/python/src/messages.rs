@@ -1,5 +1,5 @@
 use crate::link::Link;
-use crate::waiter::Waiter;
+use crate::waiter::{Source, Waiter};
 use pyo3::exceptions::PyStopIteration;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -15,29 +15,29 @@ pub(crate) struct Messages {
     event_loop: Py<PyAny>,
 }
 
-impl Messages {
-    /// Raises `StopIteration` with a message, or another exception at the end. Otherwise `waiter` waits from now on.
-    pub(crate) fn next(&self, waiter: &Bound<'_, Waiter>, was_woken: bool) -> PyResult<()> {
-        let (py, link) = (waiter.py(), self.link.get());
+impl Source for Py<Messages> {
+    fn next(&self, waiter: &Bound<'_, Waiter>, was_woken: bool) -> PyResult<()> {
+        let (py, link) = (waiter.py(), self.get().link.get());
         if link.is_awaited() {
-            return Err(self.raised(py, intern!(py, "_receives_twice")));
+            return Err(self.get().raised(py, intern!(py, "_receives_twice")));
         }
         if let Some(message) = link.pop() {
             return Err(PyStopIteration::new_err((message,)));
         }
         // A waiter is done once.
         if was_woken || link.ended() {
-            return Err(self.raised(py, intern!(py, "_iteration_ended")));
+            return Err(self.get().raised(py, intern!(py, "_iteration_ended")));
         }
         link.await_by(waiter);
         Ok(())
     }
 
-    /// Forgets the waiter.
-    pub(crate) fn forget(&self) {
-        self.link.get().forget();
+    fn forget(&self) {
+        self.get().link.get().forget();
     }
+}
 
+impl Messages {
     /// The exception of a method that raises.
     fn raised(&self, py: Python<'_>, method: &Bound<'_, pyo3::types::PyString>) -> PyErr {
         match self.connection.call_method0(py, method) {
@@ -60,6 +60,6 @@ impl Messages {
 
     fn __anext__(slf: Bound<'_, Self>) -> PyResult<Option<Py<Waiter>>> {
         let py = slf.py();
-        Py::new(py, Waiter::for_message(slf.get().event_loop.clone_ref(py), slf.clone().unbind())).map(Some)
+        Py::new(py, Waiter::for_message(slf.get().event_loop.clone_ref(py), Box::new(slf.clone().unbind()))).map(Some)
     }
 }

@@ -1,11 +1,10 @@
-use crate::crossing::Outbox;
 use crate::crossing::Peer;
 use crate::crossing::{Inbox, News};
+use crate::crossing::{LARGE, Outbox};
 use crate::crossing::{Marks, Shared};
 use crate::ended::Ended;
 use crate::failure::Failure;
 use crate::head::Head;
-use crate::link::LARGE;
 use crate::request::Question;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -64,7 +63,7 @@ impl Relay {
         }
     }
 
-    /// Wakes nobody: whoever turned the loop takes the events now.
+    /// Wakes nobody: the caller that turned the loop takes the events now.
     pub(crate) fn skip_wake(&mut self) {
         self.unwoken.clear();
     }

@@ -1,5 +1,4 @@
 use crate::lock::lock;
-use crate::messages::Messages;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -13,9 +12,17 @@ use std::sync::Mutex;
 #[pyclass(frozen, module = "tautline._native")]
 pub(crate) struct Waiter {
     event_loop: Py<PyAny>,
-    /// What is awaited if not only an event: the next message.
-    messages: Option<Py<Messages>>,
+    /// The source whose next message is awaited, if not only an event is.
+    messages: Option<Box<dyn Source>>,
     state: Mutex<State>,
+}
+
+/// Where the messages come from that a task awaits.
+pub(crate) trait Source: Send + Sync {
+    /// Raises `StopIteration` with a message, or another exception at the end. Otherwise `waiter` waits from now on.
+    fn next(&self, waiter: &Bound<'_, Waiter>, was_woken: bool) -> PyResult<()>;
+    /// Forgets the waiter.
+    fn forget(&self);
 }
 
 #[derive(Default)]
@@ -33,7 +40,7 @@ impl Waiter {
     }
 
     /// A waiter that is awaited for the next message.
-    pub(crate) fn for_message(event_loop: Py<PyAny>, messages: Py<Messages>) -> Self {
+    pub(crate) fn for_message(event_loop: Py<PyAny>, messages: Box<dyn Source>) -> Self {
         Self { event_loop, messages: Some(messages), state: Mutex::default() }
     }
 
@@ -73,7 +80,7 @@ impl Waiter {
             slf.get().result(slf.py())?;
         }
         if let Some(messages) = &slf.get().messages {
-            messages.get().next(slf, is_done)?;
+            messages.next(slf, is_done)?;
         } else if is_done {
             return Ok(None);
         }
@@ -126,7 +133,7 @@ impl Waiter {
         };
         drop(msg);
         if let Some(messages) = &slf.get().messages {
-            messages.get().forget();
+            messages.forget();
         }
         // The task that cancels is running: this one goes on later.
         callback.map_or(Ok(()), |callback| slf.get().schedule(slf, callback)).map(|()| true)

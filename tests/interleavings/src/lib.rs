@@ -1,4 +1,4 @@
-//! What threads share under shuttle, a scheduler that tries thousands of interleavings of their threads.
+//! The state that threads share, under shuttle, a scheduler that tries thousands of interleavings of their threads.
 //!
 //! `cargo xtask interleavings` runs them. A failure prints a schedule, which `shuttle::replay` repeats. The code is that of
 //! crates/engine, over the locks and atomics of [`sync`]. Each check also runs with a bug planted in these, and must find it.

@@ -33,6 +33,3 @@ impl Engine {
         Ok(Session::new(made.map_err(|error| PyValueError::new_err(error.to_string()))?))
     }
 }
-
-/// The sessions of the engine.
-pub(super) type FastSession = <Fast as tautline::layers::tls::Engine>::Session;

@@ -2,7 +2,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use tautline::TlsInfo;
 
-/// What a handshake negotiated; `None` without TLS.
+/// The results of a handshake; `None` without TLS.
 pub(crate) fn tls_dict<'py>(py: Python<'py>, tls: &TlsInfo) -> PyResult<Option<Bound<'py, PyDict>>> {
     if tls.version.is_empty() {
         return Ok(None);

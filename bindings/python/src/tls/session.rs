@@ -1,6 +1,5 @@
-use super::engine::FastSession;
 use super::info::tls_dict;
-use super::state::{Plain, Read, State};
+use super::state::{FastSession, Plain, Read, State};
 use super::sys;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -93,7 +92,7 @@ impl Session {
         Ok(state.got_close)
     }
 
-    /// What the handshake negotiated; `None` before.
+    /// The results of the handshake; `None` before it is complete.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let state = self.state()?;
         if state.is_open { tls_dict(py, &state.info()) } else { Ok(None) }

@@ -1,18 +1,21 @@
 //! One TLS connection over buffers of its own.
 
-use super::engine::FastSession;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use tautline::layers::buf::Buf;
-use tautline::layers::tls::{Content, Error, Handshake, Session as _};
+use tautline::layers::tls::{Content, Engine, Error, Handshake, Session as _};
+use tautline::{EngineKind, Fused};
 
 /// Most bytes that one read takes from a socket, as in asyncio.
 const READ: usize = 256 << 10;
 
-/// What [`State::open`] found.
+/// Sessions of the engine.
+pub(super) type FastSession = <<Fused as EngineKind>::Engine as Engine>::Session;
+
+/// The findings of [`State::open`].
 pub(super) enum Plain {
     /// The plaintext, at this place of [`State::wire`], and the bytes of `wire` that were used up.
     Data(Range<usize>, usize),
