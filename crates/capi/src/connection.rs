@@ -59,7 +59,7 @@ pub(crate) fn connect<E: Engine>(
 
 impl<S: Session> AnyConnection for Connection<S> {
     fn window(&mut self, least: usize, context: &mut Context) -> &mut [u8] {
-        self.window_of(least, context)
+        self.window_with(least, context)
     }
 
     fn filled(&mut self, n: usize, now: Instant) {

@@ -241,6 +241,18 @@ impl<S: Session> Connection<S> {
         wire.reserve(WINDOW)
     }
 
+    /// As [`window`](Self::window), with `least` bytes also if received bytes are kept, which may move them.
+    pub fn window_with(&mut self, least: usize, context: &mut Context) -> &mut [u8] {
+        self.forget(context);
+        let wire = &mut self.input.wire;
+        if wire.has_memory() {
+            context.pool.reserve(wire, least);
+        } else {
+            *wire = context.pool.take_for(least);
+        }
+        wire.reserve(least.max(WINDOW))
+    }
+
     /// The caller has read `n` bytes into the front of the [`window`](Self::window).
     ///
     /// # Panics

@@ -160,6 +160,26 @@ fn a_whole_message_lies_in_the_window() {
 }
 
 #[test]
+fn a_window_has_its_least_bytes_behind_those_that_are_kept() {
+    let mut pair = plain_pair(Config::default());
+    pair.run();
+    pair.send(CLIENT, Outgoing::binary(&bytes(30_000)));
+    let output = pair.ends[CLIENT].output(&mut pair.context).to_vec();
+    pair.ends[CLIENT].written(output.len(), &mut pair.context);
+    let (part, rest) = output.split_at(16 << 10);
+    pair.ends[SERVER].window(&mut pair.context)[..part.len()].copy_from_slice(part);
+    pair.ends[SERVER].filled(part.len(), pair.now);
+    assert!(pair.ends[SERVER].next(&mut pair.context).is_none());
+    let least = 64 << 10;
+    let window = pair.ends[SERVER].window_with(least, &mut pair.context);
+    assert!(window.len() >= least);
+    window[..rest.len()].copy_from_slice(rest);
+    pair.ends[SERVER].filled(rest.len(), pair.now);
+    assert!(matches!(pair.ends[SERVER].next(&mut pair.context), Some(Event::Message(Kind::Binary))));
+    assert_eq!(pair.ends[SERVER].payload().data(), bytes(30_000));
+}
+
+#[test]
 fn many_messages_leave_as_one_record() {
     let mut pair = tls_pair(Config::default(), secure());
     pair.run();
