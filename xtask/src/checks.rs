@@ -39,8 +39,8 @@ pub(crate) fn clippy_apart(context: &Context) -> Outcome {
     fs::copy(paths::root().join("Cargo.lock"), paths::root().join("fuzz/Cargo.lock"))?;
     let mut fuzz = cargo(&["clippy", "--manifest-path", FUZZ_TARGETS, "--config", "Cargo.toml", "--target-dir"]);
     run(fuzz.arg(paths::target()).args(["--", "-D", "warnings"]), context.deadline)?;
-    let mut python =
-        cargo(&["clippy", "--all-targets", "--locked", "--manifest-path", python::MANIFEST, "--target-dir"]);
+    let mut python = cargo(&["clippy", "--all-targets", "--locked", "--manifest-path", python::MANIFEST]);
+    python.args(["--config", "Cargo.toml", "--target-dir"]);
     run(python.arg(paths::target()).args(["--", "-D", "warnings"]), context.deadline)?;
     let mut peers = peers::cargo(&["clippy", "--all-targets"]);
     run(peers.args(["--", "-D", "warnings"]), context.deadline)

@@ -48,7 +48,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
     let mut build = Command::new(venv.join("bin/maturin"));
     build.args(["build", "--profile", "dev", "--locked", "--manifest-path", MANIFEST, "--out"]).arg(&wheels);
     // In the workspace's folder most of its dependencies are compiled already.
-    build.arg("--target-dir").arg(paths::target()).current_dir(paths::root());
+    build.args(["--config", "Cargo.toml", "--target-dir"]).arg(paths::target()).current_dir(paths::root());
     build.env("PYO3_PYTHON", venv.join("bin/python"));
     run(&mut build, context.deadline)?;
     let wheel = fs::read_dir(&wheels)?.next().transpose()?;
