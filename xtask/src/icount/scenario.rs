@@ -29,8 +29,7 @@ const fn scenario(
 /// The scenario of full handshakes.
 pub(super) const FULL: &str = "full handshake, P-256";
 
-/// Each has one connection, so that a turn of the loop has one event, whatever the machine does. Only the broadcast has more,
-/// of which one sends: the next message follows when all have the last one.
+/// Each has one connection, so that a turn of the loop has one event, whatever the machine does.
 pub(super) const SCENARIOS: &[Scenario] = &[
     scenario("echo 64 B", &[], &["-c", "1", "-s", "64"], Per::Message),
     scenario("echo 1 KiB", &[], &["-c", "1", "-s", "1024"], Per::Message),
@@ -38,12 +37,6 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     scenario("echo 64 B, 16 in flight", &[], &["-c", "1", "-s", "64", "-p", "16"], Per::Message),
     scenario("echo 64 B without TLS", &["--plain"], &["-c", "1", "-s", "64"], Per::Message),
     scenario("echo 1 KiB with deflate", &["--deflate"], &["-c", "1", "-s", "1024", "--deflate"], Per::Message),
-    scenario(
-        "broadcast 64 B to 16",
-        &["--app", "broadcast", "--handshake-threads", "0"],
-        &["--broadcast", "-c", "16", "-s", "64"],
-        Per::Message,
-    ),
     scenario(FULL, &["--tickets", "0"], &["--handshakes", "-c", "1"], Per::Connection),
     scenario("resumed handshake", &[], &["--handshakes", "-c", "1"], Per::Resumed),
 ];
