@@ -84,7 +84,7 @@ func fragments(ws *websocket.Conn, kind int, data []byte) error {
 
 func main() {
 	port, chain, key, authority := os.Args[1], os.Args[2], os.Args[3], os.Args[4:]
-	config := &tls.Config{}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if len(authority) == 1 {
 		pem, err := os.ReadFile(authority[0])
 		if err != nil {
