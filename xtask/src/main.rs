@@ -52,7 +52,7 @@ cargo xtask <task>
   xdp                               the driver over AF_XDP in network namespaces, `taut` and the Autobahn suite
                                     over it; as root
   simulate --seeds N [--from S]     servers, clients and their network in virtual time; --trace prints every event
-  sanitize                          the unsafe code and the C shims under AddressSanitizer
+  sanitize [--build]                the unsafe code and the C shims under AddressSanitizer; --build runs no test
   vm-test                           kernel TLS, in virtual machines with Debian's kernels
   c-library                         all tests of the library for C, in C, C++ and Go
   c-library --conformance           some of the Autobahn suite against the example in C
@@ -119,7 +119,8 @@ fn main() -> ExitCode {
             let options: Vec<String> = options.iter().map(|&one| one.to_owned()).collect();
             stage::run(&[stage("simulate", 600, move |context| checks::simulate(context, &options))])
         }
-        ["sanitize"] => stage::run(&[stage("sanitize", 45, sanitize::sanitize)]),
+        ["sanitize"] => stage::run(&[sanitize(false)]),
+        ["sanitize", "--build"] => stage::run(&[sanitize(true)]),
         ["vm-test"] => stage::run(&[stage("vm-test", 30, vm::test)]),
         ["c-library"] => stage::run(&[stage("c-library", 30, c_library::test)]),
         ["c-library", "--prefix", prefix, ref options @ ..] => {
@@ -162,6 +163,10 @@ fn build() -> Stage {
     stage("build", 20, taut::build)
 }
 
+fn sanitize(only_build: bool) -> Stage {
+    stage("sanitize", 45, move |context| sanitize::sanitize(context, only_build))
+}
+
 /// The stages of `cargo xtask test`.
 fn small() -> Vec<Stage> {
     vec![
@@ -189,7 +194,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("has dependencies of its own", stage("interleavings", 10, checks::interleavings)),
         ("measures for half a minute, on a machine with nothing else to do", stage("crowds", 10, checks::crowds)),
         ("builds five TLS libraries from source", stage("engines", 45, checks::engines)),
-        ("builds all unsafe code once more, with a nightly toolchain too", stage("sanitize", 45, sanitize::sanitize)),
+        ("builds all unsafe code once more, with a nightly toolchain too", sanitize(false)),
         ("builds with every TLS library and driver", stage("xdp", 10, xdp::test)),
         ("emulates the processors of two virtual machines", stage("vm-test", 30, vm::test)),
         ("builds the programs for the stages below", build()),

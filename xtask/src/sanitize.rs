@@ -26,19 +26,21 @@ const FEATURES: &str = "tautline-tls-libssl/openssl,tautline-tls-libssl/aws-lc,t
 /// If a target is named, build scripts and macros are not instrumented.
 const TARGET: [&str; 2] = ["--target", "x86_64-unknown-linux-gnu"];
 
-pub(crate) fn sanitize(context: &Context) -> Outcome {
+/// Builds the tests, and runs them unless `only_build`.
+pub(crate) fn sanitize(context: &Context, only_build: bool) -> Outcome {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         return Err(Failure::Skipped("it is set up for x86-64 Linux only".to_owned()));
     }
-    shims(context)?;
-    rust(context)
+    let further: &[&str] = if only_build { &["--no-run"] } else { &[] };
+    shims(context, further)?;
+    rust(context, further)
 }
 
-fn shims(context: &Context) -> Outcome {
+fn shims(context: &Context, further: &[&str]) -> Outcome {
     let mut test = cargo::cargo(&["test", "--locked", "--no-fail-fast", "--features", FEATURES]);
     test.args(["--lib", "--test", "conformance", "--test", "fused"])
         .args(cargo::LIBRARIES.iter().flat_map(|package| ["-p", package]));
-    test.args(TARGET);
+    test.args(TARGET).args(further);
     test.arg("--target-dir").arg(paths::target().join("sanitize"));
     // The system's OpenSSL need not be built. This is the only stage that tests it.
     test.env("TAUTLINE_OPENSSL", "/usr");
@@ -52,7 +54,7 @@ fn shims(context: &Context) -> Outcome {
     run(&mut test, context.deadline)
 }
 
-fn rust(context: &Context) -> Outcome {
+fn rust(context: &Context, further: &[&str]) -> Outcome {
     if !succeeds("rustup", &["run", "nightly", "cargo", "--version"]) {
         context.skip("sanitize: Rust", "no nightly toolchain (rustup toolchain install nightly)");
         return Ok(());
@@ -60,7 +62,7 @@ fn rust(context: &Context) -> Outcome {
     for tests in [PACKAGES, SOME] {
         let mut test = Command::new("rustup");
         test.args(["run", "nightly", "cargo", "test", "--locked", "--no-fail-fast", "--lib"]).args(tests.split(' '));
-        test.args(TARGET).current_dir(paths::root());
+        test.args(TARGET).args(further).current_dir(paths::root());
         test.arg("--target-dir").arg(paths::target().join("sanitize")).env("RUSTFLAGS", "-Zsanitizer=address");
         run(&mut test, context.deadline)?;
     }
