@@ -93,7 +93,7 @@ final class TautlineEngine extends SSLEngine {
 
     @Override
     public SSLEngineResult wrap(ByteBuffer src, ByteBuffer dst) throws SSLException {
-        Objects.requireNonNull(src, "src");
+        requirePresent(src, "src");
         checkWritable(dst);
         synchronized (lock) {
             SSLEngineResult early = beforeWrap(dst);
@@ -123,7 +123,7 @@ final class TautlineEngine extends SSLEngine {
 
     @Override
     public SSLEngineResult unwrap(ByteBuffer src, ByteBuffer dst) throws SSLException {
-        Objects.requireNonNull(src, "src");
+        requirePresent(src, "src");
         checkWritable(dst);
         synchronized (lock) {
             int record = recordLength(src);
@@ -134,7 +134,7 @@ final class TautlineEngine extends SSLEngine {
 
     @Override
     public SSLEngineResult unwrap(ByteBuffer src, ByteBuffer[] dsts, int offset, int length) throws SSLException {
-        Objects.requireNonNull(src, "src");
+        requirePresent(src, "src");
         checkArray(dsts, offset, length);
         long room = 0;
         for (int i = offset; i < offset + length; i++) {
@@ -816,18 +816,25 @@ final class TautlineEngine extends SSLEngine {
 
     // Buffers
 
+    /** SSLEngine documents this exception for a null buffer. */
+    private static void requirePresent(Object buffer, String name) {
+        if (buffer == null) {
+            throw new IllegalArgumentException(name + " is null");
+        }
+    }
+
     private static void checkWritable(ByteBuffer dst) {
-        Objects.requireNonNull(dst, "dst");
+        requirePresent(dst, "dst");
         if (dst.isReadOnly()) {
             throw new ReadOnlyBufferException();
         }
     }
 
     private static void checkArray(ByteBuffer[] buffers, int offset, int length) {
-        Objects.requireNonNull(buffers, "buffers");
+        requirePresent(buffers, "buffers");
         Objects.checkFromIndexSize(offset, length, buffers.length);
         for (int i = offset; i < offset + length; i++) {
-            Objects.requireNonNull(buffers[i], "a buffer of the array is null");
+            requirePresent(buffers[i], "a buffer of the array");
         }
     }
 

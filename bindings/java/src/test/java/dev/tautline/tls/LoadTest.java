@@ -88,9 +88,9 @@ class LoadTest {
         assertThrows(IllegalArgumentException.class, () -> fresh.setEnabledCipherSuites(new String[] {"x"}));
         Pair pair = connect(Certificates.ec().ours());
         ByteBuffer wire = ByteBuffer.allocate(20_000);
-        assertThrows(NullPointerException.class, () -> pair.client.wrap((ByteBuffer) null, wire));
-        assertThrows(NullPointerException.class, () -> pair.client.unwrap(wire, (ByteBuffer) null));
-        assertThrows(NullPointerException.class, () -> pair.client.wrap(new ByteBuffer[] {null}, wire));
+        assertThrows(IllegalArgumentException.class, () -> pair.client.wrap((ByteBuffer) null, wire));
+        assertThrows(IllegalArgumentException.class, () -> pair.client.unwrap(wire, (ByteBuffer) null));
+        assertThrows(IllegalArgumentException.class, () -> pair.client.wrap(new ByteBuffer[] {null}, wire));
         assertThrows(IndexOutOfBoundsException.class, () -> pair.client.wrap(new ByteBuffer[1], 1, 1, wire));
         assertThrows(java.nio.ReadOnlyBufferException.class,
                 () -> pair.client.unwrap(wire, ByteBuffer.allocate(9).asReadOnlyBuffer()));
