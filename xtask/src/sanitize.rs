@@ -26,14 +26,28 @@ const FEATURES: &str = "tautline-tls-libssl/openssl,tautline-tls-libssl/aws-lc,t
 /// If a target is named, build scripts and macros are not instrumented.
 const TARGET: [&str; 2] = ["--target", "x86_64-unknown-linux-gnu"];
 
+/// The flags of rustc for programs with the C compiler's sanitizers.
+const LINKED: &str = "-Clink-arg=-lasan -Clink-arg=-lubsan";
+
 /// Builds the tests, and runs them unless `only_build`.
 pub(crate) fn sanitize(context: &Context, only_build: bool) -> Outcome {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         return Err(Failure::Skipped("it is set up for x86-64 Linux only".to_owned()));
     }
+    if only_build {
+        libraries(context)?;
+    }
     let further: &[&str] = if only_build { &["--no-run"] } else { &[] };
     shims(context, further)?;
     rust(context, further)
+}
+
+/// Builds the libraries that tests without a sanitizer need, too: all of these share one folder with them.
+fn libraries(context: &Context) -> Outcome {
+    let mut build = cargo::cargo(&["build", "--locked", "--features", FEATURES, "--features"]);
+    build.arg("tautline-tls-libssl/engines").args(cargo::LIBRARIES.iter().flat_map(|package| ["-p", package]));
+    build.args(TARGET).arg("--target-dir").arg(paths::target().join("sanitize")).env("RUSTFLAGS", LINKED);
+    run(&mut build, context.deadline)
 }
 
 fn shims(context: &Context, further: &[&str]) -> Outcome {
@@ -45,7 +59,7 @@ fn shims(context: &Context, further: &[&str]) -> Outcome {
     // The system's OpenSSL need not be built. This is the only stage that tests it.
     test.env("TAUTLINE_OPENSSL", "/usr");
     test.env("TAUTLINE_SHIM_FLAGS", "-fsanitize=address,undefined -fno-sanitize-recover=undefined");
-    test.env("RUSTFLAGS", "-Clink-arg=-lasan -Clink-arg=-lubsan");
+    test.env("RUSTFLAGS", LINKED);
     // The runtime must be loaded before the C library, which rustc names first.
     let runtime = process::output(Command::new("cc").arg("-print-file-name=libasan.so"));
     let runtime =

@@ -44,7 +44,9 @@ fn cache_folder() -> Result<PathBuf, String> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
     // <target>/<profile>/build/<package>/out
     let profile = out.ancestors().find(|dir| dir.ends_with("build")).and_then(Path::parent);
-    let target = profile.and_then(Path::parent).ok_or_else(|| format!("{} lies in no target folder", out.display()))?;
+    // A folder below `target`, such as that of a test with a sanitizer, has no libraries of its own.
+    let target = out.ancestors().find(|dir| dir.ends_with("target")).or_else(|| profile.and_then(Path::parent));
+    let target = target.ok_or_else(|| format!("{} lies in no target folder", out.display()))?;
     Ok(target.join("tls-libssl"))
 }
 
