@@ -20,7 +20,7 @@ pub(super) fn table(echoes: &[EchoRow], more: &[Row<MoreCase>]) -> String {
     let titles: Vec<String> = shapes.iter().map(title).collect();
     let mut head = vec!["<"];
     head.extend(titles.iter().map(String::as_str));
-    head.extend(["to all", "full", "resumed", "B/conn", "p99.9"]);
+    head.extend(["all", "full", "resume", "B/conn", "p99.9"]);
     let mut table = Table::new(&head);
     for kind in kinds {
         let us = |shape: &Shape| {
