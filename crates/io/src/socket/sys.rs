@@ -90,7 +90,7 @@ mod tests {
 
     /// Run by the next test, in a process of its own: one that does not ignore the signal, as programs in C.
     #[test]
-    #[ignore = "changes what the process does at SIGPIPE"]
+    #[ignore = "the next test runs it, in a process of its own, since it changes what SIGPIPE does"]
     fn in_a_process_of_its_own() {
         // SAFETY: no other thread depends on the signal.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

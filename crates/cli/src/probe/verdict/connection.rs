@@ -24,7 +24,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Verdict> {
             verdicts.push(fault("address.dead", title, remedy));
         }
     }
-    // The same trouble at every address is one fault.
+    // A fault that every address has is told once.
     if all_dead {
         verdicts.dedup_by(|one, other| one.id == other.id);
     }
