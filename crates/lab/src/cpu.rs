@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 /// CPU time of all threads of a process: the sum of the scheduler's run times (`/proc/PID/task/*/schedstat`, ns).
 ///
 /// Threads that have ended are not counted, so measured threads must live through the measurement.
-pub(crate) fn process_time(pid: u32) -> io::Result<Duration> {
+///
+/// # Errors
+/// The process has ended, or this user may not look at it.
+pub fn process_time(pid: u32) -> io::Result<Duration> {
     let mut total = 0;
     let mut threads = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -40,7 +43,8 @@ pub(crate) fn process_ticks(pid: u32) -> io::Result<(u64, u64)> {
 }
 
 /// CPU time of the calling thread.
-pub(crate) fn thread_time() -> Duration {
+#[must_use]
+pub fn thread_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 

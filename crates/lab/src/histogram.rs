@@ -38,6 +38,14 @@ impl Latencies {
         let _ = self.0.add(&other.0);
     }
 
+    /// The latencies recorded since `earlier`, a copy of these at an earlier time.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let mut since = self.clone();
+        // Cannot fail: the bounds are equal, and each count has only grown.
+        let _ = since.0.subtract(&earlier.0);
+        since
+    }
+
     /// Removes all recorded latencies.
     pub(crate) fn clear(&mut self) {
         self.0.reset();

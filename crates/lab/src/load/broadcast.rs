@@ -1,6 +1,6 @@
 use super::client::{Client, OnMessage, WAIT, number};
 use super::make::config;
-use super::progress::{Progress, Watch};
+use super::progress::{Intervals, Progress, Watch};
 use super::server::{PATIENCE, Server};
 use crate::payload::Payload;
 use crate::{Error, Latencies, Measured, Meter, Span};
@@ -44,11 +44,16 @@ impl Broadcast {
         let mut run = Run { client, deliveries };
         run.client.open(self.subscribers, watch)?;
         run.publish(self.pipeline)?;
-        run.until(Instant::now() + self.span.warmup)?;
+        run.until(Instant::now() + self.span.warmup, &mut |_, _| {})?;
         watch(Progress::Running(0.0));
         run.deliveries.borrow_mut().reset();
         let meter = Meter::start(self.server.pid)?;
-        run.until(meter.began() + self.span.duration)?;
+        let mut intervals = Intervals::begin(meter.began());
+        run.until(meter.began() + self.span.duration, &mut |now, latencies| {
+            if let Some(interval) = intervals.next(now, latencies) {
+                watch(Progress::Interval(interval));
+            }
+        })?;
         let (delivered, latencies) = run.deliveries.borrow_mut().reset();
         let measured = meter.stop(delivered, latencies)?;
         run.client.close()?;
@@ -72,18 +77,23 @@ impl Run {
         Ok(())
     }
 
-    fn until(&mut self, end: Instant) -> Result<(), Error> {
-        while Instant::now() < end {
+    /// Runs until `end`, and shows the latencies so far after each turn.
+    fn until(&mut self, end: Instant, show: &mut dyn FnMut(Instant, &Latencies)) -> Result<(), Error> {
+        loop {
+            let now = Instant::now();
+            if now >= end {
+                return Ok(());
+            }
             self.client.turn(WAIT)?;
             let mut deliveries = self.deliveries.borrow_mut();
             if deliveries.last.elapsed() > PATIENCE {
                 return Err(Error::Failed(format!("no delivery for {} s", PATIENCE.as_secs())));
             }
             let count = std::mem::take(&mut deliveries.publishable);
+            show(now, &deliveries.latencies);
             drop(deliveries);
             self.publish(count)?;
         }
-        Ok(())
     }
 }
 

@@ -1,5 +1,5 @@
 use super::client::{Client, WAIT, number};
-use super::progress::{Progress, Watch};
+use super::progress::{Intervals, Progress, Watch};
 use super::server::PATIENCE;
 use crate::payload::{Content, Payload};
 use crate::{Error, Latencies, Meter};
@@ -151,16 +151,20 @@ pub(super) struct Run<'w> {
     began: Instant,
     total: Duration,
     reported: Instant,
+    /// Since measuring began.
+    intervals: Option<Intervals>,
 }
 
 impl<'w> Run<'w> {
     pub(super) fn new(client: Client, exchange: Rc<RefCell<Exchange>>, total: Duration, watch: Watch<'w>) -> Self {
         let now = Instant::now();
-        Self { client, exchange, watch, began: now, total, reported: now }
+        Self { client, exchange, watch, began: now, total, reported: now, intervals: None }
     }
 
-    pub(super) fn begin(&self, server_pid: Option<u32>) -> Result<Meter, Error> {
-        self.exchange.borrow_mut().begin(server_pid)
+    pub(super) fn begin(&mut self, server_pid: Option<u32>) -> Result<Meter, Error> {
+        let meter = self.exchange.borrow_mut().begin(server_pid)?;
+        self.intervals = Some(Intervals::begin(meter.began()));
+        Ok(meter)
     }
 
     /// Ends measuring; returns the number of replies, and their latencies.
@@ -174,6 +178,10 @@ impl<'w> Run<'w> {
     pub(super) fn report(&mut self, now: Instant) {
         if now - self.reported >= REPORT {
             self.reported = now;
+            let latencies = &self.exchange.borrow().latencies;
+            if let Some(interval) = self.intervals.as_mut().and_then(|intervals| intervals.next(now, latencies)) {
+                (self.watch)(Progress::Interval(interval));
+            }
             (self.watch)(Progress::Running((now - self.began).as_secs_f64() / self.total.as_secs_f64()));
         }
     }

@@ -1,6 +1,6 @@
 use super::client::WAIT;
 use super::make::{MakeLoop, config};
-use super::progress::{Progress, Watch};
+use super::progress::{Intervals, Progress, Watch};
 use super::server::{PATIENCE, Server, explain};
 use crate::{Error, Latencies, Measured, Meter, Span};
 use std::cell::RefCell;
@@ -72,7 +72,7 @@ impl Handshakes {
         let total = (warmup + duration).as_secs_f64();
         let began = Instant::now();
         let mut running = 0;
-        let mut meter: Option<Meter> = None;
+        let mut meter: Option<(Meter, Intervals)> = None;
         let mut last = (0, began);
         loop {
             let now = Instant::now();
@@ -88,16 +88,21 @@ impl Handshakes {
             }
             running -= std::mem::take(&mut counts.ended);
             match meter.take() {
-                Some(meter) if now - meter.began() >= duration => {
+                Some((meter, _)) if now - meter.began() >= duration => {
                     let latencies = std::mem::take(&mut counts.latencies);
                     let measured = meter.stop(counts.measured, latencies)?;
                     return Ok(HandshakeCounts { measured, resumed: counts.resumed, refused: counts.refused });
                 }
-                Some(running) => meter = Some(running),
+                Some((running, mut intervals)) => {
+                    if let Some(interval) = intervals.next(now, &counts.latencies) {
+                        watch(Progress::Interval(interval));
+                    }
+                    meter = Some((running, intervals));
+                }
                 None if now - began >= warmup => {
                     (counts.measured, counts.resumed, counts.refused) = (0, 0, 0);
                     counts.latencies.clear();
-                    meter = Some(Meter::start(self.server.pid)?);
+                    meter = Some((Meter::start(self.server.pid)?, Intervals::begin(now)));
                 }
                 None => {}
             }

@@ -23,7 +23,7 @@ pub use echo::Echo;
 pub(crate) use feed::Feed;
 pub use handshakes::{HandshakeCounts, Handshakes};
 pub use idle::{Idle, IdleMemory};
-pub use progress::{Progress, Watch};
+pub use progress::{Interval, Progress, Watch};
 pub use server::{Server, explain};
 pub(crate) use sink::Sink;
 pub(crate) use storm::Storm;

@@ -162,6 +162,7 @@ fn show<T>(
     let progress = &mut *lab.progress;
     act(&mut |stage| match stage {
         Progress::Connecting(open, count) => progress(share, &format!("connecting: {open} of {count}")),
+        Progress::Interval(_) => {}
         Progress::Running(_) => progress(share, &format!("echoes over {name}")),
     })
 }
