@@ -1,7 +1,9 @@
 //! The pages that `taut` makes, in a real browser.
 
+mod checks;
 mod chromium;
 mod fixture;
+mod live;
 
 use std::fs;
 use std::path::Path;
@@ -9,15 +11,16 @@ use std::process::Command;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::outcome::{Failure, Outcome};
 use crate::process::run_logged;
 use crate::stage::Context;
 use crate::{paths, taut};
+use checks::{check, expect, fits, has_names, is_quiet, keep};
 use chromium::Browser;
 
-/// Makes a report from stored results, and uses it as a reader would.
+/// Makes a report from stored results, and uses it as a reader would. Then looks at the live pages.
 pub(crate) fn test(context: &Context) -> Outcome {
     let Some(program) = chromium::program() else {
         return Err(Failure::Skipped("Chromium is not installed: on Debian, apt-get install chromium".to_owned()));
@@ -40,57 +43,21 @@ pub(crate) fn test(context: &Context) -> Outcome {
     fits_a_phone(&mut browser, &url, &folder)?;
     prints(&mut browser)?;
     loads_alone_and_without_errors(&mut browser, &url)?;
+    live::test(context, &mut browser, &folder)?;
     println!("pictures: {}", folder.display());
     Ok(())
 }
 
-fn check(holds: bool, what: impl FnOnce() -> String) -> Outcome {
-    if holds { Ok(()) } else { Err(Failure::Failed(what())) }
-}
-
-/// Checks that an expression has this value in the page.
-fn expect(browser: &mut Browser, expression: &str, expected: &Value) -> Outcome {
-    let found = browser.value(expression)?;
-    check(found == *expected, || format!("{expression} is {found} instead of {expected}"))
-}
-
 /// No request but for the page, no exception, nothing in the console, and no text of the results became a script.
 fn loads_alone_and_without_errors(browser: &mut Browser, url: &str) -> Outcome {
-    let requests = browser.events("Network.requestWillBeSent");
-    let foreign = requests.iter().filter_map(|request| request["request"]["url"].as_str());
-    let foreign: Vec<&str> = foreign.filter(|at| *at != url && !at.starts_with("data:")).collect();
-    check(foreign.is_empty(), || format!("the page asked for {foreign:?}"))?;
-    for event in ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"] {
-        let found = browser.events(event);
-        check(found.is_empty(), || format!("{event}: {found:?}"))?;
-    }
+    is_quiet(browser, url)?;
     expect(browser, "typeof window.hacked", &json!("undefined"))?;
     expect(browser, "document.querySelectorAll('script').length", &json!(1))
 }
 
 /// Names, roles, a table behind each picture, one order of headings, and the keyboard.
 fn is_accessible(browser: &mut Browser) -> Outcome {
-    for selector in [
-        "svg:not([role=img])",
-        "svg:not([aria-label])",
-        "figure:not(:has(figcaption))",
-        "figure:not(:has(table))",
-        "table:not(:has(caption))",
-        "th:not([scope])",
-        "[role=region]:not([tabindex='0'])",
-        "html:not([lang])",
-    ] {
-        expect(browser, &format!("document.querySelectorAll(\"{selector}\").length"), &json!(0))?;
-    }
-    let nameless = "[...document.querySelectorAll('button, a, summary, input, select')].filter(e => \
-                    !(e.textContent.trim() || e.getAttribute('aria-label') || e.closest('label'))).length";
-    expect(browser, nameless, &json!(0))?;
-    let leaps = "[...document.querySelectorAll('h1,h2,h3,h4,h5')].map(e => +e.tagName[1]) \
-                 .filter((level, at, all) => at && level > all[at - 1] + 1).length";
-    expect(browser, leaps, &json!(0))?;
-    let twice = "(() => { const all = [...document.querySelectorAll('[id]')].map(e => e.id); \
-                 return all.length - new Set(all).size; })()";
-    expect(browser, twice, &json!(0))?;
+    has_names(browser)?;
     for kind in ["keyDown", "keyUp"] {
         let key = json!({"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9});
         browser.call("Input.dispatchKeyEvent", &key)?;
@@ -164,10 +131,7 @@ fn switches_between_light_and_dark(browser: &mut Browser, folder: &Path) -> Outc
 fn fits_a_phone(browser: &mut Browser, url: &str, folder: &Path) -> Outcome {
     browser.show(360, "light")?;
     browser.open(url)?;
-    expect(browser, "document.documentElement.scrollWidth <= 360", &json!(true))?;
-    let small = "[...document.querySelectorAll('svg text')].filter(text => \
-                 text.getBoundingClientRect().height > 0 && text.getBoundingClientRect().height < 9).length";
-    expect(browser, small, &json!(0))?;
+    fits(browser)?;
     keep(browser, &folder.join("narrow.png"))?;
     browser.show(1360, "light")
 }
@@ -177,10 +141,4 @@ fn prints(browser: &mut Browser) -> Outcome {
     let data = BASE64_STANDARD.decode(printed["data"].as_str().unwrap_or_default());
     let data = data.map_err(|error| Failure::Failed(format!("the printed page is no base64: {error}")))?;
     check(data.starts_with(b"%PDF-") && data.len() > 50_000, || format!("printed: {} bytes", data.len()))
-}
-
-fn keep(browser: &mut Browser, path: &Path) -> Outcome {
-    let data = BASE64_STANDARD.decode(browser.picture()?);
-    let data = data.map_err(|error| Failure::Failed(format!("the picture is no base64: {error}")))?;
-    Ok(fs::write(path, data)?)
 }

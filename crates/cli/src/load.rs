@@ -1,4 +1,5 @@
 use crate::amount;
+use crate::dashboard::{DashboardArguments, LoadDashboard};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::target::TargetArguments;
@@ -63,6 +64,8 @@ pub(crate) struct Arguments {
     /// Default for very many connections to a loopback address: addresses of 127/8.
     #[arg(long, value_name = "IP", requires = "idle")]
     source: Vec<IpAddr>,
+    #[command(flatten)]
+    dashboard: DashboardArguments,
     /// Server process on this machine, whose CPU time and memory are measured.
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
@@ -100,14 +103,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.server(arguments.server_pid)?;
     let protocol = if server.target.is_secure() { Protocol::Wss } else { Protocol::Ws };
     let case = Case { protocol: Some(protocol), connections: Some(arguments.connections as u64), ..Case::default() };
+    let has_messages = !(arguments.idle || arguments.handshakes);
+    let live = LoadDashboard::start(&arguments.dashboard, &server, has_messages.then_some(arguments.size))?;
     let report = if arguments.idle {
-        idle(arguments, server, &case)?
+        idle(arguments, server, &case, &live)?
     } else if arguments.handshakes {
-        handshakes(arguments, &server, &case)?
+        handshakes(arguments, &server, &case, &live)?
     } else if arguments.broadcast {
-        broadcast(arguments, server, &case)?
+        broadcast(arguments, server, &case, &live)?
     } else {
-        echo(arguments, server, &case)?
+        echo(arguments, server, &case, &live)?
     };
     report.print(arguments.json)
 }
@@ -148,20 +153,24 @@ impl Report {
     }
 }
 
-fn watch(progress: &Progress) -> impl FnMut(Stage) {
-    move |stage| match stage {
-        Stage::Connecting(open, count) => progress.show(0.0, &format!("connecting: {open} of {count}")),
-        Stage::Running(share) => progress.show(share, "running"),
+fn watch(progress: &Progress, live: &LoadDashboard) -> impl FnMut(Stage) {
+    move |stage| {
+        live.show(stage);
+        match stage {
+            Stage::Connecting(open, count) => progress.show(0.0, &format!("connecting: {open} of {count}")),
+            Stage::Running(share) => progress.show(share, "running"),
+            Stage::Interval(_) => {}
+        }
     }
 }
 
-fn echo(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Failure> {
+fn echo(arguments: &Arguments, server: Server, case: &Case, live: &LoadDashboard) -> Result<Report, Failure> {
     let Arguments { connections, size, pipeline, rate, warmup, duration, .. } = *arguments;
     let url = server.target.uri.clone();
     let echo =
         Echo { server, connections, size, content: Content::Bytes, pipeline, rate, span: Span { warmup, duration } };
     let progress = Progress::new();
-    let measured = echo.run(&mut watch(&progress))?;
+    let measured = echo.run(&mut watch(&progress, live))?;
     drop(progress);
     let case = Case {
         size: Some(size as u64),
@@ -181,12 +190,12 @@ fn echo(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Fa
     Ok(report)
 }
 
-fn broadcast(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Failure> {
+fn broadcast(arguments: &Arguments, server: Server, case: &Case, live: &LoadDashboard) -> Result<Report, Failure> {
     let Arguments { connections: subscribers, size, pipeline, warmup, duration, .. } = *arguments;
     let url = server.target.uri.clone();
     let progress = Progress::new();
     let measured = Broadcast { server, subscribers, size, pipeline, span: Span { warmup, duration } }
-        .run(&mut watch(&progress))?;
+        .run(&mut watch(&progress, live))?;
     drop(progress);
     let case = Case {
         subscribers: Some(subscribers as u64),
@@ -204,7 +213,7 @@ fn broadcast(arguments: &Arguments, server: Server, case: &Case) -> Result<Repor
     Ok(report)
 }
 
-fn handshakes(arguments: &Arguments, server: &Server, case: &Case) -> Result<Report, Failure> {
+fn handshakes(arguments: &Arguments, server: &Server, case: &Case, live: &LoadDashboard) -> Result<Report, Failure> {
     let Arguments { connections: at_once, warmup, duration, .. } = *arguments;
     let mut report = Report { text: format!("{}: {at_once} at a time\n", server.target.uri), ..Report::default() };
     // Without TLS there is nothing to resume.
@@ -213,7 +222,7 @@ fn handshakes(arguments: &Arguments, server: &Server, case: &Case) -> Result<Rep
         let progress = Progress::new();
         let span = Span { warmup, duration };
         let handshakes = Handshakes { server: server.clone(), at_once, resumed, may_refuse: false, span };
-        let counts = handshakes.run(&mut watch(&progress))?;
+        let counts = handshakes.run(&mut watch(&progress, live))?;
         drop(progress);
         let measured = &counts.measured;
         let name = match (server.target.is_secure(), resumed) {
@@ -234,15 +243,15 @@ fn handshakes(arguments: &Arguments, server: &Server, case: &Case) -> Result<Rep
     Ok(report)
 }
 
-fn idle(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Failure> {
+fn idle(arguments: &Arguments, server: Server, case: &Case, live: &LoadDashboard) -> Result<Report, Failure> {
     let per_thread = crowd::room()?;
     if arguments.connections > per_thread || !arguments.source.is_empty() {
-        return idle_crowd(arguments, server, case, per_thread);
+        return idle_crowd(arguments, server, case, (per_thread, live));
     }
     let url = server.target.uri.clone();
     let progress = Progress::new();
     let idle = Idle { server, connections: arguments.connections, duration: arguments.duration, echo: false };
-    let memory = idle.run(&mut watch(&progress))?;
+    let memory = idle.run(&mut watch(&progress, live))?;
     drop(progress);
     let IdleMemory { connections, opening, resident, .. } = memory;
     let mut report = Report::default();
@@ -262,7 +271,12 @@ fn idle(arguments: &Arguments, server: Server, case: &Case) -> Result<Report, Fa
 }
 
 /// Idle connections of several threads, each with a table of descriptors and a source address of its own.
-fn idle_crowd(arguments: &Arguments, server: Server, case: &Case, per_thread: usize) -> Result<Report, Failure> {
+fn idle_crowd(
+    arguments: &Arguments,
+    server: Server,
+    case: &Case,
+    (per_thread, live): (usize, &LoadDashboard),
+) -> Result<Report, Failure> {
     let Arguments { connections, duration, .. } = *arguments;
     let (url, pid) = (server.target.uri.clone(), server.pid);
     let resident = || -> Result<Option<u64>, Failure> { Ok(pid.map(cpu::resident_memory).transpose()?) };
@@ -270,10 +284,10 @@ fn idle_crowd(arguments: &Arguments, server: Server, case: &Case, per_thread: us
     let progress = Progress::new();
     let mut crowd = Crowd { server, connections, per_thread, sources, own }.start()?;
     let first = crowd.threads().min(connections - 1);
-    crowd.open(first, &mut watch(&progress))?;
+    crowd.open(first, &mut watch(&progress, live))?;
     let before = resident()?;
-    let opening = crowd.open(connections, &mut watch(&progress))?;
-    crowd.hold(arguments.duration, &mut watch(&progress))?;
+    let opening = crowd.open(connections, &mut watch(&progress, live))?;
+    crowd.hold(arguments.duration, &mut watch(&progress, live))?;
     let after = resident()?;
     drop(progress);
     let mut report = Report::default();

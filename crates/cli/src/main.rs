@@ -7,6 +7,7 @@ mod bench;
 mod cert;
 mod child;
 mod connect;
+mod dashboard;
 mod dev_cert;
 mod doctor;
 mod driver;

@@ -8,6 +8,7 @@ mod site;
 mod tls;
 mod user;
 use crate::amount;
+use crate::dashboard::{DashboardArguments, show_server};
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use crate::stages;
@@ -47,7 +48,8 @@ Examples:
   taut serve --cert cert.pem --key key.pem --ticket-secret /run/secrets/tickets
   taut serve --plain --unix /run/taut.sock
   taut serve --plain --files public               also the files of a folder, over HTTP
-  taut serve --app market --stages                market data, and the stages of received messages")]
+  taut serve --app market --stages                market data, and the stages of received messages
+  taut serve --stages --dashboard                 also live figures at https://localhost:8444/")]
 pub(crate) struct Arguments {
     /// Address to listen at: IP:PORT (port 0 takes a free one), NAME:PORT, :PORT for all interfaces, or unix:PATH. May be repeated.
     #[arg(long, value_name = "ADDR", value_parser = listen)]
@@ -72,6 +74,8 @@ pub(crate) struct Arguments {
     /// are timed, which costs less. Printed on SIGUSR1 and at the end.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     stages: Option<NonZeroU32>,
+    #[command(flatten)]
+    dashboard: DashboardArguments,
     #[command(flatten)]
     tls: TlsArguments,
     #[command(flatten)]
@@ -213,6 +217,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let folder = arguments.files.clone();
     #[cfg(not(feature = "files"))]
     let folder = None;
+    let page = arguments.dashboard.prepare(!arguments.tls.plain)?;
     // Before the loops start, since each thread passes it on.
     arguments.privilege.confine_files(Needs {
         files: arguments.tls.paths(),
@@ -226,8 +231,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // `bench` removes the files when the server has started, so they are not watched.
     let watched = files.as_ref().filter(|_| !arguments.with_parent);
     let _watch = watched.map(|files| arguments.tls.watch(files, &reloader)).transpose()?;
-    arguments.privilege.drop(arguments.core_dumps)?;
     let shards = handle.shards().to_vec();
+    if let Some(page) = page {
+        show_server(page, format!("taut serve at {}", handle.addresses()[0]), shards.clone())?;
+    }
+    arguments.privilege.drop(arguments.core_dumps)?;
     let report = {
         let (shards, reloader) = (shards.clone(), reloader.clone());
         move || offload::report_counters(&shards, &reloader, min_signature)

@@ -1,0 +1,236 @@
+use crate::dev_cert::DevCert;
+use crate::failure::Failure;
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tautline::http::{self, HeaderValue, Method, StatusCode, header};
+use tautline::{
+    Address, CertificateFiles, CloseCode, Config, Conn, Handler, Message, Opening, Outgoing, Reply, Request, Server,
+    ServerConfig, ServerFiles, ServerHandle, Tls, TlsEngine,
+};
+use tautline_lab::loops;
+
+/// The page. It asks for nothing but its own WebSocket.
+const PAGE: &str = include_str!("page.html");
+/// The page's own script and style, and its own WebSocket: nothing else may load.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The path of the page's WebSocket, and the topic of its figures.
+const LIVE: &str = "/live";
+/// Time between two figures of a chart.
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
+/// Figures that a page gets which is opened late: those of ten minutes.
+const PAST: usize = 600;
+/// Browsers at once.
+const BROWSERS: usize = 64;
+/// Time that browsers have to close at the end.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// The page of live figures.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DashboardArguments {
+    /// Show live figures on a page at this address of the machine itself: IP:PORT or localhost:PORT. Without ADDR it is
+    /// 127.0.0.1:8444.
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:8444",
+          value_parser = loopback)]
+    dashboard: Option<SocketAddr>,
+}
+
+impl DashboardArguments {
+    /// Reads the certificate of the page, if there is to be one. It has TLS if the traffic that it shows has.
+    pub(crate) fn prepare(&self, secure: bool) -> Result<Option<Prepared>, Failure> {
+        let Some(address) = self.dashboard else { return Ok(None) };
+        let tls = if secure {
+            Tls { engine: TlsEngine::default(), config: dev_cert()? }
+        } else {
+            Tls { engine: TlsEngine::Plain, config: ServerConfig::default() }
+        };
+        Ok(Some(Prepared { address, tls }))
+    }
+}
+
+/// A page that is not served yet.
+pub(crate) struct Prepared {
+    address: SocketAddr,
+    tls: Tls<ServerConfig, TlsEngine>,
+}
+
+/// A loopback address: the page has no login.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let mut found = text.to_socket_addrs().map_err(|_| "write IP:PORT or localhost:PORT".to_owned())?;
+    let advice = "is no address of this machine alone; the page has no login, so use 127.0.0.1 and an SSH tunnel";
+    found.find(|address| address.ip().is_loopback()).ok_or_else(|| format!("{text} {advice}"))
+}
+
+/// A chart's latest figures.
+#[derive(Serialize)]
+pub(super) struct Chart {
+    name: &'static str,
+    unit: &'static str,
+    /// Names of the lines, with their values.
+    lines: Vec<(&'static str, f64)>,
+}
+
+impl Chart {
+    pub(super) fn new(name: &'static str, unit: &'static str, lines: impl Into<Vec<(&'static str, f64)>>) -> Self {
+        Self { name, unit, lines: lines.into() }
+    }
+}
+
+/// The figures of one instant.
+#[derive(Serialize)]
+struct Figures {
+    /// Since the dashboard began.
+    seconds: f64,
+    charts: Vec<Chart>,
+}
+
+/// A server of its own, so that a busy one does not delay its figures, and no figure counts itself.
+pub(super) struct Dashboard {
+    server: ServerHandle,
+    past: Arc<Past>,
+    began: Instant,
+}
+
+/// Figures for pages that are opened late.
+struct Past {
+    title: String,
+    /// JSON texts of figures, oldest first.
+    figures: Mutex<VecDeque<String>>,
+}
+
+impl Past {
+    fn figures(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All figures in one text.
+    fn text(&self) -> String {
+        let title = serde_json::Value::from(self.title.as_str());
+        let figures = self.figures();
+        let figures: Vec<&str> = figures.iter().map(String::as_str).collect();
+        format!("{{\"title\":{title},\"past\":[{}]}}", figures.join(","))
+    }
+}
+
+impl Dashboard {
+    /// Serves the page, and prints its address.
+    pub(super) fn start(Prepared { address, tls }: Prepared, title: String) -> Result<Self, Failure> {
+        let scheme = if tls.engine == TlsEngine::Plain { "http" } else { "https" };
+        let past = Arc::new(Past { title, figures: Mutex::default() });
+        let pages = Arc::clone(&past);
+        let mut config = Config::untrusted_internet();
+        config.limits.max_connections = BROWSERS;
+        let server = Server::new(tls).config(config).listen(Address::Tcp(address));
+        let server = loops::start_server(server, false, Box::new(move |_| Box::new(Pages(Arc::clone(&pages)))))?;
+        eprintln!("live figures at {scheme}://{}/", server.addresses()[0]);
+        Ok(Self { server, past, began: Instant::now() })
+    }
+
+    /// Sends figures to all pages.
+    pub(super) fn show(&self, charts: Vec<Chart>) {
+        let figures = Figures { seconds: self.began.elapsed().as_secs_f64(), charts };
+        let Ok(text) = serde_json::to_string(&figures) else { return };
+        let mut past = self.past.figures();
+        if past.len() == PAST {
+            past.pop_front();
+        }
+        past.push_back(text.clone());
+        drop(past);
+        for shard in self.server.shards() {
+            // A page that does not keep up misses figures, and a loop that has stopped has no page.
+            let _ = shard.publish(LIVE, Outgoing::text(&text));
+        }
+    }
+}
+
+impl Drop for Dashboard {
+    fn drop(&mut self) {
+        self.server.drain(CloseCode::GOING_AWAY, "this run has ended", DRAIN);
+        // An error of the loop is no error of what was measured.
+        let _ = self.server.clone().join();
+    }
+}
+
+fn dev_cert() -> Result<ServerConfig, Failure> {
+    let dev_cert = DevCert::locate().ok_or_else(|| Failure::usage("no home folder for --dashboard's certificate"))?;
+    dev_cert.ensure()?;
+    let files = ServerFiles::new(ServerConfig::default());
+    Ok(files.certificate(CertificateFiles::new(dev_cert.chain, dev_cert.key)).load()?)
+}
+
+/// Answers with the page, and subscribes its WebSockets.
+struct Pages(Arc<Past>);
+
+impl Handler for Pages {
+    type State = ();
+
+    fn on_request(&mut self, request: &Request<'_>) -> Reply {
+        match (request.is_upgrade, request.http.uri().path()) {
+            (true, LIVE) => Reply::upgrade(),
+            (false, "/") if request.http.method() == Method::GET => page(),
+            _ => Reply::status(StatusCode::NOT_FOUND),
+        }
+    }
+
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
+        conn.subscribe(LIVE);
+        conn.send(Outgoing::text(&self.0.text()));
+    }
+
+    fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {}
+}
+
+fn page() -> Reply {
+    let mut response = http::Response::new(PAGE.as_bytes().to_vec());
+    response.headers_mut().extend([
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY)),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ]);
+    Reply::Respond(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tautline::Incoming;
+
+    #[test]
+    fn only_addresses_of_this_machine_are_taken() {
+        assert_eq!(loopback("127.0.0.1:8444"), Ok(([127, 0, 0, 1], 8444).into()));
+        assert!(loopback("localhost:0").unwrap().ip().is_loopback());
+        assert!(loopback("[::1]:1").is_ok());
+        assert!(loopback("0.0.0.0:8444").unwrap_err().contains("SSH tunnel"));
+        assert!(loopback("8444").unwrap_err().contains("IP:PORT"));
+    }
+
+    #[test]
+    fn a_late_page_gets_the_past_and_then_the_present() {
+        let arguments = DashboardArguments { dashboard: Some(([127, 0, 0, 1], 0).into()) };
+        let prepared = arguments.prepare(false).unwrap().unwrap();
+        let dashboard = Dashboard::start(prepared, "a \"title\"".to_owned()).unwrap();
+        for value in 0..PAST as u64 + 5 {
+            dashboard.show(vec![Chart::new("Load", "/s", [("all", value as f64)])]);
+        }
+        let at = &dashboard.server.addresses()[0];
+        let mut socket = tautline::connect(&format!("ws://{at}{LIVE}")).unwrap();
+        let mut next = || match socket.receive().unwrap() {
+            Incoming::Text(text) => serde_json::from_str::<serde_json::Value>(&text).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        let past = next();
+        assert_eq!(past["title"], "a \"title\"");
+        let figures = past["past"].as_array().unwrap();
+        assert_eq!(figures.len(), PAST);
+        assert_eq!(figures[0]["charts"][0]["lines"][0], serde_json::json!(["all", 5.0]));
+        dashboard.show(vec![Chart::new("Load", "/s", [("all", -1.0)])]);
+        assert_eq!(next()["charts"][0]["lines"][0][1], -1.0);
+        assert!(tautline::connect(&format!("ws://{at}/other")).is_err());
+        drop(dashboard);
+        let end = socket.receive().unwrap_err().to_string();
+        assert!(end.contains("1001") && end.contains("this run has ended"), "{end}");
+    }
+}
