@@ -12,10 +12,10 @@ use std::fmt::Display;
 use std::io::{BufRead, IsTerminal};
 use std::num::NonZeroU32;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tautline::{
-    Cause, Client, CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, Handler, Message, Opening, Outgoing,
-    Reconnect, ServerHandle, ShardHandle, ShardHandleError, SlowConsumer, Tls, TlsInfo,
+    Cause, Client, CloseCode, Closed, Config, Conn, ConnId, ConnectError, DialId, DialTimes, Handler, Message, Opening,
+    Outgoing, Reconnect, ServerHandle, ShardHandle, ShardHandleError, SlowConsumer, Tls, TlsInfo,
 };
 use tautline_lab::loops;
 
@@ -119,8 +119,9 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> Result<(), Failure> {
     let to_terminal = std::io::stdout().is_terminal();
     let client = Client::new(Tls { engine: server.engine, config: server.tls }).driver(server.driver);
     let client = client.target(server.target).config(config);
-    let printer =
-        move |_| -> loops::App { Box::new(Printer { events: handler_events.clone(), verbose, json, to_terminal }) };
+    let printer = move |_| -> loops::App {
+        Box::new(Printer { events: handler_events.clone(), verbose, json, to_terminal, opened: None })
+    };
     let client = arguments.stages.into_iter().fold(client, Client::stages_of_one_read_in);
     let handle = loops::start_client(client, arguments.stages.is_some(), Box::new(printer))?;
     handle_signals(handle.shards().to_vec(), sender.clone())?;
@@ -334,6 +335,8 @@ struct Printer {
     verbose: bool,
     json: bool,
     to_terminal: bool,
+    /// Time of the upgrade, until the first message has told how long it took.
+    opened: Option<Instant>,
 }
 
 impl Printer {
@@ -365,6 +368,7 @@ impl Handler for Printer {
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
         self.print_json(&open_event(conn.peer(), opening));
         if self.verbose {
+            self.opened = Some(Instant::now());
             eprint!("{}", describe(conn.peer(), opening));
         } else if std::io::stdin().is_terminal() {
             eprintln!("connected to {}", conn.peer());
@@ -373,6 +377,9 @@ impl Handler for Printer {
     }
 
     fn on_message(&mut self, _conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        if let Some(opened) = self.opened.take() {
+            eprintln!("* first        message after {}", millis(opened.elapsed()));
+        }
         let written = match message.text() {
             Some(text) if self.json => self.print(json!({"event": "message", "type": "text", "data": text})),
             Some(text) => self.print(text),
@@ -433,7 +440,20 @@ fn describe(peer: &tautline::Address, opening: &Opening<'_>) -> String {
     }
     lines.push(format!("subprotocol  {}", opening.subprotocol.unwrap_or("none")));
     lines.push(format!("compression  {}", if opening.deflate { "permessage-deflate" } else { "none" }));
+    lines.extend(opening.times.as_ref().map(|times| format!("times        {}", steps(times))));
     lines.iter().map(|line| format!("* {}\n", printable(line))).collect()
+}
+
+/// The steps of a connection that took time, in order.
+fn steps(times: &DialTimes) -> String {
+    let DialTimes { resolve, connect, proxy, tls, upgrade, .. } = *times;
+    let steps = [("DNS", resolve), ("TCP", connect), ("proxy", proxy), ("TLS", tls), ("upgrade", upgrade)];
+    let needed = steps.into_iter().filter(|(_, time)| !time.is_zero());
+    needed.map(|(name, time)| format!("{name} {}", millis(time))).collect::<Vec<_>>().join(", ")
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
 /// The negotiated values of all layers, for programs.
@@ -455,6 +475,11 @@ fn open_event(peer: &tautline::Address, opening: &Opening<'_>) -> Value {
         "status": opening.response.map(|response| response.status().as_u16()),
         "headers": opening.response.map(headers),
         "subprotocol": opening.subprotocol, "deflate": opening.deflate,
+        "times_ms": opening.times.map(|DialTimes { resolve, connect, proxy, tls, upgrade, .. }| {
+            let [dns, tcp, proxy, tls, upgrade] =
+                [resolve, connect, proxy, tls, upgrade].map(|time| time.as_secs_f64() * 1e3);
+            json!({"dns": dns, "tcp": tcp, "proxy": proxy, "tls": tls, "upgrade": upgrade})
+        }),
     })
 }
 

@@ -10,12 +10,17 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
-    /// The present time. It does not go back.
-    pub(crate) fn read(&self) -> Tick {
-        let now = match self {
+    /// The time since the shard's or the simulation's begin. It does not go back.
+    pub(crate) fn elapsed(&self) -> Duration {
+        match self {
             Self::System(epoch) => epoch.elapsed(),
             Self::Simulated(now) => now(),
-        };
+        }
+    }
+
+    /// The present time as a tick.
+    pub(crate) fn read(&self) -> Tick {
+        let now = self.elapsed();
         // No `as_millis`, whose 128 bits cost more: 64 bits suffice for 500 million years.
         now.as_secs() * 1_000 + Tick::from(now.subsec_millis())
     }

@@ -1,6 +1,7 @@
 //! Outgoing connections: the order of addresses, and the waits between attempts.
 
 use crate::closed::ConnectError;
+use crate::dial_times::Steps;
 use crate::proxy::Proxy;
 use crate::resolver::Resolver;
 use crate::timer::Tick;
@@ -191,6 +192,7 @@ pub(crate) struct Dial {
     pub(crate) opened: Tick,
     /// Whether the application has given it up.
     pub(crate) ends: bool,
+    pub(crate) steps: Steps,
 }
 
 /// The state of a [`Dial`].

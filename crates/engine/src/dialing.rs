@@ -7,6 +7,7 @@ pub(crate) use resolver::SystemResolver;
 use crate::closed::{Cause, ConnectError, Deadline};
 use crate::core::{Core, Slot};
 use crate::dial::{self, ATTEMPT_DELAY, Dial, Race, State, Target};
+use crate::dial_times::{DialStep, Steps};
 use crate::handler::Handler;
 use crate::ids::DialId;
 use crate::link::{Link, millis};
@@ -30,7 +31,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     pub(crate) fn begin_dial(&mut self, driver: &mut dyn Driver, id: DialId, target: Arc<Target>) {
-        self.dials.insert(id, Dial { target, state: State::Resolving(Tick::MAX), failures: 0, opened: 0, ends: false });
+        let steps = Steps::default();
+        let state = State::Resolving(Tick::MAX);
+        self.dials.insert(id, Dial { target, state, failures: 0, opened: 0, ends: false, steps });
         if self.drain_end.is_some() {
             return self.resolved(driver, id, Err(ConnectError::Ended(Cause::Stopped)));
         }
@@ -69,6 +72,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let Some(dial) = self.dials.get_mut(&id) else { return };
         let end = self.shared.now + millis(self.shared.config.deadlines.connect);
         dial.state = State::Resolving(end);
+        dial.steps = Steps::begin(self.clock.elapsed());
         let target = dial.target.clone();
         if target.is_secure() == E::Session::PASSTHROUGH {
             let scheme = if target.is_secure() { "wss" } else { "ws" };
@@ -126,14 +130,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
         id: DialId,
         result: Result<Vec<SocketAddr>, ConnectError>,
     ) {
+        let now = self.clock.elapsed();
+        let Some(dial) = self.dials.get_mut(&id).filter(|dial| matches!(dial.state, State::Resolving(_))) else {
+            return;
+        };
         match result {
-            Ok(addresses) => self.race(driver, id, addresses.into_iter().map(Address::Tcp).collect()),
+            Ok(addresses) => {
+                dial.steps.end(DialStep::Resolved, now);
+                self.race(driver, id, addresses.into_iter().map(Address::Tcp).collect());
+            }
             // Reported in a later call, since the application does not know the dial's id yet.
             Err(error) => {
-                let Some(dial) = self.dials.get_mut(&id) else { return };
-                if !matches!(dial.state, State::Resolving(_)) {
-                    return;
-                }
                 dial.state = State::Failed(error);
                 self.dial_timers.push(Reverse((self.shared.now, id)));
             }
@@ -143,9 +150,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
     fn race(&mut self, driver: &mut dyn Driver, id: DialId, addresses: Vec<Address>) {
         let now = self.shared.now;
         let Some(dial) = self.dials.get_mut(&id) else { return };
-        if !matches!(dial.state, State::Resolving(_)) {
-            return;
-        }
         dial.state = State::Racing(Race::new(addresses, now, now + millis(self.shared.config.deadlines.connect)));
         self.next_attempt(driver, id);
     }
@@ -201,6 +205,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.close_attempts(driver, losers);
         if let Some(dial) = self.dials.get_mut(&id) {
             dial.state = State::Linked(token);
+            dial.steps.end(DialStep::Connected, self.clock.elapsed());
         }
         self.begin(driver, token, id, &target);
     }
@@ -252,6 +257,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
             race.lose(address, error);
         }
         self.next_attempt(driver, id);
+    }
+
+    /// A step of an attempt has ended now.
+    pub(crate) fn end_step(&mut self, id: DialId, step: DialStep) {
+        if let Some(dial) = self.dials.get_mut(&id) {
+            dial.steps.end(step, self.clock.elapsed());
+        }
     }
 
     /// A connection failed before it was open. Moves it to the phase `end`, and fails its dial.

@@ -2,6 +2,7 @@ use crate::closed::Closed;
 use crate::conn::Conn;
 use crate::context::ShardContext;
 use crate::dial::Target;
+use crate::dial_times::DialTimes;
 use crate::ids::DialId;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -209,13 +210,15 @@ pub struct Opening<'a> {
     pub deflate: bool,
     /// The negotiated TLS values. Empty without TLS.
     pub tls: &'a tautline_tls::TlsInfo,
+    /// The durations of the steps until now; `None` on a server.
+    pub times: Option<DialTimes>,
 }
 
 impl<'a> Opening<'a> {
     /// An opening that negotiated only `tls`, for tests of [`Handler::on_open`].
     #[must_use]
     pub const fn new(tls: &'a tautline_tls::TlsInfo) -> Self {
-        Self { request: None, response: None, subprotocol: None, deflate: false, tls }
+        Self { request: None, response: None, subprotocol: None, deflate: false, tls, times: None }
     }
 }
 

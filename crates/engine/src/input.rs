@@ -2,6 +2,7 @@
 
 use crate::conn::Conn;
 use crate::core::Core;
+use crate::dial_times::DialStep;
 use crate::handler::{Chunk, Handler};
 use crate::link::{Link, Stop};
 use crate::offload::Step;
@@ -96,6 +97,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
                     used += read;
                     if !stands {
                         return Ok(used);
+                    }
+                    if let Some(dial) = link.info.dial {
+                        self.end_step(dial, DialStep::Tunneled);
                     }
                     self.secure(link)?;
                 }

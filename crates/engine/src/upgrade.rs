@@ -2,6 +2,7 @@
 
 use crate::closed::Cause;
 use crate::core::{Core, Slot};
+use crate::dial_times::DialStep;
 use crate::handler::{Handler, Opening};
 use crate::handover::Handover;
 use crate::ids::DialId;
@@ -94,6 +95,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.phase = Phase::Request(self.empty_head());
             return Ok(());
         };
+        if !E::Session::PASSTHROUGH {
+            self.end_step(dial, DialStep::Secured);
+        }
         let Some(target) = self.dials.get(&dial).map(|dial| dial.target.clone()) else {
             return Err(Stop::Refused(HandshakeError::Options("the connection was cancelled")));
         };
@@ -300,8 +304,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let before = std::mem::replace(&mut link.phase, Phase::Open);
         link.clock.phase_end = self.shared.now;
         self.end_handshake(link, &before);
+        let mut times = None;
         if let Some(dial) = link.info.dial.and_then(|dial| self.dials.get_mut(&dial)) {
             dial.opened = self.shared.now;
+            dial.steps.end(DialStep::Upgraded, self.clock.elapsed());
+            times = Some(dial.steps.times());
         }
         self.shared.counters.open.add(1);
         self.shared.counters.opened.add(1);
@@ -314,6 +321,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             subprotocol: subprotocol.as_deref(),
             deflate: negotiated.deflate.is_some(),
             tls: &tls,
+            times,
         };
         link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_open(conn, &opening));
     }

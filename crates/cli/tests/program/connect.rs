@@ -66,6 +66,9 @@ fn verbose_prints_negotiated_values() {
         "for localhost 127.0.0.1",
         "EC P-256",
         "days left",
+        "times        TCP ",
+        " ms, TLS ",
+        " ms, upgrade ",
     ] {
         assert!(said.err.contains(value), "{value} is missing in {}", said.err);
     }
@@ -117,6 +120,7 @@ fn the_aead_of_both_ends_is_chosen() {
         let said = home.run_with(&["connect", "-v", "--aead", theirs, &server.url], "hello\n");
         assert_eq!((said.code, said.out.as_str()), (Some(0), "hello\n"), "{}", said.err);
         let line = said.err.lines().find(|line| line.starts_with("* AEAD ")).unwrap_or_default();
+        assert!(said.err.contains("* first        message after "), "{}", said.err);
         assert!(line.ends_with(theirs) || theirs == "auto" && !line.is_empty(), "{}", said.err);
         assert_eq!(server.stop().code, Some(0));
     }

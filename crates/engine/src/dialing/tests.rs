@@ -2,6 +2,7 @@
 
 use crate::closed::ConnectError;
 use crate::dial::{Dial, State};
+use crate::dial_times::Steps;
 use crate::fake::{Event, Fake};
 use crate::timer::Tick;
 use crate::{Config, Conn, DialId, Handler, Lookup, Opening, Reconnect, Resolver, Shard, Target};
@@ -48,10 +49,17 @@ impl Bench {
         kernel.0.borrow_mut().room = usize::MAX;
         let mut shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), App::default()).unwrap();
         let target = Arc::new(Target::new("ws://several.example/").unwrap());
-        shard
-            .core
-            .dials
-            .insert(ID, Dial { target, state: State::Resolving(Tick::MAX), failures: 0, opened: 0, ends: false });
+        shard.core.dials.insert(
+            ID,
+            Dial {
+                target,
+                state: State::Resolving(Tick::MAX),
+                failures: 0,
+                opened: 0,
+                ends: false,
+                steps: Steps::default(),
+            },
+        );
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
         shard.core.resolved(&mut *shard.driver, ID, Ok(addresses));
         Self { kernel, shard }

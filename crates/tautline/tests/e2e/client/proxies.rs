@@ -5,8 +5,10 @@ use crate::common::server::{client_config, config};
 use crate::common::{App, Over, PATIENCE, Started, both, serve};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use tautline::{CloseCode, Incoming, Target};
+use std::time::{Duration, Instant};
+use tautline::{Client, CloseCode, Conn, DialTimes, Handler, Incoming, Message, Opening, Target};
 use tautline_testkit::ClosedPort;
 
 /// Reads until `done` returns true for the bytes so far.
@@ -122,6 +124,40 @@ fn socks5() {
             server.survives();
         }
     });
+}
+
+/// Sends the times of its first opening.
+struct Timed(Sender<DialTimes>);
+
+impl Handler for Timed {
+    type State = ();
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, opening: &Opening<'_>) {
+        self.0.send(opening.times.unwrap()).unwrap();
+        conn.close(CloseCode::NORMAL, "");
+    }
+    fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {}
+}
+
+#[test]
+fn the_steps_of_a_connection_are_timed() {
+    let server = serve(Over::Fused, config(), App::default());
+    let (to, slow) = (server.tcp(), Duration::from_millis(60));
+    let (port, thread) = proxy(move |mut stream| {
+        let asked = request(&mut stream, |bytes| bytes.ends_with(b"\r\n\r\n"));
+        std::thread::sleep(slow);
+        relay(stream, to, b"HTTP/1.1 200 OK\r\n\r\n");
+        String::from_utf8(asked).unwrap()
+    });
+    let (sender, times) = channel();
+    let began = Instant::now();
+    let target = target(&server, &format!("http://127.0.0.1:{port}"));
+    Client::new(client_config()).target(target).start(move |_| Timed(sender)).unwrap().join().unwrap();
+    let times = times.recv().unwrap();
+    assert!(times.resolve < slow && times.proxy >= slow, "{times:?}");
+    assert!([times.connect, times.tls, times.upgrade].iter().all(|time| !time.is_zero()), "{times:?}");
+    assert!(times.total() <= began.elapsed(), "{times:?}");
+    thread.join().unwrap();
+    server.survives();
 }
 
 /// The client's error if a proxy answers with these bytes.
