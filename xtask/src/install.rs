@@ -2,9 +2,11 @@
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::process::Command;
 
 use crate::outcome::{Failure, Outcome};
 use crate::paths;
+use crate::process::{Deadline, run_logged};
 
 /// Has `build` fill `folder`, unless it is filled already.
 ///
@@ -33,6 +35,12 @@ pub(crate) fn once(
     fs::write(&stamp, recipe)?;
     drop(lock);
     Ok(())
+}
+
+/// Makes a virtual environment of Python, and has its pip install what the arguments name.
+pub(crate) fn python(folder: &Path, arguments: &[&str], log: &Path, deadline: Deadline) -> Outcome {
+    run_logged(Command::new("python3").args(["-m", "venv"]).arg(folder), log, deadline)?;
+    run_logged(Command::new(folder.join("bin/pip")).args(["install", "--quiet"]).args(arguments), log, deadline)
 }
 
 fn lock() -> Result<File, Failure> {

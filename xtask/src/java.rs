@@ -20,8 +20,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
     if !succeeds("mvn", &["--version"]) {
         return Err(Failure::Skipped("needs Maven: install the package maven".to_owned()));
     }
-    let prefix = paths::own("c-library");
-    c_library::install(context, &prefix, &[])?;
+    let prefix = c_library::install_for_tests(context)?;
     let mut maven = Command::new("mvn");
     maven.args(["--quiet", "--batch-mode", "test", "--file"]).arg(paths::root().join("bindings/java/pom.xml"));
     maven.env("JAVA_HOME", home).env("TAUTLINE_LIBRARY", prefix.join("lib/libtautline.so.0"));

@@ -37,11 +37,18 @@ const SMALL: Duration = Duration::from_secs(15 * 60);
 /// Longest that `cargo xtask test --rest` may take after it.
 const REST: Duration = Duration::from_secs(45 * 60);
 
+/// Stages of `cargo xtask test --rest` that judge no times. CI runs them beside the others at the lowest priority, since
+/// many tests leave a core without work. Tests run by others must not use files that these build.
+const BACKGROUND: [&str; 7] =
+    ["sanitized builds", "deny", "interleavings", "miri", "clippy apart", "clippy engines", "builds ahead"];
+
 const USAGE: &str = "\
 cargo xtask <task>
 
   test                              the tests to wait for before a commit, 15 minutes at most
   test --rest                       all other tests that guard a change: CI runs both
+  test --rest --background          those of them that only compile and interpret; CI runs these beside all others
+  test --rest --foreground          the others
   test --only STAGE ...             stages of these two by their names, such as build and hostile
   setup                             install the tools for the other tasks (packages as root, the rest below target/xtask)
   tidy                              rules that no other tool checks: dependencies, circles, unsafe code, prose, sizes
@@ -52,9 +59,9 @@ cargo xtask <task>
   xdp                               the driver over AF_XDP in network namespaces, `taut` and the Autobahn suite
                                     over it; as root
   simulate --seeds N [--from S]     servers, clients and their network in virtual time; --trace prints every event
-  sanitize [--build]                the unsafe code and the C shims under AddressSanitizer; --build runs no test
+  sanitize                          the unsafe code and the C shims under AddressSanitizer
   vm-test                           kernel TLS, in virtual machines with Debian's kernels
-  c-library                         all tests of the library for C, in C, C++ and Go
+  c-library                         the long tests of the library for C, in C, C++ and Go
   c-library --conformance           some of the Autobahn suite against the example in C
   c-library --prefix DIR [OPTIONS]  build the library for C with cargo's OPTIONS, and install it below DIR
   java                              the engine for Java, against Netty's tests, Jetty, Tomcat and the JDK's HTTP
@@ -88,16 +95,13 @@ fn main() -> ExitCode {
             let rest: Vec<LeftOut> = rest().into_iter().map(|(reason, stage)| (stage.name, reason)).collect();
             stage::run_within(SMALL, &small(), ("left to `cargo xtask test --rest`", &rest))
         }
-        ["test", "--rest"] => {
-            let stages: Vec<Stage> = rest().into_iter().map(|(_, stage)| stage).collect();
-            let small = small().into_iter().map(|stage| (stage.name, "`cargo xtask test` runs it"));
-            let left_out: Vec<LeftOut> = small.chain(in_neither()).collect();
-            stage::run_within(REST, &stages, ("left out", &left_out))
-        }
+        ["test", "--rest"] => run_rest(REST, |_| true),
+        ["test", "--rest", "--foreground"] => run_rest(REST, |name| !BACKGROUND.contains(&name)),
+        ["test", "--rest", "--background"] => run_rest(Duration::MAX, |name| BACKGROUND.contains(&name)),
         ["test", "--only", ref names @ ..] if !names.is_empty() => only(names),
         ["setup"] => stage::run(&[
             stage("setup", 10, setup::all),
-            stage("cargo-deny", 15, |context| cargo::tool(context, "cargo-deny", checks::DENY).map(drop)),
+            stage("cargo-deny", 15, |context| checks::cargo_deny(context).map(drop)),
             stage("interop peers", 10, interop::install),
             stage("autobahn", 10, |context| autobahn::install(context).map(drop)),
         ]),
@@ -119,8 +123,7 @@ fn main() -> ExitCode {
             let options: Vec<String> = options.iter().map(|&one| one.to_owned()).collect();
             stage::run(&[stage("simulate", 600, move |context| checks::simulate(context, &options))])
         }
-        ["sanitize"] => stage::run(&[sanitize(false)]),
-        ["sanitize", "--build"] => stage::run(&[sanitize(true)]),
+        ["sanitize"] => stage::run(&[stage("sanitize", 60, sanitize::sanitize)]),
         ["vm-test"] => stage::run(&[stage("vm-test", 30, vm::test)]),
         ["c-library"] => stage::run(&[stage("c-library", 30, c_library::test)]),
         ["c-library", "--prefix", prefix, ref options @ ..] => {
@@ -163,10 +166,6 @@ fn build() -> Stage {
     stage("build", 20, taut::build)
 }
 
-fn sanitize(only_build: bool) -> Stage {
-    stage("sanitize", 45, move |context| sanitize::sanitize(context, only_build))
-}
-
 /// The stages of `cargo xtask test`.
 fn small() -> Vec<Stage> {
     vec![
@@ -184,16 +183,20 @@ fn rest() -> Vec<(&'static str, Stage)> {
     vec![
         ("installs the tools of the stages below", stage("setup apart", 10, setup::all)),
         (
-            "the fuzz targets and the peers have dependencies of their own",
-            stage("clippy apart", 10, checks::clippy_apart),
+            "builds all unsafe code once more, with a nightly toolchain too",
+            stage("sanitized builds", 60, sanitize::build),
         ),
-        ("may have to build cargo-deny, and looks at dependencies only", stage("deny", 20, checks::deny)),
-        ("interprets code, with a nightly toolchain", stage("miri", 15, checks::miri)),
+        ("installs cargo-deny, and looks at dependencies only", stage("deny", 60, checks::deny)),
+        ("has dependencies of its own", stage("interleavings", 60, checks::interleavings)),
+        ("interprets code, with a nightly toolchain", stage("miri", 60, checks::miri)),
+        (
+            "the fuzz targets and the peers have dependencies of their own",
+            stage("clippy apart", 60, checks::clippy_apart),
+        ),
+        ("builds five TLS libraries from source", stage("clippy engines", 60, checks::clippy_engines)),
+        ("builds tests of stages below", stage("builds ahead", 60, checks::build_ahead)),
         ("makes millions of calls, with C++ and valgrind too", stage("c-library", 30, c_library::test)),
         ("needs Maven, a new JDK and packages of theirs", stage("java", 10, java::test)),
-        ("has dependencies of its own", stage("interleavings", 10, checks::interleavings)),
-        ("measures for half a minute, on a machine with nothing else to do", stage("crowds", 10, checks::crowds)),
-        ("emulates the processors of two virtual machines", stage("vm-test", 30, vm::test)),
         ("builds the programs for the stages below", build()),
         ("simulates two thousand minutes", stage("simulate", 10, checks::simulate_some)),
         ("runs tests over io_uring that `test` runs over epoll", stage("uring", 10, checks::uring)),
@@ -203,19 +206,31 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("installs packages for Python", stage("python", 10, python::test)),
         ("builds the servers of other projects", stage("peers", 15, peers::run_all)),
         ("installs a scanner", stage("tls scan", 10, hostile::scan)),
-        ("loads the machine for minutes", stage("soak", 6, |context| hostile::soak(context, 90))),
         ("runs 770 cases", stage("autobahn server", 15, |context| autobahn::server(context, &Cases::Usual))),
         ("runs 770 cases", stage("autobahn client", 15, |context| autobahn::client(context, &Cases::Usual))),
         ("runs 97 cases", stage("autobahn uring", 5, autobahn::uring)),
         ("runs some of the cases both ways", stage("autobahn tokio", 5, autobahn::tokio)),
         ("drops a million futures", stage("cancellations", 5, checks::cancellations)),
         ("builds five TLS libraries from source", stage("engines", 45, checks::engines)),
+        ("emulates the processors of two virtual machines", stage("vm-test", 30, vm::test)),
         ("attacks a program with every TLS library", stage("hostile", 15, |context| hostile::attacks(context, &[]))),
-        ("builds all unsafe code once more, with a nightly toolchain too", sanitize(false)),
+        ("instruments all unsafe code", stage("sanitize", 45, sanitize::sanitize)),
         ("builds with every TLS library and driver", stage("xdp", 10, xdp::test)),
         ("needs a program with AF_XDP built in", stage("xdp program", 5, xdp::program)),
         ("installs the Autobahn suite, and runs 492 cases", stage("autobahn xdp", 10, xdp::autobahn)),
+        ("loads the machine for minutes", stage("soak", 6, |context| hostile::soak(context, 90))),
+        ("measures for half a minute, on a machine with nothing else to do", stage("crowds", 10, checks::crowds)),
     ]
+}
+
+/// The stages of `cargo xtask test --rest` that `wanted` accepts.
+fn run_rest(most: Duration, wanted: impl Fn(&str) -> bool) -> ExitCode {
+    let (stages, others): (Vec<_>, Vec<_>) = rest().into_iter().partition(|(_, stage)| wanted(stage.name));
+    let stages: Vec<Stage> = stages.into_iter().map(|(_, stage)| stage).collect();
+    let others = others.into_iter().map(|(_, stage)| (stage.name, "`cargo xtask test --rest` runs it"));
+    let small = small().into_iter().map(|stage| (stage.name, "`cargo xtask test` runs it"));
+    let left_out: Vec<LeftOut> = small.chain(others).chain(in_neither()).collect();
+    stage::run_within(most, &stages, ("left out", &left_out))
 }
 
 /// The stages with these names, of both sizes.
@@ -294,4 +309,15 @@ fn stage(name: &'static str, minutes: u64, run: impl Fn(&Context) -> Outcome + '
 fn usage() -> ExitCode {
     eprint!("{USAGE}");
     ExitCode::from(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn background_stages_exist() {
+        let rest = rest();
+        assert!(BACKGROUND.iter().all(|name| rest.iter().any(|(_, stage)| stage.name == *name)));
+    }
 }

@@ -32,14 +32,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
         &venv,
         &PACKAGES.join(" "),
         |venv| venv.join("bin/pytest").exists(),
-        |venv| {
-            run_logged(Command::new("python3").args(["-m", "venv"]).arg(venv), &log, context.deadline)?;
-            run_logged(
-                Command::new(venv.join("bin/pip")).args(["install", "--quiet"]).args(PACKAGES),
-                &log,
-                context.deadline,
-            )
-        },
+        |venv| install::python(venv, &PACKAGES, &log, context.deadline),
     )?;
     let wheels = folder.join("wheels");
     if wheels.exists() {

@@ -29,17 +29,26 @@ const TARGET: [&str; 2] = ["--target", "x86_64-unknown-linux-gnu"];
 /// The flags of rustc for programs with the C compiler's sanitizers.
 const LINKED: &str = "-Clink-arg=-lasan -Clink-arg=-lubsan";
 
-/// Builds the tests, and runs them unless `only_build`.
-pub(crate) fn sanitize(context: &Context, only_build: bool) -> Outcome {
-    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-        return Err(Failure::Skipped("it is set up for x86-64 Linux only".to_owned()));
+/// Builds the tests, and runs them.
+pub(crate) fn sanitize(context: &Context) -> Outcome {
+    check_platform()?;
+    shims(context, &[])?;
+    rust(context, &[])
+}
+
+/// Builds the tests.
+pub(crate) fn build(context: &Context) -> Outcome {
+    check_platform()?;
+    libraries(context)?;
+    shims(context, &["--no-run"])?;
+    rust(context, &["--no-run"])
+}
+
+fn check_platform() -> Outcome {
+    if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return Ok(());
     }
-    if only_build {
-        libraries(context)?;
-    }
-    let further: &[&str] = if only_build { &["--no-run"] } else { &[] };
-    shims(context, further)?;
-    rust(context, further)
+    Err(Failure::Skipped("it is set up for x86-64 Linux only".to_owned()))
 }
 
 /// Builds the libraries that tests without a sanitizer need, too: all of these share one folder with them.

@@ -36,9 +36,7 @@ pub(crate) fn scan(context: &Context) -> Outcome {
     let python = folder.join("bin/python");
     let works = |_: &std::path::Path| succeeds(&python.to_string_lossy(), &["-c", "import sslyze"]);
     install::once(&folder, &format!("{version}{SSLYZE}"), works, |folder| {
-        let log = paths::log("sslyze-install");
-        run_logged(Command::new("python3").args(["-m", "venv"]).arg(folder), &log, context.deadline)?;
-        run_logged(Command::new(folder.join("bin/pip")).args(["install", SSLYZE]), &log, context.deadline)
+        install::python(folder, &[SSLYZE], &paths::log("sslyze-install"), context.deadline)
     })?;
     let certificates = taut::certificates(context)?;
     let mut wrong = Vec::new();

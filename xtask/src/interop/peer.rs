@@ -154,10 +154,8 @@ impl Peer {
 }
 
 fn python(source: &Path, folder: &Path, deadline: Deadline) -> Outcome {
-    let log = paths::log("interop-python-install");
-    run_logged(Command::new("python3").args(["-m", "venv"]).arg(folder), &log, deadline)?;
-    let mut pip = Command::new(folder.join("bin/pip"));
-    run_logged(pip.args(["install", "-r"]).arg(source.join("requirements.txt")), &log, deadline)
+    let requirements = source.join("requirements.txt");
+    install::python(folder, &["-r", &requirements.to_string_lossy()], &paths::log("interop-python-install"), deadline)
 }
 
 /// Keeps modules and the build cache below the folder too. By default, Go makes modules read-only, and fetches another
