@@ -38,7 +38,8 @@ const SMALL: Duration = Duration::from_secs(15 * 60);
 const REST: Duration = Duration::from_secs(45 * 60);
 
 /// Stages of `cargo xtask test --rest` that judge no times. CI runs them beside the others at the lowest priority, since
-/// many tests leave a core without work. Tests run by others must not use files that these build.
+/// many tests leave a core without work. None may replace a program that tests run, and any other stage may have to wait for
+/// one of their builds.
 const BACKGROUND: [&str; 7] =
     ["sanitized builds", "deny", "interleavings", "miri", "clippy apart", "clippy engines", "builds ahead"];
 
@@ -174,7 +175,7 @@ fn small() -> Vec<Stage> {
         stage("tidy", 1, tidy::run),
         stage("clippy", 15, checks::clippy),
         stage("test", 25, checks::test),
-        stage("doc", 10, checks::doc),
+        stage("doc", 20, checks::doc),
     ]
 }
 
@@ -196,27 +197,27 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("builds five TLS libraries from source", stage("clippy engines", 60, checks::clippy_engines)),
         ("builds tests of stages below", stage("builds ahead", 60, checks::build_ahead)),
         ("makes millions of calls, with C++ and valgrind too", stage("c-library", 30, c_library::test)),
-        ("needs Maven, a new JDK and packages of theirs", stage("java", 10, java::test)),
+        ("needs Maven, a new JDK and packages of theirs", stage("java", 20, java::test)),
         ("builds the programs for the stages below", build()),
         ("simulates two thousand minutes", stage("simulate", 10, checks::simulate_some)),
-        ("runs tests over io_uring that `test` runs over epoll", stage("uring", 10, checks::uring)),
+        ("runs tests over io_uring that `test` runs over epoll", stage("uring", 20, checks::uring)),
         ("installs peers in Python, Go and Node", stage("interop", 15, interop::run)),
         ("needs a browser", stage("browser", 5, browser::test)),
         ("plants faults in servers of other projects", stage("probe", 5, interop::faults::run)),
-        ("installs packages for Python", stage("python", 10, python::test)),
+        ("installs packages for Python", stage("python", 20, python::test)),
         ("builds the servers of other projects", stage("peers", 15, peers::run_all)),
         ("installs a scanner", stage("tls scan", 10, hostile::scan)),
         ("runs 770 cases", stage("autobahn server", 15, |context| autobahn::server(context, &Cases::Usual))),
         ("runs 770 cases", stage("autobahn client", 15, |context| autobahn::client(context, &Cases::Usual))),
         ("runs 97 cases", stage("autobahn uring", 5, autobahn::uring)),
         ("runs some of the cases both ways", stage("autobahn tokio", 5, autobahn::tokio)),
-        ("drops a million futures", stage("cancellations", 5, checks::cancellations)),
+        ("drops a million futures", stage("cancellations", 15, checks::cancellations)),
         ("builds five TLS libraries from source", stage("engines", 45, checks::engines)),
         ("emulates the processors of two virtual machines", stage("vm-test", 30, vm::test)),
         ("attacks a program with every TLS library", stage("hostile", 15, |context| hostile::attacks(context, &[]))),
         ("instruments all unsafe code", stage("sanitize", 45, sanitize::sanitize)),
         ("builds with every TLS library and driver", stage("xdp", 10, xdp::test)),
-        ("needs a program with AF_XDP built in", stage("xdp program", 5, xdp::program)),
+        ("needs a program with AF_XDP built in", stage("xdp program", 15, xdp::program)),
         ("installs the Autobahn suite, and runs 492 cases", stage("autobahn xdp", 10, xdp::autobahn)),
         ("loads the machine for minutes", stage("soak", 6, |context| hostile::soak(context, 90))),
         ("measures for half a minute, on a machine with nothing else to do", stage("crowds", 10, checks::crowds)),

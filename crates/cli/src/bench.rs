@@ -198,17 +198,8 @@ fn check(names: &[String], program: &Path, placement: Placement) -> Result<(), F
     let stop = stop_on_signal()?;
     let progress = Progress::new();
     let mut show = |share: f64, what: &str| progress.show(share, what);
-    let mut lab = Lab {
-        program: program.to_owned(),
-        effort: Effort::Quick,
-        placement,
-        drivers: Vec::new(),
-        has_chosen_drivers: false,
-        peers: None,
-        crowd: CrowdSize::default(),
-        stop: &stop,
-        progress: &mut show,
-    };
+    let mut lab = Lab::new(program, Effort::Quick, &stop, &mut show);
+    lab.placement = placement;
     let checks = suites::check_peers(&mut lab, names)?;
     drop(progress);
     for check in &checks {

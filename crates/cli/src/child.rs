@@ -1,4 +1,4 @@
-//! Ends a server that `bench` started when `bench` ends.
+//! Servers that end together with the `bench` that started them.
 
 use crate::failure::Failure;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};

@@ -53,8 +53,8 @@ pub(crate) struct Arguments {
     /// Measure connecting, upgrading and closing instead: full handshakes, then resumed ones.
     #[arg(long, conflicts_with_all = ["rate", "pipeline", "size"])]
     handshakes: bool,
-    /// Let the server send each message to all connections instead (`taut serve --app broadcast`): one connection publishes, and
-    /// the next message follows when all have the last one.
+    /// Let the server send each message to all connections instead (`taut serve --app broadcast`). One connection publishes: its
+    /// next message follows when all connections have received the last.
     #[arg(long, conflicts_with_all = ["rate", "handshakes"])]
     broadcast: bool,
     /// Hold idle connections instead, and measure the server's memory.

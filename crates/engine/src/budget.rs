@@ -3,8 +3,8 @@
 //! | memory of all shards | measure |
 //! |---|---|
 //! | from 7/8 of the budget on | unused buffers are freed, and new connections are refused with a reset |
-//! | above the budget | the heaviest connections are closed, until 15/16 are left |
-//! | for a second, new connections were refused | the heaviest connections are closed, until 3/4 are left |
+//! | above the budget | the heaviest connections are closed, until 15/16 of the budget are in use |
+//! | for a second, new connections were refused | the heaviest connections are closed, until 3/4 of the budget are in use |
 //!
 //! Peers that hold just less than the budget can thus lock others out for a second, and not for longer.
 //!

@@ -14,7 +14,7 @@ const LISTED: usize = 40;
 pub struct Comparison {
     /// Tables for people.
     pub text: String,
-    /// Figures in both runs whose direction is known.
+    /// Figures in both runs of which it is known whether greater is better.
     pub compared: usize,
     /// Figures that are surely worse in the second run.
     pub regressions: usize,
@@ -73,7 +73,7 @@ fn key(line: &Line) -> (&str, &Case, Metric) {
     (&line.suite, &line.case, line.metric)
 }
 
-/// Results whose direction is known.
+/// Results of which it is known whether greater is better.
 fn figures(results: &Results) -> impl Iterator<Item = &Line> {
     results.lines().filter(|line| line.target.is_none() && line.metric.is_better_if_greater().is_some())
 }

@@ -12,12 +12,13 @@ use tautline_io::{Address, Driver as _, End, ListenOptions, Listener, Received, 
 use tautline_xdp::{Config, Driver};
 use world::{Far, INTERFACE, OURS, World, ip_of};
 
-/// Number of bytes that answer each byte.
+/// Bytes of the answer to each byte.
 const ANSWER: usize = 200_000;
 
-struct Generous;
+/// Repeats each byte that arrives.
+struct Repeat;
 
-impl Sink for Generous {
+impl Sink for Repeat {
     fn accepted(&mut self, _: &mut dyn tautline_io::Driver, _: Token, _: Listener) {}
     fn connected(&mut self, _: &mut dyn tautline_io::Driver, _: Token) {}
     fn received(&mut self, driver: &mut dyn tautline_io::Driver, token: Token, data: Received<'_>) {
@@ -63,7 +64,7 @@ fn a_router_shortens_what_does_not_fit_its_next_link() {
         }
     });
     while !peer.is_finished() {
-        driver.turn(Some(Duration::from_millis(10)), &mut Generous).unwrap();
+        driver.turn(Some(Duration::from_millis(10)), &mut Repeat).unwrap();
     }
     peer.join().unwrap();
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tautline_lab::suites::Outcome;
 use tautline_lab::{Machine, Results, write_machine, write_outcome};
 
-/// Files with results. They hold every complete suite at any time.
+/// Files with results. At any time they hold every suite that has ended.
 pub(super) struct Sink {
     results: Results,
     json: Option<Box<dyn Write>>,
@@ -43,7 +43,7 @@ impl Sink {
     }
 }
 
-/// The reader of standard output may go away; a file may have no room.
+/// The failure of a write. A reader of standard output may end; a disk may be full.
 fn failed(error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Failure::output(error);

@@ -5,7 +5,7 @@ use std::fs;
 use tautline_lab::load::crowd::loops;
 use tautline_lab::table::{bytes, number};
 
-/// Memory of an idle wss connection at a server: of the program, and of the kernel for its end.
+/// Bytes of an idle wss connection at a server: in the program, and in the kernel.
 const BYTES: u64 = 1_000 + 3_500;
 
 /// Descriptors of a table that are not connections.
@@ -18,7 +18,7 @@ pub(super) struct Settings {
     pub(super) descriptors: u64,
     pub(super) files: Option<u64>,
     pub(super) memory: Option<u64>,
-    /// Pages of all bytes in TCP's queues.
+    /// Most pages that the queues of all TCP sockets may take.
     pub(super) tcp_pages: Option<u64>,
     pub(super) backlog: Option<u64>,
     pub(super) syn_backlog: Option<u64>,

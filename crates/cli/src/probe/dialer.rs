@@ -4,8 +4,7 @@ use super::facts::{Sent, Trouble, TroubleKind};
 use super::stream::{Stream, io_trouble};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tautline::Proxy;
 use tautline::layers::buf::Buf;
@@ -36,7 +35,7 @@ impl Dialer {
         Self { host: host.to_owned(), port, proxy, timeout, plan, sent: Mutex::default() }
     }
 
-    /// Counts what is about to be sent. False if the plan has no more of it: then it must not be sent.
+    /// Counts one thing to be sent, and returns true if the plan allows it. Otherwise it must not be sent.
     pub(crate) fn allows(&self, kind: Kind) -> bool {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, most) = match kind {
@@ -88,7 +87,7 @@ impl Dialer {
             tcp.set_read_timeout(Some(left)).and_then(|()| tcp.set_write_timeout(Some(left))).map_err(failed)?;
             tcp.write_all(out.filled()).map_err(failed)?;
             out.clear();
-            // One byte at a time, so that none of the server's is taken. This happens once per connection.
+            // One byte at a time, so that no byte of the server behind the proxy is read here.
             let mut byte = [0; 1];
             if tcp.read(&mut byte).map_err(failed)? == 0 {
                 return Err(refused("the proxy closed the connection".to_owned()));

@@ -1,4 +1,4 @@
-//! Hand-made offers of what the TLS library does not speak: TLS 1.0, TLS 1.1, and suites without AEAD.
+//! Hand-made offers of TLS 1.0, TLS 1.1 and suites without AEAD, which the TLS library does not speak.
 //!
 //! One record is sent, and the type of the answer is read. The handshake is never completed.
 
@@ -14,10 +14,10 @@ pub(crate) const OFFERS: [(&str, u16, &[u16]); 3] =
 /// Suites of TLS 1.0: ECDHE and RSA with AES-CBC, and 3DES.
 const OLD: &[u16] = &[0xc00a, 0xc014, 0xc009, 0xc013, 0x0035, 0x002f, 0x000a];
 
-/// Those of TLS 1.0, and those with SHA-2 that TLS 1.2 added.
+/// Suites of TLS 1.2 without AEAD: some of [`OLD`], and their successors with SHA-2.
 const CBC: &[u16] = &[0xc024, 0xc028, 0xc023, 0xc027, 0xc00a, 0xc014, 0xc009, 0xc013, 0x003c, 0x0035, 0x002f, 0x000a];
 
-/// Makes an offer, and reads what the server makes of it.
+/// Makes an offer, and reads the answer.
 pub(crate) fn ask(dialer: &Dialer, address: SocketAddr, (version, suites): (u16, &[u16]), random: [u8; 32]) -> Answer {
     let (mut stream, _) = match dialer.connect(address) {
         Ok(connected) => connected,
@@ -34,7 +34,7 @@ pub(crate) fn ask(dialer: &Dialer, address: SocketAddr, (version, suites): (u16,
             return answer;
         }
         match stream.read(&mut chunk, until) {
-            // A server that hangs up refuses, too.
+            // A server that closes the connection rejects the offer, too.
             Ok(0) => return Answer::Refused,
             Ok(n) => bytes.extend_from_slice(&chunk[..n]),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return Answer::Refused,

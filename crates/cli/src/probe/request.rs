@@ -53,7 +53,7 @@ pub(crate) fn send(
     if request.websocket { upgrade(stream, dialer, request, nonce) } else { (get(stream, dialer, request), None) }
 }
 
-/// A compressor would have to keep windows that the probe has no use for. All that a server may choose is offered.
+/// The offer of compression: with every parameter that a server may choose.
 fn deflate() -> DeflateConfig {
     DeflateConfig::with_context_takeover()
 }
@@ -86,7 +86,7 @@ fn upgrade(stream: &mut Stream, dialer: &Dialer, request: &Request, nonce: [u8; 
     let mut out = Buf::new();
     opening.write(&mut out);
     let (start, until) = (Instant::now(), dialer.until());
-    let mut head = HeadReader::new(HeadLimits::default());
+    let head = HeadReader::new(HeadLimits::default());
     let mut bytes = Vec::new();
     if let Err(error) = stream.write(out.filled(), until) {
         fail(&mut http, stream, &error);
@@ -125,8 +125,7 @@ fn upgrade(stream: &mut Stream, dialer: &Dialer, request: &Request, nonce: [u8; 
             }
             Err(error) => {
                 if http.status.is_none() {
-                    // The head is no HTTP: its reader is at fault, and has said so.
-                    let _ = head.response(&bytes);
+                    // The answer is not HTTP, so its first bytes are shown.
                     http.body = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)]).into_owned();
                 }
                 keep_rejection(&mut http, error);

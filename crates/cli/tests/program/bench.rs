@@ -17,17 +17,8 @@ fn smoke(suite: Suite) -> Outcome {
         last = share;
     };
     let program = Path::new(env!("CARGO_BIN_EXE_taut")).to_owned();
-    let mut lab = Lab {
-        program,
-        effort: Effort::Smoke,
-        placement: Placement::here(),
-        drivers: vec![DriverKind::Epoll],
-        has_chosen_drivers: false,
-        peers: None,
-        crowd: CrowdSize::default(),
-        stop: &AtomicBool::new(false),
-        progress: &mut progress,
-    };
+    let stop = AtomicBool::new(false);
+    let mut lab = Lab::new(program, Effort::Smoke, &stop, &mut progress);
     let outcome = suite.run(&mut lab).unwrap();
     assert!(outcome.text.lines().all(|line| line.chars().count() <= WIDTH), "{}", outcome.text);
     assert!(outcome.lines.iter().all(|line| line.suite == suite.name() && line.value.is_finite()));
@@ -281,17 +272,8 @@ fn a_refused_connection_ends_the_run() {
     std::fs::write(&program, "#!/bin/sh\necho listening on tcp://127.0.0.1:1\n").unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     let mut progress = |_: f64, _: &str| {};
-    let mut lab = Lab {
-        program,
-        effort: Effort::Smoke,
-        placement: Placement::here(),
-        drivers: vec![DriverKind::Epoll],
-        has_chosen_drivers: false,
-        peers: None,
-        crowd: CrowdSize::default(),
-        stop: &AtomicBool::new(false),
-        progress: &mut progress,
-    };
+    let stop = AtomicBool::new(false);
+    let mut lab = Lab::new(program, Effort::Smoke, &stop, &mut progress);
     let result = Suite::Limits.run(&mut lab);
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(result.is_err());

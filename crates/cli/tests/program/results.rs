@@ -95,17 +95,8 @@ fn stopped(suite: Suite, after: usize) -> Outcome {
         calls += 1;
         stop.store(calls >= after, Ordering::Relaxed);
     };
-    let mut lab = Lab {
-        program: Path::new(env!("CARGO_BIN_EXE_taut")).to_owned(),
-        effort: Effort::Smoke,
-        placement: Placement::here(),
-        drivers: vec![DriverKind::Epoll],
-        has_chosen_drivers: true,
-        peers: None,
-        crowd: CrowdSize::default(),
-        stop: &stop,
-        progress: &mut progress,
-    };
+    let mut lab = Lab::new(env!("CARGO_BIN_EXE_taut"), Effort::Smoke, &stop, &mut progress);
+    lab.has_chosen_drivers = true;
     suite.run(&mut lab).unwrap()
 }
 

@@ -44,7 +44,27 @@ named! {
     }
 }
 
-impl Lab<'_> {
+impl<'a> Lab<'a> {
+    /// Settings with our servers on epoll only, which `..` may complete.
+    pub fn new(
+        program: impl Into<PathBuf>,
+        effort: Effort,
+        stop: &'a AtomicBool,
+        progress: &'a mut dyn FnMut(f64, &str),
+    ) -> Self {
+        Self {
+            program: program.into(),
+            effort,
+            placement: Placement::here(),
+            drivers: vec![DriverKind::Epoll],
+            has_chosen_drivers: false,
+            peers: None,
+            crowd: CrowdSize::default(),
+            stop,
+            progress,
+        }
+    }
+
     /// Length of one measurement.
     pub(super) const fn span(&self) -> Span {
         let (warmup, duration) = match self.effort {

@@ -131,17 +131,9 @@ mod tests {
     /// Measures rows a and b three times; b fails from the second round on. Returns the progress too.
     fn measured(rows: &mut [Row<Letter>; 2], is_tolerant: bool) -> (Result<(), Error>, Vec<(f64, String)>) {
         let mut progress = Vec::new();
-        let mut lab = Lab {
-            program: "/bin/true".into(),
-            effort: Effort::Smoke,
-            placement: Placement::here(),
-            drivers: vec![DriverKind::Epoll],
-            has_chosen_drivers: false,
-            peers: None,
-            crowd: CrowdSize::default(),
-            stop: &AtomicBool::new(false),
-            progress: &mut |share, name| progress.push((share, name.to_owned())),
-        };
+        let stop = AtomicBool::new(false);
+        let mut note = |share: f64, name: &str| progress.push((share, name.to_owned()));
+        let mut lab = Lab::new("/bin/true", Effort::Smoke, &stop, &mut note);
         let plan = Plan { rounds: 3, least_rounds: 3, budget: None };
         let run = |_: &Lab<'_>, letter: &mut Letter, step: Step| match (letter.0, step.round) {
             ('b', 1..) => Err(Error::Failed("no".to_owned())),

@@ -139,17 +139,8 @@ fn tables_fit_and_show_published_figures() {
 fn refuses_a_program_that_is_not_a_server() {
     for program in ["/bin/true", "/does/not/exist"] {
         let mut progress = |_: f64, _: &str| {};
-        let lab = Lab {
-            program: program.into(),
-            effort: Effort::Smoke,
-            placement: Placement::here(),
-            drivers: vec![DriverKind::Epoll],
-            has_chosen_drivers: false,
-            peers: None,
-            crowd: CrowdSize::default(),
-            stop: &AtomicBool::new(false),
-            progress: &mut progress,
-        };
+        let stop = AtomicBool::new(false);
+        let lab = Lab::new(program, Effort::Smoke, &stop, &mut progress);
         assert!(matches!(Servers::start(&lab, [Kind::Ws(DriverKind::Epoll)]), Err(Error::Failed(_))), "{program}");
     }
 }
@@ -157,17 +148,9 @@ fn refuses_a_program_that_is_not_a_server() {
 #[test]
 fn a_missing_program_with_peers_is_an_error_of_usage() {
     let mut progress = |_: f64, _: &str| {};
-    let mut lab = Lab {
-        program: "/bin/true".into(),
-        effort: Effort::Smoke,
-        placement: Placement::here(),
-        drivers: vec![DriverKind::Epoll],
-        has_chosen_drivers: false,
-        peers: Some("/does/not/exist".into()),
-        crowd: CrowdSize::default(),
-        stop: &AtomicBool::new(false),
-        progress: &mut progress,
-    };
+    let stop = AtomicBool::new(false);
+    let mut lab = Lab::new("/bin/true", Effort::Smoke, &stop, &mut progress);
+    lab.peers = Some("/does/not/exist".into());
     let Err(Error::Usage(what)) = Suite::Peers.run(&mut lab) else { panic!("no error of usage") };
     assert!(what.contains("cargo build") && what.contains("--peers"), "{what}");
 }
