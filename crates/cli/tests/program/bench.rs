@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use tautline_lab::DriverKind;
-use tautline_lab::cpu::Placement;
-use tautline_lab::suites::{CrowdSize, ENGINES, Effort, Lab, Outcome, Suite};
+use tautline_lab::suites::{ENGINES, Effort, Lab, Outcome, Suite};
 use tautline_lab::table::WIDTH;
 use tautline_lab::{Line, Metric, Protocol};
 

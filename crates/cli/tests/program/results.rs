@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tautline_lab::cpu::Placement;
-use tautline_lab::suites::{CrowdSize, Effort, Lab, Outcome, Suite};
-use tautline_lab::{Case, DriverKind, Line, Machine, Metric, write_json};
+use tautline_lab::suites::{Effort, Lab, Outcome, Suite};
+use tautline_lab::{Case, Line, Machine, Metric, write_json};
 
 /// Stored results whose costs are `cost` times as high.
 fn store(path: &Path, cost: f64) {

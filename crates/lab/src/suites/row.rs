@@ -110,10 +110,8 @@ pub(super) fn measure_tolerant<'a, S: Subject + 'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CrowdSize, Effort};
+    use super::super::Effort;
     use super::*;
-    use crate::DriverKind;
-    use crate::cpu::Placement;
     use std::sync::atomic::AtomicBool;
 
     struct Letter(char);

@@ -1,9 +1,6 @@
 use super::echo_case::{EchoRow, Shape, add_lines, kinds, limit_of, plain_of, rows as rows_of};
 use super::peer::Peer;
-use super::{
-    CrowdSize, ENGINES, Effort, Key, Kind, Lab, Outcome, Servers, Suite, check, echo, limits, overview, peers,
-};
-use crate::cpu::Placement;
+use super::{ENGINES, Effort, Key, Kind, Lab, Outcome, Servers, Suite, check, echo, limits, overview, peers};
 use crate::table::WIDTH;
 use crate::{DriverKind, Error, Metric};
 use std::sync::atomic::AtomicBool;
