@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         let config = Arc::new(Config::default());
         let connection = Connection::server(server.accept()?, config, Instant::now());
         run(connection, stream, Context::new()?, |connection, event, context| match event {
-            Event::Request => connection.upgrade(Default::default(), context).map_err(Into::into),
+            Event::Request => connection.upgrade(Default::default(), context, Instant::now()).map_err(Into::into),
             Event::Message(_) => {
                 // The message is borrowed while its answer is taken: no copy but the one into the output.
                 let (payload, output) = connection.payload_and_output();

@@ -18,7 +18,7 @@ pub(crate) trait AnyConnection: Send {
     fn send(&mut self, message: Outgoing<'_>, context: &mut Context) -> Result<(), Unsent>;
     fn ping(&mut self, payload: &[u8], context: &mut Context) -> Result<(), Unsent>;
     fn close(&mut self, code: CloseCode, reason: &str, context: &mut Context, now: Instant);
-    fn upgrade(&mut self, headers: HeaderMap, context: &mut Context) -> Result<(), Unsent>;
+    fn upgrade(&mut self, headers: HeaderMap, context: &mut Context, now: Instant) -> Result<(), Unsent>;
     fn respond(&mut self, response: &Response<&[u8]>, context: &mut Context) -> Result<(), Unsent>;
     fn request(&self) -> Option<&Request<()>>;
     fn output(&mut self, context: &mut Context) -> &[u8];
@@ -94,8 +94,8 @@ impl<S: Session> AnyConnection for Connection<S> {
         self.close(code, reason, context, now);
     }
 
-    fn upgrade(&mut self, headers: HeaderMap, context: &mut Context) -> Result<(), Unsent> {
-        self.upgrade(headers, context)
+    fn upgrade(&mut self, headers: HeaderMap, context: &mut Context, now: Instant) -> Result<(), Unsent> {
+        self.upgrade(headers, context, now)
     }
 
     fn respond(&mut self, response: &Response<&[u8]>, context: &mut Context) -> Result<(), Unsent> {

@@ -30,17 +30,21 @@ pub(crate) struct Ws {
 pub(crate) struct Clock {
     origin: Instant,
     origin_ms: u64,
+    /// The last time that the caller told.
+    latest: Instant,
 }
 
 impl Clock {
     pub(crate) fn new(now_ms: u64) -> Self {
-        Self { origin: Instant::now(), origin_ms: now_ms }
+        let origin = Instant::now();
+        Self { origin, origin_ms: now_ms, latest: origin }
     }
 
     /// The time at `now_ms`. A clock that runs backwards stands still, and one that is too far ahead, too.
-    fn at(self, now_ms: u64) -> Instant {
+    fn at(&mut self, now_ms: u64) -> Instant {
         let passed = Duration::from_millis(now_ms.saturating_sub(self.origin_ms));
-        self.origin.checked_add(passed).unwrap_or(self.origin)
+        self.latest = self.origin.checked_add(passed).unwrap_or(self.origin);
+        self.latest
     }
 
     /// The caller's time of a deadline, rounded up.
@@ -157,7 +161,8 @@ impl Ws {
     }
 
     pub(crate) fn upgrade(&mut self, headers: HeaderMap, context: &mut Context) -> Result<(), Failure> {
-        self.asked()?.upgrade(headers, context).map_err(unsent)
+        let now = self.clock.latest;
+        self.asked()?.upgrade(headers, context, now).map_err(unsent)
     }
 
     pub(crate) fn respond(&mut self, response: &Response<&[u8]>, context: &mut Context) -> Result<(), Failure> {
@@ -250,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_clock_counts_from_its_begin_and_never_backwards() {
-        let clock = Clock::new(1000);
+        let mut clock = Clock::new(1000);
         assert_eq!(clock.at(900), clock.origin);
         assert_eq!(clock.at(1250) - clock.origin, Duration::from_millis(250));
         assert_eq!(clock.ms(clock.at(1250)), 1250);

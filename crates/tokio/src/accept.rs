@@ -138,7 +138,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Asking<T> {
     /// response that says why.
     pub async fn upgrade(mut self, headers: HeaderMap) -> Result<WebSocket<T>, Error> {
         let mut buffers = context::borrow()?;
-        self.socket.connection().upgrade(headers, &mut buffers)?;
+        self.socket.connection().upgrade(headers, &mut buffers, now())?;
         drop(buffers);
         self.socket.opening().await?;
         // The response leaves even if the first message is long in coming.

@@ -5,7 +5,7 @@ use crate::timer::now;
 use crate::{context, resolve};
 use std::sync::Arc;
 use tautline_engine::connection::Connection;
-use tautline_engine::{Cause, Config, ConnectError, Deadline, Target};
+use tautline_engine::{Cause, Config, ConnectError, Deadline, Deadlines, Target};
 use tautline_io::Address;
 use tautline_tls::{ClientConfig, Engine as _, plain};
 use tautline_tls_rustls::fused;
@@ -61,6 +61,10 @@ impl Connector {
     pub fn with_config(mut self, config: Config) -> Self {
         self.config = Arc::new(config);
         self
+    }
+
+    pub(crate) fn deadlines(&self) -> &Deadlines {
+        &self.config.deadlines
     }
 
     /// Connects to `target`, or to its proxy, and opens a WebSocket.

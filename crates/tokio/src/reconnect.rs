@@ -2,6 +2,7 @@ use crate::connect::Connector;
 use crate::context;
 use crate::error::Error;
 use crate::socket::WebSocket;
+use crate::timer::now;
 use futures_core::Stream;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -50,7 +51,8 @@ impl Connector {
 }
 
 impl Connections {
-    /// Waits for the next open connection; `None` after an error.
+    /// Waits for the next open connection; `None` after an error, and after [`Reconnect::attempts`] further connections in a
+    /// row that were short.
     ///
     /// If this future is dropped, the attempt under way rests until the next call.
     ///
@@ -79,6 +81,11 @@ impl Connections {
         let waits = self.target.reconnect.unwrap_or_default();
         loop {
             if self.attempt.is_none() {
+                self.lost(&waits);
+                if waits.attempts.is_some_and(|most| self.failures > most) {
+                    self.ended = true;
+                    return Poll::Ready(Ok(None));
+                }
                 let wait = self.wait(&waits)?;
                 let (connector, target) = (self.connector.clone(), self.target.clone());
                 self.attempt = Some(Box::pin(async move {
@@ -93,7 +100,7 @@ impl Connections {
             self.attempt = None;
             match result {
                 Ok(socket) => {
-                    self.opened = Some(Instant::now());
+                    self.opened = Some(now());
                     return Poll::Ready(Ok(Some(socket)));
                 }
                 Err(error) if waits.attempts.is_some_and(|most| self.failures >= most) => {
@@ -102,18 +109,23 @@ impl Connections {
                 }
                 Err(error) => {
                     log::info!("{}: {error:#}", self.target.uri);
-                    self.failures += 1;
+                    self.failures = self.failures.saturating_add(1);
                 }
             }
         }
     }
 
+    /// Counts the end of the last connection as a failure. After one that was open for long, the count begins anew.
+    fn lost(&mut self, waits: &Reconnect) {
+        let Some(opened) = self.opened.take() else { return };
+        // A feed may have sent nothing until it was given up. Such a connection was of no use.
+        let silence = self.connector.deadlines().silence.unwrap_or_default();
+        let was_long = now().saturating_duration_since(opened) >= waits.longest.saturating_add(silence);
+        self.failures = if was_long { 1 } else { self.failures.saturating_add(1) };
+    }
+
     /// The wait before the next attempt; none before the first.
-    fn wait(&mut self, waits: &Reconnect) -> Result<Option<Duration>, Error> {
-        if let Some(opened) = self.opened.take() {
-            // After a connection that was open for long, the waits begin anew.
-            self.failures = if opened.elapsed() >= waits.longest { 1 } else { self.failures + 1 };
-        }
+    fn wait(&self, waits: &Reconnect) -> Result<Option<Duration>, Error> {
         if self.failures == 0 {
             return Ok(None);
         }
@@ -133,5 +145,47 @@ impl Stream for Connections {
 impl std::fmt::Debug for Connections {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connections").field("failures", &self.failures).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tautline_engine::Config;
+
+    /// Connections that have one open.
+    fn connections(silence: Option<Duration>) -> (Connections, Reconnect) {
+        let mut config = Config::default();
+        config.deadlines.silence = silence;
+        let waits = Reconnect::new(Duration::from_secs(1), Duration::from_secs(30));
+        let target = Target::new("ws://localhost/").unwrap().with_reconnect(waits);
+        (Connector::plain().with_config(config).connections(target), waits)
+    }
+
+    /// The count of failures after connections that were open for these times.
+    async fn failures(silence: Option<Duration>, seconds: &[u64]) -> Vec<u32> {
+        let (mut connections, waits) = connections(silence);
+        let mut counts = Vec::new();
+        for seconds in seconds {
+            connections.opened = Some(now());
+            tokio::time::advance(Duration::from_secs(*seconds)).await;
+            connections.lost(&waits);
+            connections.lost(&waits);
+            counts.push(connections.failures);
+        }
+        counts
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn short_connections_wait_longer_and_longer() {
+        let (connections, waits) = connections(None);
+        assert_eq!(connections.wait(&waits).unwrap(), None, "the first attempt does not wait");
+        assert_eq!(failures(None, &[0, 29, 29, 30, 0, 40]).await, [1, 2, 3, 1, 2, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_silence_that_ended_a_connection_does_not_count() {
+        let silence = Some(Duration::from_secs(60));
+        assert_eq!(failures(silence, &[60, 60, 89, 90, 60]).await, [1, 2, 3, 1, 2]);
     }
 }

@@ -147,6 +147,30 @@ async fn a_silent_peer_is_pinged_and_given_up() {
     assert!(!answering.is_finished());
 }
 
+/// In virtual time: a feed that answers pings, but sends nothing more.
+#[tokio::test(start_paused = true)]
+async fn a_feed_that_sends_no_message_is_given_up() {
+    let mut config = Config::default();
+    config.deadlines.ping = Some(Duration::from_secs(1));
+    config.deadlines.silence = Some(Duration::from_secs(10));
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let feed = tokio::spawn(async move {
+        let mut socket = Acceptor::plain().accept(far).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        socket.text("price").await.unwrap();
+        socket.recv().await.map(|found| found.map(drop))
+    });
+    let connector = Connector::plain().with_config(config);
+    let mut client = connector.connect_over(Target::new("ws://localhost/").unwrap(), near).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    assert_eq!(client.recv().await.unwrap().unwrap().text(), Some("price"));
+    let ended = client.recv().await.map(|found| found.map(drop));
+    assert!(matches!(ended, Err(Error::Closed(closed)) if matches!(closed.cause, Cause::Timeout(Deadline::Silence))));
+    assert!((15..=17).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    drop(client);
+    assert!(feed.await.unwrap().is_err());
+}
+
 #[tokio::test]
 async fn a_handshake_that_stalls_misses_its_deadline() {
     let mut config = Config::default();
@@ -220,6 +244,20 @@ async fn connections_follow_each_other() {
     }
     drop(site.listener);
     assert!(matches!(connections.next().await, Err(Error::Connect(_))));
+    assert!(connections.next().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn connections_end_when_too_many_in_a_row_were_short() {
+    let mut site = site(Config::default(), Config::default()).await;
+    site.target.reconnect = Some(Reconnect::new(Duration::from_millis(10), Duration::from_secs(600)).with_attempts(2));
+    let mut connections = site.connector.connections(site.target.clone());
+    for _ in 0..3 {
+        let (server, client) = tokio::join!(site.accept(), connections.next());
+        let mut client = client.unwrap().unwrap();
+        drop(server);
+        assert!(client.recv().await.is_err());
+    }
     assert!(connections.next().await.unwrap().is_none());
 }
 

@@ -33,6 +33,9 @@ impl<S: Session> Connection<S> {
     ///
     /// Read what the peer has sent before this call, so that a program that was late does not blame its peer.
     pub fn on_time(&mut self, now: Instant, context: &mut Context) {
+        if self.times.held_back && !self.holds_back() {
+            self.times.restart(now);
+        }
         while let Some((_, due)) = self.next_due().filter(|(at, _)| *at <= now) {
             match due {
                 Due::Ping => {
@@ -78,7 +81,9 @@ impl<S: Session> Connection<S> {
 
     fn next_due(&self) -> Option<(Instant, Due)> {
         let is_over = matches!(self.stage, Stage::Over);
-        self.times.next(self.is_open(), &self.config.deadlines).filter(|_| !is_over || self.has_output())
+        self.times
+            .next(self.is_open() && !self.holds_back(), &self.config.deadlines)
+            .filter(|_| !is_over || self.has_output())
     }
 
     /// The peer's close frame arrived: answers it, and ends the connection.

@@ -70,7 +70,11 @@ impl<S: Session> Connection<S> {
 
     fn step(&mut self, context: &mut Context) -> Result<Step, Stop> {
         if matches!(self.stage, Stage::Open | Stage::Closing) {
-            return if self.holds_back() { Ok(Step::Wait) } else { self.frames(context) };
+            if self.holds_back() {
+                self.times.held_back = true;
+                return Ok(Step::Wait);
+            }
+            return self.frames(context);
         }
         match &mut self.stage {
             Stage::Tunnel(_, tunnel) => {
@@ -166,7 +170,10 @@ impl<S: Session> Connection<S> {
         let decoding = self.input.decode(&mut context.pool)?;
         let is_open = self.is_open();
         match decoding {
-            Decoding::Message(kind) if is_open => return Ok(Step::Event(Event::Message(kind))),
+            Decoding::Message(kind) if is_open => {
+                self.times.message = self.times.heard;
+                return Ok(Step::Event(Event::Message(kind)));
+            }
             Decoding::Pong if is_open => return Ok(Step::Event(Event::Pong)),
             Decoding::Close(code, reason) => return Ok(Step::Event(self.peer_closed(code, reason, context))),
             Decoding::Ping if is_open => self.output.pong(self.input.payload().data, context)?,

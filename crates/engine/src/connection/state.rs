@@ -42,7 +42,7 @@ const WINDOW: usize = 16 << 10;
 ///
 /// carry(&mut client, &mut server, &mut context);
 /// assert!(matches!(server.next(&mut context), Some(Event::Request)));
-/// server.upgrade(Default::default(), &mut context)?;
+/// server.upgrade(Default::default(), &mut context, now)?;
 /// carry(&mut server, &mut client, &mut context);
 /// assert!(matches!(client.next(&mut context), Some(Event::Open(_))));
 /// client.send(Outgoing::text("hello"), &mut context)?;

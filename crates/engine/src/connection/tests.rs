@@ -49,7 +49,7 @@ impl<S: Session> Pair<S> {
                 moved += self.carry(1 - end);
                 while let Some(event) = self.ends[end].next(&mut self.context) {
                     if matches!(event, Event::Request) {
-                        self.ends[end].upgrade(Default::default(), &mut self.context).unwrap();
+                        self.ends[end].upgrade(Default::default(), &mut self.context, self.now).unwrap();
                     }
                     events[end].push(self.describe(end, event));
                 }
@@ -296,6 +296,62 @@ fn deadlines_are_values() {
     assert!(client[0].starts_with("closed 1001"), "{client:?}");
 }
 
+fn silent_after(seconds: u64) -> Config {
+    let mut config = Config::default();
+    (config.deadlines.ping, config.deadlines.idle) = (None, None);
+    config.deadlines.silence = Some(Duration::from_secs(seconds));
+    config
+}
+
+#[test]
+fn a_peer_without_messages_is_given_up_although_it_answers_pings() {
+    let mut config = silent_after(60);
+    config.deadlines.ping = Some(Duration::from_secs(40));
+    let mut pair = plain_pair(config);
+    let start = pair.now;
+    let after = |seconds| start + Duration::from_secs(seconds);
+    pair.run();
+    pair.now = after(50);
+    pair.send(CLIENT, Outgoing::text("news"));
+    pair.run();
+    pair.ends[SERVER].on_time(after(60), &mut pair.context);
+    assert!(pair.ends[SERVER].is_open(), "a message arrived meanwhile");
+    pair.now = after(90);
+    pair.ends[SERVER].on_time(after(90), &mut pair.context);
+    assert_eq!(pair.run()[SERVER], ["pong \"\""]);
+    assert_eq!(pair.ends[SERVER].next_deadline(), Some(after(110)), "a pong is no message");
+    pair.ends[SERVER].on_time(after(110), &mut pair.context);
+    assert!(matches!(pair.ends[SERVER].next(&mut pair.context), Some(Event::Closed(closed))
+        if matches!(closed.cause, Cause::Timeout(Deadline::Silence))));
+}
+
+#[test]
+fn a_slow_answer_to_a_request_does_not_count_as_silence() {
+    let mut pair = plain_pair(silent_after(5));
+    pair.carry(CLIENT);
+    assert!(matches!(pair.ends[SERVER].next(&mut pair.context), Some(Event::Request)));
+    let answered = pair.now + Duration::from_secs(8);
+    pair.ends[SERVER].upgrade(Default::default(), &mut pair.context, answered).unwrap();
+    assert_eq!(pair.ends[SERVER].next_deadline(), Some(answered + Duration::from_secs(5)));
+}
+
+#[test]
+fn time_in_which_input_is_held_back_does_not_count_as_silence() {
+    let mut config = silent_after(5);
+    config.limits.pause_receive_above = 100;
+    let mut pair = plain_pair(config);
+    pair.run();
+    pair.send(SERVER, Outgoing::binary(&bytes(1000)));
+    assert!(pair.ends[SERVER].next(&mut pair.context).is_none() && pair.ends[SERVER].holds_back());
+    assert_eq!(pair.ends[SERVER].next_deadline(), None);
+    let later = pair.now + Duration::from_secs(60);
+    pair.run();
+    pair.ends[SERVER].on_time(later, &mut pair.context);
+    assert_eq!(pair.ends[SERVER].next_deadline(), Some(later + Duration::from_secs(5)));
+    pair.ends[SERVER].on_time(later + Duration::from_secs(5), &mut pair.context);
+    assert!(!pair.ends[SERVER].is_open());
+}
+
 #[test]
 fn waiting_for_a_close_frame_and_for_a_reader_ends() {
     let mut pair = plain_pair(Config::default());
@@ -337,7 +393,7 @@ fn requests_are_answered_and_refused() {
         server.window(&mut pair.context)[..request.len()].copy_from_slice(request.as_bytes());
         server.filled(request.len(), pair.now);
         if let Some(Event::Request) = server.next(&mut pair.context) {
-            server.upgrade(Default::default(), &mut pair.context).unwrap();
+            server.upgrade(Default::default(), &mut pair.context, pair.now).unwrap();
             assert!(matches!(server.next(&mut pair.context), Some(Event::Failed(_))));
         }
         let answer = String::from_utf8(server.output(&mut pair.context).to_vec()).unwrap();

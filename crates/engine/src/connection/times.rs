@@ -7,12 +7,16 @@ use std::time::Instant;
 pub(super) struct Times {
     /// When input last arrived.
     pub(super) heard: Instant,
+    /// When the last message arrived, or when the connection opened.
+    pub(super) message: Instant,
     /// The end of the opening handshake, or of waiting for the peer's close frame.
     pub(super) stage_end: Option<(Instant, Deadline)>,
     /// When the peer took no more bytes, if it has taken none since.
     pub(super) stuck: Option<Instant>,
     /// Whether a ping was sent since the peer's last input.
     pub(super) ping_sent: bool,
+    /// Whether input was held back, so that the peer could not be heard.
+    pub(super) held_back: bool,
 }
 
 /// The action that is due at a deadline.
@@ -25,11 +29,17 @@ pub(super) enum Due {
 impl Times {
     pub(super) fn new(now: Instant, deadlines: &Deadlines) -> Self {
         let stage_end = now.checked_add(deadlines.handshake).map(|end| (end, Deadline::Handshake));
-        Self { heard: now, stage_end, stuck: None, ping_sent: false }
+        Self { heard: now, message: now, stage_end, stuck: None, ping_sent: false, held_back: false }
     }
 
-    /// The next deadline, and the action that is then due.
-    pub(super) fn next(&self, is_open: bool, deadlines: &Deadlines) -> Option<(Instant, Due)> {
+    /// The connection opened at `now`, or reads again: the peer has not been silent so far.
+    pub(super) fn restart(&mut self, now: Instant) {
+        (self.heard, self.message) = (now, now);
+        (self.ping_sent, self.held_back) = (false, false);
+    }
+
+    /// The next deadline, and the action that is then due. `hears` is whether an open connection reads input.
+    pub(super) fn next(&self, hears: bool, deadlines: &Deadlines) -> Option<(Instant, Due)> {
         let mut first: Option<(Instant, Due)> = None;
         let mut consider = |at: Option<Instant>, due| {
             if let Some(at) = at
@@ -44,8 +54,10 @@ impl Times {
         {
             consider(Some(end), Due::Miss(deadline));
         }
-        if is_open {
+        if hears {
             consider(deadlines.idle.and_then(|idle| self.heard.checked_add(idle)), Due::Miss(Deadline::Idle));
+            let silence = deadlines.silence.and_then(|silence| self.message.checked_add(silence));
+            consider(silence, Due::Miss(Deadline::Silence));
             if !self.ping_sent {
                 consider(deadlines.ping.and_then(|ping| self.heard.checked_add(ping)), Due::Ping);
             }

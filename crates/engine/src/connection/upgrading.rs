@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::link::Stop;
 use crate::upgrade::whole_head;
 use http::HeaderMap;
+use std::time::Instant;
 use tautline_buf::Buf;
 use tautline_tls::Session;
 use tautline_ws::Decoder;
@@ -20,7 +21,7 @@ impl<S: Session> Connection<S> {
     ///
     /// # Errors
     /// [`Unsent::Invalid`] if no request waits for an answer.
-    pub fn upgrade(&mut self, headers: HeaderMap, context: &mut Context) -> Result<(), Unsent> {
+    pub fn upgrade(&mut self, headers: HeaderMap, context: &mut Context, now: Instant) -> Result<(), Unsent> {
         let request = self.take_request()?;
         match handshake::accept(&request, &self.config.upgrade) {
             Ok(mut accepted) => {
@@ -28,6 +29,8 @@ impl<S: Session> Connection<S> {
                 accepted.write(self.output.raw(&mut context.pool));
                 let params = accepted.negotiated.deflate;
                 let deflate = params.zip(self.config.upgrade.deflate);
+                // An application that was slow to answer leaves its peer the usual time.
+                self.times.restart(now);
                 self.enter(deflate);
                 let mut opened = self.opened();
                 opened.request = Some(*request);
@@ -150,5 +153,6 @@ impl<S: Session> Connection<S> {
         self.stage = Stage::Open;
         self.output.open();
         self.times.stage_end = None;
+        self.times.message = self.times.heard;
     }
 }
