@@ -2,6 +2,8 @@ use crate::conn::Conn;
 use crate::ids::ConnId;
 use crate::message::Outgoing;
 use crate::publications::Publication;
+use crate::receipt::Receipt;
+use crate::recipients::Recipients;
 use crate::remote::ShardHandle;
 use crate::shared::Shared;
 
@@ -51,9 +53,19 @@ impl ShardContext<'_> {
         self.shared.publish(Publication::to_topic(topic, message, &self.shared.published));
     }
 
+    /// Sends `message`, and calls `done` with the counts of its deliveries, like [`Conn::publish_counted`].
+    pub fn publish_counted<'r>(
+        &mut self,
+        to: impl Into<Recipients<'r>>,
+        message: Outgoing<'_>,
+        done: impl FnOnce(Receipt) + Send + 'static,
+    ) {
+        self.shared.publish(Publication::new(to.into(), message, &self.shared.published).counted(done));
+    }
+
     /// Sends `message` to these connections, like [`Conn::send_to`].
     pub fn send_to(&mut self, conns: &[ConnId], message: Outgoing<'_>) {
-        self.shared.send_to(conns, message);
+        self.shared.publish(Publication::new(Recipients::Conns(conns), message, &self.shared.published));
     }
 
     /// The subscriptions on this shard that match `topic`. A connection with several of them counts for each.

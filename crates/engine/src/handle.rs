@@ -4,6 +4,8 @@ use crate::command::Command;
 use crate::ids::ConnId;
 use crate::message::Outgoing;
 use crate::publications::Publication;
+use crate::receipt::Receipt;
+use crate::recipients::Recipients;
 use crate::remote::{ShardHandle, ShardHandleError};
 use crate::topic::Scope;
 use std::fmt;
@@ -99,6 +101,27 @@ impl ConnHandle {
         let shard = self.live()?;
         let publication = Publication::to_topic(topic, message, shard.published());
         shard.command(Command::PublishToAll(Publication { except: Some(self.0.id.token), ..publication }))
+    }
+
+    /// Sends `message`, and calls `done` with the counts of its deliveries, like [`Conn::publish_counted`](crate::Conn::publish_counted).
+    ///
+    /// # Errors
+    /// If the connection has ended, or its shard does not take the command. A command that is not taken calls `done` at once,
+    /// with one shard that [missed](Receipt::missed) the message.
+    pub fn publish_counted<'r>(
+        &self,
+        to: impl Into<Recipients<'r>>,
+        message: Outgoing<'_>,
+        done: impl FnOnce(Receipt) + Send + 'static,
+    ) -> Result<(), ShardHandleError> {
+        let shard = self.live()?;
+        let publication = Publication::new(to.into(), message, shard.published()).counted(done);
+        let receipts = publication.receipts.clone();
+        shard.command(Command::PublishToAll(publication)).inspect_err(|_| {
+            if let Some(receipts) = receipts {
+                receipts.miss();
+            }
+        })
     }
 
     /// Subscribes the connection to `topic`, unless it has too many subscriptions, like [`Conn::subscribe`](crate::Conn::subscribe).

@@ -1,7 +1,8 @@
 //! Published messages that wait for their delivery.
 
 use crate::message::{Encoded, Outgoing, Published};
-use crate::receipt::Receipts;
+use crate::receipt::{Receipt, Receipts};
+use crate::recipients::{Destination, Recipients};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tautline_io::Token;
@@ -23,36 +24,32 @@ pub(crate) struct Publication {
     pub(crate) receipts: Option<Arc<Receipts>>,
 }
 
-/// The receivers of a message.
-#[derive(Clone, Debug)]
-pub(crate) enum Destination {
-    /// The subscribers of a topic.
-    Topic(Arc<str>),
-    /// All open connections.
-    All,
-    /// These connections.
-    Conns(Vec<Token>),
-}
-
-impl Destination {
-    /// Whether messages to both can be delivered together.
-    fn goes_with(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Topic(one), Self::Topic(two)) => one == two,
-            (Self::All, Self::All) => true,
-            _ => false,
-        }
-    }
-}
-
 impl Publication {
-    pub(crate) fn new(to: Destination, message: Outgoing<'_>, published: &Published) -> Self {
-        Self { to, message: Encoded::new(message, published), except: None, receipts: None }
+    pub(crate) fn new(to: Recipients<'_>, message: Outgoing<'_>, published: &Published) -> Self {
+        Self { to: to.into(), message: Encoded::new(message, published), except: None, receipts: None }
     }
 
     /// A message to the subscribers of a topic.
     pub(crate) fn to_topic(topic: &str, message: Outgoing<'_>, published: &Published) -> Self {
-        Self::new(Destination::Topic(topic.into()), message, published)
+        Self::new(Recipients::Topic(topic), message, published)
+    }
+
+    /// Has `done` called with the counts.
+    pub(crate) fn counted(self, done: impl FnOnce(Receipt) + Send + 'static) -> Self {
+        Self { receipts: Some(Arc::new(Receipts::new(Box::new(done)))), ..self }
+    }
+
+    /// The part for another shard than the publisher's; `None` if it has no receivers.
+    pub(crate) fn on(&self, shard: u32) -> Option<Self> {
+        let to = self.to.on(shard)?;
+        Some(Self { to, message: self.message.clone(), except: None, receipts: self.receipts.clone() })
+    }
+
+    /// A shard did not take the message.
+    pub(crate) fn miss(&self) {
+        if let Some(receipts) = &self.receipts {
+            receipts.miss();
+        }
     }
 
     /// Bytes of the message.

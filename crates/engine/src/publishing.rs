@@ -8,7 +8,7 @@
 
 use crate::core::{Core, Slot};
 use crate::handler::Handler;
-use crate::publications::Destination;
+use crate::recipients::Destination;
 use crate::topic::Step;
 use tautline_io::{Driver, Token};
 use tautline_tls::Engine;
@@ -83,7 +83,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             Destination::Topic(topic) => self.shared.topics.next_subscribers(topic, most, &mut walk),
             Destination::All => self.next_connections(most, &mut walk),
             Destination::Conns(conns) => {
-                walk.extend(conns.drain(conns.len().saturating_sub(most)..));
+                walk.extend(conns.drain(conns.len().saturating_sub(most)..).map(|conn| conn.token));
                 Step { looked: walk.len(), more: !conns.is_empty() }
             }
         };

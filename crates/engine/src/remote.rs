@@ -6,7 +6,9 @@ use crate::ids::{ConnId, DialId};
 use crate::memory_budget::Member;
 use crate::message::{Encoded, Outgoing, Published};
 use crate::probe::Stages;
-use crate::publications::{Destination, Publication};
+use crate::publications::Publication;
+use crate::receipt::Receipt;
+use crate::recipients::Recipients;
 use std::any::TypeId;
 use std::cell::Cell;
 use std::fmt;
@@ -171,8 +173,45 @@ impl ShardHandle {
     /// # Errors
     /// If the shard does not take the command.
     pub fn send_to(&self, conns: &[ConnId], message: Outgoing<'_>) -> Result<(), ShardHandleError> {
-        let own = conns.iter().filter(|conn| conn.shard == self.0.number).map(|conn| conn.token).collect();
-        self.publish_encoded(Publication::new(Destination::Conns(own), message, self.published()))
+        let own = Publication::new(Recipients::Conns(conns), message, self.published()).on(self.0.number);
+        own.map_or(Ok(()), |own| self.publish_encoded(own))
+    }
+
+    /// Sends `message` to those receivers that are on these shards, and calls `done` with the counts once all of them have
+    /// delivered it. It is framed once.
+    ///
+    /// The last shard makes the call, on its own thread, or the caller's thread does if it is slower. A shard that does not
+    /// take the command counts as one that [missed](Receipt::missed) the message, so `done` is called after an error, too.
+    ///
+    /// ```
+    /// use tautline_engine::{Outgoing, Recipients, ShardHandle, ShardHandleError};
+    ///
+    /// /// Announces a restart, and reports how many heard of it at once.
+    /// fn announce(shards: &[ShardHandle]) -> Result<(), ShardHandleError> {
+    ///     ShardHandle::publish_counted(shards, Recipients::All, Outgoing::text("restart"), |receipt| {
+    ///         println!("{} told, {} lag, {} loops are too busy", receipt.sent, receipt.queued, receipt.missed);
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The error of the first shard that did not take the command. All others were tried too.
+    pub fn publish_counted<'r>(
+        shards: &[Self],
+        to: impl Into<Recipients<'r>>,
+        message: Outgoing<'_>,
+        done: impl FnOnce(Receipt) + Send + 'static,
+    ) -> Result<(), ShardHandleError> {
+        let Some(first) = shards.first() else {
+            done(Receipt::default());
+            return Ok(());
+        };
+        let publication = Publication::new(to.into(), message, first.published()).counted(done);
+        let give = |shard: &Self| match publication.on(shard.number()) {
+            Some(part) => shard.publish_encoded(part).inspect_err(|_| publication.miss()),
+            None => Ok(()),
+        };
+        shards.iter().map(give).fold(Ok(()), Result::and)
     }
 
     /// The subscriptions on this shard that match `topic`. Waits for the shard's answer.
@@ -188,7 +227,7 @@ impl ShardHandle {
     /// # Errors
     /// If the shard does not take the command.
     pub fn broadcast(&self, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
-        self.publish_encoded(Publication::new(Destination::All, message, self.published()))
+        self.publish_encoded(Publication::new(Recipients::All, message, self.published()))
     }
 
     /// Closes one connection of this shard.

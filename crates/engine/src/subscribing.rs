@@ -6,11 +6,11 @@
 use crate::conn::Conn;
 use crate::ids::ConnId;
 use crate::message::Outgoing;
-use crate::publications::{Destination, Publication};
-use crate::receipt::{Receipt, Receipts};
+use crate::publications::Publication;
+use crate::receipt::Receipt;
+use crate::recipients::Recipients;
 use crate::shared::Shared;
 use crate::topic::Scope;
-use std::sync::Arc;
 
 impl<T> Conn<'_, T> {
     /// Subscribes this connection to messages published to `topic`.
@@ -95,7 +95,7 @@ impl<T> Conn<'_, T> {
     /// It leaves as [published](Self::publish) messages do, and no connection needs a subscription, which takes memory.
     /// Connections that open during the delivery may get it or not.
     pub fn broadcast(&mut self, message: Outgoing<'_>) {
-        self.shared.publish(Publication::new(Destination::All, message, &self.shared.published));
+        self.shared.publish(Publication::new(Recipients::All, message, &self.shared.published));
     }
 
     /// Publishes like [`publish`](Self::publish), but not to this connection.
@@ -104,19 +104,24 @@ impl<T> Conn<'_, T> {
         self.shared.publish(Publication { except, ..Publication::to_topic(topic, message, &self.shared.published) });
     }
 
-    /// Publishes like [`publish`](Self::publish), and calls `done` with the counts once every shard has delivered the message.
+    /// Sends `message` to the subscribers of a topic, to a list of connections, or to all, like [`publish`](Self::publish).
+    /// Calls `done` with the counts once every shard has delivered it.
     ///
     /// The last shard calls it, on its own thread, with nothing lent. To act here then, send yourself a command with
     /// [`handle`](Self::handle).
-    pub fn publish_counted(&mut self, topic: &str, message: Outgoing<'_>, done: impl FnOnce(Receipt) + Send + 'static) {
-        let receipts = Some(Arc::new(Receipts::new(Box::new(done))));
-        self.shared.publish(Publication { receipts, ..Publication::to_topic(topic, message, &self.shared.published) });
+    pub fn publish_counted<'r>(
+        &mut self,
+        to: impl Into<Recipients<'r>>,
+        message: Outgoing<'_>,
+        done: impl FnOnce(Receipt) + Send + 'static,
+    ) {
+        self.shared.publish(Publication::new(to.into(), message, &self.shared.published).counted(done));
     }
 
     /// Sends `message` to these connections, on whichever shards they are. It is framed once, and delivered like a published
     /// one. Connections that have ended are left out.
     pub fn send_to(&mut self, conns: &[ConnId], message: Outgoing<'_>) {
-        self.shared.send_to(conns, message);
+        self.shared.publish(Publication::new(Recipients::Conns(conns), message, &self.shared.published));
     }
 
     /// The subscriptions on this shard that match `topic`. A connection with several of them counts for each.
@@ -129,36 +134,19 @@ impl<T> Conn<'_, T> {
 }
 
 impl Shared {
-    /// Gives a message to every shard.
-    pub(crate) fn publish(&mut self, publication: Publication) {
+    /// Gives a message to every shard that may have receivers.
+    pub(crate) fn publish(&mut self, mut publication: Publication) {
         for other in &self.others {
-            let copy = Publication { except: None, ..publication.clone() };
-            // A full command queue: that shard does not keep up, and its subscribers miss this message.
+            let Some(copy) = publication.on(other.number()) else { continue };
+            // A full command queue: that shard does not keep up, and its connections miss this message.
             if other.publish_encoded(copy).is_err() {
                 self.counters.messages_dropped.add(1);
-                if let Some(receipts) = &publication.receipts {
-                    receipts.miss();
-                }
+                publication.miss();
             }
         }
-        self.publications.push(publication);
-    }
-
-    /// Gives a message to the shards of these connections.
-    pub(crate) fn send_to(&mut self, conns: &[ConnId], message: Outgoing<'_>) {
-        let mut publication = Publication::new(Destination::Conns(Vec::new()), message, &self.published);
-        let tokens = |shard| conns.iter().filter(|conn| conn.shard == shard).map(|conn| conn.token).collect::<Vec<_>>();
-        for other in &self.others {
-            let conns = tokens(other.number());
-            if conns.is_empty() {
-                continue;
-            }
-            let copy = Publication { to: Destination::Conns(conns), ..publication.clone() };
-            if other.publish_encoded(copy).is_err() {
-                self.counters.messages_dropped.add(1);
-            }
+        if let Some(to) = publication.to.on(self.shard) {
+            publication.to = to;
+            self.publications.push(publication);
         }
-        publication.to = Destination::Conns(tokens(self.shard));
-        self.publications.push(publication);
     }
 }

@@ -6,12 +6,13 @@ mod fake;
 
 use bench::{App, Bench, frames};
 use fake::{Event, Fake};
+use std::slice;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tautline_engine::{
-    Cause, Closed, Config, Conn, ConnHandle, Deadline, Handler, OnPanic, Outgoing, Receipt, Shard, ShardContext,
-    ShardHandleError, SlowConsumer,
+    Cause, Closed, Config, Conn, ConnHandle, Deadline, Handler, OnPanic, Outgoing, Receipt, Recipients, Shard,
+    ShardContext, ShardHandle, ShardHandleError, SlowConsumer,
 };
 use tautline_tls::plain;
 use tautline_ws::{CloseCode, Message};
@@ -187,6 +188,35 @@ fn a_publisher_can_leave_itself_out_and_count() {
 }
 
 #[test]
+fn a_publisher_on_another_thread_gets_a_receipt_also_from_a_busy_loop() {
+    let mut crowd = Crowd::new(3, Config::default());
+    assert!(crowd.act(1, |conn| conn.subscribe("topic")));
+    let (conn, shard, conns) = (crowd.handle(0), crowd.shard.handle(), crowd.shard.handler().conns.clone());
+    let (sender, receipts) = channel();
+    let done = || {
+        let sender = sender.clone();
+        move |receipt: Receipt| sender.send([receipt.sent, receipt.missed]).unwrap()
+    };
+    let news = Outgoing::text("news");
+    conn.publish_counted("topic", news, done()).unwrap();
+    conn.publish_counted(&conns[1..], news, done()).unwrap();
+    ShardHandle::publish_counted(slice::from_ref(&shard), Recipients::All, news, done()).unwrap();
+    assert!(receipts.try_recv().is_err(), "nothing is delivered yet");
+    crowd.turn();
+    assert_eq!(receipts.try_iter().collect::<Vec<_>>(), [[1, 0], [2, 0], [3, 0]]);
+    while shard.publish("nobody", news).is_ok() {}
+    assert_eq!(conn.publish_counted("topic", news, done()), Err(ShardHandleError::Full));
+    let result = ShardHandle::publish_counted(slice::from_ref(&shard), "topic", news, done());
+    assert_eq!(result, Err(ShardHandleError::Full));
+    assert_eq!(receipts.try_iter().collect::<Vec<_>>(), [[0, 1], [0, 1]]);
+    // A loop that stops reports what it has not delivered.
+    crowd.turn();
+    conn.publish_counted("topic", news, done()).unwrap();
+    drop(crowd);
+    assert_eq!(receipts.try_iter().collect::<Vec<_>>(), [[0, 0]]);
+}
+
+#[test]
 fn a_list_of_connections_gets_a_message_once() {
     let mut crowd = Crowd::new(3, Config::default());
     let conns = crowd.shard.handler().conns.clone();
@@ -202,7 +232,7 @@ fn a_list_of_connections_gets_a_message_once() {
 #[derive(Default)]
 struct Clock {
     fired: Vec<u64>,
-    handle: Option<tautline_engine::ShardHandle>,
+    handle: Option<ShardHandle>,
 }
 
 impl Handler for Clock {

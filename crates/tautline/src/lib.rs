@@ -74,8 +74,8 @@ pub use tautline_engine::probe::{MessageTimes, Spread, Stage, Stages};
 pub use tautline_engine::{
     Cause, Chunk, Closed, Config, Conn, ConnHandle, ConnId, ConnectError, Content, Counters, Deadline, Deadlines,
     Delivery, DialId, DialTimes, Handler, Later, Limits, Lookup, MemoryBudget, Offload, OnPanic, Opening, Outgoing,
-    Proxy, ProxyKind, Receipt, Reconnect, Records, Reply, Request, Resolver, Shard, ShardContext, ShardHandle,
-    ShardHandleError, SlowConsumer, Target, Ticket, Upgrade,
+    Proxy, ProxyKind, Receipt, Recipients, Reconnect, Records, Reply, Request, Resolver, Shard, ShardContext,
+    ShardHandle, ShardHandleError, SlowConsumer, Target, Ticket, Upgrade,
 };
 pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Source, Spin, activation};
 pub use tautline_tls::plain::Engine as Plain;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tautline_engine::probe::{Probe, Stages, Stamps};
-use tautline_engine::{Config, ConnId, Handler, Outgoing, Shard, ShardHandle, ShardHandleError};
+use tautline_engine::{Config, ConnId, Handler, Outgoing, Receipt, Recipients, Shard, ShardHandle, ShardHandleError};
 use tautline_io::machine::OwnDescriptors;
 use tautline_io::{Address, Driver, DriverConfig, ListenOptions, activation, epoll, machine};
 use tautline_tls::Engine;
@@ -96,6 +96,20 @@ impl ServerHandle {
     pub fn publish(&self, topic: &str, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
         let results = self.shards.iter().map(|shard| shard.publish(topic, message));
         results.fold(Ok(()), Result::and)
+    }
+
+    /// Sends `message` to the subscribers of a topic, to a list of connections, or to all, and calls `done` with the counts
+    /// once every loop has delivered it, like [`ShardHandle::publish_counted`].
+    ///
+    /// # Errors
+    /// The error of the first loop that did not take the message. All other loops were tried too.
+    pub fn publish_counted<'r>(
+        &self,
+        to: impl Into<Recipients<'r>>,
+        message: Outgoing<'_>,
+        done: impl FnOnce(Receipt) + Send + 'static,
+    ) -> Result<(), ShardHandleError> {
+        ShardHandle::publish_counted(&self.shards, to, message, done)
     }
 
     /// Sends `message` to every open connection, like [`Conn::broadcast`](crate::Conn::broadcast).

@@ -3,7 +3,9 @@
 use crate::common::frame::{TEXT, masked};
 use crate::common::server::{client_config, config};
 use crate::common::{App, Events, Over, Peer, Started, both, eventually, serve, serve_at};
-use tautline::{CloseCode, Config, Conn, DeflateConfig, Incoming, Message, Outgoing, SlowConsumer, Socket};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use tautline::{CloseCode, Config, Conn, DeflateConfig, Incoming, Message, Outgoing, Recipients, SlowConsumer, Socket};
 
 /// Subscribes on `+TOPIC`, unsubscribes on `-TOPIC`, publishes on `TOPIC:TEXT` and sends to all on `*TEXT`. The first two are
 /// answered.
@@ -121,6 +123,54 @@ fn messages_to_all_need_no_subscription() {
         drop(peers);
         server.survives();
     });
+}
+
+#[test]
+fn a_receipt_counts_the_deliveries_of_all_loops() {
+    let (sender, receipts) = channel();
+    let from_handler = sender.clone();
+    let app = App::default().on_message(move |_, conn, message| {
+        if message.text() == Some("subscribe") {
+            assert!(conn.subscribe("news"));
+        } else if message.text() == Some("publish") {
+            let sender = from_handler.clone();
+            conn.publish_counted("news", Outgoing::from(&message), move |receipt| sender.send(receipt).unwrap());
+        }
+        conn.send(Outgoing::from(&message));
+    });
+    let server = serve_at("127.0.0.1:0", Over::Plain, 2, config(), app);
+    let mut peers = spread(&server, 3);
+    let subscribers = peers.len() - 1;
+    for peer in &mut peers[1..] {
+        assert_eq!(ask(peer, "subscribe"), "subscribe");
+    }
+    let done = || {
+        let sender = sender.clone();
+        move |receipt| sender.send(receipt).unwrap()
+    };
+    let sent = || receipts.recv_timeout(Duration::from_secs(60)).unwrap().sent;
+    assert_eq!(ask(&mut peers[0], "publish"), "publish");
+    assert_eq!(sent(), subscribers as u64);
+    let (news, handle) = (Outgoing::text("news"), &server.handle);
+    handle.publish_counted("news", news, done()).unwrap();
+    assert_eq!(sent(), subscribers as u64);
+    handle.publish_counted(Recipients::All, news, done()).unwrap();
+    assert_eq!(sent(), subscribers as u64 + 1);
+    let conns: Vec<_> = (0..peers.len()).map(|n| server.events.open(n).0).collect();
+    handle.publish_counted(&conns[1..3], news, done()).unwrap();
+    assert_eq!(sent(), 2);
+    for (n, peer) in peers.iter_mut().enumerate() {
+        let expected: &[&str] = match n {
+            0 => &["news"],
+            1 | 2 => &["publish", "news", "news", "news"],
+            _ => &["publish", "news", "news"],
+        };
+        for text in expected {
+            assert_eq!(peer.frame().text(), *text, "{n}");
+        }
+    }
+    drop(peers);
+    server.survives();
 }
 
 #[test]
