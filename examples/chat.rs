@@ -6,17 +6,17 @@
 //! Open http://127.0.0.1:8080/lobby in two browser windows. `/health` and `/metrics` are for machines. The server speaks plain
 //! ws, so that browsers need not trust a certificate first. With [`Tls::with_certificate`] it speaks wss.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tautline::http::header::{CONTENT_TYPE, COOKIE, HeaderValue};
 use tautline::http::{Response, StatusCode};
 use tautline::{Address, CloseCode, Closed, Conn, Handler, Message, Opening, Outgoing, Reply, Request};
 use tautline::{Server, ServerHandle, SlowConsumer, Ticket, Upgrade};
+use tokio::runtime::Handle;
 
 #[derive(Clone)]
 pub(crate) struct Chat {
-    database: Sender<Login>,
+    database: Handle,
     server: Arc<OnceLock<ServerHandle>>,
 }
 
@@ -26,17 +26,13 @@ pub(crate) struct User {
     room: String,
 }
 
-type Login = (User, Ticket<User>, Instant);
-
-/// Answers each login 50 ms later, on a thread of its own. A task of an async runtime does the same.
-fn database(logins: &Receiver<Login>) {
-    for (user, ticket, due) in logins {
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        let _left = match user.name.as_str() {
-            "" | "mallory" => ticket.status(StatusCode::FORBIDDEN),
-            _ => ticket.upgrade(Upgrade::new().with_state(user)),
-        };
-    }
+/// Asks the database, which takes 50 ms. A user who has left meanwhile needs no answer.
+async fn log_in(user: User, ticket: Ticket<User>) {
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let _left = match user.name.as_str() {
+        "" | "mallory" => ticket.status(StatusCode::FORBIDDEN),
+        _ => ticket.upgrade(Upgrade::new().with_state(user)),
+    };
 }
 
 impl Handler for Chat {
@@ -47,8 +43,8 @@ impl Handler for Chat {
         if request.is_upgrade {
             let cookie = request.http.headers().get(COOKIE).and_then(|c| c.to_str().ok()).unwrap_or("");
             let name = cookie.split("; ").find_map(|pair| pair.strip_prefix("user=")).unwrap_or("").to_owned();
-            let (user, due) = (User { name, room: path.to_owned() }, Instant::now() + Duration::from_millis(50));
-            return request.later(|ticket| drop(self.database.send((user, ticket, due))));
+            let user = User { name, room: path.to_owned() };
+            return request.later(|ticket| drop(self.database.spawn(log_in(user, ticket))));
         }
         match path {
             "/health" => page("text/plain", "fine\n"),
@@ -96,22 +92,23 @@ fn page(kind: &'static str, text: &str) -> Reply<User> {
     Reply::Respond(response)
 }
 
-/// The application and its database.
-pub(crate) fn chat() -> Chat {
-    let (database, logins) = channel();
-    std::thread::spawn(move || self::database(&logins));
-    Chat { database, server: Arc::default() }
+/// The application, with its database on a runtime.
+pub(crate) fn chat(database: &Handle) -> Chat {
+    Chat { database: database.clone(), server: Arc::default() }
 }
 
-pub(crate) fn serve(address: Address) -> Result<ServerHandle, tautline::Error> {
-    let chat = chat();
+/// Serves on this number of threads; 0 is one for each CPU.
+pub(crate) fn serve(address: Address, loops: usize, database: &Handle) -> Result<ServerHandle, tautline::Error> {
+    let chat = chat(database);
     let server = chat.server.clone();
-    let running = Server::plain().listen(address).shards(0).start(move |_shard| chat.clone())?;
+    let running = Server::plain().listen(address).shards(loops).start(move |_shard| chat.clone())?;
     Ok(server.get_or_init(|| running).clone())
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let server = serve(std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into()).parse()?)?;
+    let database = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into()).parse()?;
+    let server = serve(address, 0, database.handle())?;
     println!("listening on http://{}/lobby; press Enter to stop", server.addresses()[0]);
     std::io::stdin().read_line(&mut String::new())?;
     server.drain(CloseCode::GOING_AWAY, "the chat closes", Duration::from_secs(5));

@@ -3,47 +3,35 @@
 //! ```text
 //! cargo run --release -p tautline-tokio --example tokio_logins -- [LOGINS_A_SECOND] [SECONDS]
 //! ```
-//! Each login asks a "database" that takes 50 ms, on tokio. The server has one loop on the first CPU. All clients are
-//! on the last one. Both phases last as long as you say, and alternate three times.
+//! The server is the example `chat`, with one loop on the first CPU. Each login asks its "database" on tokio, which takes
+//! 50 ms. All clients are on the last CPU. Both phases last as long as you say, and alternate five times.
 
-use http::StatusCode;
+#[path = "chat.rs"]
+#[allow(dead_code, unreachable_pub, reason = "this starts the server, and leaves out its `main`")]
+mod chat;
+
 use std::time::{Duration, Instant};
 use tautline::layers::io::machine;
-use tautline::{CloseCode, Conn, Handler, Message, Outgoing, Reply, Request, Server, Ticket, Upgrade};
+use tautline::{Address, CloseCode};
+use tautline_tokio::{Connector, Error, Target, WebSocket};
+use tokio::net::TcpStream;
 
 /// Connections whose echoes are timed, and their pace.
 const PROBES: u32 = 20;
 const EVERY: Duration = Duration::from_millis(10);
 
-#[derive(Clone)]
-struct Echo(tokio::runtime::Handle);
-
-impl Handler for Echo {
-    /// The user's name.
-    type State = String;
-
-    fn on_request(&mut self, request: &Request<'_>) -> Reply<String> {
-        let user = request.http.uri().query().unwrap_or_default().to_owned();
-        request.later(|ticket: Ticket<String>| {
-            self.0.spawn(async move {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                // A client that has left needs no answer.
-                let _left = match user.as_str() {
-                    "" => ticket.status(StatusCode::UNAUTHORIZED),
-                    _ => ticket.upgrade(Upgrade::new().with_state(user)),
-                };
-            });
-        })
-    }
-
-    fn on_message(&mut self, conn: &mut Conn<'_, String>, message: Message<'_>) {
-        conn.send(Outgoing::from(&message));
-    }
+/// Enters a room.
+async fn enter(server: &str, room: &str) -> Result<WebSocket<TcpStream>, Error> {
+    let mut target = Target::new(&format!("{server}/{room}"))?;
+    target.headers.insert("cookie", http::HeaderValue::from_static("user=ada"));
+    let mut socket = Connector::plain().connect(target).await?;
+    socket.recv().await?; // "ada joins"
+    Ok(socket)
 }
 
-/// Times echoes on one connection until `end`.
-async fn probe(uri: &str, number: u32, end: Instant) -> Result<Vec<Duration>, tautline_tokio::Error> {
-    let mut socket = tautline_tokio::connect(uri).await?;
+/// Times what the user says in a room of its own, until `end`.
+async fn probe(server: &str, number: u32, end: Instant) -> Result<Vec<Duration>, Error> {
+    let mut socket = enter(server, &format!("probe{number}")).await?;
     // The probes do not send together.
     tokio::time::sleep(EVERY / PROBES * number).await;
     let mut ticks = tokio::time::interval(EVERY);
@@ -60,8 +48,8 @@ async fn probe(uri: &str, number: u32, end: Instant) -> Result<Vec<Duration>, ta
 }
 
 /// Logs in, and leaves. Whether that worked.
-async fn login(uri: String) -> bool {
-    let Ok(mut socket) = tautline_tokio::connect(&uri).await else { return false };
+async fn login(server: String) -> bool {
+    let Ok(mut socket) = enter(&server, "crowd").await else { return false };
     socket.close(CloseCode::NORMAL, "").await.is_ok()
 }
 
@@ -102,11 +90,13 @@ fn measure(logins: u32, length: Duration, rounds: usize) -> Result<(Duration, Du
     let machine = |error| tautline::Error::Machine { what: "cannot start a runtime", error };
     let database = database.map_err(machine)?;
     let cpus = machine::cpus().map_err(machine)?;
-    let echo = Echo(database.handle().clone());
-    let pinned = cpus.first().copied().into_iter().collect();
-    let server = Server::plain().pin(pinned).listen("127.0.0.1:0".parse().unwrap_or(tautline::Address::UnixUnnamed));
-    let server = server.start(move |_shard| echo.clone())?;
-    let uri = format!("ws://{}/?user", server.addresses()[0]);
+    // A new thread runs where its parent does.
+    if let Some(first) = cpus.first() {
+        machine::pin_to_cpu(*first).map_err(machine)?;
+    }
+    let address = "127.0.0.1:0".parse().unwrap_or(Address::UnixUnnamed);
+    let server = chat::serve(address, 1, database.handle())?;
+    let uri = format!("ws://{}", server.addresses()[0]);
     if let Some(last) = cpus.last() {
         machine::pin_to_cpu(*last).map_err(machine)?;
     }

@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use tautline::{Address, ClientConfig, CloseCode, Config, Error, Fused, Socket, Target};
+use tokio::runtime::{Builder, Runtime};
 
 /// Enters a room with a cookie.
 fn enter(address: &Address, room: &str, user: &str) -> Result<Socket, Error> {
@@ -30,9 +31,14 @@ fn get(address: &Address, path: &str) -> String {
     text
 }
 
+fn database() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
+}
+
 #[test]
 fn users_meet_in_rooms_and_strangers_stay_outside() {
-    let server = chat::serve("127.0.0.1:0".parse().unwrap()).unwrap();
+    let database = database();
+    let server = chat::serve("127.0.0.1:0".parse().unwrap(), 0, database.handle()).unwrap();
     let address = server.addresses()[0].clone();
     let mut ada = enter(&address, "lobby", "ada").unwrap();
     assert_eq!(line(&mut ada), "ada joins");
@@ -54,12 +60,14 @@ fn users_meet_in_rooms_and_strangers_stay_outside() {
     assert_eq!(line(&mut ada), "bob leaves");
     server.drain(CloseCode::GOING_AWAY, "the chat closes", Duration::from_secs(5));
     assert!(ada.receive().is_err());
+    drop(ada);
     server.join().unwrap();
 }
 
 #[test]
 fn logins_wait_for_the_database_together() {
-    let server = chat::serve("127.0.0.1:0".parse().unwrap()).unwrap();
+    let database = database();
+    let server = chat::serve("127.0.0.1:0".parse().unwrap(), 0, database.handle()).unwrap();
     let address = server.addresses()[0].clone();
     let begin = Instant::now();
     std::thread::scope(|scope| {

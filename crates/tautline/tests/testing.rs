@@ -15,7 +15,7 @@ fn enter<H: Handler>(app: &App<H>, room: &str, user: &str) -> (Client, Event) {
     let mut target = Target::new(&format!("ws://localhost/{room}")).unwrap();
     target.headers.insert("cookie", format!("user={user}").parse().unwrap());
     let client = app.connect_to(target);
-    // The database answers from a thread of its own.
+    // The database answers from another thread.
     let first = client.wait();
     (client, first)
 }
@@ -26,7 +26,8 @@ fn get(path: &str) -> http::Request<Vec<u8>> {
 
 #[test]
 fn the_chat_runs_without_sockets() {
-    let app = App::new(chat::chat()).unwrap();
+    let database = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+    let app = App::new(chat::chat(database.handle())).unwrap();
     let (ada, first) = enter(&app, "lobby", "ada");
     assert_eq!(first, Event::Open(None));
     assert_eq!(ada.texts(), ["ada joins"]);
