@@ -9,6 +9,7 @@ use crate::message::Encoded;
 use crate::probe::Stages;
 use crate::publications::Publication;
 use crate::topic::Scope;
+use crate::weight::Weight;
 use std::any::Any;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -34,6 +35,8 @@ pub(crate) enum Command {
     Drain { code: CloseCode, reason: String, deadline: Duration },
     Stages(Option<DialId>, SyncSender<Option<Box<Stages>>>),
     Subscribers { topic: String, reply: SyncSender<usize> },
+    Heaviest(usize, SyncSender<Vec<Weight>>),
+    Beat(SyncSender<()>),
     Resolved { dial: DialId, result: Result<Vec<SocketAddr>, ConnectError> },
 }
 
@@ -53,6 +56,8 @@ impl Weigh for Command {
             | Self::Reconnect(_)
             | Self::Stages(..)
             | Self::Subscribers { .. }
+            | Self::Heaviest(..)
+            | Self::Beat(_)
             | Self::Resolved { .. } => 0,
         }
     }

@@ -104,6 +104,12 @@ counters! {
     messages_out,
     /// Messages that were not sent: dropped by the slow-consumer policy, inside a streamed message, or for a full shard.
     messages_dropped,
+    /// Dropped messages of [`SlowConsumer::DropNewest`](crate::SlowConsumer::DropNewest).
+    dropped_newest,
+    /// Dropped messages of [`SlowConsumer::DropOldest`](crate::SlowConsumer::DropOldest).
+    dropped_oldest,
+    /// Dropped messages of [`SlowConsumer::KeepLatest`](crate::SlowConsumer::KeepLatest), replaced ones included.
+    dropped_latest,
     /// Compressions of published messages: one per message and window size, for any number of subscribers.
     publications_compressed,
     /// Times that accepting paused at [`max_connections`](crate::Limits::max_connections).

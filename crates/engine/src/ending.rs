@@ -179,6 +179,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if let Some(handle) = link.cold.as_mut().and_then(|cold| cold.more.as_mut()?.handle.take()) {
             handle.end();
         }
+        self.shared.remote.live_outcomes().count_end(code, &cause);
         let closed = Closed { code, reason, cause };
         let id = ConnId { shard: self.shared.shard, token: link.token };
         self.guard(format_args!("the end of connection {id}"), |core| {
@@ -257,6 +258,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Stops accepting, and begins to close or end every connection.
     pub(crate) fn drain(&mut self, driver: &mut dyn Driver, code: CloseCode, reason: &str, deadline: Duration) {
         driver.stop_listening();
+        self.shared.remote.begin_drain();
         self.drain_end = Some(self.shared.now + millis(deadline));
         self.cancel_dials(driver);
         self.draining = Some(Draining { code, reason: reason.to_owned(), next: 0 });

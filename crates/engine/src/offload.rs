@@ -19,7 +19,7 @@ pub(crate) use records::Seals;
 use crate::closed::Cause;
 use crate::core::Core;
 use crate::handler::Handler;
-use crate::link::{HandshakeCost, Link, Stop};
+use crate::link::{HandshakeCost, Link, Stop, millis};
 use crate::phase::Phase;
 use crate::timer::Tick;
 use hello::{PLAIN_HANDSHAKE, is_whole};
@@ -152,10 +152,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Takes a session back from the pool, and continues the connection.
     pub(crate) fn on_offload_done(&mut self, driver: &mut dyn Driver, done: Done<E::Session>) {
-        let Done { token, session, wire, result, out, stalled } = done;
+        let Done { token, session, wire, result, out, stalled, took } = done;
         let counters = &self.shared.counters;
         counters.handshakes_offloaded.add(u64::from(result.is_some()));
         counters.handshakes_stalled.add(u64::from(result.is_some() && stalled));
+        if result.is_some() {
+            self.shared.remote.live_outcomes().offloaded.add(millis(took));
+        }
         let Some(link) = self.take(token) else {
             self.shared.pool.give(wire);
             self.shared.pool.give(out);

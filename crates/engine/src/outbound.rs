@@ -9,6 +9,7 @@
 //! back. The part behind the cork is [`wire`](crate::wire).
 
 use crate::config::SlowConsumer;
+use crate::counters::LiveCounters;
 use crate::message::{Delivery, Encoded, Outgoing};
 use crate::queue::{Item, Pushed, Queue};
 use crate::shared::Shared;
@@ -307,8 +308,11 @@ impl Outbound {
         shared: &Shared,
     ) -> Delivery {
         let mut dropped = 0;
-        let pushed = self.queue.push(item, policy.unwrap_or(shared.config.slow_consumer), &mut dropped);
-        shared.counters.messages_dropped.add(dropped);
+        let policy = policy.unwrap_or(shared.config.slow_consumer);
+        let pushed = self.queue.push(item, policy, &mut dropped);
+        if dropped > 0 {
+            count_dropped(policy, dropped, &shared.counters);
+        }
         match pushed {
             Pushed::Waits => {
                 self.taken += 1;
@@ -426,6 +430,19 @@ impl Outbound {
         }
         let Shared { pool, keys, .. } = shared;
         encode(&mut self.encoder, &mut || keys.next(), lend(&mut self.cork, pool, MOST_CONTROL))
+    }
+}
+
+/// Counts messages that a policy dropped.
+#[cold]
+fn count_dropped(policy: SlowConsumer, dropped: u64, counters: &LiveCounters) {
+    counters.messages_dropped.add(dropped);
+    match policy {
+        SlowConsumer::DropNewest(_) => counters.dropped_newest.add(dropped),
+        SlowConsumer::DropOldest(_) => counters.dropped_oldest.add(dropped),
+        SlowConsumer::KeepLatest(_) => counters.dropped_latest.add(dropped),
+        // It closes the connection instead.
+        SlowConsumer::Disconnect(_) => {}
     }
 }
 

@@ -5,39 +5,41 @@ use crate::dials::Dials;
 use crate::ids::{ConnId, DialId};
 use crate::memory_budget::Member;
 use crate::message::{Encoded, Outgoing, Published};
+use crate::outcomes::{LiveOutcomes, Outcomes};
 use crate::probe::Stages;
 use crate::publications::Publication;
 use crate::receipt::Receipt;
 use crate::recipients::Recipients;
+use crate::weight::Weight;
 use std::any::TypeId;
 use std::cell::Cell;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 use tautline_io::{Address, Waker};
 use tautline_ws::CloseCode;
 
 thread_local! {
-    /// Whether a shard's turn runs on this thread.
-    static IN_TURN: Cell<bool> = const { Cell::new(false) };
+    /// The shard whose turn runs on this thread, by the address of its state; 0 if none does.
+    static IN_TURN: Cell<usize> = const { Cell::new(0) };
 }
 
 /// A turn of a shard on this thread, until it is dropped.
 pub(crate) struct InTurn(());
 
 impl InTurn {
-    pub(crate) fn begin() -> Self {
-        IN_TURN.set(true);
+    pub(crate) fn begin(shard: &ShardHandle) -> Self {
+        IN_TURN.set(shard.address());
         Self(())
     }
 }
 
 impl Drop for InTurn {
     fn drop(&mut self) {
-        IN_TURN.set(false);
+        IN_TURN.set(0);
     }
 }
 
@@ -79,6 +81,9 @@ struct Inner {
     own_descriptors: AtomicBool,
     waker: Waker,
     counters: Arc<LiveCounters>,
+    outcomes: LiveOutcomes,
+    /// Whether a drain has begun.
+    draining: AtomicBool,
 }
 
 /// The shard's end of the queue of commands.
@@ -114,6 +119,8 @@ pub enum ShardHandleError {
     OwnDescriptors,
     /// The question needs a shard's answer, and a handler must not wait for one: it could wait for itself.
     InHandler,
+    /// The shard did not answer in time: a handler blocks it, or it has too much to do.
+    TimedOut,
 }
 
 impl fmt::Display for ShardHandleError {
@@ -126,6 +133,7 @@ impl fmt::Display for ShardHandleError {
             Self::OtherHandler => "the shard has a handler of another type",
             Self::OwnDescriptors => "the shard has a table of descriptors of its own, and takes none of others",
             Self::InHandler => "a handler must not wait for a shard's answer",
+            Self::TimedOut => "the shard did not answer in time: a handler blocks it, or it has too much to do",
         })
     }
 }
@@ -137,7 +145,9 @@ impl ShardHandle {
         let handler = TypeId::of::<H>();
         let (commands, receiver) = command_queue(CAPACITY);
         let (published, dials, own_descriptors) = (Published::default(), Dials::default(), AtomicBool::new(false));
-        let inner = Inner { number, handler, commands, published, dials, own_descriptors, waker, counters };
+        let (outcomes, draining) = (LiveOutcomes::default(), AtomicBool::new(false));
+        let inner =
+            Inner { number, handler, commands, published, dials, own_descriptors, waker, counters, outcomes, draining };
         (Self(Arc::new(inner)), receiver)
     }
 
@@ -263,7 +273,20 @@ impl ShardHandle {
     /// # Errors
     /// If the shard has stopped.
     pub fn drain(&self, code: CloseCode, reason: &str, deadline: Duration) -> Result<(), ShardHandleError> {
-        self.force(Command::Drain { code, reason: reason.to_owned(), deadline })
+        self.force(Command::Drain { code, reason: reason.to_owned(), deadline })?;
+        self.begin_drain();
+        Ok(())
+    }
+
+    /// Whether a drain was asked for, or has ended already. The shard accepts no connections then.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.0.draining.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a drain has begun.
+    pub(crate) fn begin_drain(&self) {
+        self.0.draining.store(true, Ordering::Relaxed);
     }
 
     /// The shard's counters as of now, from any thread, also a handler's. Nothing waits for it.
@@ -274,6 +297,17 @@ impl ShardHandle {
         let mut counters = self.0.counters.snapshot();
         (counters.memory_commands, counters.memory_published) = self.memory_of_others();
         counters
+    }
+
+    /// How the shard's handshakes and connections went, from any thread, also a handler's. Nothing waits for it.
+    #[must_use]
+    pub fn outcomes(&self) -> Outcomes {
+        self.0.outcomes.snapshot()
+    }
+
+    /// The outcomes, for the shard to write.
+    pub(crate) fn live_outcomes(&self) -> &LiveOutcomes {
+        &self.0.outcomes
     }
 
     /// The memory of commands that wait, and of messages that were published here and are not gone. Any thread changes them.
@@ -317,9 +351,57 @@ impl ShardHandle {
         self.ask(|reply| Command::Stages(Some(dial), reply))
     }
 
+    /// The results of the shard's probe like [`stages`](Self::stages), if the shard answers `within` this time.
+    ///
+    /// # Errors
+    /// If the shard does not take the command or answer in time. If one of its own handlers asks.
+    pub fn stages_within(&self, within: Duration) -> Result<Option<Box<Stages>>, ShardHandleError> {
+        self.ask_within(within, |reply| Command::Stages(None, reply))
+    }
+
+    /// Waits until the shard has done its present turn, as a sign of life, at most for the time `within`.
+    ///
+    /// # Errors
+    /// If the shard does not take the command or answer in time. If one of its own handlers asks.
+    pub fn wait_for_turn(&self, within: Duration) -> Result<(), ShardHandleError> {
+        self.ask_within(within, Command::Beat)
+    }
+
+    /// The connections that hold the most memory beside their own state, at most `most`, the heaviest first.
+    ///
+    /// The shard looks through all connections that hold any. Others are left out.
+    ///
+    /// # Errors
+    /// If the shard does not take the command or answer in time. If one of its own handlers asks.
+    pub fn heaviest(&self, most: usize, within: Duration) -> Result<Vec<Weight>, ShardHandleError> {
+        self.ask_within(within, |reply| Command::Heaviest(most, reply))
+    }
+
+    /// Sends a command, and waits for its answer at most for the time `within`. Handlers of other shards may ask too.
+    fn ask_within<R>(
+        &self,
+        within: Duration,
+        command: impl FnOnce(SyncSender<R>) -> Command,
+    ) -> Result<R, ShardHandleError> {
+        if IN_TURN.get() == self.address() {
+            return Err(ShardHandleError::InHandler);
+        }
+        let (reply, answer) = sync_channel(1);
+        self.command(command(reply))?;
+        answer.recv_timeout(within).map_err(|error| match error {
+            RecvTimeoutError::Timeout => ShardHandleError::TimedOut,
+            RecvTimeoutError::Disconnected => ShardHandleError::Stopped,
+        })
+    }
+
+    /// The address of the shard's state, which no other shard has meanwhile.
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     /// Sends a command, and waits for its answer.
     fn ask<R>(&self, command: impl FnOnce(SyncSender<R>) -> Command) -> Result<R, ShardHandleError> {
-        if IN_TURN.get() {
+        if IN_TURN.get() != 0 {
             return Err(ShardHandleError::InHandler);
         }
         let (reply, answer) = sync_channel(1);

@@ -236,7 +236,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// # Errors
     /// If the driver itself fails.
     pub fn turn(&mut self, longest: Option<Duration>) -> io::Result<()> {
-        let _turn = InTurn::begin();
+        let _turn = InTurn::begin(&self.core.shared.remote);
         let woke = self.core.shared.now;
         self.core.refresh();
         self.core.watch_turn(woke);

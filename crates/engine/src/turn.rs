@@ -196,6 +196,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 ));
             }
             Command::Subscribers { topic, reply } => drop(reply.try_send(self.shared.topics.count(&topic))),
+            Command::Heaviest(most, reply) => drop(reply.try_send(self.weigh(most))),
+            Command::Beat(reply) => drop(reply.try_send(())),
             Command::Resolved { dial, result } => self.resolved(driver, dial, result),
         }
     }

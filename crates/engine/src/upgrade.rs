@@ -92,6 +92,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// TLS is established, or there is none: begins HTTP.
     pub(crate) fn secured(&mut self, link: &mut Link<E::Session, H::State>) -> Result<(), Stop> {
         let Some(dial) = link.info.dial else {
+            if !E::Session::PASSTHROUGH {
+                self.count_handshake(link);
+            }
             link.phase = Phase::Request(self.empty_head());
             return Ok(());
         };
@@ -112,6 +115,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
         opening.write(link.out.raw(&mut self.shared.pool));
         link.phase = Phase::Answer(Box::new(Answer { bytes: Buf::new(), opening }));
         Ok(())
+    }
+
+    /// Counts a TLS handshake with a client, and its time. The deadline of the handshake tells when the connection began.
+    fn count_handshake(&self, link: &Link<E::Session, H::State>) {
+        let left = link.clock.phase_end.saturating_sub(self.shared.now);
+        let took = millis(self.shared.config.deadlines.handshake).saturating_sub(left);
+        let outcomes = self.shared.remote.live_outcomes();
+        let times = if link.session.tls_info().resumed { &outcomes.resumed } else { &outcomes.full };
+        times.add(took);
     }
 
     /// Reads a request and answers it. Returns the bytes of `plain` that belonged to it.

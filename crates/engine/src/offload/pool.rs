@@ -87,6 +87,8 @@ pub(crate) struct Done<S> {
     pub(crate) out: Buf,
     /// Whether a watcher did the step.
     pub(crate) stalled: bool,
+    /// The time since the job was queued.
+    pub(crate) took: Duration,
 }
 
 impl<S: Session> HandshakePool<S> {
@@ -164,7 +166,7 @@ fn work<S: Session>(queue: &JobQueue<Box<Job<S>>>, class: Class) {
         let Job { token, session, mut wire, mut out, completions } = *job;
         let mut session = Some(session);
         let result = (since.elapsed() <= queue.max_wait).then(|| handshake_step(&mut session, &mut wire, &mut out));
-        let done = Done { token, session, wire, result, out, stalled: class == Class::Watcher };
+        let done = Done { token, session, wire, result, out, stalled: class == Class::Watcher, took: since.elapsed() };
         // If the shard has ended, nothing reads this.
         completions.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
         unwoken.get_or_insert_with(|| (completions, Instant::now()));

@@ -136,6 +136,7 @@ fn drop_newest() {
         assert_eq!(dropped, vec![Delivery::Dropped; COUNT - numbers.len()]);
         assert!(!dropped.is_empty());
         assert_eq!(server.counters().messages_dropped, dropped.len() as u64);
+        assert_eq!(server.counters().dropped_newest, dropped.len() as u64);
         assert!(server.events.all().iter().any(|event| matches!(event, Event::Drain(_))));
         server.survives();
     });
@@ -150,6 +151,7 @@ fn drop_oldest() {
         assert!(!deliveries.contains(&Delivery::Dropped), "the new ones are taken");
         let waited = LIMIT / 10_064;
         assert_eq!(numbers[at_once(&numbers)..], (COUNT - waited..COUNT).collect::<Vec<_>>());
+        assert_eq!(server.counters().dropped_oldest, (COUNT - numbers.len()) as u64);
         server.survives();
     });
 }
@@ -167,6 +169,7 @@ fn keep_latest() {
         let first = at_once(&numbers);
         let waited: Vec<usize> = (first..first + 20).map(|i| latest[&(i % 20)]).collect();
         assert_eq!(numbers[first..], waited);
+        assert_eq!(server.counters().dropped_latest, (COUNT - numbers.len()) as u64);
         server.survives();
     });
 }
