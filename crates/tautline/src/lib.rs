@@ -33,6 +33,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "metrics")]
+mod admin;
 mod choice;
 mod client;
 mod driver;
@@ -59,6 +61,8 @@ mod tls;
 /// ```
 pub use http;
 
+#[cfg(feature = "metrics")]
+pub use admin::{Admin, LogLevel, check_admin_address};
 pub use choice::{EngineChoice, Then, TlsEngine};
 pub use client::Client;
 pub use driver::{driver_named, settle as settle_driver};
@@ -73,9 +77,9 @@ pub use tautline_engine::feed;
 pub use tautline_engine::probe::{MessageTimes, Spread, Stage, Stages};
 pub use tautline_engine::{
     Cause, Chunk, Closed, Config, Conn, ConnHandle, ConnId, ConnectError, Content, Counters, Deadline, Deadlines,
-    Delivery, DialId, DialTimes, Handler, Later, Limits, Lookup, MemoryBudget, Offload, OnPanic, Opening, Outgoing,
-    Proxy, ProxyKind, Receipt, Recipients, Reconnect, Records, Reply, Request, Resolver, Shard, ShardContext,
-    ShardHandle, ShardHandleError, SlowConsumer, Target, Ticket, Upgrade,
+    Delivery, DialId, DialTimes, Durations, Handler, Later, Limits, Lookup, MemoryBudget, Offload, OnPanic, Opening,
+    Outcomes, Outgoing, Proxy, ProxyKind, Receipt, Recipients, Reconnect, Records, Reply, Request, Resolver, Shard,
+    ShardContext, ShardHandle, ShardHandleError, SlowConsumer, Target, Ticket, Upgrade, Weight,
 };
 pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Source, Spin, activation};
 pub use tautline_tls::plain::Engine as Plain;
@@ -95,6 +99,8 @@ pub mod layers {
     pub use tautline_buf as buf;
     pub use tautline_engine as engine;
     pub use tautline_io as io;
+    #[cfg(feature = "metrics")]
+    pub use tautline_metrics as metrics;
     pub use tautline_tls as tls;
     #[cfg(feature = "libssl")]
     pub use tautline_tls_libssl as tls_libssl;
@@ -110,9 +116,12 @@ pub mod layers {
 mod documents {
     #[doc = include_str!("../../../README.md")]
     mod readme {}
-    #[cfg(feature = "files")]
+    #[cfg(all(feature = "files", feature = "metrics"))]
     #[doc = include_str!("../../../docs/guide.md")]
     mod guide {}
+    #[cfg(feature = "metrics")]
+    #[doc = include_str!("../../../docs/operations.md")]
+    mod operations {}
     #[doc = include_str!("../../../docs/migration/uwebsockets.md")]
     mod uwebsockets {}
     #[doc = include_str!("../../../docs/languages.md")]

@@ -24,6 +24,8 @@ pub struct Reloader {
     apply: Arc<Apply>,
     costs: Arc<Costs>,
     counts: Arc<Counts>,
+    /// The chains of the certificates in use.
+    chains: Arc<Mutex<Vec<Vec<u8>>>>,
     /// Held from before files are read until the configuration is in use. So an older configuration never replaces a newer one.
     turn: Arc<Mutex<()>>,
 }
@@ -69,7 +71,13 @@ impl Reloader {
             Ok(())
         };
         let costs = Arc::new(move || measured.key_costs());
-        Self { apply: Arc::new(apply), costs, counts: Arc::default(), turn: Arc::default() }
+        Self { apply: Arc::new(apply), costs, counts: Arc::default(), chains: Arc::default(), turn: Arc::default() }
+    }
+
+    /// A reloader of a server that begins with this configuration.
+    pub(crate) fn with_config(self, config: &ServerConfig) -> Self {
+        self.note_chains(config);
+        self
     }
 
     /// Makes new connections use `config`.
@@ -84,7 +92,7 @@ impl Reloader {
     /// is also logged.
     pub fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
         let _one_at_a_time = self.turn();
-        self.report((self.apply)(config).map_err(Error::Tls))
+        self.report(self.apply(config))
     }
 
     /// The number of reloads so far.
@@ -102,10 +110,27 @@ impl Reloader {
         (self.costs)()
     }
 
+    /// The chains of the certificates in use, in PEM. Empty without TLS.
+    #[must_use]
+    pub fn certificate_chains(&self) -> Vec<Vec<u8>> {
+        self.chains.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Loads a configuration and applies it, without a log line or a count.
     pub(crate) fn try_reload(&self, load: impl FnOnce() -> Result<ServerConfig, Error>) -> Result<(), Error> {
         let _one_at_a_time = self.turn();
-        Ok((self.apply)(&load()?)?)
+        self.apply(&load()?)
+    }
+
+    fn apply(&self, config: &ServerConfig) -> Result<(), Error> {
+        (self.apply)(config)?;
+        self.note_chains(config);
+        Ok(())
+    }
+
+    fn note_chains(&self, config: &ServerConfig) {
+        let chains = config.certificates.iter().map(|certificate| certificate.chain.clone()).collect();
+        *self.chains.lock().unwrap_or_else(PoisonError::into_inner) = chains;
     }
 
     fn turn(&self) -> MutexGuard<'_, ()> {

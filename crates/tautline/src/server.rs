@@ -106,6 +106,13 @@ impl<E: EngineChoice> Server<E> {
         self
     }
 
+    /// Sets the name of the threads, to which each loop appends its number.
+    #[cfg(feature = "metrics")]
+    pub(crate) const fn named(mut self, name: &'static str) -> Self {
+        self.plan.name = name;
+        self
+    }
+
     /// Sets limits, deadlines and policies.
     pub fn config(mut self, config: Config) -> Self {
         self.plan.config = Arc::new(config);
@@ -223,7 +230,7 @@ impl<H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Then for Start<M> {
         let pool = (!inline).then(|| HandshakePool::start(&plan.config.offload)).transpose();
         let pool = pool.map_err(|error| Error::Machine { what: "cannot start a thread for handshakes", error })?;
         let records = record_pool(&plan, kind.capabilities())?;
-        let reloader = Reloader::new(engine.clone(), plan.config.offload.clone());
+        let reloader = Reloader::new(engine.clone(), plan.config.offload.clone()).with_config(&config);
         let (shared, limits) = (plan.config.clone(), SharedLimits::default());
         plan.start(
             reloader,

@@ -54,6 +54,8 @@ pub struct ServerHandle {
     ends: Arc<Ends>,
     /// Connections that were adopted.
     adopted: Arc<AtomicUsize>,
+    /// Whether stages are measured.
+    measures_stages: bool,
 }
 
 /// A loop's thread, which returns the loop's result.
@@ -177,6 +179,12 @@ impl ServerHandle {
         })
     }
 
+    /// Whether it was started [with stages](crate::Server::start_with_stages).
+    #[must_use]
+    pub const fn measures_stages(&self) -> bool {
+        self.measures_stages
+    }
+
     /// Stops accepting, and closes all connections with `code` (1001 going away, 1012 service restart).
     ///
     /// Connections that are not closed after `deadline` are aborted. This returns at once; [`join`](Self::join) waits.
@@ -205,6 +213,12 @@ impl ServerHandle {
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.shards.iter().all(ShardHandle::is_running)
+    }
+
+    /// Whether a [drain](Self::drain) of any loop was asked for, or has ended already.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.shards.iter().any(ShardHandle::is_draining)
     }
 
     /// Waits until a loop ends, and returns why it failed; `None` if it was drained.
@@ -383,6 +397,7 @@ impl Plan {
             left: Left::default(),
             ends: Arc::default(),
             adopted: Arc::default(),
+            measures_stages: plan.stages,
         };
         let shared =
             plan.sockets.iter().map(activation::address).collect::<io::Result<Vec<_>>>().map_err(not_to_listen_on)?;

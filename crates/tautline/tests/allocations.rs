@@ -1,4 +1,4 @@
-//! Messages cause no allocation in a server whose buffers are warm.
+//! Messages cause no allocation in a server whose buffers are warm, also while its metrics are read.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
 mod common;
@@ -10,7 +10,12 @@ use common::server::config;
 use common::{App, Over, Peer, payload, serve};
 use counting::allocations;
 use std::cell::Cell;
-use tautline::Outgoing;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use tautline::{Admin, Outgoing};
 
 thread_local! {
     /// Allocations of the loop before the message `count`.
@@ -69,6 +74,12 @@ const MAX_ROUNDS: usize = 10;
 /// Allocations of the last round, which is the first that has only the test's own one.
 fn counted(over: Over) -> u32 {
     let server = serve(over, config(), counting());
+    let admin = Admin::new(&server.handle).listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let (is_over, scrapes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let scraper = thread::spawn({
+        let (is_over, scrapes) = (is_over.clone(), scrapes.clone());
+        move || scrape(&admin.addresses()[0].to_string(), &is_over, &scrapes)
+    });
     let (mut one, mut other) = (server.peer(), server.peer());
     for _ in 0..3 {
         round(&mut one);
@@ -78,9 +89,14 @@ fn counted(over: Over) -> u32 {
     for number in 0..MAX_ROUNDS {
         one.send(&masked(TEXT, b"count"));
         assert_eq!(one.frame().text(), "counting");
+        let before = scrapes.load(Ordering::Relaxed);
         for _ in 0..5 {
             round(&mut one);
             round(&mut other);
+        }
+        // At least one whole scrape fell into this round.
+        while scrapes.load(Ordering::Relaxed) < before + 2 {
+            round(&mut one);
         }
         one.send(&masked(TEXT, b"report"));
         assert_eq!(one.frame().text(), "reported");
@@ -89,9 +105,23 @@ fn counted(over: Over) -> u32 {
             break;
         }
     }
+    is_over.store(true, Ordering::Relaxed);
+    scraper.join().unwrap();
     drop((one, other));
     server.survives();
     count
+}
+
+/// Reads the server's metrics, over and over. That costs its loop nothing.
+fn scrape(admin: &str, is_over: &AtomicBool, scrapes: &AtomicUsize) {
+    while !is_over.load(Ordering::Relaxed) {
+        let mut stream = TcpStream::connect(admin).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut metrics = String::new();
+        stream.read_to_string(&mut metrics).unwrap();
+        assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+        scrapes.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 #[test]

@@ -1,0 +1,53 @@
+use crate::certificate::CertificateExpiry;
+use crate::process::ProcessFigures;
+use tautline_engine::probe::Stages;
+use tautline_engine::{Counters, Outcomes};
+
+/// The figures of a server at one instant.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Each loop's figures.
+    pub loops: Vec<LoopFigures>,
+    /// The stages of received messages, if they are measured.
+    pub stages: Option<Box<Stages>>,
+    /// The certificates in use.
+    pub certificates: Vec<CertificateExpiry>,
+    /// Reloads of the TLS configuration; `None` without TLS.
+    pub reloads: Option<ReloadFigures>,
+    /// The process.
+    pub process: Option<ProcessFigures>,
+}
+
+/// The figures of a loop.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LoopFigures {
+    /// The loop's number.
+    pub number: u32,
+    /// Whether it runs.
+    pub running: bool,
+    /// Whether it is being drained, or was.
+    pub draining: bool,
+    /// Its counters.
+    pub counters: Counters,
+    /// How its handshakes and connections went.
+    pub outcomes: Outcomes,
+}
+
+impl LoopFigures {
+    /// The figures of a loop that is not being drained.
+    #[must_use]
+    pub const fn new(number: u32, running: bool, counters: Counters, outcomes: Outcomes) -> Self {
+        Self { number, running, draining: false, counters, outcomes }
+    }
+}
+
+/// Reloads of the TLS configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReloadFigures {
+    /// Reloads that replaced the configuration.
+    pub done: u64,
+    /// Reloads that failed, so that the configuration stayed.
+    pub failed: u64,
+}

@@ -1,0 +1,167 @@
+//! The families of a server's metrics.
+
+use crate::families::{Families, Histogram};
+use crate::figures::Figures;
+use prometheus_client::registry::Unit;
+use std::fmt::Error;
+use tautline_engine::probe::{Stage, Stages};
+use tautline_engine::{Counters, Outcomes};
+
+/// Upper ends of the ranges of stages, in seconds.
+const STAGE_ENDS: [f64; 14] = [2e-7, 5e-7, 1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 1e-2, 1e-1];
+
+pub(crate) fn encode(figures: &Figures, families: &mut Families<'_>) -> Result<(), Error> {
+    let (mut counters, mut outcomes) = (Counters::default(), Outcomes::default());
+    for one in &figures.loops {
+        counters.merge(&one.counters);
+        outcomes.merge(&one.outcomes);
+    }
+    families.info("build", "The version of Tautline", &[("version", env!("CARGO_PKG_VERSION"))])?;
+    loops(figures, families)?;
+    connections(&counters, families)?;
+    handshakes(&counters, &outcomes, families)?;
+    messages(&counters, families)?;
+    ends(&counters, &outcomes, families)?;
+    memory(&counters, families)?;
+    if let Some(stages) = &figures.stages {
+        self::stages(stages, families)?;
+    }
+    tls(figures, families)
+}
+
+fn loops(figures: &Figures, families: &mut Families<'_>) -> Result<(), Error> {
+    let numbers: Vec<String> = figures.loops.iter().map(|one| one.number.to_string()).collect();
+    let all = || numbers.iter().zip(&figures.loops);
+    let of = |value: fn(&Counters) -> u64| all().map(move |(number, one)| (number, value(&one.counters)));
+    let running = all().map(|(number, one)| (number, u64::from(one.running)));
+    families.gauges("loop_running", "Whether the loop runs", None, "loop", running)?;
+    let help = "Open WebSockets of the loop";
+    families.gauges("loop_open_websockets", help, None, "loop", of(|counters| counters.open))?;
+    let help = "Messages that the loop received and sent";
+    families.counters("loop_messages", help, "loop", of(|counters| counters.messages_in + counters.messages_out))?;
+    let help = "Turns of a loop that took too long, because a handler blocked it or other threads had its CPU";
+    families.counter("slow_turns", help, of(|counters| counters.turns_slow).map(|(_, slow)| slow).sum())?;
+    let draining = figures.loops.iter().any(|one| one.draining);
+    families.gauge("draining", "Whether the server is being drained", u64::from(draining))
+}
+
+fn connections(counters: &Counters, families: &mut Families<'_>) -> Result<(), Error> {
+    let Counters { connections, handshaking, http, open, .. } = *counters;
+    // The counters are not all of one instant.
+    let closing = connections.saturating_sub(handshaking + http + open);
+    let states = [("handshake", handshaking), ("http", http), ("open", open), ("closing", closing)];
+    families.gauges("connections", "Present connections by state", None, "state", states)?;
+    families.counter("connections_accepted", "Connections accepted", counters.accepted)?;
+    families.counter("websockets_opened", "WebSockets opened", counters.opened)
+}
+
+fn handshakes(counters: &Counters, outcomes: &Outcomes, families: &mut Families<'_>) -> Result<(), Error> {
+    let kinds = [("full", &outcomes.full), ("resumed", &outcomes.resumed)];
+    let help = "TLS handshakes with clients, from the connection to the end of the handshake, network included";
+    families.histograms("tls_handshake", help, "kind", kinds.map(|(kind, times)| (kind, times.into())))?;
+    let help = "Steps of handshakes on other threads, the wait for the thread included";
+    families.histograms("handshake_offloaded", help, "", [("", (&outcomes.offloaded).into())])?;
+    let help = "Steps of handshakes that waited for a thread that the scheduler did not run";
+    families.counter("handshakes_stalled", help, counters.handshakes_stalled)?;
+    let (refused, evicted) = (counters.handshakes_refused, counters.handshakes_evicted);
+    let reasons = [
+        ("refused", refused),
+        ("evicted", evicted),
+        ("other", counters.handshakes_failed.saturating_sub(refused + evicted)),
+    ];
+    let help = "Opening handshakes that failed: refused because too many waited, evicted by newer ones, or else";
+    families.counters("handshakes_failed", help, "reason", reasons)
+}
+
+fn messages(counters: &Counters, families: &mut Families<'_>) -> Result<(), Error> {
+    let directions = [("received", counters.messages_in), ("sent", counters.messages_out)];
+    let help = "Messages; a published one counts for each receiver, and one that is dropped later counts too";
+    families.counters("messages", help, "direction", directions)?;
+    let directions = [("received", counters.bytes_in), ("sent", counters.bytes_out)];
+    families.counters("bytes", "Bytes on the wire", "direction", directions)?;
+    let policies = [
+        ("drop_newest", counters.dropped_newest),
+        ("drop_oldest", counters.dropped_oldest),
+        ("keep_latest", counters.dropped_latest),
+    ];
+    let by_policy: u64 = policies.iter().map(|(_, dropped)| dropped).sum();
+    let other = [("none", counters.messages_dropped.saturating_sub(by_policy))];
+    let help = "Messages dropped, by the policy for slow consumers; none: a full loop, or amid a streamed message";
+    families.counters("messages_dropped", help, "policy", policies.into_iter().chain(other))?;
+    let help = "Compressions of published messages";
+    families.counter("publications_compressed", help, counters.publications_compressed)?;
+    let help = "Seals of large messages: offloaded, helped by another thread, and late because of it";
+    let seals =
+        [("offloaded", counters.seals_offloaded), ("helped", counters.seals_helped), ("late", counters.seals_late)];
+    families.counters("seals", help, "kind", seals)
+}
+
+fn ends(counters: &Counters, outcomes: &Outcomes, families: &mut Families<'_>) -> Result<(), Error> {
+    let codes: Vec<(String, u64)> = outcomes
+        .codes()
+        .map(|(code, ended)| (code.map_or_else(|| "other".to_owned(), |code| code.get().to_string()), ended))
+        .collect();
+    families.counters("websockets_closed", "WebSockets ended, by the close code of the peer", "code", codes)?;
+    let help = "WebSockets ended, by the cause";
+    families.counters("websockets_ended", help, "cause", outcomes.causes())?;
+    families.counter("panics", "Panics of the application", counters.panics)?;
+    let limits = [
+        ("limits.max_connections", counters.accept_pauses),
+        ("limits.max_handshakes", counters.handshakes_evicted),
+        ("limits.max_http", counters.http_evicted),
+        ("limits.max_message", counters.messages_too_big),
+        ("limits.head", counters.heads_too_big),
+        ("limits.max_subscriptions", counters.subscriptions_refused),
+        ("limits.pause_receive_above", counters.receive_pauses),
+        ("limits.memory: refused", counters.connections_refused),
+        ("limits.memory: closed", counters.memory_closed),
+        ("slow_consumer", counters.slow_consumers),
+        ("deadlines.handshake", counters.missed_handshake),
+        ("deadlines.idle", counters.missed_idle),
+        ("deadlines.silence", counters.missed_silence),
+        ("deadlines.close", counters.missed_close),
+        ("deadlines.send", counters.missed_send),
+    ];
+    let help = "Times that peers met a limit or a deadline of the configuration";
+    families.counters("limits_met", help, "limit", limits)
+}
+
+fn memory(counters: &Counters, families: &mut Families<'_>) -> Result<(), Error> {
+    let kinds = [
+        ("connections", counters.memory_connections),
+        ("heads", counters.memory_heads),
+        ("partial", counters.memory_partial),
+        ("sending", counters.memory_sending),
+        ("queued", counters.memory_queued),
+        ("deflate", counters.memory_deflate),
+        ("pooled", counters.memory_pooled),
+        ("commands", counters.memory_commands),
+        ("published", counters.memory_published),
+    ];
+    let help = "Memory of the loops by use; queued, published and sending wait for peers";
+    families.gauges("memory", help, Some(&Unit::Bytes), "use", kinds)
+}
+
+fn stages(stages: &Stages, families: &mut Families<'_>) -> Result<(), Error> {
+    let histogram = |stage| {
+        let spread = stages.spread(stage);
+        let times = stages.histogram(stage).map(|(micros, count)| (micros / 1e6, count));
+        Histogram::sorted(spread.mean / 1e6 * spread.count as f64, &STAGE_ENDS, times)
+    };
+    let all = Stage::ALL.map(|stage| (stage.name(), histogram(stage)));
+    families.histograms("stage", "Stages of received messages, from the network to the handler", "stage", all)
+}
+
+fn tls(figures: &Figures, families: &mut Families<'_>) -> Result<(), Error> {
+    let ends: Vec<_> = figures
+        .certificates
+        .iter()
+        .map(|of| (vec![("name", of.name.as_str()), ("serial", of.serial.as_str())], of.not_after))
+        .collect();
+    if !ends.is_empty() {
+        families.times("certificate_expiry_timestamp", "When a certificate expires, since 1970", &ends)?;
+    }
+    let Some(reloads) = figures.reloads else { return Ok(()) };
+    let results = [("done", reloads.done), ("failed", reloads.failed)];
+    families.counters("reloads", "Reloads of the TLS configuration", "result", results)
+}

@@ -1,0 +1,279 @@
+//! The admin listener, as operators and scrapers see it.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
+
+mod common;
+
+use common::frame::{CLOSE, TEXT, masked};
+use common::server::config;
+use common::{App, Over, PATIENCE, Started, eventually, serve};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use tautline::layers::metrics::prometheus_client::metrics::counter::Counter;
+use tautline::layers::metrics::prometheus_client::registry::Registry;
+use tautline::{
+    Address, Admin, CloseCode, LogLevel, OnPanic, Outgoing, Server, ServerHandle, SlowConsumer, check_admin_address,
+};
+
+fn admin(server: &Started) -> ServerHandle {
+    Admin::new(&server.handle).listen("127.0.0.1:0".parse().unwrap()).unwrap()
+}
+
+fn tcp(admin: &ServerHandle) -> TcpStream {
+    let Address::Tcp(address) = &admin.addresses()[0] else { panic!("no TCP") };
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Sends a request, and returns the status and the body.
+fn exchange(mut stream: impl Read + Write, head: &str, body: &str) -> (u16, String) {
+    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    write!(stream, "{head}\r\nConnection: close\r\n{length}\r\n{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+fn get(admin: &ServerHandle, path: &str) -> (u16, String) {
+    exchange(tcp(admin), &format!("GET {path} HTTP/1.1\r\nHost: localhost"), "")
+}
+
+/// The value of a metric with its labels.
+fn value(metrics: &str, name: &str) -> f64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in {metrics}")).parse().unwrap()
+}
+
+#[test]
+fn metrics_follow_a_connection_from_its_handshake_to_its_end() {
+    let server = serve(Over::Fused, config(), App::default());
+    let admin = admin(&server);
+    let mut socket = server.socket();
+    socket.text("hello").unwrap();
+    socket.receive().unwrap();
+    let (status, metrics) = get(&admin, "/metrics");
+    assert_eq!(status, 200);
+    for (name, expected) in [
+        ("tautline_connections{state=\"open\"}", 1.0),
+        ("tautline_loop_running{loop=\"0\"}", 1.0),
+        ("tautline_loop_open_websockets{loop=\"0\"}", 1.0),
+        ("tautline_websockets_opened_total", 1.0),
+        ("tautline_messages_total{direction=\"received\"}", 1.0),
+        ("tautline_messages_total{direction=\"sent\"}", 1.0),
+        ("tautline_tls_handshake_seconds_count{kind=\"full\"}", 1.0),
+        ("tautline_tls_handshake_seconds_bucket{le=\"+Inf\",kind=\"full\"}", 1.0),
+        ("tautline_tls_handshake_seconds_count{kind=\"resumed\"}", 0.0),
+        ("tautline_draining", 0.0),
+        ("tautline_reloads_total{result=\"done\"}", 0.0),
+    ] {
+        assert_eq!(value(&metrics, name), expected, "{name}");
+    }
+    assert!(value(&metrics, "tautline_bytes_total{direction=\"received\"}") > 100.0);
+    assert!(value(&metrics, "tautline_memory_bytes{use=\"connections\"}") > 100.0);
+    assert!(value(&metrics, "process_resident_memory_bytes") > 1e6);
+    assert!(
+        metrics.contains("tautline_certificate_expiry_timestamp_seconds{name=\"localhost\",serial=\""),
+        "{metrics}"
+    );
+    assert!(metrics.ends_with("# EOF\n"));
+    socket.close(CloseCode::NORMAL, "").unwrap();
+    eventually("the connection ends", || server.counters().open == 0);
+    let (_, metrics) = get(&admin, "/metrics");
+    assert_eq!(value(&metrics, "tautline_websockets_closed_total{code=\"1000\"}"), 1.0);
+    assert_eq!(value(&metrics, "tautline_websockets_ended_total{cause=\"peer\"}"), 1.0);
+    // The second handshake has a ticket only if the client keeps one, so the kinds are counted together.
+    let mut second = server.peer();
+    second.send(&masked(CLOSE, &4000_u16.to_be_bytes()));
+    eventually("the second connection ends", || server.counters().opened == 2 && server.counters().open == 0);
+    let outcomes = server.handle.shards()[0].outcomes();
+    assert_eq!(outcomes.full.count() + outcomes.resumed.count(), 2);
+    let text = get(&admin, "/metrics").1;
+    assert_eq!(value(&text, "tautline_websockets_closed_total{code=\"other\"}"), 1.0);
+}
+
+#[test]
+fn stages_and_metrics_of_the_application_are_included() {
+    let app = App::default();
+    let server = Server::plain().listen("127.0.0.1:0".parse().unwrap());
+    let server = server.start_with_stages(move |_| app.clone()).unwrap();
+    let mut socket = tautline::connect(&format!("ws://{}/", server.addresses()[0])).unwrap();
+    for _ in 0..10 {
+        socket.text("hello").unwrap();
+        socket.receive().unwrap();
+    }
+    let mut own = Registry::default();
+    let orders = Counter::<u64>::default();
+    own.register("orders", "Orders taken", orders.clone());
+    orders.inc_by(7);
+    let admin = Admin::new(&server).with_metrics(own).listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let (_, metrics) = get(&admin, "/metrics");
+    assert_eq!(value(&metrics, "tautline_stage_seconds_count{stage=\"app\"}"), 10.0);
+    assert_eq!(value(&metrics, "orders_total"), 7.0);
+    assert!(!metrics.contains("tautline_reloads"), "there is no TLS");
+    assert!(metrics.find("orders_total") < metrics.find("# EOF"));
+}
+
+#[test]
+fn a_drain_ends_readiness_and_not_health() {
+    let server = serve(Over::Plain, config(), App::default());
+    let admin = admin(&server);
+    assert_eq!(get(&admin, "/readyz"), (200, "ok\n".to_owned()));
+    assert_eq!(get(&admin, "/healthz"), (200, "ok\n".to_owned()));
+    // A peer that does not answer the close frame keeps the drain from ending.
+    let peer = server.peer();
+    server.handle.drain(CloseCode::GOING_AWAY, "", PATIENCE);
+    let (status, why) = get(&admin, "/readyz");
+    assert!(status == 503 && why.contains("drained"), "{status} {why}");
+    assert_eq!(get(&admin, "/healthz").0, 200);
+    assert_eq!(value(&get(&admin, "/metrics").1, "tautline_draining"), 1.0);
+    drop(peer);
+    eventually("the loop ends", || !server.handle.is_running());
+    assert_eq!((get(&admin, "/readyz").0, get(&admin, "/healthz").0), (503, 200));
+}
+
+#[test]
+fn a_loop_that_failed_ends_readiness_and_health() {
+    let mut config = config();
+    config.on_panic = OnPanic::EndLoop;
+    let server = serve(Over::Plain, config, App::default().on_message(|_, _, _| panic!("the test asks for it")));
+    let admin = admin(&server);
+    server.peer().send(&masked(TEXT, b"go"));
+    assert!(server.handle.wait_for_end().is_some());
+    let (status, why) = get(&admin, "/readyz");
+    assert!(status == 503 && why.contains("loop 0 has ended"), "{status} {why}");
+    let (status, why) = get(&admin, "/healthz");
+    assert!(status == 503 && why.contains("loop 0 has failed"), "{status} {why}");
+    assert_eq!(value(&get(&admin, "/metrics").1, "tautline_loop_running{loop=\"0\"}"), 0.0);
+}
+
+#[test]
+fn a_loop_that_is_blocked_is_not_healthy_and_still_has_metrics() {
+    let (entered, enters) = channel();
+    let (release, released) = channel::<()>();
+    let (entered, released) = (Mutex::new(entered), Mutex::new(released));
+    let app = App::default().on_message(move |_, conn, _| {
+        entered.lock().unwrap().send(()).unwrap();
+        let _ = released.lock().unwrap().recv();
+        conn.text("done");
+    });
+    let server = serve(Over::Plain, config(), app);
+    let admin = admin(&server);
+    let mut peer = server.peer();
+    peer.send(&masked(TEXT, b"go"));
+    enters.recv_timeout(PATIENCE).unwrap();
+    let (status, why) = get(&admin, "/healthz");
+    assert!(status == 503 && why.contains("loop 0") && why.contains("did not answer in time"), "{status} {why}");
+    assert_eq!(value(&get(&admin, "/metrics").1, "tautline_messages_total{direction=\"received\"}"), 1.0);
+    let (status, json) = get(&admin, "/connections");
+    assert!(status == 200 && json.contains("\"unanswered\""), "{json}");
+    assert!(json.contains("did not answer in time"), "{json}");
+    drop(release);
+    assert_eq!(peer.frame().text(), "done");
+    assert_eq!(get(&admin, "/healthz").0, 200);
+}
+
+#[test]
+fn the_heaviest_connections_come_first() {
+    let mut config = config();
+    config.slow_consumer = SlowConsumer::Disconnect(64 << 20);
+    let app = App::default().on_message(|_, conn, message| {
+        let megabytes: usize = message.text().unwrap().parse().unwrap();
+        for _ in 0..megabytes * 16 {
+            conn.send(Outgoing::binary(&[7; 64 << 10]));
+        }
+    });
+    let server = serve(Over::Plain, config, app);
+    let admin = admin(&server);
+    let (mut light, mut heavy) = (server.peer(), server.peer());
+    light.send(&masked(TEXT, b"20"));
+    heavy.send(&masked(TEXT, b"40"));
+    let mut idle = server.peer();
+    idle.send(&masked(TEXT, b"0"));
+    eventually("both are listed", || get(&admin, "/connections?most=2").1.matches("\"peer\"").count() == 2);
+    let (_, json) = get(&admin, "/connections?most=2");
+    let (first, second) = (json.find(&heavy.name()).unwrap(), json.find(&light.name()).unwrap());
+    assert!(first < second && json.contains("\"state\": \"open\""), "{json}");
+    assert!(!get(&admin, "/connections?most=1").1.contains(&light.name()));
+    assert!(!get(&admin, "/connections").1.contains(&idle.name()));
+    assert_eq!(get(&admin, "/connections?most=1001").0, 400);
+}
+
+/// A level in memory, since the level of the crate `log` is the whole process's.
+struct Level(Mutex<String>);
+
+impl LogLevel for Level {
+    fn get(&self) -> String {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn set(&self, level: &str) -> Result<(), String> {
+        if level.is_empty() {
+            return Err("write a level".to_owned());
+        }
+        level.clone_into(&mut self.0.lock().unwrap());
+        Ok(())
+    }
+}
+
+#[test]
+fn the_log_level_changes_by_put_and_post() {
+    let server = serve(Over::Plain, config(), App::default());
+    let level = Level(Mutex::new("warn".to_owned()));
+    let admin = Admin::new(&server.handle).with_log_level(level).listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    assert_eq!(get(&admin, "/log"), (200, "warn\n".to_owned()));
+    let set =
+        |method: &str, body: &str| exchange(tcp(&admin), &format!("{method} /log HTTP/1.1\r\nHost: localhost"), body);
+    assert_eq!(set("PUT", "debug\n"), (200, "debug\n".to_owned()));
+    assert_eq!(set("POST", "info"), (200, "info\n".to_owned()));
+    assert_eq!(set("PUT", " "), (400, "write a level\n".to_owned()));
+    assert_eq!(set("DELETE", "").0, 405);
+    assert_eq!(get(&admin, "/log"), (200, "info\n".to_owned()));
+    assert_eq!(set("PUT", &"x".repeat(2000)).0, 413);
+}
+
+#[test]
+fn requests_of_web_pages_and_to_other_paths_are_refused() {
+    let server = serve(Over::Plain, config(), App::default());
+    let admin = admin(&server);
+    for head in [
+        "GET /metrics HTTP/1.1\r\nHost: evil.example",
+        "GET /metrics HTTP/1.1\r\nHost: evil.example:80",
+        "PUT /log HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example",
+    ] {
+        assert_eq!(exchange(tcp(&admin), head, "trace").0, 403, "{head}");
+    }
+    assert_eq!(get(&admin, "/other").0, 404);
+    assert_eq!(exchange(tcp(&admin), "POST /metrics HTTP/1.1\r\nHost: localhost", "x").0, 405);
+    let upgrade = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13";
+    assert_eq!(exchange(tcp(&admin), upgrade, "").0, 200, "there are no WebSockets here");
+}
+
+#[test]
+fn a_unix_socket_is_for_its_owner_and_group() {
+    let server = serve(Over::Plain, config(), App::default());
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("admin-{}.sock", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let admin = Admin::new(&server.handle).listen(Address::Unix(path.clone())).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+    let head = "GET /readyz HTTP/1.1\r\nHost: any.example";
+    assert_eq!(exchange(UnixStream::connect(&path).unwrap(), head, "").0, 200);
+    admin.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+    admin.join().unwrap();
+}
+
+#[test]
+fn addresses_that_others_reach_are_refused() {
+    let server = serve(Over::Plain, config(), App::default());
+    let open: Address = "0.0.0.0:0".parse().unwrap();
+    let error = format!("{:#}", Admin::new(&server.handle).listen(open.clone()).unwrap_err());
+    assert!(error.contains("0.0.0.0:0") && error.contains("no login"), "{error}");
+    assert!(check_admin_address(&open).is_err());
+}
