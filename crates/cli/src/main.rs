@@ -16,6 +16,8 @@ mod files;
 mod generate;
 mod layout;
 mod load;
+mod local;
+mod logging;
 mod model;
 mod output;
 mod port_owner;
@@ -31,6 +33,7 @@ mod usage;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
+use logging::{LogFilter, LogFormat};
 use std::process::ExitCode;
 
 /// Secure WebSockets at the speed of the machine: serve, connect, probe, load, measure.
@@ -40,6 +43,9 @@ struct Cli {
     /// Log what happens (-v) or every step (-vv). With -v, `connect` also prints the negotiated TLS and HTTP values.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
+    /// Form of the lines of the log.
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
+    log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
 }
@@ -87,21 +93,16 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage::report(&error, &Cli::command()),
     };
-    let level = match cli.verbose {
-        0 => log::LevelFilter::Warn,
-        1 => log::LevelFilter::Info,
-        _ => log::LevelFilter::Trace,
-    };
-    env_logger::Builder::new().filter_level(level).parse_default_env().format_target(false).init();
-    match run(&cli) {
+    let filter = logging::start(cli.verbose, cli.log_format);
+    match run(&cli, filter) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
-fn run(cli: &Cli) -> Result<(), Failure> {
+fn run(cli: &Cli, filter: LogFilter) -> Result<(), Failure> {
     match &cli.command {
-        Command::Serve(arguments) => serve::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments, filter),
         Command::Connect(arguments) => connect::run(arguments, cli.verbose > 0),
         Command::Probe(arguments) => probe::run(arguments),
         Command::Load(arguments) => load::run(arguments),

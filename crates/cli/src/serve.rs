@@ -1,3 +1,4 @@
+mod admin;
 #[cfg(feature = "harden")]
 mod harden;
 mod listen;
@@ -11,6 +12,8 @@ use crate::amount;
 use crate::dashboard::{DashboardArguments, show_server};
 use crate::driver::DriverArguments;
 use crate::failure::Failure;
+use crate::local::local;
+use crate::logging::LogFilter;
 use crate::stages;
 use listen::{Listen, listen};
 use offload::OffloadArguments;
@@ -49,7 +52,8 @@ Examples:
   taut serve --plain --unix /run/taut.sock
   taut serve --plain --files public               also the files of a folder, over HTTP
   taut serve --app market --stages                market data, and the stages of received messages
-  taut serve --stages --dashboard                 also live figures at https://localhost:8444/")]
+  taut serve --stages --dashboard                 also live figures at https://localhost:8444/
+  taut serve --admin localhost:9100               also metrics at http://localhost:9100/metrics")]
 pub(crate) struct Arguments {
     /// Address to listen at: IP:PORT (port 0 takes a free one), NAME:PORT, :PORT for all interfaces, or unix:PATH. May be repeated.
     #[arg(long, value_name = "ADDR", value_parser = listen)]
@@ -76,6 +80,10 @@ pub(crate) struct Arguments {
     stages: Option<NonZeroU32>,
     #[command(flatten)]
     dashboard: DashboardArguments,
+    /// Serve metrics (OpenMetrics), health, the heaviest connections and the log level over HTTP, at a Unix socket or an address
+    /// of the machine itself: unix:PATH, IP:PORT or localhost:PORT.
+    #[arg(long, value_name = "ADDR", value_parser = local)]
+    admin: Option<Address>,
     #[command(flatten)]
     tls: TlsArguments,
     #[command(flatten)]
@@ -170,7 +178,7 @@ fn feed_size(text: &str) -> Result<usize, String> {
     if bytes <= 1 << 20 { Ok(bytes) } else { Err("at most 1 MiB".to_owned()) }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failure> {
     if arguments.with_parent {
         crate::child::end_with_parent()?;
     }
@@ -223,7 +231,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         files: arguments.tls.paths(),
         folder,
         key_log: arguments.tls.key_log_path(),
-        addresses,
+        addresses: addresses.into_iter().chain(arguments.admin.clone()).collect(),
         bypasses_kernel: arguments.loops.driver.bypasses_kernel(),
     })?;
     let handle = start(server, arguments)?;
@@ -234,6 +242,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let shards = handle.shards().to_vec();
     if let Some(page) = page {
         show_server(page, format!("taut serve at {}", handle.addresses()[0]), shards.clone())?;
+    }
+    if let Some(address) = &arguments.admin {
+        admin::show(&handle, address, filter)?;
     }
     arguments.privilege.drop(arguments.core_dumps)?;
     let report = {

@@ -53,6 +53,15 @@ pub(crate) fn run(context: &Context) -> Outcome {
                 }
             }
         }
+        if peer.metrics().is_some() {
+            match metrics(*peer, &certificates, context.deadline) {
+                Ok(checks) => eprintln!("{} reads our metrics: {checks} checks hold", peer.name()),
+                Err(Failure::Failed(reason) | Failure::Skipped(reason)) => {
+                    eprintln!("FAILED {} reads our metrics: {reason}", peer.name());
+                    failed.push(format!("{} metrics", peer.name()));
+                }
+            }
+        }
         if let Some(mut tls) = peer.tls()
             && run_logged(&mut tls, &paths::log(&format!("interop-{}-tls", peer.name())), context.deadline).is_err()
         {
@@ -162,6 +171,19 @@ fn feeds(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result<
         return Err(Failure::Failed(format!("{bounced} bounces, {intervals} intervals; see the totals above")));
     }
     Ok(checks(&theirs) + 3)
+}
+
+/// Their parser of metrics against the admin listener of our server, after their client.
+fn metrics(peer: Peer, certificates: &Certificates, deadline: Deadline) -> Result<usize, Failure> {
+    let Some(mut parser) = peer.metrics() else { return Ok(0) };
+    let log = |part: &str| paths::log(&format!("interop-{}-metrics-{part}", peer.name()));
+    let admin = format!("127.0.0.1:{}", taut::free_port()?);
+    let name = format!("interop-{}-metrics-serve", peer.name());
+    let server = taut::serve(&name, Scheme::Wss, certificates, &["--deflate", "--stages", "--admin", &admin])?;
+    let mut client = peer.client();
+    run_logged(client.arg(server.url()).arg(&certificates.ca).arg("echo"), &log("client"), deadline)?;
+    run_logged(parser.arg(format!("http://{admin}/metrics")), &log("parser"), deadline)?;
+    Ok(checks(&log("parser")))
 }
 
 /// Waits until a peer prints `ready`.

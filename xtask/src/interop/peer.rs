@@ -73,6 +73,15 @@ impl Peer {
         })
     }
 
+    /// The program that parses metrics, if this peer has one; their address follows.
+    pub(super) fn metrics(self) -> Option<Command> {
+        (self == Self::Python).then(|| {
+            let mut command = Command::new(self.folder().join("bin/python"));
+            command.arg(self.source().join("metrics.py"));
+            command
+        })
+    }
+
     /// The tests of our TLS against a program of this peer, if it has one. The peer must be installed.
     pub(super) fn tls(self) -> Option<Command> {
         (self == Self::Go).then(|| {

@@ -1,8 +1,9 @@
 use crate::dev_cert::DevCert;
 use crate::failure::Failure;
+use crate::local::loopback;
 use serde::Serialize;
 use std::collections::VecDeque;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tautline::http::{self, HeaderValue, Method, StatusCode, header};
@@ -55,13 +56,6 @@ impl DashboardArguments {
 pub(crate) struct Prepared {
     address: SocketAddr,
     tls: Tls<ServerConfig, TlsEngine>,
-}
-
-/// A loopback address: the page has no login.
-fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let mut found = text.to_socket_addrs().map_err(|_| "write IP:PORT or localhost:PORT".to_owned())?;
-    let advice = "is no address of this machine alone; the page has no login, so use 127.0.0.1 and an SSH tunnel";
-    found.find(|address| address.ip().is_loopback()).ok_or_else(|| format!("{text} {advice}"))
 }
 
 /// A chart's latest figures.
@@ -197,15 +191,6 @@ fn page() -> Reply {
 mod tests {
     use super::*;
     use tautline::Incoming;
-
-    #[test]
-    fn only_addresses_of_this_machine_are_taken() {
-        assert_eq!(loopback("127.0.0.1:8444"), Ok(([127, 0, 0, 1], 8444).into()));
-        assert!(loopback("localhost:0").unwrap().ip().is_loopback());
-        assert!(loopback("[::1]:1").is_ok());
-        assert!(loopback("0.0.0.0:8444").unwrap_err().contains("SSH tunnel"));
-        assert!(loopback("8444").unwrap_err().contains("IP:PORT"));
-    }
 
     #[test]
     fn a_late_page_gets_the_past_and_then_the_present() {
