@@ -8,7 +8,8 @@
 
 use std::error::Error;
 use std::time::Duration;
-use tautline::{Certificate, CloseCode, Closed, Conn, Handler, Message, Opening, Outgoing, Server, Tls};
+use tautline::{Address, Certificate, CloseCode, Closed, Conn, Handler, Message, Opening, Outgoing};
+use tautline::{Server, ServerHandle, Tls};
 use tautline_dev_cert::{Authority, Leaf};
 
 /// The handler: `start`'s closure makes one per loop. Its fields need no locks, since only its loop calls it.
@@ -43,14 +44,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("usage: echo_server [ADDRESS [CERT.pem KEY.pem]]".into()),
     };
 
-    // 0 shards stands for one loop per CPU. All loops listen at the address.
-    let server = Server::new(Tls::with_certificate(certificate)).listen(address).shards(0).start(|_shard| Echo)?;
+    let server = serve(certificate, address)?;
     println!("listening on wss://{}", server.addresses()[0]);
 
     if std::io::stdin().read_line(&mut String::new())? > 0 {
         server.drain(CloseCode::GOING_AWAY, "the server stops", Duration::from_secs(5));
     }
     Ok(server.join()?)
+}
+
+/// 0 shards stands for one loop per CPU. All loops listen at the address.
+fn serve(certificate: Certificate, address: Address) -> Result<ServerHandle, tautline::Error> {
+    Server::new(Tls::with_certificate(certificate)).listen(address).shards(0).start(|_shard| Echo)
 }
 
 /// Makes a certificate, issued by an authority of our own whose key is dropped at once.
@@ -60,4 +65,27 @@ fn development() -> Result<Certificate, Box<dyn Error>> {
     std::fs::write(&file, authority.certificate())?;
     println!("clients trust this server by {}", file.display());
     Ok(authority.issue(&Leaf::new(&["localhost", "127.0.0.1", "::1"]))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tautline::{ClientConfig, Config, Incoming, Roots, Socket, Target};
+
+    #[test]
+    fn sends_every_message_back() {
+        let authority = Authority::new("test").unwrap();
+        let certificate = authority.issue(&Leaf::new(&["127.0.0.1"])).unwrap();
+        let server = serve(certificate, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let target = Target::new(&format!("wss://{}/", server.addresses()[0])).unwrap();
+        let tls = ClientConfig::default().with_roots(Roots::Pem(authority.certificate().into()));
+        let mut client = Socket::connect(target, tls, Config::default()).unwrap();
+        client.text("hello").unwrap();
+        client.binary(&[7; 100_000]).unwrap();
+        assert_eq!(client.receive().unwrap(), Incoming::Text("hello".into()));
+        assert_eq!(client.receive().unwrap(), Incoming::Binary(vec![7; 100_000]));
+        client.close(CloseCode::NORMAL, "").unwrap();
+        server.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+        server.join().unwrap();
+    }
 }
