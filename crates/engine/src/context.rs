@@ -1,6 +1,6 @@
 use crate::conn::Conn;
 use crate::ids::ConnId;
-use crate::message::Outgoing;
+use crate::message::{Outgoing, Reach};
 use crate::publications::Publication;
 use crate::receipt::Receipt;
 use crate::recipients::Recipients;
@@ -49,8 +49,8 @@ impl ShardContext<'_> {
     }
 
     /// Sends `message` to every subscriber of `topic` on every shard, like [`Conn::publish`].
-    pub fn publish(&mut self, topic: &str, message: Outgoing<'_>) {
-        self.shared.publish(Publication::to_topic(topic, message, &self.shared.published));
+    pub fn publish(&mut self, topic: &str, message: Outgoing<'_>) -> Reach {
+        self.shared.publish(Publication::to_topic(topic, message, &self.shared.published))
     }
 
     /// Sends `message`, and calls `done` with the counts of its deliveries, like [`Conn::publish_counted`].

@@ -195,10 +195,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
     fn unsubscribe_all(&mut self, link: &mut Link<E::Session, H::State>) {
         let Some(cold) = &mut link.cold else { return };
         for topic in std::mem::take(&mut cold.subscriptions) {
-            self.shared.topics.unsubscribe(Scope::Exact, &topic, link.token);
+            self.shared.unsubscribe(Scope::Exact, &topic, link.token);
         }
         for prefix in cold.more.as_mut().map(|more| std::mem::take(&mut more.prefixes)).unwrap_or_default() {
-            self.shared.topics.unsubscribe(Scope::Prefix, &prefix, link.token);
+            self.shared.unsubscribe(Scope::Prefix, &prefix, link.token);
         }
     }
 

@@ -1,10 +1,10 @@
 //! Counts of a published message, over all shards.
 
-use crate::message::Delivery;
+use crate::message::{Delivery, Reach};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The result of a published message on all shards.
 ///
@@ -30,6 +30,8 @@ pub struct Receipt {
     pub dropped: u64,
     /// Shards that did not keep up and missed it.
     pub missed: u64,
+    /// Whether other hosts get it. Their connections are not counted here.
+    pub reach: Option<Reach>,
 }
 
 /// The part of an application that gets a receipt.
@@ -41,13 +43,15 @@ pub(crate) struct Receipts {
     queued: AtomicU64,
     dropped: AtomicU64,
     missed: AtomicU64,
+    reach: OnceLock<Reach>,
     done: Mutex<Option<Done>>,
 }
 
 impl Receipts {
     pub(crate) fn new(done: Done) -> Self {
         let zero = || AtomicU64::new(0);
-        Self { sent: zero(), queued: zero(), dropped: zero(), missed: zero(), done: Mutex::new(Some(done)) }
+        let (reach, done) = (OnceLock::new(), Mutex::new(Some(done)));
+        Self { sent: zero(), queued: zero(), dropped: zero(), missed: zero(), reach, done }
     }
 
     pub(crate) fn count(&self, delivery: Delivery) {
@@ -58,6 +62,11 @@ impl Receipts {
             Delivery::Closed => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_reach(&self, reach: Reach) {
+        // It is known once.
+        let _ = self.reach.set(reach);
     }
 
     /// A shard did not take the message.
@@ -71,8 +80,9 @@ impl Drop for Receipts {
         let Some(done) = self.done.get_mut().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let [sent, queued, dropped, missed] =
             [&self.sent, &self.queued, &self.dropped, &self.missed].map(|counter| counter.load(Ordering::Relaxed));
+        let reach = self.reach.get().copied();
         // The loop that happens to be last must not end because another application's part of it panics.
-        let called = catch_unwind(AssertUnwindSafe(|| done(Receipt { sent, queued, dropped, missed })));
+        let called = catch_unwind(AssertUnwindSafe(|| done(Receipt { sent, queued, dropped, missed, reach })));
         if let Err(panic) = called {
             log::error!("a receiver of a receipt panicked");
             std::mem::forget(panic);

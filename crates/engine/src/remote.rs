@@ -117,6 +117,8 @@ pub enum ShardHandleError {
     OtherHandler,
     /// The shard's thread has a table of descriptors of its own, so it cannot take those of others.
     OwnDescriptors,
+    /// The loops took the message, but other hosts miss it: the broker is away, or does not keep up.
+    Withheld,
     /// The question needs a shard's answer, and a handler must not wait for one: it could wait for itself.
     InHandler,
     /// The shard did not answer in time: a handler blocks it, or it has too much to do.
@@ -132,6 +134,7 @@ impl fmt::Display for ShardHandleError {
             Self::Ended => "the connection has ended",
             Self::OtherHandler => "the shard has a handler of another type",
             Self::OwnDescriptors => "the shard has a table of descriptors of its own, and takes none of others",
+            Self::Withheld => "other hosts miss the message: the broker is away or does not keep up",
             Self::InHandler => "a handler must not wait for a shard's answer",
             Self::TimedOut => "the shard did not answer in time: a handler blocks it, or it has too much to do",
         })
@@ -162,7 +165,7 @@ impl ShardHandle {
         self.0.number
     }
 
-    /// Sends `message` to this shard's subscribers of `topic`.
+    /// Sends `message` to this shard's subscribers of `topic`, and to no other shard or host.
     ///
     /// # Errors
     /// If the shard does not take the command.

@@ -2,6 +2,7 @@
 
 use crate::admission::{Admission, SharedLimits};
 use crate::batch_alloc::BatchAlloc;
+use crate::broker::Bridge;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::conn::Conn;
@@ -101,6 +102,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             dirty: Vec::new(),
             remote,
             others: Vec::new(),
+            bridge: None,
             now: 0,
             times: None,
         };
@@ -172,6 +174,12 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// Sets the other shards of the same server, which get messages published here.
     pub fn set_others(&mut self, others: Vec<ShardHandle>) {
         self.core.shared.others = others;
+    }
+
+    /// Extends the topics to other hosts, before the first connection.
+    pub fn set_bridge(&mut self, bridge: Bridge) {
+        bridge.add_shard(self.handle());
+        self.core.shared.bridge = Some(bridge);
     }
 
     /// Counts connections for limits together with other shards, before the first connection.

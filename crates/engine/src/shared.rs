@@ -1,3 +1,4 @@
+use crate::broker::Bridge;
 use crate::config::Config;
 use crate::counters::LiveCounters;
 use crate::message::Published;
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) remote: ShardHandle,
     /// The other shards of this server.
     pub(crate) others: Vec<ShardHandle>,
+    /// The way to other hosts.
+    pub(crate) bridge: Option<Bridge>,
     pub(crate) now: Tick,
     /// The times of the message that the handler is called with.
     pub(crate) times: Option<MessageTimes>,

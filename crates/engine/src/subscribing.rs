@@ -5,12 +5,13 @@
 
 use crate::conn::Conn;
 use crate::ids::ConnId;
-use crate::message::Outgoing;
+use crate::message::{Outgoing, Reach, Withheld};
 use crate::publications::Publication;
 use crate::receipt::Receipt;
-use crate::recipients::Recipients;
+use crate::recipients::{Destination, Recipients};
 use crate::shared::Shared;
 use crate::topic::Scope;
+use tautline_io::Token;
 
 impl<T> Conn<'_, T> {
     /// Subscribes this connection to messages published to `topic`.
@@ -21,7 +22,7 @@ impl<T> Conn<'_, T> {
             let is_one = self.cold.as_ref().is_some_and(|cold| cold.subscriptions.iter().any(|t| &**t == topic));
             return is_one || self.refuse_subscription();
         }
-        if self.shared.topics.subscribe(Scope::Exact, topic, self.token) {
+        if self.shared.subscribe(Scope::Exact, topic, self.token) {
             self.cold.get_or_insert_default().subscriptions.push(topic.into());
         }
         true
@@ -43,7 +44,7 @@ impl<T> Conn<'_, T> {
             let is_one = more.is_some_and(|more| more.prefixes.iter().any(|p| &**p == prefix));
             return is_one || self.refuse_subscription();
         }
-        if self.shared.topics.subscribe(Scope::Prefix, prefix, self.token) {
+        if self.shared.subscribe(Scope::Prefix, prefix, self.token) {
             self.cold.get_or_insert_default().more().prefixes.push(prefix.into());
         }
         true
@@ -64,7 +65,7 @@ impl<T> Conn<'_, T> {
 
     /// Ends the subscription to `topic`, if there is one.
     pub fn unsubscribe(&mut self, topic: &str) {
-        if self.shared.topics.unsubscribe(Scope::Exact, topic, self.token)
+        if self.shared.unsubscribe(Scope::Exact, topic, self.token)
             && let Some(cold) = self.cold.as_mut()
         {
             cold.subscriptions.retain(|t| &**t != topic);
@@ -73,7 +74,7 @@ impl<T> Conn<'_, T> {
 
     /// Ends the subscription to `prefix`, if there is one.
     pub fn unsubscribe_prefix(&mut self, prefix: &str) {
-        if self.shared.topics.unsubscribe(Scope::Prefix, prefix, self.token)
+        if self.shared.unsubscribe(Scope::Prefix, prefix, self.token)
             && let Some(more) = self.cold.as_mut().and_then(|cold| cold.more.as_mut())
         {
             more.prefixes.retain(|p| &**p != prefix);
@@ -86,11 +87,14 @@ impl<T> Conn<'_, T> {
     /// handler's call has returned: to many subscribers in batches, one each turn. A connection gets messages in the order in
     /// which they were published. Subscribers count from the begin of the delivery; those that leave before their batch get
     /// nothing.
-    pub fn publish(&mut self, topic: &str, message: Outgoing<'_>) {
-        self.shared.publish(Publication::to_topic(topic, message, &self.shared.published));
+    ///
+    /// With a [`Bridge`](crate::Bridge) it also goes to the subscribers on other hosts, unless the result says why not. The
+    /// message's key and policy, and the wish not to compress it, hold for this host.
+    pub fn publish(&mut self, topic: &str, message: Outgoing<'_>) -> Reach {
+        self.shared.publish(Publication::to_topic(topic, message, &self.shared.published))
     }
 
-    /// Sends `message` to every open connection on every shard, also to this one.
+    /// Sends `message` to every open connection on every shard of this host, also to this one.
     ///
     /// It leaves as [published](Self::publish) messages do, and no connection needs a subscription, which takes memory.
     /// Connections that open during the delivery may get it or not.
@@ -99,9 +103,9 @@ impl<T> Conn<'_, T> {
     }
 
     /// Publishes like [`publish`](Self::publish), but not to this connection.
-    pub fn publish_to_others(&mut self, topic: &str, message: Outgoing<'_>) {
+    pub fn publish_to_others(&mut self, topic: &str, message: Outgoing<'_>) -> Reach {
         let except = Some(self.token);
-        self.shared.publish(Publication { except, ..Publication::to_topic(topic, message, &self.shared.published) });
+        self.shared.publish(Publication { except, ..Publication::to_topic(topic, message, &self.shared.published) })
     }
 
     /// Sends `message` to the subscribers of a topic, to a list of connections, or to all, like [`publish`](Self::publish).
@@ -134,8 +138,39 @@ impl<T> Conn<'_, T> {
 }
 
 impl Shared {
-    /// Gives a message to every shard that may have receivers.
-    pub(crate) fn publish(&mut self, mut publication: Publication) {
+    /// Adds a subscriber. False if it already was one.
+    pub(crate) fn subscribe(&mut self, scope: Scope, name: &str, token: Token) -> bool {
+        let is_new = self.topics.subscribe(scope, name, token);
+        if is_new
+            && let Some(bridge) = &self.bridge
+            && self.topics.subscribers(scope, name) == 1
+        {
+            bridge.follow(scope, name);
+        }
+        is_new
+    }
+
+    /// Removes a subscriber. False if it was none.
+    pub(crate) fn unsubscribe(&mut self, scope: Scope, name: &str, token: Token) -> bool {
+        let was_one = self.topics.unsubscribe(scope, name, token);
+        if was_one
+            && let Some(bridge) = &self.bridge
+            && self.topics.subscribers(scope, name) == 0
+        {
+            bridge.unfollow(scope, name);
+        }
+        was_one
+    }
+
+    /// Gives a message to every shard that may have receivers, and to other hosts.
+    pub(crate) fn publish(&mut self, mut publication: Publication) -> Reach {
+        let reach = match (&self.bridge, &publication.to) {
+            (Some(bridge), Destination::Topic(topic)) => bridge.pass(topic, &publication.message.message),
+            _ => Reach::ThisHost(Withheld::NoBroker),
+        };
+        if let Some(receipts) = &publication.receipts {
+            receipts.set_reach(reach);
+        }
         for other in &self.others {
             let Some(copy) = publication.on(other.number()) else { continue };
             // A full command queue: that shard does not keep up, and its connections miss this message.
@@ -148,5 +183,6 @@ impl Shared {
             publication.to = to;
             self.publications.push(publication);
         }
+        reach
     }
 }

@@ -111,6 +111,15 @@ impl Topics {
         removed
     }
 
+    /// The subscribers of exactly this name or prefix.
+    pub(crate) fn subscribers(&self, scope: Scope, name: &str) -> usize {
+        let lists = match scope {
+            Scope::Exact => &self.by_name,
+            Scope::Prefix => &self.by_prefix,
+        };
+        lists.get(name).map_or(0, |subscribers| subscribers.list.len())
+    }
+
     /// The subscriptions that `topic` matches.
     pub(crate) fn count(&self, topic: &str) -> usize {
         let prefixes = self.prefixes(topic).filter_map(|length| self.by_prefix.get(&topic[..length]));

@@ -159,7 +159,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     fn handle_command(&mut self, driver: &mut dyn Driver, command: Command) {
         match command {
             Command::Publish(publication) => self.shared.publications.push(publication),
-            Command::PublishToAll(publication) => self.shared.publish(publication),
+            Command::PublishToAll(publication) => _ = self.shared.publish(publication),
             Command::Subscribe { to, scope, name, on } => self.on_conn(driver, to, |_, conn| match (scope, on) {
                 (Scope::Exact, true) => _ = conn.subscribe(&name),
                 (Scope::Exact, false) => conn.unsubscribe(&name),

@@ -57,6 +57,7 @@ impl<E: EngineChoice> Client<E> {
             stages: false,
             beside_others: false,
             own_descriptors: None,
+            bridge: None,
             ends_idle: true,
             name: "tautline-client",
         };

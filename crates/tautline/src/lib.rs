@@ -76,6 +76,10 @@ pub use static_files::StaticFiles;
 pub use tautline_engine::feed;
 pub use tautline_engine::probe::{MessageTimes, Spread, Stage, Stages};
 pub use tautline_engine::{
+    Bridge, Broker, BrokerCounters, BrokerError, BrokerLink, Inbox, Interest, Listening, MemoryBroker, Order, Reach,
+    Withheld,
+};
+pub use tautline_engine::{
     Cause, Chunk, Closed, Config, Conn, ConnHandle, ConnId, ConnectError, Content, Counters, Deadline, Deadlines,
     Delivery, DialId, DialTimes, Durations, Handler, Later, Limits, Lookup, MemoryBudget, Offload, OnPanic, Opening,
     Outcomes, Outgoing, Proxy, ProxyKind, Receipt, Recipients, Reconnect, Records, Reply, Request, Resolver, Shard,

@@ -1,7 +1,7 @@
 use crate::choice::Then;
 use crate::driver::settle;
 use crate::thread::{Plan, ServerHandle};
-use crate::{Address, Config, DriverConfig, EngineChoice, Error, Handler, Reloader, ServerConfig, Shard, Tls};
+use crate::{Address, Bridge, Config, DriverConfig, EngineChoice, Error, Handler, Reloader, ServerConfig, Shard, Tls};
 use std::io;
 use std::num::{NonZero, NonZeroU32};
 use std::os::fd::OwnedFd;
@@ -60,6 +60,7 @@ impl<E: EngineChoice> Server<E> {
             stages: false,
             beside_others: false,
             own_descriptors: None,
+            bridge: None,
             ends_idle: false,
             name: "tautline",
         };
@@ -133,6 +134,29 @@ impl<E: EngineChoice> Server<E> {
     /// at one address would go unnoticed.
     pub fn beside_others(mut self, yes: bool) -> Self {
         self.plan.beside_others = yes;
+        self
+    }
+
+    /// Extends topics to other hosts.
+    ///
+    /// ```
+    /// use tautline::{Bridge, MemoryBroker, Server};
+    /// # use tautline::{Conn, Handler, Message};
+    /// # struct Echo;
+    /// # impl Handler for Echo {
+    /// #     type State = ();
+    /// #     fn on_message(&mut self, _: &mut Conn<'_, ()>, _: Message<'_>) {}
+    /// # }
+    ///
+    /// let broker = MemoryBroker::new(); // between servers of one process
+    /// for _host in 0..2 {
+    ///     let bridge = Bridge::start(broker.clone())?;
+    ///     Server::plain().listen("127.0.0.1:0".parse()?).bridge(bridge).start(|_shard| Echo)?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bridge(mut self, bridge: Bridge) -> Self {
+        self.plan.bridge = Some(bridge);
         self
     }
 
@@ -231,12 +255,16 @@ impl<H: Handler, M: Fn(u32) -> H + Send + Sync + 'static> Then for Start<M> {
         let pool = pool.map_err(|error| Error::Machine { what: "cannot start a thread for handshakes", error })?;
         let records = record_pool(&plan, kind.capabilities())?;
         let reloader = Reloader::new(engine.clone(), plan.config.offload.clone()).with_config(&config);
+        let bridge = plan.bridge.clone();
         let (shared, limits) = (plan.config.clone(), SharedLimits::default());
         plan.start(
             reloader,
             Box::new(move |number, driver| {
                 let mut shard = Shard::new(number, shared.clone(), engine.clone(), driver, make(number))?;
                 shard.share_limits(limits.clone());
+                if let Some(bridge) = &bridge {
+                    shard.set_bridge(bridge.clone());
+                }
                 if let Some(pool) = &pool {
                     shard.set_handshake_pool(pool.clone());
                 }

@@ -13,7 +13,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tautline_engine::probe::{Probe, Stages, Stamps};
-use tautline_engine::{Config, ConnId, Handler, Outgoing, Receipt, Recipients, Shard, ShardHandle, ShardHandleError};
+use tautline_engine::{
+    Bridge, Config, ConnId, Handler, Outgoing, Reach, Receipt, Recipients, Shard, ShardHandle, ShardHandleError,
+};
 use tautline_io::machine::OwnDescriptors;
 use tautline_io::{Address, Driver, DriverConfig, ListenOptions, activation, epoll, machine};
 use tautline_tls::Engine;
@@ -52,6 +54,7 @@ pub struct ServerHandle {
     reloader: Reloader,
     left: Left,
     ends: Arc<Ends>,
+    bridge: Option<Bridge>,
     /// Connections that were adopted.
     adopted: Arc<AtomicUsize>,
     /// Whether stages are measured.
@@ -91,13 +94,16 @@ impl ServerHandle {
         &self.shards
     }
 
-    /// Sends `message` to every subscriber of `topic`.
+    /// Sends `message` to every subscriber of `topic`, on all hosts if there is a [broker](crate::Server::bridge).
     ///
     /// # Errors
-    /// The error of the first loop that did not take the message. All other loops were tried too.
+    /// The error of the first loop that did not take the message, or [`Withheld`](ShardHandleError::Withheld) if only other hosts
+    /// miss it. All other loops were tried too.
     pub fn publish(&self, topic: &str, message: Outgoing<'_>) -> Result<(), ShardHandleError> {
+        let reach = self.bridge.as_ref().map_or(Reach::AllHosts, |bridge| bridge.publish(topic, message));
         let results = self.shards.iter().map(|shard| shard.publish(topic, message));
-        results.fold(Ok(()), Result::and)
+        let passed = if reach == Reach::AllHosts { Ok(()) } else { Err(ShardHandleError::Withheld) };
+        results.fold(Ok(()), Result::and).and(passed)
     }
 
     /// Sends `message` to the subscribers of a topic, to a list of connections, or to all, and calls `done` with the counts
@@ -111,7 +117,15 @@ impl ServerHandle {
         message: Outgoing<'_>,
         done: impl FnOnce(Receipt) + Send + 'static,
     ) -> Result<(), ShardHandleError> {
-        ShardHandle::publish_counted(&self.shards, to, message, done)
+        let to = to.into();
+        let reach = match (&self.bridge, to) {
+            (Some(bridge), Recipients::Topic(topic)) => Some(bridge.publish(topic, message)),
+            _ => None,
+        };
+        ShardHandle::publish_counted(&self.shards, to, message, move |mut receipt| {
+            receipt.reach = reach;
+            done(receipt);
+        })
     }
 
     /// Sends `message` to every open connection, like [`Conn::broadcast`](crate::Conn::broadcast).
@@ -297,6 +311,8 @@ pub(crate) struct Plan {
     pub(crate) beside_others: bool,
     /// Whether each loop has a table of descriptors of its own.
     pub(crate) own_descriptors: Option<OwnDescriptors>,
+    /// The way to other hosts.
+    pub(crate) bridge: Option<Bridge>,
     /// Whether a loop ends with its last connection.
     pub(crate) ends_idle: bool,
     /// Name of the threads.
@@ -396,6 +412,7 @@ impl Plan {
             reloader,
             left: Left::default(),
             ends: Arc::default(),
+            bridge: plan.bridge.clone(),
             adopted: Arc::default(),
             measures_stages: plan.stages,
         };

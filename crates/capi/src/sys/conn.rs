@@ -460,7 +460,7 @@ pub unsafe extern "C" fn taut_loop_publish(
         let topic = unsafe { str_of(topic, topic_len) }?;
         // SAFETY: the caller gives null or a `taut_message`.
         let outgoing = unsafe { message(outgoing) }?;
-        in_loop(owner, |shard| shard.publish(topic, outgoing))
+        in_loop(owner, |shard| _ = shard.publish(topic, outgoing))
     };
     code(guard(publish))
 }

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod brokers;
 mod client;
 mod hostile;
 mod http;

@@ -21,7 +21,7 @@ fn act() -> App {
                 _ if message.text() == Some("well") => any(conn.send(Outgoing::from(&message))),
                 Some(b'a'..=b'c') => assert!(conn.subscribe("room")),
                 Some(b'd') => conn.unsubscribe("room"),
-                Some(b'e'..=b'g') => conn.publish("room", Outgoing::from(&message).with_key(1)),
+                Some(b'e'..=b'g') => _ = conn.publish("room", Outgoing::from(&message).with_key(1)),
                 Some(b'h') => (0..50).for_each(|i| any(conn.binary(&vec![i; 5_000]))),
                 Some(b'i') => any(conn.fragment(Kind::Text, b"piece", false)),
                 Some(b'j') => any(conn.fragment(Kind::Text, b"last", true)),
