@@ -25,6 +25,7 @@ mod probe;
 mod progress;
 mod serve;
 mod stages;
+mod supervisor;
 mod sys;
 mod target;
 mod tcp_echo;

@@ -4,6 +4,7 @@ mod harden;
 mod listen;
 mod offload;
 mod privilege;
+mod signals;
 #[cfg(feature = "files")]
 mod site;
 mod tls;
@@ -15,11 +16,11 @@ use crate::failure::Failure;
 use crate::local::local;
 use crate::logging::LogFilter;
 use crate::stages;
+use crate::supervisor::Supervisor;
 use listen::{Listen, listen};
 use offload::OffloadArguments;
 use privilege::{Needs, PrivilegeArguments};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::iterator::Signals;
+use signals::Obedient;
 use std::io::Write;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ use std::time::Duration;
 use tautline::StaticFiles;
 use tautline::activation;
 use tautline::layers::io::machine;
-use tautline::{Address, CloseCode, Config, DeflateConfig, Origins, Server, ServerHandle, ShardHandle, TlsEngine};
+use tautline::{Address, CloseCode, Config, DeflateConfig, Origins, Server, ServerHandle, TlsEngine};
 use tautline_lab::{app, loops};
 use tls::TlsArguments;
 
@@ -189,14 +190,9 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
     }
     machine::raise_nofile_limit()
         .map_err(|error| Failure::failed(format!("cannot raise the limit of open files: {error}")))?;
-    // Registered before the loops start, so that no signal is lost.
-    let signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])
-        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    let supervisor = Supervisor::find();
     let (tls, files) = arguments.tls.load()?;
-    if files.is_some() {
-        let added = signals.add_signal(SIGHUP);
-        added.map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
-    }
+    let signals = signals::hold(files.is_some())?;
     let LoopArguments { driver, shards, .. } = &arguments.loops;
     let mut server = Server::new(tls).driver(driver.config()?);
     let config = arguments.config()?;
@@ -239,28 +235,24 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
     // `bench` removes the files when the server has started, so they are not watched.
     let watched = files.as_ref().filter(|_| !arguments.with_parent);
     let _watch = watched.map(|files| arguments.tls.watch(files, &reloader)).transpose()?;
-    let shards = handle.shards().to_vec();
     if let Some(page) = page {
-        show_server(page, format!("taut serve at {}", handle.addresses()[0]), shards.clone())?;
+        show_server(page, format!("taut serve at {}", handle.addresses()[0]), handle.shards().to_vec())?;
     }
     if let Some(address) = &arguments.admin {
         admin::show(&handle, address, filter)?;
     }
     arguments.privilege.drop(arguments.core_dumps)?;
-    let report = {
-        let (shards, reloader) = (shards.clone(), reloader.clone());
-        move || offload::report_counters(&shards, &reloader, min_signature)
-    };
-    let reload = move || {
-        // The reloader logs a failure.
-        let _ = files.as_ref().map(|files| reloader.reload_files(files));
-    };
-    print_addresses(&handle, arguments.tls.plain);
     let deadline = Duration::from_secs(arguments.loops.drain);
+    print_addresses(&handle, arguments.tls.plain);
+    supervisor.ready();
+    let checked = handle.clone();
+    supervisor.watch(move |within| checked.check(within));
     let quiet = arguments.with_parent;
-    handle_signals(signals, shards, deadline, quiet, (report, reload));
+    let (watched, told) = (handle.clone(), supervisor.clone());
+    Obedient { handle: watched, files, supervisor: told, deadline, min_signature, quiet }.obey(signals);
     if handle.wait_for_end().is_some() {
         // Fewer loops would serve unnoticed. A supervisor of this program can start it anew.
+        supervisor.stopping(deadline);
         handle.drain(CloseCode::SERVICE_RESTART, "a loop of the server has failed", deadline);
     }
     stages::print(handle.join_with_stages()?);
@@ -357,41 +349,4 @@ fn print_addresses(handle: &ServerHandle, plain: bool) {
     if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
         log::warn!("cannot write to standard output: {error}");
     }
-}
-
-/// Reloads certificates on SIGHUP and prints counters on SIGUSR1. The first other signal drains the server, the second exits.
-fn handle_signals(
-    mut signals: Signals,
-    shards: Vec<ShardHandle>,
-    deadline: Duration,
-    quiet: bool,
-    (report, reload): (impl Fn() + Send + 'static, impl Fn() + Send + 'static),
-) {
-    std::thread::spawn(move || {
-        let mut draining = false;
-        for signal in signals.forever() {
-            if signal == SIGHUP {
-                reload();
-                continue;
-            }
-            if signal == SIGUSR1 {
-                report();
-                stages::report(&shards);
-                continue;
-            }
-            if draining {
-                std::process::exit(1);
-            }
-            draining = true;
-            if !quiet {
-                report();
-                // `eprintln` would panic where the disk of the log is full, and the signal would be lost.
-                let _ = writeln!(std::io::stderr(), "closing connections; send the signal again to stop at once");
-            }
-            for shard in &shards {
-                // A loop that has stopped has nothing to drain.
-                let _ = shard.drain(CloseCode::GOING_AWAY, "the server is stopping", deadline);
-            }
-        }
-    });
 }

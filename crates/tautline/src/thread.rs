@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tautline_engine::probe::{Probe, Stages, Stamps};
 use tautline_engine::{
     Bridge, Config, ConnId, Handler, Outgoing, Reach, Receipt, Recipients, Shard, ShardHandle, ShardHandleError,
@@ -233,6 +233,28 @@ impl ServerHandle {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.shards.iter().any(ShardHandle::is_draining)
+    }
+
+    /// Checks that every loop turns, and waits for that at most for the time `within`. A handler must not call it.
+    ///
+    /// A loop that has ended by a drain is in order, and one that has failed is not.
+    ///
+    /// # Errors
+    /// [`Error::Loop`] with the number of the first loop that has failed, or does not answer: a handler blocks it.
+    pub fn check(&self, within: Duration) -> Result<(), Error> {
+        let end = Instant::now() + within;
+        self.shards.iter().try_for_each(|shard| {
+            let number = shard.number();
+            if !shard.is_running() {
+                return if shard.is_draining() { Ok(()) } else { Err(Error::Loop(format!("loop {number} has ended"))) };
+            }
+            // A loop may answer after others have used up the time.
+            let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(10));
+            match shard.wait_for_turn(left) {
+                Err(_) if shard.is_draining() && !shard.is_running() => Ok(()),
+                result => result.map_err(|error| Error::Loop(format!("loop {number}: {error}"))),
+            }
+        })
     }
 
     /// Waits until a loop ends, and returns why it failed; `None` if it was drained.

@@ -149,7 +149,7 @@ fn a_loop_that_failed_ends_readiness_and_health() {
     let (status, why) = get(&admin, "/readyz");
     assert!(status == 503 && why.contains("loop 0 has ended"), "{status} {why}");
     let (status, why) = get(&admin, "/healthz");
-    assert!(status == 503 && why.contains("loop 0 has failed"), "{status} {why}");
+    assert!(status == 503 && why.contains("a loop failed: loop 0 has ended"), "{status} {why}");
     assert_eq!(value(&get(&admin, "/metrics").1, "tautline_loop_running{loop=\"0\"}"), 0.0);
 }
 

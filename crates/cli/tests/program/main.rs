@@ -16,6 +16,7 @@ mod probe;
 mod results;
 mod scripts;
 mod serve;
+mod supervisor;
 mod tls;
 
 use std::io::{BufRead, BufReader, Write};
@@ -121,11 +122,15 @@ impl Served {
     }
 
     /// Sends SIGTERM, and waits for the end.
-    fn stop(mut self) -> Finished {
-        let child = self.child.take().unwrap();
-        let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    fn stop(self) -> Finished {
+        let killed = Command::new("kill").args(["-TERM", &self.pid()]).status().unwrap();
         assert!(killed.success());
-        Finished::of(child.wait_with_output().unwrap())
+        self.wait()
+    }
+
+    /// Waits for the end.
+    fn wait(mut self) -> Finished {
+        Finished::of(self.child.take().unwrap().wait_with_output().unwrap())
     }
 }
 

@@ -60,14 +60,7 @@ fn stages(server: &ServerHandle) -> Option<Box<Stages>> {
 
 /// Why the server is not healthy: a loop has failed, or does not turn.
 pub(super) fn illness(server: &ServerHandle) -> Option<String> {
-    let left = Left::begin();
-    server.shards().iter().find_map(|shard| {
-        let number = shard.number();
-        if !shard.is_running() {
-            return (!shard.is_draining()).then(|| format!("loop {number} has failed"));
-        }
-        shard.wait_for_turn(left.time()).err().map(|error| format!("loop {number}: {error}"))
-    })
+    server.check(WITHIN).err().map(|error| error.to_string())
 }
 
 /// Why the server should get no new connections.
