@@ -11,7 +11,7 @@ struct Manager(UnixDatagram);
 impl Manager {
     fn next(&self) -> String {
         let mut bytes = [0; 1024];
-        let len = self.0.recv(&mut bytes).expect("the server notifies its manager");
+        let len = self.0.recv(&mut bytes).unwrap();
         String::from_utf8(bytes[..len].to_vec()).unwrap()
     }
 
