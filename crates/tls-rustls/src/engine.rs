@@ -1,9 +1,11 @@
 use crate::config;
 use crate::live_config::LiveConfig;
 use crate::session::Session;
+use core::time::Duration;
 use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use tautline_tls::{ClientConfig, Error, KeyCost, ServerConfig, Signing};
+use tautline_tls_tickets::Renewal;
 
 /// rustls with one configuration. Clones share it, its ticket keys, and the sessions that a client remembers.
 #[derive(Clone)]
@@ -18,7 +20,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Config`] if a certificate, key or root cannot be used. The text names it and the remedy.
     pub fn new(server: Option<&ServerConfig>, client: Option<&ClientConfig>) -> Result<Self, Error> {
-        Self::with_secrets(server, client, false)
+        Self::with_secrets(server, client, false, Renewal::Thread)
     }
 
     /// Makes an engine that accepts connections.
@@ -41,10 +43,16 @@ impl Engine {
         server: Option<&ServerConfig>,
         client: Option<&ClientConfig>,
         secrets: bool,
+        renewal: Renewal,
     ) -> Result<Self, Error> {
-        let server = server.map(|server| LiveConfig::new(server, secrets)).transpose()?;
+        let server = server.map(|server| LiveConfig::new(server, secrets, renewal)).transpose()?;
         let client = client.map(|client| config::client(client, secrets)).transpose()?;
         Ok(Self { server: server.map(Arc::new), client: client.map(Arc::new) })
+    }
+
+    /// Erases ticket keys whose time is over. Returns the time until the next call; `None` if none is due.
+    pub(crate) fn renew_tickets(&self) -> Option<Duration> {
+        self.server.as_ref().and_then(|live| live.renew_tickets())
     }
 }
 

@@ -3,9 +3,10 @@ use crate::server_configs::ServerConfigs;
 use crate::strictness::Strictness;
 use crate::ticket::Sealer;
 use arc_swap::{ArcSwap, Guard};
+use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError};
 use tautline_tls::{Error, ServerConfig, Tickets};
-use tautline_tls_tickets::wanted;
+use tautline_tls_tickets::{Renewal, wanted};
 
 /// The current configuration of a server, which a reload replaces. Handshakes read it through one atomic pointer.
 pub(crate) struct LiveConfig {
@@ -14,6 +15,7 @@ pub(crate) struct LiveConfig {
     tickets: Mutex<Ticketing>,
     /// Whether sessions may export their keys.
     secrets: bool,
+    renewal: Renewal,
 }
 
 /// The ticket settings and their keys, which a reload keeps unless it changes the settings.
@@ -23,18 +25,18 @@ struct Ticketing {
 }
 
 impl Ticketing {
-    fn new(config: &ServerConfig) -> Result<Self, Error> {
+    fn new(config: &ServerConfig, renewal: Renewal) -> Result<Self, Error> {
         let settings = wanted(config);
-        let ticketer = Sealer::new(&settings)?.map(Arc::new);
+        let ticketer = Sealer::new(&settings, renewal)?.map(Arc::new);
         Ok(Self { settings, ticketer })
     }
 }
 
 impl LiveConfig {
-    pub(crate) fn new(config: &ServerConfig, secrets: bool) -> Result<Self, Error> {
-        let tickets = Ticketing::new(config)?;
+    pub(crate) fn new(config: &ServerConfig, secrets: bool, renewal: Renewal) -> Result<Self, Error> {
+        let tickets = Ticketing::new(config, renewal)?;
         let now = config::server(config, secrets, tickets.ticketer.clone(), Strictness::Start)?;
-        Ok(Self { now: ArcSwap::from_pointee(now), tickets: Mutex::new(tickets), secrets })
+        Ok(Self { now: ArcSwap::from_pointee(now), tickets: Mutex::new(tickets), secrets, renewal })
     }
 
     /// The configurations for a connection that begins now.
@@ -45,7 +47,8 @@ impl LiveConfig {
     /// Replaces the configuration for new connections, or changes nothing if `config` has an error.
     pub(crate) fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
         let mut tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = if tickets.settings == wanted(config) { None } else { Some(Ticketing::new(config)?) };
+        let changed =
+            if tickets.settings == wanted(config) { None } else { Some(Ticketing::new(config, self.renewal)?) };
         let ticketer = changed.as_ref().unwrap_or(&tickets).ticketer.clone();
         let new = config::server(config, self.secrets, ticketer, Strictness::Reload)?;
         self.now.store(Arc::new(new));
@@ -53,5 +56,11 @@ impl LiveConfig {
             *tickets = changed;
         }
         Ok(())
+    }
+
+    /// Erases ticket keys whose time is over. Returns the time until the next call; `None` if none is due.
+    pub(crate) fn renew_tickets(&self) -> Option<Duration> {
+        let tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        tickets.ticketer.as_ref().and_then(|ticketer| ticketer.renew())
     }
 }

@@ -2,9 +2,10 @@
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::rand;
+use core::time::Duration;
 use rustls::server::ProducesTickets;
 use tautline_tls::{Error, Tickets};
-use tautline_tls_tickets::{Material, Ticketer};
+use tautline_tls_tickets::{Material, Renewal, Ticketer};
 
 const HEAD: usize = Material::NAME + NONCE_LEN;
 
@@ -14,9 +15,14 @@ pub(crate) struct Sealer(Ticketer<Key>);
 
 impl Sealer {
     /// Makes a sealer; `None` if tickets are off.
-    pub(crate) fn new(tickets: &Tickets) -> Result<Option<Self>, Error> {
+    pub(crate) fn new(tickets: &Tickets, renewal: Renewal) -> Result<Option<Self>, Error> {
         // The format's name is empty, because it was the first format.
-        Ok(Ticketer::new(tickets, "", Box::new(|bytes| rand::fill(bytes).is_ok()))?.map(Self))
+        Ok(Ticketer::new(tickets, "", Box::new(|bytes| rand::fill(bytes).is_ok()), renewal)?.map(Self))
+    }
+
+    /// Erases keys whose time is over, as [`Ticketer::renew`] does.
+    pub(crate) fn renew(&self) -> Option<Duration> {
+        self.0.renew()
     }
 }
 
@@ -85,12 +91,11 @@ impl Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::time::Duration;
     use tautline_tls::TicketSecret;
 
     fn fleet() -> Sealer {
         let secret = TicketSecret::new(&[7; 32]).unwrap();
-        Sealer::new(&Tickets::fleet(secret)).unwrap().unwrap()
+        Sealer::new(&Tickets::fleet(secret), Renewal::Thread).unwrap().unwrap()
     }
 
     #[test]
@@ -112,7 +117,8 @@ mod tests {
 
     #[test]
     fn servers_with_own_keys_reject_tickets_of_each_other() {
-        let own = || Sealer::new(&Tickets::Own { rotate: Duration::from_secs(60) }).unwrap().unwrap();
+        let tickets = Tickets::Own { rotate: Duration::from_secs(60) };
+        let own = || Sealer::new(&tickets, Renewal::Caller).unwrap().unwrap();
         let (a, b) = (own(), own());
         let ticket = a.encrypt(b"session").unwrap();
         assert!(a.decrypt(&ticket).is_some() && b.decrypt(&ticket).is_none());

@@ -13,4 +13,4 @@ mod ticketer;
 mod tests;
 
 pub use material::{Key, Material, Random};
-pub use ticketer::{Ticketer, wanted};
+pub use ticketer::{Renewal, Ticketer, wanted};

@@ -3,7 +3,7 @@
 use crate::keys::Keys;
 use crate::material::{KeyMaker, Material};
 use crate::ticketer::SHORTEST_INTERVAL;
-use crate::{Random, Ticketer};
+use crate::{Random, Renewal, Ticketer};
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, Nonce, UnboundKey};
 use core::time::Duration;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -210,7 +210,23 @@ fn threads_seal_and_open_across_the_end_of_a_period() {
 }
 
 fn ticketer(tickets: &Tickets) -> Result<Option<Ticketer<Material>>, Error> {
-    Ticketer::new(tickets, "", random())
+    Ticketer::new(tickets, "", random(), Renewal::Thread)
+}
+
+#[test]
+fn a_caller_that_renews_keys_needs_no_thread() {
+    let tickets = Tickets::Own { rotate: Duration::from_secs(1) };
+    let ticketer = Ticketer::<Material>::new(&tickets, "", random(), Renewal::Caller).unwrap().unwrap();
+    assert_eq!(Arc::strong_count(&ticketer.keys), 1, "a thread would hold the keys, too");
+    let first = Arc::downgrade(&ticketer.current().unwrap());
+    let end = Instant::now() + Duration::from_secs(60);
+    while first.upgrade().is_some() {
+        assert!(Instant::now() < end, "the key is never erased");
+        std::thread::sleep(ticketer.renew().unwrap());
+    }
+    let fleet = Tickets::Fleet { source: Arc::new(secret(1)), epoch: Tickets::LONGEST };
+    let fleet = Ticketer::<Material>::new(&fleet, "", random(), Renewal::Caller).unwrap().unwrap();
+    assert_eq!(fleet.renew(), None, "its source may block");
 }
 
 #[test]

@@ -13,18 +13,28 @@ const MAX_SLEEP: Duration = Duration::from_secs(60);
 /// Shortest time between two calls of a source.
 pub(crate) const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Renewal of keys while no handshake needs one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// A background thread, which also polls the source of a fleet's secrets.
+    Thread,
+    /// The caller, by [`Ticketer::renew`]: for a runtime with timers of its own. A fleet has the thread nevertheless, since
+    /// its source may block.
+    Caller,
+}
+
 /// The ticket keys of one server, for all shards and without a lock: one atomic pointer leads to them.
 ///
 /// A thread that needs a key renews the keys first if their period has passed, so no key is used after its time. A
-/// background thread erases keys in time when no handshake comes, and polls the source. It ends with the ticketer.
+/// [`Renewal`] erases keys in time when no handshake comes. A background thread ends with the ticketer.
 pub struct Ticketer<K> {
     pub(crate) keys: Arc<Keys<K>>,
-    /// Dropping this ends the background thread.
-    _alive: Sender<()>,
+    /// Dropping this ends the background thread. Without one it is `None`.
+    alive: Option<Sender<()>>,
 }
 
 impl<K: Key> Ticketer<K> {
-    /// Makes the keys and starts their thread; `None` if tickets are off.
+    /// Makes the keys, and starts their thread if they are to have one; `None` if tickets are off.
     ///
     /// `random` makes a server's own keys. A fleet's keys are derived for `format`: hosts resume each other's sessions
     /// if their engines have one format.
@@ -32,7 +42,12 @@ impl<K: Key> Ticketer<K> {
     /// # Errors
     /// [`Error::Config`] if the period or the epoch is out of range, the error of the source, and [`Error::Library`]
     /// without randomness or a thread.
-    pub fn new(tickets: &Tickets, format: &'static str, random: Random) -> Result<Option<Self>, Error> {
+    pub fn new(
+        tickets: &Tickets,
+        format: &'static str,
+        random: Random,
+        renewal: Renewal,
+    ) -> Result<Option<Self>, Error> {
         let maker = KeyMaker { format, random };
         let (keys, source) = match tickets {
             Tickets::Off => return Ok(None),
@@ -46,13 +61,25 @@ impl<K: Key> Ticketer<K> {
             _ => return Err(Error::unknown("tickets")),
         };
         let keys = Arc::new(keys);
+        if renewal == Renewal::Caller && source.is_none() {
+            return Ok(Some(Self { keys, alive: None }));
+        }
         let (alive, stop) = channel();
         let rotated = Arc::clone(&keys);
         std::thread::Builder::new()
             .name("tautline-tickets".to_owned())
             .spawn(move || rotate_keys(&rotated, source.as_deref(), &stop))
             .map_err(|error| Error::Library(format!("no thread for ticket keys: {error}")))?;
-        Ok(Some(Self { keys, _alive: alive }))
+        Ok(Some(Self { keys, alive: Some(alive) }))
+    }
+
+    /// Erases keys whose time is over. Returns the time until the next call is due; `None` if a thread does it.
+    pub fn renew(&self) -> Option<Duration> {
+        if self.alive.is_some() {
+            return None;
+        }
+        renew_keys(&self.keys);
+        Some(until_renewal(&self.keys))
     }
 
     /// The key that seals now; `None` if its period has passed and no other key could be made.
@@ -103,14 +130,11 @@ fn rotate_keys<K: Key>(keys: &Keys<K>, source: Option<&dyn TicketKeySource>, sto
     let mut asked = Instant::now();
     let mut last_warning = String::new();
     loop {
-        let left = Duration::from_secs(keys.ring.load().until.saturating_sub(now()).max(1));
-        let wait = MAX_SLEEP.min(left).min(interval.saturating_sub(asked.elapsed()));
+        let wait = until_renewal(keys).min(interval.saturating_sub(asked.elapsed()));
         if stop.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
             return;
         }
-        if keys.renew(now()).is_err() {
-            log::error!("no new ticket keys could be made; sessions are not resumed until they can be");
-        }
+        renew_keys(keys);
         let Some(source) = source.filter(|_| asked.elapsed() >= interval) else { continue };
         asked = Instant::now();
         match source.secrets().and_then(|secrets| keys.replace(secrets, now())) {
@@ -124,6 +148,17 @@ fn rotate_keys<K: Key>(keys: &Keys<K>, source: Option<&dyn TicketKeySource>, sto
             }
         }
         last_warning.clear();
+    }
+}
+
+/// The time after which the keys are to be looked at again.
+fn until_renewal<K: Key>(keys: &Keys<K>) -> Duration {
+    MAX_SLEEP.min(Duration::from_secs(keys.ring.load().until.saturating_sub(now()).max(1)))
+}
+
+fn renew_keys<K: Key>(keys: &Keys<K>) {
+    if keys.renew(now()).is_err() {
+        log::error!("no new ticket keys could be made; sessions are not resumed until they can be");
     }
 }
 

@@ -4,12 +4,13 @@ use crate::session::Session;
 use crate::socket::{Happened, WebSocket};
 use crate::timer::now;
 use http::HeaderMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tautline_engine::Config;
 use tautline_engine::connection::Connection;
 use tautline_tls::{Engine as _, ServerConfig, plain};
 use tautline_tls_rustls::fused;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinHandle;
 
 /// Opens the server's end of connections, with TLS or without. Clones share the TLS configuration.
 ///
@@ -36,8 +37,39 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// ```
 #[derive(Clone)]
 pub struct Acceptor {
-    engine: Option<fused::Engine>,
+    tls: Option<Arc<Tls>>,
     config: Arc<Config>,
+}
+
+/// TLS of an acceptor and its clones.
+struct Tls {
+    engine: fused::Engine,
+    /// The task that erases old ticket keys. It ends with its runtime.
+    renewing: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Tls {
+    /// Begins a connection. Ticket keys are erased in time from now on, also if no other connection follows.
+    fn accept(&self) -> Result<fused::Session, Error> {
+        let mut renewing = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
+        if renewing.as_ref().is_none_or(JoinHandle::is_finished) && self.engine.renew_tickets().is_some() {
+            let engine = self.engine.clone();
+            *renewing = Some(tokio::spawn(async move {
+                while let Some(wait) = engine.renew_tickets() {
+                    tokio::time::sleep(wait).await;
+                }
+            }));
+        }
+        Ok(self.engine.accept()?)
+    }
+}
+
+impl Drop for Tls {
+    fn drop(&mut self) {
+        if let Some(renewing) = self.renewing.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            renewing.abort();
+        }
+    }
 }
 
 impl Acceptor {
@@ -46,13 +78,14 @@ impl Acceptor {
     /// # Errors
     /// [`Error::Tls`] if a certificate, key or root cannot be used.
     pub fn new(tls: &ServerConfig) -> Result<Self, Error> {
-        Ok(Self { engine: Some(fused::Engine::server(tls)?), config: Arc::default() })
+        let tls = Tls { engine: fused::Engine::server_without_thread(tls)?, renewing: Mutex::default() };
+        Ok(Self { tls: Some(Arc::new(tls)), config: Arc::default() })
     }
 
     /// An acceptor without TLS.
     #[must_use]
     pub fn plain() -> Self {
-        Self { engine: None, config: Arc::default() }
+        Self { tls: None, config: Arc::default() }
     }
 
     /// Sets limits, deadlines, and the terms of the upgrade: subprotocols, compression, origins.
@@ -70,7 +103,7 @@ impl Acceptor {
     /// [`Error::Tls`] if the new configuration cannot be used, or if there is no TLS. The old one then stays in use.
     pub fn reload(&self, tls: &ServerConfig) -> Result<(), Error> {
         let none = tautline_tls::Error::ApiMisuse("an acceptor without TLS has no certificates to reload");
-        Ok(self.engine.as_ref().ok_or(none)?.reload(tls)?)
+        Ok(self.tls.as_ref().ok_or(none)?.engine.reload(tls)?)
     }
 
     /// Opens a WebSocket over `io`, at any path.
@@ -86,8 +119,8 @@ impl Acceptor {
     /// # Errors
     /// [`Error::Connect`] if the handshake fails before there is a request.
     pub async fn ask<T: AsyncRead + AsyncWrite + Unpin>(&self, io: T) -> Result<Asking<T>, Error> {
-        let session = match &self.engine {
-            Some(engine) => Session::Tls(engine.accept()?),
+        let session = match &self.tls {
+            Some(tls) => Session::Tls(tls.accept()?),
             None => Session::Plain(plain::Session),
         };
         let connection = Connection::server(session, self.config.clone(), now());
@@ -99,7 +132,7 @@ impl Acceptor {
 
 impl std::fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Acceptor").field("tls", &self.engine.is_some()).finish_non_exhaustive()
+        f.debug_struct("Acceptor").field("tls", &self.tls.is_some()).finish_non_exhaustive()
     }
 }
 
@@ -159,5 +192,59 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Asking<T> {
             Ok(_) | Err(Error::Connect(_)) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tautline_dev_cert::{Authority, Leaf};
+    use tautline_tls::Tickets;
+
+    fn acceptor(tickets: Tickets) -> Acceptor {
+        let certificate = Authority::new("test").unwrap().issue(&Leaf::new(&["localhost"])).unwrap();
+        let mut tls = ServerConfig::new([certificate]);
+        tls.tickets = tickets;
+        Acceptor::new(&tls).unwrap()
+    }
+
+    async fn accept_one_that_leaves(acceptor: &Acceptor) {
+        let (near, far) = tokio::io::duplex(1024);
+        drop(near);
+        assert!(acceptor.accept(far).await.is_err());
+    }
+
+    fn renews(acceptor: &Acceptor) -> bool {
+        let tls = acceptor.tls.as_ref().unwrap();
+        tls.renewing.lock().unwrap().as_ref().is_some_and(|task| !task.is_finished())
+    }
+
+    #[test]
+    fn ticket_keys_are_renewed_by_a_task_of_the_runtime_that_accepts() {
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let own = acceptor(Tickets::Own { rotate: Duration::from_secs(3600) });
+        assert!(!renews(&own), "an acceptor can be made outside of a runtime");
+        for _ in 0..2 {
+            let runtime = runtime();
+            runtime.block_on(async {
+                accept_one_that_leaves(&own).await;
+                assert!(renews(&own));
+            });
+            drop(runtime);
+            assert!(!renews(&own), "the task ends with its runtime");
+        }
+        runtime().block_on(async {
+            let off = acceptor(Tickets::Off);
+            accept_one_that_leaves(&off).await;
+            assert!(!renews(&off));
+            accept_one_that_leaves(&own).await;
+            let metrics = tokio::runtime::Handle::current().metrics();
+            assert_eq!(metrics.num_alive_tasks(), 1);
+            drop(own);
+            while metrics.num_alive_tasks() > 0 {
+                tokio::task::yield_now().await;
+            }
+        });
     }
 }

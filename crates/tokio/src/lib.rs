@@ -1,7 +1,7 @@
 //! Secure WebSockets for tokio: over any `AsyncRead + AsyncWrite`, driven by the caller's task.
 //!
 //! A [`WebSocket`] is one connection. Only the task that polls it does its work: there is no thread and no task beside
-//! it. [`Acceptor`] opens the server's end and [`Connector`] the client's, with TLS or without.
+//! it. (An acceptor with TLS has one task that erases old ticket keys.) [`Acceptor`] opens the server's end and [`Connector`] the client's, with TLS or without.
 //!
 //! ```
 //! use tautline_tokio::{Acceptor, Connector, Target};

@@ -3,7 +3,7 @@ use super::table::RawTicketKey;
 use core::ffi::c_void;
 use std::sync::Arc;
 use tautline_tls::{Error, Tickets};
-use tautline_tls_tickets::{Material, Ticketer};
+use tautline_tls_tickets::{Material, Renewal, Ticketer};
 
 /// The keys of a server's tickets.
 pub(crate) type TicketKeys = Ticketer<Material>;
@@ -19,7 +19,7 @@ pub(crate) fn ticket_keys(library: Library, tickets: &Tickets) -> Result<Option<
         // SAFETY: the library is started, and fills `bytes`, which outlive the call.
         unsafe { (library.table.random)(bytes.as_mut_ptr(), bytes.len()) != 0 }
     };
-    Ok(Ticketer::new(tickets, library.flavour().name(), Box::new(random))?.map(Arc::new))
+    Ok(Ticketer::new(tickets, library.flavour().name(), Box::new(random), Renewal::Thread)?.map(Arc::new))
 }
 
 /// `tl_find_key`: finds the key with which a library seals or opens a ticket.

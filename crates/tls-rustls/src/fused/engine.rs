@@ -1,6 +1,8 @@
 use super::handshake::Handshaking;
+use core::time::Duration;
 use tautline_tls::{ClientConfig, Error, KeyCost, ServerConfig, Signing};
 use tautline_tls_records::Role;
+use tautline_tls_tickets::Renewal;
 
 /// One connection: rustls' handshake, then our own records.
 pub type Session = tautline_tls_records::Session<Handshaking>;
@@ -17,7 +19,7 @@ impl Engine {
     /// [`Error::Config`] if a certificate, key or root cannot be used. The text names it and the remedy.
     pub fn new(server: Option<&ServerConfig>, client: Option<&ClientConfig>) -> Result<Self, Error> {
         tautline_tls_records::aead::settle();
-        Ok(Self(crate::engine::Engine::with_secrets(server, client, true)?))
+        Ok(Self(crate::engine::Engine::with_secrets(server, client, true, Renewal::Thread)?))
     }
 
     /// Makes an engine that accepts connections.
@@ -26,6 +28,27 @@ impl Engine {
     /// The errors of [`new`](Self::new).
     pub fn server(config: &ServerConfig) -> Result<Self, Error> {
         Self::new(Some(config), None)
+    }
+
+    /// Makes an engine that accepts connections, and has no thread: the caller calls [`renew_tickets`](Self::renew_tickets).
+    ///
+    /// Secrets of a fleet are polled by a thread nevertheless, since their source may block.
+    ///
+    /// # Errors
+    /// The errors of [`new`](Self::new).
+    pub fn server_without_thread(config: &ServerConfig) -> Result<Self, Error> {
+        tautline_tls_records::aead::settle();
+        Ok(Self(crate::engine::Engine::with_secrets(Some(config), None, true, Renewal::Caller)?))
+    }
+
+    /// Erases ticket keys whose time is over, for an engine [without a thread](Self::server_without_thread).
+    ///
+    /// Handshakes do so too. Without them, call this again after the time that is returned: what an attacker recorded then
+    /// stays secret even if the memory of the process becomes known later. `None` says that no call is due: a thread erases
+    /// the keys, or there are none. A reload can change that.
+    #[must_use]
+    pub fn renew_tickets(&self) -> Option<Duration> {
+        self.0.renew_tickets()
     }
 
     /// Makes an engine that opens connections.
