@@ -56,6 +56,10 @@ impl CompactTlsInfo {
         secret.ok_or(NO_EXPORTER)?.export(suite, label, context, out)
     }
 
+    pub(crate) fn has_exporter(&self) -> bool {
+        self.names.as_ref().is_some_and(|names| names.exporter.is_some())
+    }
+
     pub(crate) const fn is_resumed(&self) -> bool {
         self.resumed
     }

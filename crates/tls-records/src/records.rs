@@ -186,14 +186,14 @@ impl Records {
         })
     }
 
-    pub(crate) fn export(self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let traffic = |keys: &Keys| Traffic { secret: keys.secret(self.suite).to_vec(), sequence: keys.sequence() };
         Snapshot {
             role: self.role,
             suite: self.suite,
             rx: traffic(&self.rx),
             tx: traffic(&self.tx),
-            partial: self.cold.map(|cold| cold.partial).unwrap_or_default(),
+            partial: self.cold.as_ref().map(|cold| cold.partial.clone()).unwrap_or_default(),
             quiet: self.quiet,
             canceled: self.canceled,
             owes_update: self.owes_update,

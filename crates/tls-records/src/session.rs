@@ -57,11 +57,28 @@ impl<L: Library> Session<L> {
     /// kernel has them, and after an error. The session then stays as it is.
     pub fn export(&mut self) -> Result<Snapshot, Error> {
         match core::mem::replace(&mut self.0, State::Failed(None)) {
-            State::Records(records) if !records.is_in_kernel() => Ok(records.export()),
+            State::Records(records) if !records.is_in_kernel() => Ok(records.snapshot()),
             other => {
                 self.0 = other;
                 Err(Error::ApiMisuse("only an established session of TLS 1.3 can be exported"))
             }
+        }
+    }
+
+    /// The state of the connection, for a session that may take this one's place. Until then this one can go on.
+    ///
+    /// The caller must ensure that only one of the two is used from now on: two sessions with the same keys would reuse
+    /// nonces, which exposes the traffic.
+    ///
+    /// # Errors
+    /// Those of [`export`](Self::export), and [`Error::ApiMisuse`] if the session has a secret for exporters.
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        match &self.0 {
+            State::Records(records) if records.info().has_exporter() => {
+                Err(Error::ApiMisuse("a session with a secret for exporters (`exporter`) cannot move"))
+            }
+            State::Records(records) if !records.is_in_kernel() => Ok(records.snapshot()),
+            _ => Err(Error::ApiMisuse("only an established session of TLS 1.3 can be exported")),
         }
     }
 
@@ -155,6 +172,11 @@ impl<L: Library> tautline_tls::Session for Session<L> {
             State::Records(records) => records.export_keying_material(label, context, out),
             _ => Err(NO_EXPORTER),
         }
+    }
+
+    fn save(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        self.snapshot()?.encode(out);
+        Ok(())
     }
 
     fn sent_alert(&self) -> Option<u8> {

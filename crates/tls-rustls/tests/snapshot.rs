@@ -34,6 +34,31 @@ fn export_and_import(mut end: End<Session>) -> End<Session> {
 }
 
 #[test]
+fn a_saved_session_goes_on_until_another_takes_its_place() {
+    let fixture = Fixture::default();
+    let engine = engine(&fixture, Versions::All);
+    let mut random = Random::new(5);
+    let mut end = End::new(engine.accept().unwrap());
+    let mut peer = fixture.rustls(Side::Client, SUITES[0]);
+    assert!(end.session.save(&mut Vec::new()).is_err(), "before the handshake");
+    settle(&mut end, &mut peer, usize::MAX);
+    for round in 0..4 {
+        let mut saved = Vec::new();
+        end.session.save(&mut saved).unwrap();
+        chat(&mut end, &mut peer, &mut random);
+        assert!(engine.restore(&saved[1..]).is_err());
+        if round % 2 == 0 {
+            saved.clear();
+            end.session.save(&mut saved).unwrap();
+            let mut new = End::new(engine.restore(&saved).unwrap());
+            (new.open, new.inbox) = (true, end.inbox);
+            end = new;
+            chat(&mut end, &mut peer, &mut random);
+        }
+    }
+}
+
+#[test]
 fn an_imported_session_continues_before_and_after_key_updates() {
     let fixture = Fixture::default();
     let engine = engine(&fixture, Versions::All);

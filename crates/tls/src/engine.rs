@@ -32,6 +32,15 @@ pub trait Engine: Clone + Send + Sync + 'static {
     /// neither a DNS name nor an IP address.
     fn connect(&self, host: &str) -> Result<Self::Session, Error>;
 
+    /// Makes a session that takes the place of one that was [saved](Session::save), usually in another process.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] if the bytes are not the saved state of this engine's session, or of another version.
+    fn restore(&self, saved: &[u8]) -> Result<Self::Session, Error> {
+        let _ = saved;
+        Err(CANNOT_MOVE)
+    }
+
     /// Estimates the signature that a server's handshake needs, from the client's first record.
     ///
     /// `None` if `hello` is not a whole record with a ClientHello, or if the engine does not know.
@@ -171,6 +180,18 @@ pub trait Session: Send + 'static {
     /// Reports what the handshake negotiated; meaningful once it is complete.
     fn tls_info(&self) -> TlsInfo;
 
+    /// Appends the state of an established session, for [`Engine::restore`] in another process. It holds secrets.
+    ///
+    /// The session goes on as before. The caller must ensure that either this session is used from now on, or the one that
+    /// is restored: never both, which would reuse nonces.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] if the session cannot move; the text says why. Nothing is appended then.
+    fn save(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        let _ = out;
+        Err(CANNOT_MOVE)
+    }
+
     /// Returns the keys of one direction for the kernel; `None` if they are not available, as with TLS 1.2.
     ///
     /// The session works as before until [`kernel_took`](Self::kernel_took) reports that the kernel accepted them.
@@ -205,6 +226,11 @@ pub trait Session: Send + 'static {
         false
     }
 }
+
+/// The error of an engine whose sessions keep their state to themselves.
+const CANNOT_MOVE: Error = Error::ApiMisuse(
+    "the sessions of this TLS engine cannot move to another process: only established TLS 1.3 on `fused`, and plain, can",
+);
 
 /// The error of a session that has no secret for exporters.
 pub const NO_EXPORTER: Error = Error::ApiMisuse(

@@ -306,6 +306,19 @@ impl Encoder {
         Ok(core::mem::replace(&mut self.state, EncoderState::Closed))
     }
 
+    /// The state, for an encoder that may take this one's place. Until then this one can go on.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] inside a compressed message, whose state can only be [exported](Self::export).
+    pub const fn state(&self) -> Result<EncoderState, Error> {
+        match self.state {
+            EncoderState::Fragments { compressed: true, .. } => {
+                Err(Error::ApiMisuse("a compressor's state can only be exported"))
+            }
+            state => Ok(state),
+        }
+    }
+
     /// Continues the state that another encoder [exported](Self::export).
     ///
     /// This encoder must be new and have the same settings.

@@ -62,8 +62,8 @@ fn the_provider_may_change_at_any_record() {
             server.update_keys_now(true, &mut out).unwrap();
         }
         if round % 7 == 0 {
-            server = Records::import(&server.export()).unwrap();
-            client = Records::import(&client.export()).unwrap();
+            server = Records::import(&server.snapshot()).unwrap();
+            client = Records::import(&client.snapshot()).unwrap();
         }
         AeadChoice::ALL[(round / 2) % AeadChoice::ALL.len()].set();
         assert!(open_all(&mut client, out.filled_mut()).unwrap().0 == message, "round {round}");
@@ -124,7 +124,7 @@ fn requests_one_key_update_when_the_peers_key_reaches_the_limit() {
     client.seal_record(super::DATA, b"and more", &mut out).unwrap();
     assert_eq!(open_all(&mut server, out.filled_mut()).unwrap().0, b"the last oneand more");
     // An export keeps the request.
-    let mut server = Records::import(&server.export()).unwrap();
+    let mut server = Records::import(&server.snapshot()).unwrap();
     let mut out = Buf::new();
     server.seal(&[b"answer"], &mut out).unwrap();
     server.seal(&[b"answer"], &mut out).unwrap();

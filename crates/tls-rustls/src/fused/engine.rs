@@ -75,6 +75,10 @@ impl tautline_tls::Engine for Engine {
         Ok(Session::new(Handshaking::new(Role::Client, tautline_tls::Engine::connect(&self.0, host)?)))
     }
 
+    fn restore(&self, saved: &[u8]) -> Result<Session, Error> {
+        Session::import(&tautline_tls_records::Snapshot::decode(saved)?)
+    }
+
     fn signing(&self, hello: &[u8]) -> Option<Signing> {
         tautline_tls::Engine::signing(&self.0, hello)
     }

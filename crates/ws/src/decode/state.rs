@@ -79,10 +79,32 @@ impl Decoder {
         }
         self.recycle(pool);
         let window = self.inflater.as_mut().map_or(Ok(Vec::new()), |inflater| inflater.export())?;
+        let state = self.state_with(window);
+        self.fail(Error::ApiMisuse("the decoder was exported"), pool);
+        Ok(state)
+    }
+
+    /// The state, for a decoder that may take this one's place. Until then this one can go on.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] with a decompressor, whose state can only be [exported](Self::export). The earlier error, if the
+    /// decoder has failed.
+    pub fn state(&mut self, pool: &mut Pool) -> Result<DecoderState, Error> {
+        if let Phase::Failed(error) = &self.phase {
+            return Err(**error);
+        }
+        if self.inflater.is_some() {
+            return Err(Error::ApiMisuse("a decompressor's state can only be exported"));
+        }
+        self.recycle(pool);
+        Ok(self.state_with(Vec::new()))
+    }
+
+    fn state_with(&self, window: Vec<u8>) -> DecoderState {
         let in_control = matches!(self.phase, Phase::Payload) && self.opcode.is_control();
         let held = self.assembly.filled();
         let (data, control) = held.split_at(if in_control { self.keep } else { held.len() });
-        let state = DecoderState {
+        DecoderState {
             header: self.head[..self.head_len.into()].to_vec(),
             frame: matches!(self.phase, Phase::Payload).then(|| FrameState {
                 opcode: self.opcode,
@@ -103,9 +125,7 @@ impl Decoder {
             streaming: self.streaming,
             closed: matches!(self.phase, Phase::Closed),
             window,
-        };
-        self.fail(Error::ApiMisuse("the decoder was exported"), pool);
-        Ok(state)
+        }
     }
 
     /// Continues the state that another decoder [exported](Self::export).

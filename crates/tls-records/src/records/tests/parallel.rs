@@ -33,7 +33,7 @@ impl Helpers for Threads {
 fn several_threads_seal_the_same_bytes_as_one() {
     for suite in [Suite::Aes128Gcm, Suite::Aes256Gcm, Suite::Chacha20Poly1305] {
         let [server, client] = connected();
-        let (mut snapshot, mut theirs) = (server.export(), client.export());
+        let (mut snapshot, mut theirs) = (server.snapshot(), client.snapshot());
         let traffic = Traffic { secret: vec![7; suite.hash_len()], sequence: 5 };
         (snapshot.suite, snapshot.rx, snapshot.tx) = (suite, traffic.clone(), traffic.clone());
         (theirs.suite, theirs.rx, theirs.tx) = (suite, traffic.clone(), traffic);
@@ -61,7 +61,7 @@ fn several_threads_seal_the_same_bytes_as_one() {
             assert!(reported.keys().copied().eq(0..reported.len()));
             let (data, ..) = open_all(&mut client, together.filled_mut()).unwrap();
             assert!(data == plain.concat());
-            snapshot = many.export();
+            snapshot = many.snapshot();
         }
     }
 }
@@ -73,11 +73,11 @@ fn seal_with_uses_one_thread_while_keys_change() {
     server.owes_update = true;
     server.seal_with(&[&vec![1; 1 << 16]], &mut out, &Threads::default()).unwrap();
     server.seal_with(&[&vec![2; 1 << 16]], &mut out, &Threads::default()).unwrap();
-    let mut tired = server.export();
+    let mut tired = server.snapshot();
     tired.tx.sequence = REKEY_AFTER - 2;
     let (data, updates, _) = open_all(&mut client, out.filled_mut()).unwrap();
     assert_eq!((data.len(), updates), (1 << 17, 1));
-    let mut theirs = client.export();
+    let mut theirs = client.snapshot();
     theirs.rx.sequence = tired.tx.sequence;
     let (mut server, mut client) = (Records::import(&tired).unwrap(), Records::import(&theirs).unwrap());
     out.clear();

@@ -127,6 +127,8 @@ fn decoders_can_be_moved_at_every_byte() {
                     let mut seen = Seen::default();
                     seen.feed(&mut decoder, &wire[..cut], &mut pool);
                     let mut at = cut;
+                    let peeked = decoder.state(&mut pool);
+                    assert_eq!(peeked.is_ok(), compression.is_none());
                     let state = loop {
                         match decoder.export(&mut pool) {
                             Ok(state) => break state,
@@ -138,6 +140,7 @@ fn decoders_can_be_moved_at_every_byte() {
                             Err(error) => panic!("{error}"),
                         }
                     };
+                    assert!(peeked.is_err() || peeked == Ok(state.clone()));
                     assert!(decoder.decode(&mut [0x81], &mut pool).is_err(), "an exported decoder decodes no more");
                     let mut decoder = moved(make, &state);
                     seen.feed(&mut decoder, &wire[at..], &mut pool);
