@@ -104,6 +104,17 @@ impl<'a> Direct<'a> {
     }
 }
 
+/// An open connection as its driver has it, to be given to another process.
+#[derive(Clone, Copy, Debug)]
+pub struct Held<'a> {
+    /// The socket.
+    pub socket: BorrowedFd<'a>,
+    /// Bytes that the driver has received and not delivered.
+    pub received: &'a [u8],
+    /// Bytes that the driver has taken and the kernel has not.
+    pub unsent: &'a [u8],
+}
+
 /// The reason why no more bytes will come.
 #[derive(Debug)]
 pub enum End {
@@ -179,6 +190,49 @@ pub trait Driver: 'static {
         let what =
             format!("the driver {} cannot take connections of others; epoll, io_uring and select can", self.name());
         Err(io::Error::new(io::ErrorKind::Unsupported, what))
+    }
+
+    /// Has nothing of any connection move until the next turn, so that each can be given to another process.
+    ///
+    /// Requests of the kernel that run are ended. The bytes that they received or did not send count as [held](Self::held).
+    ///
+    /// # Errors
+    /// The driver cannot give connections away, or fails. The next turn goes on as if nothing had happened.
+    fn hold_still(&mut self) -> io::Result<()> {
+        let what = format!("the driver {} cannot give connections away; epoll, io_uring and select can", self.name());
+        Err(io::Error::new(io::ErrorKind::Unsupported, what))
+    }
+
+    /// An open connection's socket and the bytes that the driver has of it, after [`hold_still`](Self::hold_still).
+    ///
+    /// `None` if the connection cannot be given away: it is broken, our direction is ending, the kernel does its TLS, or
+    /// sends from our buffers until the peer has acknowledged them.
+    fn held(&self, token: Token) -> Option<Held<'_>> {
+        let _ = token;
+        None
+    }
+
+    /// Closes this process's descriptor of a connection and frees the slot, without any effect on the connection.
+    ///
+    /// Another process has the socket and all [held](Self::held) bytes.
+    fn give_away(&mut self, token: Token) {
+        let _ = token;
+    }
+
+    /// Copies of the listening sockets, for another process.
+    ///
+    /// # Errors
+    /// The driver cannot give them, or no descriptors are left.
+    fn listening(&self) -> io::Result<Vec<OwnedFd>> {
+        let what =
+            format!("the driver {} cannot give listening sockets away; epoll, io_uring and select can", self.name());
+        Err(io::Error::new(io::ErrorKind::Unsupported, what))
+    }
+
+    /// Stops accepting like [`stop_listening`](Self::stop_listening), but leaves the files of Unix sockets: another process
+    /// listens there.
+    fn give_listening_away(&mut self) {
+        self.stop_listening();
     }
 
     /// A descriptor that is readable when a turn has something to do; `None` if the driver has none.

@@ -49,6 +49,14 @@ impl<C> Slots<C> {
         if slot.generation == token.generation { slot.conn.as_mut() } else { None }
     }
 
+    /// The tokens of all connections.
+    pub(crate) fn tokens(&self) -> Vec<Token> {
+        let token = |(index, slot): (u32, &Slot<C>)| {
+            slot.conn.is_some().then_some(Token { index, generation: slot.generation })
+        };
+        (0..).zip(&self.slots).filter_map(token).collect()
+    }
+
     /// Invalidates `token` and returns the one that names the connection from now on.
     pub(crate) fn rename(&mut self, token: Token) -> Token {
         let generation = token.generation.wrapping_add(1);

@@ -11,6 +11,7 @@ use rustix::net::{
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::mem;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -32,7 +33,16 @@ pub(crate) struct Listening {
     pub(crate) address: Address,
     /// Others may accept from it too.
     pub(crate) is_shared: bool,
-    _file: Option<SocketFile>,
+    file: Option<SocketFile>,
+}
+
+impl Listening {
+    /// Leaves the file of a Unix socket to another process that has the socket too.
+    pub(crate) fn leave_file(&mut self) {
+        if let Some(file) = self.file.take() {
+            mem::forget(file);
+        }
+    }
 }
 
 /// Makes a listening socket.
@@ -56,7 +66,7 @@ pub(crate) fn listen_on(fd: OwnedFd) -> io::Result<Listening> {
     rustix::io::ioctl_fionbio(&fd, true)?;
     // Connections inherit it. Unix sockets do not have it.
     let _ = sockopt::set_tcp_nodelay(&fd, true);
-    Ok(Listening { fd, address, is_shared: true, _file: None })
+    Ok(Listening { fd, address, is_shared: true, file: None })
 }
 
 /// Makes a socket that can be connected to `address`, over TCP from `source`.
@@ -252,7 +262,7 @@ fn listen_tcp(at: SocketAddr, options: &ListenOptions) -> io::Result<Listening> 
     net::bind(&fd, &at)?;
     net::listen(&fd, options.backlog)?;
     let address = address_of(&net::getsockname(&fd)?).unwrap_or(Address::Tcp(at));
-    Ok(Listening { fd, address, is_shared: false, _file: None })
+    Ok(Listening { fd, address, is_shared: false, file: None })
 }
 
 fn listen_unix(path: &Path, options: &ListenOptions) -> io::Result<Listening> {
@@ -272,7 +282,7 @@ fn listen_unix(path: &Path, options: &ListenOptions) -> io::Result<Listening> {
     }
     let file = SocketFile::new(path)?;
     net::listen(&fd, options.backlog)?;
-    Ok(Listening { fd, address: Address::Unix(path.to_owned()), is_shared: false, _file: Some(file) })
+    Ok(Listening { fd, address: Address::Unix(path.to_owned()), is_shared: false, file: Some(file) })
 }
 
 /// Whether `path` is a socket that nobody listens on any more.

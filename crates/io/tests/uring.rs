@@ -125,7 +125,16 @@ mod uncopied {
         super::with(config)
     }
 
-    driver_suite!(crate::uncopied::make, crate::where_it_is);
+    /// Leaves out the test for which a send has to end that the peer does not acknowledge.
+    macro_rules! where_sends_end {
+        (moving unsent_bytes_go_along $code:tt) => {};
+        ($file:ident $test:ident $code:tt) => {
+            crate::where_it_is! { $file $test $code }
+        };
+    }
+    use where_sends_end;
+
+    driver_suite!(crate::uncopied::make, crate::uncopied::where_sends_end);
 }
 
 /// Echoes messages of these sizes on eight connections at once, 20 of each size, and compares every byte.

@@ -227,6 +227,8 @@ macro_rules! where_it_applies {
     (reset bytes_before_the_reset_come_first $code:tt) => {};
     // The driver has no Unix sockets, and rejects a connect to one at once.
     (unix $test:ident $code:tt) => {};
+    // Its connections live in this process.
+    (moving $test:ident $code:tt) => {};
     (turn never_sleeps_on_known_failures $code:tt) => {};
     (turn new_failures_wait_for_the_next_turn $code:tt) => {};
     ($file:ident $test:ident { $($code:tt)* }) => {

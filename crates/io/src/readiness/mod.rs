@@ -15,7 +15,8 @@ pub use config::{Config, FD_SETSIZE};
 pub use driver::Driver;
 pub use poll::Poll;
 
-use crate::{Address, Arrival, Direct, KernelTls, ListenOptions, Listener, Sent, Sink, Token, Waker, socket};
+use crate::socket::Listening;
+use crate::{Address, Arrival, Direct, Held, KernelTls, ListenOptions, Listener, Sent, Sink, Token, Waker, socket};
 use conn::{Conn, InKernel, Phase, Source};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -118,6 +119,31 @@ impl<P: Poll> crate::Driver for Driver<P> {
         socket::adopt(&socket)?;
         self.arrivals.watch(&socket);
         self.insert(Conn::new(socket, Phase::Open))
+    }
+
+    fn hold_still(&mut self) -> io::Result<()> {
+        // The kernel does nothing for a connection that is not asked for.
+        Ok(())
+    }
+
+    fn held(&self, token: Token) -> Option<Held<'_>> {
+        let conn = self.slots.get(token)?;
+        let movable =
+            conn.phase == Phase::Open && !conn.finishing && !conn.kernel.has(InKernel::TRANSMIT | InKernel::RECEIVE);
+        movable.then(|| Held { socket: conn.fd.as_fd(), received: &[], unsent: conn.pending.filled() })
+    }
+
+    fn give_away(&mut self, token: Token) {
+        self.remove(token);
+    }
+
+    fn listening(&self) -> io::Result<Vec<OwnedFd>> {
+        self.listeners.sockets.iter().flatten().map(|socket| socket.fd.try_clone()).collect()
+    }
+
+    fn give_listening_away(&mut self) {
+        self.listeners.sockets.iter_mut().flatten().for_each(Listening::leave_file);
+        self.listeners.close(&mut self.poll);
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

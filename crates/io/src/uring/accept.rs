@@ -45,7 +45,7 @@ impl Driver {
         }
     }
 
-    fn stop(&mut self, number: usize) {
+    pub(super) fn stop(&mut self, number: usize) {
         if let (Some(Some(socket)), Ok(listener)) = (self.listeners.sockets.get_mut(number), u32::try_from(number))
             && socket.accepting == Multi::Armed
         {

@@ -158,6 +158,11 @@ impl Backlog {
         self.bytes.len() - self.start
     }
 
+    /// The bytes that wait.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes.filled()[self.start..]
+    }
+
     /// Takes at most `most` bytes, with the room in front of them. They begin at the returned index.
     pub(super) fn take(&mut self, most: usize) -> (&mut [u8], usize) {
         let start = self.start;

@@ -23,6 +23,7 @@ mod listeners;
 mod receive;
 mod reports;
 mod send;
+mod still;
 mod sys;
 
 use crate::deferred::Deferred;
@@ -31,7 +32,7 @@ use crate::slots::Slots;
 use crate::spin::Spinner;
 use crate::stamp::Arrivals;
 use crate::wake::Wake;
-use crate::{Address, Arrival, Direct, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
+use crate::{Address, Arrival, Direct, Held, ListenOptions, Listener, Sent, Sink, Spin, Token, Waker, socket};
 use conn::{Conn, Phase};
 use listeners::Listeners;
 use reports::Reports;
@@ -126,6 +127,10 @@ pub struct Driver {
     /// Headroom and buffer for direct receives; empty while it is lent, and before it is needed.
     buffer: Buf,
     arrivals: Arrivals,
+    /// No request of a connection runs, and none may start before the next turn.
+    still: bool,
+    /// Sends that ended meanwhile.
+    sent: VecDeque<(Token, Buf)>,
     /// Number of the turn.
     turn: u64,
     /// Bytes received in this turn, and in the one before.
@@ -172,6 +177,8 @@ impl Driver {
             queue: VecDeque::new(),
             buffer: Buf::new(),
             arrivals: Arrivals::default(),
+            still: false,
+            sent: VecDeque::new(),
             turn: 0,
             volume: (0, 0),
         })
@@ -183,7 +190,7 @@ impl Driver {
 
     /// How long the kernel may wait: not at all if something is to be done, and not past the next deferred work.
     fn clip(&self, timeout: Option<Duration>) -> Option<Duration> {
-        if !self.failures.is_empty() || !self.queue.is_empty() || self.accepted_wait() {
+        if !self.failures.is_empty() || !self.queue.is_empty() || !self.sent.is_empty() || self.accepted_wait() {
             return Some(Duration::ZERO);
         }
         self.deferred.clip(timeout)
@@ -213,6 +220,7 @@ impl Driver {
             self.deliver_failure(sink);
         }
         self.deliver_waiting(sink);
+        self.report_sent(sink);
         for _ in 0..ready {
             let Some(completion) = self.ring.next(buffer_ring) else { break };
             match completion.source {
@@ -320,6 +328,26 @@ impl crate::Driver for Driver {
         let token = self.slots.insert(self.conn(socket, Phase::Open))?;
         self.update(token);
         Ok(token)
+    }
+
+    fn hold_still(&mut self) -> io::Result<()> {
+        self.stop_requests()
+    }
+
+    fn held(&self, token: Token) -> Option<Held<'_>> {
+        self.held_still(token)
+    }
+
+    fn give_away(&mut self, token: Token) {
+        self.let_go(token);
+    }
+
+    fn listening(&self) -> io::Result<Vec<OwnedFd>> {
+        self.copy_listeners()
+    }
+
+    fn give_listening_away(&mut self) {
+        self.let_listeners_go();
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -431,6 +459,9 @@ impl crate::Driver for Driver {
         let Some(mut buffer_ring) = self.ring.lend_inbox() else {
             return Err(io::Error::other("a turn was asked for within a turn"));
         };
+        if self.still {
+            self.move_again();
+        }
         // A sink that panics loses its turn only: the buffer ring must come back for the next one.
         let told = panic::catch_unwind(AssertUnwindSafe(|| {
             self.enter(timeout, &mut buffer_ring)?;

@@ -17,7 +17,7 @@ const TOLD: PollFlags = PollFlags::IN.union(PollFlags::RDHUP).union(PollFlags::P
 /// Urgent data (`PRI`) cuts receives in two. But a completion for a single wake names all possible reasons of the
 /// wake, `PRI` and `RDBAND` among them. Only a completion for several wakes, as urgent data causes, names the actual
 /// state. `RDBAND` is never part of that.
-fn says_more(events: u32) -> bool {
+pub(super) fn says_more(events: u32) -> bool {
     let says = |flags: PollFlags| events & u32::from(flags.bits()) != 0;
     says(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR) || (says(PollFlags::PRI) && !says(PollFlags::RDBAND))
 }
@@ -60,7 +60,7 @@ impl Driver {
         }
     }
 
-    fn received_last(&mut self, token: Token, more: bool) {
+    pub(super) fn received_last(&mut self, token: Token, more: bool) {
         if !more && let Some(conn) = self.slots.get_mut(token) {
             conn.receiving = Multi::Idle;
             if conn.phase == Phase::Failed && conn.error.is_some() {
@@ -241,7 +241,7 @@ impl Driver {
     /// Makes the requests that the state of a connection needs, and cancels those that it does not need.
     pub(super) fn update(&mut self, token: Token) {
         let Some(conn) = self.slots.get_mut(token) else { return };
-        if conn.phase != Phase::Open {
+        if conn.phase != Phase::Open || self.still {
             return;
         }
         let over = conn.finished || conn.ending.is_some();

@@ -36,7 +36,11 @@ impl Driver {
     /// Has the ring send the bytes that a connection still has to send.
     pub(super) fn go_on_sending(&mut self, token: Token) {
         let Some(conn) = self.slots.get_mut(token) else { return };
-        if !matches!(conn.phase, Phase::Open | Phase::Orphan) || conn.sending.is_some() || conn.out.is_empty() {
+        if self.still
+            || !matches!(conn.phase, Phase::Open | Phase::Orphan)
+            || conn.sending.is_some()
+            || conn.out.is_empty()
+        {
             return;
         }
         #[cfg(test)]
@@ -156,7 +160,7 @@ impl Driver {
 
 /// Appends `buf` to the bytes that a connection has to send. The peer may leave them unread for long, so few bytes do not
 /// keep much memory.
-fn keep(conn: &mut Conn, mut buf: Buf) {
+pub(super) fn keep(conn: &mut Conn, mut buf: Buf) {
     buf.fit();
     if conn.out.is_empty() {
         conn.out = buf;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tautline_buf::Buf;
 use tautline_buf::kernel_tls::TrafficKeys;
 use tautline_io::{
-    Address, Arrival, Direct, Driver, End, KernelTls, ListenOptions, Listener, Received, Sent, Sink, Source, Token,
-    Waker,
+    Address, Arrival, Direct, Driver, End, Held, KernelTls, ListenOptions, Listener, Received, Sent, Sink, Source,
+    Token, Waker,
 };
 
 /// A driver whose every wait is a poll(2) of its descriptor.
@@ -114,6 +114,26 @@ impl<D: Driver> Driver for Foreign<D> {
 
     fn adopt(&mut self, socket: OwnedFd) -> io::Result<Token> {
         self.0.adopt(socket)
+    }
+
+    fn hold_still(&mut self) -> io::Result<()> {
+        self.0.hold_still()
+    }
+
+    fn held(&self, token: Token) -> Option<Held<'_>> {
+        self.0.held(token)
+    }
+
+    fn give_away(&mut self, token: Token) {
+        self.0.give_away(token);
+    }
+
+    fn listening(&self) -> io::Result<Vec<OwnedFd>> {
+        self.0.listening()
+    }
+
+    fn give_listening_away(&mut self) {
+        self.0.give_listening_away();
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -4,6 +4,7 @@
 
 pub mod accept;
 pub mod end;
+pub mod moving;
 pub mod reset;
 pub mod transfer;
 pub mod turn;
@@ -55,6 +56,10 @@ macro_rules! driver_suite {
                 slots_reused_in_one_batch generations_differ never_sleeps_on_known_work never_sleeps_on_known_failures
                 new_failures_wait_for_the_next_turn each_turn_tells_that_its_wait_is_over
                 arrivals_are_stamped_or_refused
+            }
+            moving {
+                no_received_byte_is_lost_or_doubled unsent_bytes_go_along a_driver_that_held_still_goes_on
+                ending_connections_stay listening_sockets_go_along
             }
             unix {
                 echoes names_peers replaces_a_stale_file keeps_a_live_socket keeps_a_stale_file_when_told
