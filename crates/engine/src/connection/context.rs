@@ -1,6 +1,6 @@
 use crate::shared::Keys;
 use std::io;
-use tautline_buf::Pool;
+use tautline_buf::{Buf, Pool};
 
 /// Unused buffers, and the generator of mask keys: one for all connections of a thread.
 ///
@@ -11,6 +11,10 @@ use tautline_buf::Pool;
 pub struct Context {
     pub(super) pool: Pool,
     pub(super) keys: Keys,
+    /// The buffer of the next connection that reads. All take turns with it, so it is in the cache, and the pool's own
+    /// last buffer is one for writing.
+    window: Buf,
+    limit: usize,
 }
 
 impl Context {
@@ -25,19 +29,34 @@ impl Context {
         Self::with_limit(Self::LIMIT)
     }
 
-    /// Makes a context that keeps at most `limit` bytes of unused buffers.
+    /// Makes a context that keeps at most `limit` bytes of unused buffers, and one to read into.
     ///
     /// # Errors
     /// The system has no random numbers.
     pub fn with_limit(limit: usize) -> io::Result<Self> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| io::Error::other(format!("no random numbers: {error}")))?;
-        Ok(Self { pool: Pool::new(limit), keys: Keys::new(seed) })
+        Ok(Self { pool: Pool::new(limit), keys: Keys::new(seed), window: Buf::new(), limit })
     }
 
     /// The unused buffers.
     pub const fn pool(&mut self) -> &mut Pool {
         &mut self.pool
+    }
+
+    /// An empty buffer of at least `least` bytes to read into.
+    pub(super) fn take_window(&mut self, least: usize) -> Buf {
+        if self.window.capacity() >= least { core::mem::take(&mut self.window) } else { self.pool.take_for(least) }
+    }
+
+    /// Takes back the buffer of a connection that has read all.
+    pub(super) fn give_window(&mut self, mut buf: Buf) {
+        if self.window.has_memory() || buf.capacity() > self.limit {
+            self.pool.give(buf);
+        } else {
+            buf.clear();
+            self.window = buf;
+        }
     }
 
     /// A random number from 0 to `bound`, both included, for jitter.

@@ -252,15 +252,15 @@ impl Input {
     }
 
     /// Gives memory back: no byte is expected soon.
-    pub(super) fn rest(&mut self, pool: &mut Pool) {
+    pub(super) fn rest(&mut self, context: &mut Context) {
         if self.plain.is_some() {
             return;
         }
-        pool.give(core::mem::take(&mut self.scratch));
+        context.pool.give(core::mem::take(&mut self.scratch));
         if self.wire.is_empty() {
-            pool.give(core::mem::take(&mut self.wire));
+            context.give_window(core::mem::take(&mut self.wire));
         } else {
-            pool.fit(&mut self.wire);
+            context.pool.fit(&mut self.wire);
         }
     }
 }

@@ -70,7 +70,7 @@ impl<S: Session> Output<S> {
         }
         let Outgoing { kind, payload, compress, .. } = message;
         let compress = compress && payload.len() >= self.min_deflate;
-        let Context { pool, keys } = context;
+        let Context { pool, keys, .. } = context;
         if payload.len() >= LARGE && !compress && self.role == Role::Server {
             self.send_large(Opcode::from(kind), payload, pool);
             return Ok(());
@@ -92,7 +92,7 @@ impl<S: Session> Output<S> {
         if self.is_full() {
             return Err(Unsent::Full);
         }
-        let Context { pool, keys } = context;
+        let Context { pool, keys, .. } = context;
         self.encoder.ping(payload, || keys.next(), cork(&mut self.cork, pool)).map_err(unsent)
     }
 
@@ -124,13 +124,13 @@ impl<S: Session> Output<S> {
         if self.gate != Gate::Open || self.len() > MAX_BEFORE_PONG.max(self.limit) {
             return Ok(());
         }
-        let Context { pool, keys } = context;
+        let Context { pool, keys, .. } = context;
         self.encoder.pong(payload, || keys.next(), cork(&mut self.cork, pool))
     }
 
     /// Takes our close frame; no message follows it.
     pub(super) fn close(&mut self, close: Option<(CloseCode, &str)>, context: &mut Context) {
-        let Context { pool, keys } = context;
+        let Context { pool, keys, .. } = context;
         let close = close.filter(|(code, _)| code.is_sendable());
         if let Err(error) = self.encoder.close(close, || keys.next(), cork(&mut self.cork, pool)) {
             log::debug!("no close frame was sent: {error}");

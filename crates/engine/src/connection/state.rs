@@ -234,7 +234,7 @@ impl<S: Session> Connection<S> {
         self.forget(context);
         let wire = &mut self.input.wire;
         if !wire.has_memory() {
-            *wire = context.pool.take_for(least);
+            *wire = context.take_window(least);
         } else if wire.room() < WINDOW {
             context.pool.reserve(wire, least);
         }
@@ -248,7 +248,7 @@ impl<S: Session> Connection<S> {
         if wire.has_memory() {
             context.pool.reserve(wire, least);
         } else {
-            *wire = context.pool.take_for(least);
+            *wire = context.take_window(least);
         }
         wire.reserve(least.max(WINDOW))
     }
@@ -329,7 +329,7 @@ impl<S: Session> Connection<S> {
     /// Gives memory back: the caller is going to wait for the peer.
     pub fn rest(&mut self, context: &mut Context) {
         self.forget(context);
-        self.input.rest(&mut context.pool);
+        self.input.rest(context);
         self.output.fit(&mut context.pool);
     }
 
