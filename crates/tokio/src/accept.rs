@@ -10,6 +10,7 @@ use tautline_engine::connection::Connection;
 use tautline_tls::{Engine as _, ServerConfig, plain};
 use tautline_tls_rustls::fused;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 /// Opens the server's end of connections, with TLS or without. Clones share the TLS configuration.
@@ -49,12 +50,16 @@ struct Tls {
 }
 
 impl Tls {
-    /// Begins a connection. Ticket keys are erased in time from now on, also if no other connection follows.
+    /// Begins a connection. Ticket keys are erased in time from now on, also if no other connection follows. Outside of a
+    /// runtime, only handshakes erase them.
     fn accept(&self) -> Result<fused::Session, Error> {
         let mut renewing = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
-        if renewing.as_ref().is_none_or(JoinHandle::is_finished) && self.engine.renew_tickets().is_some() {
+        if renewing.as_ref().is_none_or(JoinHandle::is_finished)
+            && self.engine.renew_tickets().is_some()
+            && let Ok(runtime) = Handle::try_current()
+        {
             let engine = self.engine.clone();
-            *renewing = Some(tokio::spawn(async move {
+            *renewing = Some(runtime.spawn(async move {
                 while let Some(wait) = engine.renew_tickets() {
                     tokio::time::sleep(wait).await;
                 }
@@ -239,7 +244,7 @@ mod tests {
             accept_one_that_leaves(&off).await;
             assert!(!renews(&off));
             accept_one_that_leaves(&own).await;
-            let metrics = tokio::runtime::Handle::current().metrics();
+            let metrics = Handle::current().metrics();
             assert_eq!(metrics.num_alive_tasks(), 1);
             drop(own);
             while metrics.num_alive_tasks() > 0 {
