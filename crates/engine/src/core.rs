@@ -13,6 +13,7 @@ use crate::memory::Account;
 use crate::offload::Handshakes;
 use crate::probe::Probe;
 use crate::remote::Commands;
+use crate::restored::Restored;
 use crate::shared::Shared;
 use crate::timer::{Tick, Wheel};
 use std::cmp::Reverse;
@@ -70,6 +71,8 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     /// When a slow turn may be logged again.
     pub(crate) slow_turn_news: Tick,
     pub(crate) clock: Clock,
+    /// Connections that have arrived from another process and have not begun.
+    pub(crate) restored: Vec<Restored<E::Session, H::State>>,
 }
 
 /// A drain that has not reached all connections.

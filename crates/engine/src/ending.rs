@@ -192,7 +192,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    fn unsubscribe_all(&mut self, link: &mut Link<E::Session, H::State>) {
+    pub(crate) fn unsubscribe_all(&mut self, link: &mut Link<E::Session, H::State>) {
         let Some(cold) = &mut link.cold else { return };
         for topic in std::mem::take(&mut cold.subscriptions) {
             self.shared.unsubscribe(Scope::Exact, &topic, link.token);

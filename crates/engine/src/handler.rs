@@ -94,6 +94,51 @@ pub trait Handler: 'static {
         let _ = (conn, closed);
     }
 
+    /// Saves the state of a connection that is about to move to another process, for [`restore_state`](Self::restore_state)
+    /// there. The connection goes on here if the move fails.
+    ///
+    /// False, the default, if connections of this handler cannot move. They are then closed with 1012 (service restart).
+    ///
+    /// ```
+    /// use tautline_engine::{Conn, Handler};
+    /// use tautline_ws::Message;
+    ///
+    /// struct Counting;
+    ///
+    /// impl Handler for Counting {
+    ///     /// Messages so far.
+    ///     type State = u64;
+    ///     fn on_message(&mut self, conn: &mut Conn<'_, u64>, _: Message<'_>) {
+    ///         *conn.state() += 1;
+    ///     }
+    ///     fn save_state(&mut self, state: &mut u64, out: &mut Vec<u8>) -> bool {
+    ///         out.extend(state.to_be_bytes());
+    ///         true
+    ///     }
+    ///     fn restore_state(&mut self, saved: &[u8]) -> Option<u64> {
+    ///         saved.try_into().ok().map(u64::from_be_bytes)
+    ///     }
+    /// }
+    /// ```
+    fn save_state(&mut self, state: &mut Self::State, out: &mut Vec<u8>) -> bool {
+        let _ = (state, out);
+        false
+    }
+
+    /// Restores a state that [`save_state`](Self::save_state) saved, usually that of an older build.
+    ///
+    /// `None` if it cannot. The connection then stays with the old process, which closes it with 1012.
+    fn restore_state(&mut self, saved: &[u8]) -> Option<Self::State> {
+        let _ = saved;
+        None
+    }
+
+    /// A connection has arrived from another process, with its state, subscriptions and timers. Called instead of
+    /// [`on_open`](Self::on_open). The connection has another [`ConnId`](crate::ConnId) here.
+    fn on_restored(&mut self, conn: &mut Conn<'_, Self::State>) {
+        let _ = conn;
+    }
+
     /// A client is about to connect again, also after an attempt that failed. Changes of `target` are kept: a new token in a
     /// header, another URI.
     ///
@@ -171,6 +216,18 @@ impl<T: Default + 'static> Handler for Box<dyn Handler<State = T>> {
 
     fn on_close(&mut self, conn: &mut Conn<'_, T>, closed: &Closed) {
         (**self).on_close(conn, closed);
+    }
+
+    fn save_state(&mut self, state: &mut T, out: &mut Vec<u8>) -> bool {
+        (**self).save_state(state, out)
+    }
+
+    fn restore_state(&mut self, saved: &[u8]) -> Option<T> {
+        (**self).restore_state(saved)
+    }
+
+    fn on_restored(&mut self, conn: &mut Conn<'_, T>) {
+        (**self).on_restored(conn);
     }
 
     fn on_redial(&mut self, dial: DialId, target: &mut Target) {

@@ -12,11 +12,12 @@ use crate::config::SlowConsumer;
 use crate::counters::LiveCounters;
 use crate::message::{Delivery, Encoded, Outgoing};
 use crate::queue::{Item, Pushed, Queue};
+use crate::saved::{Saved, Waiting};
 use crate::shared::Shared;
 use crate::wire::{BATCH, Transport, Wire};
 use tautline_buf::{Buf, Pool};
 use tautline_ws::deflate::Deflater;
-use tautline_ws::{CloseCode, Encoder, Fragment, Header, Kind, Opcode, Role};
+use tautline_ws::{CloseCode, Encoder, EncoderState, Fragment, Header, Kind, Opcode, Role};
 
 /// Size from which payloads are sealed in place instead of being copied into the cork.
 const LARGE: usize = 16 << 10;
@@ -271,6 +272,31 @@ impl Outbound {
             }
             transport.send(shared);
         }
+    }
+
+    /// Saves the messages that are not sealed, and the position in the stream.
+    #[cold]
+    pub(crate) fn save(&self, saved: &mut Saved) -> Result<(), tautline_ws::Error> {
+        saved.encoder = self.encoder.state()?.encode();
+        saved.cork = self.cork.filled().to_vec();
+        saved.streaming = self.streaming;
+        saved.drain_owed = self.drain_owed;
+        saved.queue = self.queue.items().map(|(item, drops)| Waiting::new(item, drops)).collect();
+        Ok(())
+    }
+
+    /// Goes on with saved messages.
+    #[cold]
+    pub(crate) fn restore(&mut self, encoder: EncoderState, saved: &Saved) -> Result<(), tautline_ws::Error> {
+        self.encoder = Encoder::new(self.role).import(encoder)?;
+        self.cork.put(&saved.cork);
+        self.streaming = saved.streaming;
+        self.drain_owed = saved.drain_owed;
+        for waiting in &saved.queue {
+            self.queue.restore(waiting.item(), waiting.drops);
+        }
+        self.taken = self.queue.len() as u64;
+        Ok(())
     }
 
     /// Gives all memory back.

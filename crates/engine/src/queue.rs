@@ -49,6 +49,16 @@ impl Item {
     }
 }
 
+/// The means that a later message has to push an item out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drops {
+    Never,
+    /// It is pushed out if it is the oldest.
+    Oldest,
+    /// It is also replaced by an item with its key.
+    Key,
+}
+
 /// The result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
@@ -106,6 +116,28 @@ impl Queue {
             self.clear();
         }
         item
+    }
+
+    /// The items in order, with the means that a later message has to push each out.
+    pub(crate) fn items(&self) -> impl Iterator<Item = (&Item, Drops)> {
+        self.0.iter().flat_map(|waiting| &waiting.items).flatten().map(|waits| {
+            let drops = match waits {
+                Waits { indexed: true, .. } => Drops::Key,
+                Waits { may_drop: true, .. } => Drops::Oldest,
+                _ => Drops::Never,
+            };
+            (&waits.item, drops)
+        })
+    }
+
+    /// Appends an item of another queue.
+    pub(crate) fn restore(&mut self, item: Item, drops: Drops) {
+        let policy = match drops {
+            Drops::Never => SlowConsumer::Disconnect(usize::MAX),
+            Drops::Oldest => SlowConsumer::DropOldest(usize::MAX),
+            Drops::Key => SlowConsumer::KeepLatest(usize::MAX),
+        };
+        self.push(item, policy, &mut 0);
     }
 
     /// Drops everything and gives the memory back.

@@ -139,6 +139,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             slow_turn: Tick::MAX,
             slow_turn_news: 0,
             clock: Clock::default(),
+            restored: Vec::new(),
         };
         Ok(Self { driver, core })
     }

@@ -110,10 +110,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
         link.flush(driver, &mut self.shared);
     }
 
-    pub(crate) fn release(&mut self, driver: &mut dyn Driver, mut link: Box<Link<E::Session, H::State>>, reset: bool) {
+    pub(crate) fn release(&mut self, driver: &mut dyn Driver, link: Box<Link<E::Session, H::State>>, reset: bool) {
+        driver.close(link.token, reset || link.wire.is_in_flight());
+        self.drop_link(link);
+    }
+
+    /// Uncounts a connection, gives its memory back, and drops its state.
+    pub(crate) fn drop_link(&mut self, mut link: Box<Link<E::Session, H::State>>) {
         self.uncount_connection(&link);
         self.discharge(&link);
-        driver.close(link.token, reset || link.wire.is_in_flight());
         link.out.release(&mut self.shared.pool);
         link.wire.release(&mut self.shared.pool);
         link.decoder.recycle(&mut self.shared.pool);

@@ -1,0 +1,299 @@
+//! Connections that move from shard to shard while messages are in flight.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tautline_engine::connection::{Connection, Context, Event};
+use tautline_engine::{Config, Conn, Handler, Outgoing, Shard, Target};
+use tautline_io::{Address, DriverConfig, ListenOptions};
+use tautline_testkit::rustls_peer::Fixture;
+use tautline_tls::{Engine, Session, Versions, plain};
+use tautline_tls_rustls::fused;
+use tautline_ws::Message;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Answers each message with its first eight bytes, the number of messages so far, and the rest.
+struct Count {
+    saves: bool,
+    restored: usize,
+}
+
+impl Handler for Count {
+    type State = u64;
+
+    fn on_message(&mut self, conn: &mut Conn<'_, u64>, message: Message<'_>) {
+        *conn.state() += 1;
+        let count = conn.state().to_be_bytes();
+        match message.data() {
+            b"topic" => assert!(conn.subscribe("news") && conn.subscribe_prefix("pre.")),
+            b"timer" => conn.set_timer(Duration::from_millis(400), 7),
+            data => {
+                let (number, rest) = data.split_at(8);
+                conn.binary(&[number, &count, rest].concat());
+            }
+        }
+    }
+
+    fn on_timer(&mut self, conn: &mut Conn<'_, u64>, id: u64) {
+        conn.text(&format!("timer {id}"));
+    }
+
+    fn save_state(&mut self, state: &mut u64, out: &mut Vec<u8>) -> bool {
+        out.extend(state.to_be_bytes());
+        self.saves
+    }
+
+    fn restore_state(&mut self, saved: &[u8]) -> Option<u64> {
+        saved.try_into().ok().map(u64::from_be_bytes)
+    }
+
+    fn on_restored(&mut self, _: &mut Conn<'_, u64>) {
+        self.restored += 1;
+    }
+}
+
+/// A blocking client.
+struct Client<S> {
+    socket: TcpStream,
+    context: Context,
+    connection: Connection<S>,
+}
+
+impl<S: Session> Client<S> {
+    fn connect(session: S, at: SocketAddr) -> Self {
+        let socket = TcpStream::connect(at).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut context = Context::new().unwrap();
+        let uri = if S::PASSTHROUGH { "ws://localhost/" } else { "wss://localhost/" };
+        let target = Arc::new(Target::new(uri).unwrap());
+        let connection = Connection::client(session, target, Arc::default(), &mut context, Instant::now()).unwrap();
+        let mut client = Self { socket, context, connection };
+        assert!(matches!(client.event(), Event::Open(_)));
+        client
+    }
+
+    fn flush(&mut self) {
+        while !self.connection.output(&mut self.context).is_empty() {
+            let written = self.socket.write(self.connection.output(&mut self.context)).unwrap();
+            self.connection.written(written, &mut self.context);
+        }
+    }
+
+    fn event(&mut self) -> Event {
+        loop {
+            if let Some(event) = self.connection.next(&mut self.context) {
+                return event;
+            }
+            self.flush();
+            let read = self.socket.read(self.connection.window(&mut self.context)).unwrap();
+            assert!(read > 0, "the server ended the connection");
+            self.connection.filled(read, Instant::now());
+        }
+    }
+
+    fn send(&mut self, data: &[u8]) {
+        self.connection.send(Outgoing::binary(data), &mut self.context).unwrap();
+        self.flush();
+    }
+
+    fn receive(&mut self) -> Vec<u8> {
+        match self.event() {
+            Event::Message(_) => self.connection.payload().data().to_vec(),
+            other => panic!("a message was expected, and not {other:?}"),
+        }
+    }
+
+    /// Sends numbered messages of many sizes, several at a time, and checks that each is answered once and in order.
+    fn converse(&mut self, messages: u64, offset: u64) {
+        for first in (0..messages).step_by(4) {
+            for number in first..first + 4 {
+                self.send(&content(number));
+                if !S::PASSTHROUGH && number % 37 == 5 {
+                    self.connection.update_keys(number % 2 == 0).unwrap();
+                }
+            }
+            for number in first..first + 4 {
+                let answer = self.receive();
+                let expected = content(number);
+                assert_eq!(answer[..8], expected[..8], "lost, doubled or out of order");
+                assert_eq!(answer[8..16], (number + 1 + offset).to_be_bytes(), "the state is another");
+                assert!(answer[16..] == expected[8..], "message {number} is another");
+            }
+        }
+    }
+}
+
+fn content(number: u64) -> Vec<u8> {
+    let len = match number % 16 {
+        3 => 300_000,
+        7 => 70_000,
+        _ => usize::try_from(number * 131 % 5_000).unwrap(),
+    };
+    let mut data = number.to_be_bytes().to_vec();
+    data.extend((0..len).map(|at| (at as u64 * 31 + number).to_le_bytes()[0]));
+    data
+}
+
+fn shard<E: Engine>(engine: &E, driver: &DriverConfig, saves: bool) -> Shard<E, Count> {
+    let handler = Count { saves, restored: 0 };
+    Shard::new(0, Arc::new(Config::default()), engine.clone(), driver.open().unwrap(), handler).unwrap()
+}
+
+/// Moves all that can move from `old` to `new`, or saves it only.
+fn go<E: Engine>(old: &mut Shard<E, Count>, new: &mut Shard<E, Count>, goes: bool) -> (usize, usize) {
+    old.settle();
+    old.hold_still().unwrap();
+    let mut all: Vec<(_, OwnedFd, Vec<u8>)> = Vec::new();
+    let staying = old.save(&mut |conn, socket, saved| {
+        all.push((conn, socket.try_clone_to_owned()?, saved.to_vec()));
+        Ok(())
+    });
+    if !goes {
+        return (0, staying.unwrap().total());
+    }
+    let conns: Vec<_> = all.iter().map(|(conn, ..)| *conn).collect();
+    for (_, socket, saved) in all {
+        new.restore(socket, &saved).unwrap();
+    }
+    let begun = new.begin_restored();
+    assert_eq!(begun, conns.len());
+    old.give_away(&conns);
+    (begun, staying.unwrap().total())
+}
+
+fn listen<E: Engine>(shard: &mut Shard<E, Count>) -> SocketAddr {
+    let Address::Tcp(at) = shard.listen(&"127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap() else {
+        panic!("a TCP address")
+    };
+    at
+}
+
+/// Runs clients against a shard that is replaced again and again, over this driver.
+fn moves_again_and_again<E: Engine>(engine: &E, driver: &DriverConfig) {
+    let mut old = shard(engine, driver, true);
+    let at = listen(&mut old);
+    let clients: Vec<JoinHandle<()>> = (0..6)
+        .map(|_| {
+            let engine = engine.clone();
+            std::thread::spawn(move || Client::connect(engine.connect("localhost").unwrap(), at).converse(400, 0))
+        })
+        .collect();
+    let (start, mut moved, mut seed) = (Instant::now(), 0, 9_u64);
+    while !clients.iter().all(JoinHandle::is_finished) {
+        assert!(start.elapsed() < PATIENCE, "nothing more happens");
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        for _ in 0..(seed >> 33) % 20 {
+            old.turn(Some(Duration::from_millis(2))).unwrap();
+        }
+        if seed >> 40 & 3 == 0 {
+            go(&mut old, &mut shard(engine, driver, true), false);
+            continue;
+        }
+        let mut new = shard(engine, driver, true);
+        for socket in old.listening().unwrap() {
+            new.listen_on(socket).unwrap();
+        }
+        old.give_listening_away();
+        // Those in their handshake cannot move: the old shard serves them until they can.
+        while old.counters().handshaking > 0 {
+            old.turn(Some(Duration::from_millis(2))).unwrap();
+        }
+        let (went, staying) = go(&mut old, &mut new, true);
+        if staying > 0 {
+            // They are closing, since their client is done.
+            old.turn(Some(Duration::from_millis(2))).unwrap();
+        }
+        assert_eq!(new.handler().restored, went);
+        assert_eq!(new.counters().open, went as u64);
+        assert_eq!(old.counters().open, 0);
+        moved += went;
+        old = new;
+    }
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    assert!(moved > 20, "{moved} moved");
+}
+
+fn drivers() -> impl Iterator<Item = DriverConfig> {
+    let all: [DriverConfig; 3] = ["epoll".parse().unwrap(), "select".parse().unwrap(), "uring".parse().unwrap()];
+    all.into_iter().filter(|driver| driver.probe().inspect_err(|error| eprintln!("skipped: {error}")).is_ok())
+}
+
+#[test]
+fn nothing_is_lost_without_tls() {
+    drivers().for_each(|driver| moves_again_and_again(&plain::Engine, &driver));
+}
+
+#[test]
+fn nothing_is_lost_over_tls_and_key_updates() {
+    let fixture = Fixture::default();
+    let (server, client) = (fixture.server(Versions::All), fixture.client(Versions::All));
+    let engine = fused::Engine::new(Some(&server), Some(&client)).unwrap();
+    drivers().for_each(|driver| moves_again_and_again(&engine, &driver));
+}
+
+#[test]
+fn subscriptions_timers_and_state_go_along() {
+    let driver = DriverConfig::default();
+    let (mut old, mut new) = (shard(&plain::Engine, &driver, true), shard(&plain::Engine, &driver, true));
+    let at = listen(&mut old);
+    let client = std::thread::spawn(move || {
+        let mut client = Client::connect(plain::Session, at);
+        client.send(b"topic");
+        client.send(b"timer");
+        client.converse(4, 2);
+        let (first, second, third) = (client.receive(), client.receive(), client.receive());
+        client.send(&content(0));
+        (first, second, third, client.receive())
+    });
+    let start = Instant::now();
+    let run = |shard: &mut Shard<_, Count>, messages| {
+        while shard.counters().messages_in < messages {
+            assert!(start.elapsed() < PATIENCE);
+            shard.turn(Some(Duration::from_millis(2))).unwrap();
+        }
+    };
+    run(&mut old, 6);
+    assert_eq!(go(&mut old, &mut new, true), (1, 0));
+    assert_eq!(old.counters().connections, 0);
+    for shard in [&old, &new] {
+        shard.handle().publish("news", Outgoing::text("one")).unwrap();
+        shard.handle().publish("pre.fix", Outgoing::text("two")).unwrap();
+        shard.handle().publish("other", Outgoing::text("never")).unwrap();
+    }
+    old.turn(Some(Duration::ZERO)).unwrap();
+    run(&mut new, 1);
+    let (first, second, third, last) = client.join().unwrap();
+    assert_eq!((&first[..], &second[..], &third[..]), (&b"one"[..], &b"two"[..], &b"timer 7"[..]));
+    assert_eq!(last[8..16], 7_u64.to_be_bytes());
+}
+
+#[test]
+fn connections_of_other_handlers_stay_and_are_named() {
+    let driver = DriverConfig::default();
+    let (mut old, mut new) = (shard(&plain::Engine, &driver, false), shard(&plain::Engine, &driver, true));
+    let at = listen(&mut old);
+    let client = std::thread::spawn(move || Client::connect(plain::Session, at).converse(4, 0));
+    let start = Instant::now();
+    while old.counters().messages_in < 4 {
+        assert!(start.elapsed() < PATIENCE);
+        old.turn(Some(Duration::from_millis(2))).unwrap();
+    }
+    let _silent = TcpStream::connect(at).unwrap();
+    while old.counters().handshaking < 1 {
+        assert!(start.elapsed() < PATIENCE);
+        old.turn(Some(Duration::from_millis(2))).unwrap();
+    }
+    old.hold_still().unwrap();
+    let staying = old.save(&mut |_, _, _| panic!("nothing moves")).unwrap();
+    assert_eq!(staying.handshaking, 1);
+    assert_eq!((staying.state + staying.closing, staying.total()), (staying.total() - 1, staying.total()));
+    let socket = TcpStream::connect(at).unwrap();
+    assert!(new.restore(socket.into(), b"\x01 is no connection").is_err());
+    assert_eq!(new.begin_restored(), 0);
+    client.join().unwrap();
+}
