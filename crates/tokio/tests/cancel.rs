@@ -15,8 +15,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tautline_dev_cert::Leaf;
 use tautline_tokio::{
-    Acceptor, ClientConfig, CloseCode, Config, Connector, DeflateConfig, Message, Outgoing, Roots, ServerConfig,
-    Target, WebSocket,
+    Acceptor, ClientConfig, CloseCode, Config, Connector, DeflateConfig, Message, Outgoing, Receiver, Roots, Sender,
+    ServerConfig, Target, WebSocket,
 };
 
 type Socket = WebSocket<pipe::End>;
@@ -265,6 +265,36 @@ fn a_send_may_be_dropped_at_each_of_its_polls() {
         }
         assert_eq!(received, [Message::from(vec![9; 300]), Message::from("second")], "{polls}");
     }
+}
+
+#[test]
+fn halves_lose_nothing_when_their_futures_are_dropped() {
+    let (server, client) = connected(7, true, true);
+    let (mut senders, mut receivers): (Vec<_>, Vec<_>) = [server.split(), client.split()].into_iter().unzip();
+    let mut random = Random(7);
+    let mut directions = [Direction::default(), Direction::default()];
+    let mut dropped = 0;
+    while dropped < 10_000 || directions.iter().any(|direction| !direction.sent.is_empty()) {
+        let (end, polls) = (random.below(2) as usize, random.below(4) as usize);
+        let direction = &mut directions[end];
+        if dropped < 10_000 && random.below(2) == 0 && direction.sent.len() <= 8 {
+            let message = message(direction.count, &mut random);
+            let result = poll_times(senders[end].send(&message), polls);
+            dropped += u64::from(result.is_none());
+            result.into_iter().for_each(|result| result.unwrap());
+            direction.count += 1;
+            direction.sent.push_back(message);
+        } else {
+            match poll_times(receivers[end].recv(), polls) {
+                Some(received) => directions[1 - end].check(&received.unwrap().expect("open")),
+                None => dropped += 1,
+            }
+        }
+    }
+    assert!(directions.iter().all(|direction| direction.received == direction.count && direction.count > 10));
+    let whole = |(sender, receiver): (Sender<pipe::End>, Receiver<pipe::End>)| receiver.reunite(sender).unwrap();
+    let mut ends = senders.into_iter().zip(receivers).map(whole);
+    finish([ends.next().unwrap(), ends.next().unwrap()]);
 }
 
 #[test]

@@ -7,6 +7,7 @@
     reason = "all of this runs inside tests"
 )]
 
+use futures_util::FutureExt as _;
 use std::time::Duration;
 use tautline_dev_cert::{Authority, Leaf};
 use tautline_tokio::{
@@ -245,6 +246,33 @@ async fn connections_follow_each_other() {
     drop(site.listener);
     assert!(matches!(connections.next().await, Err(Error::Connect(_))));
     assert!(connections.next().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn an_attempt_goes_on_although_its_futures_are_dropped() {
+    let mut site = site(Config::default(), Config::default()).await;
+    site.target.reconnect = Some(Reconnect::new(Duration::from_millis(10), Duration::from_millis(20)));
+    let mut connections = site.connector.connections(site.target.clone());
+    let (opened, mut servers) = tokio::sync::mpsc::unbounded_channel();
+    let serving = tokio::spawn(async move {
+        loop {
+            opened.send(site.accept().await).unwrap();
+        }
+    });
+    for _ in 0..3 {
+        // Each future is polled once.
+        let mut client = loop {
+            match connections.next().now_or_never() {
+                Some(connection) => break connection.unwrap().unwrap(),
+                None => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        };
+        let mut server = servers.recv().await.unwrap();
+        client.text("hello").await.unwrap();
+        assert_eq!(server.recv().await.unwrap().unwrap().text(), Some("hello"));
+        assert!(servers.try_recv().is_err(), "no attempt was doubled");
+    }
+    serving.abort();
 }
 
 #[tokio::test]
