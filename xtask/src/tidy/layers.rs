@@ -33,7 +33,8 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("lab", &["buf", "ws", "tls", "io", "engine", "tls-*", "xdp", "tautline", "dev-cert"], &["testkit"]),
     ("tokio", &["buf", "ws", "tls", "io", "engine", "tls-records", "tls-rustls"], &["dev-cert", "tautline", "tokio"]),
     ("capi", &["tautline", "buf", "tls"], &["dev-cert", "testkit"]),
-    ("cli", &["tautline", "lab", "dev-cert"], &["testkit"]),
+    ("hub", &["tautline"], &["dev-cert"]),
+    ("cli", &["tautline", "lab", "dev-cert", "hub"], &["testkit"]),
 ];
 
 /// Checks the manifest of every crate, and that every row of the table has a crate.

@@ -1,0 +1,100 @@
+//! A topic's messages on their way from the log to the loops that follow it: once per host.
+
+use crate::log::{Entry, Following, Log, Position, Sink};
+use crate::mailbox::{Event, Framed, Mailbox};
+use crate::protocol::Object;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// All topics that loops of this host follow.
+#[derive(Default)]
+pub(crate) struct Feeds(Mutex<HashMap<Arc<str>, Followed>>);
+
+/// A topic, and the log's promise to bring its messages.
+type Followed = (Arc<Feed>, Following);
+
+/// One topic.
+struct Feed {
+    topic: Arc<str>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    at: Option<Position>,
+    loops: Vec<Arc<Mailbox>>,
+}
+
+impl Feeds {
+    /// Begins to bring a topic's messages to a loop.
+    pub(crate) fn follow(&self, log: &dyn Log, topic: &Arc<str>, mailbox: &Arc<Mailbox>) {
+        // Held while the log is called, so that its calls are in order. No sink takes this lock.
+        let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((feed, _)) = feeds.get(topic) {
+            let mut state = feed.lock();
+            if let Some(at) = &state.at {
+                mailbox.push(Event::Begin(topic.clone(), at.clone()));
+            }
+            return state.loops.push(mailbox.clone());
+        }
+        let state = State { at: None, loops: vec![mailbox.clone()] };
+        let feed = Arc::new(Feed { topic: topic.clone(), state: Mutex::new(state) });
+        let following = log.follow(topic, feed.clone());
+        feeds.insert(topic.clone(), (feed, following));
+    }
+
+    /// Ends that.
+    pub(crate) fn unfollow(&self, topic: &Arc<str>, mailbox: &Arc<Mailbox>) {
+        let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((feed, _)) = feeds.get(topic) else { return };
+        let mut state = feed.lock();
+        state.loops.retain(|other| !Arc::ptr_eq(other, mailbox));
+        let is_unused = state.loops.is_empty();
+        drop(state);
+        if is_unused {
+            feeds.remove(topic);
+        }
+    }
+}
+
+impl Feed {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The message of the hub for an entry.
+pub(crate) fn frame(topic: &str, entry: &Entry) -> String {
+    let message = Object::new("message").text("topic", topic).number("offset", entry.offset);
+    message.optional("key", entry.key.as_deref()).raw("data", &entry.data).end()
+}
+
+impl Sink for Feed {
+    fn begin(&self, at: Position) {
+        let mut state = self.lock();
+        for mailbox in &state.loops {
+            mailbox.push(Event::Begin(self.topic.clone(), at.clone()));
+        }
+        state.at = Some(at);
+    }
+
+    fn entry(&self, entry: Entry) {
+        let frame = frame(&self.topic, &entry);
+        let framed = Arc::new(Framed { topic: self.topic.clone(), offset: entry.offset, frame });
+        let mut state = self.lock();
+        if let Some(at) = &mut state.at {
+            at.offset = entry.offset;
+        }
+        for mailbox in &state.loops {
+            mailbox.push(Event::Entry(framed.clone()));
+        }
+    }
+
+    fn lost(&self) {
+        let mut state = self.lock();
+        state.at = None;
+        for mailbox in &state.loops {
+            mailbox.push(Event::Lost(self.topic.clone()));
+        }
+    }
+}

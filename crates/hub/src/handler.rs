@@ -1,0 +1,487 @@
+//! The hub on one loop.
+
+use crate::config::Kind;
+use crate::feed::frame;
+use crate::log::{Append, LogError, Page};
+use crate::mailbox::{Event, Mailbox};
+use crate::protocol::{Object, Request};
+use crate::shared::Shared;
+use crate::track::{CatchUp, Next, Stage, Track};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tautline::{
+    Closed, Conn, ConnId, Handler, Message, Outgoing, Reach, Reply, ShardContext, ShardHandle, ShardHandleError,
+    SlowConsumer,
+};
+
+/// Timers of a loop: events of other threads, subscribers that rest, and everything that takes its time.
+const POKE: u64 = u64::MAX;
+const RESTED: u64 = u64::MAX - 1;
+const TICK: u64 = u64::MAX - 2;
+
+const REST: Duration = Duration::from_millis(200);
+const TICKS: Duration = Duration::from_secs(1);
+/// Ticks after which a topic without subscribers is not followed any more.
+const IDLE_TICKS: u32 = 10;
+
+/// The handler of one loop. [`Hub::handlers`](crate::Hub::handlers) makes it.
+pub struct HubHandler {
+    hub: Arc<Shared>,
+    mailbox: Option<Arc<Mailbox>>,
+    tracks: HashMap<Arc<str>, Track>,
+    conns: HashMap<ConnId, Client>,
+    /// Subscribers that are told the members of a topic.
+    watchers: HashMap<Arc<str>, Vec<ConnId>>,
+    /// Whether a subscriber rests.
+    has_resting: bool,
+}
+
+/// A connection.
+#[derive(Default)]
+struct Client {
+    subscriptions: HashMap<Arc<str>, Subscription>,
+    unanswered: usize,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Subscription {
+    is_member: bool,
+    watches: bool,
+}
+
+/// Has a loop's hub take the events of other threads.
+fn poke(shard: &ShardHandle) -> Result<(), ShardHandleError> {
+    type Boxed = Box<dyn Handler<State = ()>>;
+    match shard.with_handler::<HubHandler>(|hub, shard| hub.on_shard_timer(shard, POKE)) {
+        Err(ShardHandleError::OtherHandler) => {
+            shard.with_handler::<Boxed>(|hub, shard| hub.on_shard_timer(shard, POKE))
+        }
+        other => other,
+    }
+}
+
+impl HubHandler {
+    pub(crate) fn new(hub: Arc<Shared>) -> Self {
+        let (tracks, conns, watchers) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { hub, mailbox: None, tracks, conns, watchers, has_resting: false }
+    }
+
+    fn request(&mut self, conn: &mut Conn<'_, ()>, text: &str) -> Result<(), Refusal> {
+        let Ok(request) = serde_json::from_str::<Request<'_>>(text) else {
+            return Err(Refusal { reason: "no JSON object of this protocol", topic: None, id: None });
+        };
+        let topic = request.topic.as_deref().map(str::to_owned);
+        let id = request.id.as_deref().map(str::to_owned);
+        self.act(conn, &request).map_err(|reason| Refusal { reason, topic, id })
+    }
+
+    fn act(&mut self, conn: &mut Conn<'_, ()>, request: &Request<'_>) -> Result<(), &'static str> {
+        let topic = request.topic.as_deref().filter(|topic| self.hub.config.allows(topic));
+        let topic: Arc<str> = topic.ok_or("the name of the topic is missing or not allowed")?.into();
+        match &*request.action {
+            "subscribe" => self.subscribe(conn, &topic, request),
+            "unsubscribe" => {
+                self.unsubscribe(conn, &topic);
+                conn.text(&Object::new("unsubscribed").text("topic", &topic).end());
+                Ok(())
+            }
+            "publish" => self.publish(conn, &topic, request),
+            _ => Err("this type of message is not known"),
+        }
+    }
+
+    fn subscribe(
+        &mut self,
+        conn: &mut Conn<'_, ()>,
+        topic: &Arc<str>,
+        request: &Request<'_>,
+    ) -> Result<(), &'static str> {
+        self.unsubscribe(conn, topic);
+        let Some(mailbox) = self.mailbox.clone() else { return Err("the hub has not started") };
+        let (hub, id) = (self.hub.clone(), conn.id());
+        let name = request.member.as_deref();
+        if name.is_some_and(|name| name.len() > hub.config.max_name) {
+            return Err("the name of the member is too long");
+        }
+        if self.conns.get(&id).is_some_and(|client| client.subscriptions.len() >= hub.config.max_subscriptions) {
+            return Err("too many subscriptions");
+        }
+        let kind = hub.config.kind(topic);
+        if kind != Kind::Plain && !self.tracks.contains_key(topic) && self.tracks.len() >= hub.config.max_topics {
+            return Err("too many topics are followed; try again later");
+        }
+        if kind == Kind::Plain && !conn.subscribe(topic) {
+            return Err("too many subscriptions");
+        }
+        let subscription = Subscription { is_member: name.is_some(), watches: request.presence };
+        if name.is_some_and(|name| !hub.presence.join(topic, &id.to_string(), name)) {
+            conn.unsubscribe(topic);
+            return Err("too many members");
+        }
+        self.conns.entry(id).or_default().subscriptions.insert(topic.clone(), subscription);
+        if kind == Kind::Plain {
+            conn.text(&Object::new("subscribed").text("topic", topic).end());
+        } else {
+            if !self.tracks.contains_key(topic) {
+                self.tracks.insert(topic.clone(), Track::new());
+                hub.feeds.follow(&*hub.log, topic, &mailbox);
+            }
+            if let Some(track) = self.tracks.get_mut(topic) {
+                let epoch = request.epoch.as_deref().map(Into::into);
+                track.catching.insert(id, CatchUp { after: request.after, epoch, stage: Stage::New });
+                self.advance(&mut conn.shard(), topic, id);
+            }
+        }
+        if request.presence {
+            self.watchers.entry(topic.clone()).or_default().push(id);
+            conn.text(&hub.presence.watch(topic, &mailbox));
+        }
+        Ok(())
+    }
+
+    fn unsubscribe(&mut self, conn: &mut Conn<'_, ()>, topic: &Arc<str>) {
+        let id = conn.id();
+        let Some(subscription) = self.conns.get_mut(&id).and_then(|client| client.subscriptions.remove(topic)) else {
+            return;
+        };
+        conn.unsubscribe(topic);
+        self.end(id, topic, subscription);
+    }
+
+    /// Ends a subscription, but for that of the loop's own topics.
+    fn end(&mut self, conn: ConnId, topic: &Arc<str>, Subscription { is_member, watches }: Subscription) {
+        if let Some(track) = self.tracks.get_mut(topic) {
+            track.remove(conn);
+        }
+        if is_member {
+            self.hub.presence.leave(topic, &conn.to_string());
+        }
+        if watches && let Some(watchers) = self.watchers.get_mut(topic) {
+            watchers.retain(|other| *other != conn);
+            if watchers.is_empty() {
+                self.watchers.remove(topic);
+                self.mailbox.iter().for_each(|mailbox| self.hub.presence.unwatch(topic, mailbox));
+            }
+        }
+    }
+
+    fn publish(
+        &mut self,
+        conn: &mut Conn<'_, ()>,
+        topic: &Arc<str>,
+        request: &Request<'_>,
+    ) -> Result<(), &'static str> {
+        let config = &self.hub.config;
+        let data = request.data.ok_or("a message without data")?.get();
+        let (key, id) = (request.key.as_deref(), request.id.as_deref());
+        if key.into_iter().chain(id).any(|name| name.len() > config.max_name) {
+            return Err("the key or the identifier is too long");
+        }
+        let kind = config.kind(topic);
+        if kind == Kind::Plain {
+            let message = Object::new("message").text("topic", topic).optional("key", key).raw("data", data).end();
+            let reach = match conn.publish(topic, Outgoing::text(&message)) {
+                Reach::ThisHost(reason) if reason != tautline::Withheld::NoBroker => "host",
+                _ => "all",
+            };
+            if let Some(id) = id {
+                conn.text(&Object::new("published").text("id", id).text("reach", reach).end());
+            }
+            return Ok(());
+        }
+        let Some(mailbox) = self.mailbox.clone() else { return Err("the hub has not started") };
+        let client = self.conns.entry(conn.id()).or_default();
+        if client.unanswered >= config.max_unanswered {
+            return Err("too many messages wait for the log; wait for the answers");
+        }
+        client.unanswered += 1;
+        let append = Append { kind, key: key.map(Into::into), data: data.into(), id: id.map(Into::into) };
+        let (conn, id) = (conn.id(), append.id.clone());
+        let done = move |result| mailbox.push(Event::Appended { conn, id, result });
+        self.hub.log.append(topic, append, Box::new(done));
+        Ok(())
+    }
+
+    /// Takes the events of other threads.
+    fn take_events(&mut self, shard: &mut ShardContext<'_>) {
+        let Some(mailbox) = &self.mailbox else { return };
+        for event in mailbox.take() {
+            self.take_event(shard, event);
+        }
+    }
+
+    fn take_event(&mut self, shard: &mut ShardContext<'_>, event: Event) {
+        match event {
+            Event::Begin(topic, at) => {
+                let Some(track) = self.tracks.get_mut(&topic) else { return };
+                track.begin(at);
+                for conn in track.subscribers() {
+                    self.advance(shard, &topic, conn);
+                }
+            }
+            Event::Entry(entry) => {
+                let Some(track) = self.tracks.get_mut(&entry.topic) else { return };
+                if !track.push(&entry) {
+                    return;
+                }
+                send(shard, track.live.list(), &entry.frame, self.hub.config.max_lag);
+                // Subscribers that have come from a host which was ahead of this one.
+                let ready = |catch_up: &CatchUp| {
+                    catch_up.stage == Stage::Behind && catch_up.after.is_some_and(|after| after <= entry.offset)
+                };
+                let ready: Vec<_> =
+                    track.catching.iter().filter(|(_, catch_up)| ready(catch_up)).map(|(conn, _)| *conn).collect();
+                for conn in ready {
+                    self.advance(shard, &entry.topic, conn);
+                }
+            }
+            Event::Lost(topic) => self.lose(shard, &topic),
+            Event::Page { topic, conn, page } => self.take_page(shard, &topic, conn, page),
+            Event::Delivered { topic, conn, lags } => {
+                let catch_up = self.tracks.get_mut(&topic).and_then(|track| track.catching.get_mut(&conn));
+                let Some(catch_up) = catch_up.filter(|catch_up| catch_up.stage == Stage::Reading) else { return };
+                catch_up.stage = if lags { Stage::Resting } else { Stage::Behind };
+                if lags {
+                    return self.rest(shard);
+                }
+                self.advance(shard, &topic, conn);
+            }
+            Event::Appended { conn, id, result } => {
+                if let Some(client) = self.conns.get_mut(&conn) {
+                    client.unanswered = client.unanswered.saturating_sub(1);
+                }
+                let answer = match &result {
+                    Ok(_) if id.is_none() => return,
+                    Ok(offset) => Object::new("published").number("offset", *offset),
+                    Err(error) => {
+                        let may_retry = matches!(error, LogError::Away | LogError::Full);
+                        Object::new("error").text("reason", &error.to_string()).raw("retry", &may_retry.to_string())
+                    }
+                };
+                shard.send_to(&[conn], Outgoing::text(&answer.optional("id", id.as_deref()).end()));
+            }
+            Event::Presence { topic, frame } => {
+                if let Some(watchers) = self.watchers.get(&topic) {
+                    shard.send_to(watchers, Outgoing::text(&frame));
+                }
+            }
+        }
+    }
+
+    /// Takes the next step for a subscriber that catches up.
+    fn advance(&mut self, shard: &mut ShardContext<'_>, topic: &Arc<str>, conn: ConnId) {
+        let hub = self.hub.clone();
+        let Some(track) = self.tracks.get_mut(topic) else { return };
+        let Some(at) = track.at.clone() else { return };
+        let Some(catch_up) = track.catching.get_mut(&conn) else { return };
+        if catch_up.stage == Stage::New {
+            let is_known = catch_up.epoch.as_deref().is_none_or(|epoch| *epoch == *at.epoch);
+            let is_late = !is_known && hub.config.kind(topic) == Kind::History && catch_up.after.is_some();
+            catch_up.stage = Stage::Behind;
+            catch_up.after = match hub.config.kind(topic) {
+                Kind::History if is_known => Some(catch_up.after.unwrap_or(at.offset)),
+                Kind::History => Some(at.offset),
+                _ => catch_up.after.filter(|_| is_known),
+            };
+            let answer = Object::new(if is_late { "late" } else { "subscribed" }).text("topic", topic);
+            let answer = match hub.config.kind(topic) {
+                Kind::Latest => answer.text("epoch", &at.epoch).end(),
+                _ => answer.position(&at).end(),
+            };
+            shard.send_to(&[conn], Outgoing::text(&answer));
+        }
+        if catch_up.stage != Stage::Behind {
+            return;
+        }
+        let after = catch_up.after;
+        match track.next(after) {
+            Next::Wait => {}
+            Next::Join(entries) => {
+                track.catching.remove(&conn);
+                track.live.add(conn);
+                entries.iter().for_each(|entry| send(shard, &[conn], &entry.frame, hub.config.max_lag));
+            }
+            Next::Read(after) => {
+                if let Some(catch_up) = track.catching.get_mut(&conn) {
+                    catch_up.stage = Stage::Reading;
+                }
+                let Some(mailbox) = self.mailbox.clone() else { return };
+                let to = topic.clone();
+                let done = move |page| mailbox.push(Event::Page { topic: to, conn, page });
+                hub.log.read(topic, after, Box::new(done));
+            }
+        }
+    }
+
+    /// Sends a page of the log to a subscriber that catches up.
+    fn take_page(
+        &mut self,
+        shard: &mut ShardContext<'_>,
+        topic: &Arc<str>,
+        conn: ConnId,
+        page: Result<Page, LogError>,
+    ) {
+        let Some(track) = self.tracks.get_mut(topic) else { return };
+        let Some(catch_up) = track.catching.get_mut(&conn).filter(|catch_up| catch_up.stage == Stage::Reading) else {
+            return;
+        };
+        let page = match page {
+            Ok(page) if catch_up.after.is_none_or(|after| page.upto > after) => page,
+            Err(LogError::TooLate) => {
+                let Some(at) = track.at.clone() else { return };
+                catch_up.stage = Stage::Behind;
+                catch_up.after = Some(at.offset);
+                let answer = Object::new("late").text("topic", topic).position(&at).end();
+                shard.send_to(&[conn], Outgoing::text(&answer));
+                return self.advance(shard, topic, conn);
+            }
+            // The log is away, or knows less than this loop. It is asked again.
+            Ok(_) | Err(_) => {
+                catch_up.stage = Stage::Resting;
+                return self.rest(shard);
+            }
+        };
+        catch_up.after = Some(page.upto);
+        let Some((last, first)) = page.entries.split_last() else {
+            catch_up.stage = Stage::Behind;
+            return self.advance(shard, topic, conn);
+        };
+        let max_lag = self.hub.config.max_lag;
+        first.iter().for_each(|entry| send(shard, &[conn], &frame(topic, entry), max_lag));
+        let Some(mailbox) = self.mailbox.clone() else { return };
+        let to = topic.clone();
+        let message = frame(topic, last);
+        let message = Outgoing::text(&message).with_policy(SlowConsumer::Disconnect(max_lag));
+        // The next page follows once this one was delivered.
+        shard.publish_counted(&[conn][..], message, move |receipt| {
+            mailbox.push(Event::Delivered { topic: to, conn, lags: receipt.sent == 0 });
+        });
+    }
+
+    /// Messages of a topic are missing: its subscribers come back with the last offset that they have.
+    fn lose(&mut self, shard: &mut ShardContext<'_>, topic: &Arc<str>) {
+        let Some(track) = self.tracks.remove(topic) else { return };
+        self.mailbox.iter().for_each(|mailbox| self.hub.feeds.unfollow(topic, mailbox));
+        let answer = Object::new("resync").text("topic", topic).end();
+        shard.send_to(&track.subscribers(), Outgoing::text(&answer));
+    }
+
+    fn rest(&mut self, shard: &mut ShardContext<'_>) {
+        if !std::mem::replace(&mut self.has_resting, true) {
+            shard.set_timer(REST, RESTED);
+        }
+    }
+
+    /// Goes on with the subscribers that rested.
+    fn wake_resting(&mut self, shard: &mut ShardContext<'_>) {
+        self.has_resting = false;
+        let mut rested = Vec::new();
+        for (topic, track) in &mut self.tracks {
+            for (conn, catch_up) in &mut track.catching {
+                if catch_up.stage == Stage::Resting {
+                    catch_up.stage = Stage::Behind;
+                    rested.push((topic.clone(), *conn));
+                }
+            }
+        }
+        for (topic, conn) in rested {
+            self.advance(shard, &topic, conn);
+        }
+    }
+
+    fn tick(&mut self) {
+        let Some(mailbox) = &self.mailbox else { return };
+        self.hub.presence.tick(Instant::now());
+        let hub = &self.hub;
+        self.tracks.retain(|topic, track| {
+            track.idle = if track.is_unused() { track.idle + 1 } else { 0 };
+            let stays = track.idle < IDLE_TICKS;
+            if !stays {
+                hub.feeds.unfollow(topic, mailbox);
+            }
+            stays
+        });
+    }
+}
+
+/// Sends a message of a log. A subscriber that does not keep up is disconnected, and comes back with its last offset.
+fn send(shard: &mut ShardContext<'_>, conns: &[ConnId], frame: &str, max_lag: usize) {
+    if !conns.is_empty() {
+        shard.send_to(conns, Outgoing::text(frame).with_policy(SlowConsumer::Disconnect(max_lag)));
+    }
+}
+
+/// A request that was not granted.
+struct Refusal {
+    reason: &'static str,
+    topic: Option<String>,
+    id: Option<String>,
+}
+
+impl Handler for HubHandler {
+    type State = ();
+
+    fn on_start(&mut self, shard: &mut ShardContext<'_>) {
+        self.mailbox = Some(Mailbox::new(shard.handle(), poke));
+        shard.set_timer(TICKS, TICK);
+    }
+
+    fn on_request(&mut self, request: &tautline::Request<'_>) -> Reply {
+        match &self.hub.gate {
+            Some(gate) => gate(request),
+            None if request.is_upgrade => Reply::upgrade(),
+            None => Reply::status(tautline::http::StatusCode::NOT_FOUND),
+        }
+    }
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        let refused = match message.text() {
+            Some(text) => self.request(conn, text).err(),
+            None => Some(Refusal { reason: "a binary message; the protocol is JSON", topic: None, id: None }),
+        };
+        if let Some(Refusal { reason, topic, id }) = refused {
+            let answer = Object::new("error").text("reason", reason);
+            conn.text(&answer.optional("topic", topic.as_deref()).optional("id", id.as_deref()).end());
+        }
+    }
+
+    fn on_shard_timer(&mut self, shard: &mut ShardContext<'_>, id: u64) {
+        match id {
+            POKE => self.take_events(shard),
+            RESTED => self.wake_resting(shard),
+            TICK => {
+                self.take_events(shard);
+                self.tick();
+                shard.set_timer(TICKS, TICK);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_close(&mut self, conn: &mut Conn<'_, ()>, _closed: &Closed) {
+        let id = conn.id();
+        let Some(client) = self.conns.remove(&id) else { return };
+        for (topic, subscription) in client.subscriptions {
+            self.end(id, &topic, subscription);
+        }
+    }
+}
+
+impl Drop for HubHandler {
+    fn drop(&mut self) {
+        let Some(mailbox) = &self.mailbox else { return };
+        for topic in self.tracks.keys() {
+            self.hub.feeds.unfollow(topic, mailbox);
+        }
+        for topic in self.watchers.keys() {
+            self.hub.presence.unwatch(topic, mailbox);
+        }
+    }
+}
+
+impl std::fmt::Debug for HubHandler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HubHandler").field("topics", &self.tracks.len()).finish_non_exhaustive()
+    }
+}

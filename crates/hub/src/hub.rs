@@ -1,0 +1,81 @@
+//! The hub of a host: the parts that its loops share.
+
+use crate::config::Config;
+use crate::feed::Feeds;
+use crate::handler::HubHandler;
+use crate::log::Log;
+use crate::memory_log::MemoryLog;
+use crate::presence::Presence;
+use crate::shared::Shared;
+use std::fmt;
+use std::sync::Arc;
+use tautline::{Bridge, Reply, Request};
+
+/// A hub: makes the handlers of a server. Clones are one hub.
+///
+/// ```
+/// use tautline::http::StatusCode;
+/// use tautline::{Reply, Server};
+/// use tautline_hub::{Config, Hub};
+///
+/// let hub = Hub::new(Config::default()).on_request(|request| {
+///     let is_known = request.http.headers().get("authorization").is_some_and(|value| value == "Bearer secret");
+///     if request.is_upgrade && is_known { Reply::upgrade() } else { Reply::status(StatusCode::UNAUTHORIZED) }
+/// });
+/// let server = Server::plain().listen("127.0.0.1:0".parse()?).shards(2).start(hub.handlers())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Hub(Arc<Shared>);
+
+impl Default for Hub {
+    fn default() -> Self {
+        Self::new(Config::default())
+    }
+}
+
+impl Hub {
+    /// A hub of one host, with a [`MemoryLog`].
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self::with_log(config, Arc::new(MemoryLog::default()), None)
+    }
+
+    /// A hub whose history is in `log`. Its presence reaches other hosts by `bridge`, which the server
+    /// [has](tautline::Server::bridge) too.
+    #[must_use]
+    pub fn with_log(config: Config, log: Arc<dyn Log>, bridge: Option<Bridge>) -> Self {
+        let presence = Presence::new(&config, bridge);
+        Self(Arc::new(Shared { config, log, feeds: Feeds::default(), presence, gate: None }))
+    }
+
+    /// Has `gate` decide about requests, before the hub has handlers. The default upgrades all WebSocket requests.
+    #[must_use]
+    pub fn on_request(self, gate: impl Fn(&Request<'_>) -> Reply + Send + Sync + 'static) -> Self {
+        match Arc::try_unwrap(self.0) {
+            Ok(shared) => Self(Arc::new(Shared { gate: Some(Arc::new(gate)), ..shared })),
+            Err(shared) => {
+                log::error!("Hub::on_request has no effect: the hub is in use already");
+                Self(shared)
+            }
+        }
+    }
+
+    /// The handler of one loop.
+    #[must_use]
+    pub fn handler(&self) -> HubHandler {
+        HubHandler::new(self.0.clone())
+    }
+
+    /// Makes the handlers of a server's loops.
+    pub fn handlers(&self) -> impl Fn(u32) -> HubHandler + Send + Sync + 'static {
+        let hub = self.clone();
+        move |_| hub.handler()
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hub").field(&self.0.config).finish()
+    }
+}

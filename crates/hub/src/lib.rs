@@ -1,0 +1,61 @@
+//! Topics with history, latest values and presence over WebSockets, on one host or many.
+//!
+//! A [`Hub`] makes the handlers of a [`Server`](tautline::Server). Clients speak a small JSON protocol (`docs/hub.md`), for
+//! example by a [`Client`]. The name of a topic decides its [`Kind`]:
+//!
+//! - plain topics pass messages to those who are subscribed now;
+//! - topics with history give each message an offset. A client that returns with its last offset gets the messages that it missed,
+//!   exactly once and in order, or is told that it is too late;
+//! - conflating topics replay the latest message of each key.
+//!
+//! History is kept by a [`Log`]: a [`MemoryLog`] for one host, or another for many. Plain topics and presence reach other hosts
+//! by the server's [`Bridge`](tautline::Bridge).
+//!
+//! ```
+//! use tautline::{ClientConfig, Server, Target};
+//! use tautline_hub::{Client, Event, Hub, Subscribe};
+//!
+//! let hub = Hub::default();
+//! let server = Server::plain().listen("127.0.0.1:0".parse()?).start(hub.handlers())?;
+//! let url = format!("ws://{}/", server.addresses()[0]);
+//! let client = Client::connect(Target::new(&url)?, ClientConfig::default())?;
+//! client.subscribe("log:orders", Subscribe::default())?;
+//! client.publish("log:orders", None, "{\"price\":7}")?;
+//! loop {
+//!     if let Event::Message(message) = client.next()? {
+//!         println!("{} {:?} {}", message.topic, message.offset, message.data);
+//!         break;
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod client;
+mod config;
+mod feed;
+mod handler;
+mod hub;
+mod log;
+mod mailbox;
+mod memory_log;
+mod presence;
+mod protocol;
+mod session;
+mod shared;
+mod track;
+
+pub use client::{Client, ClientError};
+pub use config::{Config, Kind};
+pub use handler::HubHandler;
+pub use hub::Hub;
+pub use log::{Append, Done, Entry, Following, Log, LogError, Page, Position, Sink};
+pub use memory_log::{MemoryLog, Retention};
+pub use session::{Event, Received, Session, Subscribe};
+
+/// Runs the code in the document as a test.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../docs/hub.md")]
+    mod hub {}
+}

@@ -1,0 +1,325 @@
+//! A client's side of the protocol, without I/O: what it is subscribed to, its offsets, and its messages without an answer.
+
+use crate::protocol::{Answer, Object, random_name};
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Messages without an answer that a session keeps.
+const MOST_UNANSWERED: usize = 128;
+
+/// The way in which a client subscribes to a topic.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Subscribe {
+    /// The last offset that the client has, and its epoch, from an earlier life. `None` begins with now, or with the latest message
+    /// of each key.
+    pub after: Option<(u64, Option<String>)>,
+    /// The name as which the client is a member.
+    pub member: Option<String>,
+    /// Whether the client is told the members.
+    pub presence: bool,
+}
+
+impl Subscribe {
+    /// From the begin of the history that is kept.
+    #[must_use]
+    pub fn after(mut self, offset: u64, epoch: Option<String>) -> Self {
+        self.after = Some((offset, epoch));
+        self
+    }
+
+    /// As a member with this name.
+    #[must_use]
+    pub fn as_member(mut self, name: impl Into<String>) -> Self {
+        self.member = Some(name.into());
+        self
+    }
+
+    /// With news of members.
+    #[must_use]
+    pub const fn with_presence(mut self) -> Self {
+        self.presence = true;
+        self
+    }
+}
+
+/// A message of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Received {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// Its place in the topic's history, if there is one.
+    pub offset: Option<u64>,
+    /// The key.
+    pub key: Option<String>,
+    /// The message: a JSON text.
+    pub data: String,
+}
+
+/// News for a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The connection is open. Subscriptions and unanswered messages were sent again.
+    Connected,
+    /// The connection has ended, for this reason. It is opened again.
+    Disconnected(String),
+    /// The subscription to the topic holds. With history: messages after this offset follow.
+    Subscribed(Arc<str>, Option<u64>),
+    /// A message.
+    Message(Received),
+    /// Some messages before this offset are not kept any more: the client missed them. Those after it follow.
+    Late(Arc<str>, u64),
+    /// A message with this identifier is stored at this offset, or was passed to the subscribers of now.
+    Published(String, Option<u64>),
+    /// A message with this identifier went to one host only: the broker is away.
+    Withheld(String),
+    /// The members of a topic, by identifier, with their names.
+    Members(Arc<str>, Vec<(String, String)>),
+    /// A member has joined.
+    Joined(Arc<str>, String, String),
+    /// A member has left.
+    Left(Arc<str>, String),
+    /// The hub did not do what it was asked for: the topic, the message's identifier, and the reason.
+    Refused(Option<String>, Option<String>, String),
+}
+
+/// The state of a client over all of its connections.
+///
+/// ```
+/// use tautline_hub::{Session, Subscribe};
+///
+/// let mut session = Session::new();
+/// session.subscribe("log:orders", Subscribe::default());
+/// session.opened(); // a connection is open
+/// while let Some(frame) = session.next_frame() {
+///     println!("to be sent: {frame}");
+/// }
+/// let event = session.received(r#"{"type":"message","topic":"log:orders","offset":4,"data":7}"#);
+/// assert!(event.is_some());
+/// session.closed(); // the next `opened` asks for what comes after offset 4
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    name: String,
+    topics: BTreeMap<Arc<str>, Topic>,
+    unanswered: VecDeque<(String, String)>,
+    /// Identifiers of messages that the hub could not take yet.
+    retries: Vec<String>,
+    next_id: u64,
+    outbox: VecDeque<String>,
+    is_open: bool,
+}
+
+#[derive(Debug)]
+struct Topic {
+    subscribe: Subscribe,
+    after: Option<u64>,
+    epoch: Option<String>,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Session {
+    /// A session without a connection.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            name: random_name(),
+            topics: BTreeMap::new(),
+            unanswered: VecDeque::new(),
+            retries: Vec::new(),
+            next_id: 0,
+            outbox: VecDeque::new(),
+            is_open: false,
+        }
+    }
+
+    /// Subscribes to a topic, on this connection and all later ones.
+    pub fn subscribe(&mut self, topic: &str, subscribe: Subscribe) {
+        let (after, epoch) = subscribe.after.clone().map_or((None, None), |(after, epoch)| (Some(after), epoch));
+        let state = Topic { subscribe, after, epoch };
+        if self.is_open {
+            self.outbox.push_back(state.frame(topic));
+        }
+        self.topics.insert(topic.into(), state);
+    }
+
+    /// Ends the subscription to a topic.
+    pub fn unsubscribe(&mut self, topic: &str) {
+        if self.topics.remove(topic).is_some() && self.is_open {
+            self.outbox.push_back(Object::new("unsubscribe").text("topic", topic).end());
+        }
+    }
+
+    /// Publishes a JSON text. It is lost without an open connection. False if `data` is no JSON, or if there is no connection.
+    pub fn publish(&mut self, topic: &str, key: Option<&str>, data: &str) -> bool {
+        let is_sent = self.is_open && is_json(data);
+        if is_sent {
+            self.outbox.push_back(publication(topic, key, data).end());
+        }
+        is_sent
+    }
+
+    /// Publishes a JSON text, and repeats it on later connections until the hub answers. Returns its identifier; `None` if `data` is
+    /// no JSON, or too many messages have no answer.
+    ///
+    /// In a topic with history it is stored once. Subscribers of a plain topic may get it twice after a reconnection.
+    pub fn publish_surely(&mut self, topic: &str, key: Option<&str>, data: &str) -> Option<String> {
+        if self.unanswered.len() >= MOST_UNANSWERED || !is_json(data) {
+            return None;
+        }
+        let id = format!("{}-{}", self.name, self.next_id);
+        self.next_id += 1;
+        let frame = publication(topic, key, data).text("id", &id).end();
+        if self.is_open {
+            self.outbox.push_back(frame.clone());
+        }
+        self.unanswered.push_back((id.clone(), frame));
+        Some(id)
+    }
+
+    /// The messages that have no answer yet.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        self.unanswered.len()
+    }
+
+    /// The last offset of a topic with history, and its epoch.
+    #[must_use]
+    pub fn position(&self, topic: &str) -> Option<(u64, Option<&str>)> {
+        let topic = self.topics.get(topic)?;
+        Some((topic.after?, topic.epoch.as_deref()))
+    }
+
+    /// A connection is open.
+    pub fn opened(&mut self) {
+        self.is_open = true;
+        self.outbox.clear();
+        self.retries.clear();
+        self.outbox.extend(self.topics.iter().map(|(name, topic)| topic.frame(name)));
+        self.outbox.extend(self.unanswered.iter().map(|(_, frame)| frame.clone()));
+    }
+
+    /// The connection has ended.
+    pub fn closed(&mut self) {
+        self.is_open = false;
+        self.outbox.clear();
+    }
+
+    /// Repeats the messages that the hub could not take. To be called about twice a second.
+    pub fn retry(&mut self) {
+        for id in std::mem::take(&mut self.retries) {
+            let frame = self.unanswered.iter().find(|(other, _)| *other == id);
+            self.outbox.extend(frame.map(|(_, frame)| frame.clone()));
+        }
+    }
+
+    /// The next text message to be sent.
+    pub fn next_frame(&mut self) -> Option<String> {
+        self.outbox.pop_front()
+    }
+
+    /// Takes a text message of the hub.
+    pub fn received(&mut self, text: &str) -> Option<Event> {
+        let answer: Answer<'_> = serde_json::from_str(text).ok()?;
+        let name = answer.topic.as_deref();
+        let owned = |text: Option<&str>| text.unwrap_or_default().to_owned();
+        match &*answer.action {
+            "message" => self.message(&answer),
+            "subscribed" | "late" => {
+                let (name, topic) = self.topic_mut(name?)?;
+                let is_late = answer.action == "late";
+                let epoch = answer.epoch.map(Into::<String>::into);
+                // An offset of another epoch means nothing. A conflating topic has no offset here: it begins with the latest of
+                // each key.
+                if is_late || topic.after.is_none() || topic.epoch.is_some() && topic.epoch != epoch {
+                    topic.after = answer.offset;
+                }
+                topic.epoch = epoch;
+                Some(match answer.offset {
+                    Some(offset) if is_late => Event::Late(name, offset),
+                    offset => Event::Subscribed(name, offset),
+                })
+            }
+            "resync" => {
+                let (name, topic) = self.topic_mut(name?)?;
+                let frame = topic.frame(&name);
+                self.outbox.push_back(frame);
+                None
+            }
+            "published" => {
+                let id = answer.id?.into_owned();
+                self.unanswered.retain(|(other, _)| *other != id);
+                let is_withheld = answer.reach.is_some_and(|reach| reach == "host");
+                Some(if is_withheld { Event::Withheld(id) } else { Event::Published(id, answer.offset) })
+            }
+            "error" => {
+                let id = answer.id.map(Into::<String>::into);
+                if let Some(id) = &id {
+                    if answer.retry {
+                        self.retries.push(id.clone());
+                        return None;
+                    }
+                    self.unanswered.retain(|(other, _)| other != id);
+                }
+                Some(Event::Refused(name.map(Into::into), id, owned(answer.reason.as_deref())))
+            }
+            "members" => Some(Event::Members(self.topic_mut(name?)?.0, answer.members?)),
+            "join" => {
+                let member = owned(answer.member.as_deref());
+                Some(Event::Joined(self.topic_mut(name?)?.0, member, answer.name.unwrap_or_default()))
+            }
+            "leave" => Some(Event::Left(self.topic_mut(name?)?.0, owned(answer.member.as_deref()))),
+            _ => None,
+        }
+    }
+
+    fn message(&mut self, answer: &Answer<'_>) -> Option<Event> {
+        let (name, topic) = self.topic_mut(answer.topic.as_deref()?)?;
+        if let Some(offset) = answer.offset {
+            if topic.after.is_some_and(|after| offset <= after) {
+                return None;
+            }
+            topic.after = Some(offset);
+        }
+        Some(Event::Message(Received {
+            topic: name,
+            offset: answer.offset,
+            key: answer.key.as_deref().map(Into::into),
+            data: answer.data?.get().to_owned(),
+        }))
+    }
+
+    /// A topic with its name, as one that all messages share.
+    fn topic_mut(&mut self, name: &str) -> Option<(Arc<str>, &mut Topic)> {
+        let (shared, _) = self.topics.get_key_value(name)?;
+        let shared = shared.clone();
+        self.topics.get_mut(name).map(|topic| (shared, topic))
+    }
+}
+
+impl Topic {
+    fn frame(&self, name: &str) -> String {
+        let mut frame = Object::new("subscribe").text("topic", name);
+        if let Some(after) = self.after {
+            frame = frame.number("after", after);
+        }
+        frame = frame.optional("epoch", self.epoch.as_deref()).optional("as", self.subscribe.member.as_deref());
+        if self.subscribe.presence { frame.raw("presence", "true").end() } else { frame.end() }
+    }
+}
+
+fn is_json(data: &str) -> bool {
+    serde_json::from_str::<&RawValue>(data).is_ok()
+}
+
+fn publication(topic: &str, key: Option<&str>, data: &str) -> Object {
+    Object::new("publish").text("topic", topic).optional("key", key).raw("data", data)
+}

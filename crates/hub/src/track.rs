@@ -1,0 +1,143 @@
+//! A topic with history or conflation on one loop: its newest messages, and the subscribers that are up to date or catching up.
+
+use crate::log::Position;
+use crate::mailbox::Framed;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use tautline::ConnId;
+
+/// Newest messages that are kept for subscribers who return soon, and their bytes.
+const MOST: (usize, usize) = (128, 64 << 10);
+
+pub(crate) struct Track {
+    /// The last message that this loop has passed on.
+    pub(crate) at: Option<Position>,
+    ring: VecDeque<Arc<Framed>>,
+    ring_bytes: usize,
+    /// All messages after this offset, up to `at`, are in the ring.
+    ring_after: u64,
+    pub(crate) live: Subscribers,
+    pub(crate) catching: HashMap<ConnId, CatchUp>,
+    /// Ticks without subscribers.
+    pub(crate) idle: u32,
+}
+
+/// A list of connections to which messages go, and the position of each.
+#[derive(Default)]
+pub(crate) struct Subscribers {
+    list: Vec<ConnId>,
+    at: HashMap<ConnId, usize>,
+}
+
+impl Subscribers {
+    pub(crate) fn list(&self) -> &[ConnId] {
+        &self.list
+    }
+
+    pub(crate) fn add(&mut self, conn: ConnId) {
+        if let std::collections::hash_map::Entry::Vacant(entry) = self.at.entry(conn) {
+            entry.insert(self.list.len());
+            self.list.push(conn);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, conn: ConnId) {
+        let Some(at) = self.at.remove(&conn) else { return };
+        self.list.swap_remove(at);
+        if let Some(moved) = self.list.get(at) {
+            self.at.insert(*moved, at);
+        }
+    }
+}
+
+/// A subscriber that does not have everything yet.
+pub(crate) struct CatchUp {
+    /// The last message that it has; `None` before the first.
+    pub(crate) after: Option<u64>,
+    pub(crate) epoch: Option<Box<str>>,
+    pub(crate) stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The topic's place is not known yet.
+    New,
+    /// It needs messages.
+    Behind,
+    /// A page is being read or delivered.
+    Reading,
+    /// It goes on at the next tick, since it reads slowly or the log is away.
+    Resting,
+}
+
+/// The next thing to do for a subscriber that catches up.
+pub(crate) enum Next {
+    /// Send these, and then all later messages.
+    Join(Vec<Arc<Framed>>),
+    /// Read from the log.
+    Read(Option<u64>),
+    /// Nothing: this loop has not reached the subscriber's offset yet.
+    Wait,
+}
+
+impl Track {
+    pub(crate) fn new() -> Self {
+        Self {
+            at: None,
+            ring: VecDeque::new(),
+            ring_bytes: 0,
+            ring_after: 0,
+            live: Subscribers::default(),
+            catching: HashMap::new(),
+            idle: 0,
+        }
+    }
+
+    pub(crate) fn begin(&mut self, at: Position) {
+        self.ring.clear();
+        self.ring_bytes = 0;
+        self.ring_after = at.offset;
+        self.at = Some(at);
+    }
+
+    /// Takes the next message. False if it is none.
+    pub(crate) fn push(&mut self, entry: &Arc<Framed>) -> bool {
+        let Some(at) = self.at.as_mut().filter(|at| entry.offset > at.offset) else { return false };
+        at.offset = entry.offset;
+        self.ring_bytes += entry.frame.len();
+        self.ring.push_back(entry.clone());
+        while (self.ring.len() > MOST.0 || self.ring_bytes > MOST.1)
+            && let Some(oldest) = self.ring.pop_front()
+        {
+            self.ring_bytes -= oldest.frame.len();
+            self.ring_after = oldest.offset;
+        }
+        true
+    }
+
+    pub(crate) fn next(&self, after: Option<u64>) -> Next {
+        let Some(at) = &self.at else { return Next::Wait };
+        match after {
+            Some(after) if after > at.offset => Next::Wait,
+            Some(after) if after >= self.ring_after => {
+                let begin = self.ring.partition_point(|entry| entry.offset <= after);
+                Next::Join(self.ring.range(begin..).cloned().collect())
+            }
+            after => Next::Read(after),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, conn: ConnId) {
+        self.live.remove(conn);
+        self.catching.remove(&conn);
+    }
+
+    pub(crate) fn is_unused(&self) -> bool {
+        self.live.list().is_empty() && self.catching.is_empty()
+    }
+
+    /// All subscribers.
+    pub(crate) fn subscribers(&self) -> Vec<ConnId> {
+        self.live.list().iter().chain(self.catching.keys()).copied().collect()
+    }
+}
