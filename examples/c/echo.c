@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -182,6 +183,8 @@ static int echo(struct conn *conn, const uint8_t *data, size_t len) {
 
 static void serve(const char *port, const taut_tls_config *config) {
     struct addrinfo hints, *found;
+    struct sockaddr_in own;
+    socklen_t own_len = sizeof own;
     struct pollfd polls[MOST + 1];
     struct conn *conns[MOST];
     size_t count = 0, i;
@@ -194,7 +197,9 @@ static void serve(const char *port, const taut_tls_config *config) {
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(listener, found->ai_addr, found->ai_addrlen) < 0 || listen(listener, 16) < 0) die(port, strerror(errno));
     freeaddrinfo(found);
-    printf("listening on port %s\n", port);
+    /* Port 0 is any free one. */
+    if (getsockname(listener, (struct sockaddr *)&own, &own_len) < 0) die(port, strerror(errno));
+    printf("listening on port %u\n", (unsigned)ntohs(own.sin_port));
     fflush(stdout);
     for (;;) {
         for (i = 0; i < count; i++) {
@@ -247,7 +252,7 @@ static int talk(const char *host, const char *port, const taut_tls_config *confi
         struct pollfd one;
         one.fd = fd;
         one.events = conn->out_len > 0 ? POLLOUT : POLLIN;
-        goes_on = poll(&one, 1, 10000) > 0 && turn(conn, ask);
+        goes_on = poll(&one, 1, 60000) > 0 && turn(conn, ask);
     }
     goes_on = conn->is_open;
     conn_free(conn);

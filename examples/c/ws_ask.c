@@ -32,9 +32,9 @@ int main(int argc, char **argv) {
     target.uri = argv[1];
     message.data = (const uint8_t *)argv[3];
     message.len = strlen(argv[3]);
-    if (taut_socket_connect(tls, &target, NULL, 10000, &socket, &error) != TAUT_OK) return fail(&error);
+    if (taut_socket_connect(tls, &target, NULL, 60000, &socket, &error) != TAUT_OK) return fail(&error);
     if (taut_socket_send(socket, &message, &error) != TAUT_OK ||
-        taut_socket_receive(socket, 10000, &message, &error) != TAUT_OK) {
+        taut_socket_receive(socket, 60000, &message, &error) != TAUT_OK) {
         status = fail(&error);
     } else {
         printf("%.*s\n", (int)message.len, (const char *)message.data);

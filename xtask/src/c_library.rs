@@ -157,6 +157,10 @@ pub(crate) fn examples(context: &Context) -> Result<PathBuf, Failure> {
 /// Builds programs in C and C++ as a project with CMake does.
 fn with_cmake(context: &Context, prefix: &Path) -> Result<PathBuf, Failure> {
     let folder = prefix.join("cmake-build");
+    // CMake refuses a cache that another checkout made.
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
     let mut configure = Command::new("cmake");
     configure.arg("-S").arg(paths::root().join("crates/capi/cmake/test")).arg("-B").arg(&folder);
     configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display())).arg("-DCMAKE_BUILD_TYPE=Release");

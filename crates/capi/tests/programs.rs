@@ -6,15 +6,10 @@
 use std::env;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 use tautline_testkit::certificate::{Authority, Leaf};
-
-/// Longest that a program may take to listen or to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
 
@@ -98,18 +93,14 @@ impl Drop for Running {
     }
 }
 
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
-}
-
-/// Waits until something listens on a port.
-fn wait_for(port: u16) {
-    let start = Instant::now();
-    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-        assert!(start.elapsed() < PATIENCE, "nothing listens on port {port}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+/// Starts a server at a free port of its own choice, and returns the port at the end of the line that it prints.
+fn serve(command: &mut Command, says: &str) -> (Running, String) {
+    let mut server = Running(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(server.0.stdout.as_mut().unwrap()).lines();
+    let line = lines.by_ref().map(Result::unwrap).find(|line| line.contains(says));
+    let line = line.unwrap_or_else(|| panic!("{command:?} does not listen"));
+    let port = line.rsplit([' ', ':']).next().unwrap().to_owned();
+    (server, port)
 }
 
 fn has(program: &str) -> bool {
@@ -150,6 +141,8 @@ fn programs_in_c() {
             assert!(has("valgrind"), "`cargo xtask setup` installs valgrind");
             let mut command = Command::new("valgrind");
             command.args(["--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite"]);
+            let known = root().join("crates/capi/tests/c/valgrind.supp");
+            command.arg(format!("--suppressions={}", known.display()));
             command.args(["--errors-for-leak-kinds=definite", "--fair-sched=yes", "-q"]).arg(&program);
             run_tests(&folder, command);
         }
@@ -225,13 +218,9 @@ fn the_cost_of_a_call_can_be_measured() {
 fn the_example_echoes() {
     let folder = Folder::new();
     let echo = folder.compile("cc", "-std=c99", "examples/c/echo.c", &["-fsanitize=address"]);
-    let port = free_port().to_string();
     let mut server = Command::new(&echo);
-    server.args(["server", &port]).args(["cert.pem", "key.pem"].map(|name| folder.path(name)));
-    let mut server = Running(server.stdout(Stdio::piped()).spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("listening"), "{line}");
+    server.args(["server", "0"]).args(["cert.pem", "key.pem"].map(|name| folder.path(name)));
+    let (_server, port) = serve(&mut server, "listening");
     let text = "hello, ".repeat(3000);
     let mut client = Command::new(&echo);
     client.args(["client", "localhost", &port]).arg(folder.path("ca.pem")).arg(&text);
@@ -251,14 +240,12 @@ fn the_example_gets_a_page_from_openssl() {
     let folder = Folder::new();
     let echo = folder.compile("cc", "-std=c99", "examples/c/echo.c", &["-fsanitize=address"]);
     for version in ["-tls1_3", "-tls1_2"] {
-        let port = free_port();
         let mut server = Command::new("openssl");
-        server.args(["s_server", "-www", "-quiet", version, "-accept", &port.to_string()]);
+        server.args(["s_server", "-www", version, "-accept", "127.0.0.1:0"]);
         server.arg("-cert").arg(folder.path("cert.pem")).arg("-key").arg(folder.path("key.pem"));
-        let _server = Running(server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-        wait_for(port);
+        let (_server, port) = serve(server.stderr(Stdio::null()), "ACCEPT");
         let mut client = Command::new(&echo);
-        client.args(["client", "localhost", &port.to_string()]).arg(folder.path("ca.pem"));
+        client.args(["client", "localhost", &port]).arg(folder.path("ca.pem"));
         let page = expect(client.arg("GET / HTTP/1.0\r\n\r\n"));
         assert!(page.starts_with("HTTP/1.0 200 ok") && page.contains("</HTML>"), "{version}: {page}");
     }
@@ -269,11 +256,9 @@ fn the_example_gets_a_page_from_openssl() {
 fn the_example_serves_openssl() {
     let folder = Folder::new();
     let echo = folder.compile("cc", "-std=c99", "examples/c/echo.c", &["-fsanitize=address"]);
-    let port = free_port();
     let mut server = Command::new(&echo);
-    server.args(["server", &port.to_string()]).args(["cert.pem", "key.pem"].map(|name| folder.path(name)));
-    let _server = Running(server.stdout(Stdio::null()).spawn().unwrap());
-    wait_for(port);
+    server.args(["server", "0"]).args(["cert.pem", "key.pem"].map(|name| folder.path(name)));
+    let (_server, port) = serve(&mut server, "listening");
     for version in ["-tls1_3", "-tls1_2"] {
         let mut client = Command::new("openssl");
         client.args(["s_client", "-quiet", "-verify_return_error", "-servername", "localhost", version, "-connect"]);
