@@ -2,9 +2,10 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tautline_io::Address;
-use tautline_ws::CloseCode;
 use tautline_ws::handshake::HandshakeError;
+use tautline_ws::{CloseCode, RetryAfter};
 
 /// How an open connection ended.
 ///
@@ -33,6 +34,14 @@ impl Closed {
     #[must_use]
     pub const fn new(code: CloseCode, cause: Cause) -> Self {
         Self { code, reason: String::new(), cause }
+    }
+
+    /// The time after which the server wants its client back, if it [said so](RetryAfter) in the reason.
+    ///
+    /// [`Reconnect`](crate::Reconnect) obeys it.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        RetryAfter::read(self.code, &self.reason).map(|after| after.0)
     }
 }
 

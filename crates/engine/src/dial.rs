@@ -60,6 +60,9 @@ pub struct Target {
 /// return all at once. After a connection that was open for at least `longest`, the wait begins with `first` again. The
 /// [silence](crate::Deadlines::silence) that ended a connection does not count.
 ///
+/// A server that restarts may [say when to come back](tautline_ws::RetryAfter), which takes the place of the first wait. It does not
+/// make later waits shorter, and no wait longer than `longest`.
+///
 /// ```
 /// use std::time::Duration;
 /// use tautline_engine::Reconnect;
@@ -104,6 +107,19 @@ impl Reconnect {
         let first = u64::try_from(self.first.as_millis()).unwrap_or(u64::MAX);
         let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(32)).min(longest);
         Duration::from_millis(doubled - random(doubled / 2))
+    }
+
+    /// The [wait](Self::wait) after a connection whose server said when to come back ([`Closed::retry_after`]).
+    ///
+    /// [`Closed::retry_after`]: crate::Closed::retry_after
+    pub fn wait_as_told(&self, told: Option<Duration>, failures: u32, random: impl FnOnce(u64) -> u64) -> Duration {
+        match told {
+            // Clients that are told more than they accept must not come back together.
+            Some(told) if told > self.longest => Self::new(self.longest, self.longest).wait(1, random),
+            Some(told) if failures <= 1 => told,
+            Some(told) => self.wait(failures, random).max(told),
+            None => self.wait(failures, random),
+        }
     }
 }
 
@@ -319,5 +335,21 @@ mod tests {
         let shortest = |failures| reconnect.wait(failures, |bound| bound).as_millis();
         assert_eq!([1, 2, 3, 4, 5, 60].map(longest), [100, 200, 400, 800, 1000, 1000]);
         assert_eq!([1, 2, 60].map(shortest), [50, 100, 500]);
+    }
+
+    #[test]
+    fn the_server_says_when_to_come_back_within_bounds() {
+        let reconnect = Reconnect::new(Duration::from_millis(100), Duration::from_secs(1));
+        let told = |millis, failures, random: fn(u64) -> u64| {
+            reconnect.wait_as_told(Some(Duration::from_millis(millis)), failures, random).as_millis()
+        };
+        // Each client has a time of its own, so there is nothing random about the first wait.
+        assert_eq!([0, 5, 700, 1000].map(|millis| told(millis, 1, |bound| bound)), [0, 5, 700, 1000]);
+        // A server cannot have its clients return at once again and again, nor keep them away.
+        assert_eq!([0, 300].map(|millis| told(millis, 3, |_| 0)), [400, 400]);
+        assert_eq!(told(900, 3, |_| 0), 900);
+        assert_eq!([1001, u64::MAX].map(|millis| told(millis, 1, |_| 0)), [1000, 1000]);
+        assert_eq!([1001, u64::MAX].map(|millis| told(millis, 1, |bound| bound)), [500, 500]);
+        assert_eq!(reconnect.wait_as_told(None, 2, |_| 0).as_millis(), 200);
     }
 }

@@ -278,7 +278,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Reports a failed attempt to the handler, and schedules the next one if the target wants that.
     fn fail_dial(&mut self, id: DialId, error: ConnectError) {
         let known = self.dials.contains_key(&id);
-        let retry = self.try_again(id);
+        let retry = self.try_again(id, None);
         self.guard(format_args!("dial {id}"), |core| core.handler.on_connect_failed(id, &error, retry));
         if known && retry.is_none() {
             self.report_dial_end(id);
@@ -299,8 +299,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// An open connection ended: schedules the next attempt if the target wants that, unless we ended it.
     ///
-    /// `silence` is the time without messages that ended it. A feed that has sent nothing has not come back.
-    pub(crate) fn dial_lost(&mut self, id: DialId, by_us: bool, silence: Duration) {
+    /// `silence` is the time without messages that ended it. A feed that has sent nothing has not come back. `told` is the time
+    /// after which the server wants its client back.
+    pub(crate) fn dial_lost(&mut self, id: DialId, by_us: bool, silence: Duration, told: Option<Duration>) {
         let heard = self.shared.now.saturating_sub(millis(silence));
         let Some(dial) = self.dials.get_mut(&id) else { return };
         if by_us || dial.ends || dial.target.reconnect.is_none() {
@@ -311,7 +312,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         {
             dial.failures = 0;
         }
-        if let Some(wait) = self.try_again(id) {
+        if let Some(wait) = self.try_again(id, told) {
             log::info!("dial {}: connection lost; next attempt in {} ms", id.0, wait.as_millis());
         } else {
             self.report_dial_end(id);
@@ -319,7 +320,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     /// Schedules the next attempt and returns the wait, or removes the dial.
-    fn try_again(&mut self, id: DialId) -> Option<Duration> {
+    fn try_again(&mut self, id: DialId, told: Option<Duration>) -> Option<Duration> {
         let now = self.shared.now;
         let dial = self.dials.get_mut(&id)?;
         dial.failures = dial.failures.saturating_add(1);
@@ -330,7 +331,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.remove_dial(id);
             return None;
         };
-        let wait = reconnect.wait(failures, |bound| self.shared.keys.up_to(bound));
+        let wait = reconnect.wait_as_told(told, failures, |bound| self.shared.keys.up_to(bound));
         // At least one tick later: attempts that fail at once would keep this turn going for ever.
         let at = now + millis(wait).max(1);
         dial.state = State::Waiting(at);

@@ -181,6 +181,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         self.shared.remote.live_outcomes().count_end(code, &cause);
         let closed = Closed { code, reason, cause };
+        let told = closed.retry_after();
         let id = ConnId { shard: self.shared.shard, token: link.token };
         self.guard(format_args!("the end of connection {id}"), |core| {
             link.lend(None, &mut core.shared, |conn| core.handler.on_close(conn, &closed));
@@ -188,7 +189,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         // The handler may have subscribed again in `on_close`.
         self.unsubscribe_all(link);
         if let Some(dial) = link.info.dial {
-            self.dial_lost(dial, by_us, silence);
+            self.dial_lost(dial, by_us, silence, told);
         }
     }
 

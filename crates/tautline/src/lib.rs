@@ -94,7 +94,7 @@ pub use tautline_tls::{
 pub use tautline_tls_records::AeadChoice;
 pub use tautline_tls_rustls::{Fused, Rustls};
 pub use tautline_ws::handshake::{HeadLimits, Origins, Policy};
-pub use tautline_ws::{CloseCode, Kind, Message, deflate::DeflateConfig};
+pub use tautline_ws::{CloseCode, Kind, Message, RetryAfter, deflate::DeflateConfig};
 pub use thread::ServerHandle;
 pub use tls::Tls;
 

@@ -53,6 +53,7 @@ mod split;
 mod stream;
 pub mod tasks;
 mod timer;
+mod told;
 
 pub use accept::{Acceptor, Asking};
 pub use connect::{Connector, connect};
@@ -69,7 +70,7 @@ pub use tautline_engine::{
 pub use tautline_io::Source;
 pub use tautline_tls::{Certificate, ClientAuth, ClientConfig, Roots, ServerConfig, TlsInfo};
 pub use tautline_ws::handshake::{Origins, Policy};
-pub use tautline_ws::{CloseCode, Kind, deflate::DeflateConfig};
+pub use tautline_ws::{CloseCode, Kind, RetryAfter, deflate::DeflateConfig};
 
 /// Runs the code in the document as tests.
 #[cfg(all(doctest, feature = "axum"))]

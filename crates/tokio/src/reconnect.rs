@@ -3,6 +3,7 @@ use crate::context;
 use crate::error::Error;
 use crate::socket::WebSocket;
 use crate::timer::now;
+use crate::told::Told;
 use futures_core::Stream;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,7 +17,8 @@ type Attempt = Pin<Box<dyn Future<Output = Result<WebSocket<TcpStream>, Error>> 
 
 /// The connections of a client that reconnects: a stream, whose next item is the next open connection.
 ///
-/// Ask for the next one when the last has ended. [`Target::reconnect`] says how long it waits before each attempt.
+/// Ask for the next one when the last has ended. [`Target::reconnect`] says how long it waits before each attempt, unless the
+/// server has [said when to come back](crate::Closed::retry_after).
 ///
 /// ```
 /// use tautline_tokio::{Connector, Error, Target};
@@ -38,6 +40,8 @@ pub struct Connections {
     /// Consecutive failures.
     failures: u32,
     opened: Option<Instant>,
+    /// When the server of the last connection wants its client back.
+    told: Arc<Told>,
     ended: bool,
 }
 
@@ -46,7 +50,8 @@ impl Connector {
     #[must_use]
     pub fn connections(&self, target: impl Into<Arc<Target>>) -> Connections {
         let connector = self.clone();
-        Connections { connector, target: target.into(), attempt: None, failures: 0, opened: None, ended: false }
+        let told = Arc::default();
+        Connections { connector, target: target.into(), attempt: None, failures: 0, opened: None, told, ended: false }
     }
 }
 
@@ -99,7 +104,10 @@ impl Connections {
             let result = ready!(attempt.as_mut().poll(cx));
             self.attempt = None;
             match result {
-                Ok(socket) => {
+                Ok(mut socket) => {
+                    // A connection that is still held cannot speak for the next one.
+                    self.told = Arc::default();
+                    socket.set_told(self.told.clone());
                     self.opened = Some(now());
                     return Poll::Ready(Ok(Some(socket)));
                 }
@@ -130,7 +138,7 @@ impl Connections {
             return Ok(None);
         }
         let mut buffers = context::borrow()?;
-        Ok(Some(waits.wait(self.failures, |bound| buffers.random(bound))))
+        Ok(Some(waits.wait_as_told(self.told.take(), self.failures, |bound| buffers.random(bound))))
     }
 }
 

@@ -3,6 +3,7 @@ use crate::error::Error;
 use crate::message::{Message, Received};
 use crate::session::Session;
 use crate::timer::{Timer, now};
+use crate::told::Told;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -35,6 +36,8 @@ pub struct WebSocket<T> {
     opened: Opened,
     closed: Option<Closed>,
     ending: Ending,
+    /// Where to note the time after which the server wants its client back.
+    told: Option<Arc<Told>>,
     /// Whether bytes were written that `io` may keep until it is flushed.
     unflushed: bool,
 }
@@ -67,8 +70,21 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
             opened: Opened::default(),
             closed: None,
             ending: Ending::Write,
+            told: None,
             unflushed: false,
         }
+    }
+
+    /// Notes for the next attempt when the server wants its client back.
+    pub(crate) fn set_told(&mut self, told: Arc<Told>) {
+        self.told = Some(told);
+    }
+
+    fn set_closed(&mut self, closed: Closed) {
+        if let Some((told, after)) = self.told.as_ref().zip(closed.retry_after()) {
+            told.note(after);
+        }
+        self.closed = Some(closed);
     }
 
     /// The next message, where it was decrypted; `None` once both ends have sent close frames.
@@ -248,7 +264,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
                 }
                 Some(Event::Closed(closed)) => {
                     let is_clean = matches!(closed.cause, Cause::Peer | Cause::Local);
-                    self.closed = Some((*closed).clone());
+                    self.set_closed((*closed).clone());
                     if !is_clean {
                         // The reason may still reach the peer, if the caller lets it.
                         let _ = self.poll_write(cx, &mut buffers);
@@ -280,7 +296,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
             if !self.connection.is_open() && !self.connection.has_output() {
                 // The connection broke, or the peer took nothing for too long.
                 match self.connection.next(&mut buffers) {
-                    Some(Event::Closed(closed)) => self.closed = Some(*closed),
+                    Some(Event::Closed(closed)) => self.set_closed(*closed),
                     _ => return Poll::Ready(Err(Error::Unsent(tautline_engine::connection::Unsent::Closed))),
                 }
             }

@@ -276,6 +276,26 @@ async fn an_attempt_goes_on_although_its_futures_are_dropped() {
 }
 
 #[tokio::test]
+async fn a_server_says_when_to_come_back() {
+    let mut site = site(Config::default(), Config::default()).await;
+    // Without the hint the next attempt would come after half a minute at the earliest.
+    site.target.reconnect = Some(Reconnect::new(Duration::from_secs(60), Duration::from_secs(600)));
+    let mut connections = site.connector.connections(site.target.clone());
+    let (mut server, client) = tokio::join!(site.accept(), connections.next());
+    let mut client = client.unwrap().unwrap();
+    let closing = server.close(CloseCode::SERVICE_RESTART, "retry-after=0.2s the server restarts");
+    let (closed, end) = tokio::join!(closing, client.recv());
+    closed.unwrap();
+    assert!(end.unwrap().is_none());
+    assert_eq!(client.closed().unwrap().retry_after(), Some(Duration::from_millis(200)));
+    let closed = tokio::time::Instant::now();
+    let back =
+        tokio::time::timeout(Duration::from_secs(25), async { tokio::join!(site.accept(), connections.next()).1 });
+    assert!(back.await.unwrap().unwrap().is_some());
+    assert!(closed.elapsed() >= Duration::from_millis(200), "{:?}", closed.elapsed());
+}
+
+#[tokio::test]
 async fn connections_end_when_too_many_in_a_row_were_short() {
     let mut site = site(Config::default(), Config::default()).await;
     site.target.reconnect = Some(Reconnect::new(Duration::from_millis(10), Duration::from_secs(600)).with_attempts(2));

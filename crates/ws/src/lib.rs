@@ -47,6 +47,7 @@ pub mod handshake;
 pub mod mask;
 mod message;
 mod prepared;
+mod retry_after;
 mod role;
 mod utf8;
 
@@ -58,4 +59,5 @@ pub use error::Error;
 pub use frame::{Header, Kind, Opcode};
 pub use message::{Event, Message};
 pub use prepared::Prepared;
+pub use retry_after::RetryAfter;
 pub use role::Role;

@@ -70,6 +70,26 @@ fn a_broken_connection_is_a_loss_too() {
 }
 
 #[test]
+fn a_client_comes_back_when_its_server_says() {
+    both(|over| {
+        let server = serve(over, config(), App::default());
+        let mut target = server.target();
+        // Without the hint the next attempt would come after half a minute at the earliest.
+        target.reconnect = Some(Reconnect::new(Duration::from_secs(60), Duration::from_secs(600)));
+        let (client, events) = start(target, App::default());
+        let closed = std::time::Instant::now();
+        let (theirs, _) = server.events.open(0);
+        server.handle.shards()[0].close(theirs, CloseCode::SERVICE_RESTART, "retry-after=0.2s soon").unwrap();
+        assert_eq!(events.close(events.open(0).0).retry_after(), Some(Duration::from_millis(200)));
+        events.open(1);
+        assert!(closed.elapsed() >= Duration::from_millis(200), "{:?}", closed.elapsed());
+        client.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+        client.join().unwrap();
+        server.stop();
+    });
+}
+
+#[test]
 fn gives_up_after_the_configured_attempts() {
     let closed = ClosedPort::new().unwrap();
     let uri = format!("ws://{}/", closed.address());
