@@ -13,9 +13,10 @@ use std::io;
 /// # Errors
 /// `sched_setscheduler(2)` fails; a sandbox may forbid it.
 pub fn run_when_idle() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the thread is the calling one, and the kernel only reads the parameters.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) } == 0 {
+    // The kernel's `struct sched_param`: the priority. The function of musl's name always fails.
+    let priority: libc::c_int = 0;
+    // SAFETY: the thread is the calling one, and the kernel only reads the priority.
+    if unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, &raw const priority) } == 0 {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
@@ -101,13 +102,13 @@ mod tests {
     #[test]
     fn only_the_calling_thread_steps_back() {
         // SAFETY: asks about the calling thread only.
-        let policy = || unsafe { libc::sched_getscheduler(0) };
+        let policy = || unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
         let before = policy();
         let there = std::thread::spawn(move || {
             run_when_idle().unwrap();
             policy()
         });
-        assert_eq!(there.join().unwrap(), libc::SCHED_IDLE);
+        assert_eq!(there.join().unwrap(), libc::c_long::from(libc::SCHED_IDLE));
         assert_eq!(policy(), before);
     }
 }
