@@ -5,6 +5,7 @@ mod browser;
 mod c_library;
 mod cargo;
 mod checks;
+mod dist;
 mod hostile;
 mod icount;
 mod install;
@@ -14,6 +15,7 @@ mod outcome;
 mod paths;
 mod peers;
 mod process;
+mod publish;
 mod python;
 mod sanitize;
 mod setup;
@@ -73,6 +75,9 @@ cargo xtask <task>
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
                                     --full adds compressed messages above 8 KiB (hours)
   conformance --cases 9.3.1,12.*    these cases only
+  dist [--check | --deb]            taut as one static file, by the profile `dist`: --check builds it twice and compares,
+                                    --deb makes a package of it
+  publish                           packs all crates that users depend on, as registries take them
   browser                           the page of `taut bench report` in Chromium: errors, requests, sorting, filters, a
                                     phone's width, light and dark, paper
   hostile [--only PATTERN] [--every] [--json]
@@ -140,6 +145,8 @@ fn main() -> ExitCode {
         ["python", "--conformance"] => {
             stage::run(&[stage("python", 10, python::test), stage("autobahn python", 5, autobahn::python)])
         }
+        ["dist", ref options @ ..] => dist(options),
+        ["publish"] => stage::run(&[stage("publish", 10, publish::check)]),
         ["browser"] => stage::run(&[build(), stage("browser", 5, browser::test)]),
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["tokio"] => stage::run(&[
@@ -202,6 +209,8 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("simulates two thousand minutes", stage("simulate", 10, checks::simulate_some)),
         ("runs tests over io_uring that `test` runs over epoll", stage("uring", 20, checks::uring)),
         ("installs peers in Python, Go and Node", stage("interop", 15, interop::run)),
+        ("installs a package with the program", stage("package", 5, dist::deb::test)),
+        ("packs all crates", stage("publish", 10, publish::check)),
         ("needs a browser", stage("browser", 5, browser::test)),
         ("plants faults in servers of other projects", stage("probe", 5, interop::faults::run)),
         ("installs packages for Python", stage("python", 20, python::test)),
@@ -256,6 +265,7 @@ fn in_neither() -> Vec<LeftOut> {
         ("icount", "compares a release build with counts of one toolchain: `cargo xtask icount`"),
         ("autobahn python", "repeats cases of the other Autobahn stages: `cargo xtask python --conformance`"),
         ("autobahn C", "repeats cases of the other Autobahn stages: `cargo xtask c-library --conformance`"),
+        ("dist", "builds the program twice more, from nothing: `cargo xtask dist --check`"),
         ("conformance --full", "takes hours: compressed messages above 8 KiB"),
     ];
     if !cargo::has_libressl() {
@@ -292,6 +302,22 @@ fn cases(options: &[&str]) -> Option<Cases> {
         ["--cases", list] => Some(Cases::These(list.split(',').map(str::to_owned).collect())),
         _ => None,
     }
+}
+
+fn dist(options: &[&str]) -> ExitCode {
+    let (check, deb) = match options {
+        [] => (false, false),
+        ["--check"] => (true, false),
+        ["--deb"] => (false, true),
+        _ => return usage(),
+    };
+    stage::run(&[stage("dist", 120, move |context| {
+        let program = dist::build(context)?;
+        if check {
+            dist::check(context, &program)?;
+        }
+        if deb { dist::deb::pack(context, &program, "xz").map(drop) } else { Ok(()) }
+    })])
 }
 
 fn fuzz(seconds: u64) -> ExitCode {

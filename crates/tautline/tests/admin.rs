@@ -4,8 +4,9 @@
 mod common;
 
 use common::frame::{CLOSE, TEXT, masked};
-use common::server::config;
+use common::server::{config, server_config};
 use common::{App, Over, PATIENCE, Started, eventually, serve};
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -118,6 +119,38 @@ fn stages_and_metrics_of_the_application_are_included() {
     assert_eq!(value(&metrics, "orders_total"), 7.0);
     assert!(!metrics.contains("tautline_reloads"), "there is no TLS");
     assert!(metrics.find("orders_total") < metrics.find("# EOF"));
+}
+
+/// The names of metrics in a text.
+fn names(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("tautline_") || word.starts_with("process_")).collect()
+}
+
+#[test]
+fn the_document_and_the_board_name_metrics_that_exist() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
+    let read = |path: &str| std::fs::read_to_string(format!("{root}{path}")).unwrap();
+    let (document, board) = (read("docs/operations.md"), read("packaging/grafana/tautline.json"));
+    let server = Server::new(server_config()).listen("127.0.0.1:0".parse().unwrap());
+    let server = server.start_with_stages(|_| App::default()).unwrap();
+    let admin = Admin::new(&server).listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let metrics = get(&admin, "/metrics").1;
+    let exist = names(&metrics);
+    // A histogram is documented by the name of its family.
+    let known = |name: &&str| exist.contains(name) || exist.contains(format!("{name}_bucket").as_str());
+    // The prefix stands for all names of the process, and `tautline_io` is a module.
+    let others = ["process_", "tautline_io", "tautline_engine"];
+    for (place, text) in [("document", &document), ("board", &board)] {
+        let unknown: Vec<&str> =
+            names(text).into_iter().filter(|name| !known(name) && !others.contains(name)).collect();
+        assert!(unknown.is_empty(), "{place}: {unknown:?}");
+    }
+    assert!(names(&board).len() > 20, "{board}");
+    let families = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE tautline_")?.split(' ').next());
+    for family in families {
+        assert!(document.contains(family), "{family} is not documented");
+    }
 }
 
 #[test]

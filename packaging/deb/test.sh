@@ -1,0 +1,67 @@
+#!/bin/sh
+# Installs the package that the argument names, starts the server as the unit does, talks to it, and removes the package.
+# Run by `cargo xtask test --only package`, as root in a root folder of its own, with a network of its own.
+set -eu
+package=$1
+fail() { echo "FAILED: $*"; exit 1; }
+ok() { echo "ok $*"; }
+
+# Another installed version is none of the test's business.
+dpkg --install "$package"
+getent passwd taut > /dev/null || fail "there is no user taut"
+[ "$(stat -c '%U:%G %a' /etc/taut)" = "root:taut 750" ] || fail "/etc/taut: $(stat -c '%U:%G %a' /etc/taut)"
+dpkg-query --showformat='${Conffiles}\n' --show taut | grep -q /etc/default/taut || fail "no conffile"
+[ -s /usr/share/man/man1/taut-serve.1.gz ] || fail "no manual page"
+ok "installed"
+
+unit=/usr/lib/systemd/system/taut.service
+if command -v systemd-analyze > /dev/null; then
+    systemd-analyze verify --man=no "$unit" /usr/lib/systemd/system/taut.socket 2> /tmp/verify || fail "$(cat /tmp/verify)"
+    # Other units of the machine may have warnings of their own.
+    if grep -q 'taut\.' /tmp/verify; then fail "$(grep 'taut\.' /tmp/verify)"; fi
+    ok "systemd understands the units"
+fi
+
+ip link set lo up
+taut cert --dir /tmp/made localhost 127.0.0.1 > /dev/null
+install -o root -g taut -m 0640 /tmp/made/cert.pem /tmp/made/key.pem /etc/taut
+install -d -o taut -g taut -m 0750 /run/taut
+command=$(sed -n 's/^ExecStart=//p' "$unit")
+. /etc/default/taut
+# As the unit: the user taut, one capability, no new privileges.
+# shellcheck disable=SC2086
+setpriv --reuid taut --regid taut --init-groups --no-new-privs --bounding-set -all,+net_bind_service \
+    --inh-caps +net_bind_service --ambient-caps +net_bind_service \
+    $(echo "$command" | sed "s|\$TAUT_OPTIONS|$TAUT_OPTIONS|") > /tmp/served 2> /tmp/log &
+server=$!
+tries=0
+until grep -q '^listening on wss://0.0.0.0:443' /tmp/served; do
+    tries=$((tries + 1))
+    [ $tries -lt 600 ] || fail "it does not listen: $(cat /tmp/served /tmp/log)"
+    kill -0 $server 2> /dev/null || fail "it has ended: $(cat /tmp/served /tmp/log)"
+    sleep 0.1
+done
+ok "started at port 443 without root"
+grep -q "^Uid:.*\b$(id -u taut)\b" "/proc/$server/status" || fail "it does not run as taut"
+said=$(echo hello | taut connect --ca /tmp/made/ca.pem --wait 10 wss://localhost/)
+[ "$said" = hello ] || fail "it said $said"
+ok "it echoes"
+[ "$(stat -c %a /run/taut/admin.sock)" = 660 ] || fail "mode of the admin socket: $(stat -c %a /run/taut/admin.sock)"
+ready=$(python3 - <<'PYTHON'
+import socket
+s = socket.socket(socket.AF_UNIX)
+s.connect("/run/taut/admin.sock")
+s.sendall(b"GET /readyz HTTP/1.1\r\nHost: taut\r\nConnection: close\r\n\r\n")
+print(s.makefile().readline().split()[1])
+PYTHON
+)
+[ "$ready" = 200 ] || fail "/readyz: $ready"
+ok "it is ready"
+kill -TERM $server
+wait $server || fail "it ended with $?: $(cat /tmp/log)"
+ok "it stops"
+
+dpkg --purge taut
+[ ! -e /usr/bin/taut ] && [ ! -e /etc/default/taut ] || fail "files are left"
+[ -e /etc/taut/key.pem ] || fail "the key is gone"
+ok "removed"
