@@ -10,10 +10,14 @@ use std::time::Duration;
 use tautline::{Address, Reply, Request, Server, ServerHandle, Ticket, Upgrade};
 use tautline_tokio::tasks::{Task, TaskSocket, Tasks};
 
+/// A user as the database knows them.
+#[derive(Clone, Default)]
+struct User(String);
+
 /// Greets a client, and echoes.
 async fn serve(mut socket: TaskSocket) {
-    let user = socket.request().uri().query().unwrap_or_default().to_owned();
-    if socket.send(format!("welcome, {user}")).await.is_err() {
+    let User(name) = socket.request().extensions().get().cloned().unwrap_or_default();
+    if socket.send(format!("welcome, {name}")).await.is_err() {
         return;
     }
     while let Some(message) = socket.recv().await {
@@ -32,7 +36,7 @@ fn route(request: &Request<'_>, runtime: &tokio::runtime::Handle) -> Reply<Task>
             // A client that has left needs no answer.
             let _left = match user.as_str() {
                 "" => ticket.status(StatusCode::UNAUTHORIZED),
-                _ => ticket.upgrade(Upgrade::new()),
+                _ => ticket.upgrade(Upgrade::new().with_state(Task::default().with(User(user)))),
             };
         });
     })

@@ -25,11 +25,12 @@
 //! ```
 
 use crate::message::Message;
+use http::Extensions;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use tautline_engine::{Closed, Conn, ConnHandle, Delivery, Handler, Opening, Outgoing, Reply, Request};
 use tautline_ws::{CloseCode, Kind};
 use tokio::runtime::Handle;
@@ -70,16 +71,56 @@ impl Tasks {
     }
 }
 
-/// A loop's end of a connection's queues.
+/// The state of a connection on its loop, which a [route](Tasks::with_route) may begin with a value for the task.
 #[derive(Default)]
-pub struct Task(Option<Ends>);
+pub struct Task {
+    ends: Option<Ends>,
+    values: Extensions,
+}
 
+impl Task {
+    /// Passes a value to the task, such as the user that the route has found.
+    ///
+    /// [`TaskSocket::request`] has it among its extensions.
+    ///
+    /// ```
+    /// use tautline_engine::{Ticket, Upgrade};
+    /// use tautline_tokio::tasks::{Task, TaskSocket};
+    ///
+    /// #[derive(Clone)]
+    /// struct User(String);
+    ///
+    /// async fn log_in(ticket: Ticket<Task>) {
+    ///     let user = User("ada".into()); // the answer of a database
+    ///     // A client that has left needs no answer.
+    ///     let _left = ticket.upgrade(Upgrade::new().with_state(Task::default().with(user)));
+    /// }
+    ///
+    /// async fn serve(socket: TaskSocket) {
+    ///     let user = socket.request().extensions().get::<User>();
+    ///     println!("{} is here", user.map_or("nobody", |user| &user.0));
+    /// }
+    /// ```
+    #[must_use]
+    pub fn with<T: Clone + Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.values.insert(value);
+        self
+    }
+}
+
+/// A loop's end of a connection's queues.
 struct Ends {
     incoming: UnboundedSender<Message>,
-    outgoing: Receiver<Message>,
+    outgoing: Receiver<Out>,
     shared: Arc<Shared>,
     /// Whether a message waits for the client. `on_drain` follows when it has left.
     lags: bool,
+}
+
+/// A task's wish, in order.
+enum Out {
+    Message(Message),
+    Close(CloseCode, String),
 }
 
 /// The state that the loop and the task of a connection share.
@@ -92,6 +133,7 @@ struct Shared {
     paused: AtomicBool,
     /// Whether the loop knows that messages wait for it.
     called: AtomicBool,
+    closed: OnceLock<Closed>,
 }
 
 impl Shared {
@@ -114,14 +156,15 @@ impl Handler for Tasks {
         let (to_task, incoming) = mpsc::unbounded_channel();
         let (to_loop, outgoing) = mpsc::channel(CAPACITY);
         let shared = Arc::<Shared>::default();
-        let request = opening.request.cloned().unwrap_or_default();
-        conn.state().0 = Some(Ends { incoming: to_task, outgoing, shared: shared.clone(), lags: false });
+        let mut request = opening.request.cloned().unwrap_or_default();
+        request.extensions_mut().extend(std::mem::take(&mut conn.state().values));
+        conn.state().ends = Some(Ends { incoming: to_task, outgoing, shared: shared.clone(), lags: false });
         let socket = TaskSocket { incoming, outgoing: Some(to_loop), shared, conn: conn.handle(), request };
         self.runtime.spawn((self.serve)(socket));
     }
 
     fn on_message(&mut self, conn: &mut Conn<'_, Task>, message: tautline_ws::Message<'_>) {
-        let Some(Ends { incoming, shared, .. }) = &conn.state().0 else { return };
+        let Some(Ends { incoming, shared, .. }) = &conn.state().ends else { return };
         let message = match message.kind() {
             Kind::Text => Message::Text(message.text().unwrap_or_default().to_owned()),
             Kind::Binary => Message::from(message.data().to_vec()),
@@ -140,27 +183,31 @@ impl Handler for Tasks {
     }
 
     fn on_drain(&mut self, conn: &mut Conn<'_, Task>) {
-        if let Some(ends) = &mut conn.state().0 {
+        if let Some(ends) = &mut conn.state().ends {
             ends.lags = false;
         }
         pump(conn);
     }
 
-    fn on_close(&mut self, conn: &mut Conn<'_, Task>, _closed: &Closed) {
-        conn.state().0 = None;
+    fn on_close(&mut self, conn: &mut Conn<'_, Task>, closed: &Closed) {
+        if let Some(ends) = conn.state().ends.take() {
+            // The task is told behind all messages, when the queue ends.
+            let _ = ends.shared.closed.set(closed.clone());
+        }
     }
 }
 
 /// Sends what the task has sent, as long as the client takes it.
 fn pump(conn: &mut Conn<'_, Task>) {
-    if let Some(ends) = &conn.state().0 {
+    if let Some(ends) = &conn.state().ends {
         ends.shared.called.store(false, Ordering::SeqCst);
     }
-    while let Some(ends) = conn.state().0.as_mut().filter(|ends| !ends.lags) {
+    while let Some(ends) = conn.state().ends.as_mut().filter(|ends| !ends.lags) {
         match ends.outgoing.try_recv() {
-            Ok(message) => {
+            Ok(Out::Close(code, reason)) => return conn.close(code, &reason),
+            Ok(Out::Message(message)) => {
                 if matches!(conn.send(Outgoing::from(&message)), Delivery::Queued(_))
-                    && let Some(ends) = &mut conn.state().0
+                    && let Some(ends) = &mut conn.state().ends
                 {
                     ends.lags = true;
                 }
@@ -175,7 +222,7 @@ fn pump(conn: &mut Conn<'_, Task>) {
 pub struct TaskSocket {
     incoming: UnboundedReceiver<Message>,
     /// Always there, until it is dropped.
-    outgoing: Option<Sender<Message>>,
+    outgoing: Option<Sender<Out>>,
     shared: Arc<Shared>,
     conn: ConnHandle,
     request: http::Request<()>,
@@ -194,7 +241,7 @@ impl fmt::Display for Ended {
 impl std::error::Error for Ended {}
 
 impl TaskSocket {
-    /// The request that opened the connection.
+    /// The request that opened the connection. Its extensions have the values that a [`Task`] was given.
     #[must_use]
     pub const fn request(&self) -> &http::Request<()> {
         &self.request
@@ -227,8 +274,28 @@ impl TaskSocket {
     /// # Errors
     /// The connection has ended.
     pub async fn send(&self, message: impl Into<Message>) -> Result<(), Ended> {
+        self.put(Out::Message(message.into())).await
+    }
+
+    /// Closes the connection behind all messages that were sent. Dropping the socket does so with 1000.
+    ///
+    /// Waits while the client lags. If the future is dropped before it completes, the connection is closed with 1000.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub async fn close(self, code: CloseCode, reason: &str) -> Result<(), Ended> {
+        self.put(Out::Close(code, reason.to_owned())).await
+    }
+
+    /// How the connection ended; `None` while it is open.
+    #[must_use]
+    pub fn closed(&self) -> Option<&Closed> {
+        self.shared.closed.get()
+    }
+
+    async fn put(&self, out: Out) -> Result<(), Ended> {
         let outgoing = self.outgoing.as_ref().ok_or(Ended)?;
-        outgoing.reserve().await.map_err(|_| Ended)?.send(message.into());
+        outgoing.reserve().await.map_err(|_| Ended)?.send(out);
         self.call();
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tautline::{CloseCode, Server, ServerHandle};
-use tautline_tokio::tasks::{TaskSocket, Tasks};
+use tautline_tokio::tasks::{Ended, TaskSocket, Tasks};
 use tokio::sync::Notify;
 
 fn start<F: Future<Output = ()> + Send + 'static>(
@@ -57,6 +57,39 @@ async fn messages_arrive_once_and_in_order_although_futures_are_dropped() {
         }
     }
     drop(client);
+    stop(server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_closes_behind_its_messages_and_learns_how_its_connection_ended() {
+    let (ends, mut ended) = tokio::sync::mpsc::unbounded_channel();
+    let (server, uri) = start(move |mut socket: TaskSocket| {
+        let ends = ends.clone();
+        async move {
+            assert!(socket.closed().is_none());
+            if socket.request().uri().path() == "/stays" {
+                while socket.recv().await.is_some() {}
+                ends.send(socket.closed().unwrap().code).unwrap();
+                assert_eq!(socket.send("late").await, Err(Ended));
+            } else {
+                // More than the queue and the kernel take.
+                for _ in 0..200 {
+                    socket.send(vec![7; 100_000]).await.unwrap();
+                }
+                socket.close(CloseCode::new(4001), "enough").await.unwrap();
+            }
+        }
+    });
+    let mut client = tautline_tokio::connect(&format!("{uri}leaves")).await.unwrap();
+    for _ in 0..200 {
+        assert_eq!(client.recv().await.unwrap().unwrap().data().len(), 100_000);
+    }
+    assert!(client.recv().await.unwrap().is_none());
+    let closed = client.closed().unwrap();
+    assert_eq!((closed.code.get(), &closed.reason[..]), (4001, "enough"));
+    let mut client = tautline_tokio::connect(&format!("{uri}stays")).await.unwrap();
+    client.close(CloseCode::GOING_AWAY, "").await.unwrap();
+    assert_eq!(ended.recv().await.unwrap(), CloseCode::GOING_AWAY);
     stop(server).await;
 }
 
