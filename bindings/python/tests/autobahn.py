@@ -20,7 +20,7 @@ async def echo(ws):
     try:
         async for message in ws:
             await ws.send(message)
-    except tautline.ConnectionClosedError:
+    except tautline.ConnectionClosed:
         # As many cases want it to end.
         pass
 

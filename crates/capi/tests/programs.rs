@@ -109,7 +109,7 @@ fn has(program: &str) -> bool {
 }
 
 /// The programs of tests in C. Each prints "passed".
-const PROGRAMS: [&str; 3] = ["test", "ws", "server"];
+const PROGRAMS: [&str; 4] = ["test", "ws", "server", "sizes"];
 
 /// Runs a program of tests: it gets the certificates and prints "passed".
 fn run_tests(folder: &Folder, mut command: Command) {

@@ -1,7 +1,7 @@
 //! The way out: errors become codes and texts.
 
 use super::guard::guard;
-use super::memory::check_sized;
+use super::sized;
 use super::types::ErrorDetail;
 use crate::codes::{Code, TAUT_NO_ALERT, TAUT_OK};
 use crate::failure::Failure;
@@ -18,37 +18,41 @@ pub(super) fn code(result: Result<(), Failure>) -> Code {
 /// # Safety
 /// `error` is null, or points to a `taut_error` that may be written, with `room` bytes at `text`.
 pub(super) unsafe fn report(error: *mut ErrorDetail, call: impl FnOnce() -> Result<(), Failure>) -> Code {
-    let result = guard(|| {
-        if !error.is_null() {
-            // SAFETY: it is not null, so the caller gives a struct that can be read.
-            unsafe { check_sized(error.cast_const()) }?;
-        }
-        call()
-    });
-    // SAFETY: as above. A struct of another size is left alone.
-    if !error.is_null() && unsafe { check_sized(error.cast_const()) }.is_ok() {
-        // SAFETY: as above, and the size fits.
-        unsafe { describe(error, result.as_ref().err()) };
+    if error.is_null() {
+        return code(guard(call));
     }
-    result.map_or_else(|failure| failure.code, |()| TAUT_OK)
+    // SAFETY: it is not null, so the caller gives a struct that can be read.
+    let result = unsafe { sized::read(error.cast_const()) }.and_then(|given| {
+        let result = guard(call);
+        // SAFETY: as above, and it begins with its size.
+        unsafe { describe(error, given, result.as_ref().err()) }.and(result)
+    });
+    code(result)
 }
 
-/// Writes a failure, or its absence, into `error`.
+/// Writes a failure, or its absence, into `error`, which `given` was read from.
 ///
 /// # Safety
 /// `error` points to a `taut_error` that may be written, with `room` bytes at `text`.
-pub(super) unsafe fn describe(error: *mut ErrorDetail, failure: Option<&Failure>) {
-    // SAFETY: the caller gives the struct away for this call.
-    let error = unsafe { &mut *error };
+pub(super) unsafe fn describe(
+    error: *mut ErrorDetail,
+    given: ErrorDetail,
+    failure: Option<&Failure>,
+) -> Result<(), Failure> {
     let text = failure.map_or("", |failure| &failure.text);
-    error.len = text.len();
-    error.code = failure.map_or(TAUT_OK, |failure| failure.code);
-    error.alert = failure.and_then(|failure| failure.alert).map_or(TAUT_NO_ALERT, i32::from);
-    if !error.text.is_null() && error.room > 0 {
+    if !given.text.is_null() && given.room > 0 {
         // SAFETY: the caller gives `room` bytes at `text` away.
-        let room = unsafe { core::slice::from_raw_parts_mut(error.text, error.room) };
+        let room = unsafe { core::slice::from_raw_parts_mut(given.text, given.room) };
         put_text(room, text);
     }
+    let described = ErrorDetail {
+        len: text.len(),
+        code: failure.map_or(TAUT_OK, |failure| failure.code),
+        alert: failure.and_then(|failure| failure.alert).map_or(TAUT_NO_ALERT, i32::from),
+        ..given
+    };
+    // SAFETY: the caller gives the struct away for this call.
+    unsafe { sized::write(error, &described) }
 }
 
 /// Copies a text with a zero byte behind it, cut between two characters if `room` is too small.

@@ -4,13 +4,14 @@ use super::conn::refused;
 use super::guard::guard;
 use super::heads::target;
 use super::loops::Calls;
-use super::memory::{check, check_sized, str_of};
+use super::memory::{check, str_of};
 use super::owner::Loop;
 use super::server::{
     Counter, Loops, apart, drain, driver, end, join, not_started, program, settings, write_counter, write_counters,
 };
 use super::settings::Settings;
 use super::shapes::Target;
+use super::sized;
 use super::types::{ErrorDetail, TlsConfig};
 use crate::codes::{Code, TAUT_ERR_CLOSED, TAUT_ERR_VALUE, TAUT_OK};
 use crate::failure::Failure;
@@ -28,6 +29,7 @@ pub struct Client {
 
 /// The settings of a client. Fields that are zero have their defaults.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct ClientOptions {
     /// sizeof(taut_client_options).
     pub size: usize,
@@ -41,6 +43,10 @@ pub struct ClientOptions {
     pub cpu: *const usize,
     /// The callbacks, which are copied.
     pub callbacks: *const Callbacks,
+}
+
+sized::versioned! {
+    ClientOptions: size_of::<ClientOptions>();
 }
 
 /// Starts a loop for outgoing connections and sets `*client` to it. `taut_client_free` ends and frees it.
@@ -57,9 +63,7 @@ pub unsafe extern "C" fn taut_client_start(
 ) -> Code {
     let start = || {
         // SAFETY: the caller gives null or a `taut_client_options`.
-        unsafe { check_sized(options) }?;
-        // SAFETY: not null, and of this size.
-        let options = unsafe { &*options };
+        let options = unsafe { sized::read(options) }?;
         // SAFETY: the caller gives null or callbacks.
         let program = unsafe { program(options.callbacks) }?;
         check(client)?;
@@ -105,9 +109,7 @@ pub unsafe extern "C" fn taut_client_connect(
 ) -> Code {
     let connect = || {
         check(client)?;
-        // SAFETY: the caller gives null or a `taut_target`.
-        unsafe { check_sized(to) }?;
-        // SAFETY: not null, of this size, and its pointers are valid.
+        // SAFETY: the caller gives null or a `taut_target`, whose pointers are valid.
         let target = unsafe { target(to) }?;
         // SAFETY: not null, so it is a client.
         let client = unsafe { &*client };

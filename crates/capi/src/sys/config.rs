@@ -1,6 +1,7 @@
 use super::border::report;
 use super::guard::guard;
-use super::memory::{array, bytes, check, check_sized, slice, text};
+use super::memory::{array, bytes, check, slice, text};
+use super::sized;
 use super::types::{CertificatePem, Destroy, ErrorDetail, Slice, TlsConfig, TlsVerify};
 use super::verify::Callback;
 use crate::codes::{Code, TAUT_ERR_CONFIG, TAUT_ERR_VALUE};
@@ -98,9 +99,7 @@ pub unsafe extern "C" fn taut_tls_config_certificate(
 ) -> Code {
     let add = |config: &Config| {
         // SAFETY: the caller gives null or a certificate.
-        unsafe { check_sized(certificate) }?;
-        // SAFETY: not null, and of this size.
-        let given = unsafe { &*certificate };
+        let given = unsafe { sized::read(certificate) }?;
         let [chain, key, ocsp] = [&given.chain, &given.key, &given.ocsp].map(|part| {
             // SAFETY: the caller gives slices that can be read.
             unsafe { slice(part) }

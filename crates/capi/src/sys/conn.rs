@@ -4,9 +4,11 @@ use super::border::{code, put_text};
 use super::callbacks::Conn;
 use super::guard::guard;
 use super::lent::{in_conn, in_loop, with_conn};
-use super::memory::{bytes, check, check_sized, message, room, str_of};
+use super::memory::{bytes, check, room, str_of};
+use super::message::message;
 use super::owner::{Loop, State};
 use super::shapes::Message;
+use super::sized;
 use super::tls::certificate;
 use super::types::TlsFacts;
 use crate::codes::{Code, TAUT_ERR_CLOSED, TAUT_ERR_FULL, TAUT_ERR_STATE, TAUT_ERR_VALUE, TAUT_LAST};
@@ -389,10 +391,7 @@ pub unsafe extern "C" fn taut_conn_get_peer(conn: Conn, text: *mut c_char, text_
 pub unsafe extern "C" fn taut_conn_get_facts(conn: Conn, facts: *mut TlsFacts) -> Code {
     let call = |conn: &mut tautline::Conn<'_, State>| {
         // SAFETY: the caller gives null or a `taut_tls_facts`.
-        unsafe { check_sized(facts.cast_const()) }?;
-        // SAFETY: not null, of this size, and given away for this call.
-        unsafe { &mut *facts }.set(conn.tls());
-        Ok(())
+        unsafe { sized::write(facts, &TlsFacts::new(conn.tls())) }
     };
     code(guard(|| in_conn(conn, call)))
 }

@@ -2,6 +2,7 @@
 
 use super::memory::{array, slice, text};
 use super::shapes::{Closed, Head, Header, Opening};
+use super::sized;
 use super::types::Slice;
 use crate::codes::TAUT_ERR_VALUE;
 use crate::ends;
@@ -176,11 +177,11 @@ pub(super) unsafe fn texts(texts: *const Slice, count: usize) -> Result<Vec<Stri
 /// The target that a caller gives.
 ///
 /// # Safety
-/// `target` is a `taut_target` of the right size, whose pointers are null or valid.
+/// `target` is null or a `taut_target`, whose pointers are null or valid.
 pub(super) unsafe fn target(target: *const super::shapes::Target) -> Result<Target, Failure> {
     let value = |why: String| Failure::with_text(TAUT_ERR_VALUE, why);
-    // SAFETY: the caller gives a struct that can be read.
-    let given = unsafe { &*target };
+    // SAFETY: the caller gives null or a struct that can be read.
+    let given = unsafe { sized::read(target) }?;
     // SAFETY: the caller gives null or a text.
     let [uri, address, origin, proxy] =
         [given.uri, given.address, given.origin, given.proxy].map(|part| unsafe { text(part) });

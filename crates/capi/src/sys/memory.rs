@@ -1,35 +1,18 @@
 //! The caller's memory as slices, and the checks before.
 
-use super::shapes::Message;
 use super::types::{Slice, Window};
-use crate::codes::{TAUT_ERR_NULL, TAUT_ERR_SIZE, TAUT_ERR_VALUE, TAUT_KEYED, TAUT_TEXT, TAUT_UNCOMPRESSED};
+use crate::codes::{TAUT_ERR_NULL, TAUT_ERR_SIZE, TAUT_ERR_VALUE};
 use crate::failure::Failure;
 use core::ffi::{CStr, c_char};
-use tautline::{Kind, Outgoing};
 
 const NULL: Failure = Failure::new(TAUT_ERR_NULL, "a pointer is null or not aligned");
-const NOT_UTF8: Failure = Failure::new(TAUT_ERR_VALUE, "a text is not UTF-8");
+pub(super) const NOT_UTF8: Failure = Failure::new(TAUT_ERR_VALUE, "a text is not UTF-8");
 const TOO_LONG: Failure = Failure::new(TAUT_ERR_SIZE, "a length is impossible");
 
 /// Checks that a pointer may point to a `T`.
 #[inline]
 pub(super) fn check<T>(pointer: *const T) -> Result<(), Failure> {
     if pointer.is_null() || !pointer.is_aligned() { Err(NULL) } else { Ok(()) }
-}
-
-/// Checks a struct that begins with its size.
-///
-/// # Safety
-/// `pointer` is null, or points to at least a `usize` that may be read.
-#[inline]
-pub(super) unsafe fn check_sized<T>(pointer: *const T) -> Result<(), Failure> {
-    check(pointer)?;
-    // SAFETY: the pointer is aligned for `T`, which begins with a `usize`, and the caller lets it be read.
-    let size = unsafe { pointer.cast::<usize>().read() };
-    if size < size_of::<T>() {
-        return Err(Failure::new(TAUT_ERR_SIZE, "a struct's `size` is too small: set it to its sizeof"));
-    }
-    Ok(())
 }
 
 /// The bytes at `data`.
@@ -117,27 +100,6 @@ pub(super) unsafe fn text<'a>(text: *const c_char) -> Result<Option<&'a str>, Fa
 pub(super) unsafe fn str_of<'a>(data: *const u8, len: usize) -> Result<&'a str, Failure> {
     // SAFETY: the caller keeps the contract of `bytes`.
     str::from_utf8(unsafe { bytes(data, len) }?).map_err(|_| NOT_UTF8)
-}
-
-/// The message that a caller gives.
-///
-/// # Safety
-/// `message` is null, or a `taut_message` whose bytes can be read and that nothing changes during `'a`.
-#[inline]
-pub(super) unsafe fn message<'a>(message: *const Message) -> Result<Outgoing<'a>, Failure> {
-    // SAFETY: the caller gives null or a `taut_message`.
-    unsafe { check_sized(message) }?;
-    // SAFETY: not null, and of this size.
-    let Message { flags, data, len, key, .. } = unsafe { *message };
-    // SAFETY: the caller gives bytes that can be read.
-    let mut outgoing = Outgoing::binary(unsafe { bytes(data, len) }?);
-    if flags & TAUT_TEXT != 0 {
-        str::from_utf8(outgoing.payload).map_err(|_| NOT_UTF8)?;
-        outgoing.kind = Kind::Text;
-    }
-    outgoing.compress = flags & TAUT_UNCOMPRESSED == 0;
-    outgoing.key = (flags & TAUT_KEYED != 0).then_some(key);
-    Ok(outgoing)
 }
 
 /// Whether two ranges of memory share a byte.

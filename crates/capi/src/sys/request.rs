@@ -5,9 +5,10 @@ use super::callbacks::{Redial, Request};
 use super::guard::guard;
 use super::heads::{header_map, status, target};
 use super::lent::{in_request, set_redial};
-use super::memory::{bytes, check, check_sized, text};
+use super::memory::{bytes, check, text};
 use super::owner::State;
 use super::shapes::{Header, Target};
+use super::sized;
 use super::types::{ErrorDetail, TlsFacts};
 use crate::codes::{Code, TAUT_ERR_CLOSED, TAUT_ERR_FULL, TAUT_ERR_STATE};
 use crate::failure::Failure;
@@ -104,12 +105,9 @@ pub unsafe extern "C" fn taut_request_later(request: *const Request, ticket: *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_request_get_facts(request: *const Request, facts: *mut TlsFacts) -> Code {
     let call = || {
-        // SAFETY: the caller gives null or a `taut_tls_facts`.
-        unsafe { check_sized(facts.cast_const()) }?;
         in_request(request, |request, _| {
-            // SAFETY: not null, of this size, and given away for this call.
-            unsafe { &mut *facts }.set(request.tls.clone());
-            Ok(())
+            // SAFETY: the caller gives null or a `taut_tls_facts`.
+            unsafe { sized::write(facts, &TlsFacts::new(request.tls.clone())) }
         })
     };
     code(guard(call))
@@ -204,9 +202,7 @@ pub unsafe extern "C" fn taut_ticket_free(ticket: *mut Ticket) {
 pub unsafe extern "C" fn taut_redial_set(redial: *mut Redial, to: *const Target, error: *mut ErrorDetail) -> Code {
     let set = || {
         check(redial)?;
-        // SAFETY: the caller gives null or a `taut_target`.
-        unsafe { check_sized(to) }?;
-        // SAFETY: not null, of this size, and its pointers are valid.
+        // SAFETY: the caller gives null or a `taut_target`, whose pointers are valid.
         set_redial(unsafe { target(to) }?)
     };
     // SAFETY: the caller gives null or a `taut_error`.

@@ -4,10 +4,12 @@ use super::conn::{chars, refused};
 use super::guard::guard;
 use super::lent::in_callback;
 use super::loops::{Calls, Program};
-use super::memory::{array, check, check_sized, message, str_of, text};
+use super::memory::{array, check, str_of, text};
+use super::message::message;
 use super::owner::Loop;
 use super::settings::Settings;
 use super::shapes::Message;
+use super::sized;
 use super::types::{ErrorDetail, Slice, TlsConfig};
 use crate::codes::{
     Code, TAUT_ERR_CONFIG, TAUT_ERR_SIZE, TAUT_ERR_STATE, TAUT_ERR_SYSTEM, TAUT_ERR_TIMEOUT, TAUT_ERR_VALUE,
@@ -36,6 +38,7 @@ pub(super) struct Loops {
 
 /// The settings of a server. Fields that are zero have their defaults.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct ServerOptions {
     /// sizeof(taut_server_options).
     pub size: usize,
@@ -59,6 +62,10 @@ pub struct ServerOptions {
     pub driver: *const c_char,
     /// The callbacks, which are copied.
     pub callbacks: *const Callbacks,
+}
+
+sized::versioned! {
+    ServerOptions: size_of::<ServerOptions>();
 }
 
 /// A number that a server or client counts. The names are those of `Counters` in Rust.
@@ -87,14 +94,12 @@ pub unsafe extern "C" fn taut_server_start(
 ) -> Code {
     let start = || {
         // SAFETY: the caller gives null or a `taut_server_options`.
-        unsafe { check_sized(options) }?;
-        // SAFETY: not null, and of this size.
-        let options = unsafe { &*options };
+        let options = unsafe { sized::read(options) }?;
         // SAFETY: the caller gives null or callbacks.
         let program = unsafe { program(options.callbacks) }?;
         check(server)?;
         // SAFETY: the pointers in the options are null or valid.
-        let plan = unsafe { plan(options) }?;
+        let plan = unsafe { plan(&options) }?;
         let made = Server(plan.start(program)?);
         // SAFETY: not null, and the caller lets it be written.
         unsafe { server.write(Box::into_raw(Box::new(made))) };
@@ -166,9 +171,7 @@ impl Plan {
 /// `callbacks` is null or a `taut_callbacks`.
 pub(super) unsafe fn program(callbacks: *const Callbacks) -> Result<Arc<Program>, Failure> {
     // SAFETY: the caller keeps the contract.
-    unsafe { check_sized(callbacks) }?;
-    // SAFETY: not null, and of this size.
-    Ok(Program::new(unsafe { *callbacks }))
+    unsafe { sized::read(callbacks) }.map(Program::new)
 }
 
 /// A copy of settings, or the defaults.

@@ -64,6 +64,7 @@ pub struct Closed {
 
 /// The next thing that happened on a `taut_ws`. The caller sets `size`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct WsEvent {
     /// sizeof(taut_ws_event).
     pub size: usize,
@@ -86,6 +87,7 @@ pub struct WsEvent {
 
 /// The state of a `taut_ws`. The caller sets `size`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct WsStatus {
     /// sizeof(taut_ws_status).
     pub size: usize,
@@ -119,6 +121,7 @@ pub struct Message {
 
 /// The destination of an outgoing connection. Fields that are zero have their defaults.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct Target {
     /// sizeof(taut_target).
     pub size: usize,

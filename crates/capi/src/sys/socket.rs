@@ -1,10 +1,12 @@
 use super::border::{code, report};
 use super::guard::guard;
 use super::heads::{Held, target};
-use super::memory::{check, check_sized, message, str_of};
+use super::memory::{check, str_of};
+use super::message::message;
 use super::server::settings;
 use super::settings::Settings;
 use super::shapes::{Closed, Message, Target};
+use super::sized;
 use super::types::{ErrorDetail, TlsConfig, TlsFacts};
 use crate::codes::{
     Code, TAUT_ERR_CLOSED, TAUT_ERR_STATE, TAUT_ERR_SYSTEM, TAUT_ERR_TIMEOUT, TAUT_ERR_VALUE, TAUT_NEVER, TAUT_OK,
@@ -48,9 +50,7 @@ pub unsafe extern "C" fn taut_socket_connect(
 ) -> Code {
     let connect = || {
         check(socket)?;
-        // SAFETY: the caller gives null or a `taut_target`.
-        unsafe { check_sized(to) }?;
-        // SAFETY: not null, of this size, and its pointers are valid.
+        // SAFETY: the caller gives null or a `taut_target`, whose pointers are valid.
         let target = unsafe { target(to) }?;
         // SAFETY: the caller gives null or a configuration.
         let tls = unsafe { tls.as_ref() };
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn taut_socket_receive(
 ) -> Code {
     let call = |socket: &mut Socket| {
         // SAFETY: the caller gives null or a `taut_message`.
-        unsafe { check_sized(incoming.cast_const()) }?;
+        unsafe { sized::size(incoming.cast_const()) }?;
         socket.last = None;
         let result = match timeout_ms {
             TAUT_NEVER => socket.live()?.receive().map(Some),
@@ -126,11 +126,10 @@ pub unsafe extern "C" fn taut_socket_receive(
         };
         let received = socket.note(result)?.ok_or(Failure::new(TAUT_ERR_TIMEOUT, "no message arrived in time"))?;
         let received = socket.last.insert(received);
-        // SAFETY: not null, of this size, and given away for this call.
-        let shown = unsafe { &mut *incoming };
-        shown.flags = if received.kind() == Kind::Text { TAUT_TEXT } else { 0 };
-        (shown.data, shown.len, shown.key) = (received.data().as_ptr(), received.data().len(), 0);
-        Ok(())
+        let flags = if received.kind() == Kind::Text { TAUT_TEXT } else { 0 };
+        let (data, len) = (received.data().as_ptr(), received.data().len());
+        // SAFETY: as above.
+        unsafe { sized::write(incoming, &Message { size: size_of::<Message>(), flags, data, len, key: 0 }) }
     };
     // SAFETY: the caller gives null or a socket.
     let run = || unsafe { on_socket(socket, call) };
@@ -195,11 +194,7 @@ pub unsafe extern "C" fn taut_socket_closed(socket: *mut Socket) -> *const Close
 pub unsafe extern "C" fn taut_socket_get_facts(socket: *mut Socket, facts: *mut TlsFacts) -> Code {
     let call = |socket: &mut Socket| {
         // SAFETY: the caller gives null or a `taut_tls_facts`.
-        unsafe { check_sized(facts.cast_const()) }?;
-        let info = socket.live()?.tls().clone();
-        // SAFETY: not null, of this size, and given away for this call.
-        unsafe { &mut *facts }.set(info);
-        Ok(())
+        unsafe { sized::write(facts, &TlsFacts::new(socket.live()?.tls().clone())) }
     };
     // SAFETY: the caller keeps the contract of `on_socket`.
     code(guard(|| unsafe { on_socket(socket, call) }))

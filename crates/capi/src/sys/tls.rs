@@ -1,11 +1,12 @@
 use super::border::{code, describe, put_text, report};
 use super::exclusive::{Entered, Exclusive};
 use super::guard::guard;
-use super::memory::{array, bytes, check, check_sized, overlap, room, slice, text, window};
+use super::memory::{array, bytes, check, overlap, room, slice, text, window};
+use super::sized;
 use super::types::{ErrorDetail, TlsConfig, TlsCounters, TlsFacts, TlsIo, TlsSession};
 use crate::codes::{Code, TAUT_ERR_OVERLAP, TAUT_ERR_SIZE, TAUT_ERR_VALUE, TAUT_OK};
 use crate::failure::Failure;
-use crate::tls::{Done, Tls, Windows};
+use crate::tls::{Counters, Done, Tls, Windows};
 use core::ffi::c_char;
 use tautline_tls::TlsInfo;
 
@@ -268,10 +269,9 @@ pub unsafe extern "C" fn taut_tls_key_update(tls: *mut TlsSession, ask: u32, io:
 pub unsafe extern "C" fn taut_tls_error(tls: *mut TlsSession, error: *mut ErrorDetail) -> Code {
     let call = |tls: &mut Tls| {
         // SAFETY: the caller gives null or a `taut_error`.
-        unsafe { check_sized(error.cast_const()) }?;
-        // SAFETY: not null, and of this size.
-        unsafe { describe(error, tls.failure()) };
-        Ok(())
+        let given = unsafe { sized::read(error.cast_const()) }?;
+        // SAFETY: as above, and it begins with its size.
+        unsafe { describe(error, given, tls.failure()) }
     };
     // SAFETY: the caller keeps the contract of `enter`.
     unsafe { enter(tls, call) }
@@ -287,10 +287,7 @@ pub unsafe extern "C" fn taut_tls_error(tls: *mut TlsSession, error: *mut ErrorD
 pub unsafe extern "C" fn taut_tls_get_facts(tls: *mut TlsSession, facts: *mut TlsFacts) -> Code {
     let call = |tls: &mut Tls| {
         // SAFETY: the caller gives null or a `taut_tls_facts`.
-        unsafe { check_sized(facts.cast_const()) }?;
-        // SAFETY: not null, of this size, and given away for this call.
-        unsafe { &mut *facts }.set(tls.info());
-        Ok(())
+        unsafe { sized::write(facts, &TlsFacts::new(tls.info())) }
     };
     // SAFETY: the caller keeps the contract of `enter`.
     unsafe { enter(tls, call) }
@@ -360,30 +357,28 @@ pub unsafe extern "C" fn taut_tls_export(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_get_counters(tls: *mut TlsSession, counters: *mut TlsCounters) -> Code {
     let call = |tls: &mut Tls| {
+        let Counters { spills, carries } = tls.counters();
         // SAFETY: the caller gives null or a `taut_tls_counters`.
-        unsafe { check_sized(counters.cast_const()) }?;
-        // SAFETY: not null, of this size, and given away for this call.
-        let counters = unsafe { &mut *counters };
-        let counted = tls.counters();
-        (counters.spills, counters.carries) = (counted.spills, counted.carries);
-        Ok(())
+        unsafe { sized::write(counters, &TlsCounters { size: size_of::<TlsCounters>(), spills, carries }) }
     };
     // SAFETY: the caller keeps the contract of `enter`.
     unsafe { enter(tls, call) }
 }
 
 impl TlsFacts {
-    /// Writes the facts.
-    pub(super) fn set(&mut self, info: TlsInfo) {
-        put_text(&mut self.version, info.version);
-        put_text(&mut self.suite, &info.suite);
-        put_text(&mut self.group, &info.group);
-        put_text(&mut self.server_name, info.server_name.as_deref().unwrap_or_default());
+    /// The facts, in room of fixed lengths.
+    pub(super) fn new(info: TlsInfo) -> Self {
+        let mut facts = sized::zeroed::<Self>();
+        put_text(&mut facts.version, info.version);
+        put_text(&mut facts.suite, &info.suite);
+        put_text(&mut facts.group, &info.group);
+        put_text(&mut facts.server_name, info.server_name.as_deref().unwrap_or_default());
         let alpn = info.alpn.unwrap_or_default();
-        self.alpn_len = alpn.len().min(self.alpn.len());
-        self.alpn[..self.alpn_len].copy_from_slice(&alpn[..self.alpn_len]);
-        self.peer_certificates = info.peer_certificates.len();
-        self.resumed = info.resumed.into();
+        facts.alpn_len = alpn.len().min(facts.alpn.len());
+        facts.alpn[..facts.alpn_len].copy_from_slice(&alpn[..facts.alpn_len]);
+        facts.peer_certificates = info.peer_certificates.len();
+        facts.resumed = info.resumed.into();
+        facts
     }
 }
 
@@ -422,7 +417,7 @@ unsafe fn run(
     operation: impl FnOnce(&mut Tls, &TlsIo, &mut Done) -> Result<(), Failure>,
 ) -> Code {
     // SAFETY: the caller gives null or a `taut_tls_io`.
-    if let Err(failure) = unsafe { check_sized(io.cast_const()) } {
+    if let Err(failure) = unsafe { sized::check_whole(io.cast_const()) } {
         return failure.code;
     }
     let mut done = Done::default();

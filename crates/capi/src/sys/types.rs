@@ -37,6 +37,7 @@ pub struct Window {
 /// A program keeps one per session or thread, sets the windows and passes it to call after call. No windows may overlap,
 /// with one exception: `plain` may be exactly the memory of `in`. Plaintext then stays where its records were.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct TlsIo {
     /// sizeof(taut_tls_io).
     pub size: usize,
@@ -74,6 +75,7 @@ pub struct TlsIo {
 
 /// An error in detail. The caller sets `size`, `text` and `room`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct ErrorDetail {
     /// sizeof(taut_error).
     pub size: usize,
@@ -91,6 +93,7 @@ pub struct ErrorDetail {
 
 /// A certificate chain with its key.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct CertificatePem {
     /// sizeof(taut_certificate).
     pub size: usize,
@@ -106,6 +109,7 @@ pub struct CertificatePem {
 
 /// The result of a handshake. Texts end with a zero byte.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct TlsFacts {
     /// sizeof(taut_tls_facts).
     pub size: usize,
@@ -129,6 +133,7 @@ pub struct TlsFacts {
 
 /// How often a window was too small. Both counts stay 0 on the normal path.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct TlsCounters {
     /// sizeof(taut_tls_counters).
     pub size: usize,

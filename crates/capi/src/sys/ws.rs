@@ -4,9 +4,11 @@ use super::border::{code, report};
 use super::exclusive::{Entered, Exclusive};
 use super::guard::guard;
 use super::heads::{Held, header_map, status, target};
-use super::memory::{bytes, check, check_sized, message, str_of};
+use super::memory::{bytes, check, str_of};
+use super::message::message;
 use super::settings::Settings;
 use super::shapes::{Header, Message, Target, WsEvent, WsStatus};
+use super::sized;
 use super::tls::certificate;
 use super::types::{ErrorDetail, Slice, TlsConfig, TlsFacts, Window};
 use crate::codes::{
@@ -16,7 +18,7 @@ use crate::codes::{
 use crate::failure::{Fail, Failure};
 use crate::ws::{self, Ws};
 use core::any::Any;
-use core::ptr::{from_ref, null};
+use core::ptr::from_ref;
 use std::sync::Arc;
 use tautline::http::Response;
 use tautline::layers::engine::connection::{Context, Event};
@@ -139,9 +141,7 @@ pub unsafe extern "C" fn taut_ws_client(
 ) -> Code {
     let make = || {
         check(ws)?;
-        // SAFETY: the caller gives null or a `taut_target`.
-        unsafe { check_sized(to) }?;
-        // SAFETY: not null, of this size, and its pointers are valid.
+        // SAFETY: the caller gives null or a `taut_target`, whose pointers are valid.
         let target = unsafe { target(to) }?;
         // SAFETY: the caller gives null or a configuration.
         let tls = unsafe { tls.as_ref() };
@@ -249,28 +249,26 @@ pub unsafe extern "C" fn taut_ws_broken(ws: *mut WsSession, errno: i32) -> Code 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_ws_next(ws: *mut WsSession, event: *mut WsEvent) -> Code {
     let call = |parts: &mut Parts, context: &mut Context| {
-        // SAFETY: the caller gives null or a `taut_ws_event`.
-        unsafe { check_sized(event.cast_const()) }?;
-        // SAFETY: not null, of this size, and given away for this call.
-        let event = unsafe { &mut *event };
+        // The event stays if it cannot be written. SAFETY: the caller gives null or a `taut_ws_event`.
+        unsafe { sized::size(event.cast_const()) }?;
         let next = parts.ws.next(context)?;
         parts.event = None;
-        (event.kind, event.flags, event.is_upgrade) = (TAUT_EVENT_NONE, 0, 0);
-        (event.data, event.request, event.opening, event.closed) = (Slice::EMPTY, null(), null(), null());
+        let mut taken = sized::zeroed::<WsEvent>();
         match next {
-            None => {}
+            None => taken.kind = TAUT_EVENT_NONE,
             Some(Event::Message(kind)) => {
-                event.kind = TAUT_EVENT_MESSAGE;
-                event.flags = if kind == Kind::Text { TAUT_TEXT } else { 0 };
-                event.data = parts.ws.live()?.payload().data().into();
+                taken.kind = TAUT_EVENT_MESSAGE;
+                taken.flags = if kind == Kind::Text { TAUT_TEXT } else { 0 };
+                taken.data = parts.ws.live()?.payload().data().into();
             }
             Some(Event::Pong) => {
-                event.kind = TAUT_EVENT_PONG;
-                event.data = parts.ws.live()?.payload().data().into();
+                taken.kind = TAUT_EVENT_PONG;
+                taken.data = parts.ws.live()?.payload().data().into();
             }
-            Some(rare) => parts.show(rare, event)?,
+            Some(rare) => parts.show(rare, &mut taken)?,
         }
-        Ok(())
+        // SAFETY: as above.
+        unsafe { sized::write(event, &taken) }
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(ws, call) }
@@ -511,17 +509,17 @@ pub unsafe extern "C" fn taut_ws_rest(ws: *mut WsSession) -> Code {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_ws_get_status(ws: *mut WsSession, state: *mut WsStatus) -> Code {
     let call = |parts: &mut Parts, _: &mut Context| {
-        // SAFETY: the caller gives null or a `taut_ws_status`.
-        unsafe { check_sized(state.cast_const()) }?;
-        // SAFETY: not null, of this size, and given away for this call.
-        let state = unsafe { &mut *state };
         let connection = parts.ws.live()?;
-        state.is_open = connection.is_open().into();
-        state.is_over = connection.is_over().into();
-        state.is_finished = connection.is_finished().into();
-        state.holds_back = connection.holds_back().into();
-        state.waiting = connection.waiting();
-        Ok(())
+        let found = WsStatus {
+            size: size_of::<WsStatus>(),
+            is_open: connection.is_open().into(),
+            is_over: connection.is_over().into(),
+            is_finished: connection.is_finished().into(),
+            holds_back: connection.holds_back().into(),
+            waiting: connection.waiting(),
+        };
+        // SAFETY: the caller gives null or a `taut_ws_status`.
+        unsafe { sized::write(state, &found) }
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(ws, call) }
@@ -537,10 +535,7 @@ pub unsafe extern "C" fn taut_ws_get_status(ws: *mut WsSession, state: *mut WsSt
 pub unsafe extern "C" fn taut_ws_get_facts(ws: *mut WsSession, facts: *mut TlsFacts) -> Code {
     let call = |parts: &mut Parts, _: &mut Context| {
         // SAFETY: the caller gives null or a `taut_tls_facts`.
-        unsafe { check_sized(facts.cast_const()) }?;
-        // SAFETY: not null, of this size, and given away for this call.
-        unsafe { &mut *facts }.set(parts.ws.live()?.tls_info());
-        Ok(())
+        unsafe { sized::write(facts, &TlsFacts::new(parts.ws.live()?.tls_info())) }
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(ws, call) }
