@@ -412,6 +412,11 @@ impl ShardHandle {
         answer.recv().map_err(|_| ShardHandleError::Stopped)
     }
 
+    /// Ends the shard's wait for events, so that its thread can do something else.
+    pub fn wake(&self) {
+        self.0.waker.wake();
+    }
+
     /// Has the shard look at the limits that it shares.
     pub(crate) fn check_limits(&self) {
         self.0.waker.wake();
@@ -422,15 +427,15 @@ impl ShardHandle {
     }
 
     pub(crate) fn command(&self, command: Command) -> Result<(), ShardHandleError> {
-        self.wake(self.0.commands.send(command))
+        self.woken(self.0.commands.send(command))
     }
 
     /// Sends a command, also if too many wait.
     pub(crate) fn force(&self, command: Command) -> Result<(), ShardHandleError> {
-        self.wake(self.0.commands.force(command))
+        self.woken(self.0.commands.force(command))
     }
 
-    fn wake(&self, sent: Result<bool, Rejected>) -> Result<(), ShardHandleError> {
+    fn woken(&self, sent: Result<bool, Rejected>) -> Result<(), ShardHandleError> {
         let wakes = sent.map_err(|rejected| match rejected {
             Rejected::Full => ShardHandleError::Full,
             Rejected::TooManyBytes => ShardHandleError::TooManyBytes,

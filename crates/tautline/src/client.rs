@@ -1,5 +1,6 @@
 use crate::choice::Then;
 use crate::driver::settle;
+use crate::jobs::Jobs;
 use crate::thread::{Plan, ServerHandle, run_to_end};
 use crate::{
     ClientConfig, Config, ConnectError, DriverConfig, EngineChoice, Error, Handler, Reloader, Shard, Target, Tls,
@@ -58,6 +59,8 @@ impl<E: EngineChoice> Client<E> {
             beside_others: false,
             own_descriptors: None,
             bridge: None,
+            take_over: None,
+            arrivals: None,
             ends_idle: true,
             name: "tautline-client",
         };
@@ -220,7 +223,7 @@ impl<H: Handler> Work for Run<H> {
     fn work<E: Engine>(self, engine: E, plan: Plan, targets: Vec<Arc<Target>>) -> Result<H, Error> {
         let run = || {
             let mut shard = connected(0, &plan.config, engine, plan.driver.open()?, self.handler, &targets)?;
-            run_to_end(&mut shard, plan.ends_idle)?;
+            run_to_end(&mut shard, plan.ends_idle, &Jobs::default())?;
             Ok(shard.into_handler())
         };
         run().map_err(|error| Error::Machine { what: "cannot run a loop", error })

@@ -40,6 +40,7 @@ mod client;
 mod driver;
 mod error;
 mod files;
+mod jobs;
 mod reload;
 mod server;
 mod socket;
@@ -48,6 +49,7 @@ mod static_files;
 pub mod testing;
 mod thread;
 mod tls;
+mod upgrade;
 
 /// The types of HTTP heads: of a [`Request`], an [`Opening`] and a [`Reply`].
 ///
@@ -73,6 +75,7 @@ pub use server::Server;
 pub use socket::{Incoming, Socket, connect};
 #[cfg(feature = "files")]
 pub use static_files::StaticFiles;
+pub use tautline_engine::Staying;
 pub use tautline_engine::feed;
 pub use tautline_engine::probe::{MessageTimes, Spread, Stage, Stages};
 pub use tautline_engine::{
@@ -97,6 +100,7 @@ pub use tautline_ws::handshake::{HeadLimits, Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, Message, RetryAfter, deflate::DeflateConfig};
 pub use thread::ServerHandle;
 pub use tls::Tls;
+pub use upgrade::{HandOver, HandedOver};
 
 /// The layers, for compositions of your own: a [`Shard`] takes any engine and any driver.
 pub mod layers {
@@ -130,6 +134,8 @@ mod documents {
     mod uwebsockets {}
     #[doc = include_str!("../../../docs/languages.md")]
     mod languages {}
+    #[doc = include_str!("../../../docs/upgrade.md")]
+    mod upgrade {}
     #[doc = include_str!("../../../docs/tls.md")]
     mod tls {}
 }

@@ -5,6 +5,7 @@ use crate::{Address, Bridge, Config, DriverConfig, EngineChoice, Error, Handler,
 use std::io;
 use std::num::{NonZero, NonZeroU32};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use tautline_engine::{HandshakePool, RecordPool, SharedLimits};
 use tautline_io::machine::{self, OwnDescriptors};
@@ -61,6 +62,8 @@ impl<E: EngineChoice> Server<E> {
             beside_others: false,
             own_descriptors: None,
             bridge: None,
+            take_over: None,
+            arrivals: None,
             ends_idle: false,
             name: "tautline",
         };
@@ -172,6 +175,16 @@ impl<E: EngineChoice> Server<E> {
         self
     }
 
+    /// Takes the connections and listening sockets of the process at the other end of `stream` over, which
+    /// [hands them over](crate::ServerHandle::hand_over). `docs/upgrade.md` has the steps.
+    ///
+    /// [`start`](Self::start) returns once they are served here. If it fails, they stay with the other process. Addresses given
+    /// to [`listen`](Self::listen) are opened in addition: leave out those that the other process listens at.
+    pub fn take_over(mut self, stream: impl Into<UnixStream>) -> Self {
+        self.plan.take_over = Some(stream.into());
+        self
+    }
+
     /// Allows a server without addresses, whose connections come from [`ServerHandle::adopt`].
     pub const fn adopts(mut self) -> Self {
         self.adopts = true;
@@ -196,7 +209,7 @@ impl<E: EngineChoice> Server<E> {
     /// If a loop cannot start. Then none runs.
     pub fn start<H: Handler>(self, make: impl Fn(u32) -> H + Send + Sync + 'static) -> Result<ServerHandle, Error> {
         let Self { tls: Tls { engine, config }, plan, adopts } = self;
-        if plan.listen.is_empty() && plan.sockets.is_empty() && !adopts {
+        if plan.listen.is_empty() && plan.sockets.is_empty() && plan.take_over.is_none() && !adopts {
             return Err(Error::NothingToListenAt);
         }
         if plan.shards > plan.driver.max_loops() {

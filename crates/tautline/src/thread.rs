@@ -1,24 +1,24 @@
 //! Threads that run loops.
 
+use crate::jobs::{Jobs, Loop};
+use crate::upgrade::{Arrivals, TakeOver};
 use crate::{Error, Reloader, ServerConfig};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tautline_engine::probe::{Probe, Stages, Stamps};
-use tautline_engine::{
-    Bridge, Config, ConnId, Handler, Outgoing, Reach, Receipt, Recipients, Shard, ShardHandle, ShardHandleError,
-};
+use tautline_engine::probe::{Stages, Stamps};
+use tautline_engine::{Bridge, Config, ConnId, Outgoing, Reach, Receipt, Recipients, ShardHandle, ShardHandleError};
 use tautline_io::machine::OwnDescriptors;
 use tautline_io::{Address, Driver, DriverConfig, ListenOptions, activation, epoll, machine};
-use tautline_tls::Engine;
 use tautline_ws::CloseCode;
 
 /// A handle to running loops, for any thread. Dropping it leaves them running; [`drain`](Self::drain) ends them.
@@ -57,6 +57,8 @@ pub struct ServerHandle {
     bridge: Option<Bridge>,
     /// Connections that were adopted.
     adopted: Arc<AtomicUsize>,
+    /// Work for the loops, by their numbers.
+    jobs: Arc<Vec<Jobs>>,
     /// Whether stages are measured.
     measures_stages: bool,
 }
@@ -199,6 +201,13 @@ impl ServerHandle {
         self.measures_stages
     }
 
+    /// Has a loop do this on its thread, after its turn.
+    pub(crate) fn run_on(&self, number: usize, job: impl FnOnce(&mut dyn Loop) + Send + 'static) {
+        if let (Some(jobs), Some(shard)) = (self.jobs.get(number), self.shards.get(number)) {
+            jobs.push(shard, job);
+        }
+    }
+
     /// Stops accepting, and closes all connections with `code` (1001 going away, 1012 service restart).
     ///
     /// Connections that are not closed after `deadline` are aborted. This returns at once; [`join`](Self::join) waits.
@@ -335,66 +344,14 @@ pub(crate) struct Plan {
     pub(crate) own_descriptors: Option<OwnDescriptors>,
     /// The way to other hosts.
     pub(crate) bridge: Option<Bridge>,
+    /// The server to take over from.
+    pub(crate) take_over: Option<UnixStream>,
+    /// The connections that then come to the loops.
+    pub(crate) arrivals: Option<Arc<Arrivals>>,
     /// Whether a loop ends with its last connection.
     pub(crate) ends_idle: bool,
     /// Name of the threads.
     pub(crate) name: &'static str,
-}
-
-/// A [`Shard`] without the types of its engine and application, so that this file is compiled once.
-pub(crate) trait Loop {
-    fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<Address>;
-    fn listen_on(&mut self, socket: OwnedFd) -> io::Result<Address>;
-    fn handle(&self) -> ShardHandle;
-    fn set_others(&mut self, others: Vec<ShardHandle>);
-    fn set_probe(&mut self, probe: Box<dyn Probe>);
-    fn stages(&self) -> Option<Box<Stages>>;
-    fn watch_turns(&mut self);
-    fn turn(&mut self) -> io::Result<()>;
-    fn is_idle(&self) -> bool;
-    fn is_drained(&self) -> bool;
-}
-
-impl<E: Engine, H: Handler> Loop for Shard<E, H> {
-    fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<Address> {
-        self.listen(address, options)
-    }
-
-    fn listen_on(&mut self, socket: OwnedFd) -> io::Result<Address> {
-        self.listen_on(socket)
-    }
-
-    fn handle(&self) -> ShardHandle {
-        self.handle()
-    }
-
-    fn set_others(&mut self, others: Vec<ShardHandle>) {
-        self.set_others(others);
-    }
-
-    fn set_probe(&mut self, probe: Box<dyn Probe>) {
-        self.set_probe(probe);
-    }
-
-    fn stages(&self) -> Option<Box<Stages>> {
-        self.stages()
-    }
-
-    fn watch_turns(&mut self) {
-        self.watch_turns();
-    }
-
-    fn turn(&mut self) -> io::Result<()> {
-        self.turn(None)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.is_idle()
-    }
-
-    fn is_drained(&self) -> bool {
-        self.is_drained()
-    }
 }
 
 /// Makes the loop with this number over a driver, on the thread that runs it.
@@ -425,7 +382,14 @@ struct Started {
 
 impl Plan {
     /// Starts every loop, or none.
-    pub(crate) fn start(self, reloader: Reloader, make: Box<Make>) -> Result<ServerHandle, Error> {
+    pub(crate) fn start(mut self, reloader: Reloader, make: Box<Make>) -> Result<ServerHandle, Error> {
+        let mut take_over = None;
+        if let Some(stream) = self.take_over.take() {
+            let (greeted, arrivals, sockets) = TakeOver::greet(stream, None, self.shards).map_err(cannot_take_over)?;
+            self.sockets.extend(sockets);
+            self.arrivals = Some(arrivals);
+            take_over = Some(greeted);
+        }
         let (plan, make): (Arc<Self>, Arc<Make>) = (Arc::new(self), make.into());
         let mut server = ServerHandle {
             shards: Vec::new(),
@@ -436,6 +400,7 @@ impl Plan {
             ends: Arc::default(),
             bridge: plan.bridge.clone(),
             adopted: Arc::default(),
+            jobs: Arc::new((0..plan.shards).map(|_| Jobs::default()).collect()),
             measures_stages: plan.stages,
         };
         let shared =
@@ -470,6 +435,13 @@ impl Plan {
             // A loop that has ended already does not need the list.
             let _ = waker.send(others);
         }
+        if let Some(take_over) = take_over
+            && let Err(error) = take_over.finish()
+        {
+            // The loops end, since they are not let go.
+            let ended = server.join();
+            return Err(ended.err().unwrap_or_else(|| cannot_take_over(error)));
+        }
         Ok(server)
     }
 
@@ -482,7 +454,9 @@ impl Plan {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
             let (plan, make) = (self.clone(), make.clone());
             let (left, ends) = (server.left.clone(), server.ends.clone());
-            let work = move |report: Report| report_end(number, &ends, || plan.run((number, &left), &*make, &report));
+            let jobs = server.jobs.get(number as usize).cloned().unwrap_or_default();
+            let work =
+                move |report: Report| report_end(number, &ends, || plan.run((number, &left, &jobs), &*make, &report));
             opened.push(self.launch(number, work)?);
         }
         Ok(opened)
@@ -506,7 +480,7 @@ impl Plan {
         }
     }
 
-    fn run(&self, (number, left): (u32, &Left), make: &Make, report: &Report) -> Result<(), Error> {
+    fn run(&self, (number, left, jobs): (u32, &Left, &Jobs), make: &Make, report: &Report) -> Result<(), Error> {
         let Some(driver) = made(self.open(number), report) else { return Ok(()) };
         let (listen, addresses) = channel();
         let _ = report.send(Ok(Step::Open(listen)));
@@ -521,7 +495,12 @@ impl Plan {
         }
         // If the list does not arrive, the start has failed, and a drain follows.
         shard.set_others(receiver.recv().unwrap_or_default());
-        let ran = run_to_end(&mut *shard, self.ends_idle);
+        if let Some(arrivals) = &self.arrivals
+            && !arrivals.take(number as usize, &mut *shard)
+        {
+            return Ok(());
+        }
+        let ran = run_to_end(&mut *shard, self.ends_idle, jobs);
         if let Some(stages) = shard.stages() {
             // Stored before the shard stops answering, so that they are available at any time.
             left.lock().unwrap_or_else(PoisonError::into_inner).insert(number, stages);
@@ -596,6 +575,10 @@ impl Plan {
     }
 }
 
+fn cannot_take_over(error: io::Error) -> Error {
+    Error::Machine { what: "cannot take over from the other process", error }
+}
+
 fn not_to_listen_on(error: io::Error) -> Error {
     Error::Machine { what: "cannot listen on a socket that this server did not make", error }
 }
@@ -615,10 +598,11 @@ fn ended_at_once() -> Error {
 }
 
 /// Turns a loop until it is drained, or, if it `ends_idle`, until nothing is connected or connecting.
-pub(crate) fn run_to_end(shard: &mut dyn Loop, ends_idle: bool) -> io::Result<()> {
+pub(crate) fn run_to_end(shard: &mut dyn Loop, ends_idle: bool, jobs: &Jobs) -> io::Result<()> {
     shard.watch_turns();
     while !(shard.is_drained() || ends_idle && shard.is_idle()) {
         shard.turn()?;
+        jobs.run(shard);
     }
     Ok(())
 }

@@ -1,0 +1,153 @@
+//! Work for a loop's thread, between two turns.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tautline_engine::probe::{Probe, Stages};
+use tautline_engine::{ConnId, Handler, Shard, ShardHandle, Staying};
+use tautline_io::{Address, ListenOptions};
+use tautline_tls::Engine;
+
+/// A [`Shard`] without the types of its engine and application, so that its callers are compiled once.
+pub(crate) trait Loop {
+    fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<Address>;
+    fn listen_on(&mut self, socket: OwnedFd) -> io::Result<Address>;
+    fn handle(&self) -> ShardHandle;
+    fn set_others(&mut self, others: Vec<ShardHandle>);
+    fn set_probe(&mut self, probe: Box<dyn Probe>);
+    fn stages(&self) -> Option<Box<Stages>>;
+    fn watch_turns(&mut self);
+    fn turn(&mut self) -> io::Result<()>;
+    fn is_idle(&self) -> bool;
+    fn is_drained(&self) -> bool;
+    fn settle(&mut self);
+    fn hold_still(&mut self) -> io::Result<()>;
+    fn save(&mut self, give: &mut Give<'_>) -> io::Result<Staying>;
+    fn give_away(&mut self, conns: &[ConnId]);
+    fn listening(&self) -> io::Result<Vec<OwnedFd>>;
+    fn give_listening_away(&mut self);
+    fn restore(&mut self, socket: OwnedFd, saved: &[u8]) -> io::Result<()>;
+    fn begin_restored(&mut self);
+}
+
+/// Takes a saved connection with its socket.
+pub(crate) type Give<'g> = dyn FnMut(ConnId, BorrowedFd<'_>, &[u8]) -> io::Result<()> + 'g;
+
+impl<E: Engine, H: Handler> Loop for Shard<E, H> {
+    fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<Address> {
+        self.listen(address, options)
+    }
+
+    fn listen_on(&mut self, socket: OwnedFd) -> io::Result<Address> {
+        self.listen_on(socket)
+    }
+
+    fn handle(&self) -> ShardHandle {
+        self.handle()
+    }
+
+    fn set_others(&mut self, others: Vec<ShardHandle>) {
+        self.set_others(others);
+    }
+
+    fn set_probe(&mut self, probe: Box<dyn Probe>) {
+        self.set_probe(probe);
+    }
+
+    fn stages(&self) -> Option<Box<Stages>> {
+        self.stages()
+    }
+
+    fn watch_turns(&mut self) {
+        self.watch_turns();
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        self.turn(None)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.is_idle()
+    }
+
+    fn is_drained(&self) -> bool {
+        self.is_drained()
+    }
+
+    fn settle(&mut self) {
+        self.settle();
+    }
+
+    fn hold_still(&mut self) -> io::Result<()> {
+        self.hold_still()
+    }
+
+    fn save(&mut self, give: &mut Give<'_>) -> io::Result<Staying> {
+        self.save(give)
+    }
+
+    fn give_away(&mut self, conns: &[ConnId]) {
+        self.give_away(conns);
+    }
+
+    fn listening(&self) -> io::Result<Vec<OwnedFd>> {
+        self.listening()
+    }
+
+    fn give_listening_away(&mut self) {
+        self.give_listening_away();
+    }
+
+    fn restore(&mut self, socket: OwnedFd, saved: &[u8]) -> io::Result<()> {
+        self.restore(socket, saved)
+    }
+
+    fn begin_restored(&mut self) {
+        self.begin_restored();
+    }
+}
+
+/// Work for a loop's thread.
+type Job = Box<dyn FnOnce(&mut dyn Loop) + Send>;
+
+/// The work that waits for a loop.
+#[derive(Clone, Default)]
+pub(crate) struct Jobs(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// Whether some waits. A loop looks at it once a turn.
+    wait: AtomicBool,
+    jobs: Mutex<Vec<Job>>,
+}
+
+impl Jobs {
+    /// Has the loop of `shard` do this after its turn.
+    pub(crate) fn push(&self, shard: &ShardHandle, job: impl FnOnce(&mut dyn Loop) + Send + 'static) {
+        self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(job));
+        self.0.wait.store(true, Ordering::Release);
+        shard.wake();
+    }
+
+    /// Does the work that waits.
+    #[inline]
+    pub(crate) fn run(&self, shard: &mut dyn Loop) {
+        if self.0.wait.load(Ordering::Relaxed) {
+            self.run_all(shard);
+        }
+    }
+
+    #[cold]
+    fn run_all(&self, shard: &mut dyn Loop) {
+        self.0.wait.store(false, Ordering::Relaxed);
+        let jobs = std::mem::take(&mut *self.0.jobs.lock().unwrap_or_else(PoisonError::into_inner));
+        jobs.into_iter().for_each(|job| job(shard));
+    }
+}
+
+impl std::fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Jobs")
+    }
+}

@@ -1,0 +1,202 @@
+//! The old process's side: everything stays as it is until the new process has proven that it can go on.
+
+use super::channel::{Channel, Kind, Peer, misbehaves};
+use super::{HandOver, HandedOver, PATIENCE, VERSION};
+use crate::jobs::Loop;
+use crate::{CloseCode, ServerHandle};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+use tautline_engine::{ConnId, Staying};
+
+/// Rounds in which all loops handle their commands before they save. A message that a loop publishes in the first is a command
+/// of the others in the second; the third is for the answers of handlers.
+const ROUNDS: usize = 3;
+/// How long connections in their handshake may go on in the old process before it drains.
+const HANDSHAKES: Duration = Duration::from_secs(2);
+
+/// A loop that takes part, as the thread that coordinates sees it.
+struct Part {
+    news: Receiver<io::Result<News>>,
+    /// Lets the loop go on. Dropping it ends the move.
+    go: Sender<()>,
+}
+
+enum News {
+    Settled,
+    Saved { moved: usize, refused: usize, staying: Staying },
+}
+
+impl ServerHandle {
+    /// Moves all connections that can move, and the listening sockets, to the process at the other end of `stream`, which
+    /// [takes over](crate::Server::take_over). Blocks until that is done. Peers notice a pause, and nothing else.
+    ///
+    /// If the new process fails or ends at any step before it goes on with them, the connections go on here, and an error is
+    /// returned. Connections that cannot move are closed with 1012 (service restart) within
+    /// [`HandOver::deadline`]; then the loops end, and [`join`](Self::join) returns.
+    ///
+    /// # Errors
+    /// The step that failed. This server then goes on as before.
+    pub fn hand_over(&self, stream: UnixStream, settings: &HandOver) -> io::Result<HandedOver> {
+        let mut control = Channel::new(stream, PATIENCE)?;
+        let peer = control.check_peer(settings.user)?;
+        let handed = self.move_to(&mut control, &peer).inspect_err(|error| control.abort(error))?;
+        // Handshakes that have begun here end here.
+        let start = Instant::now();
+        let handshaking = || self.shards().iter().any(|shard| shard.counters().handshaking > 0);
+        while handshaking() && start.elapsed() < HANDSHAKES {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.drain(CloseCode::new(1012), "service restart", settings.deadline);
+        Ok(handed)
+    }
+
+    fn move_to(&self, control: &mut Channel, peer: &Peer) -> io::Result<HandedOver> {
+        if !self.is_running() {
+            return Err(io::Error::other("a loop of this server has ended"));
+        }
+        if control.expect(Kind::Hello)?.content.first() != Some(&VERSION) {
+            return Err(misbehaves());
+        }
+        let loops = self.offer(control)?;
+        // The new process starts its loops meanwhile.
+        control.wait_at_most(Some(Duration::from_secs(60)))?;
+        control.expect(Kind::Started)?;
+        control.wait_at_most(Some(PATIENCE))?;
+        let start = Instant::now();
+        let deadline = start + PATIENCE;
+        let parts: Vec<Part> =
+            loops.into_iter().enumerate().map(|(number, channel)| self.begin(number, channel)).collect();
+        for _ in 0..ROUNDS {
+            news(&parts, deadline, |_| ())?;
+            go(&parts)?;
+        }
+        let mut handed = HandedOver::default();
+        news(&parts, deadline, |news| {
+            if let News::Saved { moved, refused, staying } = news {
+                handed.moved += moved;
+                handed.refused += refused;
+                handed.staying.merge(&staying);
+            }
+        })?;
+        control.expect(Kind::Ready)?;
+        control.send(Kind::Commit, &[], &[])?;
+        wait_for_running(control, peer)?;
+        go(&parts)?;
+        handed.pause = start.elapsed();
+        Ok(handed)
+    }
+
+    /// Sends a socket for each loop and the listening sockets. Returns this end of the former.
+    fn offer(&self, control: &mut Channel) -> io::Result<Vec<Channel>> {
+        let (mut near, mut listening) = (Vec::new(), Vec::new());
+        let count = u32::try_from(self.shards().len()).unwrap_or(u32::MAX);
+        control.send(Kind::Loops, &[&[VERSION], &count.to_be_bytes()[..]].concat(), &[])?;
+        for number in 0..self.shards().len() {
+            let (ours, theirs) = UnixStream::pair()?;
+            control.send(Kind::Loops, &[], &[theirs.as_fd()])?;
+            near.push(Channel::new(ours, PATIENCE)?);
+            listening.extend(self.listening(number)?);
+        }
+        for socket in &listening {
+            control.send(Kind::Listening, &[], &[socket.as_fd()])?;
+        }
+        control.send(Kind::Offered, &[], &[])?;
+        Ok(near)
+    }
+
+    /// Copies of a loop's listening sockets.
+    fn listening(&self, number: usize) -> io::Result<Vec<OwnedFd>> {
+        let (answer, answered) = channel();
+        self.run_on(number, move |shard| drop(answer.send(shard.listening())));
+        answered.recv_timeout(PATIENCE).map_err(|_| stuck())?
+    }
+
+    fn begin(&self, number: usize, channel_to_new: Channel) -> Part {
+        let (tell, news) = channel();
+        let (go, may_go) = channel();
+        self.run_on(number, move |shard| {
+            if let Err(error) = take_part(shard, channel_to_new, &tell, &may_go) {
+                // Nobody listens any more if another loop has failed.
+                let _ = tell.send(Err(error));
+            }
+        });
+        Part { news, go }
+    }
+}
+
+/// A loop's part of the move, on its thread. Returns with the loop as it was, or without the connections that have moved.
+fn take_part(
+    shard: &mut dyn Loop,
+    mut channel: Channel,
+    tell: &Sender<io::Result<News>>,
+    may_go: &Receiver<()>,
+) -> io::Result<()> {
+    let ended = || io::Error::other("the move has ended");
+    for _ in 0..ROUNDS {
+        shard.settle();
+        tell.send(Ok(News::Settled)).map_err(|_| ended())?;
+        may_go.recv().map_err(|_| ended())?;
+    }
+    shard.hold_still()?;
+    let mut conns: Vec<ConnId> = Vec::new();
+    let staying = shard.save(&mut |conn, socket, saved| {
+        conns.push(conn);
+        channel.send(Kind::Connection, saved, &[socket])
+    })?;
+    channel.send(Kind::End, &[], &[])?;
+    let taken = channel.expect(Kind::Taken)?;
+    let refused: Vec<u32> = taken.content.as_chunks().0.iter().map(|bytes| u32::from_be_bytes(*bytes)).collect();
+    let all = conns.len();
+    let mut number = 0..;
+    conns.retain(|_| number.next().is_some_and(|number| refused.binary_search(&number).is_err()));
+    let saved = News::Saved { moved: conns.len(), refused: all - conns.len(), staying };
+    tell.send(Ok(saved)).map_err(|_| ended())?;
+    may_go.recv().map_err(|_| ended())?;
+    shard.give_away(&conns);
+    shard.give_listening_away();
+    Ok(())
+}
+
+/// Waits for the next news of all loops.
+fn news(parts: &[Part], deadline: Instant, mut each: impl FnMut(News)) -> io::Result<()> {
+    for part in parts {
+        match part.news.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(news) => each(news?),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Err(stuck()),
+        }
+    }
+    Ok(())
+}
+
+fn go(parts: &[Part]) -> io::Result<()> {
+    parts.iter().try_for_each(|part| part.go.send(()).map_err(|_| stuck()))
+}
+
+fn stuck() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "a loop does not take part: a handler blocks it, or it has ended")
+}
+
+/// Waits until the new process says that it goes on. Until then it has not touched a connection.
+///
+/// It may not be given up before, since it could go on a moment later. Its end is noticed.
+fn wait_for_running(control: &mut Channel, peer: &Peer) -> io::Result<()> {
+    control.wait_at_most(Some(Duration::from_secs(1)))?;
+    loop {
+        match control.receive() {
+            Ok(frame) if frame.kind == Kind::Running => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                log::warn!(
+                    "waiting for the new process, which has everything and does not go on; its end would give it back"
+                );
+            }
+            Ok(_) => return Err(misbehaves()),
+            Err(error) => {
+                let how = if peer.has_ended() { "has ended" } else { "gave up" };
+                return Err(io::Error::new(error.kind(), format!("the new process {how} before it went on: {error}")));
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Upgrades without a disconnect: a new process takes over listening and established connections.
+//!
+//! ```text
+//!  old                                                      new
+//!                                                Hello ◄─── connects
+//!  a socket for each loop, listening sockets ───► Loops, Listening, Offered
+//!                                              Started ◄─── all its loops have begun
+//!  all loops stop, and save ─── by loop: Connection, End ──► restores
+//!                                         Taken, Ready ◄─── has everything, and touches no connection
+//!  ─────────────────────────────────────────────► Commit
+//!                                              Running ◄─── goes on
+//!  forgets the connections, drains the others
+//! ```
+//! At each step exactly one process goes on with a connection. Until `Running` the old one has given nothing up, and only waits:
+//! if the new process ends, or fails, the old one goes on. If the old process ends after it has saved connections, the new one
+//! goes on with them.
+
+mod channel;
+mod hand_over;
+mod take_over;
+
+pub(crate) use take_over::{Arrivals, TakeOver};
+
+use std::time::Duration;
+use tautline_engine::Staying;
+
+/// The version of the protocol.
+const VERSION: u8 = 1;
+/// How long one process waits for the other, while connections wait for both.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Settings of [`ServerHandle::hand_over`](crate::ServerHandle::hand_over).
+///
+/// ```
+/// use std::time::Duration;
+/// use tautline::HandOver;
+///
+/// let mut settings = HandOver::default();
+/// settings.deadline = Duration::from_secs(30);
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HandOver {
+    /// How long connections that cannot move have to close, after they got 1012. Default: 10 seconds.
+    pub deadline: Duration,
+    /// The user of the new process. Default: the user of this one.
+    pub user: Option<u32>,
+}
+
+impl Default for HandOver {
+    fn default() -> Self {
+        Self { deadline: Duration::from_secs(10), user: None }
+    }
+}
+
+/// The result of a [hand-over](crate::ServerHandle::hand_over).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HandedOver {
+    /// Connections that have moved.
+    pub moved: usize,
+    /// Connections that the new process could not go on with. They are drained.
+    pub refused: usize,
+    /// Connections that could not move, by the reason. They are drained.
+    pub staying: Staying,
+    /// The time during which no connection was served.
+    pub pause: Duration,
+}
+
+#[cfg(test)]
+mod tests;

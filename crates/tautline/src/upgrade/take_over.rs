@@ -1,0 +1,169 @@
+//! The new process's side: it starts, takes everything, and goes on once the old process has let go.
+
+use super::channel::{Channel, Kind, Peer, misbehaves};
+use super::{PATIENCE, VERSION};
+use crate::jobs::Loop;
+use std::io;
+use std::mem;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long the old process may take to save its connections.
+const SAVING: Duration = Duration::from_secs(20);
+
+/// The connection to the old process, after the greeting.
+pub(crate) struct TakeOver {
+    control: Channel,
+    peer: Peer,
+    taken: Receiver<io::Result<Taken>>,
+    go: Vec<Sender<()>>,
+}
+
+/// The loops' part.
+pub(crate) struct Arrivals {
+    loops: Vec<Mutex<Arrival>>,
+    taken: Mutex<Sender<io::Result<Taken>>>,
+}
+
+/// The connections of the old loops that go to one new loop.
+struct Arrival {
+    from: Vec<Channel>,
+    may_go: Option<Receiver<()>>,
+}
+
+/// A loop has taken its connections: all of them, or those that came before the old process ended.
+enum Taken {
+    All,
+    Some,
+}
+
+impl TakeOver {
+    /// Greets the old process, and gets its listening sockets and a socket for each of its loops, which `loops` loops share.
+    pub(crate) fn greet(
+        stream: UnixStream,
+        user: Option<u32>,
+        loops: usize,
+    ) -> io::Result<(Self, Arc<Arrivals>, Vec<OwnedFd>)> {
+        let mut control = Channel::new(stream, PATIENCE)?;
+        let peer = control.check_peer(user)?;
+        control.send(Kind::Hello, &[VERSION], &[])?;
+        let offer = control.expect(Kind::Loops)?;
+        let [VERSION, a, b, c, d] = offer.content[..] else { return Err(misbehaves()) };
+        let count = u32::from_be_bytes([a, b, c, d]);
+        let loops = loops.max(1);
+        let mut from: Vec<Vec<Channel>> = (0..loops).map(|_| Vec::new()).collect();
+        for number in 0..count as usize {
+            let socket = control.expect(Kind::Loops)?.fds.pop().ok_or_else(misbehaves)?;
+            from[number % loops].push(Channel::new(socket.into(), SAVING)?);
+        }
+        let mut listening = Vec::new();
+        loop {
+            let frame = control.receive()?;
+            match frame.kind {
+                Kind::Listening => listening.extend(frame.fds),
+                Kind::Offered => break,
+                _ => return Err(misbehaves()),
+            }
+        }
+        let (tell, taken) = channel();
+        let mut go = Vec::new();
+        let arrivals = from.into_iter().map(|from| {
+            let (send, may_go) = channel();
+            go.push(send);
+            Mutex::new(Arrival { from, may_go: Some(may_go) })
+        });
+        let arrivals = Arrivals { loops: arrivals.collect(), taken: Mutex::new(tell) };
+        Ok((Self { control, peer, taken, go }, Arc::new(arrivals), listening))
+    }
+
+    /// All loops have begun: takes the connections, and lets the loops go on once they are this process's.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.take().inspect_err(|error| self.control.abort(error))?;
+        for go in &self.go {
+            // A loop that has failed meanwhile has no connections.
+            let _ = go.send(());
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> io::Result<()> {
+        self.control.send(Kind::Started, &[], &[])?;
+        let mut all = true;
+        for _ in 0..self.go.len() {
+            let taken = self.taken.recv_timeout(SAVING + PATIENCE);
+            let taken = taken.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "a loop does not take over"))??;
+            all &= matches!(taken, Taken::All);
+        }
+        let committed = if all {
+            let ready = self.control.send(Kind::Ready, &[], &[]);
+            ready.and_then(|()| self.control.expect(Kind::Commit).map(drop))
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        };
+        match committed {
+            // From the moment of this frame on, the connections are this process's.
+            Ok(()) => self.control.send(Kind::Running, &[], &[]),
+            Err(_) if self.peer.has_ended() => {
+                log::warn!("the old process has ended before it let go: its connections that arrived go on here");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Arrivals {
+    /// Takes the connections of the loop `number`, on its thread. False if the loop is not to run.
+    pub(crate) fn take(&self, number: usize, shard: &mut dyn Loop) -> bool {
+        let Some(arrival) = self.loops.get(number) else { return true };
+        let mut arrival = arrival.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(may_go) = arrival.may_go.take() else { return true };
+        let mut taken = Ok(Taken::All);
+        for channel in &mut mem::take(&mut arrival.from) {
+            match restore_all(shard, channel) {
+                Ok(Taken::All) => {}
+                other => taken = other,
+            }
+        }
+        let told = self.taken.lock().unwrap_or_else(PoisonError::into_inner).send(taken);
+        if told.is_err() || may_go.recv().is_err() {
+            return false;
+        }
+        shard.begin_restored();
+        true
+    }
+}
+
+/// Restores all connections of an old loop.
+fn restore_all(shard: &mut dyn Loop, channel: &mut Channel) -> io::Result<Taken> {
+    let mut refused: Vec<u8> = Vec::new();
+    for number in 0_u32.. {
+        let mut frame = match channel.receive() {
+            Ok(frame) => frame,
+            Err(error) if is_end(&error) => return Ok(Taken::Some),
+            Err(error) => return Err(error),
+        };
+        match (frame.kind, frame.fds.pop()) {
+            (Kind::Connection, Some(socket)) => {
+                if let Err(error) = shard.restore(socket, &frame.content) {
+                    log::info!("a connection stays with the old process: {error}");
+                    refused.extend(number.to_be_bytes());
+                }
+            }
+            (Kind::End, None) => break,
+            _ => return Err(misbehaves()),
+        }
+    }
+    match channel.send(Kind::Taken, &refused, &[]) {
+        Err(error) if is_end(&error) => Ok(Taken::Some),
+        sent => sent.map(|()| Taken::All),
+    }
+}
+
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}

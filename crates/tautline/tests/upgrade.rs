@@ -1,0 +1,196 @@
+//! Servers that take over from each other, while clients talk to them.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::logs;
+use common::server::{client_config, config, server_config};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tautline::{
+    CloseCode, Config, Conn, DriverConfig, HandOver, HandedOver, Handler, Message, Outgoing, Server, ServerHandle,
+    Socket, Target, Tls, TlsEngine,
+};
+
+/// Answers with the number of messages so far, and tells everybody about each hundredth.
+struct Count {
+    saves: bool,
+}
+
+impl Handler for Count {
+    type State = u64;
+
+    fn on_message(&mut self, conn: &mut Conn<'_, u64>, message: Message<'_>) {
+        *conn.state() += 1;
+        let count = *conn.state();
+        conn.text(&format!("{count} {}", message.text().unwrap()));
+    }
+
+    fn save_state(&mut self, state: &mut u64, out: &mut Vec<u8>) -> bool {
+        out.extend(state.to_be_bytes());
+        self.saves
+    }
+
+    fn restore_state(&mut self, saved: &[u8]) -> Option<u64> {
+        saved.try_into().ok().map(u64::from_be_bytes)
+    }
+}
+
+fn server(engine: TlsEngine, driver: &DriverConfig) -> Server<TlsEngine> {
+    Server::new(Tls { engine, config: server_config() }).shards(2).driver(driver.clone()).config(no_compression())
+}
+
+fn no_compression() -> Config {
+    let mut config = config();
+    config.upgrade.deflate = None;
+    config
+}
+
+/// Has another server of this process take over.
+fn upgrade(old: &ServerHandle, new: Server<TlsEngine>, saves: bool) -> (ServerHandle, HandedOver) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let giving = old.clone();
+    let giver = std::thread::spawn(move || giving.hand_over(ours, &HandOver::default()));
+    let taken = new.take_over(theirs).start(move |_| Count { saves });
+    let handed = giver.join().unwrap().unwrap();
+    (taken.unwrap(), handed)
+}
+
+fn connect(at: &tautline::Address, secure: bool) -> Socket {
+    let mut target = Target::new(if secure { "wss://localhost/" } else { "ws://localhost/" }).unwrap();
+    target.address = Some(at.clone());
+    target.deflate = None;
+    Socket::connect(target, client_config(), config()).unwrap()
+}
+
+/// Sends numbered messages on many sockets until `stop`, several at a time, and checks each answer. Returns their number.
+fn talk(sockets: &mut [Socket], stop: &AtomicBool, longest: &AtomicU64) -> u64 {
+    let mut round = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        for number in round * 3..round * 3 + 3 {
+            for socket in &mut *sockets {
+                socket.text(&number.to_string()).unwrap();
+            }
+        }
+        for number in round * 3..round * 3 + 3 {
+            for socket in &mut *sockets {
+                let answer = socket.receive().unwrap();
+                assert_eq!(
+                    String::from_utf8_lossy(answer.data()),
+                    format!("{} {number}", number + 1),
+                    "lost, doubled or out of order"
+                );
+            }
+        }
+        longest.fetch_max(u64::try_from(start.elapsed().as_micros()).unwrap(), Ordering::Relaxed);
+        round += 1;
+    }
+    round * 3
+}
+
+/// The connections and upgrades of a run; `TAUTLINE_UPGRADE=10000,100` asks for more.
+fn size() -> (usize, usize) {
+    let text = std::env::var("TAUTLINE_UPGRADE").unwrap_or_else(|_| "64,6".into());
+    let (connections, upgrades) = text.split_once(',').unwrap();
+    (connections.parse().unwrap(), upgrades.parse().unwrap())
+}
+
+fn several_upgrades_in_a_row(engine: TlsEngine, driver: &DriverConfig) {
+    logs::keep();
+    tautline::layers::io::machine::raise_nofile_limit().unwrap();
+    let (connections, upgrades) = size();
+    let mut current =
+        server(engine, driver).listen("127.0.0.1:0".parse().unwrap()).start(|_| Count { saves: true }).unwrap();
+    let at = current.addresses()[0].clone();
+    let (stop, longest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let ready = Arc::new(std::sync::Barrier::new(5));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (at, stop, longest, ready) = (at.clone(), stop.clone(), longest.clone(), ready.clone());
+            std::thread::spawn(move || {
+                let secure = engine != TlsEngine::Plain;
+                let mut sockets: Vec<_> = (0..connections / 4).map(|_| connect(&at, secure)).collect();
+                ready.wait();
+                talk(&mut sockets, &stop, &longest) * sockets.len() as u64
+            })
+        })
+        .collect();
+    ready.wait();
+    let mut pause = Duration::ZERO;
+    for _ in 0..upgrades {
+        std::thread::sleep(Duration::from_millis(20));
+        let (new, handed) = upgrade(&current, server(engine, driver), true);
+        assert_eq!((handed.moved, handed.refused, handed.staying.total()), (connections / 4 * 4, 0, 0));
+        pause = pause.max(handed.pause);
+        current.join().unwrap();
+        current = new;
+        // New clients come too.
+        let mut another = connect(&at, engine != TlsEngine::Plain);
+        another.text("0").unwrap();
+        assert_eq!(another.receive().unwrap().data(), b"1 0");
+        another.close(CloseCode::NORMAL, "").unwrap();
+        while current.shards().iter().map(|shard| shard.counters().connections).sum::<u64>() > connections as u64 {
+            std::thread::yield_now();
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    let messages: u64 = clients.into_iter().map(|client| client.join().unwrap()).sum();
+    assert!(messages > 0);
+    eprintln!(
+        "{engine} over {}: {connections} connections, {upgrades} upgrades, {messages} messages, \
+         pause {pause:?}, longest round {:?}",
+        driver.name(),
+        Duration::from_micros(longest.load(Ordering::Relaxed))
+    );
+    current.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+    current.join().unwrap();
+}
+
+#[test]
+fn live_connections_notice_nothing_over_tls() {
+    several_upgrades_in_a_row(TlsEngine::Fused, &DriverConfig::default());
+}
+
+#[test]
+fn live_connections_notice_nothing_over_io_uring() {
+    let driver: DriverConfig = "uring".parse().unwrap();
+    match driver.probe() {
+        Ok(_) => several_upgrades_in_a_row(TlsEngine::Fused, &driver),
+        Err(error) => eprintln!("skipped: {error}"),
+    }
+}
+
+#[test]
+fn live_connections_notice_nothing_without_tls() {
+    several_upgrades_in_a_row(TlsEngine::Plain, &DriverConfig::default());
+}
+
+#[test]
+fn connections_that_cannot_move_are_named_and_closed_with_1012() {
+    logs::keep();
+    let driver = DriverConfig::default();
+    for (engine, saves) in [(TlsEngine::Fused, false), (TlsEngine::Rustls, true)] {
+        let old =
+            server(engine, &driver).listen("127.0.0.1:0".parse().unwrap()).start(move |_| Count { saves }).unwrap();
+        let mut socket = connect(&old.addresses()[0], true);
+        socket.text("0").unwrap();
+        socket.receive().unwrap();
+        let (new, handed) = upgrade(&old, server(engine, &driver), saves);
+        assert_eq!((handed.moved, handed.refused, handed.staying.total()), (0, 0, 1));
+        assert_eq!((handed.staying.state, handed.staying.tls), (usize::from(!saves), usize::from(saves)));
+        match socket.receive().unwrap_err() {
+            tautline::Error::Closed(closed) => assert_eq!(closed.code.get(), 1012),
+            other => panic!("{other}"),
+        }
+        drop(socket);
+        old.join().unwrap();
+        let mut again = connect(&new.addresses()[0], true);
+        again.send(Outgoing::text("0")).unwrap();
+        assert_eq!(again.receive().unwrap().data(), b"1 0");
+        new.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+        new.join().unwrap();
+    }
+}
