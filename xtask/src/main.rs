@@ -7,6 +7,7 @@ mod cargo;
 mod checks;
 mod dist;
 mod hostile;
+mod hub;
 mod icount;
 mod install;
 mod interop;
@@ -70,6 +71,7 @@ cargo xtask <task>
   java                              the engine for Java, against Netty's tests, Jetty, Tomcat and the JDK's HTTP
   python [--conformance]            the package for Python: its wheel is built, installed and tested, and some of the
                                     Autobahn suite runs both ways
+  hub                               topics of several hosts on a nats-server, which Go builds
   peers                             the servers that `taut bench peers` measures: they build, and they echo
   tokio                             the crate for tokio: some of the Autobahn suite, and a million cancellations
   conformance [--full]              the Autobahn suite against our server and our client, over ws and wss;
@@ -148,6 +150,7 @@ fn main() -> ExitCode {
         ["dist", ref options @ ..] => dist(options),
         ["publish"] => stage::run(&[stage("publish", 10, publish::check)]),
         ["browser"] => stage::run(&[build(), stage("browser", 5, browser::test)]),
+        ["hub"] => stage::run(&[stage("hub", 15, hub::test)]),
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["tokio"] => stage::run(&[
             build(),
@@ -211,6 +214,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("installs peers in Python, Go and Node", stage("interop", 15, interop::run)),
         ("installs a package with the program", stage("package", 5, dist::deb::test)),
         ("packs all crates", stage("publish", 10, publish::check)),
+        ("compiles a client of NATS, and builds its server", stage("hub", 15, hub::test)),
         ("needs a browser", stage("browser", 5, browser::test)),
         ("plants faults in servers of other projects", stage("probe", 5, interop::faults::run)),
         ("installs packages for Python", stage("python", 20, python::test)),

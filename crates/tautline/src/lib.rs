@@ -88,7 +88,7 @@ pub use tautline_engine::{
     Outcomes, Outgoing, Proxy, ProxyKind, Receipt, Recipients, Reconnect, Records, Reply, Request, Resolver, Shard,
     ShardContext, ShardHandle, ShardHandleError, SlowConsumer, Target, Ticket, Upgrade, Weight,
 };
-pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Source, Spin, activation};
+pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Source, Spin, Waker, activation};
 pub use tautline_tls::plain::Engine as Plain;
 pub use tautline_tls::{
     Capabilities, Certificate, ClientAuth, ClientConfig, EngineKind, KeyCost, KeyExchange, Roots, ServerConfig,

@@ -34,7 +34,8 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("tokio", &["buf", "ws", "tls", "io", "engine", "tls-records", "tls-rustls"], &["dev-cert", "tautline", "tokio"]),
     ("capi", &["tautline", "buf", "tls"], &["dev-cert", "testkit"]),
     ("hub", &["tautline"], &["dev-cert"]),
-    ("cli", &["tautline", "lab", "dev-cert", "hub"], &["testkit"]),
+    ("nats", &["tautline", "hub"], &[]),
+    ("cli", &["tautline", "lab", "dev-cert", "hub", "nats"], &["testkit"]),
 ];
 
 /// Checks the manifest of every crate, and that every row of the table has a crate.

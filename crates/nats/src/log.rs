@@ -1,0 +1,249 @@
+//! A hub's log in JetStream.
+
+use crate::config::NatsConfig;
+use crate::reads::{Reads, entry};
+use crate::streams::{Streams, failed};
+use async_nats::connection::State;
+use async_nats::jetstream::consumer::{DeliverPolicy, pull};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::{Event, jetstream};
+use futures_util::StreamExt;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tautline_hub::{Append, Config, Done, Following, Kind, Log, LogError, Page, Sink};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// The longest wait for an answer of JetStream.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The wait before a topic is followed again after an error, and before the first connection is tried again.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// A log in JetStream, which all hosts share. One stream has all topics with history, another all conflating topics. They are made
+/// at their first use.
+///
+/// Offsets are the stream's sequence numbers. A client that returns is told that it is too late once any message of the stream
+/// after its offset is not kept any more.
+pub struct NatsLog {
+    requests: mpsc::UnboundedSender<Request>,
+    hub: Config,
+}
+
+enum Request {
+    Append { kind: Kind, topic: Arc<str>, append: Append, done: Done<u64> },
+    Read { kind: Kind, topic: Arc<str>, after: Option<u64>, done: Done<Page> },
+    Follow { kind: Kind, topic: Arc<str>, sink: Arc<dyn Sink>, end: oneshot::Receiver<()> },
+}
+
+impl NatsLog {
+    /// Starts the log's thread, which connects and, after an outage, connects again.
+    ///
+    /// # Errors
+    /// If the thread or its runtime cannot start.
+    pub fn start(config: NatsConfig) -> io::Result<Self> {
+        Self::start_for(config, Config::default())
+    }
+
+    /// Starts a log for a hub whose configuration gives topics other kinds.
+    ///
+    /// # Errors
+    /// If the thread or its runtime cannot start.
+    pub fn start_for(config: NatsConfig, hub: Config) -> io::Result<Self> {
+        let (requests, receiver) = mpsc::unbounded_channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = std::thread::Builder::new().name("tautline-nats".into());
+        thread.spawn(move || runtime.block_on(serve(config, receiver)))?;
+        Ok(Self { requests, hub })
+    }
+
+    fn send(&self, request: Request) {
+        // The thread lives as long as this.
+        let _ = self.requests.send(request);
+    }
+}
+
+impl Log for NatsLog {
+    fn append(&self, topic: &Arc<str>, append: Append, done: Done<u64>) {
+        self.send(Request::Append { kind: append.kind, topic: topic.clone(), append, done });
+    }
+
+    fn follow(&self, topic: &Arc<str>, sink: Arc<dyn Sink>) -> Following {
+        let (own, end) = oneshot::channel();
+        self.send(Request::Follow { kind: self.hub.kind(topic), topic: topic.clone(), sink, end });
+        Box::new(Follower(std::sync::Mutex::new(own)))
+    }
+
+    fn read(&self, topic: &Arc<str>, after: Option<u64>, done: Done<Page>) {
+        self.send(Request::Read { kind: self.hub.kind(topic), topic: topic.clone(), after, done });
+    }
+}
+
+impl fmt::Debug for NatsLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NatsLog")
+    }
+}
+
+/// Ends the following of a topic when it is dropped, since its sender is.
+struct Follower(#[expect(dead_code, reason = "its end is all that it says")] std::sync::Mutex<oneshot::Sender<()>>);
+
+/// A connection and the streams on it.
+struct Service {
+    client: async_nats::Client,
+    streams: Streams,
+    reads: Reads,
+    /// The number of connections so far.
+    connected: watch::Receiver<u64>,
+}
+
+async fn serve(config: NatsConfig, mut requests: mpsc::UnboundedReceiver<Request>) {
+    let (count, connected) = watch::channel(0);
+    let options = config.options().retry_on_initial_connect().max_reconnects(None);
+    let options = options.reconnect_delay_callback(|attempts| {
+        let doubled = AGAIN * 2_u32.pow(u32::try_from(attempts.min(4)).unwrap_or(4));
+        doubled.min(Duration::from_secs(2))
+    });
+    let options = options.event_callback(move |event| {
+        match &event {
+            Event::Connected => count.send_modify(|count| *count += 1),
+            Event::Disconnected => log::warn!("the log of topics: the connection to NATS was lost"),
+            _ => {}
+        }
+        async {}
+    });
+    let client = match options.connect(config.servers()).await {
+        Ok(client) => client,
+        Err(error) => {
+            log::error!("the log of topics cannot use {}: {error}", config.servers);
+            return refuse_all(requests, &error.to_string()).await;
+        }
+    };
+    let context =
+        jetstream::context::ContextBuilder::new().timeout(PATIENCE).ack_timeout(PATIENCE).build(client.clone());
+    let streams = Streams::new(context, config);
+    let service = Arc::new(Service { client, streams, reads: Reads::new(), connected });
+    while let Some(request) = requests.recv().await {
+        match request {
+            Request::Append { kind, topic, append, done } => service.append(kind, &topic, append, done).await,
+            Request::Read { kind, topic, after, done } => {
+                let service = service.clone();
+                tokio::spawn(async move { service.reads.read(&service.streams, kind, (topic, after), done).await });
+            }
+            Request::Follow { kind, topic, sink, end } => {
+                let service = service.clone();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = service.follow(kind, &topic, &*sink) => {}
+                        _ = end => {}
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// Answers all requests with an error of the configuration.
+async fn refuse_all(mut requests: mpsc::UnboundedReceiver<Request>, reason: &str) {
+    let failed = LogError::Failed(reason.into());
+    while let Some(request) = requests.recv().await {
+        match request {
+            Request::Append { done, .. } => done(Err(failed.clone())),
+            Request::Read { done, .. } => done(Err(failed.clone())),
+            Request::Follow { .. } => {}
+        }
+    }
+}
+
+impl Service {
+    /// Sends a message to its stream in the order of the calls, and waits for the answer in a task of its own.
+    async fn append(self: &Arc<Self>, kind: Kind, topic: &str, append: Append, done: Done<u64>) {
+        if self.client.connection_state() != State::Connected {
+            return done(Err(LogError::Away));
+        }
+        if let Err(error) = self.streams.get(kind).await {
+            return done(Err(error));
+        }
+        let subject = self.streams.subject(kind, topic, append.key.as_deref());
+        let message = PublishMessage::build().payload(String::from(append.data).into());
+        let message = match append.id {
+            Some(id) => message.message_id(id),
+            None => message,
+        };
+        let sent = tokio::time::timeout(PATIENCE, self.streams.context().send_publish(subject, message)).await;
+        let acknowledged = match sent {
+            Ok(Ok(acknowledged)) => acknowledged,
+            Ok(Err(error)) => return done(Err(failed("a message was not sent to JetStream", &error))),
+            Err(_) => return done(Err(LogError::Away)),
+        };
+        let service = self.clone();
+        tokio::spawn(async move {
+            match acknowledged.await {
+                Ok(acknowledged) => done(Ok(acknowledged.sequence)),
+                Err(error) => {
+                    service.streams.forget(kind).await;
+                    done(Err(failed("JetStream has not acknowledged a message", &error)));
+                }
+            }
+        });
+    }
+
+    /// Brings a topic's messages to a sink for ever.
+    async fn follow(&self, kind: Kind, topic: &str, sink: &dyn Sink) {
+        let mut at = None;
+        loop {
+            if let Err(error) = self.follow_once(kind, topic, sink, &mut at).await {
+                log::debug!("topic {topic:?} is followed again: {error}");
+                self.streams.forget(kind).await;
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    }
+
+    /// Follows until an error, or until the connection is another.
+    async fn follow_once(
+        &self,
+        kind: Kind,
+        topic: &str,
+        sink: &dyn Sink,
+        at: &mut Option<tautline_hub::Position>,
+    ) -> Result<(), LogError> {
+        let mut connected = self.connected.clone();
+        connected.mark_unchanged();
+        let extent = self.streams.extent(kind).await?;
+        let goes_on = at
+            .as_ref()
+            .is_some_and(|at| at.epoch == extent.at.epoch && (kind == Kind::Latest || at.offset + 1 >= extent.first));
+        if !goes_on {
+            if at.is_some() {
+                sink.lost();
+            }
+            sink.begin(extent.at.clone());
+            *at = Some(extent.at);
+        }
+        let Some(at) = at else { return Ok(()) };
+        let config = pull::OrderedConfig {
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: at.offset + 1 },
+            filter_subject: self.streams.pattern(kind, topic),
+            ..pull::OrderedConfig::default()
+        };
+        let stream = self.streams.get(kind).await?;
+        let consumer = stream.create_consumer(config).await.map_err(|error| failed("cannot follow a topic", &error))?;
+        let messages = consumer.messages().await;
+        let mut messages = messages.map_err(|error| failed("cannot follow a topic", &error))?;
+        loop {
+            let message = tokio::select! {
+                message = messages.next() => message,
+                // Consumers may not outlive the server, and it takes long to notice that.
+                _ = connected.changed() => return Ok(()),
+            };
+            let Some(message) = message else { return Err(LogError::Away) };
+            let message = message.map_err(|error| failed("a followed topic", &error))?;
+            let Some(entry) = entry(kind, &message) else { continue };
+            if entry.offset > at.offset {
+                at.offset = entry.offset;
+                sink.entry(entry);
+            }
+        }
+    }
+}

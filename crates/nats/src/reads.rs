@@ -1,0 +1,104 @@
+//! Pages of a topic's messages. Requests for the same page are answered by one reading.
+
+use crate::streams::{Streams, failed};
+use crate::subject::decode;
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
+use async_nats::jetstream::message::Message;
+use futures_util::StreamExt;
+use std::collections::HashMap;
+use std::collections::hash_map;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tautline_hub::{Done, Entry, Kind, LogError, Page};
+use tokio::sync::Semaphore;
+
+/// Most messages of a page.
+const PAGE: usize = 256;
+/// Readings at a time.
+const MOST: usize = 16;
+/// The longest wait for a page.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+type Asked = (Arc<str>, Option<u64>);
+
+pub(crate) struct Reads {
+    waiting: Mutex<HashMap<Asked, Vec<Done<Page>>>>,
+    slots: Semaphore,
+}
+
+impl Reads {
+    pub(crate) fn new() -> Self {
+        Self { waiting: Mutex::default(), slots: Semaphore::new(MOST) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Asked, Vec<Done<Page>>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) async fn read(
+        &self,
+        streams: &Streams,
+        kind: Kind,
+        (topic, after): (Arc<str>, Option<u64>),
+        done: Done<Page>,
+    ) {
+        let asked = (topic, after);
+        match self.lock().entry(asked.clone()) {
+            hash_map::Entry::Occupied(mut others) => return others.get_mut().push(done),
+            hash_map::Entry::Vacant(entry) => _ = entry.insert(vec![done]),
+        }
+        let slot = self.slots.acquire().await;
+        let page = tokio::time::timeout(PATIENCE, page(streams, kind, &asked.0, after)).await;
+        drop(slot);
+        let page = page.unwrap_or(Err(LogError::Away));
+        let waiting = self.lock().remove(&asked).unwrap_or_default();
+        for done in waiting {
+            done(page.clone());
+        }
+    }
+}
+
+async fn page(streams: &Streams, kind: Kind, topic: &str, after: Option<u64>) -> Result<Page, LogError> {
+    let extent = streams.extent(kind).await?;
+    // In a conflating topic only messages are missing that later ones have replaced.
+    if kind != Kind::Latest && after.is_some_and(|after| after + 1 < extent.first) {
+        return Err(LogError::TooLate);
+    }
+    let stream = streams.get(kind).await?;
+    let config = pull::Config {
+        deliver_policy: after.map_or(DeliverPolicy::All, |after| DeliverPolicy::ByStartSequence {
+            start_sequence: after.saturating_add(1),
+        }),
+        ack_policy: AckPolicy::None,
+        filter_subject: streams.pattern(kind, topic),
+        inactive_threshold: Duration::from_secs(30),
+        memory_storage: true,
+        num_replicas: 1,
+        ..pull::Config::default()
+    };
+    let consumer = stream.create_consumer(config).await.map_err(|error| failed("cannot read a topic", &error))?;
+    let fetched = consumer.fetch().max_messages(PAGE).messages().await;
+    let mut messages = fetched.map_err(|error| failed("cannot read a topic", &error))?;
+    let mut entries = Vec::new();
+    while let Some(message) = messages.next().await {
+        let message = message.map_err(|error| failed("cannot read a message", &error))?;
+        entries.extend(entry(kind, &message));
+    }
+    let name = &consumer.cached_info().name;
+    // One that is not deleted ends by itself.
+    let _ = stream.delete_consumer(name).await;
+    let last = entries.last().map_or(0, |entry| entry.offset);
+    let upto = if entries.len() == PAGE { last } else { last.max(extent.at.offset) };
+    Ok(Page { entries, upto })
+}
+
+/// The entry of a message; `None`, and logged, if it is none of a hub.
+pub(crate) fn entry(kind: Kind, message: &Message) -> Option<Entry> {
+    let offset = message.info().ok()?.stream_sequence;
+    let Ok(data) = std::str::from_utf8(&message.payload) else {
+        log::warn!("a message in {} is no text, so it is left out", message.subject);
+        return None;
+    };
+    let key = message.subject.rsplit_once('.').filter(|_| kind == Kind::Latest).and_then(|(_, key)| decode(key));
+    Some(Entry { offset, key: key.map(Into::into), data: data.into() })
+}

@@ -1,0 +1,124 @@
+//! The two streams of a log: one for all topics with history, one for all conflating topics.
+
+use crate::config::NatsConfig;
+use crate::subject::{encode, encode_part};
+use async_nats::jetstream::context::Context;
+use async_nats::jetstream::stream::{self, Stream};
+use std::sync::Arc;
+use tautline_hub::{Kind, LogError, Position};
+use tokio::sync::Mutex;
+
+/// A log's streams. They are made when they are needed.
+pub(crate) struct Streams {
+    context: Context,
+    config: NatsConfig,
+    /// By [`index`]; `None` before its first use, and after an error.
+    known: Mutex<[Option<Stream>; 2]>,
+}
+
+const fn index(kind: Kind) -> usize {
+    matches!(kind, Kind::Latest) as usize
+}
+
+/// The state of a stream.
+pub(crate) struct Extent {
+    /// The last message, and the stream's life.
+    pub(crate) at: Position,
+    /// The first message that is kept.
+    pub(crate) first: u64,
+}
+
+impl Streams {
+    pub(crate) fn new(context: Context, config: NatsConfig) -> Self {
+        Self { context, config, known: Mutex::default() }
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The subject of a message.
+    pub(crate) fn subject(&self, kind: Kind, topic: &str, key: Option<&str>) -> String {
+        let prefix = &self.config.prefix;
+        match kind {
+            Kind::Latest => {
+                format!("{prefix}.l.{}.{}", encode_part(topic), key.map_or_else(|| "-".into(), encode_part))
+            }
+            _ => format!("{prefix}.h.{}", encode(topic)),
+        }
+    }
+
+    /// The subjects of all messages of a topic.
+    pub(crate) fn pattern(&self, kind: Kind, topic: &str) -> String {
+        match kind {
+            Kind::Latest => format!("{}.l.{}.*", self.config.prefix, encode_part(topic)),
+            _ => self.subject(kind, topic, None),
+        }
+    }
+
+    /// The stream for topics of this kind.
+    pub(crate) async fn get(&self, kind: Kind) -> Result<Stream, LogError> {
+        let mut known = self.known.lock().await;
+        let slot = &mut known[index(kind)];
+        if let Some(stream) = slot {
+            return Ok(stream.clone());
+        }
+        let made = self.context.get_or_create_stream(self.stream(kind)).await;
+        let stream = made.map_err(|error| failed("cannot make a stream", &error))?;
+        *slot = Some(stream.clone());
+        Ok(stream)
+    }
+
+    /// The stream may be gone.
+    pub(crate) async fn forget(&self, kind: Kind) {
+        self.known.lock().await[index(kind)] = None;
+    }
+
+    pub(crate) async fn extent(&self, kind: Kind) -> Result<Extent, LogError> {
+        let stream = self.get(kind).await?;
+        match stream.get_info().await {
+            Ok(info) => {
+                let epoch = Arc::from(format!("{:x}", info.created.unix_timestamp_nanos()));
+                let at = Position { epoch, offset: info.state.last_sequence };
+                Ok(Extent { at, first: info.state.first_sequence })
+            }
+            Err(error) => {
+                self.forget(kind).await;
+                Err(failed("cannot ask for the state of a stream", &error))
+            }
+        }
+    }
+
+    fn stream(&self, kind: Kind) -> stream::Config {
+        let NatsConfig { prefix, retention, .. } = &self.config;
+        let common = stream::Config {
+            storage: if retention.in_files { stream::StorageType::File } else { stream::StorageType::Memory },
+            num_replicas: retention.replicas,
+            max_bytes: i64::try_from(retention.bytes).unwrap_or(i64::MAX),
+            duplicate_window: retention.ids,
+            ..stream::Config::default()
+        };
+        let prefix_name = encode_part(prefix).to_uppercase();
+        match kind {
+            Kind::Latest => stream::Config {
+                name: format!("TAUTLINE{prefix_name}_LATEST"),
+                subjects: vec![format!("{prefix}.l.>")],
+                max_messages_per_subject: 1,
+                ..common
+            },
+            _ => stream::Config {
+                name: format!("TAUTLINE{prefix_name}_HISTORY"),
+                subjects: vec![format!("{prefix}.h.>")],
+                max_age: retention.age,
+                duplicate_window: retention.ids.min(retention.age),
+                ..common
+            },
+        }
+    }
+}
+
+/// The error of a request to JetStream. All of them may pass, since NATS may be away.
+pub(crate) fn failed(what: &str, error: &dyn std::fmt::Display) -> LogError {
+    log::debug!("{what}: {error}");
+    LogError::Away
+}

@@ -1,0 +1,258 @@
+//! Hubs on a real nats-server, which `TAUTLINE_NATS_SERVER` names. `cargo xtask hub` installs it and runs these.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use tautline::{Bridge, ClientConfig, CloseCode, Kind, Outgoing, Reach, Server, ServerHandle, Target, Withheld};
+use tautline_hub::{Client, Config, Event, Hub, Received, Subscribe};
+use tautline_nats::{NatsBroker, NatsConfig, NatsLog};
+
+/// Longest wait. A test that waits longer fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A nats-server with files of its own. It ends with the test.
+struct Nats {
+    child: Child,
+    port: u16,
+    folder: PathBuf,
+}
+
+impl Nats {
+    fn start() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("tautline-nats-{}-{number}", std::process::id()));
+        Self { child: spawn(port, &folder), port, folder }
+    }
+
+    fn config(&self) -> NatsConfig {
+        NatsConfig::new(format!("nats://127.0.0.1:{}", self.port))
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn restart(&mut self) {
+        self.child = spawn(self.port, &self.folder);
+    }
+}
+
+fn spawn(port: u16, folder: &std::path::Path) -> Child {
+    let program = std::env::var_os("TAUTLINE_NATS_SERVER").unwrap_or_else(|| panic!("run `cargo xtask hub`"));
+    let mut command = Command::new(program);
+    command.args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"]).arg(folder);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+struct Host {
+    server: ServerHandle,
+    bridge: Bridge,
+}
+
+impl Host {
+    fn start(nats: &Nats) -> Self {
+        let bridge = Bridge::start(NatsBroker::new(nats.config())).unwrap();
+        let log = NatsLog::start(nats.config()).unwrap();
+        let hub = Hub::with_log(Config::default(), Arc::new(log), Some(bridge.clone()));
+        let server = Server::plain().listen("127.0.0.1:0".parse().unwrap()).shards(2).bridge(bridge.clone());
+        Self { server: server.start(hub.handlers()).unwrap(), bridge }
+    }
+
+    fn client(&self) -> Client {
+        let target = Target::new(&format!("ws://{}/", self.server.addresses()[0])).unwrap();
+        Client::connect(target, ClientConfig::default()).unwrap()
+    }
+
+    fn stop(self) {
+        self.server.drain(CloseCode::SERVICE_RESTART, "", Duration::from_secs(5));
+        self.server.join().unwrap();
+    }
+}
+
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < end, "timed out: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The next event that `pick` takes.
+fn wait<T>(client: &Client, mut pick: impl FnMut(Event) -> Option<T>) -> T {
+    loop {
+        if let Some(picked) = pick(client.next_within(PATIENCE).unwrap()) {
+            return picked;
+        }
+    }
+}
+
+fn message(client: &Client) -> Received {
+    wait(client, |event| match event {
+        Event::Message(message) => Some(message),
+        Event::Refused(.., reason) => panic!("{reason}"),
+        Event::Late(topic, offset) => panic!("{topic} is late: {offset}"),
+        _ => None,
+    })
+}
+
+fn subscribe(client: &Client, topic: &str, how: Subscribe) {
+    client.subscribe(topic, how).unwrap();
+    wait(client, |event| matches!(event, Event::Subscribed(..) | Event::Late(..)).then_some(()));
+}
+
+fn publish(client: &Client, topic: &str, key: Option<&str>, data: &str) -> Option<u64> {
+    let id = client.publish(topic, key, data).unwrap();
+    wait(client, |event| match event {
+        Event::Published(other, offset) if other == id => Some(offset),
+        Event::Refused(.., reason) => panic!("{reason}"),
+        _ => None,
+    })
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask hub"]
+fn core_topics_pass_between_hosts_and_come_back_after_an_outage() {
+    let mut nats = Nats::start();
+    let bridges = [0; 2].map(|_| Bridge::start(NatsBroker::new(nats.config())).unwrap());
+    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let hear = heard.clone();
+    // A name with everything that a subject may not have.
+    let topic = "news. of the *day* > \u{e9}..";
+    let _ears = [topic, "other"].map(|topic| {
+        let hear = hear.clone();
+        bridges[0].listen(topic, move |kind, payload| hear.lock().unwrap().push((kind, payload.to_vec())))
+    });
+    let own = Arc::new(AtomicU32::new(0));
+    let count = own.clone();
+    let _own = bridges[1].listen(topic, move |_, _| _ = count.fetch_add(1, Ordering::Relaxed));
+    for round in 0..3 {
+        eventually("the broker is connected", || bridges.iter().all(|bridge| bridge.counters().connected));
+        heard.lock().unwrap().clear();
+        // Until the subscription has arrived there.
+        eventually("a message arrives", || {
+            assert_eq!(bridges[1].publish(topic, Outgoing::text("probe")), Reach::AllHosts);
+            !heard.lock().unwrap().is_empty()
+        });
+        for n in 0..100 {
+            assert_eq!(bridges[1].publish(topic, Outgoing::text(&n.to_string())), Reach::AllHosts);
+        }
+        assert_eq!(bridges[1].publish(topic, Outgoing::binary(b"text as binary")), Reach::AllHosts);
+        let is_end = |(_, payload): &(Kind, Vec<u8>)| payload.starts_with(b"text");
+        eventually("all arrive", || heard.lock().unwrap().last().is_some_and(is_end));
+        let got: Vec<_> = heard.lock().unwrap().drain(..).filter(|(_, payload)| payload != b"probe").collect();
+        let expected: Vec<_> = (0..100).map(|n| (Kind::Text, n.to_string().into_bytes())).collect();
+        assert_eq!(got[..100], expected[..], "in order, in round {round}");
+        assert_eq!(got[100], (Kind::Binary, b"text as binary".to_vec()));
+        nats.kill();
+        eventually("the broker is known to be away", || bridges.iter().all(|bridge| !bridge.counters().connected));
+        assert_eq!(bridges[1].publish(topic, Outgoing::text("withheld")), Reach::ThisHost(Withheld::Away));
+        nats.restart();
+    }
+    assert_eq!(own.load(Ordering::Relaxed), 0, "a host does not hear itself");
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask hub"]
+fn history_is_whole_over_restarts_of_hosts_and_the_broker() {
+    let mut nats = Nats::start();
+    let mut hosts = [Host::start(&nats), Host::start(&nats)];
+    // One client stays on its host.
+    let publisher = hosts[0].client();
+    let stays = hosts[0].client();
+    subscribe(&stays, "log:a", Subscribe::default());
+    let first = publish(&publisher, "log:a", None, "0").unwrap();
+    let mut sent = 1;
+    // One client roams, with the offset that it has.
+    let mut roams = hosts[1].client();
+    subscribe(&roams, "log:a", Subscribe::default().after(first, None));
+    let mut roamed = 1;
+    for round in 0..4 {
+        for _ in 0..100 {
+            publish(&publisher, "log:a", None, &sent.to_string());
+            sent += 1;
+        }
+        let mut last = 0;
+        for _ in 0..50 + 20 * round {
+            let message = message(&roams);
+            assert_eq!(message.data, roamed.to_string());
+            (roamed, last) = (roamed + 1, message.offset.unwrap());
+        }
+        match round {
+            0 => {
+                nats.kill();
+                // Published while the broker is away, and taken once it is back.
+                let id = publisher.publish("log:a", None, &sent.to_string()).unwrap();
+                sent += 1;
+                nats.restart();
+                wait(&publisher, |event| matches!(event, Event::Published(other, _) if other == id).then_some(()));
+            }
+            1 => {
+                let next = Host::start(&nats);
+                std::mem::replace(&mut hosts[1], next).stop();
+            }
+            _ => {}
+        }
+        roams = hosts[usize::from(round % 2 == 1)].client();
+        subscribe(&roams, "log:a", Subscribe::default().after(last, None));
+    }
+    while roamed < sent {
+        assert_eq!(message(&roams).data, roamed.to_string());
+        roamed += 1;
+    }
+    for n in 0..sent {
+        assert_eq!(message(&stays).data, n.to_string());
+    }
+    // Another stream's offsets mean nothing.
+    let late = hosts[1].client();
+    late.subscribe("log:a", Subscribe::default().after(1, Some("another".into()))).unwrap();
+    wait(&late, |event| matches!(event, Event::Late(..)).then_some(()));
+    hosts.into_iter().for_each(Host::stop);
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask hub"]
+fn hosts_share_latest_values_and_members() {
+    let nats = Nats::start();
+    let hosts = [Host::start(&nats), Host::start(&nats)];
+    eventually("the broker is connected", || hosts.iter().all(|host| host.bridge.counters().connected));
+    let [here, there] = [&hosts[0], &hosts[1]].map(Host::client);
+    for round in 0..20 {
+        for key in ["EUR/USD", "EUR.GBP", "*"] {
+            publish(&here, "latest:prices", Some(key), &round.to_string());
+        }
+    }
+    subscribe(&there, "latest:prices", Subscribe::default());
+    let got: BTreeMap<_, _> = (0..3).map(|_| message(&there)).map(|one| (one.key.unwrap(), one.data)).collect();
+    assert_eq!(got.keys().map(String::as_str).collect::<Vec<_>>(), ["*", "EUR.GBP", "EUR/USD"]);
+    assert!(got.values().all(|data| data == "19"), "{got:?}");
+    publish(&here, "latest:prices", Some("*"), "20");
+    assert_eq!(message(&there).data, "20");
+
+    subscribe(&here, "room", Subscribe::default().as_member("here"));
+    there.subscribe("room", Subscribe::default().as_member("there").with_presence()).unwrap();
+    let mut names = BTreeSet::new();
+    while names.len() < 2 {
+        match there.next_within(PATIENCE).unwrap() {
+            Event::Members(_, members) => names.extend(members.into_iter().map(|(_, name)| name)),
+            Event::Joined(.., name) => _ = names.insert(name),
+            _ => {}
+        }
+    }
+    drop(here);
+    wait(&there, |event| matches!(event, Event::Left(..)).then_some(()));
+    hosts.into_iter().for_each(Host::stop);
+}

@@ -1,0 +1,45 @@
+//! Topics of several hosts on a real nats-server, which Go builds.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cargo::cargo;
+use crate::outcome::{Failure, Outcome};
+use crate::process::{self, run, run_logged};
+use crate::stage::Context;
+use crate::{install, paths};
+
+const NATS_SERVER: &str = "github.com/nats-io/nats-server/v2@v2.11.4";
+
+/// The crate for NATS without warnings, and its tests against a server.
+pub(crate) fn test(context: &Context) -> Outcome {
+    let server = nats_server(context)?;
+    let package = ["--package", "tautline-nats", "--locked"];
+    let mut clippy = cargo(&["clippy", "--all-targets"]);
+    run(clippy.args(package).args(["--", "-D", "warnings"]), context.deadline)?;
+    let mut doc = cargo(&["doc", "--no-deps"]);
+    run(doc.args(package).env("RUSTDOCFLAGS", "-D warnings"), context.deadline)?;
+    let mut test = cargo(&["test"]);
+    test.args(package).args(["--", "--include-ignored"]).env("TAUTLINE_NATS_SERVER", &server);
+    run(&mut test, context.deadline)
+}
+
+/// The server's path. It is built first, unless it is there.
+fn nats_server(context: &Context) -> Result<PathBuf, Failure> {
+    let Some(go) = process::output(Command::new("go").arg("version")) else {
+        return Err(Failure::Skipped("go is not installed (cargo xtask setup)".to_owned()));
+    };
+    let folder = paths::own("nats-server");
+    let program = folder.join("nats-server");
+    let works = |_: &Path| process::output(Command::new(&program).arg("--version")).is_some();
+    install::once(&folder, &format!("{go}{NATS_SERVER}"), works, |folder| {
+        let mut install = Command::new("go");
+        install.args(["install", "-modcacherw", "-trimpath", NATS_SERVER]).current_dir(folder);
+        install.env("GOBIN", folder).env("GOPATH", folder.join("path")).env("GOCACHE", folder.join("cache"));
+        install.env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0").env_remove("GOMODCACHE");
+        run_logged(&mut install, &paths::log("nats-server-install"), context.deadline)?;
+        ["path", "cache"].iter().try_for_each(|used| std::fs::remove_dir_all(folder.join(used)))?;
+        Ok(())
+    })?;
+    Ok(program)
+}
