@@ -132,7 +132,7 @@ fn make_java() -> Result<Command, Error> {
     let mut java = Command::new(home.join("bin/java"));
     java.args(["--enable-native-access=ALL-UNNAMED", "-cp", &format!("{own}:{tests}:{}", jars.trim())]);
     java.args(["dev.tautline.tls.Bench", "--worker"]);
-    java.env("TAUTLINE_LIBRARY", target.join("release/libtautline.so"));
+    java.env("TAUTLINE_LIBRARY", target.join("release/libtautline_capi.so"));
     Ok(java)
 }
 
