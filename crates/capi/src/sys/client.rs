@@ -1,19 +1,16 @@
-use super::border::{code, report};
+use super::border::report;
 use super::callbacks::Callbacks;
 use super::conn::refused;
-use super::guard::guard;
 use super::heads::target;
 use super::loops::Calls;
 use super::memory::{check, str_of};
 use super::owner::Loop;
-use super::server::{
-    Counter, Loops, apart, drain, driver, end, join, not_started, program, settings, write_counter, write_counters,
-};
+use super::running::{self, Loops, Runs, driver, not_started, program, settings};
 use super::settings::Settings;
-use super::shapes::Target;
+use super::shapes::{Counter, Target};
 use super::sized;
 use super::types::{ErrorDetail, TlsConfig};
-use crate::codes::{Code, TAUT_ERR_CLOSED, TAUT_ERR_VALUE, TAUT_OK};
+use crate::codes::{Code, TAUT_ERR_CLOSED, TAUT_ERR_VALUE};
 use crate::failure::Failure;
 use crate::ws::close_code;
 use core::ffi::c_char;
@@ -25,6 +22,16 @@ pub struct Client {
     loops: Loops,
     owner: Arc<Loop>,
     is_secure: bool,
+}
+
+impl Runs for Client {
+    fn loops(&self) -> &Loops {
+        &self.loops
+    }
+
+    fn into_loops(self) -> Loops {
+        self.loops
+    }
 }
 
 /// The settings of a client. Fields that are zero have their defaults.
@@ -157,7 +164,7 @@ pub unsafe extern "C" fn taut_client_disconnect(
         client.shard()?.disconnect(known, close, reason).map_err(refused)
     };
     // SAFETY: the caller gives null or a client.
-    unsafe { on_client(client, call) }
+    unsafe { running::on(client, call) }
 }
 
 /// Writes the counters, as `taut_server_counters` does.
@@ -173,10 +180,8 @@ pub unsafe extern "C" fn taut_client_counters(
     room: usize,
     count: *mut usize,
 ) -> Code {
-    // SAFETY: the caller gives an array.
-    let call = |client: &Client| unsafe { write_counters(&client.loops, counters, room, count) };
-    // SAFETY: the caller gives null or a client.
-    unsafe { on_client(client, call) }
+    // SAFETY: the caller gives null or a client, and an array.
+    unsafe { running::counters(client, counters, room, count) }
 }
 
 /// Sets `*value` to one counter, as `taut_server_counter` does.
@@ -187,10 +192,8 @@ pub unsafe extern "C" fn taut_client_counters(
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_client_counter(client: *const Client, name: *const c_char, value: *mut u64) -> Code {
-    // SAFETY: the caller gives pointers that are null or valid.
-    let call = |client: &Client| unsafe { write_counter(&client.loops, name, value) };
-    // SAFETY: the caller gives null or a client.
-    unsafe { on_client(client, call) }
+    // SAFETY: the caller gives null or a client, and pointers that are null or valid.
+    unsafe { running::counter(client, name, value) }
 }
 
 /// Gives all targets up and closes all connections, as `taut_server_drain` does.
@@ -207,10 +210,8 @@ pub unsafe extern "C" fn taut_client_drain(
     reason_len: usize,
     deadline_ms: u64,
 ) -> Code {
-    // SAFETY: the caller gives bytes that can be read.
-    let call = |client: &Client| unsafe { drain(&client.loops, close, (reason, reason_len), deadline_ms) };
-    // SAFETY: the caller gives null or a client.
-    unsafe { on_client(client, call) }
+    // SAFETY: the caller gives null or a client, and bytes that can be read.
+    unsafe { running::drain(client, close, (reason, reason_len), deadline_ms) }
 }
 
 /// Waits until the loop has ended, as `taut_server_join` does.
@@ -221,13 +222,8 @@ pub unsafe extern "C" fn taut_client_drain(
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_client_join(client: *const Client, timeout_ms: u64, error: *mut ErrorDetail) -> Code {
-    let wait = || {
-        check(client)?;
-        // SAFETY: not null, so it is a client.
-        join(&unsafe { &*client }.loops, timeout_ms)
-    };
-    // SAFETY: the caller gives null or a `taut_error`.
-    unsafe { report(error, wait) }
+    // SAFETY: the caller gives null or a client, and null or a `taut_error`.
+    unsafe { running::join(client, timeout_ms, error) }
 }
 
 /// Aborts all connections of a client, waits until its loop has ended, and frees it. Null is ignored.
@@ -238,31 +234,12 @@ pub unsafe extern "C" fn taut_client_join(client: *const Client, timeout_ms: u64
 /// `client` is null or a client.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_client_free(client: *mut Client) -> Code {
-    if client.is_null() {
-        return TAUT_OK;
-    }
-    let free = || {
-        apart()?;
-        // SAFETY: a client comes from `Box::into_raw`, and this is its last use.
-        end(unsafe { Box::from_raw(client) }.loops);
-        Ok(())
-    };
-    code(guard(free))
+    // SAFETY: a client comes from `Box::into_raw`, and this is its last use.
+    unsafe { running::free(client) }
 }
 
 impl Client {
     fn shard(&self) -> Result<&ShardHandle, Failure> {
         self.loops.handle.shards().first().ok_or(Failure::new(TAUT_ERR_CLOSED, "the client has no loop"))
     }
-}
-
-/// # Safety
-/// `client` is null or a client.
-unsafe fn on_client(client: *const Client, call: impl FnOnce(&Client) -> Result<(), Failure>) -> Code {
-    let run = || {
-        check(client)?;
-        // SAFETY: not null, so it is a client, which lives during this call.
-        call(unsafe { &*client })
-    };
-    code(guard(run))
 }

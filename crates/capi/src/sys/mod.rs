@@ -18,6 +18,7 @@ mod memory;
 mod message;
 mod owner;
 mod request;
+mod running;
 mod server;
 mod settings;
 mod shapes;

@@ -1,27 +1,20 @@
-use super::border::{code, put_text, report};
+use super::border::{put_text, report};
 use super::callbacks::Callbacks;
 use super::conn::{chars, refused};
-use super::guard::guard;
-use super::lent::in_callback;
 use super::loops::{Calls, Program};
 use super::memory::{array, check, str_of, text};
 use super::message::message;
 use super::owner::Loop;
+use super::running::{self, Loops, Runs, apart, driver, not_started, program, settings};
 use super::settings::Settings;
-use super::shapes::Message;
+use super::shapes::{Counter, Message};
 use super::sized;
-use super::types::{ErrorDetail, Slice, TlsConfig};
-use crate::codes::{
-    Code, TAUT_ERR_CONFIG, TAUT_ERR_SIZE, TAUT_ERR_STATE, TAUT_ERR_SYSTEM, TAUT_ERR_TIMEOUT, TAUT_ERR_VALUE,
-    TAUT_NEVER, TAUT_OK,
-};
+use super::types::{ErrorDetail, TlsConfig};
+use crate::codes::{Code, TAUT_ERR_VALUE};
 use crate::failure::Failure;
-use crate::ws::{close_code, connect_failure};
 use core::ffi::c_char;
-use core::sync::atomic::Ordering;
-use core::time::Duration;
 use std::sync::Arc;
-use tautline::{CloseCode, Config, Counters, Error, ServerConfig, ServerHandle, Tls, TlsEngine, driver_named};
+use tautline::{Config, ServerConfig, Tls, TlsEngine};
 
 /// As the number of loops: one for each CPU that the process may use.
 pub const TAUT_ALL_CPUS: u32 = u32::MAX;
@@ -29,11 +22,14 @@ pub const TAUT_ALL_CPUS: u32 = u32::MAX;
 /// A running server.
 pub struct Server(pub(super) Loops);
 
-/// Loops that run, and what their callbacks need.
-pub(super) struct Loops {
-    pub(super) handle: ServerHandle,
-    pub(super) loops: Vec<Arc<Loop>>,
-    pub(super) program: Arc<Program>,
+impl Runs for Server {
+    fn loops(&self) -> &Loops {
+        &self.0
+    }
+
+    fn into_loops(self) -> Loops {
+        self.0
+    }
 }
 
 /// The settings of a server. Fields that are zero have their defaults.
@@ -66,16 +62,6 @@ pub struct ServerOptions {
 
 sized::versioned! {
     ServerOptions: size_of::<ServerOptions>();
-}
-
-/// A number that a server or client counts. The names are those of `Counters` in Rust.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Counter {
-    /// Name, such as `messages_in`, without a zero byte behind it. It stays valid.
-    pub name: Slice,
-    /// Value.
-    pub value: u64,
 }
 
 /// Starts a server and sets `*server` to it. `taut_server_free` ends and frees it.
@@ -165,45 +151,6 @@ impl Plan {
     }
 }
 
-/// The callbacks of a program. They are dropped, and their `destroy` is called, also if the start fails.
-///
-/// # Safety
-/// `callbacks` is null or a `taut_callbacks`.
-pub(super) unsafe fn program(callbacks: *const Callbacks) -> Result<Arc<Program>, Failure> {
-    // SAFETY: the caller keeps the contract.
-    unsafe { sized::read(callbacks) }.map(Program::new)
-}
-
-/// A copy of settings, or the defaults.
-///
-/// # Safety
-/// `settings` is null or settings.
-pub(super) unsafe fn settings(settings: *const Settings) -> Config {
-    // SAFETY: the caller keeps the contract.
-    unsafe { settings.as_ref() }.map_or_else(Config::default, |settings| settings.0.copy())
-}
-
-/// The driver of a name, or the default.
-///
-/// # Safety
-/// `name` is null or a text.
-pub(super) unsafe fn driver(name: *const c_char) -> Result<tautline::DriverConfig, Failure> {
-    // SAFETY: the caller keeps the contract.
-    let name = unsafe { text(name) }?;
-    let unknown = |why| Failure::with_text(TAUT_ERR_VALUE, why);
-    name.map_or_else(|| Ok(Default::default()), |name| driver_named(name).map_err(unknown))
-}
-
-/// The failure of a server or client that cannot start.
-pub(super) fn not_started(error: Error) -> Failure {
-    match error {
-        Error::Tls(error) => error.into(),
-        Error::Connect(error) => connect_failure(&error),
-        Error::NothingToListenAt => Failure::with_text(TAUT_ERR_CONFIG, error.to_string()),
-        other => Failure::with_text(TAUT_ERR_SYSTEM, format!("{other:#}")),
-    }
-}
-
 /// Writes an address at which a server listens into `text`, with a zero byte behind it, cut if `text_room` is too small.
 ///
 /// `number` counts from 0, in the order of the options. The port is the actual one. TAUT_ERR_VALUE says that there are
@@ -220,15 +167,15 @@ pub unsafe extern "C" fn taut_server_address(
     text: *mut c_char,
     text_room: usize,
 ) -> Code {
-    let call = |server: &Loops| {
-        let address = server.handle.addresses().get(number);
+    let call = |server: &Server| {
+        let address = server.0.handle.addresses().get(number);
         let address = address.ok_or(Failure::new(TAUT_ERR_VALUE, "the server listens at fewer addresses"))?;
         // SAFETY: the caller gives the memory away for this call.
         put_text(unsafe { chars(text, text_room) }?, &address.to_string());
         Ok(())
     };
     // SAFETY: the caller gives null or a server.
-    unsafe { on_server(server, call) }
+    unsafe { running::on(server, call) }
 }
 
 /// Sends a message to every subscriber of a topic.
@@ -246,14 +193,14 @@ pub unsafe extern "C" fn taut_server_publish(
     topic_len: usize,
     outgoing: *const Message,
 ) -> Code {
-    let call = |server: &Loops| {
+    let call = |server: &Server| {
         // SAFETY: the caller gives bytes that can be read.
         let topic = unsafe { str_of(topic, topic_len) }?;
         // SAFETY: the caller gives null or a `taut_message`.
-        server.handle.publish(topic, unsafe { message(outgoing) }?).map_err(refused)
+        server.0.handle.publish(topic, unsafe { message(outgoing) }?).map_err(refused)
     };
     // SAFETY: the caller gives null or a server.
-    unsafe { on_server(server, call) }
+    unsafe { running::on(server, call) }
 }
 
 /// Sends a message to every open connection, as `taut_server_publish` does.
@@ -265,9 +212,9 @@ pub unsafe extern "C" fn taut_server_publish(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_server_broadcast(server: *const Server, outgoing: *const Message) -> Code {
     // SAFETY: the caller gives null or a `taut_message`.
-    let call = |server: &Loops| server.handle.broadcast(unsafe { message(outgoing) }?).map_err(refused);
+    let call = |server: &Server| server.0.handle.broadcast(unsafe { message(outgoing) }?).map_err(refused);
     // SAFETY: the caller gives null or a server.
-    unsafe { on_server(server, call) }
+    unsafe { running::on(server, call) }
 }
 
 /// Sets `*count` to the number of subscriptions that match a topic. It waits for the loops.
@@ -283,17 +230,17 @@ pub unsafe extern "C" fn taut_server_subscribers(
     topic_len: usize,
     count: *mut usize,
 ) -> Code {
-    let call = |server: &Loops| {
+    let call = |server: &Server| {
         check(count)?;
         apart()?;
         // SAFETY: the caller gives bytes that can be read.
-        let subscribers = server.handle.subscribers(unsafe { str_of(topic, topic_len) }?).map_err(refused)?;
+        let subscribers = server.0.handle.subscribers(unsafe { str_of(topic, topic_len) }?).map_err(refused)?;
         // SAFETY: not null, and the caller lets it be written.
         unsafe { count.write(subscribers) };
         Ok(())
     };
     // SAFETY: the caller gives null or a server.
-    unsafe { on_server(server, call) }
+    unsafe { running::on(server, call) }
 }
 
 /// Has new connections use the applied settings of this configuration. Others go on, and after an error nothing has changed.
@@ -337,10 +284,8 @@ pub unsafe extern "C" fn taut_server_counters(
     room: usize,
     count: *mut usize,
 ) -> Code {
-    // SAFETY: the caller gives an array.
-    let call = |server: &Loops| unsafe { write_counters(server, counters, room, count) };
-    // SAFETY: the caller gives null or a server.
-    unsafe { on_server(server, call) }
+    // SAFETY: the caller gives null or a server, and an array.
+    unsafe { running::counters(server, counters, room, count) }
 }
 
 /// Sets `*value` to one counter of all loops, added up. TAUT_ERR_VALUE says that none has this name.
@@ -351,10 +296,8 @@ pub unsafe extern "C" fn taut_server_counters(
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_server_counter(server: *const Server, name: *const c_char, value: *mut u64) -> Code {
-    // SAFETY: the caller gives pointers that are null or valid.
-    let call = |server: &Loops| unsafe { write_counter(server, name, value) };
-    // SAFETY: the caller gives null or a server.
-    unsafe { on_server(server, call) }
+    // SAFETY: the caller gives null or a server, and pointers that are null or valid.
+    unsafe { running::counter(server, name, value) }
 }
 
 /// Stops accepting, and closes all connections with a code such as 1001 (going away) and a reason.
@@ -373,10 +316,8 @@ pub unsafe extern "C" fn taut_server_drain(
     reason_len: usize,
     deadline_ms: u64,
 ) -> Code {
-    // SAFETY: the caller gives bytes that can be read.
-    let call = |server: &Loops| unsafe { drain(server, close, (reason, reason_len), deadline_ms) };
-    // SAFETY: the caller gives null or a server.
-    unsafe { on_server(server, call) }
+    // SAFETY: the caller gives null or a server, and bytes that can be read.
+    unsafe { running::drain(server, close, (reason, reason_len), deadline_ms) }
 }
 
 /// Waits until every loop has ended, after a drain or a failure. TAUT_NEVER waits for ever.
@@ -390,13 +331,8 @@ pub unsafe extern "C" fn taut_server_drain(
 /// The pointers are null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_server_join(server: *const Server, timeout_ms: u64, error: *mut ErrorDetail) -> Code {
-    let wait = || {
-        check(server)?;
-        // SAFETY: not null, so it is a server.
-        join(&unsafe { &*server }.0, timeout_ms)
-    };
-    // SAFETY: the caller gives null or a `taut_error`.
-    unsafe { report(error, wait) }
+    // SAFETY: the caller gives null or a server, and null or a `taut_error`.
+    unsafe { running::join(server, timeout_ms, error) }
 }
 
 /// Aborts all connections of a server, waits until its loops have ended, and frees it. Null is ignored.
@@ -409,108 +345,6 @@ pub unsafe extern "C" fn taut_server_join(server: *const Server, timeout_ms: u64
 /// `server` is null or a server.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_server_free(server: *mut Server) -> Code {
-    if server.is_null() {
-        return TAUT_OK;
-    }
-    let free = || {
-        apart()?;
-        // SAFETY: a server comes from `Box::into_raw`, and this is its last use.
-        end(unsafe { Box::from_raw(server) }.0);
-        Ok(())
-    };
-    code(guard(free))
-}
-
-/// # Safety
-/// `server` is null or a server.
-unsafe fn on_server(server: *const Server, call: impl FnOnce(&Loops) -> Result<(), Failure>) -> Code {
-    let run = || {
-        check(server)?;
-        // SAFETY: not null, so it is a server, which lives during this call.
-        call(&unsafe { &*server }.0)
-    };
-    code(guard(run))
-}
-
-/// Fails inside of callbacks, where nothing may wait for loops.
-pub(super) fn apart() -> Result<(), Failure> {
-    let inside = Failure::new(TAUT_ERR_STATE, "a callback must not wait for the loop that runs it");
-    if in_callback() { Err(inside) } else { Ok(()) }
-}
-
-/// # Safety
-/// The reason can be read.
-pub(super) unsafe fn drain(
-    loops: &Loops,
-    close: u32,
-    (reason, len): (*const u8, usize),
-    deadline_ms: u64,
-) -> Result<(), Failure> {
-    // SAFETY: the caller keeps the contract.
-    let reason = unsafe { str_of(reason, len) }?;
-    // A century is as good as for ever.
-    let deadline = Duration::from_millis(deadline_ms.min(3_155_760_000_000));
-    loops.handle.drain(close_code(close, reason)?, reason, deadline);
-    Ok(())
-}
-
-pub(super) fn join(loops: &Loops, timeout_ms: u64) -> Result<(), Failure> {
-    apart()?;
-    let most = (timeout_ms != TAUT_NEVER).then(|| Duration::from_millis(timeout_ms));
-    if !loops.program.wait(most) {
-        return Err(Failure::new(TAUT_ERR_TIMEOUT, "a loop still runs: drain it, or wait for its callback"));
-    }
-    loops.handle.clone().join().map_err(not_started)
-}
-
-/// Ends loops and waits for them.
-pub(super) fn end(loops: Loops) {
-    loops.handle.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
-    loops.program.wait(None);
-    // The caller gets failures of loops from `join`.
-    let _ = loops.handle.join();
-}
-
-/// The counters of all loops, added up.
-fn total(loops: &Loops) -> impl Iterator<Item = (&'static str, u64)> {
-    let mut sum = Counters::default();
-    loops.handle.shards().iter().for_each(|shard| sum.merge(&shard.counters()));
-    let failed = loops.loops.iter().map(|one| one.failed.load(Ordering::Relaxed)).sum();
-    sum.named().into_iter().chain([("callbacks_failed", failed)])
-}
-
-/// # Safety
-/// The pointers are null or valid.
-pub(super) unsafe fn write_counters(
-    loops: &Loops,
-    counters: *mut Counter,
-    room: usize,
-    count: *mut usize,
-) -> Result<(), Failure> {
-    check(count)?;
-    let all = total(loops).map(|(name, value)| Counter { name: name.into(), value });
-    let all: Vec<Counter> = all.collect();
-    // SAFETY: not null, and the caller lets it be written.
-    unsafe { count.write(all.len()) };
-    let fits = room.min(all.len());
-    if fits > 0 {
-        check(counters)?;
-        // SAFETY: the caller gives an array of `room` elements, which shares no byte with ours.
-        unsafe { counters.copy_from_nonoverlapping(all.as_ptr(), fits) };
-    }
-    if fits < all.len() { Err(Failure::new(TAUT_ERR_SIZE, "there are more counters")) } else { Ok(()) }
-}
-
-/// # Safety
-/// The pointers are null or valid.
-pub(super) unsafe fn write_counter(loops: &Loops, name: *const c_char, value: *mut u64) -> Result<(), Failure> {
-    check(value)?;
-    check(name)?;
-    // SAFETY: the caller gives a text.
-    let name = unsafe { text(name) }?;
-    let found = total(loops).find(|(one, _)| Some(*one) == name);
-    let (_, found) = found.ok_or(Failure::new(TAUT_ERR_VALUE, "there is no such counter"))?;
-    // SAFETY: not null, and the caller lets it be written.
-    unsafe { value.write(found) };
-    Ok(())
+    // SAFETY: a server comes from `Box::into_raw`, and this is its last use.
+    unsafe { running::free(server) }
 }

@@ -150,3 +150,13 @@ pub struct Target {
     /// Further attempts before giving up; 0 never gives up.
     pub reconnect_attempts: u32,
 }
+
+/// A number that a server or client counts. The names are those of `Counters` in Rust.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Counter {
+    /// Name, such as `messages_in`, without a zero byte behind it. It stays valid.
+    pub name: Slice,
+    /// Value.
+    pub value: u64,
+}

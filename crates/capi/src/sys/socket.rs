@@ -3,7 +3,7 @@ use super::guard::guard;
 use super::heads::{Held, target};
 use super::memory::{check, str_of};
 use super::message::message;
-use super::server::settings;
+use super::running::settings;
 use super::settings::Settings;
 use super::shapes::{Closed, Message, Target};
 use super::sized;
