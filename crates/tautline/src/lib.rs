@@ -49,6 +49,8 @@ mod static_files;
 pub mod testing;
 mod thread;
 mod tls;
+#[cfg(feature = "tracing")]
+mod traced;
 mod upgrade;
 
 /// The types of HTTP heads: of a [`Request`], an [`Opening`] and a [`Reply`].
@@ -100,6 +102,8 @@ pub use tautline_ws::handshake::{HeadLimits, Origins, Policy};
 pub use tautline_ws::{CloseCode, Kind, Message, RetryAfter, deflate::DeflateConfig};
 pub use thread::ServerHandle;
 pub use tls::Tls;
+#[cfg(feature = "tracing")]
+pub use traced::Traced;
 pub use upgrade::{HandOver, HandedOver};
 
 /// The layers, for compositions of your own: a [`Shard`] takes any engine and any driver.
@@ -127,7 +131,7 @@ mod documents {
     #[cfg(all(feature = "files", feature = "metrics"))]
     #[doc = include_str!("../../../docs/guide.md")]
     mod guide {}
-    #[cfg(feature = "metrics")]
+    #[cfg(all(feature = "metrics", feature = "tracing"))]
     #[doc = include_str!("../../../docs/operations.md")]
     mod operations {}
     #[doc = include_str!("../../../docs/migration/uwebsockets.md")]
