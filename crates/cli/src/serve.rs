@@ -29,7 +29,7 @@ use std::time::Duration;
 use tautline::StaticFiles;
 use tautline::activation;
 use tautline::layers::io::machine;
-use tautline::{Address, CloseCode, Config, DeflateConfig, Origins, Server, ServerHandle, TlsEngine};
+use tautline::{Address, CloseCode, Config, DeflateConfig, Origins, Restart, Server, ServerHandle, TlsEngine};
 use tautline_lab::{app, loops};
 use tls::TlsArguments;
 
@@ -146,6 +146,16 @@ struct LoopArguments {
     /// Seconds that connections have to close when the server is stopped.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     drain: u64,
+    /// Say at a stop that the server restarts (1012), and tell each client when to come back: this many seconds later at the
+    /// earliest, each at a time of its own. With 0 another server runs already, and clients move to it one by one.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    back_in: Option<Duration>,
+}
+
+/// A time in seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| format!("{text:?} is no number of seconds"))
 }
 
 /// The server's application.
@@ -249,7 +259,8 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
     supervisor.watch(move |within| checked.check(within));
     let quiet = arguments.with_parent;
     let (watched, told) = (handle.clone(), supervisor.clone());
-    Obedient { handle: watched, files, supervisor: told, deadline, min_signature, quiet }.obey(signals);
+    let restart = arguments.loops.back_in.map(|pause| Restart::default().with_pause(pause));
+    Obedient { handle: watched, files, supervisor: told, deadline, restart, min_signature, quiet }.obey(signals);
     if handle.wait_for_end().is_some() {
         // Fewer loops would serve unnoticed. A supervisor of this program can start it anew.
         supervisor.stopping(deadline);

@@ -8,6 +8,7 @@ use crate::ids::{ConnId, DialId};
 use crate::message::Encoded;
 use crate::probe::Stages;
 use crate::publications::Publication;
+use crate::restart::Restart;
 use crate::topic::Scope;
 use crate::weight::Weight;
 use std::any::Any;
@@ -33,6 +34,7 @@ pub(crate) enum Command {
     Close { conn: ConnId, code: CloseCode, reason: String },
     Adopt { socket: OwnedFd, peer: Option<Address> },
     Drain { code: CloseCode, reason: String, deadline: Duration },
+    DrainForRestart { restart: Box<Restart>, deadline: Duration },
     Stages(Option<DialId>, SyncSender<Option<Box<Stages>>>),
     Subscribers { topic: String, reply: SyncSender<usize> },
     Heaviest(usize, SyncSender<Vec<Weight>>),
@@ -53,6 +55,7 @@ impl Weigh for Command {
             Self::Connect { target, .. } => target.size(),
             Self::Adopt { .. }
             | Self::Drain { .. }
+            | Self::DrainForRestart { .. }
             | Self::Reconnect(_)
             | Self::Stages(..)
             | Self::Subscribers { .. }

@@ -11,9 +11,11 @@ use crate::ids::DialId;
 use crate::link::Link;
 use crate::memory::Account;
 use crate::offload::Handshakes;
+use crate::pace::Pace;
 use crate::probe::Probe;
 use crate::remote::Commands;
 use crate::restored::Restored;
+use crate::schedule::Schedule;
 use crate::shared::Shared;
 use crate::timer::{Tick, Wheel};
 use std::cmp::Reverse;
@@ -71,6 +73,8 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     /// When a slow turn may be logged again.
     pub(crate) slow_turn_news: Tick,
     pub(crate) clock: Clock,
+    /// The cost of handshakes with clients.
+    pub(crate) pace: Pace,
     /// Connections that have arrived from another process and have not begun.
     pub(crate) restored: Vec<Restored<E::Session, H::State>>,
 }
@@ -81,6 +85,15 @@ pub(crate) struct Draining {
     pub(crate) reason: String,
     /// The first slot that it has not looked at.
     pub(crate) next: usize,
+    /// When connections are closed before a restart, and their clients return.
+    pub(crate) schedule: Option<Schedule>,
+}
+
+impl Draining {
+    /// When the drain goes on.
+    pub(crate) fn due(&self) -> Tick {
+        self.schedule.as_ref().map_or(0, Schedule::next_at)
+    }
 }
 
 pub(crate) enum Slot<S, T> {

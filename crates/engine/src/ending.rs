@@ -7,6 +7,8 @@ use crate::ids::ConnId;
 use crate::limits::Limit;
 use crate::link::{Due, Link, Stop, millis};
 use crate::phase::{Finish, Linger, Phase};
+use crate::restart::Restart;
+use crate::schedule::Schedule;
 use crate::topic::Scope;
 use http::StatusCode;
 use log::Level;
@@ -258,11 +260,25 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Stops accepting, and begins to close or end every connection.
     pub(crate) fn drain(&mut self, driver: &mut dyn Driver, code: CloseCode, reason: &str, deadline: Duration) {
+        let draining = Draining { code, reason: reason.to_owned(), next: 0, schedule: None };
+        self.begin_drain(driver, draining, deadline);
+    }
+
+    /// Drains with 1012. Each client learns when it is to come back.
+    pub(crate) fn drain_for_restart(&mut self, driver: &mut dyn Driver, restart: &Restart, deadline: Duration) {
+        let (count, pace) = (self.shared.counters.open.get(), self.pace.returns());
+        let schedule = Schedule::new(restart, (self.shared.now, deadline), count, pace);
+        log::info!("{count} connections are closed for a restart; clients return within {:?}", schedule.returning());
+        let (code, reason) = (CloseCode::SERVICE_RESTART, restart.reason.clone());
+        self.begin_drain(driver, Draining { code, reason, next: 0, schedule: Some(schedule) }, deadline);
+    }
+
+    fn begin_drain(&mut self, driver: &mut dyn Driver, draining: Draining, deadline: Duration) {
         driver.stop_listening();
         self.shared.remote.begin_drain();
         self.drain_end = Some(self.shared.now + millis(deadline));
         self.cancel_dials(driver);
-        self.draining = Some(Draining { code, reason: reason.to_owned(), next: 0 });
+        self.draining = Some(draining);
         self.go_on_draining(driver);
     }
 
@@ -270,13 +286,25 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn go_on_draining(&mut self, driver: &mut dyn Driver) {
         let Some(mut draining) = self.draining.take() else { return };
         let end = self.slots.len().min(draining.next + DRAINED_AT_ONCE);
-        for index in draining.next..end {
-            let Slot::Link(link) = &self.slots[index] else { continue };
-            let Draining { code, reason, .. } = &draining;
-            self.visit(driver, link.token, |core, _, link| core.drain_link(link, *code, reason));
+        while draining.next < end {
+            if let Slot::Link(link) = &self.slots[draining.next] {
+                let Draining { code, reason, schedule, .. } = &mut draining;
+                let (token, now) = (link.token, self.shared.now);
+                let told = match schedule {
+                    Some(schedule) if matches!(link.phase, Phase::Open) => {
+                        if now < schedule.next_at() {
+                            break;
+                        }
+                        Some(format!("{} {reason}", schedule.close(now)))
+                    }
+                    _ => None,
+                };
+                let reason = told.as_deref().unwrap_or(reason);
+                self.visit(driver, token, |core, _, link| core.drain_link(link, *code, reason));
+            }
+            draining.next += 1;
         }
-        if end < self.slots.len() {
-            draining.next = end;
+        if draining.next < self.slots.len() {
             self.draining = Some(draining);
         }
     }

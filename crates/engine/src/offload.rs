@@ -95,7 +95,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
     ) -> Result<(usize, Handshake), Stop> {
         let out = link.wire.buf(&mut self.shared.pool);
         let start = out.len();
+        let begun = self.clock.elapsed();
         let result = link.session.handshake(wire, out);
+        if link.info.dial.is_none() {
+            let took = self.clock.elapsed().saturating_sub(begun);
+            self.pace.measure(Answer::read(&out.filled()[start..]), took);
+        }
         if self.handshakes.is_some() && link.info.dial.is_none() && link.cost != HandshakeCost::Answered {
             let answer = Answer::read(&out.filled()[start..]);
             // The client did not resume although it sent a ticket. A client with a forged ticket may never continue, so this

@@ -10,6 +10,7 @@ use crate::probe::Stages;
 use crate::publications::Publication;
 use crate::receipt::Receipt;
 use crate::recipients::Recipients;
+use crate::restart::Restart;
 use crate::weight::Weight;
 use std::any::TypeId;
 use std::cell::Cell;
@@ -277,6 +278,16 @@ impl ShardHandle {
     /// If the shard has stopped.
     pub fn drain(&self, code: CloseCode, reason: &str, deadline: Duration) -> Result<(), ShardHandleError> {
         self.force(Command::Drain { code, reason: reason.to_owned(), deadline })?;
+        self.begin_drain();
+        Ok(())
+    }
+
+    /// Drains like [`drain`](Self::drain) with 1012, and tells each client after which time of its own to come back.
+    ///
+    /// # Errors
+    /// If the shard has stopped.
+    pub fn drain_for_restart(&self, restart: &Restart, deadline: Duration) -> Result<(), ShardHandleError> {
+        self.force(Command::DrainForRestart { restart: Box::new(restart.clone()), deadline })?;
         self.begin_drain();
         Ok(())
     }

@@ -14,11 +14,13 @@ use crate::handler::Handler;
 use crate::ids::{ConnId, DialId};
 use crate::memory::Account;
 use crate::offload::{HandshakePool, Handshakes, RecordPool};
+use crate::pace::Pace;
 use crate::peer_log::PeerLog;
 use crate::phase::Phase;
 use crate::probe::{Probe, Stages};
 use crate::publications::Publications;
 use crate::remote::{InTurn, ShardHandle};
+use crate::restart::Restart;
 use crate::shared::{Keys, Shared};
 use crate::timer::{Tick, Wheel};
 use crate::timers::Timers;
@@ -139,6 +141,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             slow_turn: Tick::MAX,
             slow_turn_news: 0,
             clock: Clock::default(),
+            pace: Pace::default(),
             restored: Vec::new(),
         };
         Ok(Self { driver, core })
@@ -298,6 +301,12 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     pub fn drain(&mut self, code: CloseCode, reason: &str, deadline: Duration) {
         self.core.refresh();
         self.core.drain(&mut *self.driver, code, reason, deadline);
+    }
+
+    /// Begins a drain like [`ShardHandle::drain_for_restart`], from this thread.
+    pub fn drain_for_restart(&mut self, restart: &Restart, deadline: Duration) {
+        self.core.refresh();
+        self.core.drain_for_restart(&mut *self.driver, restart, deadline);
     }
 }
 

@@ -130,13 +130,14 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// The driver's timeout: until the next timer, at most `longest`; zero if output waits already.
     pub(crate) fn wait(&self, longest: Option<Duration>) -> Option<Duration> {
         let now = self.shared.now;
-        if !self.shared.dirty.is_empty() || !self.shared.publications.is_empty() || self.draining.is_some() {
+        if !self.shared.dirty.is_empty() || !self.shared.publications.is_empty() {
             return Some(Duration::ZERO);
         }
         let timers = [
             self.wheel.wait(now),
             self.shared.timers.wait(now),
             self.dial_timers.peek().map(|Reverse((at, _))| at.saturating_sub(now)),
+            self.draining.as_ref().map(|draining| draining.due().saturating_sub(now)),
             self.drain_end.map(|end| end.saturating_sub(now)),
             self.shared.peer_log.due().map(|at| at.saturating_sub(now)),
             (self.admission.look_at != Tick::MAX).then(|| self.admission.look_at.saturating_sub(now)),
@@ -193,6 +194,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 }
             }
             Command::Drain { code, reason, deadline } => self.drain(driver, code, &reason, deadline),
+            Command::DrainForRestart { restart, deadline } => self.drain_for_restart(driver, &restart, deadline),
             // The asking thread may have ended.
             Command::Stages(dial, reply) => {
                 let probe = self.probe.as_ref();

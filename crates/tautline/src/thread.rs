@@ -16,7 +16,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tautline_engine::probe::{Stages, Stamps};
-use tautline_engine::{Bridge, Config, ConnId, Outgoing, Reach, Receipt, Recipients, ShardHandle, ShardHandleError};
+use tautline_engine::{
+    Bridge, Config, ConnId, Outgoing, Reach, Receipt, Recipients, Restart, ShardHandle, ShardHandleError,
+};
 use tautline_io::machine::OwnDescriptors;
 use tautline_io::{Address, Driver, DriverConfig, ListenOptions, activation, epoll, machine};
 use tautline_ws::CloseCode;
@@ -215,6 +217,29 @@ impl ServerHandle {
         for shard in &self.shards {
             // A loop that has stopped already has nothing to drain.
             let _ = shard.drain(code, reason, deadline);
+        }
+    }
+
+    /// Drains like [`drain`](Self::drain) with 1012 (service restart), and tells each client after which time to come back.
+    ///
+    /// Clients then do not return all at once: [`Restart`]. Others connect to the next server, which may
+    /// [run already](crate::Server::beside_others).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tautline::{Restart, ServerHandle};
+    ///
+    /// fn restart(server: ServerHandle) -> Result<(), tautline::Error> {
+    ///     // The program that this one starts in its place needs about a second.
+    ///     server.drain_for_restart(&Restart::default().with_pause(Duration::from_secs(1)), Duration::from_secs(10));
+    ///     server.join()
+    /// }
+    /// ```
+    pub fn drain_for_restart(&self, restart: &Restart, deadline: Duration) {
+        let each = restart.for_each_of(self.shards.len());
+        for shard in &self.shards {
+            // A loop that has stopped already has nothing to drain.
+            let _ = shard.drain_for_restart(&each, deadline);
         }
     }
 

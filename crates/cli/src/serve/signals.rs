@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
 use std::time::Duration;
-use tautline::{CloseCode, ServerFiles, ServerHandle};
+use tautline::{CloseCode, Restart, ServerFiles, ServerHandle};
 
 /// Begins to hold signals. To be called before the loops start, so that no signal is lost.
 ///
@@ -31,6 +31,8 @@ pub(super) struct Obedient {
     pub(super) supervisor: Supervisor,
     /// Time that connections have to close.
     pub(super) deadline: Duration,
+    /// How a stop is announced, if the server restarts.
+    pub(super) restart: Option<Restart>,
     /// Signature time from which handshakes leave their loop.
     pub(super) min_signature: Option<Duration>,
     /// Whether the end prints nothing.
@@ -81,6 +83,9 @@ impl Obedient {
             // `eprintln` would panic where the disk of the log is full, and the signal would be lost.
             let _ = writeln!(io::stderr(), "closing connections; send the signal again to stop at once");
         }
-        self.handle.drain(CloseCode::GOING_AWAY, "the server is stopping", self.deadline);
+        match &self.restart {
+            Some(restart) => self.handle.drain_for_restart(restart, self.deadline),
+            None => self.handle.drain(CloseCode::GOING_AWAY, "the server is stopping", self.deadline),
+        }
     }
 }

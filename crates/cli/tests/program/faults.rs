@@ -72,6 +72,26 @@ fn a_full_disk_for_the_log_stops_nothing() {
 }
 
 #[test]
+fn a_server_that_restarts_says_when_it_is_back() {
+    let home = Home::new();
+    let server = home.serve(&["--plain", "--back-in", "2.5"]);
+    let mut streams = [open(&server), open(&server)];
+    signal(&server.pid(), "-TERM");
+    for stream in &mut streams {
+        let (opcode, content) = read_frame(stream).unwrap();
+        assert_eq!((opcode, &content[..2]), (8, &1012_u16.to_be_bytes()[..]));
+        let reason = std::str::from_utf8(&content[2..]).unwrap();
+        let told = reason.strip_prefix("retry-after=").and_then(|reason| reason.strip_suffix("s the server restarts"));
+        // No handshake was measured, so clients return at the slowest pace: five hundred per second.
+        let seconds: f64 = told.unwrap_or_else(|| panic!("{reason}")).parse().unwrap();
+        assert!((2.0..=2.51).contains(&seconds), "{reason}");
+    }
+    drop(streams);
+    let error = home.taut(&["serve", "--plain", "--back-in", "soon"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&error.stderr).contains("no number of seconds"), "{error:?}");
+}
+
+#[test]
 fn a_server_that_was_stopped_for_a_while_goes_on() {
     let home = Home::new();
     let server = home.serve(&["--plain"]);

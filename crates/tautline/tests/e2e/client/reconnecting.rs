@@ -3,8 +3,9 @@
 use super::start;
 use crate::common::server::config;
 use crate::common::{App, Event, Over, both, eventually, serve, serve_at};
-use std::time::Duration;
-use tautline::{Cause, CloseCode, Outgoing, Reconnect, Target};
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+use tautline::{Cause, CloseCode, Outgoing, Reconnect, Restart, Target};
 use tautline_testkit::ClosedPort;
 
 const fn quick(attempts: Option<u32>) -> Reconnect {
@@ -77,7 +78,7 @@ fn a_client_comes_back_when_its_server_says() {
         // Without the hint the next attempt would come after half a minute at the earliest.
         target.reconnect = Some(Reconnect::new(Duration::from_secs(60), Duration::from_secs(600)));
         let (client, events) = start(target, App::default());
-        let closed = std::time::Instant::now();
+        let closed = Instant::now();
         let (theirs, _) = server.events.open(0);
         server.handle.shards()[0].close(theirs, CloseCode::SERVICE_RESTART, "retry-after=0.2s soon").unwrap();
         assert_eq!(events.close(events.open(0).0).retry_after(), Some(Duration::from_millis(200)));
@@ -87,6 +88,68 @@ fn a_client_comes_back_when_its_server_says() {
         client.join().unwrap();
         server.stop();
     });
+}
+
+#[test]
+fn a_restart_gives_each_client_a_time_of_its_own() {
+    both(|over| {
+        const CLIENTS: usize = 4;
+        let server = serve(over, config(), App::default());
+        let address = server.address.to_string();
+        // Without a word of the server the next attempt would come after half a minute at the earliest.
+        let target = server.target().with_reconnect(Reconnect::new(Duration::from_secs(60), Duration::from_secs(600)));
+        let (client, events) = start(target.clone(), App::default());
+        for _ in 1..CLIENTS {
+            client.shards()[0].connect(target.clone()).unwrap();
+        }
+        let opened: Vec<_> = (0..CLIENTS).map(|n| events.open(n).0).collect();
+        (0..CLIENTS).for_each(|n| drop(server.events.open(n)));
+        let begun = Instant::now();
+        let restart = Restart::default()
+            .with_pause(Duration::from_millis(300))
+            .with_pace(NonZeroU32::new(10).unwrap())
+            .with_reason("a new version");
+        server.handle.drain_for_restart(&restart, Duration::from_secs(10));
+        server.handle.join().unwrap();
+        let closed: Vec<_> = opened.iter().map(|conn| events.close(*conn)).collect();
+        for closed in &closed {
+            assert_eq!(closed.code, CloseCode::SERVICE_RESTART);
+            assert!(closed.reason.ends_with("s a new version"), "{}", closed.reason);
+        }
+        let mut told: Vec<_> = closed.iter().map(|closed| closed.retry_after().unwrap()).collect();
+        told.sort();
+        // All are closed in one turn, and ten return per second.
+        assert_eq!(told, [300, 400, 500, 600].map(Duration::from_millis));
+        let server = serve_at(&address, over, 1, config(), App::default());
+        (CLIENTS..2 * CLIENTS).for_each(|n| drop(events.open(n)));
+        assert!(begun.elapsed() >= Duration::from_millis(600), "{:?}", begun.elapsed());
+        client.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+        client.join().unwrap();
+        server.stop();
+    });
+}
+
+#[test]
+fn clients_move_one_by_one_to_a_server_that_runs_already() {
+    const CLIENTS: usize = 5;
+    let server = serve(Over::Fused, config(), App::default());
+    let (client, events) = start(server.target(), App::default());
+    for _ in 1..CLIENTS {
+        client.shards()[0].connect(server.target()).unwrap();
+    }
+    let opened: Vec<_> = (0..CLIENTS).map(|n| events.open(n).0).collect();
+    (0..CLIENTS).for_each(|n| drop(server.events.open(n)));
+    let begun = Instant::now();
+    let restart = Restart::default().with_pace(NonZeroU32::new(10).unwrap());
+    server.handle.drain_for_restart(&restart, Duration::from_secs(20));
+    // The last one is closed 400 ms after the first, by a clock of milliseconds, and all may come back at once.
+    let closed: Vec<_> = opened.iter().map(|conn| events.close(*conn)).collect();
+    assert!(begun.elapsed() >= Duration::from_millis(398), "{:?}", begun.elapsed());
+    for closed in &closed {
+        assert_eq!(closed.retry_after(), Some(Duration::ZERO), "{}", closed.reason);
+    }
+    server.handle.join().unwrap();
+    client.join().unwrap();
 }
 
 #[test]
