@@ -3,6 +3,7 @@
 mod checks;
 mod chromium;
 mod fixture;
+mod hub;
 mod live;
 
 use std::fs;
@@ -44,6 +45,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
     prints(&mut browser)?;
     loads_alone_and_without_errors(&mut browser, &url)?;
     live::test(context, &mut browser, &folder)?;
+    hub::test(context, &mut browser)?;
     println!("pictures: {}", folder.display());
     Ok(())
 }

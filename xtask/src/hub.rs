@@ -1,4 +1,4 @@
-//! Topics of several hosts on a real nats-server, which Go builds.
+//! Topics of several hosts on a real nats-server, which Go builds, and the client in Node.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::cargo::cargo;
 use crate::outcome::{Failure, Outcome};
 use crate::process::{self, run, run_logged};
 use crate::stage::Context;
-use crate::{install, paths};
+use crate::{install, interop, paths, taut};
 
 const NATS_SERVER: &str = "github.com/nats-io/nats-server/v2@v2.11.4";
 
@@ -21,7 +21,24 @@ pub(crate) fn test(context: &Context) -> Outcome {
     run(doc.args(package).env("RUSTDOCFLAGS", "-D warnings"), context.deadline)?;
     let mut test = cargo(&["test"]);
     test.args(package).args(["--", "--include-ignored"]).env("TAUTLINE_NATS_SERVER", &server);
-    run(&mut test, context.deadline)
+    run(&mut test, context.deadline)?;
+    in_node(context)
+}
+
+/// The JavaScript client in Node against `taut serve --app hub`, which it kills and starts again.
+fn in_node(context: &Context) -> Outcome {
+    let modules = match interop::node_modules(context) {
+        Err(Failure::Skipped(reason)) => {
+            context.skip("hub: node", &reason);
+            return Ok(());
+        }
+        modules => modules?,
+    };
+    let port = taut::free_port()?.to_string();
+    let mut node = Command::new("node");
+    node.arg(paths::root().join("tests/hub/client.mjs")).arg(&port).arg(taut::program());
+    node.args(["serve", "--plain", "--app", "hub", "--listen", &format!("127.0.0.1:{port}")]);
+    run_logged(node.env("NODE_PATH", modules), &paths::log("hub-node"), context.deadline)
 }
 
 /// The server's path. It is built first, unless it is there.

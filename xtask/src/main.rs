@@ -150,7 +150,7 @@ fn main() -> ExitCode {
         ["dist", ref options @ ..] => dist(options),
         ["publish"] => stage::run(&[stage("publish", 10, publish::check)]),
         ["browser"] => stage::run(&[build(), stage("browser", 5, browser::test)]),
-        ["hub"] => stage::run(&[stage("hub", 15, hub::test)]),
+        ["hub"] => stage::run(&[build(), stage("hub", 15, hub::test)]),
         ["peers"] => stage::run(&[build(), stage("peers", 10, peers::run_all)]),
         ["tokio"] => stage::run(&[
             build(),

@@ -1,6 +1,7 @@
 mod admin;
 #[cfg(feature = "harden")]
 mod harden;
+mod hub;
 mod listen;
 mod offload;
 mod privilege;
@@ -69,6 +70,10 @@ pub(crate) struct Arguments {
     #[cfg(feature = "files")]
     #[arg(long, value_name = "DIR")]
     files: Option<PathBuf>,
+    /// NATS servers by which `--app hub` shares its topics with other hosts, with commas between them. History is in JetStream.
+    #[cfg(feature = "nats")]
+    #[arg(long, value_name = "nats://HOST:PORT")]
+    broker: Option<String>,
     /// Messages per second of `--app feed`.
     #[arg(long, value_name = "R", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     feed_rate: u32,
@@ -171,6 +176,8 @@ enum App {
     Feed,
     /// Send all clients made-up market data in bursts, the same in every run. It begins with the first client.
     Market,
+    /// Topics with history, latest values and presence, in JSON (docs/hub.md).
+    Hub,
 }
 
 /// A preset of limits and deadlines.
@@ -273,7 +280,20 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
 /// Starts the server with its application, and the thread that publishes for it.
 fn start(server: Server<TlsEngine>, arguments: &Arguments) -> Result<ServerHandle, Failure> {
     let app = arguments.app;
+    #[cfg(feature = "nats")]
+    let broker = arguments.broker.as_deref();
+    #[cfg(not(feature = "nats"))]
+    let broker = None;
+    if broker.is_some() && app != App::Hub {
+        return Err(Failure::usage("--broker needs --app hub".to_owned()));
+    }
+    let (hub, bridge) = hub::open(broker)?;
+    let server = match bridge {
+        Some(bridge) => server.bridge(bridge),
+        None => server,
+    };
     let make: loops::MakeApp = Box::new(move |_| match app {
+        App::Hub => Box::new(hub.handler()),
         App::Echo => Box::new(app::Echo),
         App::Broadcast => Box::new(app::Broadcast),
         App::Crowd => Box::new(app::Crowd),
@@ -286,7 +306,7 @@ fn start(server: Server<TlsEngine>, arguments: &Arguments) -> Result<ServerHandl
     match app {
         App::Feed => drop(std::thread::spawn(move || app::publish(&shards, rate, size))),
         App::Market => drop(std::thread::spawn(move || app::publish_market(&shards))),
-        App::Echo | App::Broadcast | App::Crowd => {}
+        App::Echo | App::Broadcast | App::Crowd | App::Hub => {}
     }
     Ok(handle)
 }

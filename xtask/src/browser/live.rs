@@ -71,7 +71,8 @@ fn has_chart(browser: &mut Browser, name: &str) -> Outcome {
     wait_for(browser, &drawn, &format!("a chart of {name}"))
 }
 
-fn wait_for(browser: &mut Browser, expression: &str, what: &str) -> Outcome {
+/// Waits until an expression is true.
+pub(super) fn wait_for(browser: &mut Browser, expression: &str, what: &str) -> Outcome {
     let end = Instant::now() + PATIENCE;
     while browser.value(expression)? != json!(true) {
         if Instant::now() > end {

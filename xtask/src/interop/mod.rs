@@ -4,7 +4,7 @@ pub(crate) mod faults;
 mod peer;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,6 +14,12 @@ use crate::process::{Deadline, Running, run_logged, show_tail};
 use crate::stage::Context;
 use crate::taut::{self, Certificates, Scheme, Server};
 use peer::{PEERS, Peer};
+
+/// Fetches the packages for Node, and returns their folder.
+pub(crate) fn node_modules(context: &Context) -> Result<PathBuf, Failure> {
+    Peer::Node.install(context.deadline)?;
+    Ok(Peer::Node.modules())
+}
 
 /// Fetches and builds every peer.
 pub(crate) fn install(context: &Context) -> Outcome {

@@ -1,6 +1,6 @@
 //! `--files`: a folder beside the application.
 
-use tautline::{Conn, Handler, Message, Opening, Reply, Request, ShardContext, StaticFiles};
+use tautline::{Closed, Conn, Handler, Message, Opening, Reply, Request, ShardContext, StaticFiles};
 use tautline_lab::loops;
 
 /// Answers plain HTTP with files. WebSockets are the application's.
@@ -26,5 +26,13 @@ impl Handler for Site {
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
         self.app.on_message(conn, message);
+    }
+
+    fn on_shard_timer(&mut self, shard: &mut ShardContext<'_>, id: u64) {
+        self.app.on_shard_timer(shard, id);
+    }
+
+    fn on_close(&mut self, conn: &mut Conn<'_, ()>, closed: &Closed) {
+        self.app.on_close(conn, closed);
     }
 }

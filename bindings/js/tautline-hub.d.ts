@@ -1,0 +1,53 @@
+/** A message of a topic. */
+export interface HubMessage<T = unknown> {
+  topic: string;
+  data: T;
+  /** Its place in the topic's history; plain topics have none. */
+  offset?: number;
+  key?: string;
+}
+
+export interface SubscribeOptions {
+  /** The last offset that the client has, from an earlier life. Without it, a topic with history begins with now. */
+  after?: number;
+  /** The epoch of `after`. */
+  epoch?: string;
+  /** The name as which the client is a member of the topic. */
+  as?: string;
+  /** The subscription holds: at first, and after each reconnection. */
+  onSubscribed?: (at: { topic: string; offset?: number }) => void;
+  /** Messages up to `offset` are not kept any more: the client missed some. Those after it follow. */
+  onLate?: (at: { topic: string; offset: number }) => void;
+  /** All members, by identifier, with their names: at first, and after each change. */
+  onMembers?: (members: Map<string, string>) => void;
+  /** The hub refused the subscription. */
+  onError?: (error: Error) => void;
+}
+
+export interface Subscription {
+  readonly topic: string;
+  /** The last offset that the client has. Keep it with `epoch` to go on after a restart. */
+  readonly after: number | undefined;
+  readonly epoch: string | undefined;
+  readonly members: Map<string, string>;
+  unsubscribe(): void;
+}
+
+export interface HubOptions {
+  /** The class for connections, where the platform has none: that of the package `ws`. */
+  WebSocket?: unknown;
+  onState?: (state: "open" | "closed") => void;
+}
+
+/** One connection to a hub. It is opened again after each end, and goes on from the offsets that it has. */
+export class HubClient {
+  constructor(url: string | URL, options?: HubOptions);
+  readonly isOpen: boolean;
+  subscribe<T = unknown>(
+    topic: string,
+    onMessage: (message: HubMessage<T>) => void,
+    options?: SubscribeOptions,
+  ): Subscription;
+  publish(topic: string, data: unknown, options?: { key?: string }): Promise<{ offset?: number; reach?: "all" | "host" }>;
+  close(): void;
+}

@@ -1,0 +1,117 @@
+// The JavaScript client of a hub against a server that its arguments start, kill and start again:
+//   node client.mjs PORT PROGRAM ARGUMENT...
+// Before Node 22 it needs the package `ws`, found by NODE_PATH. It prints `ok NAME` for each check that holds.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { createRequire } from "node:module";
+import { once } from "node:events";
+import { HubClient } from "../../bindings/js/tautline-hub.js";
+
+const [port, program, ...args] = process.argv.slice(2);
+const require = createRequire(`${process.env.NODE_PATH ?? "."}/`);
+const WebSocket = globalThis.WebSocket ?? require("ws").WebSocket;
+const url = `ws://127.0.0.1:${port}/`;
+
+const start = async () => {
+  const server = spawn(program, args, { stdio: ["ignore", "pipe", "inherit"] });
+  await once(server.stdout, "data");
+  return server;
+};
+const kill = async (server) => {
+  server.kill("SIGKILL");
+  await once(server, "exit");
+};
+
+const until = async (what, holds) => {
+  for (const end = Date.now() + 60_000; !holds(); ) {
+    assert(Date.now() < end, `timed out: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+};
+const client = () => new HubClient(url, { WebSocket });
+const subscribed = (hub, topic, onMessage, options = {}) =>
+  new Promise((resolve, reject) => {
+    const end = { onSubscribed: () => resolve(subscription), onError: reject };
+    const subscription = hub.subscribe(topic, onMessage, { ...end, onLate: () => resolve(subscription), ...options });
+  });
+const ok = (name) => console.log(`ok ${name}`);
+
+let server = await start();
+const publisher = client();
+
+{
+  const got = [];
+  const hub = client();
+  await subscribed(hub, "log:a", (message) => got.push(message));
+  const offsets = [];
+  for (let n = 0; n < 300; n++) {
+    offsets.push((await publisher.publish("log:a", { n })).offset);
+  }
+  await until("all messages arrive", () => got.length === 300);
+  assert.deepEqual(got.map(({ data }) => data.n), [...Array(300).keys()]);
+  assert.deepEqual(got.map(({ offset }) => offset), offsets);
+  const again = [];
+  const returned = client();
+  await subscribed(returned, "log:a", (message) => again.push(message.data.n), { after: offsets[9] });
+  await until("the missed messages arrive", () => again.length === 290);
+  assert.deepEqual(again, [...Array(290).keys()].map((n) => n + 10));
+  [hub, returned].forEach((one) => one.close());
+  ok("history");
+}
+{
+  for (let n = 0; n < 10; n++) {
+    await publisher.publish("latest:p", n, { key: "x" });
+    await publisher.publish("latest:p", -n, { key: "y" });
+  }
+  const hub = client();
+  const got = new Map();
+  await subscribed(hub, "latest:p", ({ key, data }) => got.set(key, [...(got.get(key) ?? []), data]));
+  await until("each key has its latest value", () => got.size === 2);
+  assert.deepEqual([...got], [["x", [9]], ["y", [-9]]]);
+  hub.close();
+  ok("latest values");
+}
+{
+  const [ann, bob] = [client(), client()];
+  let names = [];
+  await subscribed(ann, "room", () => {}, { as: "ann", onMembers: (members) => (names = [...members.values()].sort()) });
+  await until("ann is there", () => names.join() === "ann");
+  const got = [];
+  await subscribed(bob, "room", ({ data }) => got.push(data), { as: "bob" });
+  await until("bob joins", () => names.join() === "ann,bob");
+  assert.equal((await ann.publish("room", ["hello", "\u{1f600}\""])).reach, "all");
+  await until("bob hears ann", () => got.length === 1);
+  assert.deepEqual(got, [["hello", "\u{1f600}\""]]);
+  bob.close();
+  await until("bob leaves", () => names.join() === "ann");
+  ann.close();
+  ok("presence");
+}
+{
+  await assert.rejects(publisher.publish("$own", 1), /not allowed/);
+  await assert.rejects(publisher.publish("a", undefined), TypeError);
+  await assert.rejects(subscribed(publisher, "", () => {}), /not allowed/);
+  ok("refusals");
+}
+{
+  const got = [];
+  let late = 0;
+  const hub = client();
+  const subscription = await subscribed(hub, "log:b", ({ data }) => got.push(data), { onLate: () => late++ });
+  await publisher.publish("log:b", 1);
+  await until("a message arrives", () => got.length === 1);
+  const { epoch } = subscription;
+  await kill(server);
+  const published = publisher.publish("log:b", 2);
+  server = await start();
+  // The embedded log is gone with its process. The client is told so, and goes on.
+  await published;
+  await until("the client is told", () => late === 1);
+  assert.notEqual(subscription.epoch, epoch);
+  await publisher.publish("log:b", 3);
+  await until("later messages arrive", () => got.at(-1) === 3);
+  hub.close();
+  ok("a restart");
+}
+publisher.close();
+await kill(server);
