@@ -50,9 +50,15 @@ struct Tls {
 }
 
 impl Tls {
-    /// Begins a connection. Ticket keys are erased in time from now on, also if no other connection follows. Outside of a
-    /// runtime, only handshakes erase them.
+    /// Begins a connection.
     fn accept(&self) -> Result<fused::Session, Error> {
+        self.renew_tickets();
+        Ok(self.engine.accept()?)
+    }
+
+    /// Has ticket keys erased in time from now on, also if no other connection follows. Outside of a runtime, only handshakes
+    /// erase them.
+    fn renew_tickets(&self) {
         let mut renewing = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
         if renewing.as_ref().is_none_or(JoinHandle::is_finished)
             && self.engine.renew_tickets().is_some()
@@ -65,7 +71,6 @@ impl Tls {
                 }
             }));
         }
-        Ok(self.engine.accept()?)
     }
 }
 
