@@ -119,6 +119,21 @@ impl Client {
         Ok(id)
     }
 
+    /// Publishes a JSON text at most once: nothing repeats or answers it. Without a connection it is lost.
+    ///
+    /// # Errors
+    /// If `data` is no JSON text, or the client has ended.
+    pub fn publish_once(&self, topic: &str, key: Option<&str>, data: &str) -> Result<(), ClientError> {
+        let mut state = self.shared.lock();
+        let is_sent = state.session.publish(topic, key, data);
+        let is_connected = state.conn.is_some();
+        drop(state);
+        if !is_sent && is_connected {
+            return Err(ClientError::NotJson);
+        }
+        self.flush()
+    }
+
     /// Waits for the next event.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ pub(super) fn test(context: &Context, browser: &mut Browser) -> Outcome {
     serve.arg(paths::root().join("bindings/js"));
     let mut server = Running::start_logged(&mut serve, &paths::log("browser-hub"))?;
     taut::wait_until_listening(port, &mut server, context.deadline)?;
-    browser.open(&format!("http://127.0.0.1:{port}/tautline-hub.d.ts"))?;
+    browser.open(&format!("http://127.0.0.1:{port}/package.json"))?;
     browser.value(SCRIPT)?;
     wait_for(browser, "!!window.isDone && window.isDone()", "all messages of the hub")
 }
