@@ -1,12 +1,16 @@
 use crate::families::Families;
 use prometheus_client::registry::Unit;
+use rustix::param::page_size;
+use rustix::process::{Resource, getrlimit};
 use std::fmt::Error;
 use std::fs;
+use std::sync::LazyLock;
 
 /// Clock ticks per second in `/proc`: 100 on every architecture of Linux.
 const TICKS: f64 = 100.0;
-/// The smallest page of any architecture that is supported.
-const PAGE: f64 = 4096.0;
+
+/// The time of the boot, since 1970. It is read once: the kernel writes all of `/proc/stat` for it.
+static BOOT: LazyLock<Option<f64>> = LazyLock::new(|| boot(&fs::read_to_string("/proc/stat").ok()?));
 
 /// The resources that this process uses, under the names that all clients of Prometheus give them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,22 +34,17 @@ impl ProcessFigures {
     /// Reads the figures of this process; `None` if `/proc` is not there.
     #[must_use]
     pub fn read() -> Option<Self> {
-        let mut figures = Self::parse(&fs::read_to_string("/proc/self/stat").ok()?)?;
-        figures.resident_bytes = fs::read_to_string("/proc/self/status")
-            .ok()
-            .and_then(|status| resident(&status))
-            .unwrap_or(figures.resident_bytes);
+        let mut figures = Self::parse(&fs::read_to_string("/proc/self/stat").ok()?, page_size() as f64)?;
         // The kernel's own count. To list the folder takes milliseconds with thousands of connections.
         let open = fs::metadata("/proc/self/fd").map_or(0, |folder| folder.len());
         figures.open_files = (open > 0).then_some(open as f64);
-        figures.max_files = fs::read_to_string("/proc/self/limits").ok().and_then(|limits| max_files(&limits));
-        let boot = fs::read_to_string("/proc/stat").ok().and_then(|stat| boot(&stat));
-        figures.began = figures.began.zip(boot).map(|(began, boot)| began + boot);
+        figures.max_files = getrlimit(Resource::Nofile).current.map(|limit| limit as f64);
+        figures.began = figures.began.zip(*BOOT).map(|(began, boot)| began + boot);
         Some(figures)
     }
 
     /// Reads `/proc/self/stat`. The time of the begin is since boot.
-    fn parse(stat: &str) -> Option<Self> {
+    fn parse(stat: &str, page: f64) -> Option<Self> {
         // The name of the program, in parentheses, may have blanks and parentheses of its own.
         let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
         // proc_pid_stat(5) numbers the fields from 1; the first one here is the third.
@@ -54,7 +53,7 @@ impl ProcessFigures {
             cpu_seconds: (field(14)? + field(15)?) / TICKS,
             threads: field(20)?,
             began: Some(field(22)? / TICKS),
-            resident_bytes: field(24)? * PAGE,
+            resident_bytes: field(24)? * page,
             ..Self::default()
         })
     }
@@ -76,17 +75,6 @@ impl ProcessFigures {
     }
 }
 
-/// The resident memory in `/proc/self/status`. That in `stat` is in pages, whose size differs, and may lag behind.
-fn resident(status: &str) -> Option<f64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(line.trim().strip_suffix(" kB")?.parse::<f64>().ok()? * 1024.0)
-}
-
-/// The soft limit of open files in `/proc/self/limits`.
-fn max_files(limits: &str) -> Option<f64> {
-    limits.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_whitespace().next()?.parse().ok()
-}
-
 /// The time of the boot in `/proc/stat`.
 fn boot(stat: &str) -> Option<f64> {
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
@@ -94,17 +82,16 @@ fn boot(stat: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ProcessFigures, max_files};
+    use super::{ProcessFigures, boot};
 
     #[test]
     fn the_fields_are_found_behind_any_name() {
         let stat = "42 (a ) b (c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 7 0 1234 99999 300 18446744073709551615 1";
-        let figures = ProcessFigures::parse(stat).unwrap();
+        let figures = ProcessFigures::parse(stat, 16_384.0).unwrap();
         assert_eq!((figures.cpu_seconds, figures.threads, figures.began), (2.0, 7.0, Some(12.34)));
-        assert_eq!(figures.resident_bytes, 300.0 * 4096.0);
-        assert_eq!(ProcessFigures::parse("42 (short) S 1"), None);
-        assert_eq!(max_files("Limit Soft Hard\nMax open files            1024   4096   files \n"), Some(1024.0));
-        assert_eq!(max_files("Max open files            unlimited   unlimited   files \n"), None);
+        assert_eq!(figures.resident_bytes, 300.0 * 16_384.0);
+        assert_eq!(ProcessFigures::parse("42 (short) S 1", 4096.0), None);
+        assert_eq!(boot("cpu  1 2\nbtime 1700000000\nprocesses 7\n"), Some(1_700_000_000.0));
     }
 
     #[test]
