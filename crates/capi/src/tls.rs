@@ -127,7 +127,9 @@ impl Tls {
     /// stays in `wire`, unless it is the first one: the rest of its plaintext is carried.
     pub(crate) fn open(&mut self, windows: Windows<'_>, done: &mut Done) -> Result<(), Failure> {
         let Windows { wire, mut plain, out, most } = windows;
-        done.written = self.drain(out);
+        if !self.spill.is_empty() {
+            done.written = self.drain(out);
+        }
         self.check_open()?;
         match &mut plain {
             Some(plain) if !self.carry.is_empty() => {
@@ -202,14 +204,7 @@ impl Tls {
         let base = done.written;
         let room = &mut out[base..];
         let len: usize = plain.iter().map(|slice| slice.len()).sum();
-        let whole = room.len() / (MAX_PLAIN + MOST_OVERHEAD) * MAX_PLAIN;
-        let rest = (room.len() % (MAX_PLAIN + MOST_OVERHEAD)).saturating_sub(MOST_OVERHEAD);
-        let fits = if len <= whole + rest {
-            len
-        } else {
-            // Short records would only be made to fill the window.
-            len.min(whole.max(MAX_PLAIN))
-        };
+        let fits = if len <= MAX_PLAIN && len + MOST_OVERHEAD <= room.len() { len } else { fitting(len, room.len()) };
         let result = if fits == len {
             self.seal_some(plain, room)
         } else {
@@ -410,6 +405,14 @@ impl Item {
             other => other,
         }
     }
+}
+
+/// How much of `len` bytes is sealed into a window of `room` bytes.
+fn fitting(len: usize, room: usize) -> usize {
+    let whole = room / (MAX_PLAIN + MOST_OVERHEAD) * MAX_PLAIN;
+    let rest = (room % (MAX_PLAIN + MOST_OVERHEAD)).saturating_sub(MOST_OVERHEAD);
+    // Short records would only be made to fill the window.
+    if len <= whole + rest { len } else { len.min(whole.max(MAX_PLAIN)) }
 }
 
 /// Calls `seal` with the first `len` bytes of `plain`.

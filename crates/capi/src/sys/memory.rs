@@ -102,6 +102,12 @@ pub(super) unsafe fn str_of<'a>(data: *const u8, len: usize) -> Result<&'a str, 
     str::from_utf8(unsafe { bytes(data, len) }?).map_err(|_| NOT_UTF8)
 }
 
+/// The place of a window, for [`overlap`].
+#[inline]
+pub(super) const fn span(window: &Window) -> (*const u8, usize) {
+    (window.data.cast_const(), window.len)
+}
+
 /// Whether two ranges of memory share a byte.
 #[inline]
 pub(super) fn overlap(one: (*const u8, usize), other: (*const u8, usize)) -> bool {

@@ -1,7 +1,7 @@
 use super::border::{code, describe, put_text, report};
 use super::exclusive::{Entered, Exclusive};
 use super::guard::guard;
-use super::memory::{array, bytes, check, overlap, room, slice, text, window};
+use super::memory::{array, bytes, check, overlap, room, slice, span, text, window};
 use super::sized;
 use super::types::{ErrorDetail, TlsConfig, TlsCounters, TlsFacts, TlsIo, TlsSession};
 use crate::codes::{Code, TAUT_ERR_OVERLAP, TAUT_ERR_SIZE, TAUT_ERR_VALUE, TAUT_OK};
@@ -82,7 +82,9 @@ pub unsafe extern "C" fn taut_tls_free(tls: *mut TlsSession) -> Code {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_handshake(tls: *mut TlsSession, io: *mut TlsIo) -> Code {
     let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| {
-        disjoint(&[(io.r#in.data, io.r#in.len), (io.out.data, io.out.len)])?;
+        if overlap(span(&io.r#in), span(&io.out)) {
+            return Err(OVERLAP);
+        }
         // SAFETY: the caller gives the windows away for this call, and they share no byte.
         let wire = unsafe { window(&io.r#in) }?;
         // SAFETY: as above.
@@ -104,13 +106,11 @@ pub unsafe extern "C" fn taut_tls_handshake(tls: *mut TlsSession, io: *mut TlsIo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_open(tls: *mut TlsSession, io: *mut TlsIo) -> Code {
     let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| {
-        let (wire, plain, out) =
-            ((io.r#in.data, io.r#in.len), (io.plain.data, io.plain.len), (io.out.data, io.out.len));
+        let (wire, plain, out) = (span(&io.r#in), span(&io.plain), span(&io.out));
         let in_place = wire == plain;
-        if in_place {
-            disjoint(&[wire, out])?;
-        } else {
-            disjoint(&[wire, plain, out])?;
+        let share = overlap(wire, out) || (!in_place && (overlap(wire, plain) || overlap(plain, out)));
+        if share {
+            return Err(OVERLAP);
         }
         // SAFETY: the caller gives the windows away for this call. `plain` is left out where it is the memory of
         // `in`, and the others share no byte.
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn taut_tls_seal(tls: *mut TlsSession, io: *mut TlsIo) -> 
     let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| {
         // SAFETY: the caller gives an array of slices that can be read.
         let data = unsafe { array(io.data, io.data_count) }?;
-        if data.iter().any(|slice| overlap((slice.data, slice.len), (io.out.data, io.out.len))) {
+        if data.iter().any(|slice| overlap((slice.data, slice.len), span(&io.out))) {
             return Err(OVERLAP);
         }
         // SAFETY: the caller gives the window away for this call, and no slice shares a byte with it.
@@ -185,7 +185,10 @@ pub unsafe extern "C" fn taut_tls_open_into(
     io: *mut TlsIo,
 ) -> Code {
     let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| {
-        disjoint(&[(r#in, in_len), (plain, plain_len), (io.out.data, io.out.len)])?;
+        let (wire, into, out) = ((r#in.cast_const(), in_len), (plain.cast_const(), plain_len), span(&io.out));
+        if overlap(wire, into) || overlap(wire, out) || overlap(into, out) {
+            return Err(OVERLAP);
+        }
         // SAFETY: the caller gives the windows away for this call, and they share no byte.
         let wire = unsafe { room(r#in, in_len) }?;
         // SAFETY: as above.
@@ -463,19 +466,6 @@ unsafe fn entered<'s>(tls: *mut TlsSession) -> Result<Entered<'s, Tls>, Failure>
 #[inline]
 const fn most(io: &TlsIo) -> usize {
     if io.max_records == 0 { usize::MAX } else { io.max_records }
-}
-
-/// Checks that no two windows share a byte.
-#[inline]
-fn disjoint(windows: &[(*mut u8, usize)]) -> Result<(), Failure> {
-    for (index, one) in windows.iter().enumerate() {
-        for other in &windows[..index] {
-            if overlap((one.0, one.1), (other.0, other.1)) {
-                return Err(OVERLAP);
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Checks that the lengths of slices can be added up.
