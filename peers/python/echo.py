@@ -16,8 +16,12 @@ async def websockets(host, port, tls):
     import websockets
 
     async def handler(ws):
-        async for message in ws:
-            await ws.send(message)
+        try:
+            async for message in ws:
+                await ws.send(message)
+        except websockets.ConnectionClosed:
+            # A run ends by closing all connections, some of them with an echo under way.
+            pass
 
     server = await websockets.serve(handler, host, port, ssl=tls(ssl), compression=None)
     return server.sockets[0].getsockname()
@@ -65,8 +69,12 @@ async def tautline(host, port, tls, loops=0):
     import tautline.tls
 
     async def handler(ws):
-        async for message in ws:
-            await ws.send(message)
+        try:
+            async for message in ws:
+                await ws.send(message)
+        except tautline.ConnectionClosed:
+            # A run ends by closing all connections, some of them with an echo under way.
+            pass
 
     server = await tautline.serve(handler, host, port, ssl=tls(tautline.tls), compression=None, loops=loops)
     return server.sockets[0].getsockname()
