@@ -17,6 +17,9 @@ pub(crate) fn test(context: &Context) -> Outcome {
     let package = ["--package", "tautline-nats", "--locked"];
     let mut clippy = cargo(&["clippy", "--all-targets"]);
     run(clippy.args(package).args(["--", "-D", "warnings"]), context.deadline)?;
+    // Nothing else compiles `taut serve --broker`.
+    let mut taut = cargo(&["clippy", "--package", "tautline-cli", "--features", "nats", "--locked"]);
+    run(taut.args(["--", "-D", "warnings"]), context.deadline)?;
     let mut doc = cargo(&["doc", "--no-deps"]);
     run(doc.args(package).env("RUSTDOCFLAGS", "-D warnings"), context.deadline)?;
     let mut test = cargo(&["test"]);
