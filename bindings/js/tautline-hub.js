@@ -87,7 +87,10 @@ export class HubClient {
     const request = { type: "publish", topic, data, key, id };
     return new Promise((resolve, reject) => {
       this.#unanswered.set(id, { request, resolve, reject });
-      this.#send(request);
+      // Behind messages that have to be repeated, so that the order holds.
+      if (this.#retries.size === 0) {
+        this.#send(request);
+      }
     });
   }
 
@@ -219,8 +222,7 @@ export class HubClient {
 
   #retry() {
     this.#retryTimer = null;
-    const ids = [...this.#retries];
     this.#retries.clear();
-    ids.forEach((id) => this.#unanswered.has(id) && this.#send(this.#unanswered.get(id).request));
+    this.#unanswered.forEach(({ request }) => this.#send(request));
   }
 }

@@ -7,7 +7,7 @@ use crate::mailbox::{Event, Mailbox};
 use crate::protocol::{Object, Request};
 use crate::shared::Shared;
 use crate::track::{CatchUp, Next, Stage, Track};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::{
@@ -41,7 +41,12 @@ pub struct HubHandler {
 #[derive(Default)]
 struct Client {
     subscriptions: HashMap<Arc<str>, Subscription>,
-    unanswered: usize,
+    /// Messages that wait for those before them. The log gets one at a time, so that their order holds over its outages.
+    waiting: VecDeque<(Arc<str>, Append)>,
+    /// Whether the log has one.
+    is_appending: bool,
+    /// The identifier of a message that the log did not take. Later ones are refused until the client repeats it.
+    blocked_on: Option<Box<str>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -190,17 +195,59 @@ impl HubHandler {
             }
             return Ok(());
         }
-        let Some(mailbox) = self.mailbox.clone() else { return Err("the hub has not started") };
         let client = self.conns.entry(conn.id()).or_default();
-        if client.unanswered >= config.max_unanswered {
+        if client.blocked_on.as_deref().is_some_and(|first| id != Some(first)) {
+            conn.text(&not_now("an earlier message has to be repeated first", id));
+            return Ok(());
+        }
+        if client.waiting.len() >= config.max_unanswered {
             return Err("too many messages wait for the log; wait for the answers");
         }
-        client.unanswered += 1;
+        client.blocked_on = None;
         let append = Append { kind, key: key.map(Into::into), data: data.into(), id: id.map(Into::into) };
-        let (conn, id) = (conn.id(), append.id.clone());
-        let done = move |result| mailbox.push(Event::Appended { conn, id, result });
-        self.hub.log.append(topic, append, Box::new(done));
+        client.waiting.push_back((topic.clone(), append));
+        self.append_next(conn.id());
         Ok(())
+    }
+
+    /// Gives the log a client's next message, unless it has one.
+    fn append_next(&mut self, conn: ConnId) {
+        let Some(mailbox) = self.mailbox.clone() else { return };
+        let Some(client) = self.conns.get_mut(&conn).filter(|client| !client.is_appending) else { return };
+        let Some((topic, append)) = client.waiting.pop_front() else { return };
+        client.is_appending = true;
+        let id = append.id.clone();
+        let done = move |result| mailbox.push(Event::Appended { conn, id, result });
+        self.hub.log.append(&topic, append, Box::new(done));
+    }
+
+    /// Answers a client's message, and goes on with its next one.
+    fn appended(
+        &mut self,
+        shard: &mut ShardContext<'_>,
+        conn: ConnId,
+        id: Option<&str>,
+        result: Result<u64, LogError>,
+    ) {
+        let Some(client) = self.conns.get_mut(&conn) else { return };
+        client.is_appending = false;
+        let answer = match result {
+            Ok(offset) => Object::new("published").number("offset", offset).optional("id", id).end(),
+            Err(error @ (LogError::Away | LogError::Full)) => {
+                client.blocked_on = id.map(Into::into);
+                // The client repeats all of them in their order.
+                let refused = if id.is_some() { std::mem::take(&mut client.waiting) } else { VecDeque::new() };
+                for id in refused.iter().filter_map(|(_, append)| append.id.as_deref()) {
+                    shard.send_to(&[conn], Outgoing::text(&not_now(&error.to_string(), Some(id))));
+                }
+                not_now(&error.to_string(), id)
+            }
+            Err(error) => Object::new("error").text("reason", &error.to_string()).optional("id", id).end(),
+        };
+        if id.is_some() {
+            shard.send_to(&[conn], Outgoing::text(&answer));
+        }
+        self.append_next(conn);
     }
 
     /// Takes the events of other threads.
@@ -247,20 +294,7 @@ impl HubHandler {
                 }
                 self.advance(shard, &topic, conn);
             }
-            Event::Appended { conn, id, result } => {
-                if let Some(client) = self.conns.get_mut(&conn) {
-                    client.unanswered = client.unanswered.saturating_sub(1);
-                }
-                let answer = match &result {
-                    Ok(_) if id.is_none() => return,
-                    Ok(offset) => Object::new("published").number("offset", *offset),
-                    Err(error) => {
-                        let may_retry = matches!(error, LogError::Away | LogError::Full);
-                        Object::new("error").text("reason", &error.to_string()).raw("retry", &may_retry.to_string())
-                    }
-                };
-                shard.send_to(&[conn], Outgoing::text(&answer.optional("id", id.as_deref()).end()));
-            }
+            Event::Appended { conn, id, result } => self.appended(shard, conn, id.as_deref(), result),
             Event::Presence { topic, frame } => {
                 if let Some(watchers) = self.watchers.get(&topic) {
                     shard.send_to(watchers, Outgoing::text(&frame));
@@ -410,6 +444,11 @@ fn send(shard: &mut ShardContext<'_>, conns: &[ConnId], frame: &str, max_lag: us
     if !conns.is_empty() {
         shard.send_to(conns, Outgoing::text(frame).with_policy(SlowConsumer::Disconnect(max_lag)));
     }
+}
+
+/// The answer to a message that may be repeated.
+fn not_now(reason: &str, id: Option<&str>) -> String {
+    Object::new("error").text("reason", reason).raw("retry", "true").optional("id", id).end()
 }
 
 /// A request that was not granted.

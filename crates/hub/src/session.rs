@@ -178,7 +178,8 @@ impl Session {
         let id = format!("{}-{}", self.name, self.next_id);
         self.next_id += 1;
         let frame = publication(topic, key, data).text("id", &id).end();
-        if self.is_open {
+        // Behind messages that have to be repeated, so that the order holds.
+        if self.is_open && self.retries.is_empty() {
             self.outbox.push_back(frame.clone());
         }
         self.unanswered.push_back((id.clone(), frame));
@@ -215,9 +216,9 @@ impl Session {
 
     /// Repeats the messages that the hub could not take. To be called about twice a second.
     pub fn retry(&mut self) {
-        for id in std::mem::take(&mut self.retries) {
-            let frame = self.unanswered.iter().find(|(other, _)| *other == id);
-            self.outbox.extend(frame.map(|(_, frame)| frame.clone()));
+        if self.is_open && !self.retries.is_empty() {
+            self.retries.clear();
+            self.outbox.extend(self.unanswered.iter().map(|(_, frame)| frame.clone()));
         }
     }
 
