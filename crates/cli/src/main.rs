@@ -30,6 +30,7 @@ mod sys;
 mod target;
 mod tcp_echo;
 mod trust;
+mod upgrade;
 mod usage;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -60,6 +61,7 @@ Examples:
   taut bench                                measure this machine, in under two minutes
   taut doctor                               report the machine's features and a suitable command
   taut cert localhost                       make a development authority and a certificate
+  taut upgrade 1234                         replace the program of a server, and keep its connections
 
 Exit codes:
   0    success
@@ -78,6 +80,7 @@ enum Command {
     Bench(bench::Arguments),
     Cert(cert::Arguments),
     Doctor(doctor::Arguments),
+    Upgrade(upgrade::Arguments),
     Completions(generate::Completions),
     Man(generate::Man),
     /// Print the version.
@@ -110,6 +113,7 @@ fn run(cli: &Cli, filter: LogFilter) -> Result<(), Failure> {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Cert(arguments) => cert::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
+        Command::Upgrade(arguments) => upgrade::run(arguments),
         Command::Completions(arguments) => generate::completions(arguments, &mut Cli::command()),
         Command::Man(arguments) => generate::man(arguments, Cli::command()),
         Command::Version => output::print(Cli::command().render_version()),

@@ -8,6 +8,7 @@ mod privilege;
 mod signals;
 #[cfg(feature = "files")]
 mod site;
+mod successor;
 mod tls;
 mod user;
 use crate::amount;
@@ -26,6 +27,7 @@ use std::io::Write;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
+use successor::Successor;
 #[cfg(feature = "files")]
 use tautline::StaticFiles;
 use tautline::activation;
@@ -43,6 +45,8 @@ use tls::TlsArguments;
 ///
 /// SIGINT and SIGTERM close all connections cleanly within --drain seconds; a second signal stops the server at once. SIGUSR1
 /// prints counters on standard error, and so does the end. SIGHUP reloads certificates, and so does a change of their files.
+///
+/// SIGUSR2 (`taut upgrade`) starts the program at the same path again, which takes the connections over.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -211,19 +215,12 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
     let (tls, files) = arguments.tls.load()?;
     let signals = signals::hold(files.is_some())?;
     let LoopArguments { driver, shards, .. } = &arguments.loops;
-    let mut server = Server::new(tls).driver(driver.config()?);
+    let server = Server::new(tls).driver(driver.config()?);
     let config = arguments.config()?;
     let inline = config.offload.threads == Some(0);
     let min_signature = (!inline).then_some(config.offload.min_signature);
-    server = server.config(config).shards(*shards);
-    let passed = activation::take().map_err(|error| Failure::usage(format!("socket activation: {error}")))?;
-    let addresses = arguments.addresses(!passed.is_empty());
-    for address in &addresses {
-        server = server.listen(address.clone());
-    }
-    for passed in passed {
-        server = server.listen_on(passed.socket);
-    }
+    let server = server.config(config).shards(*shards);
+    let (mut server, addresses, takes_over) = arguments.listen(server)?;
     if arguments.loops.own_descriptors {
         server = server.own_descriptors(crate::sys::own_descriptors());
     }
@@ -251,7 +248,14 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
     let reloader = handle.reloader();
     // `bench` removes the files when the server has started, so they are not watched.
     let watched = files.as_ref().filter(|_| !arguments.with_parent);
-    let _watch = watched.map(|files| arguments.tls.watch(files, &reloader)).transpose()?;
+    let _watch = match watched.map(|files| arguments.tls.watch(files, &reloader)).transpose() {
+        // Connections have come already, and must not be lost for that.
+        Err(failure) if takes_over => {
+            failure.report();
+            None
+        }
+        watch => watch?,
+    };
     if let Some(page) = page {
         show_server(page, format!("taut serve at {}", handle.addresses()[0]), handle.shards().to_vec())?;
     }
@@ -267,7 +271,9 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
     let quiet = arguments.with_parent;
     let (watched, told) = (handle.clone(), supervisor.clone());
     let restart = arguments.loops.back_in.map(|pause| Restart::default().with_pause(pause));
-    Obedient { handle: watched, files, supervisor: told, deadline, restart, min_signature, quiet }.obey(signals);
+    let successor = Successor::new(&handle, &supervisor, deadline, arguments.why_no_successor());
+    Obedient { handle: watched, files, supervisor: told, deadline, restart, min_signature, successor, quiet }
+        .obey(signals);
     if handle.wait_for_end().is_some() {
         // Fewer loops would serve unnoticed. A supervisor of this program can start it anew.
         supervisor.stopping(deadline);
@@ -320,6 +326,40 @@ impl Arguments {
             Failure::usage(format!("--files: cannot open the folder {}: {error}", folder.display()))
         })?;
         Ok(Box::new(move |number| Box::new(site::Site { app: make(number), files: files.clone() })))
+    }
+
+    /// Has the server listen: at the sockets of a predecessor or a supervisor, and at its addresses. Returns these, and whether it
+    /// takes over.
+    fn listen(&self, mut server: Server<TlsEngine>) -> Result<(Server<TlsEngine>, Vec<Address>, bool), Failure> {
+        let predecessor = successor::predecessor();
+        let predecessor = predecessor.map_err(|error| Failure::failed(format!("cannot take over: {error}")))?;
+        let takes_over = predecessor.is_some();
+        let passed = activation::take().map_err(|error| Failure::usage(format!("socket activation: {error}")))?;
+        let addresses = self.addresses(!passed.is_empty());
+        // A predecessor passes its listening sockets.
+        for address in addresses.iter().filter(|_| !takes_over) {
+            server = server.listen(address.clone());
+        }
+        for passed in passed {
+            server = server.listen_on(passed.socket);
+        }
+        if let Some(stream) = predecessor {
+            server = server.take_over(stream);
+        }
+        Ok((server, addresses, takes_over))
+    }
+
+    /// The reason why no new process can take over.
+    fn why_no_successor(&self) -> Option<&'static str> {
+        let reasons = [
+            (self.with_parent, "the process that started this one ends it"),
+            (self.admin.is_some(), "--admin has an address that two processes cannot share"),
+            (self.dashboard.is_on(), "--dashboard has an address that two processes cannot share"),
+            (self.privilege.is_on(), "without its privileges this process cannot start one that needs them"),
+            (self.loops.own_descriptors, "--own-descriptors keeps the sockets of each loop to itself"),
+            (self.loops.driver.bypasses_kernel(), "the sockets of this driver live in this process"),
+        ];
+        reasons.into_iter().find_map(|(applies, why)| applies.then_some(why))
     }
 
     /// The addresses to listen at. There is no default one where a supervisor passes sockets.

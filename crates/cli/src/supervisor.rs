@@ -48,6 +48,11 @@ impl Supervisor {
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
     }
 
+    /// This process is the main one from now on: a successor, or this one after a successor has failed.
+    pub(crate) fn main_process(&self, number: u32) {
+        self.tell(&format!("MAINPID={number}"));
+    }
+
     /// The program ends within this time, and is not to be killed before.
     pub(crate) fn stopping(&self, within: Duration) {
         // Beyond it, some time for the end of the process.

@@ -265,6 +265,12 @@ impl ShardHandle {
         self.command(Command::Adopt { socket, peer })
     }
 
+    /// Whether the shard's thread has a table of descriptors of its own.
+    #[must_use]
+    pub fn has_own_descriptors(&self) -> bool {
+        self.0.own_descriptors.load(Ordering::Acquire)
+    }
+
     /// Marks the shard's thread as one with a table of descriptors of its own.
     pub fn set_own_descriptors(&self) {
         self.0.own_descriptors.store(true, Ordering::Release);

@@ -21,6 +21,14 @@ impl Handler for Echo {
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
         conn.send(Outgoing::from(&message));
     }
+
+    fn save_state(&mut self, _state: &mut (), _out: &mut Vec<u8>) -> bool {
+        true
+    }
+
+    fn restore_state(&mut self, saved: &[u8]) -> Option<()> {
+        saved.is_empty().then_some(())
+    }
 }
 
 /// Sends each message to all clients, its sender included.
@@ -40,6 +48,14 @@ impl Handler for Broadcast {
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
         conn.publish(TOPIC, Outgoing::from(&message));
+    }
+
+    fn save_state(&mut self, _state: &mut (), _out: &mut Vec<u8>) -> bool {
+        true
+    }
+
+    fn restore_state(&mut self, saved: &[u8]) -> Option<()> {
+        saved.is_empty().then_some(())
     }
 }
 
@@ -61,6 +77,14 @@ impl Handler for Crowd {
             conn.send(Outgoing::from(&message));
         }
     }
+
+    fn save_state(&mut self, _state: &mut (), _out: &mut Vec<u8>) -> bool {
+        true
+    }
+
+    fn restore_state(&mut self, saved: &[u8]) -> Option<()> {
+        saved.is_empty().then_some(())
+    }
 }
 
 /// Sends all clients the messages of [`publish`] or [`publish_market`], and ignores received ones.
@@ -79,6 +103,14 @@ impl Handler for Feed {
     }
 
     fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {}
+
+    fn save_state(&mut self, _state: &mut (), _out: &mut Vec<u8>) -> bool {
+        true
+    }
+
+    fn restore_state(&mut self, saved: &[u8]) -> Option<()> {
+        saved.is_empty().then_some(())
+    }
 }
 
 /// Publishes `{"sequence":N,"time_ns":T}` `rate` times a second, padded to `size` bytes, until the loops have stopped.

@@ -222,7 +222,7 @@ impl<E: EngineChoice> Server<E> {
             let error = io::Error::new(io::ErrorKind::InvalidInput, what);
             return Err(Error::Machine { what: "cannot share the records of a message", error });
         }
-        if plan.own_descriptors.is_some() && !plan.sockets.is_empty() {
+        if plan.own_descriptors.is_some() && (!plan.sockets.is_empty() || plan.take_over.is_some()) {
             let what = "it would stay open in the tables of all loops; let the server make its sockets";
             let error = io::Error::new(io::ErrorKind::InvalidInput, what);
             return Err(Error::Machine {

@@ -453,7 +453,12 @@ impl Plan {
             let ended = server.join();
             return Err(if matches!(error, Error::Loop(_)) { ended.err().unwrap_or(error) } else { error });
         }
-        server.addresses.extend(shared);
+        for address in shared {
+            // Loops of a predecessor each had a socket at the same address.
+            if !server.addresses.contains(&address) {
+                server.addresses.push(address);
+            }
+        }
         for (number, waker) in wakers.into_iter().enumerate() {
             let mut others = server.shards.clone();
             others.remove(number);

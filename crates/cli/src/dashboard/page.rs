@@ -40,6 +40,11 @@ pub(crate) struct DashboardArguments {
 }
 
 impl DashboardArguments {
+    /// Whether there is to be a page.
+    pub(crate) const fn is_on(&self) -> bool {
+        self.dashboard.is_some()
+    }
+
     /// Reads the certificate of the page, if there is to be one. It has TLS if the traffic that it shows has.
     pub(crate) fn prepare(&self, secure: bool) -> Result<Option<Prepared>, Failure> {
         let Some(address) = self.dashboard else { return Ok(None) };

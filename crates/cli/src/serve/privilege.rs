@@ -41,6 +41,15 @@ pub(super) struct Needs {
 }
 
 impl PrivilegeArguments {
+    /// Whether the server gives privileges up.
+    pub(super) const fn is_on(&self) -> bool {
+        #[cfg(feature = "harden")]
+        if self.harden {
+            return true;
+        }
+        self.user.is_some()
+    }
+
     /// Confines the access to files, before the loops start: to those that are read again, and to sockets.
     #[cfg(feature = "harden")]
     pub(super) fn confine_files(&self, needs: Needs) -> Result<(), Failure> {

@@ -1,11 +1,12 @@
-//! Signals: the first SIGINT or SIGTERM drains the server, and a second one ends it at once. SIGUSR1 prints counters, and
-//! SIGHUP reloads certificates.
+//! Signals: the first SIGINT or SIGTERM drains the server, and a second one ends it at once. SIGUSR1 prints counters,
+//! SIGHUP reloads certificates, and SIGUSR2 has a new process take over.
 
 use super::offload;
+use super::successor::Successor;
 use crate::failure::Failure;
 use crate::stages;
 use crate::supervisor::Supervisor;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tautline::{CloseCode, Restart, ServerFiles, ServerHandle};
 ///
 /// Without files to reload, SIGHUP ends the program as ever.
 pub(super) fn hold(reloads: bool) -> Result<Signals, Failure> {
-    let signals = Signals::new([SIGINT, SIGTERM, SIGUSR1]);
+    let signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGUSR2]);
     let signals = signals.and_then(|signals| {
         let added = if reloads { signals.add_signal(SIGHUP) } else { Ok(()) };
         added.map(|()| signals)
@@ -35,6 +36,7 @@ pub(super) struct Obedient {
     pub(super) restart: Option<Restart>,
     /// Signature time from which handshakes leave their loop.
     pub(super) min_signature: Option<Duration>,
+    pub(super) successor: Successor,
     /// Whether the end prints nothing.
     pub(super) quiet: bool,
 }
@@ -48,6 +50,7 @@ impl Obedient {
                 match signal {
                     SIGHUP => self.reload(),
                     SIGUSR1 => self.report(),
+                    SIGUSR2 => self.successor.start(),
                     _ if draining => std::process::exit(1),
                     _ => {
                         draining = true;

@@ -24,6 +24,14 @@ impl Handler for Site {
         self.app.on_open(conn, opening);
     }
 
+    fn save_state(&mut self, state: &mut (), out: &mut Vec<u8>) -> bool {
+        self.app.save_state(state, out)
+    }
+
+    fn restore_state(&mut self, saved: &[u8]) -> Option<()> {
+        self.app.restore_state(saved)
+    }
+
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
         self.app.on_message(conn, message);
     }

@@ -18,6 +18,7 @@ mod scripts;
 mod serve;
 mod supervisor;
 mod tls;
+mod upgrade;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;

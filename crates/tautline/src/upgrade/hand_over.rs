@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-use tautline_engine::{ConnId, Staying};
+use tautline_engine::{ConnId, ShardHandle, Staying};
 
 /// Rounds in which all loops handle their commands before they save. A message that a loop publishes in the first is a command
 /// of the others in the second; the third is for the answers of handlers.
@@ -56,6 +56,11 @@ impl ServerHandle {
     fn move_to(&self, control: &mut Channel, peer: &Peer) -> io::Result<HandedOver> {
         if !self.is_running() {
             return Err(io::Error::other("a loop of this server has ended"));
+        }
+        if self.shards().iter().any(ShardHandle::has_own_descriptors) {
+            // A number of this loop would be another descriptor on the thread that sends it.
+            let what = "loops with descriptors of their own (`own_descriptors`) cannot hand sockets over";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
         if control.expect(Kind::Hello)?.content.first() != Some(&VERSION) {
             return Err(misbehaves());

@@ -1,0 +1,131 @@
+//! SIGUSR2: starts the program at the same path again, with the same arguments, and hands the connections over to it.
+
+use crate::supervisor::Supervisor;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tautline::{HandOver, ServerHandle};
+
+/// Names a variable that tells the new process that its standard input is the socket to the old one.
+const VARIABLE: &str = "TAUT_TAKE_OVER";
+
+/// The socket to the old process, if one has started this one as its successor.
+pub(super) fn predecessor() -> io::Result<Option<UnixStream>> {
+    if env::var_os(VARIABLE).is_none() {
+        return Ok(None);
+    }
+    Ok(Some(io::stdin().as_fd().try_clone_to_owned()?.into()))
+}
+
+/// The means of a server to be replaced by a new process.
+#[derive(Clone)]
+pub(super) struct Successor {
+    handle: ServerHandle,
+    supervisor: Supervisor,
+    /// Time that connections have to close that cannot move.
+    deadline: Duration,
+    /// The reason why there can be none.
+    refused: Option<&'static str>,
+    running: Arc<AtomicBool>,
+}
+
+impl Successor {
+    pub(super) fn new(
+        handle: &ServerHandle,
+        supervisor: &Supervisor,
+        deadline: Duration,
+        refused: Option<&'static str>,
+    ) -> Self {
+        Self { handle: handle.clone(), supervisor: supervisor.clone(), deadline, refused, running: Arc::default() }
+    }
+
+    /// Starts the new process, on a thread of its own, unless one is on its way.
+    pub(super) fn start(&self) {
+        if self.running.swap(true, Ordering::AcqRel) {
+            return say("an upgrade is on its way already");
+        }
+        let own = self.clone();
+        let started = std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || {
+            own.upgrade();
+            own.running.store(false, Ordering::Release);
+        });
+        if let Err(error) = started {
+            self.running.store(false, Ordering::Release);
+            say(&format!("no upgrade: cannot start a thread: {error}"));
+        }
+    }
+
+    fn upgrade(&self) {
+        if let Some(why) = self.refused {
+            return say(&format!("no upgrade: {why}"));
+        }
+        let (child, stream) = match spawn() {
+            Ok(spawned) => spawned,
+            Err(error) => return say(&format!("no upgrade: cannot start the new process: {error}")),
+        };
+        let mut settings = HandOver::default();
+        settings.deadline = self.deadline;
+        let number = child.id();
+        self.supervisor.main_process(number);
+        match self.handle.hand_over(stream, &settings) {
+            Ok(handed) => say(&format!(
+                "{} connections have moved to process {number} in {:?}; refused there: {}; closed: {}",
+                handed.moved, handed.pause, handed.refused, handed.staying
+            )),
+            Err(error) => {
+                self.supervisor.main_process(std::process::id());
+                end(child);
+                say(&format!("no upgrade: {error}; this process goes on"));
+            }
+        }
+    }
+}
+
+/// Starts the program that is now at the path of this one.
+fn spawn() -> io::Result<(Child, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let program = without_suffix(std::fs::read_link("/proc/self/exe")?.into_os_string());
+    let child = Command::new(program)
+        .args(env::args_os().skip(1))
+        .env(VARIABLE, "stdin")
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .spawn()?;
+    Ok((child, ours))
+}
+
+/// The path of a program without the mark that the kernel adds once another file has its place.
+fn without_suffix(path: OsString) -> OsString {
+    match path.as_bytes().strip_suffix(b" (deleted)") {
+        Some(path) => OsStr::from_bytes(path).to_owned(),
+        None => OsString::from_vec(path.into_vec()),
+    }
+}
+
+fn end(mut child: Child) {
+    // It may have ended by itself.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Prints a line. `eprintln` would panic where the disk of the log is full.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "taut: {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_suffix;
+
+    #[test]
+    fn a_replaced_program_is_found_at_its_path() {
+        assert_eq!(without_suffix("/usr/bin/taut (deleted)".into()), "/usr/bin/taut");
+        assert_eq!(without_suffix("/usr/bin/taut".into()), "/usr/bin/taut");
+    }
+}
