@@ -7,8 +7,17 @@
 
 const FIRST_WAIT = 100;
 const LONGEST_WAIT = 5_000;
+const LONGEST_HINT = 30_000;
 const RETRY = 500;
 const MOST_UNANSWERED = 128;
+
+const jittered = (longest) => longest * (0.5 + Math.random() / 2);
+
+/** The milliseconds after which a server that restarts wants this client back; 0 if it does not say. */
+const retryAfter = ({ code, reason }) => {
+  const hint = code === 1012 || code === 1013 ? /^retry-after=(\d{1,7}(?:\.\d{1,3})?)s(?: |$)/.exec(reason) : null;
+  return hint ? Number(hint[1]) * 1000 : 0;
+};
 
 /** One connection to a hub. It is opened again after each end, and goes on from the offsets that it has. */
 export class HubClient {
@@ -119,15 +128,17 @@ export class HubClient {
     };
     socket.onmessage = ({ data }) => this.#receive(data);
     socket.onerror = () => {};
-    socket.onclose = () => {
+    socket.onclose = (closed) => {
       const wasOpen = this.#open;
       this.#open = false;
       if (wasOpen) {
         this.#onState("closed");
       }
       if (!this.#closed) {
-        const longest = Math.min(FIRST_WAIT * 2 ** this.#failures++, LONGEST_WAIT);
-        this.#timer = setTimeout(() => this.#connect(), longest * (0.5 + Math.random() / 2));
+        const own = jittered(Math.min(FIRST_WAIT * 2 ** this.#failures++, LONGEST_WAIT));
+        const hint = retryAfter(closed);
+        const told = hint > LONGEST_HINT ? jittered(LONGEST_HINT) : hint;
+        this.#timer = setTimeout(() => this.#connect(), Math.max(own, told));
       }
     };
   }

@@ -113,5 +113,27 @@ const publisher = client();
   hub.close();
   ok("a restart");
 }
+{
+  // A server in this process, which can close as it likes.
+  const sockets = [];
+  class Scripted {
+    constructor() {
+      this.at = performance.now();
+      sockets.push(this);
+      setTimeout(() => this.onopen());
+    }
+    send() {}
+    close() {}
+  }
+  const hub = new HubClient(url, { WebSocket: Scripted });
+  await until("it connects", () => hub.isOpen);
+  const closed = performance.now();
+  sockets[0].onclose({ code: 1012, reason: "retry-after=0.75s the server restarts" });
+  await until("it comes back", () => sockets.length === 2 && hub.isOpen);
+  // Its own first wait would be 100 ms at most. A timer of Node may be a millisecond early.
+  assert(sockets[1].at - closed >= 748, `${sockets[1].at - closed}`);
+  hub.close();
+  ok("a hint when to come back");
+}
 publisher.close();
 await kill(server);
