@@ -97,21 +97,21 @@ impl TakeOver {
             let taken = taken.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "a loop does not take over"))??;
             all &= matches!(taken, Taken::All);
         }
-        let committed = if all {
-            let ready = self.control.send(Kind::Ready, &[], &[]);
-            ready.and_then(|()| self.control.expect(Kind::Commit).map(drop))
-        } else {
-            Err(io::ErrorKind::UnexpectedEof.into())
-        };
+        let committed = if all { self.commit() } else { Err(io::ErrorKind::UnexpectedEof.into()) };
         match committed {
-            // From the moment of this frame on, the connections are this process's.
-            Ok(()) => self.control.send(Kind::Running, &[], &[]),
             Err(_) if self.peer.has_ended() => {
                 log::warn!("the old process has ended before it let go: its connections that arrived go on here");
                 Ok(())
             }
-            Err(error) => Err(error),
+            committed => committed,
         }
+    }
+
+    /// From the moment of the last frame on, the connections are this process's.
+    fn commit(&mut self) -> io::Result<()> {
+        self.control.send(Kind::Ready, &[], &[])?;
+        self.control.expect(Kind::Commit)?;
+        self.control.send(Kind::Running, &[], &[])
     }
 }
 
