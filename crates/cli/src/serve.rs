@@ -248,20 +248,13 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
     let reloader = handle.reloader();
     // `bench` removes the files when the server has started, so they are not watched.
     let watched = files.as_ref().filter(|_| !arguments.with_parent);
-    let _watch = match watched.map(|files| arguments.tls.watch(files, &reloader)).transpose() {
-        // Connections have come already, and must not be lost for that.
-        Err(failure) if takes_over => {
-            failure.report();
-            None
-        }
-        watch => watch?,
-    };
+    let watch = watched.map(|files| arguments.tls.watch(files, &reloader));
+    let _watch = unless_taken_over(takes_over, watch)?;
     if let Some(page) = page {
         show_server(page, format!("taut serve at {}", handle.addresses()[0]), handle.shards().to_vec())?;
     }
-    if let Some(address) = &arguments.admin {
-        admin::show(&handle, address, filter)?;
-    }
+    let admin = arguments.admin.as_ref().map(|address| admin::show(&handle, address, filter));
+    let admin = unless_taken_over(takes_over, admin)?;
     arguments.privilege.drop(arguments.core_dumps)?;
     let deadline = Duration::from_secs(arguments.loops.drain);
     print_addresses(&handle, arguments.tls.plain);
@@ -271,7 +264,8 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
     let quiet = arguments.with_parent;
     let (watched, told) = (handle.clone(), supervisor.clone());
     let restart = arguments.loops.back_in.map(|pause| Restart::default().with_pause(pause));
-    let successor = Successor::new(&handle, &supervisor, deadline, arguments.why_no_successor());
+    let successor = Successor::new(&handle, admin, &supervisor, deadline, arguments.why_no_successor());
+    let upgraded = successor.clone();
     Obedient { handle: watched, files, supervisor: told, deadline, restart, min_signature, successor, quiet }
         .obey(signals);
     if handle.wait_for_end().is_some() {
@@ -280,7 +274,19 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
         handle.drain(CloseCode::SERVICE_RESTART, "a loop of the server has failed", deadline);
     }
     stages::print(handle.join_with_stages()?);
+    upgraded.wait();
     Ok(())
+}
+
+/// A part of the server that may fail only if connections of a predecessor are not lost for that: they have come already.
+fn unless_taken_over<T>(takes_over: bool, part: Option<Result<T, Failure>>) -> Result<Option<T>, Failure> {
+    match part.transpose() {
+        Err(failure) if takes_over => {
+            failure.report();
+            Ok(None)
+        }
+        part => part,
+    }
 }
 
 /// Starts the server with its application, and the thread that publishes for it.
@@ -353,7 +359,6 @@ impl Arguments {
     fn why_no_successor(&self) -> Option<&'static str> {
         let reasons = [
             (self.with_parent, "the process that started this one ends it"),
-            (self.admin.is_some(), "--admin has an address that two processes cannot share"),
             (self.dashboard.is_on(), "--dashboard has an address that two processes cannot share"),
             (self.privilege.is_on(), "without its privileges this process cannot start one that needs them"),
             (self.loops.own_descriptors, "--own-descriptors keeps the sockets of each loop to itself"),

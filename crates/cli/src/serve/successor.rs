@@ -8,15 +8,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tautline::{HandOver, ServerHandle};
 
 /// Names a variable that tells the new process that its standard input is the socket to the old one.
 const VARIABLE: &str = "TAUT_TAKE_OVER";
 
-/// The socket to the old process, if one has started this one as its successor.
+/// The socket to the old process, if one has started this one as its successor. The server and then the admin listener are taken
+/// over through it.
 pub(super) fn predecessor() -> io::Result<Option<UnixStream>> {
     if env::var_os(VARIABLE).is_none() {
         return Ok(None);
@@ -28,38 +29,50 @@ pub(super) fn predecessor() -> io::Result<Option<UnixStream>> {
 #[derive(Clone)]
 pub(super) struct Successor {
     handle: ServerHandle,
+    admin: Option<ServerHandle>,
     supervisor: Supervisor,
     /// Time that connections have to close that cannot move.
     deadline: Duration,
     /// The reason why there can be none.
     refused: Option<&'static str>,
-    running: Arc<AtomicBool>,
+    /// The thread of the latest upgrade.
+    upgrading: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl Successor {
     pub(super) fn new(
         handle: &ServerHandle,
+        admin: Option<ServerHandle>,
         supervisor: &Supervisor,
         deadline: Duration,
         refused: Option<&'static str>,
     ) -> Self {
-        Self { handle: handle.clone(), supervisor: supervisor.clone(), deadline, refused, running: Arc::default() }
+        let (handle, supervisor) = (handle.clone(), supervisor.clone());
+        Self { handle, admin, supervisor, deadline, refused, upgrading: Arc::default() }
     }
 
     /// Starts the new process, on a thread of its own, unless one is on its way.
     pub(super) fn start(&self) {
-        if self.running.swap(true, Ordering::AcqRel) {
+        let mut upgrading = self.upgrading();
+        if upgrading.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return say("an upgrade is on its way already");
         }
         let own = self.clone();
-        let started = std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || {
-            own.upgrade();
-            own.running.store(false, Ordering::Release);
-        });
-        if let Err(error) = started {
-            self.running.store(false, Ordering::Release);
-            say(&format!("no upgrade: cannot start a thread: {error}"));
+        match std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || own.upgrade()) {
+            Ok(thread) => *upgrading = Some(thread),
+            Err(error) => say(&format!("no upgrade: cannot start a thread: {error}")),
         }
+    }
+
+    /// Waits for the end of an upgrade. Without its connections the server ends before the admin listener has moved.
+    pub(super) fn wait(&self) {
+        let thread = self.upgrading().take();
+        // A panic was printed.
+        thread.into_iter().for_each(|thread| _ = thread.join());
+    }
+
+    fn upgrading(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.upgrading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn upgrade(&self) {
@@ -74,11 +87,19 @@ impl Successor {
         settings.deadline = self.deadline;
         let number = child.id();
         self.supervisor.main_process(number);
+        let for_admin = stream.try_clone();
         match self.handle.hand_over(stream, &settings) {
-            Ok(handed) => say(&format!(
-                "{} connections have moved to process {number} in {:?}; refused there: {}; closed: {}",
-                handed.moved, handed.pause, handed.refused, handed.staying
-            )),
+            Ok(handed) => {
+                say(&format!(
+                    "{} connections have moved to process {number} in {:?}; refused there: {}; closed: {}",
+                    handed.moved, handed.pause, handed.refused, handed.staying
+                ));
+                let admin = self.admin.as_ref();
+                let moved = admin.map(|admin| for_admin.and_then(|stream| admin.hand_over(stream, &settings)));
+                if let Some(Err(error)) = moved {
+                    say(&format!("the admin listener has not moved: {error}"));
+                }
+            }
             Err(error) => {
                 self.supervisor.main_process(std::process::id());
                 end(child);

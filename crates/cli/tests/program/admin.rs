@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// Sends a request to the admin listener, and returns the status and the body.
-fn exchange(admin: &Path, request: &str, body: &str) -> (u16, String) {
+pub(super) fn exchange(admin: &Path, request: &str, body: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(admin).unwrap();
     let head = format!("{request} HTTP/1.1\r\nHost: taut\r\nConnection: close\r\nContent-Length: {}", body.len());
     write!(stream, "{head}\r\n\r\n{body}").unwrap();

@@ -1,5 +1,6 @@
 //! Upgrades of a running server: SIGUSR2 and `taut upgrade`.
 
+use super::admin::exchange;
 use super::{Home, Served};
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStderr, Command, Stdio};
@@ -59,7 +60,7 @@ fn successor(line: &str) -> String {
 fn taut_upgrade_replaces_the_process_and_keeps_the_connections() {
     let home = Home::new();
     for tls in [&["--plain"][..], &["--shards", "2"]] {
-        let mut served = home.serve(tls);
+        let mut served = home.serve(&[tls, &["--admin", "unix:admin.sock"]].concat());
         let mut log = BufReader::new(served.child.as_mut().unwrap().stderr.take().unwrap());
         let mut sockets: Vec<_> = (0..20).map(|_| connect(&served)).collect();
         echo(&mut sockets, "before");
@@ -75,6 +76,8 @@ fn taut_upgrade_replaces_the_process_and_keeps_the_connections() {
         echo(&mut sockets, "after");
         sockets.push(connect(&served));
         echo(&mut sockets, "with a new one");
+        // The old process has ended, and an answer of its would say that it drains.
+        assert_eq!(exchange(&home.0.join("admin.sock"), "GET /readyz", "").0, 200);
         signal("-TERM", &successor(&line));
         let gone = Instant::now();
         while std::path::Path::new(&format!("/proc/{}", successor(&line))).exists() {
@@ -144,9 +147,9 @@ fn processes_that_are_no_servers_get_no_signal() {
     let refused = home.run(&["upgrade", &own]);
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert_eq!(home.run(&["upgrade", "0"]).code, Some(2));
-    // One with an admin listener says why not.
-    let mut served = home.serve(&["--plain", "--admin", "unix:admin.sock"]);
+    // One with a dashboard says why not.
+    let mut served = home.serve(&["--plain", "--dashboard=127.0.0.1:0"]);
     let mut log = BufReader::new(served.child.as_mut().unwrap().stderr.take().unwrap());
     signal("-USR2", &served.pid());
-    assert!(news(&mut log).contains("no upgrade: --admin"));
+    assert!(news(&mut log).contains("no upgrade: --dashboard"));
 }

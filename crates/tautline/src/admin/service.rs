@@ -143,15 +143,17 @@ impl Admin {
     /// # Errors
     /// If other machines can reach the address, or if it cannot listen there.
     pub fn listen(self, address: Address) -> Result<ServerHandle, Error> {
-        let server = Self::prepare(Server::plain(), &address)?;
+        let server = Self::prepare(Server::plain(), &address)?.listen(address.clone());
         let handle = server.start(move |_| self.clone())?;
         Self::restrict(&address)?;
         Ok(handle)
     }
 
-    /// Makes a server an admin listener, for programs that start all loops with one handler type of their own.
+    /// Makes a server an admin listener, for programs that start all loops with one handler type of their own, or take an
+    /// admin listener over.
     ///
-    /// The program starts it with this admin as its handler, and then calls [`restrict`](Self::restrict).
+    /// The program has it listen at the address or [take over](Server::take_over), starts it with this admin as its handler, and
+    /// then calls [`restrict`](Self::restrict).
     ///
     /// # Errors
     /// If other machines can reach the address.
@@ -160,7 +162,7 @@ impl Admin {
         let mut config = Config::untrusted_internet();
         config.limits.max_connections = CONNECTIONS;
         config.limits.max_body = BODY;
-        Ok(server.config(config).named("tautline-admin").listen(address.clone()))
+        Ok(server.config(config).named("tautline-admin"))
     }
 
     /// Lets only its owner and group connect to a Unix socket. Nothing happens for other addresses.
