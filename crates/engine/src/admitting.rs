@@ -21,7 +21,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn count_connection(&mut self, link: &Link<E::Session, H::State>) {
         self.shared.counters.connections.add(1);
         self.shared.counters.handshaking.add(1);
-        self.account.add_connection(size_of_val(link));
+        self.account.add_connection(self.memory_of(link));
         if link.info.dial.is_none() {
             self.admission.count_connection();
             self.admission.insert(Kind::Handshake, link, self.shared.now);
@@ -31,10 +31,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// Counts the end of a connection.
     pub(crate) fn uncount_connection(&mut self, link: &Link<E::Session, H::State>) {
         self.shared.counters.connections.sub(1);
-        self.account.remove_connection(size_of_val(link));
+        self.account.remove_connection(self.memory_of(link));
         if link.info.dial.is_none() {
             self.admission.uncount_connection();
         }
+    }
+
+    /// The memory of a connection's own state, with that of its TLS library.
+    pub(crate) fn memory_of(&self, link: &Link<E::Session, H::State>) -> usize {
+        size_of_val(link) + self.engine.capabilities().session_memory
     }
 
     /// The handshake waits for this server, not for the peer: it does not give way to others.

@@ -319,7 +319,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let link = self.batch_alloc.place(link);
         self.shared.counters.connections.add(1);
         self.shared.counters.open.add(1);
-        self.account.add_connection(size_of_val(&*link));
+        self.account.add_connection(self.memory_of(&link));
         self.admission.count_connection();
         self.visit_link(driver, link, |core, driver, link| {
             core.schedule(link);

@@ -59,6 +59,26 @@ fn connect(clients: &[impl Engine; 2], server: &impl Engine, count: usize) {
     }
 }
 
+/// Asserts that an established session of the server holds about as much memory as the engine's capabilities say.
+fn weigh(client: &impl Engine, server: &impl Engine) {
+    const SESSIONS: usize = 50;
+    let mut sessions = Vec::with_capacity(SESSIONS);
+    let before = allocated();
+    for _ in 0..SESSIONS {
+        let mut pair = Pair::new(client, server, "localhost").unwrap();
+        pair.handshake(&mut Split::Whole).unwrap();
+        pair.client.send(&[b"question"]).unwrap();
+        pair.server.send(&[b"answer"]).unwrap();
+        pair.settle(&mut Split::Whole).unwrap();
+        sessions.push(pair.server.session);
+    }
+    let held = allocated().saturating_sub(before) / SESSIONS;
+    let stated = server.capabilities().session_memory;
+    eprintln!("{}: {held} B for each session, {stated} B stated", server.name());
+    assert!(held <= stated + stated / 3 + 512 && held + 512 >= stated - stated / 3, "{held} B, {stated} B stated");
+    drop(sessions);
+}
+
 /// Asserts that `count` connections of each engine leave at most `most` bytes behind.
 fn churn(count: usize, most: usize) {
     fn each<E: Engine>(
@@ -78,6 +98,7 @@ fn churn(count: usize, most: usize) {
         let clients = [forgetful, client].map(|client| make(None, Some(&client)).unwrap());
         // Afterwards permanent allocations exist, and bounded caches are full.
         connect(&clients, &server, 200);
+        weigh(&clients[0], &server);
         let before = allocated();
         connect(&clients, &server, count);
         let grown = allocated().saturating_sub(before);

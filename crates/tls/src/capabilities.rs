@@ -54,6 +54,9 @@ pub struct Capabilities {
     pub in_place: bool,
     /// Several threads can seal the records of one message ([`Session::seal_with`](crate::Session::seal_with)).
     pub shares_records: bool,
+    /// Bytes that the library holds for an established session, beside the value of type [`Session`](crate::Session). About, as
+    /// measured; those of records in progress come on top. A server's account of memory counts them.
+    pub session_memory: usize,
 }
 
 impl Capabilities {
@@ -79,6 +82,7 @@ impl Capabilities {
             key_export: false,
             in_place: false,
             shares_records: false,
+            session_memory: 0,
         }
     }
 
@@ -86,6 +90,12 @@ impl Capabilities {
     #[must_use]
     pub const fn with_feature(self, feature: &'static str) -> Self {
         Self { feature, ..self }
+    }
+
+    /// Sets the memory of an established session, in bytes.
+    #[must_use]
+    pub const fn with_session_memory(self, bytes: usize) -> Self {
+        Self { session_memory: bytes, ..self }
     }
 
     /// Adds the capabilities of records that this project opens and seals in place.

@@ -23,6 +23,7 @@ static CAPABILITIES: Capabilities = Capabilities {
     key_export: false,
     in_place: false,
     shares_records: false,
+    session_memory: 0,
 };
 
 /// The engine for connections without TLS.
