@@ -59,6 +59,8 @@ named! {
         KernelPerConnection = "kernel_per_connection",
         /// Time until all connections have ended after the server was told to stop.
         DrainTime = "drain_time",
+        /// Time until all clients that lost their server are connected to another one.
+        ReturnTime = "return_time",
         /// CPU time of one signature with the certificate's key.
         CpuPerSignature = "cpu_per_signature",
         /// Server CPU per full handshake over that of the signature alone.
@@ -79,6 +81,8 @@ named! {
         RatioToUnprobed = "ratio_to_unprobed",
         /// A latency during a storm of handshakes over the same latency without one.
         RatioToQuiet = "ratio_to_quiet",
+        /// The time until clients are back over that after their server was killed.
+        RatioToKilled = "ratio_to_killed",
         /// Server CPU per message over that of plain WebSocket.
         RatioToPlain = "ratio_to_plain",
         /// Server CPU per message over that of the cheapest bare TCP echo.
@@ -115,6 +119,7 @@ impl Metric {
             | Self::LoadRssPerConnection
             | Self::KernelPerConnection
             | Self::DrainTime
+            | Self::ReturnTime
             | Self::CpuPerSignature => Some(false),
             _ => None,
         }

@@ -98,6 +98,20 @@ fn latency() {
 }
 
 #[test]
+fn storm_measures_both_ways_to_lose_a_server() {
+    tried(storm);
+}
+
+fn storm() {
+    let outcome = smoke(Suite::Storm);
+    for metric in [Metric::ReturnTime, Metric::LatencyP99] {
+        let lines = outcome.lines.iter().filter(|line| line.metric == metric);
+        let setups: Vec<_> = lines.map(|line| (line.case.setup.as_deref(), line.value > 0.0)).collect();
+        assert_eq!(setups, [(Some("killed"), true), (Some("drained"), true)], "{metric:?}");
+    }
+}
+
+#[test]
 fn deflate_measures_both_directions_and_memory() {
     tried(deflate);
 }

@@ -243,6 +243,12 @@ fn loops() -> Vec<Spec> {
             bars(&[], &["connections", "setup"]),
         ),
         spec(
+            "storm",
+            ("Clients that return", "Time until all are back: less is better."),
+            Metric::ReturnTime,
+            bars(&[], &["setup"]),
+        ),
+        spec(
             "wire",
             ("Two TCP stacks", "The kernel's and one beside it, over veth; p50 of an echo: less is better."),
             Metric::LatencyP50,

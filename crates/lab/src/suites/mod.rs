@@ -36,6 +36,7 @@ mod scaling;
 mod server;
 mod signature;
 mod stages;
+mod storm;
 mod suite;
 #[cfg(test)]
 mod tests;

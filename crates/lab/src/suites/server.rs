@@ -93,9 +93,20 @@ impl Process {
         certificates: &Certificates,
         site: Option<Site>,
     ) -> Result<Self, Error> {
+        Self::start_with(lab, kind, certificates, site, &[])
+    }
+
+    /// As [`start`](Self::start), with further arguments.
+    pub(super) fn start_with(
+        lab: &Lab<'_>,
+        kind: Kind,
+        certificates: &Certificates,
+        site: Option<Site>,
+        arguments: &[&str],
+    ) -> Result<Self, Error> {
         let failed = |why: String| Error::Failed(format!("cannot start the {} server: {why}", kind.full_name()));
         let mut command = command(lab, kind, certificates, site).map_err(failed)?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         // Ctrl-C on the terminal is for this process, which ends its servers itself.
         command.process_group(0);
         if let Kind::Probed(true, _) = kind {
@@ -143,6 +154,12 @@ impl Process {
             // Fails only if it has ended already.
             let _ = kill_process(pid, Signal::TERM);
         }
+    }
+
+    /// Ends the server at once.
+    pub(super) fn kill(&mut self) {
+        // Fails only if it has ended already.
+        let _ = self.child.kill();
     }
 
     /// Whether the server ends by itself within `time`.

@@ -2,7 +2,7 @@ use super::peer::Peer;
 use super::{Effort, Lab, Outcome};
 use super::{
     bindings, deflate, echo, handshake, idle, latency, limits, million, offload, overview, peers, records, scaling,
-    stages, tokio, windows, wire,
+    stages, storm, tokio, windows, wire,
 };
 use crate::Error;
 use crate::cpu::Pinned;
@@ -46,6 +46,8 @@ named! {
         Bindings = "bindings",
         /// A million connections of one server.
         Million = "million",
+        /// Thousands of clients lose their server at once.
+        Storm = "storm",
         /// AF_XDP beside the kernel's TCP, between two network namespaces.
         Wire = "wire",
     }
@@ -93,6 +95,7 @@ impl Suite {
             Self::Windows => windows::run,
             Self::Bindings => bindings::run,
             Self::Million => million::run,
+            Self::Storm => storm::run,
             Self::Wire => wire::run,
         };
         let mut outcome = Outcome::of(self.name());
