@@ -1,23 +1,24 @@
 use tautline_tls::Capabilities;
 
 #[cfg(feature = "openssl")]
-pub(crate) static OPENSSL: Capabilities = library("openssl", "OpenSSL 3");
+pub(crate) static OPENSSL: Capabilities = library("openssl", "OpenSSL 3").with_session_memory(28_200);
 #[cfg(feature = "openssl")]
 pub(crate) static FUSED_OPENSSL: Capabilities = fused("fused+openssl", "OpenSSL 3, own records", "openssl");
 
 #[cfg(feature = "aws-lc")]
-pub(crate) static AWS_LC: Capabilities = library("aws-lc", "AWS-LC");
+pub(crate) static AWS_LC: Capabilities = library("aws-lc", "AWS-LC").with_session_memory(6_600);
 #[cfg(feature = "aws-lc")]
 pub(crate) static FUSED_AWS_LC: Capabilities = fused("fused+aws-lc", "AWS-LC, own records", "aws-lc");
 
 #[cfg(feature = "boringssl")]
-pub(crate) static BORINGSSL: Capabilities = library("boringssl", "BoringSSL");
+pub(crate) static BORINGSSL: Capabilities = library("boringssl", "BoringSSL").with_session_memory(4_800);
 #[cfg(feature = "boringssl")]
 pub(crate) static FUSED_BORINGSSL: Capabilities = fused("fused+boringssl", "BoringSSL, own records", "boringssl");
 
 #[cfg(feature = "libressl")]
 pub(crate) static LIBRESSL: Capabilities = {
-    let mut can = library("libressl", "LibreSSL");
+    // Not measured: that of OpenSSL, which it comes from.
+    let mut can = library("libressl", "LibreSSL").with_session_memory(28_200);
     can.ed25519 = false;
     can.resumes_tls13 = false;
     can.key_log = false;

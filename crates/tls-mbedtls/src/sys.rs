@@ -7,7 +7,7 @@ unsafe extern "C" {
 }
 
 static CAPABILITIES: Capabilities = {
-    let mut can = Capabilities::new("mbedtls", "Mbed TLS 3.6").with_feature("mbedtls");
+    let mut can = Capabilities::new("mbedtls", "Mbed TLS 3.6").with_feature("mbedtls").with_session_memory(55_300);
     can.own_verifier = false;
     can.exporter = false;
     can.stapling = false;

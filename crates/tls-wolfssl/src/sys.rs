@@ -7,7 +7,7 @@ unsafe extern "C" {
 }
 
 static CAPABILITIES: Capabilities = {
-    let mut can = Capabilities::new("wolfssl", "wolfSSL (GPLv3)").with_feature("wolfssl");
+    let mut can = Capabilities::new("wolfssl", "wolfSSL (GPLv3)").with_feature("wolfssl").with_session_memory(33_600);
     can.own_verifier = false;
     can.exporter = false;
     can.stapling = false;
