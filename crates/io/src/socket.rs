@@ -11,7 +11,6 @@ use rustix::net::{
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::mem;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -39,8 +38,9 @@ pub(crate) struct Listening {
 impl Listening {
     /// Leaves the file of a Unix socket to another process that has the socket too.
     pub(crate) fn leave_file(&mut self) {
-        if let Some(file) = self.file.take() {
-            mem::forget(file);
+        if let Some(mut file) = self.file.take() {
+            // Its drop removes the file at this path.
+            file.path.clear();
         }
     }
 }
