@@ -27,7 +27,7 @@ pub(crate) fn pack(context: &Context, program: &Path, compression: &str) -> Resu
     fs::write(tree.join("DEBIAN/control"), control)?;
     let package = paths::own("dist").join(format!("taut_{version}_{architecture}.deb"));
     let mut build = Command::new("dpkg-deb");
-    // The same files make the same package.
+    // Equal files make equal packages.
     build
         .env("SOURCE_DATE_EPOCH", "0")
         .args(["--root-owner-group", "-Z", compression, "--build"])
