@@ -23,14 +23,20 @@ func Serve(echo, broadcast http.HandlerFunc) {
 	}
 	// One thread runs goroutines; the runtime has a few more, which mostly sleep.
 	runtime.GOMAXPROCS(1)
+	// Read before the server says that it listens: the files are only sure to be there until then.
+	certificate, err := tls.LoadX509KeyPair(os.Args[2], os.Args[3])
+	if err != nil {
+		log.Fatal(err)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Printf("listening on wss://%s\n", listener.Addr())
 	// Go chooses AES-128-GCM among the suites of TLS 1.3 where the processor has instructions for it.
-	server := http.Server{Handler: handler, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13}}
-	log.Fatal(server.ServeTLS(listener, os.Args[2], os.Args[3]))
+	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}}
+	server := http.Server{Handler: handler, TLSConfig: config}
+	log.Fatal(server.ServeTLS(listener, "", ""))
 }
 
 // Hub passes messages to all clients. Each has a queue and a goroutine that writes, as in both libraries' chats.
