@@ -1,6 +1,7 @@
 use super::tally;
 use hdrhistogram::Histogram;
 use std::fmt;
+use std::sync::OnceLock;
 use tautline_io::Ticker;
 
 /// A part of a message's way. [`Nic`](Self::Nic) to [`Callback`](Self::Callback) add up to [`Total`](Self::Total).
@@ -225,6 +226,15 @@ impl Stages {
             mine.count = mine.count.saturating_sub(earlier.count);
         }
         since
+    }
+
+    /// Converts ticks as the first results did on which this process called it.
+    ///
+    /// The length of a tick becomes more exact with time. Sums that a monitoring system reads again and again must not become
+    /// smaller for that reason.
+    pub fn keep_scale(&mut self) {
+        static FIRST: OnceLock<(f64, f64)> = OnceLock::new();
+        (self.nanos_per_tick, self.scale_error) = *FIRST.get_or_init(|| (self.nanos_per_tick, self.scale_error));
     }
 
     /// The number of messages that were timed.

@@ -201,6 +201,21 @@ fn warm_up_is_not_counted_and_shards_add_up() {
 }
 
 #[test]
+fn a_kept_scale_lets_no_sum_become_smaller() {
+    let (kernel, mut shard) = open(Stamps::default(), Duration::from_millis(1));
+    read(&kernel, &mut shard, &HELLO);
+    let told = || {
+        let mut stages = shard.stages().unwrap();
+        stages.keep_scale();
+        let ends: Vec<_> = stages.histogram(Stage::App).map(|(end, _)| end.to_bits()).collect();
+        (stages.spread(Stage::App).mean.to_bits(), ends)
+    };
+    // The scale of the clock itself is found anew for each.
+    let first = told();
+    assert!((0..20).all(|_| told() == first));
+}
+
+#[test]
 fn sampling_times_all_messages_of_a_quarter_of_reads() {
     let (kernel, mut shard) = open(Stamps::of_one_in(NonZeroU32::new(4).unwrap()), Duration::ZERO);
     let mut timed = 0;

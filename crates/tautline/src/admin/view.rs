@@ -45,17 +45,20 @@ pub(super) fn figures(server: &ServerHandle) -> Figures {
     figures
 }
 
-/// The stages of all loops that answer, if stages are measured.
+/// The stages of all loops, if stages are measured. `None` as well if a loop does not answer in time: without its part the
+/// counts would go back.
 fn stages(server: &ServerHandle) -> Option<Box<Stages>> {
     if !server.measures_stages() {
         return None;
     }
     let left = Left::begin();
-    let all = server.shards().iter().filter_map(|shard| shard.stages_within(left.time()).ok().flatten());
-    all.reduce(|mut all, one| {
-        all.merge(&one);
-        all
-    })
+    let mut of_loops = server.shards().iter().map(|shard| shard.stages_within(left.time()).ok().flatten());
+    let mut all = of_loops.next()??;
+    for one in of_loops {
+        all.merge(&*one?);
+    }
+    all.keep_scale();
+    Some(all)
 }
 
 /// Why the server is not healthy: a loop has failed, or does not turn.
