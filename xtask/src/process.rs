@@ -147,6 +147,15 @@ pub(crate) fn output(command: &mut Command) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Runs a short command, and returns what it prints, or what it prints to standard error if it fails.
+pub(crate) fn run_quietly(command: &mut Command) -> Result<Result<String, String>, Failure> {
+    let name = describe(command);
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| Failure::Failed(format!("cannot start `{name}`: {error}")))?;
+    let [printed, told] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    Ok(if output.status.success() { Ok(printed) } else { Err(told) })
+}
+
 /// Whether a short command runs and succeeds.
 pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> bool {
     output(Command::new(program).args(arguments)).is_some()

@@ -10,6 +10,7 @@ mod tokens;
 
 use std::process::ExitCode;
 
+use crate::locks::{self, Lock, Network};
 use crate::outcome::{Failure, Outcome};
 use crate::stage::Context;
 use files::packages;
@@ -18,7 +19,14 @@ use files::packages;
 pub(crate) fn run(_: &Context) -> Outcome {
     let files = files::read()?;
     let checks = [text::check, layers::check, modules::check, parts::check, prose::check];
-    let wrong: Vec<String> = checks.iter().flat_map(|check| check(&files)).collect();
+    let mut wrong: Vec<String> = checks.iter().flat_map(|check| check(&files)).collect();
+    for (path, lock) in locks::look(Network::Unused)? {
+        match (locks::finding(&path, &lock), lock) {
+            // Its dependencies were never downloaded here. The stage `clippy apart` does that.
+            (Some(finding), Lock::Unclear(_)) => eprintln!("not checked: {finding}"),
+            (finding, _) => wrong.extend(finding),
+        }
+    }
     wrong.iter().for_each(|line| eprintln!("{line}"));
     match wrong.len() {
         0 => Ok(()),
