@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio_rustls::TlsAcceptor;
 
-/// TLS 1.3 by rustls and AWS-LC. AES-128-GCM comes first and the server's order counts, so that it is what every client
-/// that knows it gets.
+/// TLS 1.3 by rustls and AWS-LC. AES-128-GCM comes first and the server's order counts, so every client that knows this
+/// suite gets it.
 pub(crate) fn acceptor(chain: &Path, key: &Path) -> Result<TlsAcceptor, Failure> {
     let mut suites = aws_lc_rs::DEFAULT_CIPHER_SUITES.to_vec();
     suites.sort_by_key(|suite| *suite != aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256);

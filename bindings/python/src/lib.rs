@@ -4,11 +4,11 @@
 //! loop's thread    Relay (the handler) ──events──► Inbox ──eventfd──► Hub::drain   asyncio's or a caller's thread
 //! (without GIL)    Outbox::take        ◄───────────── operations ──── Link         (with the GIL)
 //! ```
-//! A loop's thread never takes the GIL. It appends what arrived to an [`crossing::Inbox`], and wakes Python once for each
-//! turn. Python takes the whole batch, makes an object of each message, and appends operations to an
+//! A loop's thread never takes the GIL. It appends what arrived to a [`crossing::Inbox`], and wakes Python once for each
+//! turn. Python takes the whole batch, makes an object of each message, and appends operations to a
 //! [`crossing::Outbox`], which the loop takes before its next turn.
 //!
-//! A loop can also be one of the event loop's thread ([`local`]). The queues are the same, and nobody is woken. [`tls`] is
+//! A loop can also run on the thread of the event loop ([`local`]). The queues are the same, and nobody is woken. [`tls`] is
 //! TLS for transports of asyncio, without a loop.
 
 mod crossing;

@@ -105,7 +105,7 @@ impl Link {
         self.must(shared.outbox.push(Order::Send { to: shared.clone(), kind, len }, payload))
     }
 
-    /// The sender's next steps.
+    /// The sender's next steps: 1 if it must flush soon, plus 2 if too much waits for the peer.
     fn must(&self, first: bool) -> u8 {
         let flush = first && !flushes_later(&self.shared.outbox);
         u8::from(flush) + 2 * u8::from(self.shared.backlog() > self.write_high.load(Ordering::Relaxed))

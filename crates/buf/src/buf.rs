@@ -22,7 +22,7 @@ impl Buf {
     /// Least memory of a buffer that grows, in bytes.
     const LEAST: usize = 64;
 
-    /// Least memory, in bytes, whose lack is a panic. A server can then end one of its connections.
+    /// From this size on, in bytes, a lack of memory panics. A server can then end the one connection.
     const LARGE: usize = 32 << 10;
 
     /// Makes a buffer without memory; the first [`reserve`](Self::reserve) or [`put`](Self::put) allocates.
@@ -193,8 +193,8 @@ impl Buf {
     }
 }
 
-/// Panics if the allocator has no `len` bytes, for which a vector of zeros would abort the process. The vector is made
-/// all the same, since the system has large areas of zeros at no cost.
+/// Panics if the allocator has no `len` bytes. A vector of zeros would abort the process instead, so this asks first.
+/// The caller still allocates zeros, because the system has large areas of them at no cost.
 #[cold]
 fn ask_for(len: usize) {
     let mut memory: Vec<u8> = Vec::new();

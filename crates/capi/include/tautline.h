@@ -868,8 +868,8 @@ taut_code taut_tls_config_set(const struct taut_tls_config *config,
                               uint64_t value,
                               struct taut_error *error);
 
-// Has a server derive its ticket keys from a secret of 32 random bytes or more, which all hosts of a fleet share, so that
-// each resumes the sessions of all. Keys change every `epoch_seconds`. The bytes are copied.
+// Has a server derive its ticket keys from a secret of 32 random bytes or more. All hosts of a fleet share it, so that each
+// resumes the sessions of all. Keys change every `epoch_seconds`. The bytes are copied.
 //
 // Any thread that holds a reference may call this at any time.
 taut_code taut_tls_config_ticket_secret(const struct taut_tls_config *config,

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tautline::{Config, Origins, SlowConsumer};
 
-/// Limits, deadlines and policies of connections, until they are copied by what uses them.
+/// Limits, deadlines and policies of connections. Servers and clients copy them when they are made.
 pub(crate) struct Settings {
     config: Mutex<Config>,
 }

@@ -39,9 +39,10 @@ pub trait Resolver: Send + Sync + fmt::Debug {
     fn resolve(&self, lookup: Lookup);
 }
 
-/// A question for a name's addresses. Without an answer until [`Deadlines::connect`](crate::Deadlines) the attempt fails.
+/// A question for a name's addresses.
 ///
-/// If it is dropped without an answer, the attempt fails at once.
+/// The attempt to connect fails if no answer comes within [`Deadlines::connect`](crate::Deadlines). It fails at once if
+/// this is dropped without an answer.
 ///
 /// ```
 /// use tautline_engine::Lookup;
@@ -78,7 +79,7 @@ impl Lookup {
         &self.host
     }
 
-    /// The port that belongs into the addresses.
+    /// The port for the addresses.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port

@@ -22,7 +22,7 @@ pub struct Subscribe {
 }
 
 impl Subscribe {
-    /// From the begin of the history that is kept.
+    /// From the message behind this offset on; with 0 from the begin of the history that is kept.
     #[must_use]
     pub fn after(mut self, offset: u64, epoch: Option<String>) -> Self {
         self.after = Some((offset, epoch));
@@ -72,7 +72,7 @@ pub enum Event {
     Message(Received),
     /// Some messages before this offset are not kept any more: the client missed them. Those after it follow.
     Late(Arc<str>, u64),
-    /// A message with this identifier is stored at this offset, or was passed to the subscribers of now.
+    /// A message with this identifier is stored at this offset, or was passed to the present subscribers.
     Published(String, Option<u64>),
     /// A message with this identifier went to one host only: the broker is away.
     Withheld(String),
@@ -298,7 +298,7 @@ impl Session {
         }))
     }
 
-    /// A topic with its name, as one that all messages share.
+    /// A topic, and its name in the allocation that all messages share.
     fn topic_mut(&mut self, name: &str) -> Option<(Arc<str>, &mut Topic)> {
         let (shared, _) = self.topics.get_key_value(name)?;
         let shared = shared.clone();

@@ -1,4 +1,4 @@
-//! The select driver where the whole process is concerned, alone in it.
+//! Tests of the select driver that affect the whole process, in one of their own.
 
 #[expect(dead_code, reason = "the rest of the suite runs in another binary")]
 mod suite;

@@ -1,7 +1,7 @@
 //! A TLS 1.3 peer that seals whatever records a test asks for.
 //!
 //! rustls does the handshake. Afterwards the peer seals and opens records with keys that it derives from the traffic
-//! secrets (RFC 8446, sections 5 and 7), so it can send records that no library would.
+//! secrets (RFC 8446, sections 5 and 7). It can thus send records that no library would.
 #![expect(clippy::unwrap_used, reason = "runs inside tests, which fail by panicking")]
 
 use crate::pair::End;

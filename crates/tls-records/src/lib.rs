@@ -7,9 +7,10 @@
 //! A [`Session`] wraps a session of a [`Library`], and takes its records over as soon as the library exports its
 //! secrets. [`Records`] does all that TLS requires after the handshake: limits, alerts, key updates, padding.
 //!
-//! The AEAD is that of AWS-LC or of ring, whichever is faster on this processor ([`AeadChoice`]). Every tag is verified before a byte is handed out. A connection keeps keys,
-//! IVs, sequence numbers and secrets, 0.3 KiB in all. Contexts of the AEAD are cached per thread, for busy connections
-//! only (`contexts.rs`). Keys, secrets and contexts are wiped on drop.
+//! The AEAD is that of AWS-LC or of ring, whichever is faster on this processor ([`AeadChoice`]). Every tag is verified
+//! before a byte is handed out. A connection keeps keys, IVs, sequence numbers and secrets, 0.3 KiB in all. Contexts of
+//! the AEAD are cached per thread, for busy connections only (`contexts.rs`). Keys, secrets and contexts are wiped on
+//! drop.
 //!
 //! An established session can be [exported](Session::export) as plain data, a [`Snapshot`], and imported elsewhere.
 #![forbid(unsafe_code)]

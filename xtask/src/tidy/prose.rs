@@ -1,10 +1,16 @@
-//! Rules for comments and Markdown: how a sentence begins, and how long a line is.
+//! Rules for comments and Markdown: how a sentence begins, and how long sentences and lines are.
 
 use super::files::Files;
 use super::tokens::comments;
 
 /// Columns that a line of Markdown may have, except in a table, in code, or with a URL.
 const MOST_COLUMNS: usize = 110;
+
+/// Words that a sentence may have, up to a full stop, a colon or a semicolon.
+const MOST_WORDS: usize = 28;
+
+/// A sentence with this number of commas counts as a list, which may be longer.
+const LIST_COMMAS: usize = 3;
 
 /// Written in two parts, so that this file keeps its own rule.
 const WHOEVER: &str = concat!("who", "ever");
@@ -51,11 +57,14 @@ struct Prose {
     in_code: bool,
     /// The next word begins a sentence.
     begins: bool,
+    /// Words and commas of the sentence up to now.
+    words: usize,
+    commas: usize,
 }
 
 impl Default for Prose {
     fn default() -> Self {
-        Self { in_code: false, begins: true }
+        Self { in_code: false, begins: true, words: 0, commas: 0 }
     }
 }
 
@@ -69,7 +78,7 @@ impl Prose {
         let line = line.trim();
         if line.starts_with("```") {
             self.in_code = !self.in_code;
-            self.begins = true;
+            self.sentence_begins();
             return false;
         }
         if self.in_code || line.starts_with('|') {
@@ -77,11 +86,14 @@ impl Prose {
         }
         let item = ["- ", "* ", "> "].iter().find_map(|mark| line.strip_prefix(mark));
         let is_heading = line.starts_with('#');
-        self.begins |= line.is_empty() || item.is_some() || is_heading;
+        if line.is_empty() || item.is_some() || is_heading {
+            self.sentence_begins();
+        }
         let mut rest = item.unwrap_or(line);
         if rest.split(|c: char| !c.is_alphanumeric()).any(|word| word.eq_ignore_ascii_case(WHOEVER)) {
             add(&format!("`{WHOEVER}`: name the subject"));
         }
+        rest.split_whitespace().for_each(|word| self.word(word, add));
         while !is_heading && !rest.is_empty() {
             if let Some(words) = headless(rest).filter(|_| self.begins) {
                 add(&format!("a sentence begins with `{words}`: name the subject"));
@@ -90,8 +102,27 @@ impl Prose {
             self.begins = end.is_some() || rest.ends_with(['.', '?', ':', '!']);
             rest = end.map_or("", |end| rest[end + 2..].trim_start());
         }
-        self.begins |= is_heading;
+        if is_heading {
+            self.sentence_begins();
+        }
         true
+    }
+
+    fn sentence_begins(&mut self) {
+        (self.begins, self.words, self.commas) = (true, 0, 0);
+    }
+
+    /// Counts a word, and checks the sentence that it ends.
+    fn word(&mut self, word: &str, add: &mut impl FnMut(&str)) {
+        self.words += usize::from(word.contains(char::is_alphanumeric));
+        let end = word.trim_end_matches(['*', '_', '`', '"', ')']);
+        self.commas += usize::from(end.ends_with(','));
+        if end.ends_with(['.', '?', '!', ':', ';']) {
+            if self.words > MOST_WORDS && self.commas < LIST_COMMAS {
+                add(&format!("a sentence of {} words: more than {MOST_WORDS} need two", self.words));
+            }
+            (self.words, self.commas) = (0, 0);
+        }
     }
 }
 
@@ -141,6 +172,17 @@ mod tests {
         let text = format!("{long}\n| {long} |\n```\n{long}\n```\nhttps://a.example {long}\n- {long}\n");
         assert_eq!(lines("a.md", &text), [1, 7]);
         assert!(lines("a.txt", &text).is_empty());
+    }
+
+    #[test]
+    fn long_sentences_are_found_unless_they_are_lists() {
+        let words = |count: usize| "word ".repeat(count - 1) + "word";
+        assert_eq!(lines("a.rs", &format!("/// {}\n/// {}. {}.\n", words(20), words(9), words(28))), [2]);
+        let long = words(20);
+        let short = format!("//! {}. {long}: {long}\n//!\n//! {long}.\n//! - {long}.\n", words(28));
+        assert!(lines("a.rs", &short).is_empty());
+        let list = |commas: usize| "a, ".repeat(commas) + &words(30);
+        assert_eq!(lines("a.rs", &format!("// {}.\n// {}.\n", list(3), list(2))), [2]);
     }
 
     #[test]

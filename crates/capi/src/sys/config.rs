@@ -254,8 +254,8 @@ pub unsafe extern "C" fn taut_tls_config_set(
     unsafe { change(config, error, |config| config.set(option, value)) }
 }
 
-/// Has a server derive its ticket keys from a secret of 32 random bytes or more, which all hosts of a fleet share, so that
-/// each resumes the sessions of all. Keys change every `epoch_seconds`. The bytes are copied.
+/// Has a server derive its ticket keys from a secret of 32 random bytes or more. All hosts of a fleet share it, so that each
+/// resumes the sessions of all. Keys change every `epoch_seconds`. The bytes are copied.
 ///
 /// Any thread that holds a reference may call this at any time.
 ///

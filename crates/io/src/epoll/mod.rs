@@ -3,12 +3,12 @@
 //! One `epoll_wait` a turn, one `recv` per readable connection and turn into the driver's only receive buffer, which
 //! stays in the cache, and one `send` per [`send`](crate::Driver::send) unless the kernel's buffer is full.
 //!
-//! Connections are watched edge-triggered, which spares the kernel a second look at each that was served and makes
-//! pausing, resuming and a full send buffer free of system calls. Nothing is lost by it, because the driver remembers
-//! what it leaves in the kernel: where a receive filled the buffer, or something lies behind the bytes, the next turn
-//! goes on without waiting, after the other ready connections, so that a flooding peer cannot starve them. A receive
-//! that is shorter than the buffer proves that all was received (epoll(7)); the one exception is a Unix peer that
-//! passes descriptors: what it sent behind them waits for its next byte.
+//! Connections are watched edge-triggered. This spares the kernel a second look at each that was served. Pausing,
+//! resuming and a full send buffer need no system call. Nothing is lost by it, because the driver remembers
+//! what it leaves in the kernel. If a receive filled the buffer, or something lies behind the bytes, the next turn
+//! goes on without waiting. It does so after the other ready connections, so that a flooding peer cannot starve them.
+//! A receive that is shorter than the buffer proves that all was received (epoll(7)). The one exception is a Unix peer
+//! that passes descriptors: bytes that it sent behind them wait for its next byte.
 //!
 //! No lock, no hash table and no allocation lies on the message path.
 

@@ -12,10 +12,10 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Waits for events at most `timeout`, for ever where it is `None`. A signal ends the wait without events.
+/// Waits for events for at most `timeout`, or without end if it is `None`. A signal ends the wait without events.
 ///
-/// epoll_wait(2) counts in milliseconds and epoll_pwait2(2) needs Linux 5.11, so a short wait is done by ppoll(2) on
-/// the epoll descriptor: it costs two more system calls, but only where nothing is ready and the loop would idle.
+/// epoll_wait(2) counts in milliseconds, and epoll_pwait2(2) needs Linux 5.11. A short wait is therefore done by
+/// ppoll(2) on the epoll descriptor. It costs two more system calls, but only if nothing is ready and the loop idles.
 pub(super) fn wait(epoll: &OwnedFd, events: &mut [Event], timeout: Option<Duration>) -> Result<usize> {
     #[cfg(test)]
     if let Err(errno) = crate::faults::Call::Wait.may_fail() {

@@ -50,7 +50,7 @@ impl Sink for Log {
 fn run(driver: &mut dyn Driver, log: &mut Log, mut done: impl FnMut(&Log) -> bool) {
     let start = Instant::now();
     while !done(log) {
-        assert!(start.elapsed() < Duration::from_secs(20), "nothing more happens: {:?}", log.ended);
+        assert!(start.elapsed() < Duration::from_secs(20), "nothing happens any more: {:?}", log.ended);
         driver.turn(Some(Duration::from_millis(20)), log).unwrap();
     }
 }
@@ -59,7 +59,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1]).collect()
 }
 
-/// `accepts` is whether accepting is a call that can fail, and no request.
+/// `accepts` is true if the driver accepts by calls, which can fail, and not by requests to the kernel.
 fn loses_nothing<D: Driver>(make: fn() -> io::Result<D>, accepts: bool) {
     for errno in [Errno::NOBUFS, Errno::NOMEM] {
         let (mut driver, mut log) = (make().unwrap(), Log::default());
@@ -77,7 +77,7 @@ fn loses_nothing<D: Driver>(make: fn() -> io::Result<D>, accepts: bool) {
         let peers = [(); 2].map(|()| read(TcpStream::connect(at).unwrap()));
         run(&mut driver, &mut log, |log| log.accepted.len() == 2);
         assert_eq!(log.refused.len(), usize::from(accepts), "told once: {:?}", log.refused);
-        // All at once, in a flood of failures, with more behind it; then closed before any of it left.
+        // First a send on an open connection, while many calls fail. Then one that is closed before any byte has left.
         let [slow, closed] = log.accepted[..] else { panic!("two") };
         let data = pattern(300_000);
         begin(errno, 7);
@@ -259,8 +259,8 @@ fn io_uring_loses_nothing() {
     }
 }
 
-/// The suite of all drivers without the tests that measure time or count turns, since a failed call costs a turn, and
-/// without the one that needs most descriptors of the process.
+/// The suite of all drivers, with two exceptions. Tests that measure time or count turns are left out, since a failed
+/// call costs a turn. So is the test that needs most descriptors of the process.
 macro_rules! unless_it_counts {
     (turn $test:ident $code:tt) => {};
     (accept thousands_at_once $code:tt) => {};

@@ -6,8 +6,8 @@ use std::str::FromStr;
 ///
 /// A peer may change its keys at any time (RFC 8446, section 4.6.3), and Linux can replace keys from 6.14 on. With an
 /// older kernel such a change ends a connection if the kernel opens its received records. If the kernel seals its sent
-/// records, the connection ends when the peer asks for a change of our keys, and it is closed with 1012 when its key
-/// has protected 2^23 records.
+/// records, the connection ends when the peer asks for a change of our keys. It is closed with 1012 when its key has
+/// protected 2^23 records.
 ///
 /// ```
 /// use tautline_io::{DriverConfig, KernelTls};

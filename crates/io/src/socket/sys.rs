@@ -7,9 +7,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Makes a call that raises SIGPIPE at the calling thread if a connection is broken, and takes the signal back.
+/// Makes a call that raises SIGPIPE at the calling thread if a connection is broken, and removes that signal.
 ///
-/// A signal that waited before the call is the program's own, and stays.
+/// A SIGPIPE that was pending before the call is the program's own, and stays pending.
 pub(super) fn without_sigpipe<T>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     let pipe = only_sigpipe();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -21,7 +21,7 @@ pub(super) fn without_sigpipe<T>(call: impl FnOnce() -> Result<T, Errno>) -> Res
     let result = call();
     if matches!(result, Err(Errno::PIPE)) && !waited {
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the set and the time live during the call, which may be given no place for details.
+        // SAFETY: the set and the time live during the call, which accepts a null pointer for details.
         unsafe { libc::sigtimedwait(&raw const pipe, ptr::null_mut(), &raw const now) };
     }
     // SAFETY: the first call has filled the set.
@@ -39,7 +39,7 @@ fn only_sigpipe() -> libc::sigset_t {
     unsafe { set.assume_init() }
 }
 
-/// Whether a SIGPIPE waits for this thread.
+/// Whether a SIGPIPE is pending for this thread.
 fn sigpipe_waits() -> bool {
     let mut set = MaybeUninit::uninit();
     // SAFETY: it fills the set.
@@ -50,7 +50,8 @@ fn sigpipe_waits() -> bool {
 
 /// Has the kernel choose the port of a bound socket when the socket connects (`IP_BIND_ADDRESS_NO_PORT`).
 ///
-/// It then knows the other end, so that a port can serve connections to several. A port chosen earlier belongs to one.
+/// The kernel knows the peer by then, so connections to different peers can share a port. A port that is chosen earlier
+/// serves one connection.
 pub(super) fn choose_port_at_connect(socket: BorrowedFd<'_>) -> io::Result<()> {
     // Sockets of either family take the option at the level of IPv4 (ip(7)).
     let on: libc::c_int = 1;
@@ -88,7 +89,7 @@ mod tests {
         crate::socket::send_file(near.as_fd(), file.as_fd(), &mut 0, 1000)
     }
 
-    /// Run by the next test, in a process of its own: one that does not ignore the signal, as programs in C.
+    /// The next test runs this in a process of its own, which does not ignore the signal, like a program in C.
     #[test]
     #[ignore = "the next test runs it, in a process of its own, since it changes what SIGPIPE does"]
     fn in_a_process_of_its_own() {

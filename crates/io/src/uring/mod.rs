@@ -1,9 +1,8 @@
 //! The driver over io_uring(7): needs Linux 6.12, and a machine that permits it.
 //!
-//! Connections are accepted and received from by requests that complete again and again, so that a message costs no
-//! system call: the kernel copies into buffers that it was given before, while the driver waits for any event.
-//! These buffers form one small log. All connections fill it without gaps, and from its front in every turn. Bytes in
-//! flight thus stay in the cache, room for carried bytes lies in front of every message, and idle connections hold no
+//! A request to accept or to receive completes again and again, so that a message costs no system call. The kernel
+//! copies into buffers that it was given before, while the driver waits for any event. These buffers form one small
+//! log, which all connections share without gaps. Each turn begins at its front. Bytes in flight thus stay in the cache, room for carried bytes lies in front of every message, and idle connections hold no
 //! buffer. Replies leave at once, by send(2). Only bytes that the kernel has no room for go through the ring, so that a
 //! turn enters the ring once.
 //!
@@ -11,9 +10,8 @@
 //! kernel then only reports such connections, and the driver receives from each directly, into one buffer.
 //!
 //! A connection that finds no buffer is received from directly too, as the [`epoll`](crate::epoll) driver does. The
-//! sink cannot have bytes of a connection that is paused or had its share of the turn. They are copied out of the log,
-//! and the kernel stops receiving for a connection that is paused or has too many of them: no peer can exhaust the
-//! buffers.
+//! sink gets no bytes of a connection that is paused or had its share of the turn. Such bytes are copied out of the log.
+//! The kernel stops receiving for a connection that is paused or has too many of them: no peer can exhaust the buffers.
 //!
 //! The thread of the first turn is the only one that can use the driver from then on.
 
@@ -66,7 +64,7 @@ pub struct Config {
     /// Messages of at least this many bytes are large. Default 8 KiB.
     ///
     /// Once a turn receives more than half of `buffers` can hold, the kernel only reports connections with large
-    /// messages, and the driver receives from them into one buffer that stays in the cache. This lasts until the
+    /// messages. The driver receives from them into one buffer, which stays in the cache. This lasts until the
     /// connection's messages are smaller. 0 does so with all connections from the start.
     pub large: usize,
     /// Sends of at least this many bytes are made from the buffer instead of from a copy (`IORING_OP_SEND_ZC`). They

@@ -4,7 +4,7 @@ use crate::{Error, loops};
 use std::net::SocketAddr;
 use tautline::{Config, Conn, Handler, Message, Outgoing, Server, ServerHandle, SlowConsumer, Tls};
 
-/// Serves by one of our servers for each loop, so that a load can distribute its connections evenly.
+/// Serves with one of our servers for each loop, so that a load can distribute its connections evenly.
 pub(super) fn serve(baseline: &Baseline, address: SocketAddr, ready: impl FnOnce(&[SocketAddr])) -> Result<(), Error> {
     let mut config = Config::low_latency();
     config.limits.max_message = MAX_MESSAGE;

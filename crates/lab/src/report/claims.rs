@@ -1,7 +1,7 @@
 //! Conclusions of the published reports, held against measured figures.
 //!
 //! A claim is a set of ratios between published figures. It is reproduced here if the ratios of the measured figures at
-//! their places go the same way, at least half as far (as logarithms), with the whole interval on that side of 1.
+//! their places go the same way, at least half as far (as logarithms). The whole interval must lie on that side of 1.
 
 use super::places::{Found, Place};
 use crate::stats::Summary;

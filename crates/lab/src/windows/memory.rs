@@ -54,7 +54,7 @@ impl Memory {
             from.seal(plain, wire)?;
         }
         let sealed = thread_time();
-        // Both ends work in either direction, because keys change after a number of records.
+        // Both halves run, whichever is timed: each end must change its keys after the same record.
         let arrived = open_all(to.as_mut(), wire)?;
         let opened = thread_time();
         // Reading the clock is a system call, which is not negligible for a batch of four.
