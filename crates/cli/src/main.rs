@@ -73,7 +73,7 @@ Exit codes:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     Connect(connect::Arguments),
     Probe(probe::Arguments),
     Load(load::Arguments),

@@ -19,6 +19,7 @@ use crate::local::local;
 use crate::logging::LogFilter;
 use crate::stages;
 use crate::supervisor::Supervisor;
+use hub::BrokerArguments;
 use listen::{Listen, listen};
 use offload::OffloadArguments;
 use privilege::{Needs, PrivilegeArguments};
@@ -74,10 +75,8 @@ pub(crate) struct Arguments {
     #[cfg(feature = "files")]
     #[arg(long, value_name = "DIR")]
     files: Option<PathBuf>,
-    /// NATS servers by which `--app hub` shares its topics with other hosts, with commas between them. History is in JetStream.
-    #[cfg(feature = "nats")]
-    #[arg(long, value_name = "nats://HOST:PORT")]
-    broker: Option<String>,
+    #[command(flatten)]
+    broker: BrokerArguments,
     /// Messages per second of `--app feed`.
     #[arg(long, value_name = "R", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     feed_rate: u32,
@@ -292,14 +291,7 @@ fn unless_taken_over<T>(takes_over: bool, part: Option<Result<T, Failure>>) -> R
 /// Starts the server with its application, and the thread that publishes for it.
 fn start(server: Server<TlsEngine>, arguments: &Arguments) -> Result<ServerHandle, Failure> {
     let app = arguments.app;
-    #[cfg(feature = "nats")]
-    let broker = arguments.broker.as_deref();
-    #[cfg(not(feature = "nats"))]
-    let broker = None;
-    if broker.is_some() && app != App::Hub {
-        return Err(Failure::usage("--broker needs --app hub".to_owned()));
-    }
-    let (hub, bridge) = hub::open(broker)?;
+    let (hub, bridge) = arguments.broker.open(app == App::Hub)?;
     let server = match bridge {
         Some(bridge) => server.bridge(bridge),
         None => server,

@@ -115,7 +115,7 @@ async fn serve(config: NatsConfig, mut requests: mpsc::UnboundedReceiver<Request
     let client = match options.connect(config.servers()).await {
         Ok(client) => client,
         Err(error) => {
-            log::error!("the log of topics cannot use {}: {error}", config.servers);
+            log::error!("the log of topics cannot use {}: {error}", config.addresses());
             return refuse_all(requests, &error.to_string()).await;
         }
     };

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tautline::{Bridge, ClientConfig, CloseCode, Kind, Outgoing, Reach, Server, ServerHandle, Target, Withheld};
-use tautline_hub::{Client, Config, Event, Hub, Received, Subscribe};
+use tautline_dev_cert::{Authority, Leaf};
+use tautline_hub::{Append, Client, Config, Event, Hub, Kind as HubKind, Log, Received, Subscribe};
 use tautline_nats::{NatsBroker, NatsConfig, NatsLog};
 
 /// Longest wait. A test that waits longer fails.
@@ -19,15 +20,21 @@ struct Nats {
     child: Child,
     port: u16,
     folder: PathBuf,
+    options: Vec<String>,
 }
 
 impl Nats {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(options: &[&str]) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("tautline-nats-{}-{number}", std::process::id()));
-        Self { child: spawn(port, &folder), port, folder }
+        let options = options.iter().map(|&option| option.to_owned()).collect::<Vec<_>>();
+        Self { child: spawn(port, &folder, &options), port, folder, options }
     }
 
     fn config(&self) -> NatsConfig {
@@ -40,14 +47,17 @@ impl Nats {
     }
 
     fn restart(&mut self) {
-        self.child = spawn(self.port, &self.folder);
+        self.child = spawn(self.port, &self.folder, &self.options);
     }
 }
 
-fn spawn(port: u16, folder: &std::path::Path) -> Child {
+fn spawn(port: u16, folder: &std::path::Path, options: &[String]) -> Child {
     let program = std::env::var_os("TAUTLINE_NATS_SERVER").unwrap_or_else(|| panic!("run `cargo xtask hub`"));
     let mut command = Command::new(program);
-    command.args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"]).arg(folder);
+    command
+        .args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"])
+        .arg(folder)
+        .args(options);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
@@ -120,6 +130,62 @@ fn publish(client: &Client, topic: &str, key: Option<&str>, data: &str) -> Optio
         Event::Published(other, offset) if other == id => Some(offset),
         Event::Refused(.., reason) => panic!("{reason}"),
         _ => None,
+    })
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask hub"]
+fn passwords_open_a_server() {
+    let nats = Nats::start_with(&["--user", "taut", "--pass", "right"]);
+    let at = |password: &str| NatsConfig::new(format!("nats://taut:{password}@127.0.0.1:{}", nats.port));
+    let start = |password| Bridge::start(NatsBroker::new(at(password))).unwrap();
+    let (taken, refused) = (start("right"), start("wrong"));
+    eventually("the bridge is connected", || taken.counters().connected);
+    eventually("the other one is refused", || refused.counters().failures > 1);
+    assert_eq!(refused.counters().connects, 0);
+    let log = NatsLog::start(at("right")).unwrap();
+    assert!(appends(&log));
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask hub"]
+fn a_server_with_tls_is_known_by_its_authority() {
+    let authority = Authority::new("broker").unwrap();
+    let leaf = authority.issue(&Leaf::new(&["127.0.0.1"])).unwrap();
+    let folder = std::env::temp_dir().join(format!("tautline-nats-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let [chain, key, own, other] = ["chain", "key", "own", "other"].map(|name| folder.join(name));
+    std::fs::write(&chain, &leaf.chain).unwrap();
+    std::fs::write(&key, &leaf.key).unwrap();
+    std::fs::write(&own, authority.certificate()).unwrap();
+    std::fs::write(&other, Authority::new("another").unwrap().certificate()).unwrap();
+    let [chain, key] = [&chain, &key].map(|file| file.to_str().unwrap());
+    let nats = Nats::start_with(&["--tls", "--tlscert", chain, "--tlskey", key]);
+    let knows = |file: &PathBuf| {
+        let mut config = NatsConfig::new(format!("tls://127.0.0.1:{}", nats.port));
+        config.authorities = Some(file.clone());
+        config
+    };
+    let [taken, refused] = [&own, &other].map(|file| Bridge::start(NatsBroker::new(knows(file))).unwrap());
+    eventually("the bridge is connected", || taken.counters().connected);
+    eventually("the other one refuses", || refused.counters().failures > 1);
+    assert_eq!(refused.counters().connects, 0);
+    assert!(appends(&NatsLog::start(knows(&own)).unwrap()));
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+/// Appends a message, and waits for the answer.
+fn appends(log: &NatsLog) -> bool {
+    let (tell, told) = std::sync::mpsc::channel();
+    // The log says that NATS is away until it is connected.
+    (0..100).any(|_| {
+        let (append, tell) = (Append { kind: HubKind::History, key: None, data: "1".into(), id: None }, tell.clone());
+        log.append(&"log:a".into(), append, Box::new(move |done| tell.send(done.is_ok()).unwrap()));
+        let is_done = told.recv_timeout(PATIENCE).unwrap();
+        if !is_done {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        is_done
     })
 }
 

@@ -34,7 +34,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("tokio", &["buf", "ws", "tls", "io", "engine", "tls-records", "tls-rustls"], &["dev-cert", "tautline", "tokio"]),
     ("capi", &["tautline", "buf", "tls"], &["dev-cert", "testkit"]),
     ("hub", &["tautline"], &["dev-cert"]),
-    ("nats", &["tautline", "hub"], &[]),
+    ("nats", &["tautline", "hub"], &["dev-cert"]),
     ("cli", &["tautline", "lab", "dev-cert", "hub", "nats"], &["testkit"]),
 ];
 
