@@ -28,6 +28,7 @@ mod vm;
 mod xdp;
 
 use std::env;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -72,6 +73,8 @@ cargo xtask <task>
   java                              the engine for Java, against Netty's tests, Jetty, Tomcat and the JDK's HTTP
   python [--conformance]            the package for Python: its wheel is built, installed and tested, and some of the
                                     Autobahn suite runs both ways
+  python --websockets-tests [DIR]   the same, then the asyncio tests of the package `websockets` against it, from a
+                                    checkout or from GitHub
   hub                               topics of several hosts on a nats-server, which Go builds
   peers                             the servers that `taut bench peers` measures: they build, and they echo
   tokio                             the crate for tokio: some of the Autobahn suite, and a million cancellations
@@ -144,10 +147,7 @@ fn main() -> ExitCode {
         }
         ["c-library", "--conformance"] => stage::run(&[build(), stage("autobahn C", 5, autobahn::in_c)]),
         ["java"] => stage::run(&[stage("java", 10, java::test)]),
-        ["python"] => stage::run(&[stage("python", 10, python::test)]),
-        ["python", "--conformance"] => {
-            stage::run(&[stage("python", 10, python::test), stage("autobahn python", 5, autobahn::python)])
-        }
+        ["python", ref options @ ..] => python_stages(options),
         ["dist", ref options @ ..] => dist(options),
         ["publish"] => stage::run(&[stage("publish", 10, publish::check)]),
         ["browser"] => stage::run(&[build(), stage("browser", 5, browser::test)]),
@@ -172,6 +172,20 @@ fn main() -> ExitCode {
         ["fuzz", "--seconds", seconds] => seconds.parse().map_or_else(|_| usage(), fuzz),
         _ => usage(),
     }
+}
+
+fn python_stages(options: &[&str]) -> ExitCode {
+    let mut stages = vec![stage("python", 10, python::test)];
+    match *options {
+        [] => {}
+        ["--conformance"] => stages.push(stage("autobahn python", 5, autobahn::python)),
+        ["--websockets-tests", ref checkout @ ..] if checkout.len() <= 1 => {
+            let checkout = checkout.first().map(PathBuf::from);
+            stages.push(stage("websockets", 10, move |context| python::websockets_tests(context, checkout.as_deref())));
+        }
+        _ => return usage(),
+    }
+    stage::run(&stages)
 }
 
 fn build() -> Stage {
@@ -269,6 +283,7 @@ fn in_neither() -> Vec<LeftOut> {
         ),
         ("icount", "compares a release build with counts of one toolchain: `cargo xtask icount`"),
         ("autobahn python", "repeats cases of the other Autobahn stages: `cargo xtask python --conformance`"),
+        ("websockets", "fetches tests of another package from GitHub: `cargo xtask python --websockets-tests`"),
         ("autobahn C", "repeats cases of the other Autobahn stages: `cargo xtask c-library --conformance`"),
         ("dist", "builds the program twice more, from nothing: `cargo xtask dist --check`"),
         ("conformance --full", "takes hours: compressed messages above 8 KiB"),

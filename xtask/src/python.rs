@@ -1,7 +1,7 @@
 //! The package for Python: built as a wheel, installed and tested below `target/xtask/python`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::outcome::{Failure, Outcome};
@@ -14,6 +14,13 @@ pub(crate) const MANIFEST: &str = "bindings/python/Cargo.toml";
 /// The tools, the test runner, and the peers of the tests.
 const PACKAGES: [&str; 5] =
     ["maturin==1.16.0", "pytest==9.2.0", "websockets==17.4", "aiohttp==3.14.5", "uvloop==0.23.0"];
+
+/// The tests of the package `websockets`, which its archive on PyPI lacks.
+const WEBSOCKETS: &str = "https://github.com/python-websockets/websockets";
+const WEBSOCKETS_COMMIT: &str = "fd3f16cc4f57ace08e323a7806f1432e957cb75e";
+/// Tests that use the public interface. Those of messages and of `asyncio.connection` need protocol objects.
+const WEBSOCKETS_TESTS: [&str; 3] =
+    ["tests/asyncio/test_client.py", "tests/asyncio/test_server.py", "tests/asyncio/test_router.py"];
 
 /// The interpreter that has the package, once the tests have run.
 pub(crate) fn interpreter() -> PathBuf {
@@ -46,10 +53,70 @@ pub(crate) fn test(context: &Context) -> Outcome {
     run(&mut build, context.deadline)?;
     let wheel = fs::read_dir(&wheels)?.next().transpose()?;
     let wheel = wheel.ok_or_else(|| Failure::Failed("maturin made no wheel".to_owned()))?.path();
-    let mut install = Command::new(venv.join("bin/pip"));
+    let mut install = module(&venv, "pip");
     install.args(["install", "--quiet", "--no-deps", "--force-reinstall"]).arg(wheel);
     run_logged(&mut install, &log, context.deadline)?;
-    let mut pytest = Command::new(venv.join("bin/pytest"));
-    pytest.args(["-q", "-p", "no:cacheprovider", "tests"]).current_dir(paths::root().join("bindings/python"));
+    let mut pytest = module(&venv, "pytest");
+    pytest.args(["-q", "-p", "no:cacheprovider", "tests"]).current_dir(tests_parent());
     run(&mut pytest, context.deadline)
+}
+
+/// Runs the asyncio tests of the package `websockets` against ours, which [`test`] has installed.
+///
+/// They are read from a checkout of that package, or else cloned.
+pub(crate) fn websockets_tests(context: &Context, checkout: Option<&Path>) -> Outcome {
+    let folder = paths::own("python");
+    let log = paths::log("python-websockets");
+    let source = match checkout {
+        Some(checkout) => checkout.canonicalize()?,
+        None => {
+            let cloned = folder.join("websockets");
+            install::once(
+                &cloned,
+                WEBSOCKETS_COMMIT,
+                |cloned| cloned.join(WEBSOCKETS_TESTS[0]).exists(),
+                |cloned| clone(cloned, &log, context),
+            )?;
+            cloned
+        }
+    };
+    // Only the tests: beside the package's own modules they would import those.
+    let copy = folder.join("websockets-tests");
+    if copy.exists() {
+        fs::remove_dir_all(&copy)?;
+    }
+    fs::create_dir_all(&copy)?;
+    run_logged(Command::new("cp").arg("-r").arg(source.join("tests")).arg(&copy), &log, context.deadline)?;
+    let venv = folder.join("venv");
+    let mut install = module(&venv, "pip");
+    run_logged(install.args(["install", "--quiet", "werkzeug==3.1.3"]), &log, context.deadline)?;
+    let mut pytest = module(&venv, "pytest");
+    pytest.args(["-q", "-rs", "--tb=short", "-p", "no:cacheprovider", "-p", "websockets_suite"]);
+    pytest.args(WEBSOCKETS_TESTS).current_dir(&copy);
+    // Their deadlines of milliseconds, each ten times as long.
+    pytest.env("PYTHONPATH", tests_parent().join("tests")).env("WEBSOCKETS_TESTS_TIMEOUT_FACTOR", "10");
+    run(&mut pytest, context.deadline)
+}
+
+/// Fetches the one commit that has the tests.
+fn clone(folder: &Path, log: &Path, context: &Context) -> Outcome {
+    for arguments in [
+        &["init", "--quiet"][..],
+        &["fetch", "--quiet", "--depth", "1", WEBSOCKETS, WEBSOCKETS_COMMIT],
+        &["checkout", "--quiet", "FETCH_HEAD"],
+    ] {
+        run_logged(Command::new("git").arg("-C").arg(folder).args(arguments), log, context.deadline)?;
+    }
+    Ok(())
+}
+
+/// Runs a module of Python's. Programs in `bin` name the folder where the environment was made, so it could not be moved.
+fn module(venv: &Path, name: &str) -> Command {
+    let mut command = Command::new(venv.join("bin/python"));
+    command.args(["-m", name]);
+    command
+}
+
+fn tests_parent() -> PathBuf {
+    paths::root().join("bindings/python")
 }

@@ -58,6 +58,39 @@ def test_a_clients_request_has_the_host(run):
     run(main())
 
 
+def test_a_server_knows_its_response_and_has_no_socket_once_closed(run):
+    async def main():
+        async def tells(ws):
+            await ws.send(f"{ws.response.status_code} {ws.response.headers['Server']} {ws.response.headers['Upgrade']}")
+
+        async with tautline.serve(tells, "127.0.0.1", 0, server_header="Neo") as server:
+            async with tautline.connect(uri(server)) as ws:
+                assert await ws.recv() == "101 Neo websocket"
+        assert server.sockets == ()
+
+    run(main())
+
+
+def test_process_redirect_decides_about_redirects(run):
+    class Never(tautline.connect):
+        def process_redirect(self, exc):
+            return exc
+
+    async def main():
+        def redirect(ws, request):
+            response = ws.respond(302, "")
+            response.headers["Location"] = "/other"
+            return response if request.path == "/" else None
+
+        async with tautline.serve(echo, "127.0.0.1", 0, process_request=redirect) as server:
+            async with tautline.connect(uri(server)) as ws:
+                assert ws.request.path == "/other"
+            with pytest.raises(tautline.InvalidStatus, match="302"):
+                await Never(uri(server))
+
+    run(main())
+
+
 def test_two_tasks_cannot_iterate_at_once(run):
     async def main():
         async with tautline.serve(echo, "127.0.0.1", 0) as server:

@@ -25,7 +25,7 @@ from .connection import Connection, State
 __all__ = ["ClientConnection", "connect", "process_exception", "unix_connect"]
 
 USER_AGENT = f"tautline/{__version__} Python/{sys.version_info[0]}.{sys.version_info[1]}"
-MOST_REDIRECTS = 10
+MAX_REDIRECTS = 10
 
 # The platform's authorities for wss://, and nothing for ws://. `None` means no TLS.
 DEFAULT_TLS: typing.Any = object()
@@ -181,13 +181,15 @@ class connect:
 
     async def _follow(self) -> ClientConnection:
         """Connects, and follows redirects."""
-        for _ in range(MOST_REDIRECTS):
+        for _ in range(MAX_REDIRECTS):
             try:
                 return await self._dial()
             except InvalidStatus as exc:
-                self.uri = self._redirected(exc)
-                self._split = split_uri(self.uri)
-        raise SecurityError(f"more than {MOST_REDIRECTS} redirects")
+                uri = self.process_redirect(exc)
+                if isinstance(uri, Exception):
+                    raise uri from (None if uri is exc else exc)
+                self.uri, self._split = uri, split_uri(uri)
+        raise SecurityError(f"more than {MAX_REDIRECTS} redirects")
 
     async def _dial(self) -> ClientConnection:
         loop = asyncio.get_running_loop()
@@ -239,22 +241,22 @@ class connect:
             headers["User-Agent"] = self.user_agent_header
         return headers
 
-    def _redirected(self, exc: InvalidStatus) -> str:
-        """The URI to which an answer redirects; raises ``exc`` if it does not."""
+    def process_redirect(self, exc: Exception) -> typing.Union[Exception, str]:
+        """The URI to which a response redirects, or the exception that ends the attempt."""
+        if not isinstance(exc, InvalidStatus):
+            return exc
         response = exc.response
         if response.status_code not in (300, 301, 302, 303, 307, 308) or "Location" not in response.headers:
-            raise exc
+            return exc
         uri = urllib.parse.urljoin(self.uri, response.headers["Location"])
         old, new = self._split, split_uri(uri)
         if old.scheme == "wss" and new.scheme == "ws":
-            raise SecurityError(f"cannot follow redirect to non-secure URI {uri}") from exc
+            return SecurityError(f"cannot follow redirect to non-secure URI {uri}")
         if (old.scheme, old.hostname, port_of(old)) != (new.scheme, new.hostname, port_of(new)):
             if self.path is not None:
-                raise ValueError(f"cannot follow cross-origin redirect to {uri} with a Unix socket") from exc
+                return ValueError(f"cannot follow cross-origin redirect to {uri} with a Unix socket")
             if self.host is not None or self.port is not None:
-                raise ValueError(
-                    f"cannot follow cross-origin redirect to {uri} with an explicit host or port"
-                ) from exc
+                return ValueError(f"cannot follow cross-origin redirect to {uri} with an explicit host or port")
             if self.additional_headers is not None:
                 # Another origin must not learn them.
                 secret = ("authorization", "cookie", "proxy-authorization")

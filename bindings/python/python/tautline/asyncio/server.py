@@ -74,6 +74,7 @@ class Server:
         self._fd: typing.Optional[int] = None
         self._alarm: typing.Optional[asyncio.TimerHandle] = None
         self._loops_left = 0
+        self._sockets: tuple[_Socket, ...] = ()
         self._opening: dict[int, ServerConnection] = {}
         self._connections: dict[int, ServerConnection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -99,6 +100,7 @@ class Server:
                 headers=[] if server_header is None else [("Server", server_header)],
             )
             self._loops_left = self._native.loops
+            self._sockets = tuple(_Socket(address) for address in self._native.addresses)
             self._loop.add_reader(self._hub.fileno(), self._hub.drain)
             self._fd = self._native.fileno()
             if self._fd is not None:
@@ -181,7 +183,7 @@ class Server:
     @property
     def sockets(self) -> tuple[typing.Any, ...]:
         """The addresses at which it listens, each with ``getsockname`` and ``family``."""
-        return tuple(_Socket(address) for address in self._native.addresses)
+        return () if self._closing is not None else self._sockets
 
     def __await__(self) -> typing.Generator[typing.Any, None, Server]:
         return self._start().__await__()
@@ -221,7 +223,8 @@ class Server:
         if connection is None:
             connection = self._arguments["create_connection"](self)
             connection.request = request_of(info["request"])
-        connection.local_address = self.sockets[0].getsockname()
+            connection.response = self._switching(info["subprotocol"])
+        connection.local_address = self._sockets[0].getsockname()
         connection._open(link, info)
         self._connections[key] = connection
         self._spawn(self._handle(connection))
@@ -285,9 +288,15 @@ class Server:
             return plain_response(403, f"Failed to open a WebSocket connection: {exc}.\n")
         except NegotiationError as exc:
             return plain_response(400, f"Failed to open a WebSocket connection: {exc}.\n")
+        return self._switching(connection.subprotocol)
+
+    def _switching(self, subprotocol: typing.Optional[str]) -> Response:
+        """The answer that accepts a request. The native part adds ``Sec-WebSocket-Accept``."""
         headers = Headers([("Upgrade", "websocket"), ("Connection", "Upgrade")])
-        if connection.subprotocol is not None:
-            headers["Sec-WebSocket-Protocol"] = connection.subprotocol
+        if subprotocol is not None:
+            headers["Sec-WebSocket-Protocol"] = subprotocol
+        if self._arguments["server_header"] is not None:
+            headers["Server"] = self._arguments["server_header"]
         return Response(101, "Switching Protocols", headers)
 
     def _subprotocol(self, connection: ServerConnection, headers: Headers) -> typing.Optional[str]:
@@ -363,7 +372,8 @@ def serve(
     create_connection: typing.Optional[type[ServerConnection]] = None,
     ssl: typing.Any = None,
     loops: int = 0,
-    unix: typing.Optional[str] = None,
+    unix: bool = False,
+    path: typing.Any = None,
     **unsupported: typing.Any,
 ) -> Server:
     """Starts a server when it is awaited or entered: ``async with serve(handler, host, port) as server``.
@@ -373,6 +383,8 @@ def serve(
     are those of ``websockets``.
     """
     _refuse(unsupported)
+    if unix and path is None:
+        raise ValueError("missing path argument")
     limits = native_options(
         compression=compression,
         max_size=max_size,
@@ -388,7 +400,7 @@ def serve(
     arguments = {
         "limits": limits,
         "logger": logger,
-        "listen": None if unix is None else [f"unix:{unix}"],
+        "listen": [f"unix:{os.fspath(path)}"] if unix else None,
         "host": host,
         "port": port,
         "tls": None if ssl is None else options_of(ssl, server=True),
@@ -406,9 +418,7 @@ def serve(
 
 def unix_serve(handler: typing.Any, path: typing.Any = None, **kwargs: typing.Any) -> Server:
     """Starts a server at a Unix socket."""
-    if path is None:
-        raise ValueError("missing path argument")
-    return serve(handler, unix=os.fspath(path), **kwargs)
+    return serve(handler, unix=True, path=path, **kwargs)
 
 
 def _refuse(unsupported: dict[str, typing.Any]) -> None:
