@@ -174,10 +174,11 @@ impl Handler for Tasks {
         // A task that has ended takes no messages: its connection is closing.
         let _ = incoming.send(message);
         if shared.lags(1) {
-            shared.paused.store(true, Ordering::SeqCst);
+            // Reading the flag, as well as writing it, shows what a task has taken that did not find it set.
+            shared.paused.swap(true, Ordering::AcqRel);
             // If the task has caught up meanwhile, nobody would resume.
             let lags = shared.lags(2);
-            shared.paused.store(lags, Ordering::SeqCst);
+            shared.paused.store(lags, Ordering::Release);
             conn.pause(lags);
         }
     }
@@ -200,7 +201,8 @@ impl Handler for Tasks {
 /// Sends what the task has sent, as long as the client takes it.
 fn pump(conn: &mut Conn<'_, Task>) {
     if let Some(ends) = &conn.state().ends {
-        ends.shared.called.store(false, Ordering::SeqCst);
+        // Reading the flag, as well as writing it, shows what a task has sent that found it set.
+        ends.shared.called.swap(false, Ordering::AcqRel);
     }
     while let Some(ends) = conn.state().ends.as_mut().filter(|ends| !ends.lags) {
         match ends.outgoing.try_recv() {
@@ -260,7 +262,7 @@ impl TaskSocket {
         let message = self.incoming.recv().await?;
         self.shared.messages.fetch_sub(1, Ordering::AcqRel);
         self.shared.bytes.fetch_sub(message.data().len(), Ordering::AcqRel);
-        if !self.shared.lags(2) && self.shared.paused.swap(false, Ordering::SeqCst) {
+        if !self.shared.lags(2) && self.shared.paused.swap(false, Ordering::AcqRel) {
             // A connection that has ended needs no reading.
             let _ = self.conn.with_conn(|_: &mut Tasks, conn: &mut Conn<'_, Task>| conn.pause(false));
         }
@@ -302,7 +304,7 @@ impl TaskSocket {
 
     /// Has the loop look at the queue, unless it will already.
     fn call(&self) {
-        if !self.shared.called.swap(true, Ordering::SeqCst) {
+        if !self.shared.called.swap(true, Ordering::AcqRel) {
             // A connection that has ended sends nothing.
             let _ = self.conn.with_conn(|_: &mut Tasks, conn: &mut Conn<'_, Task>| pump(conn));
         }
