@@ -21,7 +21,7 @@ pub struct Config {
     pub history: String,
     /// Prefix of the names of conflating topics. Default: `latest:`.
     pub latest: String,
-    /// Most bytes of the name of a topic, key, member or message. Default: 256.
+    /// Most bytes of a name, key, identifier or epoch. Default: 256.
     pub max_name: usize,
     /// Most topics with history or conflation that subscribers of one loop follow. Default: 100,000.
     pub max_topics: usize,
@@ -69,6 +69,11 @@ impl Config {
 
     /// Whether a client may use this name. Names that begin with `$` are the hub's own.
     pub(crate) fn allows(&self, name: &str) -> bool {
-        !name.is_empty() && name.len() <= self.max_name && !name.starts_with('$') && !name.contains(char::is_control)
+        !name.is_empty() && !name.starts_with('$') && self.fits(name)
+    }
+
+    /// Whether a client may use this text as a key, an identifier, an epoch or the name of a member.
+    pub(crate) fn fits(&self, text: &str) -> bool {
+        text.len() <= self.max_name && !text.contains(char::is_control)
     }
 }

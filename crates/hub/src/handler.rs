@@ -76,14 +76,18 @@ impl HubHandler {
         let Ok(request) = serde_json::from_str::<Request<'_>>(text) else {
             return Err(Refusal { reason: "no JSON object of this protocol", topic: None, id: None });
         };
-        let topic = request.topic.as_deref().map(str::to_owned);
-        let id = request.id.as_deref().map(str::to_owned);
+        let named = |text: Option<&str>| text.filter(|text| self.hub.config.fits(text)).map(str::to_owned);
+        let (topic, id) = (named(request.topic.as_deref()), named(request.id.as_deref()));
         self.act(conn, &request).map_err(|reason| Refusal { reason, topic, id })
     }
 
     fn act(&mut self, conn: &mut Conn<'_, ()>, request: &Request<'_>) -> Result<(), &'static str> {
         let topic = request.topic.as_deref().filter(|topic| self.hub.config.allows(topic));
         let topic: Arc<str> = topic.ok_or("the name of the topic is missing or not allowed")?.into();
+        let texts = [&request.member, &request.key, &request.id, &request.epoch];
+        if texts.into_iter().flatten().any(|text| !self.hub.config.fits(text)) {
+            return Err("a name, key, identifier or epoch is too long or has control characters");
+        }
         match &*request.action {
             "subscribe" => self.subscribe(conn, &topic, request),
             "unsubscribe" => {
@@ -106,9 +110,6 @@ impl HubHandler {
         let Some(mailbox) = self.mailbox.clone() else { return Err("the hub has not started") };
         let (hub, id) = (self.hub.clone(), conn.id());
         let name = request.member.as_deref();
-        if name.is_some_and(|name| name.len() > hub.config.max_name) {
-            return Err("the name of the member is too long");
-        }
         if self.conns.get(&id).is_some_and(|client| client.subscriptions.len() >= hub.config.max_subscriptions) {
             return Err("too many subscriptions");
         }
@@ -180,9 +181,6 @@ impl HubHandler {
         let config = &self.hub.config;
         let data = request.data.ok_or("a message without data")?.get();
         let (key, id) = (request.key.as_deref(), request.id.as_deref());
-        if key.into_iter().chain(id).any(|name| name.len() > config.max_name) {
-            return Err("the key or the identifier is too long");
-        }
         let kind = config.kind(topic);
         if kind == Kind::Plain {
             let message = Object::new("message").text("topic", topic).optional("key", key).raw("data", data).end();

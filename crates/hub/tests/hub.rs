@@ -331,12 +331,17 @@ fn requests_out_of_bounds_are_refused_and_harm_nobody() {
         r#"{"type":"publish","topic":"a"}"#.into(),
         r#"{"type":"publish","topic":"a","data":}"#.into(),
         format!(r#"{{"type":"publish","topic":"log:a","id":"{long}","data":1}}"#),
+        r#"{"type":"publish","topic":"log:a","id":"a\r\nNats-Rollup: all","data":1}"#.into(),
+        r#"{"type":"publish","topic":"latest:a","key":"a\u0000","data":1}"#.into(),
+        r#"{"type":"subscribe","topic":"a","as":"\u001b[2J"}"#.into(),
+        format!(r#"{{"type":"subscribe","topic":"log:a","after":1,"epoch":"{long}"}}"#),
         r#"{"type":"dance","topic":"a"}"#.into(),
     ];
     for request in requests {
         socket.text(&request).unwrap();
         let Incoming::Text(answer) = socket.receive().unwrap() else { panic!("a binary answer") };
         assert!(answer.starts_with(r#"{"type":"error""#), "{request}: {answer}");
+        assert!(answer.len() < 200, "an answer has no text that is refused: {answer}");
     }
     socket.binary(b"binary").unwrap();
     for topic in ["a", "log:b", "latest:c"] {

@@ -6,7 +6,7 @@ use async_nats::{Client, Event, HeaderMap};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 use tautline::{Broker, BrokerError, BrokerLink, Inbox, Interest, Kind, Order};
 use tokio::sync::Notify;
@@ -129,7 +129,10 @@ impl Connection {
                     self.client.publish_with_headers(subject, headers, payload).await
                 };
                 if let Err(error) = sent {
-                    log::warn!("NATS did not take a message to topic {topic:?}: {error}");
+                    // Clients can cause any number of them.
+                    static WARNING: Once = Once::new();
+                    WARNING.call_once(|| log::warn!("NATS did not take a message to topic {topic:?}: {error}"));
+                    log::debug!("NATS did not take a message to topic {topic:?}: {error}");
                 }
             }
             Order::Follow(interest) => self.follow(interest).await?,

@@ -5,6 +5,7 @@ use crate::reads::{Reads, entry};
 use crate::streams::{Streams, failed};
 use async_nats::connection::State;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
+use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::{Event, jetstream};
 use futures_util::StreamExt;
@@ -167,12 +168,16 @@ impl Service {
         let subject = self.streams.subject(kind, topic, append.key.as_deref());
         let message = PublishMessage::build().payload(String::from(append.data).into());
         let message = match append.id {
-            Some(id) => message.message_id(id),
+            Some(id) => message.message_id(Streams::message_id(topic, &id)),
             None => message,
         };
         let sent = tokio::time::timeout(PATIENCE, self.streams.context().send_publish(subject, message)).await;
         let acknowledged = match sent {
             Ok(Ok(acknowledged)) => acknowledged,
+            // The same message is never taken.
+            Ok(Err(error)) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
+                return done(Err(LogError::Failed("the message is larger than NATS takes".into())));
+            }
             Ok(Err(error)) => return done(Err(failed("a message was not sent to JetStream", &error))),
             Err(_) => return done(Err(LogError::Away)),
         };
@@ -211,9 +216,9 @@ impl Service {
         let mut connected = self.connected.clone();
         connected.mark_unchanged();
         let extent = self.streams.extent(kind).await?;
-        let goes_on = at
-            .as_ref()
-            .is_some_and(|at| at.epoch == extent.at.epoch && (kind == Kind::Latest || at.offset + 1 >= extent.first));
+        let goes_on = at.as_ref().is_some_and(|at| {
+            at.epoch == extent.at.epoch && (kind == Kind::Latest || at.offset.saturating_add(1) >= extent.first)
+        });
         if !goes_on {
             if at.is_some() {
                 sink.lost();
@@ -223,7 +228,7 @@ impl Service {
         }
         let Some(at) = at else { return Ok(()) };
         let config = pull::OrderedConfig {
-            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: at.offset + 1 },
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: at.offset.saturating_add(1) },
             filter_subject: self.streams.pattern(kind, topic),
             ..pull::OrderedConfig::default()
         };

@@ -5,15 +5,18 @@ use crate::subject::decode;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use async_nats::jetstream::message::Message;
 use futures_util::StreamExt;
+use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::collections::hash_map;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 use tautline_hub::{Done, Entry, Kind, LogError, Page};
 use tokio::sync::Semaphore;
 
 /// Most messages of a page.
 const PAGE: usize = 256;
+/// Most bytes of a page, beside one message of the largest size that the server takes.
+const PAGE_BYTES: usize = 256 << 10;
 /// Readings at a time.
 const MOST: usize = 16;
 /// The longest wait for a page.
@@ -61,7 +64,7 @@ impl Reads {
 async fn page(streams: &Streams, kind: Kind, topic: &str, after: Option<u64>) -> Result<Page, LogError> {
     let extent = streams.extent(kind).await?;
     // In a conflating topic only messages are missing that later ones have replaced.
-    if kind != Kind::Latest && after.is_some_and(|after| after + 1 < extent.first) {
+    if kind != Kind::Latest && after.is_some_and(|after| after.saturating_add(1) < extent.first) {
         return Err(LogError::TooLate);
     }
     let stream = streams.get(kind).await?;
@@ -77,28 +80,42 @@ async fn page(streams: &Streams, kind: Kind, topic: &str, after: Option<u64>) ->
         ..pull::Config::default()
     };
     let consumer = stream.create_consumer(config).await.map_err(|error| failed("cannot read a topic", &error))?;
-    let fetched = consumer.fetch().max_messages(PAGE).messages().await;
+    let fetched = consumer.fetch().max_messages(PAGE).max_bytes(PAGE_BYTES + streams.largest()).messages().await;
     let mut messages = fetched.map_err(|error| failed("cannot read a topic", &error))?;
     let mut entries = Vec::new();
+    let (mut last, mut left) = (None, consumer.cached_info().num_pending);
     while let Some(message) = messages.next().await {
-        let message = message.map_err(|error| failed("cannot read a message", &error))?;
+        let message = match message {
+            Ok(message) => message,
+            // The next message does not fit into this page.
+            Err(_) if last.is_some() => break,
+            Err(error) => return Err(failed("cannot read a message", &error)),
+        };
+        let info = message.info().map_err(|error| failed("cannot read a message", &error))?;
+        // Also of messages that are left out.
+        (last, left) = (Some(info.stream_sequence), info.pending);
         entries.extend(entry(kind, &message));
     }
     let name = &consumer.cached_info().name;
     // One that is not deleted ends by itself.
     let _ = stream.delete_consumer(name).await;
-    let last = entries.last().map_or(0, |entry| entry.offset);
-    let upto = if entries.len() == PAGE { last } else { last.max(extent.at.offset) };
-    Ok(Page { entries, upto })
+    match last {
+        Some(last) if left > 0 => Ok(Page { entries, upto: last }),
+        None if left > 0 => Err(LogError::Away),
+        last => Ok(Page { entries, upto: last.unwrap_or_default().max(extent.at.offset) }),
+    }
 }
 
-/// The entry of a message; `None`, and logged, if it is none of a hub.
+/// The entry of a message; `None` if it is none of a hub. Programs beside the hub may write to the stream, too.
 pub(crate) fn entry(kind: Kind, message: &Message) -> Option<Entry> {
     let offset = message.info().ok()?.stream_sequence;
-    let Ok(data) = std::str::from_utf8(&message.payload) else {
-        log::warn!("a message in {} is no text, so it is left out", message.subject);
+    // Anything else would become a part of the hub's own JSON object.
+    let Ok(data) = serde_json::from_slice::<&RawValue>(&message.payload) else {
+        // Each reader of the topic meets it again.
+        static WARNING: Once = Once::new();
+        WARNING.call_once(|| log::warn!("messages that are no JSON are left out; the first is in {}", message.subject));
         return None;
     };
     let key = message.subject.rsplit_once('.').filter(|_| kind == Kind::Latest).and_then(|(_, key)| decode(key));
-    Some(Entry { offset, key: key.map(Into::into), data: data.into() })
+    Some(Entry { offset, key: key.map(Into::into), data: data.get().into() })
 }

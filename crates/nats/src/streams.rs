@@ -37,6 +37,17 @@ impl Streams {
         &self.context
     }
 
+    /// The bytes of the largest message that the server takes.
+    pub(crate) fn largest(&self) -> usize {
+        self.context.client().server_info().max_payload
+    }
+
+    /// The identifier of a message in its stream, which topics share: one topic's identifiers say nothing about another's. A line
+    /// break in it would panic in the client of NATS.
+    pub(crate) fn message_id(topic: &str, id: &str) -> String {
+        format!("{}.{}", encode_part(topic), encode_part(id))
+    }
+
     /// The subject of a message.
     pub(crate) fn subject(&self, kind: Kind, topic: &str, key: Option<&str>) -> String {
         let prefix = &self.config.prefix;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tautline::{Bridge, ClientConfig, CloseCode, Kind, Outgoing, Reach, Server, ServerHandle, Target, Withheld};
 use tautline_dev_cert::{Authority, Leaf};
-use tautline_hub::{Append, Client, Config, Event, Hub, Kind as HubKind, Log, Received, Subscribe};
+use tautline_hub::{Append, Client, Config, Event, Hub, Kind as HubKind, Log, LogError, Received, Subscribe};
 use tautline_nats::{NatsBroker, NatsConfig, NatsLog};
 
 /// Longest wait. A test that waits longer fails.
@@ -321,4 +321,63 @@ fn hosts_share_latest_values_and_members() {
     drop(here);
     wait(&there, |event| matches!(event, Event::Left(..)).then_some(()));
     hosts.into_iter().for_each(Host::stop);
+}
+
+/// Appends to a log, and waits for the offset.
+fn append(log: &NatsLog, topic: &str, id: Option<&str>, data: &str) -> Result<u64, LogError> {
+    let (done, result) = std::sync::mpsc::channel();
+    let append = Append { kind: HubKind::History, key: None, data: data.into(), id: id.map(Into::into) };
+    log.append(&Arc::from(topic), append, Box::new(move |offset| done.send(offset).unwrap()));
+    result.recv_timeout(PATIENCE).unwrap()
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask hub"]
+fn identifiers_are_data_and_those_of_one_topic_are_not_those_of_another() {
+    let nats = Nats::start();
+    let log = NatsLog::start(nats.config()).unwrap();
+    // Until the log is connected.
+    eventually("the log takes a message", || append(&log, "log:a", None, "0").is_ok());
+    for id in ["", "1", "a\r\nNats-Expected-Last-Sequence: 7", "\n", "\u{e9}", ".", "1.2"] {
+        let [first, again] = [0; 2].map(|_| append(&log, "log:a", Some(id), "1").unwrap());
+        assert_eq!(first, again, "{id:?} is stored once");
+        assert!(append(&log, "log:b", Some(id), "1").unwrap() > first, "{id:?} in another topic");
+    }
+    let large = format!("\"{}\"", "x".repeat(2 << 20));
+    let refused = append(&log, "log:a", Some("large"), &large);
+    assert!(matches!(refused, Err(LogError::Failed(_))), "repeating it cannot help: {refused:?}");
+    append(&log, "log:a", Some("small"), "1").unwrap();
+}
+
+#[test]
+#[ignore = "needs nats-server: cargo xtask hub"]
+fn messages_of_other_programs_that_are_no_json_harm_no_reader() {
+    let nats = Nats::start();
+    let host = Host::start(&nats);
+    let publisher = host.client();
+    let first = publish(&publisher, "log:a", None, "0").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // Pages are full of bytes before they are full of messages.
+    let padding = "x".repeat(10_000);
+    runtime.block_on(async {
+        let client = async_nats::connect(format!("127.0.0.1:{}", nats.port)).await.unwrap();
+        let stream = async_nats::jetstream::new(client);
+        for n in 0..600 {
+            let payload = match n % 3 {
+                0 => format!("1,\"type\":\"late\",\"offset\":{}", u64::MAX).into_bytes(),
+                1 => vec![0xff; 10],
+                _ => format!("[{n},\"{padding}\"]").into_bytes(),
+            };
+            stream.publish("taut.h._log:a", payload.into()).await.unwrap().await.unwrap();
+        }
+    });
+    publish(&publisher, "log:a", None, "\"last\"").unwrap();
+    let reader = host.client();
+    subscribe(&reader, "log:a", Subscribe::default().after(first, None));
+    for n in (2..600).step_by(3) {
+        let got = message(&reader).data;
+        assert!(got.starts_with(&format!("[{n},")), "{:.20} instead of message {n}", got);
+    }
+    assert_eq!(message(&reader).data, "\"last\"");
+    host.stop();
 }
