@@ -19,6 +19,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Bytes of one read. A message of 64 KiB and its records fit.
 const READ: usize = 68 << 10;
 
+/// After so many reads in a row that had bytes, deadlines are looked at, although the peer keeps sending.
+const READS: u8 = 64;
+
 /// A WebSocket connection over `T`, driven by the task that polls it.
 ///
 /// | to | call | a message leaves |
@@ -40,6 +43,8 @@ pub struct WebSocket<T> {
     told: Option<Arc<Told>>,
     /// Whether bytes were written that `io` may keep until it is flushed.
     unflushed: bool,
+    /// Reads in a row that had bytes.
+    reads: u8,
 }
 
 /// How far the end of a connection has come, once its last event is known.
@@ -72,6 +77,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
             ending: Ending::Write,
             told: None,
             unflushed: false,
+            reads: 0,
         }
     }
 
@@ -318,11 +324,20 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
                 Poll::Pending => {}
             }
         }
+        if self.reads >= READS {
+            self.reads = 0;
+            self.connection.on_time(now(), buffers);
+            return Poll::Ready(());
+        }
         match self.poll_read(cx, buffers) {
             Poll::Ready(Ok(0)) => self.connection.ended(),
-            Poll::Ready(Ok(n)) => self.connection.filled(n, now()),
+            Poll::Ready(Ok(n)) => {
+                self.reads += 1;
+                self.connection.filled(n, now());
+            }
             Poll::Ready(Err(error)) => self.connection.broken(error, buffers),
             Poll::Pending => {
+                self.reads = 0;
                 self.connection.rest(buffers);
                 return self.poll_time(cx, buffers);
             }
@@ -386,6 +401,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
                 }
                 Ending::Linger(until) => match self.poll_read(cx, buffers) {
                     Poll::Ready(Ok(0) | Err(_)) => self.ending = Ending::Done,
+                    Poll::Ready(Ok(_)) if until.is_some_and(|until| until <= now()) => self.ending = Ending::Done,
                     Poll::Ready(Ok(n)) => {
                         self.connection.filled(n, now());
                         let _ = self.connection.next(buffers);

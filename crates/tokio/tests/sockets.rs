@@ -8,6 +8,8 @@
 )]
 
 use futures_util::FutureExt as _;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tautline_dev_cert::{Authority, Leaf};
 use tautline_tokio::{
@@ -334,4 +336,71 @@ async fn a_request_is_answered_by_path() {
     assert!(error.to_string().contains("404"), "{error}");
     connect("/feed").await.unwrap().close(CloseCode::NORMAL, "").await.unwrap();
     serving.await.unwrap();
+}
+
+/// A client that is read without ever waiting: its request, an answer to a close frame or none, and then messages for ever.
+struct Flood {
+    begin: Vec<u8>,
+    read: usize,
+    until: std::time::Instant,
+}
+
+impl Flood {
+    fn new(answer: &[u8]) -> Self {
+        let request = "GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+            Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        Self { begin: [request.as_bytes(), answer].concat(), read: 0, until }
+    }
+}
+
+impl tokio::io::AsyncRead for Flood {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        const EMPTY_MESSAGE: [u8; 6] = [0x82, 0x80, 0, 0, 0, 0];
+        if self.read < self.begin.len() {
+            buffer.put_slice(&self.begin[self.read..]);
+            self.read = self.begin.len();
+        } else if std::time::Instant::now() < self.until {
+            buffer.put_slice(&EMPTY_MESSAGE);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl tokio::io::AsyncWrite for Flood {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_never_pauses_does_not_outlast_the_deadline_of_a_close() {
+    let mut config = Config::default();
+    config.deadlines.close = Duration::from_millis(100);
+    let acceptor = Acceptor::plain().with_config(config);
+    let mut socket = acceptor.accept(Flood::new(b"")).await.unwrap();
+    let Err(Error::Closed(closed)) = socket.close(CloseCode::NORMAL, "").await else {
+        panic!("a peer without a close")
+    };
+    assert!(matches!(closed.cause, Cause::Timeout(Deadline::Close)), "{closed:?}");
+
+    // A peer that has closed is to say no more.
+    let answer = [0x88, 0x82, 0, 0, 0, 0, 0x03, 0xE8];
+    let flood = Flood::new(&answer);
+    let until = flood.until;
+    let mut socket = acceptor.accept(flood).await.unwrap();
+    socket.close(CloseCode::NORMAL, "").await.unwrap();
+    assert!(std::time::Instant::now() < until);
 }
