@@ -203,7 +203,7 @@ fn warm_up_is_not_counted_and_shards_add_up() {
 #[test]
 fn a_kept_scale_lets_no_sum_become_smaller() {
     let (kernel, mut shard) = open(Stamps::default(), Duration::from_millis(1));
-    read(&kernel, &mut shard, &HELLO);
+    read(&kernel, &mut shard, HELLO);
     let told = || {
         let mut stages = shard.stages().unwrap();
         stages.keep_scale();
