@@ -63,7 +63,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     #[inline(never)]
     fn charge_slowly(&mut self, link: &mut Link<E::Session, H::State>) {
         let is_holder = self.account.set(link.token, link.held());
-        link.charged = is_holder || link.compresses || link.phase.is_handshaking();
+        link.charged = is_holder || link.out.deflate().is_some() || link.phase.is_handshaking();
     }
 
     /// A connection has ended, and its buffers are given back.

@@ -172,6 +172,7 @@ pub use reply::{Later, Reply, Upgrade};
 pub use request::Request;
 pub use resolver::{Lookup, Resolver};
 pub use restart::Restart;
+pub use saved::SAVED_FORMAT;
 pub use shard::Shard;
 pub use simulated::Holdings;
 pub use ticket::Ticket;

@@ -49,8 +49,6 @@ pub(crate) struct Link<S, T> {
     pub(crate) dirty: bool,
     /// Whether the shard's account may have an entry for it.
     pub(crate) charged: bool,
-    /// Whether compression was negotiated.
-    pub(crate) compresses: bool,
     /// Whether records in `carry` were held back.
     pub(crate) held: bool,
     /// [`Outbound::taken`] after the last answer to the peer's own input.

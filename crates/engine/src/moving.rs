@@ -18,6 +18,7 @@ use crate::phase::Phase;
 use crate::restored::Restored;
 use crate::saved::{Saved, Secret};
 use crate::shard::Shard;
+use crate::shared::Shared;
 use crate::timer::Tick;
 use crate::wire::Wire;
 use std::fmt;
@@ -28,6 +29,7 @@ use std::time::Duration;
 use tautline_buf::Buf;
 use tautline_io::{Address, Driver, Token};
 use tautline_tls::{Engine, Session};
+use tautline_ws::deflate::{DeflateParams, Inflater};
 use tautline_ws::{Decoder, DecoderState, EncoderState, Role};
 
 /// The numbers of connections that cannot move, by the reason.
@@ -48,7 +50,7 @@ pub struct Staying {
     pub closing: usize,
     /// Outgoing: a client's.
     pub outgoing: usize,
-    /// With permessage-deflate, whose windows cannot be saved.
+    /// In the middle of a compressed message from the peer.
     pub compressed: usize,
     /// With a TLS session that cannot be saved: TLS 1.2, records of a library or the kernel, a secret for exporters.
     pub tls: usize,
@@ -64,7 +66,7 @@ impl Staying {
             (self.handshaking, "without a WebSocket"),
             (self.closing, "closing"),
             (self.outgoing, "outgoing"),
-            (self.compressed, "compressed"),
+            (self.compressed, "in the middle of a compressed message"),
             (self.tls, "with a TLS session that cannot be saved"),
             (self.socket, "with a socket that cannot be given away"),
             (self.state, "with a state that the handler does not save"),
@@ -133,14 +135,12 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             match slot {
                 Slot::Free => {}
                 Slot::Attempt(..) => staying.outgoing += 1,
-                Slot::Link(link) => {
-                    match save(&**driver, &mut core.handler, link, core.shared.now, &mut core.shared.pool) {
-                        Ok((socket, saved)) => {
-                            give(ConnId { shard: core.shared.shard, token: link.token }, socket, &saved.encode())?;
-                        }
-                        Err(reason) => *reason(&mut staying) += 1,
+                Slot::Link(link) => match save(&**driver, &mut core.handler, link, &mut core.shared) {
+                    Ok((socket, saved)) => {
+                        give(ConnId { shard: core.shared.shard, token: link.token }, socket, &saved.encode())?;
                     }
-                }
+                    Err(reason) => *reason(&mut staying) += 1,
+                },
             }
         }
         Ok(staying)
@@ -193,8 +193,7 @@ fn save<'d, S: Session, H: Handler>(
     driver: &'d dyn Driver,
     handler: &mut H,
     link: &mut Link<S, H::State>,
-    now: Tick,
-    pool: &mut tautline_buf::Pool,
+    shared: &mut Shared,
 ) -> Result<(BorrowedFd<'d>, Saved), Reason> {
     match link.phase {
         Phase::Open => {}
@@ -203,9 +202,6 @@ fn save<'d, S: Session, H: Handler>(
     }
     if link.info.dial.is_some() {
         return Err(|staying| &mut staying.outgoing);
-    }
-    if link.compresses {
-        return Err(|staying| &mut staying.compressed);
     }
     let mut session = Secret(Vec::with_capacity(4096));
     if link.kernel.in_kernel() || link.session.save(&mut session.0).is_err() {
@@ -219,7 +215,12 @@ fn save<'d, S: Session, H: Handler>(
     }
     let closing: Reason = |staying| &mut staying.closing;
     let mut decoder = Vec::new();
-    link.decoder.state(pool).map_err(|_| closing)?.encode(&mut decoder);
+    let state_of_decoder = link.decoder.state(&mut shared.pool).map_err(|error| match error {
+        tautline_ws::Error::ApiMisuse(_) => (|staying| &mut staying.compressed) as Reason,
+        _ => closing,
+    });
+    state_of_decoder?.encode(&mut decoder);
+    let now = shared.now;
     let mut saved = Saved {
         peer: link.info.peer.to_string(),
         session,
@@ -230,9 +231,10 @@ fn save<'d, S: Session, H: Handler>(
         ping_sent: link.ping_sent,
         silent: [now.saturating_sub(link.clock.heard), now.saturating_sub(link.clock.phase_end)],
         state,
+        deflate: link.out.deflate().map(DeflateParams::encode),
         ..Saved::default()
     };
-    link.out.save(&mut saved).map_err(|_| closing)?;
+    link.out.save(&mut saved, shared).map_err(|_| closing)?;
     if let Some(cold) = &link.cold {
         saved.subprotocol = cold.subprotocol.as_deref().map(str::to_owned);
         saved.topics = cold.subscriptions.iter().map(|topic| topic.as_ref().into()).collect();
@@ -260,8 +262,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
     fn restore(&mut self, socket: OwnedFd, saved: Saved) -> io::Result<Restored<E::Session, H::State>> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let session = self.engine.restore(&saved.session.0).map_err(|error| invalid(error.to_string()))?;
-        let decoder = DecoderState::decode(&saved.decoder)
-            .and_then(|state| Decoder::new(Role::Server, self.shared.config.limits.max_message).import(&state));
+        let mut decoder = Decoder::new(Role::Server, self.shared.config.limits.max_message);
+        let mut out = Outbound::new(Role::Server);
+        if let Some(params) = saved.deflate.map(DeflateParams::decode) {
+            // The parameters were agreed upon with the peer; the rest is this process's choice.
+            let config = self.shared.config.upgrade.deflate.unwrap_or_default();
+            decoder = decoder.with_inflater(Inflater::new(&params, Role::Server, config.max_ratio));
+            out.set_deflate(params, &config);
+        }
+        let decoder = DecoderState::decode(&saved.decoder).and_then(|state| decoder.import(&state));
         let mut decoder = decoder.map_err(|error| invalid(error.to_string()))?;
         decoder.set_streaming(self.shared.config.streaming);
         let encoder = EncoderState::decode(saved.encoder).map_err(|error| invalid(error.to_string()))?;
@@ -273,7 +282,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let state = state.ok().flatten().ok_or_else(|| invalid("the handler does not restore its state".into()))?;
         let now = self.shared.now;
         let [heard, message] = saved.silent.map(|silent| now.saturating_sub(silent));
-        let mut out = Outbound::new(Role::Server);
         out.restore(encoder, &saved).map_err(|error| invalid(error.to_string()))?;
         let mut wire = Wire::new();
         wire.sealed_mut().put(&saved.unsent);
@@ -297,7 +305,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
             driver_paused: false,
             dirty: false,
             charged: true,
-            compresses: false,
             kernel: Handover::new(self.kernel_tls),
             answered: 0,
             ping_sent: saved.ping_sent,

@@ -16,7 +16,7 @@ use crate::saved::{Saved, Waiting};
 use crate::shared::Shared;
 use crate::wire::{BATCH, Transport, Wire};
 use tautline_buf::{Buf, Pool};
-use tautline_ws::deflate::Deflater;
+use tautline_ws::deflate::{DeflateConfig, DeflateParams, Deflater};
 use tautline_ws::{CloseCode, Encoder, EncoderState, Fragment, Header, Kind, Opcode, Role};
 
 /// Size from which payloads are sealed in place instead of being copied into the cork.
@@ -32,6 +32,7 @@ pub(crate) struct Outbound {
     role: Role,
     /// Least payload bytes to compress; `usize::MAX` without permessage-deflate.
     min_deflate: usize,
+    deflate: Option<DeflateParams>,
     cork: Buf,
     queue: Queue,
     /// Messages taken so far.
@@ -52,6 +53,7 @@ impl Outbound {
             encoder: Encoder::new(role),
             role,
             min_deflate: usize::MAX,
+            deflate: None,
             cork: Buf::new(),
             queue: Queue::default(),
             taken: 0,
@@ -62,11 +64,18 @@ impl Outbound {
         }
     }
 
-    /// Compresses messages of at least `min_size` bytes from now on, unless their sender forbids it.
-    pub(crate) fn set_deflater(&mut self, deflater: Deflater, min_size: usize) {
+    /// Compresses messages of at least [`min_size`](DeflateConfig::min_size) bytes from now on, unless their sender forbids it.
+    pub(crate) fn set_deflate(&mut self, params: DeflateParams, config: &DeflateConfig) {
+        let deflater = Deflater::new(&params, self.role, config.level);
         // If the window is too small for the library, there are only stored blocks.
-        self.min_deflate = if deflater.compresses() { min_size } else { usize::MAX };
+        self.min_deflate = if deflater.compresses() { config.min_size } else { usize::MAX };
+        self.deflate = Some(params);
         self.encoder = Encoder::new(self.role).with_deflater(deflater);
+    }
+
+    /// The parameters of compression, if it was negotiated.
+    pub(crate) const fn deflate(&self) -> Option<DeflateParams> {
+        self.deflate
     }
 
     /// Sends a message in this turn, or queues it by the policy if bytes wait already.
@@ -276,8 +285,10 @@ impl Outbound {
 
     /// Saves the messages that are not sealed, and the position in the stream.
     #[cold]
-    pub(crate) fn save(&self, saved: &mut Saved) -> Result<(), tautline_ws::Error> {
-        saved.encoder = self.encoder.state()?.encode();
+    pub(crate) fn save(&mut self, saved: &mut Saved, shared: &mut Shared) -> Result<(), tautline_ws::Error> {
+        let Shared { pool, keys, .. } = shared;
+        // The cork gets the bytes that a compressor holds of a streamed message.
+        saved.encoder = self.encoder.state(|| keys.next(), &mut self.cork, pool)?.encode();
         saved.cork = self.cork.filled().to_vec();
         saved.streaming = self.streaming;
         saved.drain_owed = self.drain_owed;
@@ -285,10 +296,11 @@ impl Outbound {
         Ok(())
     }
 
-    /// Goes on with saved messages.
+    /// Goes on with saved messages, after [`set_deflate`](Self::set_deflate) if they are compressed.
     #[cold]
     pub(crate) fn restore(&mut self, encoder: EncoderState, saved: &Saved) -> Result<(), tautline_ws::Error> {
-        self.encoder = Encoder::new(self.role).import(encoder)?;
+        let new = core::mem::replace(&mut self.encoder, Encoder::new(self.role));
+        self.encoder = new.import(encoder)?;
         self.cork.put(&saved.cork);
         self.streaming = saved.streaming;
         self.drain_owed = saved.drain_owed;

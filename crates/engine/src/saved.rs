@@ -9,8 +9,10 @@ use std::io;
 use tautline_ws::Kind;
 use zeroize::{Zeroize, Zeroizing};
 
-/// The version that this build writes.
-pub(crate) const VERSION: u8 = 1;
+/// The version of the format that this build writes for connections that [move](crate::Shard::save). It reads all up to this one.
+///
+/// It includes the formats of what is within: a change of one of those raises it, too.
+pub const SAVED_FORMAT: u8 = 2;
 /// Most topics, prefixes, timers and messages that are read of each. The bytes bound the memory before this does.
 const MOST: usize = 1 << 20;
 
@@ -48,6 +50,8 @@ pub(crate) struct Saved {
     pub(crate) timers: Vec<(u64, u64)>,
     /// The application's state.
     pub(crate) state: Vec<u8>,
+    /// The parameters of permessage-deflate, since version 2.
+    pub(crate) deflate: Option<u8>,
 }
 
 /// Bytes that are wiped on drop, and shown by their number.
@@ -97,8 +101,16 @@ impl Saved {
         let mut out = Zeroizing::new(Vec::with_capacity(room));
         let streams = self.streaming.is_some();
         let text = self.streaming == Some(Kind::Text);
-        let flags = [self.paused, self.drain_owed, self.ping_sent, streams, text, self.subprotocol.is_some()];
-        out.extend([VERSION, bits(&flags), self.encoder]);
+        let flags = [
+            self.paused,
+            self.drain_owed,
+            self.ping_sent,
+            streams,
+            text,
+            self.subprotocol.is_some(),
+            self.deflate.is_some(),
+        ];
+        out.extend([SAVED_FORMAT, bits(&flags), self.encoder]);
         for silent in self.silent {
             out.extend(silent.to_be_bytes());
         }
@@ -123,6 +135,7 @@ impl Saved {
             out.extend(id.to_be_bytes());
             out.extend(due.to_be_bytes());
         }
+        out.extend(self.deflate);
         out
     }
 
@@ -132,8 +145,9 @@ impl Saved {
     /// The bytes are not exactly one connection, or of a later version.
     pub(crate) fn decode(bytes: &[u8]) -> io::Result<Self> {
         match bytes.first() {
-            Some(&version) if version > VERSION => {
-                let what = format!("the saved connection has format {version}, and this build reads up to {VERSION}");
+            Some(&version) if version > SAVED_FORMAT => {
+                let what =
+                    format!("the saved connection has format {version}, and this build reads up to {SAVED_FORMAT}");
                 Err(io::Error::new(io::ErrorKind::InvalidData, what))
             }
             _ => {
@@ -145,7 +159,7 @@ impl Saved {
     }
 
     fn read(rest: &mut &[u8]) -> Option<Self> {
-        let [VERSION, flags @ 0..64, encoder] = *array(rest)? else { return None };
+        let [version @ 1..=SAVED_FORMAT, flags @ 0..128, encoder] = *array(rest)? else { return None };
         let flag = |bit: u8| flags >> bit & 1 == 1;
         let silent = [take_u64(rest)?, take_u64(rest)?];
         let (peer, subprotocol) = (text(rest)?, text(rest)?);
@@ -177,6 +191,11 @@ impl Saved {
             prefixes: list(rest, text)?,
             timers: list(rest, |rest| Some((take_u64(rest)?, take_u64(rest)?)))?,
             state,
+            deflate: match flag(6) {
+                true if version >= 2 => Some(array::<1>(rest)?[0]),
+                true => return None,
+                false => None,
+            },
         })
     }
 }
@@ -281,12 +300,13 @@ fn list<T>(rest: &mut &[u8], mut read: impl FnMut(&mut &[u8]) -> Option<T>) -> O
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, Saved, Secret, VERSION, Waiting};
+    use super::{Part, SAVED_FORMAT, Saved, Secret, Waiting};
     use crate::queue::Drops;
     use tautline_ws::Kind;
 
-    /// A connection as version 1 wrote it. Later builds must read it.
+    /// A connection as each version wrote it. Later builds must read all of them.
     const VERSION_1: &[u8] = include_bytes!("../tests/data/saved_connection_1.bin");
+    const VERSION_2: &[u8] = include_bytes!("../tests/data/saved_connection_2.bin");
 
     fn full() -> Saved {
         let waiting = |part, drops, key| Waiting {
@@ -321,12 +341,13 @@ mod tests {
             prefixes: vec!["prices.".into()],
             timers: vec![(3, 250), (u64::MAX, 0)],
             state: b"of the application".to_vec(),
+            deflate: Some(0xe5),
         }
     }
 
     #[test]
     fn decode_reverses_encode() {
-        let small = Saved { streaming: None, subprotocol: None, queue: Vec::new(), ..full() };
+        let small = Saved { streaming: None, subprotocol: None, queue: Vec::new(), deflate: None, ..full() };
         for saved in [full(), small, Saved { peer: "unix:".into(), ..Saved::default() }] {
             let bytes = saved.encode();
             assert!(bytes.len() <= bytes.capacity());
@@ -343,9 +364,13 @@ mod tests {
     }
 
     #[test]
-    fn this_build_reads_and_writes_version_1() {
-        assert_eq!(Saved::decode(VERSION_1).unwrap(), full());
-        assert!(VERSION > 1 || *full().encode() == VERSION_1, "the format has changed: raise its version");
+    fn this_build_reads_all_versions_and_writes_the_latest() {
+        assert_eq!(Saved::decode(VERSION_1).unwrap(), Saved { deflate: None, ..full() });
+        assert_eq!(Saved::decode(VERSION_2).unwrap(), full());
+        assert!(
+            *full().encode() == VERSION_2,
+            "the format has changed: raise its version, and keep what it wrote here"
+        );
     }
 
     #[test]
@@ -354,7 +379,7 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(Saved::decode(&bytes[..len]).is_err(), "{len}");
         }
-        let later = [&[VERSION + 1], &bytes[1..]].concat();
+        let later = [&[SAVED_FORMAT + 1], &bytes[1..]].concat();
         assert!(Saved::decode(&later).unwrap_err().to_string().contains("this build reads up to"));
         assert!(Saved::decode(&[&bytes[..], &[0]].concat()).is_err());
         let mut seed = 7_u64;

@@ -66,7 +66,6 @@ impl<E: Engine, H: Handler> Core<E, H> {
             driver_paused: false,
             dirty: false,
             charged: true,
-            compresses: false,
             held: false,
             kernel: Handover::new(self.kernel_tls),
             answered: 0,
@@ -304,9 +303,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             let role = if link.info.dial.is_some() { Role::Client } else { Role::Server };
             let decoder = Decoder::new(role, self.shared.config.limits.max_message);
             link.decoder = decoder.with_inflater(tautline_ws::deflate::Inflater::new(params, role, config.max_ratio));
-            let deflater = tautline_ws::deflate::Deflater::new(params, role, config.level);
-            link.out.set_deflater(deflater, config.min_size);
-            link.compresses = true;
+            link.out.set_deflate(*params, &config);
         }
         link.decoder.set_streaming(self.shared.config.streaming);
         let subprotocol = negotiated.subprotocol.map(String::into_boxed_str);

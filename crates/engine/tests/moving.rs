@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tautline_engine::connection::{Connection, Context, Event};
-use tautline_engine::{Config, Conn, Handler, Outgoing, Shard, Target};
+use tautline_engine::{Config, Conn, Handler, Outgoing, Shard, Staying, Target};
 use tautline_io::{Address, DriverConfig, ListenOptions};
 use tautline_testkit::rustls_peer::Fixture;
 use tautline_tls::{Engine, Session, Versions, plain};
 use tautline_tls_rustls::fused;
 use tautline_ws::Message;
+use tautline_ws::deflate::DeflateConfig;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -66,11 +67,17 @@ struct Client<S> {
 
 impl<S: Session> Client<S> {
     fn connect(session: S, at: SocketAddr) -> Self {
+        Self::compressing(session, at, None)
+    }
+
+    fn compressing(session: S, at: SocketAddr, deflate: Option<DeflateConfig>) -> Self {
         let socket = TcpStream::connect(at).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut context = Context::new().unwrap();
         let uri = if S::PASSTHROUGH { "ws://localhost/" } else { "wss://localhost/" };
-        let target = Arc::new(Target::new(uri).unwrap());
+        let mut target = Target::new(uri).unwrap();
+        target.deflate = deflate;
+        let target = Arc::new(target);
         let connection = Connection::client(session, target, Arc::default(), &mut context, Instant::now()).unwrap();
         let mut client = Self { socket, context, connection };
         assert!(matches!(client.event(), Event::Open(_)));
@@ -141,11 +148,13 @@ fn content(number: u64) -> Vec<u8> {
 
 fn shard<E: Engine>(engine: &E, driver: &DriverConfig, saves: bool) -> Shard<E, Count> {
     let handler = Count { saves, restored: 0 };
-    Shard::new(0, Arc::new(Config::default()), engine.clone(), driver.open().unwrap(), handler).unwrap()
+    let mut config = Config::default();
+    config.upgrade.deflate = Some(DeflateConfig::with_context_takeover());
+    Shard::new(0, Arc::new(config), engine.clone(), driver.open().unwrap(), handler).unwrap()
 }
 
 /// Moves all that can move from `old` to `new`, or saves it only.
-fn go<E: Engine>(old: &mut Shard<E, Count>, new: &mut Shard<E, Count>, goes: bool) -> (usize, usize) {
+fn go<E: Engine>(old: &mut Shard<E, Count>, new: &mut Shard<E, Count>, goes: bool) -> (usize, Staying) {
     old.settle();
     old.hold_still().unwrap();
     let mut all: Vec<(_, OwnedFd, Vec<u8>)> = Vec::new();
@@ -154,7 +163,7 @@ fn go<E: Engine>(old: &mut Shard<E, Count>, new: &mut Shard<E, Count>, goes: boo
         Ok(())
     });
     if !goes {
-        return (0, staying.unwrap().total());
+        return (0, staying.unwrap());
     }
     let conns: Vec<_> = all.iter().map(|(conn, ..)| *conn).collect();
     for (_, socket, saved) in all {
@@ -163,7 +172,7 @@ fn go<E: Engine>(old: &mut Shard<E, Count>, new: &mut Shard<E, Count>, goes: boo
     let begun = new.begin_restored();
     assert_eq!(begun, conns.len());
     old.give_away(&conns);
-    (begun, staying.unwrap().total())
+    (begun, staying.unwrap())
 }
 
 fn listen<E: Engine>(shard: &mut Shard<E, Count>) -> SocketAddr {
@@ -174,13 +183,15 @@ fn listen<E: Engine>(shard: &mut Shard<E, Count>) -> SocketAddr {
 }
 
 /// Runs clients against a shard that is replaced again and again, over this driver.
-fn moves_again_and_again<E: Engine>(engine: &E, driver: &DriverConfig) {
+fn moves_again_and_again<E: Engine>(engine: &E, driver: &DriverConfig, deflate: Option<DeflateConfig>) {
     let mut old = shard(engine, driver, true);
     let at = listen(&mut old);
     let clients: Vec<JoinHandle<()>> = (0..6)
         .map(|_| {
             let engine = engine.clone();
-            std::thread::spawn(move || Client::connect(engine.connect("localhost").unwrap(), at).converse(400, 0))
+            std::thread::spawn(move || {
+                Client::compressing(engine.connect("localhost").unwrap(), at, deflate).converse(400, 0);
+            })
         })
         .collect();
     let (start, mut moved, mut seed) = (Instant::now(), 0, 9_u64);
@@ -194,6 +205,11 @@ fn moves_again_and_again<E: Engine>(engine: &E, driver: &DriverConfig) {
             go(&mut old, &mut shard(engine, driver, true), false);
             continue;
         }
+        // Those within a compressed message cannot move either. Saving the others has changed nothing.
+        while deflate.is_some() && go(&mut old, &mut shard(engine, driver, true), false).1.compressed > 0 {
+            assert!(start.elapsed() < PATIENCE, "a message does not end");
+            old.turn(Some(Duration::from_millis(2))).unwrap();
+        }
         let mut new = shard(engine, driver, true);
         for socket in old.listening().unwrap() {
             new.listen_on(socket).unwrap();
@@ -204,7 +220,7 @@ fn moves_again_and_again<E: Engine>(engine: &E, driver: &DriverConfig) {
             old.turn(Some(Duration::from_millis(2))).unwrap();
         }
         let (went, staying) = go(&mut old, &mut new, true);
-        if staying > 0 {
+        if staying.total() > 0 {
             // They are closing, since their client is done.
             old.turn(Some(Duration::from_millis(2))).unwrap();
         }
@@ -225,7 +241,7 @@ fn drivers() -> impl Iterator<Item = DriverConfig> {
 
 #[test]
 fn nothing_is_lost_without_tls() {
-    drivers().for_each(|driver| moves_again_and_again(&plain::Engine, &driver));
+    drivers().for_each(|driver| moves_again_and_again(&plain::Engine, &driver, None));
 }
 
 #[test]
@@ -233,7 +249,14 @@ fn nothing_is_lost_over_tls_and_key_updates() {
     let fixture = Fixture::default();
     let (server, client) = (fixture.server(Versions::All), fixture.client(Versions::All));
     let engine = fused::Engine::new(Some(&server), Some(&client)).unwrap();
-    drivers().for_each(|driver| moves_again_and_again(&engine, &driver));
+    drivers().for_each(|driver| moves_again_and_again(&engine, &driver, None));
+}
+
+#[test]
+fn nothing_is_lost_with_compression() {
+    for deflate in [DeflateConfig::default(), DeflateConfig::with_context_takeover()] {
+        moves_again_and_again(&plain::Engine, &DriverConfig::default(), Some(deflate));
+    }
 }
 
 #[test]
@@ -258,7 +281,7 @@ fn subscriptions_timers_and_state_go_along() {
         }
     };
     run(&mut old, 6);
-    assert_eq!(go(&mut old, &mut new, true), (1, 0));
+    assert_eq!(go(&mut old, &mut new, true), (1, Staying::default()));
     assert_eq!(old.counters().connections, 0);
     for shard in [&old, &new] {
         shard.handle().publish("news", Outgoing::text("one")).unwrap();

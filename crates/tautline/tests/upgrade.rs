@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tautline::{
-    CloseCode, Config, Conn, DriverConfig, HandOver, HandedOver, Handler, Message, Outgoing, Server, ServerHandle,
-    Socket, Target, Tls, TlsEngine,
+    CloseCode, Config, Conn, DeflateConfig, DriverConfig, HandOver, HandedOver, Handler, Message, Outgoing, Server,
+    ServerHandle, Socket, Target, Tls, TlsEngine,
 };
 
 /// Answers with the number of messages so far, and tells everybody about each hundredth.
@@ -39,13 +39,20 @@ impl Handler for Count {
 }
 
 fn server(engine: TlsEngine, driver: &DriverConfig) -> Server<TlsEngine> {
-    Server::new(Tls { engine, config: server_config() }).shards(2).driver(driver.clone()).config(no_compression())
+    Server::new(Tls { engine, config: server_config() }).shards(2).driver(driver.clone()).config(compression())
 }
 
-fn no_compression() -> Config {
+/// Windows go from message to message.
+fn compression() -> Config {
     let mut config = config();
-    config.upgrade.deflate = None;
+    config.upgrade.deflate = Some(deflate());
     config
+}
+
+fn deflate() -> DeflateConfig {
+    let mut deflate = DeflateConfig::with_context_takeover();
+    deflate.min_size = 0;
+    deflate
 }
 
 /// Has another server of this process take over.
@@ -58,10 +65,10 @@ fn upgrade(old: &ServerHandle, new: Server<TlsEngine>, saves: bool) -> (ServerHa
     (taken.unwrap(), handed)
 }
 
-fn connect(at: &tautline::Address, secure: bool) -> Socket {
+fn connect(at: &tautline::Address, secure: bool, compresses: bool) -> Socket {
     let mut target = Target::new(if secure { "wss://localhost/" } else { "ws://localhost/" }).unwrap();
     target.address = Some(at.clone());
-    target.deflate = None;
+    target.deflate = compresses.then(deflate);
     Socket::connect(target, client_config(), config()).unwrap()
 }
 
@@ -72,7 +79,7 @@ fn talk(sockets: &mut [Socket], stop: &AtomicBool, longest: &AtomicU64) -> u64 {
         let start = Instant::now();
         for number in round * 3..round * 3 + 3 {
             for socket in &mut *sockets {
-                socket.text(&number.to_string()).unwrap();
+                socket.text(&format!("message {number}")).unwrap();
             }
         }
         for number in round * 3..round * 3 + 3 {
@@ -80,7 +87,7 @@ fn talk(sockets: &mut [Socket], stop: &AtomicBool, longest: &AtomicU64) -> u64 {
                 let answer = socket.receive().unwrap();
                 assert_eq!(
                     String::from_utf8_lossy(answer.data()),
-                    format!("{} {number}", number + 1),
+                    format!("{} message {number}", number + 1),
                     "lost, doubled or out of order"
                 );
             }
@@ -112,7 +119,8 @@ fn several_upgrades_in_a_row(engine: TlsEngine, driver: &DriverConfig) {
             let (at, stop, longest, ready) = (at.clone(), stop.clone(), longest.clone(), ready.clone());
             std::thread::spawn(move || {
                 let secure = engine != TlsEngine::Plain;
-                let mut sockets: Vec<_> = (0..connections / 4).map(|_| connect(&at, secure)).collect();
+                let mut sockets: Vec<_> =
+                    (0..connections / 4).map(|number| connect(&at, secure, number % 2 == 0)).collect();
                 ready.wait();
                 talk(&mut sockets, &stop, &longest) * sockets.len() as u64
             })
@@ -128,7 +136,7 @@ fn several_upgrades_in_a_row(engine: TlsEngine, driver: &DriverConfig) {
         current.join().unwrap();
         current = new;
         // New clients come too.
-        let mut another = connect(&at, engine != TlsEngine::Plain);
+        let mut another = connect(&at, engine != TlsEngine::Plain, false);
         another.text("0").unwrap();
         assert_eq!(another.receive().unwrap().data(), b"1 0");
         another.close(CloseCode::NORMAL, "").unwrap();
@@ -175,7 +183,7 @@ fn connections_that_cannot_move_are_named_and_closed_with_1012() {
     for (engine, saves) in [(TlsEngine::Fused, false), (TlsEngine::Rustls, true)] {
         let old =
             server(engine, &driver).listen("127.0.0.1:0".parse().unwrap()).start(move |_| Count { saves }).unwrap();
-        let mut socket = connect(&old.addresses()[0], true);
+        let mut socket = connect(&old.addresses()[0], true, false);
         socket.text("0").unwrap();
         socket.receive().unwrap();
         let (new, handed) = upgrade(&old, server(engine, &driver), saves);
@@ -187,7 +195,7 @@ fn connections_that_cannot_move_are_named_and_closed_with_1012() {
         }
         drop(socket);
         old.join().unwrap();
-        let mut again = connect(&new.addresses()[0], true);
+        let mut again = connect(&new.addresses()[0], true, false);
         again.send(Outgoing::text("0")).unwrap();
         assert_eq!(again.receive().unwrap().data(), b"1 0");
         new.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);

@@ -275,16 +275,16 @@ impl Encoder {
         matches!(self.state, EncoderState::Closed)
     }
 
-    /// Exports the state, for a new encoder with the same settings; this one can send no more.
+    /// The state, for an encoder with the same settings that may take this one's place. Until then this one can go on.
     ///
-    /// A compressor's window is not exported. Without it, the next messages compress less well at first.
+    /// A compressor's window does not go along. Without it, the next messages compress less well at first.
     ///
     /// If a fragmented message is in progress, the bytes that the compressor still holds of it are appended to `out`,
     /// as one more fragment.
     ///
     /// # Errors
     /// [`Error::Compressor`] if the compressor fails.
-    pub fn export(
+    pub fn state(
         &mut self,
         key: impl FnMut() -> [u8; 4],
         out: &mut Buf,
@@ -303,23 +303,10 @@ impl Encoder {
             pool.give(piece);
             flushed?;
         }
-        Ok(core::mem::replace(&mut self.state, EncoderState::Closed))
+        Ok(self.state)
     }
 
-    /// The state, for an encoder that may take this one's place. Until then this one can go on.
-    ///
-    /// # Errors
-    /// [`Error::ApiMisuse`] inside a compressed message, whose state can only be [exported](Self::export).
-    pub const fn state(&self) -> Result<EncoderState, Error> {
-        match self.state {
-            EncoderState::Fragments { compressed: true, .. } => {
-                Err(Error::ApiMisuse("a compressor's state can only be exported"))
-            }
-            state => Ok(state),
-        }
-    }
-
-    /// Continues the state that another encoder [exported](Self::export).
+    /// Continues the state that another encoder [had](Self::state).
     ///
     /// This encoder must be new and have the same settings.
     ///

@@ -16,6 +16,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
+/// The version of the protocol.
+pub(super) const VERSION: u8 = 1;
 /// Most descriptors of a frame. The kernel takes 253.
 pub(super) const MOST_FDS: usize = 64;
 /// Longest content in bytes: a connection with a queue of this size.
@@ -26,7 +28,7 @@ const HEAD: usize = 6;
 /// The purpose of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// New to old: the version of the protocol.
+    /// New to old: the version of the protocol, and the latest format of a saved connection that the new process reads.
     Hello = 1,
     /// Old to new: the version, and a socket for each loop.
     Loops = 2,
@@ -213,6 +215,12 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
 /// The error for a process that does not keep to the protocol.
 pub(super) fn misbehaves() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the other process does not speak this protocol")
+}
+
+/// The error for a process whose protocol is another one.
+pub(super) fn other_version(version: u8) -> io::Error {
+    let what = format!("the other process speaks version {version} of the protocol, and this build version {VERSION}");
+    io::Error::new(io::ErrorKind::Unsupported, what)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The old process's side: everything stays as it is until the new process has proven that it can go on.
 
-use super::channel::{Channel, Kind, Peer, misbehaves};
-use super::{HandOver, HandedOver, PATIENCE, VERSION};
+use super::channel::{Channel, Kind, Peer, VERSION, misbehaves, other_version};
+use super::{HandOver, HandedOver, PATIENCE};
 use crate::jobs::Loop;
 use crate::{CloseCode, ServerHandle};
 use std::io;
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-use tautline_engine::{ConnId, ShardHandle, Staying};
+use tautline_engine::{ConnId, SAVED_FORMAT, ShardHandle, Staying};
 
 /// Rounds in which all loops handle their commands before they save. A message that a loop publishes in the first is a command
 /// of the others in the second; the third is for the answers of handlers.
@@ -62,9 +62,7 @@ impl ServerHandle {
             let what = "loops with descriptors of their own (`own_descriptors`) cannot hand sockets over";
             return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
-        if control.expect(Kind::Hello)?.content.first() != Some(&VERSION) {
-            return Err(misbehaves());
-        }
+        greeted(&control.expect(Kind::Hello)?.content)?;
         let loops = self.offer(control)?;
         // The new process starts its loops meanwhile.
         control.wait_at_most(Some(Duration::from_secs(60)))?;
@@ -130,6 +128,26 @@ impl ServerHandle {
         });
         Part { news, go }
     }
+}
+
+/// Refuses a new process that does not know the protocol, or not the format in which connections are saved.
+///
+/// Builds whose greeting has one byte read the first format.
+fn greeted(hello: &[u8]) -> io::Result<()> {
+    let reads = match *hello {
+        [VERSION] => 1,
+        [VERSION, reads, ..] => reads,
+        [version, ..] => return Err(other_version(version)),
+        [] => return Err(misbehaves()),
+    };
+    if reads >= SAVED_FORMAT {
+        return Ok(());
+    }
+    let what = format!(
+        "the new process is of an older build: it reads connections up to format {reads}, and this one saves format \
+         {SAVED_FORMAT}; start a newer build"
+    );
+    Err(io::Error::new(io::ErrorKind::Unsupported, what))
 }
 
 /// A loop's part of the move, on its thread. Returns with the loop as it was, or without the connections that have moved.

@@ -24,8 +24,6 @@ pub(crate) use take_over::{Arrivals, TakeOver};
 use std::time::Duration;
 use tautline_engine::Staying;
 
-/// The version of the protocol.
-const VERSION: u8 = 1;
 /// How long one process waits for the other, while connections wait for both.
 const PATIENCE: Duration = Duration::from_secs(5);
 

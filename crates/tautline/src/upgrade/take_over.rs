@@ -1,7 +1,7 @@
 //! The new process's side: it starts, takes everything, and goes on once the old process has let go.
 
-use super::channel::{Channel, Kind, Peer, misbehaves};
-use super::{PATIENCE, VERSION};
+use super::PATIENCE;
+use super::channel::{Channel, Kind, Peer, VERSION, misbehaves, other_version};
 use crate::jobs::Loop;
 use std::io;
 use std::mem;
@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tautline_engine::SAVED_FORMAT;
 
 /// How long the old process may take to save its connections.
 const SAVING: Duration = Duration::from_secs(20);
@@ -49,9 +50,13 @@ impl TakeOver {
     ) -> io::Result<(Self, Arc<Arrivals>, Vec<OwnedFd>)> {
         let mut control = Channel::new(stream, PATIENCE)?;
         let peer = control.check_peer(user)?;
-        control.send(Kind::Hello, &[VERSION], &[])?;
+        control.send(Kind::Hello, &[VERSION, SAVED_FORMAT], &[])?;
         let offer = control.expect(Kind::Loops)?;
-        let [VERSION, a, b, c, d] = offer.content[..] else { return Err(misbehaves()) };
+        let (a, b, c, d) = match offer.content[..] {
+            [VERSION, a, b, c, d] => (a, b, c, d),
+            [version, ..] if version != VERSION => return Err(other_version(version)),
+            _ => return Err(misbehaves()),
+        };
         let count = u32::from_be_bytes([a, b, c, d]);
         let loops = loops.max(1);
         let mut from: Vec<Vec<Channel>> = (0..loops).map(|_| Vec::new()).collect();

@@ -1,13 +1,14 @@
 //! A new process that gives up, lies or ends at each step: the old one goes on, and its clients notice nothing.
 
-use super::channel::{Channel, Kind};
-use super::{HandOver, VERSION};
+use super::HandOver;
+use super::channel::{Channel, Kind, VERSION};
 use crate::{CloseCode, Config, Conn, Handler, Message, Server, ServerHandle, Socket, Target};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tautline_engine::SAVED_FORMAT;
 
 struct Count;
 
@@ -109,7 +110,7 @@ fn begin(stream: UnixStream, last: Step) -> std::io::Result<()> {
     if last == Step::Nothing {
         return Ok(());
     }
-    control.send(Kind::Hello, &[VERSION], &[])?;
+    control.send(Kind::Hello, &[VERSION, SAVED_FORMAT], &[])?;
     if last == Step::Hello {
         return Ok(());
     }
@@ -178,12 +179,19 @@ fn a_new_process_that_ends_at_any_step_changes_nothing() {
 fn a_new_process_that_lies_changes_nothing() {
     let old = serve();
     let client = Client::new(&old);
-    for (kind, content) in
-        [(Kind::Hello, vec![VERSION + 1]), (Kind::Hello, vec![]), (Kind::Running, vec![]), (Kind::Abort, vec![])]
-    {
+    let answers = [
+        (Kind::Hello, vec![VERSION + 1], "speaks version"),
+        (Kind::Hello, vec![VERSION, SAVED_FORMAT - 1], "older build"),
+        (Kind::Hello, vec![VERSION], "older build"),
+        (Kind::Hello, vec![], "does not speak this protocol"),
+        (Kind::Running, vec![], "does not speak this protocol"),
+        (Kind::Abort, vec![], "gave up"),
+    ];
+    for (kind, content, why) in answers {
         let (ours, theirs) = UnixStream::pair().unwrap();
         Channel::new(theirs, Duration::from_secs(20)).unwrap().send(kind, &content, &[]).unwrap();
-        assert!(old.hand_over(ours, &HandOver::default()).is_err());
+        let error = old.hand_over(ours, &HandOver::default()).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
     }
     client.finish();
     old.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);

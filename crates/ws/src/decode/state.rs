@@ -6,7 +6,7 @@ use crate::utf8::Utf8;
 use crate::{Error, Header, Kind, Opcode, Role};
 use tautline_buf::Pool;
 
-/// The state of a [`Decoder`] that changes with a connection, made by [`Decoder::export`].
+/// The state of a [`Decoder`] that changes with a connection, made by [`Decoder::state`].
 ///
 /// [`encode`](Self::encode) and [`decode`](Self::decode) convert it to bytes and back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,40 +64,25 @@ const NOT_A_STATE: Error = Error::ApiMisuse("the bytes are not the state of a de
 const IMPOSSIBLE: Error = Error::ApiMisuse("a decoder with these settings cannot be in that state");
 
 impl Decoder {
-    /// Exports the state, for a new decoder with the same settings; this one is of no use afterwards.
+    /// The state, for a decoder with the same settings that may take this one's place. Until then this one can go on.
     ///
     /// The caller moves the bytes that [`decode`](Self::decode) did not use along with the state.
     ///
     /// # Errors
-    /// * [`Error::ApiMisuse`] inside a compressed message, since an inflater's state within one cannot be exported. The
+    /// * [`Error::ApiMisuse`] inside a compressed message, since an inflater's state within one cannot be read. The
     ///   decoder is unchanged: decode on until [`is_idle`](Self::is_idle).
-    /// * [`Error::InvalidDeflate`] if the peer ended a compressed message inside a block.
+    /// * [`Error::InvalidDeflate`] if the peer ended a compressed message inside a block. The decoder has failed then.
     /// * The earlier error, if the decoder has failed.
-    pub fn export(&mut self, pool: &mut Pool) -> Result<DecoderState, Error> {
-        if let Phase::Failed(error) = &self.phase {
-            return Err(**error);
-        }
-        self.recycle(pool);
-        let window = self.inflater.as_mut().map_or(Ok(Vec::new()), |inflater| inflater.export())?;
-        let state = self.state_with(window);
-        self.fail(Error::ApiMisuse("the decoder was exported"), pool);
-        Ok(state)
-    }
-
-    /// The state, for a decoder that may take this one's place. Until then this one can go on.
-    ///
-    /// # Errors
-    /// [`Error::ApiMisuse`] with a decompressor, whose state can only be [exported](Self::export). The earlier error, if the
-    /// decoder has failed.
     pub fn state(&mut self, pool: &mut Pool) -> Result<DecoderState, Error> {
         if let Phase::Failed(error) = &self.phase {
             return Err(**error);
         }
-        if self.inflater.is_some() {
-            return Err(Error::ApiMisuse("a decompressor's state can only be exported"));
-        }
         self.recycle(pool);
-        Ok(self.state_with(Vec::new()))
+        match self.inflater.as_mut().map_or(Ok(Vec::new()), |inflater| inflater.window()) {
+            Ok(window) => Ok(self.state_with(window)),
+            Err(error @ Error::ApiMisuse(_)) => Err(error),
+            Err(error) => Err(self.fail(error, pool)),
+        }
     }
 
     fn state_with(&self, window: Vec<u8>) -> DecoderState {
@@ -128,7 +113,7 @@ impl Decoder {
         }
     }
 
-    /// Continues the state that another decoder [exported](Self::export).
+    /// Continues the state that another decoder [had](Self::state).
     ///
     /// This decoder must be new and have the same settings.
     ///

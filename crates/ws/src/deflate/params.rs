@@ -30,6 +30,27 @@ impl DeflateParams {
             Role::Client => (self.client_no_context_takeover, self.client_max_window_bits),
         }
     }
+
+    /// Encodes the parameters as a byte: 1 `server_no_context_takeover`, 2 `client_no_context_takeover`, then three bits for
+    /// each window, the server's first, as the number above 8.
+    #[must_use]
+    pub const fn encode(self) -> u8 {
+        self.server_no_context_takeover as u8
+            | (self.client_no_context_takeover as u8) << 1
+            | (self.server_max_window_bits.saturating_sub(8) & 7) << 2
+            | (self.client_max_window_bits.saturating_sub(8) & 7) << 5
+    }
+
+    /// Reads a byte that [`encode`](Self::encode) made. Every byte is valid.
+    #[must_use]
+    pub const fn decode(byte: u8) -> Self {
+        Self {
+            server_no_context_takeover: byte & 1 == 1,
+            client_no_context_takeover: byte & 2 == 2,
+            server_max_window_bits: 8 + (byte >> 2 & 7),
+            client_max_window_bits: 8 + (byte >> 5),
+        }
+    }
 }
 
 /// An offer or an answer is not acceptable.

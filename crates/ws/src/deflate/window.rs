@@ -1,8 +1,8 @@
-//! Exports and imports a decompressor's window by feeding it DEFLATE blocks.
+//! Reads and fills a decompressor's window by feeding it DEFLATE blocks.
 //!
-//! Libraries for DEFLATE do not expose the window, but a block can copy from it. The export therefore feeds a block
-//! that copies the whole window, and the decompressor outputs the copy. The import feeds a block of stored bytes,
-//! which fills the window of a new decompressor.
+//! Libraries for DEFLATE do not expose the window, but a block can copy from it. Reading therefore feeds a block
+//! that copies the whole window, and the decompressor outputs the copy. A block of stored bytes fills the window of a
+//! new decompressor.
 
 use super::Inflater;
 use crate::Error;
@@ -11,18 +11,20 @@ use flate2::{Decompress, FlushDecompress};
 /// The largest window in bytes: the longest distance (RFC 1951, section 3.2.5).
 const MAX_WINDOW: usize = 32 * 1024;
 
+const TOO_LONG: Error = Error::ApiMisuse("the decompressor keeps no window, or one of at most 32 KiB");
+
 /// The longest match in bytes.
 const MAX_MATCH: usize = 258;
 
 impl Inflater {
-    /// Takes the window out of the decompressor, which is of no use afterwards. Empty if there is no window.
+    /// Copies the window out of the decompressor, which can go on. Empty if there is no window.
     ///
     /// # Errors
     /// [`Error::ApiMisuse`] inside a message, which leaves the decompressor unchanged; [`Error::InvalidDeflate`] if the
-    /// last message ended inside a block.
-    pub(crate) fn export(&mut self) -> Result<Vec<u8>, Error> {
+    /// last message ended inside a block. The next messages cannot be inflated then.
+    pub(crate) fn window(&mut self) -> Result<Vec<u8>, Error> {
         if self.consumed > 0 {
-            return Err(Error::ApiMisuse("a compressed message is arriving: export the decoder after its end"));
+            return Err(Error::ApiMisuse("a compressed message is arriving: decode on until its end"));
         }
         let Some(mut stream) = self.stream.take().filter(|_| !self.ended) else { return Ok(Vec::new()) };
         let len = usize::try_from(stream.total_out()).map_or(MAX_WINDOW, |len| len.min(MAX_WINDOW));
@@ -33,6 +35,10 @@ impl Inflater {
         let mut window = vec![0; len.next_multiple_of(MAX_MATCH)];
         run(&mut stream, &block, &mut window)?;
         window.truncate(len);
+        // The copy has become part of the window.
+        stream.reset(false);
+        fill(&mut stream, &window)?;
+        self.stream = Some(stream);
         Ok(window)
     }
 
@@ -41,18 +47,23 @@ impl Inflater {
     /// # Errors
     /// [`Error::ApiMisuse`] if the window is too long, or if there is no context takeover.
     pub(crate) fn import(&mut self, window: &[u8]) -> Result<(), Error> {
-        let len = u16::try_from(window.len())
-            .ok()
-            .filter(|&len| usize::from(len) <= MAX_WINDOW && !self.no_context_takeover());
-        let len = len.ok_or(Error::ApiMisuse("the decompressor keeps no window, or one of at most 32 KiB"))?;
+        if self.no_context_takeover() {
+            return Err(TOO_LONG);
+        }
         let mut stream = Decompress::new_with_window_bits(false, 15);
-        // RFC 1951, section 3.2.4: a stored block, not the last one; its length and the length's complement.
-        let [low, high] = len.to_le_bytes();
-        let block = [&[0, low, high, !low, !high], window].concat();
-        run(&mut stream, &block, &mut vec![0; window.len()])?;
+        fill(&mut stream, window)?;
         self.stream = Some(stream);
         Ok(())
     }
+}
+
+/// Fills the window of a decompressor that has not begun.
+fn fill(stream: &mut Decompress, window: &[u8]) -> Result<(), Error> {
+    let len = u16::try_from(window.len()).ok().filter(|&len| usize::from(len) <= MAX_WINDOW).ok_or(TOO_LONG)?;
+    // RFC 1951, section 3.2.4: a stored block, not the last one; its length and the length's complement.
+    let [low, high] = len.to_le_bytes();
+    let block = [&[0, low, high, !low, !high], window].concat();
+    run(stream, &block, &mut vec![0; window.len()])
 }
 
 /// Decompresses `block`, whose output must fill `out`.

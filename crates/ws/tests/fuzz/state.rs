@@ -1,5 +1,5 @@
-//! Arbitrary bytes as the state of a decoder are rejected, or make a decoder that survives any input and can be
-//! exported.
+//! Arbitrary bytes as the state of a decoder are rejected, or make a decoder that survives any input and has a
+//! state again.
 //!
 //! Input: two bytes of options (role and compression; length of the wire), the state, then the wire.
 
@@ -30,8 +30,8 @@ pub(crate) fn run(data: &[u8]) {
             _ => {}
         }
     }
-    if let Ok(state) = decoder.export(&mut pool) {
-        assert!(make(options).import(&state).is_ok(), "an exported state can be imported");
+    if let Ok(state) = decoder.state(&mut pool) {
+        assert!(make(options).import(&state).is_ok(), "a state can be imported");
     }
 }
 

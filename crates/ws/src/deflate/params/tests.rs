@@ -178,3 +178,17 @@ fn every_client_accepts_the_answer_of_every_server() {
         }
     }
 }
+
+#[test]
+fn parameters_are_one_byte() {
+    for byte in 0..=u8::MAX {
+        assert_eq!(DeflateParams::decode(byte).encode(), byte);
+    }
+    let params = DeflateParams {
+        server_no_context_takeover: true,
+        client_no_context_takeover: false,
+        server_max_window_bits: 9,
+        client_max_window_bits: 15,
+    };
+    assert_eq!((params.encode(), DeflateParams::decode(0b1110_0101)), (0b1110_0101, params));
+}
