@@ -20,6 +20,14 @@ use tautline_buf::Buf;
 /// Flags of every socket that a driver makes or accepts.
 pub(crate) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
+/// Most bytes that the kernel takes for a connection beyond those that the peer has room for (`TCP_NOTSENT_LOWAT`).
+///
+/// The rest stays with the driver, whose user counts it. Otherwise each peer that reads nothing has the kernel hold up to
+/// 4 MiB (`net.ipv4.tcp_wmem`), and a thousand of them exhaust the memory of all TCP connections of the machine
+/// (`net.ipv4.tcp_mem`): the kernel then drops what others receive. Bytes on their way do not count, so that a fast
+/// connection is not slowed down.
+const MOST_UNSENT: u32 = 128 << 10;
+
 /// Most receives that follow a failed send. The kernel holds a bounded rest, as nothing more arrives on a connection
 /// that cannot be sent on; the number only guards against one that can still be received on.
 pub(crate) const LAST_RECEIVES: usize = 64;
@@ -64,8 +72,8 @@ pub(crate) fn listen_on(fd: OwnedFd) -> io::Result<Listening> {
     }
     let address = local(fd.as_fd())?;
     rustix::io::ioctl_fionbio(&fd, true)?;
-    // Connections inherit it. Unix sockets do not have it.
-    let _ = sockopt::set_tcp_nodelay(&fd, true);
+    // Connections inherit the options. Unix sockets do not have them.
+    let _ = tune(fd.as_fd());
     Ok(Listening { fd, address, is_shared: true, file: None })
 }
 
@@ -81,7 +89,7 @@ pub(crate) fn stream(address: &Address, source: &Source) -> io::Result<OwnedFd> 
     crate::faults::Call::Socket.may_fail()?;
     let fd = net::socket_with(family, SocketType::STREAM, FLAGS, None)?;
     if matches!(address, Address::Tcp(_)) {
-        sockopt::set_tcp_nodelay(&fd, true)?;
+        tune(fd.as_fd())?;
         if let Some(interface) = &source.interface {
             sys::bind_to_interface(fd.as_fd(), interface).map_err(|error| of_interface(interface, &error))?;
         }
@@ -193,9 +201,15 @@ pub(crate) fn adopt(fd: impl AsFd) -> io::Result<()> {
         return Err(refused("not connected"));
     }
     rustix::io::ioctl_fionbio(fd, true)?;
-    // Unix sockets do not have it.
-    let _ = sockopt::set_tcp_nodelay(fd, true);
+    // Unix sockets do not have the options.
+    let _ = tune(fd);
     Ok(())
+}
+
+/// Sets the options of every TCP socket: nothing is delayed, and the kernel holds little for a peer that does not read.
+fn tune(fd: BorrowedFd<'_>) -> io::Result<()> {
+    sockopt::set_tcp_nodelay(fd, true)?;
+    sys::limit_unsent(fd, MOST_UNSENT)
 }
 
 /// The error for a socket that something else has made, and that cannot be used.
@@ -257,8 +271,8 @@ fn listen_tcp(at: SocketAddr, options: &ListenOptions) -> io::Result<Listening> 
         // One address, one family: 0.0.0.0 and [::] can be listened on side by side, whatever bindv6only says.
         sockopt::set_ipv6_v6only(&fd, true)?;
     }
-    // Linux hands the option down to every accepted connection, which saves a system call for each.
-    sockopt::set_tcp_nodelay(&fd, true)?;
+    // Linux hands the options down to every accepted connection, which saves system calls for each.
+    tune(fd.as_fd())?;
     net::bind(&fd, &at)?;
     net::listen(&fd, options.backlog)?;
     let address = address_of(&net::getsockname(&fd)?).unwrap_or(Address::Tcp(at));

@@ -58,6 +58,11 @@ pub(super) fn choose_port_at_connect(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &on.to_ne_bytes())
 }
 
+/// Has the socket take no more bytes once this many wait to be sent (`TCP_NOTSENT_LOWAT`, tcp(7)).
+pub(super) fn limit_unsent(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes.to_ne_bytes())
+}
+
 /// Has the socket send and receive through this interface alone (`SO_BINDTODEVICE`).
 pub(super) fn bind_to_interface(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     if name.is_empty() {

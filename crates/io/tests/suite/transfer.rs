@@ -103,6 +103,44 @@ pub fn slow_reader_pends<D: Driver>(make: fn() -> D) {
     assert_eq!(sent(&script), sends);
 }
 
+/// Bytes that a peer does not read stay with the driver: the kernel's memory for connections is that of the whole machine.
+pub fn the_kernel_holds_little_for_a_peer_that_does_not_read<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let (accepted, token) = pair(&mut driver, &mut script, at);
+    let (outside, address) = outside();
+    let dialed = driver.connect(&address).unwrap();
+    run(&mut driver, &mut script, |script| script.has(&Event::Connected(dialed)));
+    let (connected, _) = outside.accept().unwrap();
+    for (peer, token) in [(accepted, token), (connected, dialed)] {
+        assert!(matches!(send(&mut driver, token, &pattern(16 << 20)), Sent::Pending));
+        // The kernel takes no more once its queue stays as it is.
+        let mut held = 0;
+        loop {
+            idle(&mut driver, &mut script, Duration::from_millis(100));
+            let now = send_queue(&peer);
+            if std::mem::replace(&mut held, now) == now {
+                break;
+            }
+        }
+        assert!(0 < held && held <= 512 << 10, "the kernel holds {held} bytes that {token:?} does not read");
+    }
+}
+
+/// Bytes that the kernel holds for this peer and that have not reached its receive buffer (`proc_net_tcp`, `tx_queue`).
+fn send_queue(peer: &TcpStream) -> usize {
+    let (far, near) = (peer.peer_addr().unwrap().port(), peer.local_addr().unwrap().port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let ends = [format!(":{far:04X}"), format!(":{near:04X}")];
+    let queue = table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let of_driver = fields.get(1)?.ends_with(&ends[0]) && fields.get(2)?.ends_with(&ends[1]);
+        usize::from_str_radix(fields.get(4)?.split(':').next()?, 16).ok().filter(|_| of_driver)
+    });
+    queue.expect("the connection is in the kernel's table")
+}
+
 /// Small sends inside callbacks may be made together, without waiting for room: none may be lost, doubled or mixed up
 /// where there is none.
 pub fn small_sends_fill_the_pipe<D: Driver>(make: fn() -> D) {
