@@ -1,5 +1,6 @@
 use super::make::{Loop, MakeLoop};
 use super::progress::{Progress, Watch};
+use super::resolve::resolved;
 use super::server::{PATIENCE, Server, explain};
 use crate::Error;
 use std::cell::RefCell;
@@ -53,7 +54,7 @@ impl Client {
         probe: Option<Box<dyn Probe>>,
         on_message: OnMessage,
     ) -> Result<Self, Error> {
-        let target = Arc::new(server.resolved()?);
+        let target = Arc::new(resolved(server)?);
         let state = Rc::new(RefCell::new(State::default()));
         let app = Box::new(Held { state: Rc::clone(&state), on_message });
         let shard = server.with_engine(MakeLoop { server, tls: &server.tls, config, app, probe })?;

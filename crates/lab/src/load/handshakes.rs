@@ -1,6 +1,7 @@
 use super::client::WAIT;
 use super::make::{MakeLoop, config};
 use super::progress::{Intervals, Progress, Watch};
+use super::resolve::resolved;
 use super::server::{PATIENCE, Server, explain};
 use crate::{Error, Latencies, Measured, Meter, Span};
 use std::cell::RefCell;
@@ -62,7 +63,7 @@ impl Handshakes {
         }
         let mut tls = self.server.tls.clone();
         tls.no_resumption = !self.resumed;
-        let target = Arc::new(self.server.resolved()?);
+        let target = Arc::new(resolved(&self.server)?);
         let counts = Rc::new(RefCell::new(Counts { may_refuse: self.may_refuse, ..Counts::default() }));
         let app = Box::new(Newcomers(Rc::clone(&counts)));
         let make = MakeLoop { server: &self.server, tls: &tls, config: config(0, 1), app, probe: None };

@@ -1,5 +1,7 @@
-use super::{Broadcast, Echo, Handshakes, Idle, Progress, Server};
+use super::resolve::try_out;
+use super::{Broadcast, Echo, Handshakes, Idle, Lengths, Progress, Server};
 use crate::{Content, Error, Span};
+use std::net::SocketAddr;
 use std::time::Duration;
 use tautline::layers::io::machine;
 use tautline::{Address, ClientConfig, CloseCode, Config, Conn, DeflateConfig, Handler, Message, Outgoing, Roots};
@@ -144,6 +146,34 @@ fn a_stamped_latency_is_the_time_of_the_server() {
     assert_eq!(measured.latencies.count(), latencies.len() as u64);
     let least = latencies.iter().min().copied().unwrap_or_default();
     assert!((Duration::from_millis(2)..Duration::from_millis(200)).contains(&least), "{least:?}");
+}
+
+#[test]
+fn every_length_comes_back_or_fails_the_run() {
+    let peer = Peer::secure(true);
+    let tls = Lengths { server: &peer.server, lengths: &[0, 1, 70_000, 125] }.run().unwrap();
+    assert_eq!(tls.version, "TLSv1.3");
+    let peer = Peer::plain(|data| Some(if data.len() == 3 { b"abc".to_vec() } else { data.to_vec() }));
+    let wrong = Lengths { server: &peer.server, lengths: &[2, 3] }.run();
+    assert!(matches!(&wrong, Err(Error::WrongReply(text)) if text.starts_with("3 bytes")), "{wrong:?}");
+    let peer = Peer::plain(|_| None);
+    assert!(Lengths { server: &peer.server, lengths: &[2] }.run().is_err());
+}
+
+#[test]
+fn only_an_address_that_does_not_answer_is_passed_over() {
+    let at = |server: &Server, address: SocketAddr| {
+        let mut target = server.target.clone();
+        target.address = Some(address.into());
+        try_out(server, &target)
+    };
+    let port = ClosedPort::new().unwrap();
+    for peer in [Peer::plain(|_| None), Peer::secure(false)] {
+        let address = ([127, 0, 0, 1], peer.server.target.port()).into();
+        at(&peer.server, address).unwrap();
+        let error = at(&peer.server, port.address()).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@ use super::order::Counts;
 use super::running::{RunningCrowd, Thread};
 use super::worker::Worker;
 use crate::Error;
+use crate::load::resolve::resolved;
 use crate::load::server::Server;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -60,7 +61,7 @@ impl Crowd {
             return Err(Error::Usage("connections must be at least 1".into()));
         }
         let mut server = self.server.clone();
-        server.target = server.resolved()?;
+        server.target = resolved(&server)?;
         let (count, shared) = (self.connections.div_ceil(self.per_thread), Arc::new(Counts::default()));
         let (reporter, reports) = channel();
         let (mut threads, epoch) = (Vec::new(), Instant::now());

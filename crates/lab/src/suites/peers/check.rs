@@ -4,11 +4,10 @@ use super::super::peer::Peer;
 use super::super::recipe::NotBuilt;
 use super::super::{Kind, Lab, Process, Servers};
 use super::more::broadcaster;
-use crate::load::{Broadcast, Echo};
+use crate::load::{Broadcast, Echo, Lengths};
 use crate::{Content, Error, Protocol, Span};
 use std::fmt;
 use std::time::Duration;
-use tautline::{Config, Socket, Tls};
 
 /// The version and the cipher suite that all servers speak.
 const TLS: (&str, &str) = ("TLSv1.3", "TLS13_AES_128_GCM_SHA256");
@@ -86,27 +85,13 @@ fn check(lab: &Lab<'_>, peer: Peer) -> Result<(), Error> {
 /// Checks the TLS of a server, and that it sends back what it gets, byte for byte.
 pub(super) fn echo(process: &Process) -> Result<(), Error> {
     let server = process.server()?;
-    let mut target = server.target.clone();
-    target.deflate = None;
-    let tls = Tls { engine: server.engine, config: server.tls.clone() };
-    let failed = |error: tautline::Error| Error::Failed(format!("echo: {error:#}"));
-    let mut socket = Socket::connect(target, tls, Config::default()).map_err(failed)?;
-    let spoken = (socket.tls().version, socket.tls().suite.clone());
-    if (spoken.0, spoken.1.as_str()) != TLS {
-        return Err(Error::Failed(format!("it speaks {} with {}, not {} with {}", spoken.0, spoken.1, TLS.0, TLS.1)));
+    let mut exact = server.clone();
+    exact.target.deflate = None;
+    let spoken = Lengths { server: &exact, lengths: &LENGTHS }.run()?;
+    let (version, suite) = (spoken.version, spoken.suite.as_str());
+    if (version, suite) != TLS {
+        return Err(Error::Failed(format!("it speaks {version} with {suite}, not {} with {}", TLS.0, TLS.1)));
     }
-    for length in LENGTHS {
-        let text: String = "0123456789abcdefghijklmnopqrstuvwxyz\u{e9}".chars().cycle().take(length).collect();
-        socket.text(&text).map_err(failed)?;
-        let first = socket.receive().map_err(failed)?;
-        socket.binary(text.as_bytes()).map_err(failed)?;
-        let replies = [first, socket.receive().map_err(failed)?];
-        let is_back = replies.iter().all(|reply| reply.data() == text.as_bytes());
-        if !is_back || replies.map(|reply| reply.kind()) != [tautline::Kind::Text, tautline::Kind::Binary] {
-            return Err(Error::WrongReply(format!("{} bytes came back changed", text.len())));
-        }
-    }
-    drop(socket);
     for (size, pipeline, ms) in LOADS {
         let span = Span { warmup: Duration::ZERO, duration: Duration::from_millis(ms) };
         let server = server.clone();
