@@ -1,6 +1,7 @@
 """Plants faults in endpoints made by other software, and has `taut probe` find them.
 
-Called as: faults.py TAUT FOLDER [GO_SERVER]. The Python that runs it has `websockets`; NODE_PATH leads to `ws`.
+Called as: faults.py TAUT FOLDER [--go SERVER] [--uwebsockets SERVER]. The Python that runs it has `websockets`; NODE_PATH
+leads to `ws`.
 Prints a line per endpoint, SKIP lines for software that is missing, and exits with 1 if anything was not found.
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 import certificates
 
 TAUT, FOLDER = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
-GO = sys.argv[3] if len(sys.argv) > 3 else None
+SERVERS = dict(zip(sys.argv[3::2], sys.argv[4::2]))
 running = []
 # Servers live where only root looks by default.
 os.environ["PATH"] += ":/usr/sbin"
@@ -285,32 +286,66 @@ def openssl():
     """`openssl s_server`: what other servers refuse to do."""
     weak = ["-cipher", "ALL:@SECLEVEL=0"]
     kinds = {
-        "sha1": ("sha1", []),
-        "weak": ("weak", []),
-        "old": ("good-rsa", ["-min_protocol", "TLSv1"]),
+        "sha1": ("sha1", weak),
+        "weak": ("weak", weak),
+        "old": ("good-rsa", [*weak, "-min_protocol", "TLSv1"]),
+        "stapled": ("staple", ["-status_file", "staple.ocsp"]),
+        "other": ("good", ["-status_file", "staple.ocsp"]),
     }
+    for response in ("good", "revoked", "unknown", "ended", "stranger", "later"):
+        kinds[response] = ("good", ["-status_file", f"{response}.ocsp"])
     ports = {name: port() for name in kinds}
     release()
     for name, (certificate, more) in kinds.items():
         files = ["-cert", f"{certificate}.crt", "-cert_chain", "middle.crt", "-key", f"{certificate}.key"]
-        start(f"s_server-{name}", "openssl", "s_server", "-accept", f"127.0.0.1:{ports[name]}", "-www", *files, *weak, *more,
+        start(f"s_server-{name}", "openssl", "s_server", "-accept", f"127.0.0.1:{ports[name]}", "-www", *files, *more,
               ready=accepts(ports[name]))
     at = {name: local(number, scheme="https") for name, number in ports.items()}
     return [
         Case("OpenSSL SHA-1", at["sha1"], "certificate.weak-signature", "SHA-256", only=False),
         Case("OpenSSL RSA 1024", at["weak"], "certificate.weak-key", "P-256", only=False),
         Case("OpenSSL TLS 1.0", at["old"], "tls.old-version", "RFC 8996", exit=0),
+        Case("OpenSSL stapled", at["good"]),
+        Case("OpenSSL stapled as demanded", at["stapled"]),
+        Case("OpenSSL revoked", at["revoked"], "certificate.revoked", "new key", exit=1),
+        Case("OpenSSL unknown to the responder", at["unknown"], "ocsp.unknown", "issuer", exit=1),
+        Case("OpenSSL old response", at["ended"], "ocsp.expired", "renew the file", exit=1),
+        Case("OpenSSL response of a stranger", at["stranger"], "ocsp.signature", "OCSP URL", exit=1),
+        Case("OpenSSL response about another", at["other"], "ocsp.other-certificate", "together", exit=1),
+        Case("OpenSSL try later", at["later"], "ocsp.refused", "last good", exit=0),
     ]
 
 
 def go():
-    if not GO:
+    if "--go" not in SERVERS:
         print("SKIP go: its server is not built", flush=True)
         return []
     number = port()
     release()
-    start("go", GO, number, FOLDER / "good.pem", FOLDER / "good.key", ready=accepts(number))
+    start("go", SERVERS["--go"], number, FOLDER / "good.pem", FOLDER / "good.key", ready=accepts(number))
     return [Case("Go good", local(number))]
+
+
+def uwebsockets():
+    """uWebSockets, which chooses its port itself."""
+    if "--uwebsockets" not in SERVERS:
+        print("SKIP uwebsockets: its server is not built", flush=True)
+        return []
+    cases = []
+    for name, certificate, *expected in [
+        ("good", "good"),
+        ("expired", "expired", "certificate.expired", "renew"),
+        ("incomplete chain", "no-issuer", "chain.unknown-issuer", "fullchain"),
+        ("no compression", "good", "upgrade.compression", "perMessageDeflate", ["--deflate"], 0),
+    ]:
+        log = f"uwebsockets-{len(cases)}"
+        begin = "listening on wss://127.0.0.1:"
+        files = [FOLDER / f"{certificate}.pem", FOLDER / f"{certificate}.key"]
+        listens = lambda: begin in (FOLDER / f"{log}.log").read_text()
+        start(log, SERVERS["--uwebsockets"], "echo", *files, ready=listens)
+        number = (FOLDER / f"{log}.log").read_text().split(begin)[1].split()[0]
+        cases.append(Case(f"uWebSockets {name}", local(number), *expected))
+    return cases
 
 
 def release():
@@ -323,7 +358,7 @@ def main():
     FOLDER.mkdir(parents=True)
     certificates.make(FOLDER)
     plain, cases = node()
-    for endpoints in (lambda: nginx(plain), lambda: haproxy(plain), python, openssl, go):
+    for endpoints in (lambda: nginx(plain), lambda: haproxy(plain), python, openssl, go, uwebsockets):
         cases += endpoints()
     failed = 0
     with ThreadPoolExecutor(3) as pool:

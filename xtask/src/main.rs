@@ -120,7 +120,7 @@ fn main() -> ExitCode {
         ["tidy", "--graph", name] => tidy::draw(name),
         ["tidy"] => stage::run(&[stage("tidy", 1, tidy::run)]),
         ["interop"] => stage::run(&[build(), stage("interop", 15, interop::run)]),
-        ["probe"] => stage::run(&[build(), stage("probe", 5, interop::faults::run)]),
+        ["probe"] => stage::run(&[build(), stage("probe", 10, interop::faults::run)]),
         ["uring"] => {
             stage::run(&[build(), stage("uring", 10, checks::uring), stage("autobahn uring", 5, autobahn::uring)])
         }
@@ -231,7 +231,7 @@ fn rest() -> Vec<(&'static str, Stage)> {
         ("packs all crates", stage("publish", 10, publish::check)),
         ("compiles a client of NATS, and builds its server", stage("hub", 15, hub::test)),
         ("needs a browser", stage("browser", 5, browser::test)),
-        ("plants faults in servers of other projects", stage("probe", 5, interop::faults::run)),
+        ("plants faults in servers of other projects", stage("probe", 10, interop::faults::run)),
         ("installs packages for Python", stage("python", 20, python::test)),
         ("builds the servers of other projects", stage("peers", 15, peers::run_all)),
         ("installs a scanner", stage("tls scan", 10, hostile::scan)),

@@ -72,17 +72,30 @@ pub(crate) fn run_all(context: &Context) -> Outcome {
 
 /// Has `taut bench` check the servers in other languages.
 fn others(context: &Context) -> Outcome {
+    check(context, &OTHERS).map(|_| ())
+}
+
+/// Builds one of them for another stage, and returns whether it could be built on this machine.
+pub(crate) fn build_other(context: &Context, name: &str) -> Result<bool, Failure> {
+    Ok(check(context, &[name])? == 0)
+}
+
+/// Checks servers in other languages, and returns how many could not be built on this machine.
+fn check(context: &Context, names: &[&str]) -> Result<usize, Failure> {
     let mut check = Command::new(taut::program());
-    check.args(["bench", "--check-peers", &OTHERS.join(",")]).current_dir(paths::root());
+    check.args(["bench", "--check-peers", &names.join(",")]).current_dir(paths::root());
     let log = paths::log("peers-others");
     let result = run_logged(&mut check, &log, context.deadline);
+    let mut lacking = 0;
     for line in std::fs::read_to_string(&log)?.lines() {
         eprintln!("{line}");
         if let Some((name, reason)) = missing(line) {
             context.skip(&format!("peers: {name}"), reason);
+            lacking += 1;
         }
     }
-    result.map_err(|_| Failure::Failed(format!("a server in another language does not work: {}", log.display())))
+    let failed = || Failure::Failed(format!("a server in another language does not work: {}", log.display()));
+    result.map(|()| lacking).map_err(|_| failed())
 }
 
 /// Name of a server that cannot be built on this machine, and the reason, in a line of `taut bench --check-peers`.

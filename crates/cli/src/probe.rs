@@ -12,6 +12,7 @@ mod legacy;
 mod request;
 mod scan;
 mod slo;
+mod staple;
 mod stream;
 pub(crate) mod text;
 mod verdict;

@@ -5,6 +5,7 @@
 
 use super::certificates::{self, now};
 use super::facts::{Chain, Tls, Trust};
+use super::staple;
 use crate::failure::Failure;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
@@ -117,7 +118,9 @@ impl Client {
     /// Verifies what the server showed as a client does.
     pub(crate) fn examine(&self, seen: &Seen) -> Chain {
         let shown = seen.shown();
-        certificates::examine(&shown.chain, &self.name, self.roots.as_ref(), &self.provider, now())
+        let (roots, algorithms) = (self.roots.as_ref(), self.provider.signature_verification_algorithms.all);
+        let chain = certificates::examine(&shown.chain, &self.name, roots, &self.provider, now());
+        Chain { ocsp: staple::read(&shown.ocsp, &shown.chain, roots, algorithms), ..chain }
     }
 
     /// Whether requests may be sent to a server that showed this chain.
@@ -150,7 +153,6 @@ pub(crate) fn negotiated(tls: &ClientConnection, seen: &Seen) -> Tls {
         group: group.unwrap_or_default(),
         alpn: tls.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned()),
         resumed: tls.handshake_kind() == Some(HandshakeKind::Resumed),
-        ocsp_bytes: shown.ocsp_bytes,
         bad_signature: shown.bad_signature,
     }
 }
@@ -177,7 +179,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) chain: Vec<CertificateDer<'static>>,
-    pub(crate) ocsp_bytes: usize,
+    pub(crate) ocsp: Vec<u8>,
     /// The reason, if the handshake's signature does not verify.
     pub(crate) bad_signature: Option<String>,
 }
@@ -211,7 +213,7 @@ impl ServerCertVerifier for Seen {
         let mut shown = self.lock();
         let chain = [end_entity].into_iter().chain(intermediates);
         shown.chain = chain.map(|one| one.clone().into_owned()).collect();
-        shown.ocsp_bytes = ocsp_response.len();
+        shown.ocsp = ocsp_response.to_vec();
         Ok(ServerCertVerified::assertion())
     }
 

@@ -99,8 +99,6 @@ pub(crate) struct Tls {
     pub(crate) group: String,
     pub(crate) alpn: Option<String>,
     pub(crate) resumed: bool,
-    /// Bytes of the stapled OCSP response.
-    pub(crate) ocsp_bytes: usize,
     /// The signature of the handshake does not fit the certificate.
     pub(crate) bad_signature: Option<String>,
 }
@@ -120,6 +118,61 @@ pub(crate) struct Chain {
     pub(crate) missing: Option<String>,
     /// Verification would succeed if dates and names did not count.
     pub(crate) path_holds: bool,
+    /// The stapled OCSP response.
+    pub(crate) ocsp: Option<Staple>,
+}
+
+/// A stapled OCSP response.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Staple {
+    pub(crate) bytes: usize,
+    pub(crate) status: Status,
+    /// Unix time in seconds from which the status holds, and at which the next response is due.
+    pub(crate) this_update: i64,
+    pub(crate) next_update: Option<i64>,
+    /// The dates as text, in UTC.
+    pub(crate) valid: String,
+    /// The date and the reason of a revocation.
+    pub(crate) revoked: Option<String>,
+    pub(crate) reason: Option<&'static str>,
+    pub(crate) certified: Certified,
+}
+
+/// The status of the server's certificate in an OCSP response.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Status {
+    Good,
+    Revoked,
+    /// The responder does not know the certificate.
+    Unknown,
+    /// The response is about other certificates.
+    OtherCertificate,
+    /// The responder did not answer, for this reason.
+    Refused(String),
+    /// The bytes are no OCSP response.
+    #[default]
+    Malformed,
+}
+
+/// Whose signature an OCSP response has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Certified {
+    /// That of the certificate's issuer.
+    ByIssuer,
+    /// That of this responder, which the issuer appointed.
+    ByResponder(String),
+    /// It does not count, for this reason.
+    Wrong(String),
+    /// It could not be verified, for this reason.
+    NotVerified(String),
+}
+
+impl Default for Certified {
+    fn default() -> Self {
+        Self::NotVerified("it has none".to_owned())
+    }
 }
 
 /// Whether clients trust a chain.

@@ -1,6 +1,9 @@
 //! Facts and verdicts as text.
 
-use super::facts::{Answer, Chain, Facts, Http, Offer, Resumption, Scan, Session, Tls, Trust, WithoutName, quantile};
+use super::facts::{
+    Answer, Certified, Chain, Facts, Http, Offer, Resumption, Scan, Session, Staple, Status, Tls, Trust, WithoutName,
+    quantile,
+};
 use super::verdict::{Level, Verdict};
 use crate::layout::Layout;
 
@@ -76,9 +79,6 @@ fn addresses(out: &mut Layout, facts: &Facts) {
 pub(crate) fn negotiated(out: &mut Layout, tls: &Tls) {
     out.row("negotiated", &format!("{}, {}, {}", tls.version, tls.suite, tls.group));
     out.row("ALPN", tls.alpn.as_deref().unwrap_or("none"));
-    if tls.ocsp_bytes > 0 {
-        out.row("OCSP", &format!("a response of {} bytes is stapled", tls.ocsp_bytes));
-    }
 }
 
 fn scanned(out: &mut Layout, scan: &Scan) {
@@ -156,6 +156,34 @@ pub(crate) fn chain(out: &mut Layout, chain: &Chain) {
     out.row("trusted", trust);
     if let Some(missing) = &chain.missing {
         out.row("missing", missing);
+    }
+    if let Some(staple) = &chain.ocsp {
+        stapled(out, staple);
+    }
+}
+
+fn stapled(out: &mut Layout, staple: &Staple) {
+    let status = match &staple.status {
+        Status::Good => "good".to_owned(),
+        Status::Revoked => {
+            let reason = staple.reason.map_or_else(String::new, |reason| format!(", {reason}"));
+            format!("revoked on {}{reason}", staple.revoked.as_deref().unwrap_or("an unknown date"))
+        }
+        Status::Unknown => "unknown to the responder".to_owned(),
+        Status::OtherCertificate => "about another certificate".to_owned(),
+        Status::Refused(why) => format!("an error of the responder: {why}"),
+        Status::Malformed => "no OCSP response".to_owned(),
+    };
+    out.row("OCSP", &format!("{status} ({} bytes are stapled)", staple.bytes));
+    if matches!(staple.status, Status::Good | Status::Revoked | Status::Unknown) {
+        out.row("", &format!("valid {}", staple.valid));
+        let certified = match &staple.certified {
+            Certified::ByIssuer => "signed by the issuer".to_owned(),
+            Certified::ByResponder(name) => format!("signed by the issuer's responder {name}"),
+            Certified::Wrong(why) => format!("wrong signature: {why}"),
+            Certified::NotVerified(why) => format!("signature not verified: {why}"),
+        };
+        out.row("", &certified);
     }
 }
 

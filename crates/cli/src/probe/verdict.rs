@@ -4,6 +4,7 @@ mod connection;
 mod http;
 mod judgement;
 mod session;
+mod staple;
 mod trust;
 
 use super::facts::Facts;

@@ -1,8 +1,8 @@
 //! One fault at a time, planted in the facts of a good endpoint.
 
 use super::super::facts::{
-    Address, Answer, Certificate, Chain, Close, Dns, Facts, Http, Idle, Offer, OtherAddress, Resumption, Scan, Session,
-    Sizes, Tls, Trouble, TroubleKind, Trust,
+    Address, Answer, Certificate, Certified, Chain, Close, Dns, Facts, Http, Idle, Offer, OtherAddress, Resumption,
+    Scan, Session, Sizes, Staple, Status, Tls, Trouble, TroubleKind, Trust,
 };
 use super::*;
 
@@ -185,6 +185,36 @@ fn certificates_are_judged_one_fault_at_a_time() {
         ("chain.empty", "certificate", |f| chain(f).certificates.clear()),
         ("tls.signature", "key that belongs", |f| f.tls.as_mut().unwrap().bad_signature = Some("bad".to_owned())),
     ]);
+}
+
+/// A good response that was given an hour ago.
+fn staple(facts: &mut Facts) -> &mut Staple {
+    let now = super::super::certificates::now();
+    facts.chain.as_mut().unwrap().ocsp.insert(Staple {
+        status: Status::Good,
+        this_update: now - 3600,
+        next_update: Some(now + 3600),
+        certified: Certified::ByIssuer,
+        ..Staple::default()
+    })
+}
+
+#[test]
+fn stapled_responses_are_judged() {
+    assert_eq!(found(|f| *staple(f) = staple(f).clone()), []);
+    assert_eq!(found(|f| leaf(f).must_staple = staple(f).status == Status::Good), [], "it sends what it must");
+    check(&[
+        ("certificate.revoked", "new key", |f| staple(f).status = Status::Revoked),
+        ("ocsp.unknown", "issuer", |f| staple(f).status = Status::Unknown),
+        ("ocsp.other-certificate", "load both together", |f| staple(f).status = Status::OtherCertificate),
+        ("ocsp.refused", "last good", |f| staple(f).status = Status::Refused("try later".to_owned())),
+        ("ocsp.malformed", "DER", |f| staple(f).status = Status::Malformed),
+        ("ocsp.expired", "resolver", |f| staple(f).next_update = Some(1)),
+        ("ocsp.not-yet-valid", "clocks", |f| staple(f).this_update += 7200),
+        ("ocsp.signature", "OCSP URL", |f| staple(f).certified = Certified::Wrong("why".to_owned())),
+    ]);
+    let unverified = |f: &mut Facts| staple(f).certified = Certified::NotVerified("why".to_owned());
+    assert_eq!(found(unverified), [], "a root that is not sent is no fault of the server");
 }
 
 #[test]

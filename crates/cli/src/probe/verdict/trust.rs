@@ -1,7 +1,9 @@
 //! Certificates, versions and resumption.
 
+use super::super::certificates::now;
 use super::super::facts::{Answer, Certificate, Chain, Facts, Resumption, Scan, Trust};
 use super::judgement::{Verdict, fault, note, warning};
+use super::staple;
 
 /// Days before its end from which a certificate should have been renewed.
 const SOON: i64 = 14;
@@ -49,9 +51,14 @@ fn certificates(facts: &Facts, chain: &Chain) -> Vec<Verdict> {
         let title = format!("the server's signature does not fit its certificate: {error}");
         verdicts.push(fault("tls.signature", title, "give the server the key that belongs to its certificate"));
     }
-    if leaf.must_staple && tls.is_some_and(|tls| tls.ocsp_bytes == 0 && !tls.resumed) {
-        let remedy = "turn stapling on at the server (nginx: ssl_stapling on; taut serve: --ocsp)";
-        verdicts.push(fault("certificate.must-staple", "it demands a stapled OCSP response, and none is sent", remedy));
+    match &chain.ocsp {
+        Some(staple) => verdicts.extend(staple::judge(staple, now())),
+        None if leaf.must_staple && tls.is_some_and(|tls| !tls.resumed) => verdicts.push(fault(
+            "certificate.must-staple",
+            "it demands a stapled OCSP response, and none is sent",
+            "turn stapling on at the server (nginx: ssl_stapling on; taut serve: --ocsp)",
+        )),
+        None => {}
     }
     verdicts
 }
