@@ -23,7 +23,7 @@ pub(crate) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::C
 /// Most bytes that the kernel takes for a connection beyond those that the peer has room for (`TCP_NOTSENT_LOWAT`).
 ///
 /// The rest stays with the driver, whose user counts it. Otherwise each peer that reads nothing has the kernel hold up to
-/// 4 MiB (`net.ipv4.tcp_wmem`), and a thousand of them exhaust the memory of all TCP connections of the machine
+/// 4 MiB (`net.ipv4.tcp_wmem`). A thousand of them exhaust the memory of all TCP connections of the machine
 /// (`net.ipv4.tcp_mem`): the kernel then drops what others receive. Bytes on their way do not count, so that a fast
 /// connection is not slowed down.
 const MOST_UNSENT: u32 = 128 << 10;
