@@ -6,6 +6,7 @@ import pytest
 from conftest import echo, uri
 
 import tautline
+import tautline.sync
 from tautline.asyncio.server import unix_serve
 
 websockets = pytest.importorskip("websockets")
@@ -87,6 +88,24 @@ def test_process_redirect_decides_about_redirects(run):
                 assert ws.request.path == "/other"
             with pytest.raises(tautline.InvalidStatus, match="302"):
                 await Never(uri(server))
+
+    run(main())
+
+
+def test_blocking_clients_send_the_credentials_of_the_uri(run):
+    async def main():
+        async def tells(ws):
+            await ws.send(ws.request.headers["Authorization"])
+
+        def ask(where):
+            with tautline.sync.connect(where) as ws:
+                assert ws.request.headers["Host"] == where.split("/")[2].split("@")[1]
+                return ws.recv(timeout=60)
+
+        async with tautline.serve(tells, "127.0.0.1", 0) as server:
+            where = uri(server).replace("://", "://alice:se%2Fcret@")
+            told = await asyncio.get_running_loop().run_in_executor(None, ask, where)
+            assert told == "Basic YWxpY2U6c2UvY3JldA=="
 
     run(main())
 

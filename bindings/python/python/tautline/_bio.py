@@ -1,4 +1,7 @@
-"""What ``SSLContext.wrap_bio`` returns: the engine between the two buffers that asyncio, uvloop and others pass."""
+"""What ``SSLContext.wrap_bio`` returns: the engine between the two buffers that asyncio, uvloop and others pass.
+
+The part that tells what was negotiated also serves transports, which need no buffers.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,86 @@ import typing
 
 from . import _native
 
-__all__ = ["SSLObject"]
+__all__ = ["Negotiated", "SSLObject"]
 
 
-class SSLObject:
+class Negotiated:
+    """What a handshake negotiated, with the methods of :class:`ssl.SSLObject` that tell it."""
+
+    def __init__(
+        self,
+        context: _ssl.SSLContext,
+        session: _native.Session,
+        server_side: bool,
+        server_hostname: typing.Optional[str],
+    ) -> None:
+        self.context = context
+        self.server_side = server_side
+        self.server_hostname = server_hostname
+        self._session = session
+
+    @property
+    def session(self) -> None:
+        """No session object: the engine resumes sessions by itself."""
+        return None
+
+    @property
+    def session_reused(self) -> bool:
+        """Whether the handshake resumed an earlier session."""
+        return bool(self._info("resumed"))
+
+    def _info(self, name: str) -> typing.Any:
+        info = self._session.info()
+        return None if info is None else info[name]
+
+    def getpeercert(self, binary_form: bool = False) -> typing.Any:
+        """The peer's certificate in DER; the other form is empty, since the engine has verified the name already."""
+        info = self._session.info()
+        if info is None:
+            raise ValueError("handshake not done yet")
+        chain = info["peer_certificates"]
+        if not binary_form:
+            return {} if chain else None
+        return chain[0] if chain else None
+
+    def version(self) -> typing.Optional[str]:
+        """``TLSv1.3`` or ``TLSv1.2``."""
+        return typing.cast(typing.Optional[str], self._info("version"))
+
+    def cipher(self) -> typing.Optional[tuple[str, str, int]]:
+        """The suite by its name in the RFC, the version, and the bits of the key."""
+        info = self._session.info()
+        if info is None:
+            return None
+        suite = info["cipher"].replace("TLS13_", "TLS_")
+        return suite, info["version"], 128 if "AES_128" in suite else 256
+
+    def shared_ciphers(self) -> None:
+        """Not known."""
+        return None
+
+    def compression(self) -> None:
+        """None: TLS is not compressed."""
+        return None
+
+    def selected_alpn_protocol(self) -> typing.Optional[str]:
+        """The application protocol that was negotiated."""
+        return typing.cast(typing.Optional[str], self._info("alpn"))
+
+    def selected_npn_protocol(self) -> None:
+        """None: NPN is history."""
+        return None
+
+    def get_channel_binding(self, cb_type: str = "tls-unique") -> None:
+        """None: the engine gives no binding."""
+        return None
+
+    def verify_client_post_handshake(self) -> None:
+        """Refused: the engine asks for a certificate during the handshake or never."""
+        raise NotImplementedError("the engine asks for a client's certificate during the handshake or never")
+
+
+class SSLObject(Negotiated):
     """TLS between two :class:`ssl.MemoryBIO`, with the methods of :class:`ssl.SSLObject`."""
 
     def __init__(
@@ -22,10 +101,7 @@ class SSLObject:
         server_side: bool,
         server_hostname: typing.Optional[str],
     ) -> None:
-        self.context = context
-        self.server_side = server_side
-        self.server_hostname = server_hostname
-        self._session = session
+        super().__init__(context, session, server_side, server_hostname)
         self._incoming = incoming
         self._outgoing = outgoing
         self._is_open = False
@@ -128,62 +204,3 @@ class SSLObject:
     def pending(self) -> int:
         """Bytes that were opened and not read."""
         return len(self._rest)
-
-    @property
-    def session(self) -> None:
-        """No session object: the engine resumes sessions by itself."""
-        return None
-
-    @property
-    def session_reused(self) -> bool:
-        """Whether the handshake resumed an earlier session."""
-        return bool(self._info("resumed"))
-
-    def _info(self, name: str) -> typing.Any:
-        info = self._session.info()
-        return None if info is None else info[name]
-
-    def getpeercert(self, binary_form: bool = False) -> typing.Any:
-        """The peer's certificate in DER; the other form is empty, since the engine has verified the name already."""
-        if not self._is_open:
-            raise ValueError("handshake not done yet")
-        chain = self._info("peer_certificates")
-        if not binary_form:
-            return {} if chain else None
-        return chain[0] if chain else None
-
-    def version(self) -> typing.Optional[str]:
-        """``TLSv1.3`` or ``TLSv1.2``."""
-        return typing.cast(typing.Optional[str], self._info("version"))
-
-    def cipher(self) -> typing.Optional[tuple[str, str, int]]:
-        """The suite by its name in the RFC, the version, and the bits of the key."""
-        info = self._session.info()
-        if info is None:
-            return None
-        suite = info["cipher"].replace("TLS13_", "TLS_")
-        return suite, info["version"], 128 if "AES_128" in suite else 256
-
-    def shared_ciphers(self) -> None:
-        """Not known."""
-        return None
-
-    def compression(self) -> None:
-        """None: TLS is not compressed."""
-        return None
-
-    def selected_alpn_protocol(self) -> typing.Optional[str]:
-        """The application protocol that was negotiated."""
-        return typing.cast(typing.Optional[str], self._info("alpn"))
-
-    def selected_npn_protocol(self) -> None:
-        """None: NPN is history."""
-        return None
-
-    def get_channel_binding(self, cb_type: str = "tls-unique") -> None:
-        """None: the engine gives no binding."""
-        return None
-
-    def verify_client_post_handshake(self) -> None:
-        """Refused: the engine asks for a certificate during the handshake or never."""
-        raise NotImplementedError("the engine asks for a client's certificate during the handshake or never")

@@ -10,7 +10,7 @@ import ssl as _ssl
 import typing
 
 from . import _native
-from ._bio import SSLObject
+from ._bio import Negotiated
 
 # The limits of asyncio's own transports.
 HIGH = 64 << 10
@@ -43,9 +43,7 @@ class Transport(asyncio.Transport):
         self._names = {"sockname": _name(sock.getsockname), "peername": _name(sock.getpeername)}
         self._family = sock.family
         self._duplicate: typing.Optional[socket.socket] = None
-        self._object = SSLObject(
-            context, session, _ssl.MemoryBIO(), _ssl.MemoryBIO(), server_side, server_hostname
-        )
+        self._negotiated = Negotiated(context, session, server_side, server_hostname)
         self.opened: asyncio.Future[None] = loop.create_future()
         self._fd = session.attach(sock)
         self._high, self._low = HIGH, HIGH // 4
@@ -83,7 +81,6 @@ class Transport(asyncio.Transport):
         self._left(pending)
         if state == 1:
             self._set_alarm(None)
-            self._object._is_open = True
             self._connected = True
             self._loop.remove_reader(self._fd)
             try:
@@ -386,13 +383,13 @@ class Transport(asyncio.Transport):
         if name in self._names:
             return self._names[name]
         if name == "ssl_object":
-            return self._object
+            return self._negotiated
         if name == "sslcontext":
-            return self._object.context
+            return self._negotiated.context
         if name in ("cipher", "compression"):
-            return getattr(self._object, name)()
+            return getattr(self._negotiated, name)()
         if name == "peercert":
-            return self._object.getpeercert()
+            return self._negotiated.getpeercert()
         if name == "socket" and not self._lost:
             if self._duplicate is None:
                 self._duplicate = socket.socket(self._family, socket.SOCK_STREAM, fileno=os.dup(self._fd))

@@ -5,7 +5,6 @@ A listener's methods are called in the event loop, for all messages of a batch i
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import typing
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import typing
 
+from .frames import OK_CODES, Close
+
 if typing.TYPE_CHECKING:
-    from .frames import Close
     from .http11 import Response
 
 __all__ = [
@@ -94,6 +95,27 @@ class ConnectionClosedOK(ConnectionClosed):
 
 class ConnectionClosedError(ConnectionClosed):
     """The connection ended by an error, or without a closing handshake."""
+
+
+def end_of(
+    rcvd: typing.Optional[tuple[int, str]],
+    sent: typing.Optional[tuple[int, str]],
+    rcvd_first: bool,
+    error: typing.Optional[str],
+    asked: typing.Optional[Close],
+) -> ConnectionClosed:
+    """The exception for an end that the native part reports; ``asked`` is the close frame that the program sent."""
+    received = None if rcvd is None else Close(*rcvd)
+    own = asked if asked is not None and not rcvd_first else (None if sent is None else Close(*sent))
+    if received is None or own is None:
+        end: ConnectionClosed = ConnectionClosedError(received, own)
+    elif error is None and received.code in OK_CODES and own.code in OK_CODES:
+        end = ConnectionClosedOK(received, own, rcvd_first)
+    else:
+        end = ConnectionClosedError(received, own, rcvd_first)
+    if error is not None:
+        end.__cause__ = EOFError(error)
+    return end
 
 
 class InvalidURI(WebSocketException):

@@ -49,11 +49,6 @@ EXPLANATIONS = {
 OK_CODES = (1000, 1001, 1005)
 
 
-def is_sendable(code: int) -> bool:
-    """Whether a close frame may have this code."""
-    return 3000 <= code < 5000 or (1000 <= code <= 1014 and code not in (1004, 1005, 1006))
-
-
 @dataclasses.dataclass
 class Close:
     """The content of a close frame."""
@@ -70,3 +65,12 @@ class Close:
             explanation = EXPLANATIONS.get(self.code, "unknown")
         text = f"{int(self.code)} ({explanation})"
         return f"{text} {self.reason}" if self.reason else text
+
+
+def close_frame(code: int, reason: str) -> Close:
+    """The close frame that an application asks for."""
+    if not (3000 <= code < 5000 or (1000 <= code <= 1014 and code not in (1004, 1005, 1006))):
+        raise ValueError(f"{code} must not be in a close frame; give 1000 to 1014 or 3000 to 4999")
+    if len(reason.encode()) > 123:
+        raise ValueError("the reason of a close frame has at most 123 bytes in UTF-8: shorten it")
+    return Close(int(code), reason)

@@ -18,6 +18,7 @@ import ssl as _ssl
 import typing
 
 from . import _native
+from ._addresses import passive_addresses
 from ._bio import SSLObject
 from ._transport import Server, Transport
 
@@ -244,22 +245,16 @@ async def _bound(
 ) -> list[socket.socket]:
     """Sockets bound to all addresses of the names ``host``."""
     sockets: list[socket.socket] = []
-    seen = set()
     try:
-        for one in [host] if host is None or isinstance(host, str) else host:
-            infos = await loop.getaddrinfo(one or None, port or 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            for family, kind, protocol, _, address in infos:
-                if (family, address) in seen:
-                    continue
-                seen.add((family, address))
-                sock = socket.socket(family, kind, protocol)
-                sockets.append(sock)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if reuse_port:
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                if family == socket.AF_INET6:
-                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                sock.bind(address)
+        for family, kind, protocol, address in await passive_addresses(loop, host, port):
+            sock = socket.socket(family, kind, protocol)
+            sockets.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if reuse_port:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind(address)
     except BaseException:
         for sock in sockets:
             sock.close()

@@ -6,25 +6,23 @@ import asyncio
 import logging
 import os
 import random
-import sys
+import socket
 import traceback
 import typing
 import urllib.parse
-import urllib.request
 import weakref
 
 from .. import _native
 from .._dialers import dialer_for
+from .._dialing import USER_AGENT, dial, failure_of, port_of, proxy_of, request_headers, split_uri
 from .._limits import native_options
-from .._version import __version__
 from ..datastructures import Headers
-from ..exceptions import InvalidHandshake, InvalidMessage, InvalidProxy, InvalidStatus, InvalidURI, ProxyError, SecurityError
-from ..http11 import Request, response_of
+from ..exceptions import InvalidMessage, InvalidStatus, SecurityError
+from ..http11 import response_of
 from .connection import Connection, State
 
 __all__ = ["ClientConnection", "connect", "process_exception", "unix_connect"]
 
-USER_AGENT = f"tautline/{__version__} Python/{sys.version_info[0]}.{sys.version_info[1]}"
 MAX_REDIRECTS = 10
 
 # The platform's authorities for wss://, and nothing for ws://. `None` means no TLS.
@@ -48,12 +46,12 @@ class _Events:
     def on_event(self, name: str, key: int, value: typing.Any) -> None:
         """An event of a connection, or of an attempt to open one."""
         if name in ("open", "failed"):
-            dial = self.dials.pop(key, None)
-            if dial is not None and not dial.done():
-                dial.set_result((name, value))
+            attempt = self.dials.pop(key, None)
+            if attempt is not None and not attempt.done():
+                attempt.set_result((name, value))
                 if name == "open":
                     # Known before the next event, which may be its end.
-                    self.connections[key] = connection = dial.connection  # type: ignore[attr-defined]
+                    self.connections[key] = connection = attempt.connection  # type: ignore[attr-defined]
                     connection.response = response_of(value[1]["response"])
                     connection._open(*value)
             elif name == "open":
@@ -200,46 +198,31 @@ class connect:
         elif self.host is not None or self.port is not None:
             address = await _resolve(loop, self.host or self._split.hostname, self.port or port_of(self._split))
         proxy = proxy_of(self.proxy, self._split) if address is None else None
-        headers = self._headers()
         dialer = dialer_for(self.limits, self.ssl, self._split.scheme == "wss")
-        key = dialer.dial(
+        key, request = dial(
+            dialer,
             events.hub,
-            urllib.parse.urlunsplit(self._split._replace(netloc=self._split.netloc.rpartition("@")[2])),
+            self._split,
             address=address,
-            headers=list(headers.raw_items()),
+            headers=request_headers(self._split, self.additional_headers, self.user_agent_header),
             subprotocols=self.subprotocols,
             proxy=proxy,
             origin=self.origin,
         )
-        dial = _Dial(loop=loop)
-        dial.connection = connection = self.create_connection(loop, self.logger, self.limits)
+        attempt = _Dial(loop=loop)
+        attempt.connection = connection = self.create_connection(loop, self.logger, self.limits)
         connection._dialer = dialer
-        path = urllib.parse.urlunsplit(("", "", self._split.path or "/", self._split.query, ""))
-        host = self._split.netloc.rpartition("@")[2]
-        connection.request = Request(path, Headers([("Host", host), *headers.raw_items()]))
-        events.dials[key] = dial
+        connection.request = request
+        events.dials[key] = attempt
         try:
-            name, value = await dial
+            name, value = await attempt
         except asyncio.CancelledError:
             if connection.state is State.OPEN:
                 connection._link.close(1001, "")
             raise
         if name == "failed":
-            raise _failure(*value)
+            raise failure_of(*value)
         return connection
-
-    def _headers(self) -> Headers:
-        headers = Headers()
-        if self._split.username is not None:
-            import base64
-
-            pair = f"{urllib.parse.unquote(self._split.username)}:{urllib.parse.unquote(self._split.password or '')}"
-            headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
-        if self.additional_headers is not None:
-            headers.update(self.additional_headers)
-        if self.user_agent_header is not None and "User-Agent" not in headers:
-            headers["User-Agent"] = self.user_agent_header
-        return headers
 
     def process_redirect(self, exc: Exception) -> typing.Union[Exception, str]:
         """The URI to which a response redirects, or the exception that ends the attempt."""
@@ -308,69 +291,7 @@ def unix_connect(path: typing.Any = None, uri: typing.Optional[str] = None, **kw
     return connect(uri, path=os.fspath(path), **kwargs)
 
 
-def split_uri(uri: str) -> urllib.parse.SplitResult:
-    """The parts of a URI of a WebSocket."""
-    split = urllib.parse.urlsplit(uri)
-    if split.scheme not in ("ws", "wss"):
-        raise InvalidURI(uri, "scheme isn't ws or wss")
-    if not split.hostname:
-        raise InvalidURI(uri, "hostname isn't provided")
-    if split.fragment:
-        raise InvalidURI(uri, "fragment identifier is meaningless")
-    if split.username is not None and split.password is None:
-        raise InvalidURI(uri, "username provided without password")
-    try:
-        split.port
-    except ValueError as exc:
-        raise InvalidURI(uri, str(exc)) from exc
-    return split
-
-
-def port_of(split: urllib.parse.SplitResult) -> int:
-    """The port of a URI."""
-    return split.port or (443 if split.scheme == "wss" else 80)
-
-
-def proxy_of(proxy: typing.Any, split: urllib.parse.SplitResult) -> typing.Optional[str]:
-    """The URI of the proxy; for ``True`` that of the environment."""
-    if proxy is True:
-        host = f"{split.hostname}:{port_of(split)}"
-        if urllib.request.proxy_bypass(host):
-            return None
-        proxies = urllib.request.getproxies()
-        schemes = ("wss", "socks", "https") if split.scheme == "wss" else ("ws", "socks", "https", "http")
-        proxy = next((proxies[scheme] for scheme in schemes if scheme in proxies), None)
-    if proxy is None:
-        return None
-    if urllib.parse.urlsplit(proxy).scheme not in ("http", "socks5", "socks5h"):
-        raise InvalidProxy(proxy, "scheme isn't http or socks5")
-    return typing.cast(str, proxy)
-
-
 async def _resolve(loop: asyncio.AbstractEventLoop, host: typing.Optional[str], port: int) -> str:
-    infos = await loop.getaddrinfo(host, port, type=2 if os.name == "nt" else 1)
+    infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     address = infos[0][4]
     return f"[{address[0]}]:{address[1]}" if len(address) == 4 else f"{address[0]}:{address[1]}"
-
-
-def _failure(kind: str, text: str, errno: int, response: typing.Any) -> Exception:
-    """The exception for an attempt that failed."""
-    if kind == "status":
-        return InvalidStatus(response_of(response))
-    if kind == "timeout":
-        return TimeoutError("timed out during opening handshake")
-    if kind == "refused":
-        return OSError(errno, text) if errno else OSError(text)
-    if kind == "resolve":
-        return OSError(text)
-    if kind == "proxy":
-        return ProxyError(text)
-    if kind == "uri":
-        return ValueError(text)
-    if kind == "tls":
-        import ssl
-
-        return ssl.SSLCertVerificationError(text) if "certificate" in text else ssl.SSLError(text)
-    if kind == "eof":
-        return InvalidMessage("did not receive a valid HTTP response: " + text)
-    return InvalidHandshake(text)

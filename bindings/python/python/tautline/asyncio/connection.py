@@ -10,8 +10,8 @@ import typing
 import uuid
 
 from .. import _native
-from ..exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedError, ConnectionClosedOK
-from ..frames import OK_CODES, Close, is_sendable
+from ..exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedError, ConnectionClosedOK, end_of
+from ..frames import Close, close_frame
 from ..http11 import Request, Response
 
 __all__ = ["Connection", "State", "broadcast"]
@@ -73,14 +73,7 @@ class Connection:
         self.state = State.OPEN
 
     def _closed(self, rcvd: typing.Any, sent: typing.Any, rcvd_first: bool, error: typing.Optional[str]) -> None:
-        received = None if rcvd is None else Close(*rcvd)
-        own = self._sent if self._sent is not None and not rcvd_first else (None if sent is None else Close(*sent))
-        both = received is not None and own is not None
-        ok = error is None and both and received.code in OK_CODES and own.code in OK_CODES  # type: ignore[union-attr]
-        kind = ConnectionClosedOK if ok else ConnectionClosedError
-        self._exc = kind(received, own, rcvd_first if both else None)
-        if error is not None:
-            self._exc.__cause__ = EOFError(error)
+        self._exc = end_of(rcvd, sent, rcvd_first, error, self._sent)
         self._finish()
 
     def _closing_by_server(self, code: int, reason: str) -> None:
@@ -300,15 +293,12 @@ class Connection:
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Closes the connection, and waits for its end, at most ``close_timeout``."""
         if self.state is State.OPEN:
-            if not is_sendable(code):
-                raise ValueError(f"{code} must not be in a close frame; give 1000 to 1014 or 3000 to 4999")
-            if len(reason.encode()) > 123:
-                raise ValueError("the reason of a close frame has at most 123 bytes in UTF-8: shorten it")
+            frame = close_frame(code, reason)
             if self._fragmenting is not None and code != 1011:
-                code, reason = 1011, "close during fragmented message"
+                frame = Close(1011, "close during fragmented message")
             self.state = State.CLOSING
-            self._sent = Close(int(code), reason)
-            self._link.close(int(code), reason)
+            self._sent = frame
+            self._link.close(frame.code, frame.reason)
         if self.state is not State.CONNECTING:
             await asyncio.shield(self._lost)
 

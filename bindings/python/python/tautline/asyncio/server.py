@@ -17,6 +17,7 @@ import sys
 import typing
 
 from .. import _native
+from .._addresses import passive_addresses
 from .._limits import native_options
 from .._version import __version__
 from ..datastructures import Headers
@@ -336,17 +337,10 @@ async def _called(hook: typing.Any, *arguments: typing.Any) -> typing.Any:
 
 
 async def _addresses(loop: asyncio.AbstractEventLoop, host: typing.Any, port: typing.Optional[int]) -> list[str]:
-    """The addresses of the names ``host``; all of the machine for ``None``."""
-    found = []
-    hosts = [host] if host is None or isinstance(host, str) else list(host)
-    for one in hosts:
-        flags = socket.AI_PASSIVE
-        infos = await loop.getaddrinfo(one or None, port or 0, type=socket.SOCK_STREAM, flags=flags)
-        for family, _, _, _, address in infos:
-            text = f"[{address[0]}]:{address[1]}" if family == socket.AF_INET6 else f"{address[0]}:{address[1]}"
-            if family in (socket.AF_INET, socket.AF_INET6) and text not in found:
-                found.append(text)
-    return found
+    """The addresses of the names ``host``, as the native part writes them."""
+    found = await passive_addresses(loop, host, port)
+    inet = [(family, address) for family, _, _, address in found if family in (socket.AF_INET, socket.AF_INET6)]
+    return [f"[{ip}]:{port}" if family == socket.AF_INET6 else f"{ip}:{port}" for family, (ip, port, *_) in inet]
 
 
 def serve(

@@ -6,16 +6,14 @@ import os
 import threading
 import time
 import typing
-import urllib.parse
 
 from .. import _native
 from .._dialers import dialer_for
 from .._limits import native_options
-from ..asyncio.client import USER_AGENT, _failure, proxy_of, split_uri
+from .._dialing import USER_AGENT, dial, failure_of, proxy_of, request_headers, split_uri
 from ..asyncio.connection import State, address_of
-from ..datastructures import Headers
-from ..exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedError, ConnectionClosedOK
-from ..frames import OK_CODES, Close, is_sendable
+from ..exceptions import ConcurrencyError, ConnectionClosed, ConnectionClosedError, ConnectionClosedOK, end_of
+from ..frames import Close, close_frame
 from ..http11 import Request, response_of
 
 __all__ = ["ClientConnection", "connect"]
@@ -61,13 +59,7 @@ class ClientConnection:
             self._room.set()
         elif name == "closed":
             rcvd, sent, rcvd_first, error = value
-            received = None if rcvd is None else Close(*rcvd)
-            own = self._sent if self._sent is not None and not rcvd_first else (None if sent is None else Close(*sent))
-            both = received is not None and own is not None
-            ok = error is None and both and received.code in OK_CODES and own.code in OK_CODES  # type: ignore[union-attr]
-            self._exc = (ConnectionClosedOK if ok else ConnectionClosedError)(
-                received, own, rcvd_first if both else None
-            )
+            self._exc = end_of(rcvd, sent, rcvd_first, error, self._sent)
             self._room.set()
             for event in self._pongs.values():
                 event.set()
@@ -163,13 +155,9 @@ class ClientConnection:
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Closes the connection, and waits for its end, at most ``close_timeout``."""
         if self.state is State.OPEN:
-            if not is_sendable(code):
-                raise ValueError(f"{code} must not be in a close frame; give 1000 to 1014 or 3000 to 4999")
-            if len(reason.encode()) > 123:
-                raise ValueError("the reason of a close frame has at most 123 bytes in UTF-8: shorten it")
+            self._sent = close_frame(code, reason)
             self.state = State.CLOSING
-            self._sent = Close(int(code), reason)
-            self._link.close(int(code), reason)
+            self._link.close(self._sent.code, reason)
         if self.state is State.CLOSING:
             self._until(lambda: self.state is State.CLOSED, None)
 
@@ -209,19 +197,14 @@ def connect(
         ping_timeout=ping_timeout,
         close_timeout=close_timeout,
     )
-    headers = Headers()
-    if additional_headers is not None:
-        headers.update(additional_headers)
-    if user_agent_header is not None and "User-Agent" not in headers:
-        headers["User-Agent"] = user_agent_header
     dialer = dialer_for(limits, ssl, split.scheme == "wss")
     connection = ClientConnection(dialer, limits)
-    connection.request = Request(urllib.parse.urlunsplit(("", "", split.path or "/", split.query, "")), headers)
-    dialer.dial(
+    _, connection.request = dial(
+        dialer,
         connection._hub,
-        uri,
-        headers=list(headers.raw_items()),
-        subprotocols=list(subprotocols or ()),
+        split,
+        headers=request_headers(split, additional_headers, user_agent_header),
+        subprotocols=subprotocols or (),
         proxy=proxy_of(proxy, split),
         origin=origin,
     )
@@ -229,5 +212,5 @@ def connect(
     if not opened:
         raise TimeoutError("timed out while waiting for handshake response")
     if connection._failed is not None:
-        raise _failure(*connection._failed)
+        raise failure_of(*connection._failed)
     return connection
