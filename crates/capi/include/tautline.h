@@ -375,12 +375,12 @@ typedef struct taut_tls_io {
     size_t plain_len;
     // Result: records that were opened or sealed.
     size_t records;
+    // Result: one of TAUT_WANT_….
+    uint32_t want;
     // Result: bytes of plaintext that wait for room in `plain`.
     size_t plain_waiting;
     // Result: bytes for the peer that wait for room in `out`.
     size_t out_waiting;
-    // Result: one of TAUT_WANT_….
-    uint32_t want;
 } taut_tls_io;
 
 // The result of a handshake. Texts end with a zero byte.
@@ -658,14 +658,16 @@ typedef struct taut_callbacks {
 typedef struct taut_server_options {
     // sizeof(taut_server_options).
     size_t size;
-    // Configuration for servers that was applied; null serves without TLS.
-    const struct taut_tls_config *tls;
-    // Limits, deadlines and policies; null for the defaults.
-    const struct taut_settings *settings;
+    // The callbacks, which are copied.
+    const struct taut_callbacks *callbacks;
     // Addresses to listen at: `IP:PORT` or `unix:PATH`. Port 0 is any free port.
     const char *const *listen;
     // Number of addresses.
     size_t listen_count;
+    // Configuration for servers that was applied; null serves without TLS.
+    const struct taut_tls_config *tls;
+    // Limits, deadlines and policies; null for the defaults.
+    const struct taut_settings *settings;
     // Number of loops, each on a thread of its own; 0 for one, TAUT_ALL_CPUS for one on each CPU.
     uint32_t loops;
     // 1 lets other servers of the same user listen at the same addresses, to take over from each other.
@@ -676,8 +678,6 @@ typedef struct taut_server_options {
     size_t cpus_count;
     // Driver, such as "epoll" or "uring"; null for the default.
     const char *driver;
-    // The callbacks, which are copied.
-    const struct taut_callbacks *callbacks;
 } taut_server_options;
 
 // A number that a server or client counts. The names are those of `Counters` in Rust.
@@ -692,6 +692,8 @@ typedef struct taut_counter {
 typedef struct taut_client_options {
     // sizeof(taut_client_options).
     size_t size;
+    // The callbacks, which are copied.
+    const struct taut_callbacks *callbacks;
     // Configuration for clients that was applied; null is for targets that begin with `ws://`.
     const struct taut_tls_config *tls;
     // Limits, deadlines and policies; null for the defaults.
@@ -700,8 +702,6 @@ typedef struct taut_client_options {
     const char *driver;
     // CPUs of which the first is the one that the loop is pinned to; null for any.
     const size_t *cpu;
-    // The callbacks, which are copied.
-    const struct taut_callbacks *callbacks;
 } taut_client_options;
 
 // The call did what it says.

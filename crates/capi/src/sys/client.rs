@@ -14,6 +14,7 @@ use crate::codes::{Code, TAUT_ERR_CLOSED, TAUT_ERR_VALUE};
 use crate::failure::Failure;
 use crate::ws::close_code;
 use core::ffi::c_char;
+use core::mem::offset_of;
 use std::sync::Arc;
 use tautline::{ClientConfig, ShardHandle, Tls, TlsEngine};
 
@@ -40,6 +41,8 @@ impl Runs for Client {
 pub struct ClientOptions {
     /// sizeof(taut_client_options).
     pub size: usize,
+    /// The callbacks, which are copied.
+    pub callbacks: *const Callbacks,
     /// Configuration for clients that was applied; null is for targets that begin with `ws://`.
     pub tls: *const TlsConfig,
     /// Limits, deadlines and policies; null for the defaults.
@@ -48,12 +51,10 @@ pub struct ClientOptions {
     pub driver: *const c_char,
     /// CPUs of which the first is the one that the loop is pinned to; null for any.
     pub cpu: *const usize,
-    /// The callbacks, which are copied.
-    pub callbacks: *const Callbacks,
 }
 
 sized::versioned! {
-    ClientOptions: size_of::<ClientOptions>();
+    ClientOptions: offset_of!(ClientOptions, tls);
 }
 
 /// Starts a loop for outgoing connections and sets `*client` to it. `taut_client_free` ends and frees it.

@@ -13,6 +13,7 @@ use super::types::{ErrorDetail, TlsConfig};
 use crate::codes::{Code, TAUT_ERR_VALUE};
 use crate::failure::Failure;
 use core::ffi::c_char;
+use core::mem::offset_of;
 use std::sync::Arc;
 use tautline::{Config, ServerConfig, Tls, TlsEngine};
 
@@ -38,14 +39,16 @@ impl Runs for Server {
 pub struct ServerOptions {
     /// sizeof(taut_server_options).
     pub size: usize,
-    /// Configuration for servers that was applied; null serves without TLS.
-    pub tls: *const TlsConfig,
-    /// Limits, deadlines and policies; null for the defaults.
-    pub settings: *const Settings,
+    /// The callbacks, which are copied.
+    pub callbacks: *const Callbacks,
     /// Addresses to listen at: `IP:PORT` or `unix:PATH`. Port 0 is any free port.
     pub listen: *const *const c_char,
     /// Number of addresses.
     pub listen_count: usize,
+    /// Configuration for servers that was applied; null serves without TLS.
+    pub tls: *const TlsConfig,
+    /// Limits, deadlines and policies; null for the defaults.
+    pub settings: *const Settings,
     /// Number of loops, each on a thread of its own; 0 for one, TAUT_ALL_CPUS for one on each CPU.
     pub loops: u32,
     /// 1 lets other servers of the same user listen at the same addresses, to take over from each other.
@@ -56,12 +59,10 @@ pub struct ServerOptions {
     pub cpus_count: usize,
     /// Driver, such as "epoll" or "uring"; null for the default.
     pub driver: *const c_char,
-    /// The callbacks, which are copied.
-    pub callbacks: *const Callbacks,
 }
 
 sized::versioned! {
-    ServerOptions: size_of::<ServerOptions>();
+    ServerOptions: offset_of!(ServerOptions, tls);
 }
 
 /// Starts a server and sets `*server` to it. `taut_server_free` ends and frees it.

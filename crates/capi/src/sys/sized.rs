@@ -49,8 +49,8 @@ versioned! {
     CertificatePem: offset_of!(CertificatePem, ocsp);
     ErrorDetail: offset_of!(ErrorDetail, code);
     TlsFacts: offset_of!(TlsFacts, alpn);
-    TlsCounters: size_of::<TlsCounters>();
-    TlsIo: size_of::<TlsIo>();
+    TlsCounters: offset_of!(TlsCounters, carries);
+    TlsIo: offset_of!(TlsIo, plain_waiting);
     WsEvent: offset_of!(WsEvent, request);
     WsStatus: offset_of!(WsStatus, waiting);
     Message: offset_of!(Message, key);
@@ -75,19 +75,6 @@ pub(super) unsafe fn size<T: Versioned>(pointer: *const T) -> Result<usize, Fail
     let size = unsafe { pointer.cast::<usize>().read() };
     let is_possible = size == size_of::<T>() || ((T::LEAST..=MOST).contains(&size) && size % align_of::<T>() == 0);
     if is_possible { Ok(size) } else { Err(WRONG) }
-}
-
-/// Checks a struct that every version has as a whole.
-///
-/// # Safety
-/// `pointer` is null, or points to a struct of the size that it begins with.
-#[inline]
-pub(super) unsafe fn check_whole<T: Versioned>(pointer: *const T) -> Result<(), Failure> {
-    const { assert!(T::LEAST == size_of::<T>(), "older versions are smaller: `read` it") };
-    // SAFETY: the caller keeps the contract.
-    let size = unsafe { size(pointer) }?;
-    // SAFETY: the caller lets the whole struct be read.
-    if size == size_of::<T>() { Ok(()) } else { unsafe { check_rest(pointer, size) } }
 }
 
 /// Copies a struct, with the defaults of the fields that it lacks.

@@ -8,6 +8,8 @@ use crate::codes::{Code, TAUT_ERR_OVERLAP, TAUT_ERR_SIZE, TAUT_ERR_VALUE, TAUT_O
 use crate::failure::Failure;
 use crate::tls::{Counters, Done, Tls, Windows};
 use core::ffi::c_char;
+use core::mem::MaybeUninit;
+use core::ptr;
 use tautline_tls::TlsInfo;
 
 /// Slices of which data is sealed without an allocation.
@@ -420,9 +422,21 @@ unsafe fn run(
     operation: impl FnOnce(&mut Tls, &TlsIo, &mut Done) -> Result<(), Failure>,
 ) -> Code {
     // SAFETY: the caller gives null or a `taut_tls_io`.
-    if let Err(failure) = unsafe { sized::check_whole(io.cast_const()) } {
-        return failure.code;
-    }
+    let size = match unsafe { sized::size(io.cast_const()) } {
+        Ok(size) => size,
+        Err(failure) => return failure.code,
+    };
+    let mut copy = MaybeUninit::uninit();
+    let given = io;
+    let io = if size == size_of::<TlsIo>() {
+        io
+    } else {
+        // SAFETY: as above.
+        match unsafe { sized::read(io.cast_const()) } {
+            Ok(whole) => ptr::from_mut(copy.write(whole)),
+            Err(failure) => return failure.code,
+        }
+    };
     let mut done = Done::default();
     // SAFETY: the caller gives null or a session.
     let (result, waiting) = match unsafe { entered(tls) } {
@@ -435,10 +449,15 @@ unsafe fn run(
         Err(failure) => (Err(failure), (0, 0)),
     };
     // SAFETY: as above; no other reference to it is left.
-    let io = unsafe { &mut *io };
-    (io.taken, io.written, io.records, io.want) = (done.taken, done.written, done.records, done.want);
-    (io.plain_offset, io.plain_len) = done.plain;
-    (io.plain_waiting, io.out_waiting) = waiting;
+    let whole = unsafe { &mut *io };
+    (whole.taken, whole.written, whole.records, whole.want) = (done.taken, done.written, done.records, done.want);
+    (whole.plain_offset, whole.plain_len) = done.plain;
+    (whole.plain_waiting, whole.out_waiting) = waiting;
+    if io != given {
+        // SAFETY: the caller's struct has another size, which was checked, and no reference to it exists.
+        let written = unsafe { sized::write(given, whole) };
+        debug_assert!(written.is_ok(), "its size was checked");
+    }
     code(result)
 }
 

@@ -65,12 +65,12 @@ pub struct TlsIo {
     pub plain_len: usize,
     /// Result: records that were opened or sealed.
     pub records: usize,
+    /// Result: one of TAUT_WANT_….
+    pub want: u32,
     /// Result: bytes of plaintext that wait for room in `plain`.
     pub plain_waiting: usize,
     /// Result: bytes for the peer that wait for room in `out`.
     pub out_waiting: usize,
-    /// Result: one of TAUT_WANT_….
-    pub want: u32,
 }
 
 /// An error in detail. The caller sets `size`, `text` and `room`.

@@ -150,7 +150,7 @@ static void tls(void) {
     CHECK(taut_tls_config_apply(server, detail()) == TAUT_OK);
     CHECK(taut_tls_new(client, "localhost", &session, NULL) == TAUT_OK);
     RESULTS(facts, taut_tls_facts, offsetof(taut_tls_facts, alpn), taut_tls_get_facts(session, &facts.one));
-    RESULTS(counters, taut_tls_counters, sizeof(taut_tls_counters), taut_tls_get_counters(session, &counters.one));
+    RESULTS(counters, taut_tls_counters, offsetof(taut_tls_counters, carries), taut_tls_get_counters(session, &counters.one));
     /* An error without a code and an alert still has its text. */
     FILL(error, 0, sizeof(taut_error));
     error.one.text = text;
@@ -162,16 +162,23 @@ static void tls(void) {
     CHECK(all(error.bytes, offsetof(taut_error, code), sizeof error, 0xAA));
     error.size = 8;
     CHECK(taut_tls_config_apply(server, &error.one) == TAUT_ERR_SIZE);
-    /* A call over windows keeps its effect for the last of these, which is the only one of a right size. */
+    /* Calls of a wrong size have no effect: the first one of a right size has the whole ClientHello. */
     FILL(io, 0, 0);
     io.one.out.data = out;
     io.one.out.len = sizeof out;
-    SIZES(io, taut_tls_io, sizeof(taut_tls_io), taut_tls_handshake(session, &io.one));
+    SIZES(io, taut_tls_io, offsetof(taut_tls_io, plain_waiting), taut_tls_handshake(session, &io.one));
     io.size = sizeof(taut_tls_io) + MORE;
     io.bytes[sizeof io - 1] = 1;
     CHECK(taut_tls_handshake(session, &io.one) == TAUT_ERR_SIZE);
     io.bytes[sizeof io - 1] = 0;
-    CHECK(taut_tls_handshake(session, &io.one) == TAUT_OK && io.one.written > 100 && io.one.want == TAUT_WANT_READ);
+    io.one.out.len = 100;
+    CHECK(taut_tls_handshake(session, &io.one) == TAUT_OK && io.one.written == 100 && io.one.out_waiting > 0);
+    CHECK(io.one.want == TAUT_WANT_WRITE && io.size == sizeof(taut_tls_io) + MORE);
+    OLDER(io, taut_tls_io, offsetof(taut_tls_io, plain_waiting));
+    CHECK(taut_tls_handshake(session, &io.one) == TAUT_OK && io.one.written == 100 && io.one.want == TAUT_WANT_WRITE);
+    CHECK(io.size == offsetof(taut_tls_io, plain_waiting) && all(io.bytes, io.size, sizeof io, 0xAA));
+    io.one.out.len = sizeof out;
+    CHECK(taut_tls_handshake(session, &io.one) == TAUT_OK && io.one.written > 0 && io.one.want == TAUT_WANT_READ);
     CHECK(taut_tls_free(session) == TAUT_OK);
     taut_tls_config_release(server);
     taut_tls_config_release(client);
@@ -214,15 +221,19 @@ static void servers_and_clients(void) {
     options.one.callbacks = &callbacks.one;
     FILL(outgoing, 0, sizeof(taut_client_options));
     outgoing.one.callbacks = &callbacks.one;
-    OPTIONS(options, taut_server_options, sizeof(taut_server_options), a_server_of(&options.one));
+    OPTIONS(options, taut_server_options, offsetof(taut_server_options, tls), a_server_of(&options.one));
     CHECK(destroyed == 1);
-    OPTIONS(outgoing, taut_client_options, sizeof(taut_client_options), a_client_of(&outgoing.one));
+    OPTIONS(outgoing, taut_client_options, offsetof(taut_client_options, tls), a_client_of(&outgoing.one));
     CHECK(destroyed == 2);
-    options.size = sizeof(taut_server_options);
-    OPTIONS(callbacks, taut_callbacks, offsetof(taut_callbacks, start), a_server_of(&options.one));
-    CHECK(destroyed == 3);
-    OLDER(callbacks, taut_callbacks, offsetof(taut_callbacks, start));
+    /* Older options serve without TLS, and the client has the defaults. */
+    OLDER(options, taut_server_options, offsetof(taut_server_options, tls));
     CHECK(a_server_of(&options.one) == TAUT_OK && destroyed == 3);
+    OLDER(outgoing, taut_client_options, offsetof(taut_client_options, tls));
+    CHECK(a_client_of(&outgoing.one) == TAUT_OK && destroyed == 4);
+    OPTIONS(callbacks, taut_callbacks, offsetof(taut_callbacks, start), a_server_of(&options.one));
+    CHECK(destroyed == 5);
+    OLDER(callbacks, taut_callbacks, offsetof(taut_callbacks, start));
+    CHECK(a_server_of(&options.one) == TAUT_OK && destroyed == 5);
     taut_tls_config_release(config);
 }
 

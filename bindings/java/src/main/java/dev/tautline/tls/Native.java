@@ -43,8 +43,8 @@ final class Native {
     static final int IO_TAKEN = 10;
     static final int IO_WRITTEN = 11;
     static final int IO_PLAIN_LEN = 13;
-    static final int IO_OUT_WAITING = 16;
-    static final int IO_WANT = 17;
+    static final int IO_WANT = 15;
+    static final int IO_OUT_WAITING = 17;
 
     /** Bytes of a {@code taut_tls_facts}, and the offsets of its fields. */
     static final int FACTS_BYTES = 656;
