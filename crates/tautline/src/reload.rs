@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tautline_engine::Offload;
 use tautline_tls::{Engine, KeyCost};
+use zeroize::Zeroizing;
 
 /// Replaces the TLS configuration of a running server, from any thread. Clones act on the same server.
 ///
@@ -21,8 +22,7 @@ use tautline_tls::{Engine, KeyCost};
 /// ```
 #[derive(Clone)]
 pub struct Reloader {
-    apply: Arc<Apply>,
-    costs: Arc<Costs>,
+    engine: Arc<dyn Live>,
     counts: Arc<Counts>,
     /// The chains of the certificates in use.
     chains: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -30,11 +30,33 @@ pub struct Reloader {
     turn: Arc<Mutex<()>>,
 }
 
-/// An engine's `reload`, without the engine's type.
-type Apply = dyn Fn(&ServerConfig) -> Result<(), tautline_tls::Error> + Send + Sync;
+/// An engine in use, without its type.
+trait Live: Send + Sync {
+    fn reload(&self, config: &ServerConfig) -> Result<(), tautline_tls::Error>;
+    fn key_costs(&self) -> Vec<KeyCost>;
+    fn save_tickets(&self, out: &mut Vec<u8>);
+    fn restore_tickets(&self, saved: &[u8]) -> Result<(), tautline_tls::Error>;
+}
 
-/// An engine's `key_costs`, without the engine's type.
-type Costs = dyn Fn() -> Vec<KeyCost> + Send + Sync;
+impl<E: Engine> Live for (E, Offload) {
+    fn reload(&self, config: &ServerConfig) -> Result<(), tautline_tls::Error> {
+        self.0.reload(config)?;
+        report_costs(&self.0, &self.1);
+        Ok(())
+    }
+
+    fn key_costs(&self) -> Vec<KeyCost> {
+        self.0.key_costs()
+    }
+
+    fn save_tickets(&self, out: &mut Vec<u8>) {
+        self.0.save_tickets(out);
+    }
+
+    fn restore_tickets(&self, saved: &[u8]) -> Result<(), tautline_tls::Error> {
+        self.0.restore_tickets(saved)
+    }
+}
 
 #[derive(Default)]
 struct Counts {
@@ -64,14 +86,8 @@ pub struct Reloads {
 impl Reloader {
     pub(crate) fn new<E: Engine>(engine: E, offload: Offload) -> Self {
         report_costs(&engine, &offload);
-        let measured = engine.clone();
-        let apply = move |config: &ServerConfig| {
-            engine.reload(config)?;
-            report_costs(&engine, &offload);
-            Ok(())
-        };
-        let costs = Arc::new(move || measured.key_costs());
-        Self { apply: Arc::new(apply), costs, counts: Arc::default(), chains: Arc::default(), turn: Arc::default() }
+        let engine = Arc::new((engine, offload));
+        Self { engine, counts: Arc::default(), chains: Arc::default(), turn: Arc::default() }
     }
 
     /// A reloader of a server that begins with this configuration.
@@ -107,13 +123,31 @@ impl Reloader {
     /// Full handshakes leave the loop if a signature takes at least [`Offload::min_signature`](crate::Offload::min_signature).
     #[must_use]
     pub fn key_costs(&self) -> Vec<KeyCost> {
-        (self.costs)()
+        self.engine.key_costs()
     }
 
     /// The chains of the certificates in use, in PEM. Empty without TLS.
     #[must_use]
     pub fn certificate_chains(&self) -> Vec<Vec<u8>> {
         self.chains.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The server's own ticket keys as bytes, which are wiped on drop.
+    pub(crate) fn save_tickets(&self) -> Zeroizing<Vec<u8>> {
+        // With room for three keys, so that no copy stays behind when it grows.
+        let mut saved = Zeroizing::new(Vec::with_capacity(1024));
+        self.engine.save_tickets(&mut saved);
+        saved
+    }
+
+    /// Goes on with the ticket keys of another process. Without them, its clients need full handshakes.
+    pub(crate) fn restore_tickets(&self, saved: &[u8]) {
+        if saved.is_empty() {
+            return;
+        }
+        if let Err(error) = self.engine.restore_tickets(saved) {
+            log::warn!("clients of the old process cannot resume their sessions: {error}");
+        }
     }
 
     /// Loads a configuration and applies it, without a log line or a count.
@@ -123,7 +157,7 @@ impl Reloader {
     }
 
     fn apply(&self, config: &ServerConfig) -> Result<(), Error> {
-        (self.apply)(config)?;
+        self.engine.reload(config)?;
         self.note_chains(config);
         Ok(())
     }

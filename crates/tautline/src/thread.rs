@@ -413,6 +413,7 @@ impl Plan {
             let (greeted, arrivals, sockets) = TakeOver::greet(stream, None, self.shards).map_err(cannot_take_over)?;
             self.sockets.extend(sockets);
             self.arrivals = Some(arrivals);
+            reloader.restore_tickets(greeted.tickets());
             take_over = Some(greeted);
         }
         let (plan, make): (Arc<Self>, Arc<Make>) = (Arc::new(self), make.into());

@@ -3,15 +3,15 @@
 
 mod common;
 
-use common::logs;
 use common::server::{client_config, config, server_config};
+use common::{eventually, logs};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tautline::{
-    CloseCode, Config, Conn, DeflateConfig, DriverConfig, HandOver, HandedOver, Handler, Message, Outgoing, Server,
-    ServerHandle, Socket, Target, Tls, TlsEngine,
+    CloseCode, Config, Conn, DeflateConfig, DriverConfig, HandOver, HandedOver, Handler, Message, Outgoing, Reconnect,
+    Server, ServerHandle, Socket, Target, Tls, TlsEngine,
 };
 
 /// Answers with the number of messages so far, and tells everybody about each hundredth.
@@ -201,4 +201,29 @@ fn connections_that_cannot_move_are_named_and_closed_with_1012() {
         new.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
         new.join().unwrap();
     }
+}
+
+#[test]
+fn clients_resume_their_sessions_at_the_new_process() {
+    logs::keep();
+    let (engine, driver) = (TlsEngine::Fused, DriverConfig::default());
+    let old = server(engine, &driver).listen("127.0.0.1:0".parse().unwrap()).start(|_| Count { saves: false }).unwrap();
+    let mut target = Target::new("wss://localhost/").unwrap();
+    target.address = Some(old.addresses()[0].clone());
+    let wait = Duration::from_millis(5);
+    target.reconnect = Some(Reconnect::new(wait, wait));
+    let client = tautline::Client::new(client_config()).target(target);
+    let client = client.start(|_| Count { saves: false }).unwrap();
+    let opened = |server: &ServerHandle| server.shards().iter().map(|shard| shard.counters().opened).sum::<u64>();
+    eventually("the client connects", || opened(&old) == 1);
+    // Its connection cannot move, so it is closed, and the client comes back.
+    let (new, handed) = upgrade(&old, server(engine, &driver), true);
+    assert_eq!((handed.moved, handed.staying.state), (0, 1));
+    eventually("the client comes back", || opened(&new) == 1);
+    assert_eq!(new.shards().iter().map(|shard| shard.counters().resumed).sum::<u64>(), 1);
+    old.join().unwrap();
+    client.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
+    client.join().unwrap();
+    new.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+    new.join().unwrap();
 }

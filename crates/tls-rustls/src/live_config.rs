@@ -58,6 +58,20 @@ impl LiveConfig {
         Ok(())
     }
 
+    /// Appends the ticket keys, if they are this server's own.
+    pub(crate) fn save_tickets(&self, out: &mut Vec<u8>) {
+        let tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ticketer) = &tickets.ticketer {
+            ticketer.save(out);
+        }
+    }
+
+    /// Goes on with the ticket keys of another process, unless tickets are off.
+    pub(crate) fn restore_tickets(&self, saved: &[u8]) -> Result<(), Error> {
+        let tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
+        tickets.ticketer.as_ref().map_or(Ok(()), |ticketer| ticketer.restore(saved))
+    }
+
     /// Erases ticket keys whose time is over. Returns the time until the next call; `None` if none is due.
     pub(crate) fn renew_tickets(&self) -> Option<Duration> {
         let tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);

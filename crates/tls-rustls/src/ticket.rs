@@ -20,6 +20,16 @@ impl Sealer {
         Ok(Ticketer::new(tickets, "", Box::new(|bytes| rand::fill(bytes).is_ok()), renewal)?.map(Self))
     }
 
+    /// Appends the keys, as [`Ticketer::save`] does.
+    pub(crate) fn save(&self, out: &mut Vec<u8>) {
+        self.0.save(out);
+    }
+
+    /// Goes on with saved keys, as [`Ticketer::restore`] does.
+    pub(crate) fn restore(&self, saved: &[u8]) -> Result<(), Error> {
+        self.0.restore(saved)
+    }
+
     /// Erases keys whose time is over, as [`Ticketer::renew`] does.
     pub(crate) fn renew(&self) -> Option<Duration> {
         self.0.renew()

@@ -1,5 +1,7 @@
 use crate::material::{Key, KeyMaker};
+use crate::own::Own;
 use arc_swap::ArcSwap;
+use core::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use tautline_tls::{Error, TicketSecret};
 
@@ -31,6 +33,8 @@ pub(crate) struct Ring<K> {
     next: Arc<K>,
     /// The previous key and all keys of the other secrets.
     others: Vec<Arc<K>>,
+    /// The material of a server's own keys, which may move to another process.
+    own: Option<Own>,
 }
 
 impl<K: Key> Keys<K> {
@@ -90,6 +94,24 @@ impl<K: Key> Keys<K> {
         Ok(())
     }
 
+    /// A server's own keys as bytes, appended to `out`. Nothing for a fleet, whose hosts all derive the same keys.
+    pub(crate) fn save(&self, out: &mut Vec<u8>) {
+        let ring = self.ring.load();
+        if let Some(own) = &ring.own {
+            own.encode(self.maker.format, ring.from..ring.until, out);
+        }
+    }
+
+    /// Goes on with the keys that another process [saved](Self::save), in place of this one's own.
+    pub(crate) fn restore(&self, saved: &[u8]) -> Result<(), Error> {
+        let origin = self.origin.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*origin, Origin::Own) {
+            let (own, time) = Own::decode(self.maker.format, saved)?;
+            self.ring.store(Arc::new(Ring::of(own, time)?));
+        }
+        Ok(())
+    }
+
     /// Replaces the secrets; returns whether they differ from the old ones.
     pub(crate) fn replace(&self, secrets: Vec<TicketSecret>, now: u64) -> Result<bool, Error> {
         check(&secrets)?;
@@ -117,26 +139,41 @@ impl<K: Key> Ring<K> {
 
     /// Makes the keys that follow these. If the clock was set back by more than a period, these keys start over.
     fn successor(&self, maker: &KeyMaker, period: u64, now: u64) -> Result<Self, Error> {
-        if now >= self.until + period {
+        let Some(own) = self.own.as_ref().filter(|_| now < self.until + period) else {
             return own_ring(maker, period, now);
-        }
+        };
         if now < self.from {
             let (current, next) = (Arc::clone(&self.current), Arc::clone(&self.next));
-            return Ok(Self { from: now, until: now + period, current, next, others: self.others.clone() });
+            let (others, own) = (self.others.clone(), Some(own.clone()));
+            return Ok(Self { from: now, until: now + period, current, next, others, own });
         }
+        let own = own.successor(maker.random()?);
         Ok(Self {
             from: self.until,
             until: self.until + period,
             current: Arc::clone(&self.next),
-            next: Arc::new(maker.random()?),
+            next: Arc::new(K::new(&own.next)?),
             others: vec![Arc::clone(&self.current)],
+            own: Some(own),
+        })
+    }
+
+    /// The keys of this material, for this time.
+    fn of(own: Own, time: Range<u64>) -> Result<Self, Error> {
+        let key = |material| K::new(material).map(Arc::new);
+        Ok(Self {
+            from: time.start,
+            until: time.end,
+            current: key(&own.current)?,
+            next: key(&own.next)?,
+            others: own.previous.iter().map(|previous| key(previous)).collect::<Result<_, _>>()?,
+            own: Some(own),
         })
     }
 }
 
 fn own_ring<K: Key>(maker: &KeyMaker, period: u64, now: u64) -> Result<Ring<K>, Error> {
-    let (current, next) = (Arc::new(maker.random()?), Arc::new(maker.random()?));
-    Ok(Ring { from: now, until: now + period, current, next, others: Vec::new() })
+    Ring::of(Own::new(maker.random()?, maker.random()?), now..now + period)
 }
 
 fn fleet_ring<K: Key>(maker: &KeyMaker, secrets: &[TicketSecret], period: u64, now: u64) -> Result<Ring<K>, Error> {
@@ -155,6 +192,7 @@ fn fleet_ring<K: Key>(maker: &KeyMaker, secrets: &[TicketSecret], period: u64, n
         current: key(first, epoch)?,
         next: key(first, epoch + 1)?,
         others,
+        own: None,
     })
 }
 

@@ -7,6 +7,7 @@
 
 mod keys;
 mod material;
+mod own;
 mod ticketer;
 
 #[cfg(test)]

@@ -42,6 +42,11 @@ impl Material {
         &self.name
     }
 
+    /// The material with these bytes: the name, and then the secret part.
+    pub(crate) fn of(name: &[u8; Self::NAME], key: &[u8; Self::KEY]) -> Self {
+        Self { name: *name, key: Zeroizing::new(*key) }
+    }
+
     /// The secret part.
     #[must_use]
     pub fn key(&self) -> &[u8; Self::KEY] {
@@ -65,13 +70,13 @@ pub(crate) struct KeyMaker {
 }
 
 impl KeyMaker {
-    /// Makes a key that no other server has.
-    pub(crate) fn random<K: Key>(&self) -> Result<K, Error> {
+    /// Makes the material of a key that no other server has.
+    pub(crate) fn random(&self) -> Result<Material, Error> {
         let mut material = Material { name: [0; Material::NAME], key: Zeroizing::new([0; Material::KEY]) };
         if !((self.random)(&mut material.name) && (self.random)(&mut *material.key)) {
             return Err(Error::Library("no randomness for a ticket key".to_owned()));
         }
-        K::new(&material)
+        Ok(material)
     }
 
     /// Derives a fleet's key for an epoch: the one with number `epoch` since 1970, each of them `seconds` long.

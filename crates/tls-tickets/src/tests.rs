@@ -281,3 +281,55 @@ fn polls_the_source_and_keeps_the_old_secrets_after_an_error() {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
+
+#[test]
+fn own_keys_move_to_another_process_and_go_on_there() {
+    for periods in [0, 1] {
+        let old = own(PERIOD);
+        let first = seal(&old, START);
+        let now = START + periods * PERIOD;
+        let ticket = seal(&old, now);
+        let mut saved = Vec::new();
+        old.save(&mut saved);
+        let new = own(PERIOD / 2);
+        let before = seal(&new, START);
+        new.restore(&saved).unwrap();
+        assert!(opens(&new, now, &ticket) && opens(&new, now, &first) && !opens(&new, now, &before));
+        assert_eq!(seal(&new, now), ticket);
+        // Both have the same next key, so the order in which they change does not matter.
+        assert_eq!(seal(&new, now + PERIOD), seal(&old, now + PERIOD));
+        assert!(opens(&new, now + PERIOD, &ticket) && !opens(&new, now + 3 * PERIOD, &ticket));
+    }
+}
+
+#[test]
+fn keys_of_other_formats_and_other_bytes_are_refused() {
+    let keys = own(PERIOD);
+    let mut saved = Vec::new();
+    keys.save(&mut saved);
+    let ticket = seal(&keys, START);
+    let other = Keys::<Material>::own(KeyMaker { format: "other", random: random() }, PERIOD, START).unwrap();
+    assert!(other.restore(&saved).is_err());
+    for len in 0..saved.len() {
+        assert!(keys.restore(&saved[..len]).is_err(), "{len}");
+    }
+    let later = [&[2], &saved[1..]].concat();
+    let endless = [&saved[..10], &[0xff; 8], &saved[18..]].concat();
+    let backwards = [&saved[..2], &saved[10..18], &saved[2..10], &saved[18..]].concat();
+    let many = [&saved[..], &saved[18..]].concat();
+    for bytes in [later, endless, backwards, many] {
+        assert!(keys.restore(&bytes).is_err());
+    }
+    assert!(opens(&keys, START, &ticket), "a refusal has changed the keys");
+}
+
+#[test]
+fn a_fleet_keeps_its_keys() {
+    let (mut saved, keys) = (Vec::new(), fleet(&[1]));
+    keys.save(&mut saved);
+    assert!(saved.is_empty());
+    own(PERIOD).save(&mut saved);
+    let ticket = seal(&keys, START);
+    keys.restore(&saved).unwrap();
+    assert!(opens(&keys, START, &ticket));
+}

@@ -82,6 +82,20 @@ impl<K: Key> Ticketer<K> {
         Some(until_renewal(&self.keys))
     }
 
+    /// Appends a server's own keys as bytes, for the process that takes its place. They are secret. Nothing for a fleet.
+    pub fn save(&self, out: &mut Vec<u8>) {
+        self.keys.save(out);
+    }
+
+    /// Goes on with the keys that another process [saved](Self::save). Tickets of this one's keys are then no longer opened. A
+    /// fleet keeps its keys.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] if the bytes are no keys for tickets of this format. Nothing has changed then.
+    pub fn restore(&self, saved: &[u8]) -> Result<(), Error> {
+        self.keys.restore(saved)
+    }
+
     /// The key that seals now; `None` if its period has passed and no other key could be made.
     #[must_use]
     pub fn current(&self) -> Option<Arc<K>> {

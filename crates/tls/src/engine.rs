@@ -69,6 +69,22 @@ pub trait Engine: Clone + Send + Sync + 'static {
         let _ = config;
         Err(Error::ApiMisuse("reload on an engine without server configuration"))
     }
+
+    /// Appends the server's own ticket keys as bytes, for the process that takes its place. They are secret.
+    ///
+    /// Nothing if there are none, or if all hosts of a fleet [derive](crate::Tickets::Fleet) them.
+    fn save_tickets(&self, out: &mut Vec<u8>) {
+        let _ = out;
+    }
+
+    /// Goes on with the ticket keys that another process [saved](Self::save_tickets), in all clones.
+    ///
+    /// # Errors
+    /// [`Error::ApiMisuse`] if the bytes are no ticket keys of this engine. Its own keys stay in use then.
+    fn restore_tickets(&self, saved: &[u8]) -> Result<(), Error> {
+        let _ = saved;
+        Err(Error::ApiMisuse("this engine takes no ticket keys of another process"))
+    }
 }
 
 /// One TLS connection, sans I/O.

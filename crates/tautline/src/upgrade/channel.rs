@@ -34,7 +34,7 @@ pub(super) enum Kind {
     Loops = 2,
     /// Old to new: listening sockets.
     Listening = 3,
-    /// Old to new: all listening sockets were sent.
+    /// Old to new: all listening sockets were sent. The content is the ticket keys.
     Offered = 4,
     /// New to old: the loops have begun, and wait for connections.
     Started = 5,

@@ -92,7 +92,7 @@ impl ServerHandle {
         Ok(handed)
     }
 
-    /// Sends a socket for each loop and the listening sockets. Returns this end of the former.
+    /// Sends a socket for each loop, the listening sockets and the ticket keys. Returns this end of the former.
     fn offer(&self, control: &mut Channel) -> io::Result<Vec<Channel>> {
         let (mut near, mut listening) = (Vec::new(), Vec::new());
         let count = u32::try_from(self.shards().len()).unwrap_or(u32::MAX);
@@ -106,7 +106,7 @@ impl ServerHandle {
         for socket in &listening {
             control.send(Kind::Listening, &[], &[socket.as_fd()])?;
         }
-        control.send(Kind::Offered, &[], &[])?;
+        control.send(Kind::Offered, &self.reloader().save_tickets(), &[])?;
         Ok(near)
     }
 

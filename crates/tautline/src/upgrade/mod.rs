@@ -3,7 +3,7 @@
 //! ```text
 //!  old                                                      new
 //!                                                Hello ◄─── connects
-//!  a socket for each loop, listening sockets ───► Loops, Listening, Offered
+//!  sockets for loops, listening ones, ticket keys ─► Loops, Listening, Offered
 //!                                              Started ◄─── all its loops have begun
 //!  all loops stop, and save ─── by loop: Connection, End ──► restores
 //!                                         Taken, Ready ◄─── has everything, and touches no connection

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tautline_engine::SAVED_FORMAT;
+use zeroize::Zeroizing;
 
 /// How long the old process may take to save its connections.
 const SAVING: Duration = Duration::from_secs(20);
@@ -19,6 +20,8 @@ const SAVING: Duration = Duration::from_secs(20);
 pub(crate) struct TakeOver {
     control: Channel,
     peer: Peer,
+    /// The ticket keys of the old process, if it has its own.
+    tickets: Zeroizing<Vec<u8>>,
     taken: Receiver<io::Result<Taken>>,
     go: Vec<Sender<()>>,
 }
@@ -65,14 +68,14 @@ impl TakeOver {
             from[number % loops].push(Channel::new(socket.into(), SAVING)?);
         }
         let mut listening = Vec::new();
-        loop {
+        let tickets = loop {
             let frame = control.receive()?;
             match frame.kind {
                 Kind::Listening => listening.extend(frame.fds),
-                Kind::Offered => break,
+                Kind::Offered => break frame.content,
                 _ => return Err(misbehaves()),
             }
-        }
+        };
         let (tell, taken) = channel();
         let mut go = Vec::new();
         let arrivals = from.into_iter().map(|from| {
@@ -81,7 +84,11 @@ impl TakeOver {
             Mutex::new(Arrival { from, may_go: Some(may_go) })
         });
         let arrivals = Arrivals { loops: arrivals.collect(), taken: Mutex::new(tell) };
-        Ok((Self { control, peer, taken, go }, Arc::new(arrivals), listening))
+        Ok((Self { control, peer, tickets, taken, go }, Arc::new(arrivals), listening))
+    }
+
+    pub(crate) fn tickets(&self) -> &[u8] {
+        &self.tickets
     }
 
     /// All loops have begun: takes the connections, and lets the loops go on once they are this process's.

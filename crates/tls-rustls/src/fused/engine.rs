@@ -90,4 +90,12 @@ impl tautline_tls::Engine for Engine {
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
         tautline_tls::Engine::reload(&self.0, config)
     }
+
+    fn save_tickets(&self, out: &mut Vec<u8>) {
+        tautline_tls::Engine::save_tickets(&self.0, out);
+    }
+
+    fn restore_tickets(&self, saved: &[u8]) -> Result<(), Error> {
+        tautline_tls::Engine::restore_tickets(&self.0, saved)
+    }
 }
