@@ -1,70 +1,22 @@
 //! Hubs and their clients over loopback.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
+#![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
+mod helpers;
+
+use helpers::{PATIENCE, client, message, publish, stop, subscribe, target, wait};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tautline::{
-    Bridge, ClientConfig, CloseCode, Incoming, MemoryBroker, Outgoing, Server, ServerHandle, Socket, Target,
-};
+use tautline::{Bridge, ClientConfig, Incoming, MemoryBroker, Outgoing, Server, ServerHandle, Socket};
 use tautline_hub::{
-    Append, Client, Config, Done, Entry, Event, Following, Hub, Log, MemoryLog, Page, Position, Received, Sink,
-    Subscribe,
+    Append, Client, Config, Done, Entry, Event, Following, Hub, Log, MemoryLog, Page, Position, Sink, Subscribe,
 };
-
-/// Longest wait. A test that waits longer fails.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn serve(hub: &Hub, port: u16, bridge: Option<Bridge>) -> ServerHandle {
     let server = Server::plain().listen(format!("127.0.0.1:{port}").parse().unwrap()).shards(2).beside_others(true);
     let server = if let Some(bridge) = bridge { server.bridge(bridge) } else { server };
     server.start(hub.handlers()).unwrap()
-}
-
-fn stop(server: ServerHandle) {
-    server.drain(CloseCode::SERVICE_RESTART, "", Duration::from_secs(5));
-    server.join().unwrap();
-}
-
-fn target(server: &ServerHandle) -> Target {
-    Target::new(&format!("ws://{}/", server.addresses()[0])).unwrap()
-}
-
-fn client(server: &ServerHandle) -> Client {
-    Client::connect(target(server), ClientConfig::default()).unwrap()
-}
-
-/// The next event that `pick` takes.
-fn wait<T>(client: &Client, mut pick: impl FnMut(Event) -> Option<T>) -> T {
-    loop {
-        if let Some(picked) = pick(client.next_within(PATIENCE).unwrap()) {
-            return picked;
-        }
-    }
-}
-
-fn message(client: &Client) -> Received {
-    wait(client, |event| match event {
-        Event::Message(message) => Some(message),
-        Event::Refused(.., reason) => panic!("{reason}"),
-        Event::Late(topic, offset) => panic!("{topic} is late: {offset}"),
-        _ => None,
-    })
-}
-
-fn subscribe(client: &Client, topic: &str, how: Subscribe) {
-    client.subscribe(topic, how).unwrap();
-    wait(client, |event| matches!(event, Event::Subscribed(..) | Event::Late(..)).then_some(()));
-}
-
-fn publish(client: &Client, topic: &str, key: Option<&str>, data: &str) -> Option<u64> {
-    let id = client.publish(topic, key, data).unwrap();
-    wait(client, |event| match event {
-        Event::Published(other, offset) if other == id => Some(offset),
-        Event::Refused(.., reason) => panic!("{reason}"),
-        _ => None,
-    })
 }
 
 #[test]

@@ -1,19 +1,20 @@
 //! Hubs on a real nats-server, which `TAUTLINE_NATS_SERVER` names. `cargo xtask hub` installs it and runs these.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
+#[path = "../../hub/tests/helpers/mod.rs"]
+mod helpers;
+
+use helpers::{PATIENCE, message, publish, subscribe, wait};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use tautline::{Bridge, ClientConfig, CloseCode, Kind, Outgoing, Reach, Server, ServerHandle, Target, Withheld};
+use tautline::{Bridge, Kind, Outgoing, Reach, Server, ServerHandle, Withheld};
 use tautline_dev_cert::{Authority, Leaf};
-use tautline_hub::{Append, Client, Config, Event, Hub, Kind as HubKind, Log, LogError, Received, Subscribe};
+use tautline_hub::{Append, Client, Config, Event, Hub, Kind as HubKind, Log, LogError, Subscribe};
 use tautline_nats::{NatsBroker, NatsConfig, NatsLog};
-
-/// Longest wait. A test that waits longer fails.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A nats-server with files of its own. It ends with the test.
 struct Nats {
@@ -83,13 +84,11 @@ impl Host {
     }
 
     fn client(&self) -> Client {
-        let target = Target::new(&format!("ws://{}/", self.server.addresses()[0])).unwrap();
-        Client::connect(target, ClientConfig::default()).unwrap()
+        helpers::client(&self.server)
     }
 
     fn stop(self) {
-        self.server.drain(CloseCode::SERVICE_RESTART, "", Duration::from_secs(5));
-        self.server.join().unwrap();
+        helpers::stop(self.server);
     }
 }
 
@@ -99,38 +98,6 @@ fn eventually(what: &str, mut done: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// The next event that `pick` takes.
-fn wait<T>(client: &Client, mut pick: impl FnMut(Event) -> Option<T>) -> T {
-    loop {
-        if let Some(picked) = pick(client.next_within(PATIENCE).unwrap()) {
-            return picked;
-        }
-    }
-}
-
-fn message(client: &Client) -> Received {
-    wait(client, |event| match event {
-        Event::Message(message) => Some(message),
-        Event::Refused(.., reason) => panic!("{reason}"),
-        Event::Late(topic, offset) => panic!("{topic} is late: {offset}"),
-        _ => None,
-    })
-}
-
-fn subscribe(client: &Client, topic: &str, how: Subscribe) {
-    client.subscribe(topic, how).unwrap();
-    wait(client, |event| matches!(event, Event::Subscribed(..) | Event::Late(..)).then_some(()));
-}
-
-fn publish(client: &Client, topic: &str, key: Option<&str>, data: &str) -> Option<u64> {
-    let id = client.publish(topic, key, data).unwrap();
-    wait(client, |event| match event {
-        Event::Published(other, offset) if other == id => Some(offset),
-        Event::Refused(.., reason) => panic!("{reason}"),
-        _ => None,
-    })
 }
 
 #[test]
