@@ -29,6 +29,8 @@ pub struct Config {
     pub max_subscriptions: usize,
     /// Most messages that one connection may have on their way to the log. Default: 256.
     pub max_unanswered: usize,
+    /// Most bytes of them, beside one message. Default: 4 MiB.
+    pub max_unanswered_bytes: usize,
     /// Bytes that may wait for a slow subscriber of a topic with history before it is disconnected. It then returns with its last
     /// offset. Default: 4 MiB.
     pub max_lag: usize,
@@ -47,6 +49,7 @@ impl Default for Config {
             max_topics: 100_000,
             max_subscriptions: 128,
             max_unanswered: 256,
+            max_unanswered_bytes: 4 << 20,
             max_lag: 4 << 20,
             max_members: 1_000,
             lease: Duration::from_secs(15),

@@ -4,7 +4,8 @@ use crate::config::Kind;
 use crate::feed::frame;
 use crate::log::{Append, LogError, Page};
 use crate::mailbox::{Event, Mailbox};
-use crate::protocol::{Object, Request};
+use crate::protocol::{MOST_DEPTH, Object, Request, depth};
+use crate::readings::Readings;
 use crate::shared::Shared;
 use crate::track::{CatchUp, Next, Stage, Track};
 use std::collections::{HashMap, VecDeque};
@@ -33,6 +34,9 @@ pub struct HubHandler {
     conns: HashMap<ConnId, Client>,
     /// Subscribers that are told the members of a topic.
     watchers: HashMap<Arc<str>, Vec<ConnId>>,
+    readings: Readings,
+    /// Topics without subscribers that are still followed; some too many between two ticks.
+    unused: usize,
     /// Whether a subscriber rests.
     has_resting: bool,
 }
@@ -43,6 +47,7 @@ struct Client {
     subscriptions: HashMap<Arc<str>, Subscription>,
     /// Messages that wait for those before them. The log gets one at a time, so that their order holds over its outages.
     waiting: VecDeque<(Arc<str>, Append)>,
+    waiting_bytes: usize,
     /// Whether the log has one.
     is_appending: bool,
     /// The identifier of a message that the log did not take. Later ones are refused until the client repeats it.
@@ -68,8 +73,16 @@ fn poke(shard: &ShardHandle) -> Result<(), ShardHandleError> {
 
 impl HubHandler {
     pub(crate) fn new(hub: Arc<Shared>) -> Self {
-        let (tracks, conns, watchers) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { hub, mailbox: None, tracks, conns, watchers, has_resting: false }
+        Self {
+            hub,
+            mailbox: None,
+            tracks: HashMap::new(),
+            conns: HashMap::new(),
+            watchers: HashMap::new(),
+            readings: Readings::default(),
+            unused: 0,
+            has_resting: false,
+        }
     }
 
     fn request(&mut self, conn: &mut Conn<'_, ()>, text: &str) -> Result<(), Refusal> {
@@ -135,7 +148,7 @@ impl HubHandler {
             }
             if let Some(track) = self.tracks.get_mut(topic) {
                 let epoch = request.epoch.as_deref().map(Into::into);
-                track.catching.insert(id, CatchUp { after: request.after, epoch, stage: Stage::New });
+                track.catching.insert(id, CatchUp { after: request.after, epoch, stage: Stage::New, reading: 0 });
                 self.advance(&mut conn.shard(), topic, id);
             }
         }
@@ -159,6 +172,15 @@ impl HubHandler {
     fn end(&mut self, conn: ConnId, topic: &Arc<str>, Subscription { is_member, watches }: Subscription) {
         if let Some(track) = self.tracks.get_mut(topic) {
             track.remove(conn);
+            // Each is kept for a while, unless a client that changes its topics fills the loop with them.
+            if track.is_unused() {
+                self.unused += 1;
+                if self.unused > self.hub.config.max_topics / 8 {
+                    self.unused -= 1;
+                    self.tracks.remove(topic);
+                    self.mailbox.iter().for_each(|mailbox| self.hub.feeds.unfollow(topic, mailbox));
+                }
+            }
         }
         if is_member {
             self.hub.presence.leave(topic, &conn.to_string());
@@ -180,6 +202,9 @@ impl HubHandler {
     ) -> Result<(), &'static str> {
         let config = &self.hub.config;
         let data = request.data.ok_or("a message without data")?.get();
+        if depth(data) > MOST_DEPTH {
+            return Err("the data is nested too deeply");
+        }
         let (key, id) = (request.key.as_deref(), request.id.as_deref());
         let kind = config.kind(topic);
         if kind == Kind::Plain {
@@ -198,11 +223,17 @@ impl HubHandler {
             conn.text(&not_now("an earlier message has to be repeated first", id));
             return Ok(());
         }
-        if client.waiting.len() >= config.max_unanswered {
-            return Err("too many messages wait for the log; wait for the answers");
+        let is_full = client.waiting_bytes >= config.max_unanswered_bytes;
+        if client.waiting.len() >= config.max_unanswered || is_full {
+            if id.is_some() {
+                client.blocked_on = id.map(Into::into);
+            }
+            conn.text(&not_now("too many messages wait for the log", id));
+            return Ok(());
         }
         client.blocked_on = None;
         let append = Append { kind, key: key.map(Into::into), data: data.into(), id: id.map(Into::into) };
+        client.waiting_bytes += data.len();
         client.waiting.push_back((topic.clone(), append));
         self.append_next(conn.id());
         Ok(())
@@ -213,6 +244,7 @@ impl HubHandler {
         let Some(mailbox) = self.mailbox.clone() else { return };
         let Some(client) = self.conns.get_mut(&conn).filter(|client| !client.is_appending) else { return };
         let Some((topic, append)) = client.waiting.pop_front() else { return };
+        client.waiting_bytes -= append.data.len();
         client.is_appending = true;
         let id = append.id.clone();
         let done = move |result| mailbox.push(Event::Appended { conn, id, result });
@@ -232,9 +264,13 @@ impl HubHandler {
         let answer = match result {
             Ok(offset) => Object::new("published").number("offset", offset).optional("id", id).end(),
             Err(error @ (LogError::Away | LogError::Full)) => {
-                client.blocked_on = id.map(Into::into);
+                let mut refused = VecDeque::new();
                 // The client repeats all of them in their order.
-                let refused = if id.is_some() { std::mem::take(&mut client.waiting) } else { VecDeque::new() };
+                if id.is_some() {
+                    client.blocked_on = id.map(Into::into);
+                    client.waiting_bytes = 0;
+                    refused = std::mem::take(&mut client.waiting);
+                }
                 for id in refused.iter().filter_map(|(_, append)| append.id.as_deref()) {
                     shard.send_to(&[conn], Outgoing::text(&not_now(&error.to_string(), Some(id))));
                 }
@@ -282,10 +318,15 @@ impl HubHandler {
                 }
             }
             Event::Lost(topic) => self.lose(shard, &topic),
-            Event::Page { topic, conn, page } => self.take_page(shard, &topic, conn, page),
-            Event::Delivered { topic, conn, lags } => {
-                let catch_up = self.tracks.get_mut(&topic).and_then(|track| track.catching.get_mut(&conn));
-                let Some(catch_up) = catch_up.filter(|catch_up| catch_up.stage == Stage::Reading) else { return };
+            Event::Page { topic, conn, reading, page } => {
+                self.readings.end();
+                self.take_page(shard, (&topic, conn, reading), page);
+                while let Some((topic, conn)) = self.readings.next() {
+                    self.advance(shard, &topic, conn);
+                }
+            }
+            Event::Delivered { topic, conn, reading, lags } => {
+                let Some(catch_up) = self.reader(&topic, conn, reading) else { return };
                 catch_up.stage = if lags { Stage::Resting } else { Stage::Behind };
                 if lags {
                     return self.rest(shard);
@@ -296,6 +337,11 @@ impl HubHandler {
             Event::Presence { topic, frame } => {
                 if let Some(watchers) = self.watchers.get(&topic) {
                     shard.send_to(watchers, Outgoing::text(&frame));
+                }
+            }
+            Event::Members(topic) => {
+                if let Some(watchers) = self.watchers.get(&topic) {
+                    shard.send_to(watchers, Outgoing::text(&self.hub.presence.members(&topic)));
                 }
             }
         }
@@ -335,12 +381,13 @@ impl HubHandler {
                 entries.iter().for_each(|entry| send(shard, &[conn], &entry.frame, hub.config.max_lag));
             }
             Next::Read(after) => {
-                if let Some(catch_up) = track.catching.get_mut(&conn) {
-                    catch_up.stage = Stage::Reading;
-                }
-                let Some(mailbox) = self.mailbox.clone() else { return };
+                let (Some(mailbox), Some(catch_up)) = (self.mailbox.clone(), track.catching.get_mut(&conn)) else {
+                    return;
+                };
+                let Some(reading) = self.readings.begin(topic, conn) else { return };
+                (catch_up.stage, catch_up.reading) = (Stage::Reading, reading);
                 let to = topic.clone();
-                let done = move |page| mailbox.push(Event::Page { topic: to, conn, page });
+                let done = move |page| mailbox.push(Event::Page { topic: to, conn, reading, page });
                 hub.log.read(topic, after, Box::new(done));
             }
         }
@@ -350,18 +397,15 @@ impl HubHandler {
     fn take_page(
         &mut self,
         shard: &mut ShardContext<'_>,
-        topic: &Arc<str>,
-        conn: ConnId,
+        (topic, conn, reading): (&Arc<str>, ConnId, u64),
         page: Result<Page, LogError>,
     ) {
-        let Some(track) = self.tracks.get_mut(topic) else { return };
-        let Some(catch_up) = track.catching.get_mut(&conn).filter(|catch_up| catch_up.stage == Stage::Reading) else {
-            return;
-        };
+        let at = self.tracks.get(topic).and_then(|track| track.at.clone());
+        let Some(catch_up) = self.reader(topic, conn, reading) else { return };
         let page = match page {
             Ok(page) if catch_up.after.is_none_or(|after| page.upto > after) => page,
             Err(LogError::TooLate) => {
-                let Some(at) = track.at.clone() else { return };
+                let Some(at) = at else { return };
                 catch_up.stage = Stage::Behind;
                 catch_up.after = Some(at.offset);
                 let answer = Object::new("late").text("topic", topic).position(&at).end();
@@ -387,8 +431,14 @@ impl HubHandler {
         let message = Outgoing::text(&message).with_policy(SlowConsumer::Disconnect(max_lag));
         // The next page follows once this one was delivered.
         shard.publish_counted(&[conn][..], message, move |receipt| {
-            mailbox.push(Event::Delivered { topic: to, conn, lags: receipt.sent == 0 });
+            mailbox.push(Event::Delivered { topic: to, conn, reading, lags: receipt.sent == 0 });
         });
+    }
+
+    /// The subscriber whose current reading has this number.
+    fn reader(&mut self, topic: &Arc<str>, conn: ConnId, reading: u64) -> Option<&mut CatchUp> {
+        let catch_up = self.tracks.get_mut(topic)?.catching.get_mut(&conn)?;
+        (catch_up.stage == Stage::Reading && catch_up.reading == reading).then_some(catch_up)
     }
 
     /// Messages of a topic are missing: its subscribers come back with the last offset that they have.
@@ -434,6 +484,7 @@ impl HubHandler {
             }
             stays
         });
+        self.unused = self.tracks.values().filter(|track| track.is_unused()).count();
     }
 }
 

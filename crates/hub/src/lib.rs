@@ -41,6 +41,7 @@ mod mailbox;
 mod memory_log;
 mod presence;
 mod protocol;
+mod readings;
 mod session;
 mod shared;
 mod track;

@@ -8,7 +8,7 @@ use tautline::{ConnId, ShardHandle, ShardHandleError};
 /// Has a loop take its events.
 pub(crate) type Poke = fn(&ShardHandle) -> Result<(), ShardHandleError>;
 
-/// Messages that wait for a loop, and their bytes. Further ones are lost, which their topics' subscribers are told.
+/// Messages and news that wait for a loop, and their bytes. Further messages are lost, which their topics' subscribers are told.
 const MOST_ENTRIES: usize = 65_536;
 const MOST_BYTES: usize = 64 << 20;
 
@@ -30,12 +30,14 @@ pub(crate) enum Event {
     Page {
         topic: Arc<str>,
         conn: ConnId,
+        reading: u64,
         page: Result<Page, LogError>,
     },
     /// A page was delivered. Whether the subscriber lags.
     Delivered {
         topic: Arc<str>,
         conn: ConnId,
+        reading: u64,
         lags: bool,
     },
     /// The result of a publication.
@@ -49,6 +51,8 @@ pub(crate) enum Event {
         topic: Arc<str>,
         frame: String,
     },
+    /// Some news did not fit: the watchers get all members instead.
+    Members(Arc<str>),
 }
 
 /// The events that wait for one loop.
@@ -65,6 +69,8 @@ struct Waiting {
     bytes: usize,
     /// Topics of which messages did not fit.
     lost: HashSet<Arc<str>>,
+    /// Topics of which news of members did not fit.
+    stale: HashSet<Arc<str>>,
     is_poked: bool,
 }
 
@@ -75,19 +81,7 @@ impl Mailbox {
 
     pub(crate) fn push(&self, event: Event) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        match event {
-            Event::Entry(entry) if waiting.lost.contains(&entry.topic) => return,
-            Event::Entry(entry) if waiting.entries >= MOST_ENTRIES || waiting.bytes >= MOST_BYTES => {
-                waiting.lost.insert(entry.topic.clone());
-                waiting.events.push_back(Event::Lost(entry.topic.clone()));
-            }
-            Event::Entry(entry) => {
-                waiting.entries += 1;
-                waiting.bytes += entry.frame.len();
-                waiting.events.push_back(Event::Entry(entry));
-            }
-            other => waiting.events.push_back(other),
-        }
+        waiting.push(event);
         if std::mem::replace(&mut waiting.is_poked, true) {
             return;
         }
@@ -102,5 +96,58 @@ impl Mailbox {
     pub(crate) fn take(&self) -> VecDeque<Event> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *waiting).events
+    }
+}
+
+impl Waiting {
+    fn push(&mut self, event: Event) {
+        let is_full = self.entries >= MOST_ENTRIES || self.bytes >= MOST_BYTES;
+        let event = match event {
+            Event::Entry(entry) if self.lost.contains(&entry.topic) => return,
+            Event::Entry(entry) if is_full => {
+                self.lost.insert(entry.topic.clone());
+                Event::Lost(entry.topic.clone())
+            }
+            Event::Presence { topic, .. } if self.stale.contains(&topic) => return,
+            Event::Presence { topic, .. } if is_full => {
+                self.stale.insert(topic.clone());
+                Event::Members(topic)
+            }
+            Event::Entry(entry) => {
+                self.count(entry.frame.len());
+                Event::Entry(entry)
+            }
+            Event::Presence { topic, frame } => {
+                self.count(frame.len());
+                Event::Presence { topic, frame }
+            }
+            other => other,
+        };
+        self.events.push_back(event);
+    }
+
+    const fn count(&mut self, bytes: usize) {
+        self.entries += 1;
+        self.bytes += bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Event, Framed, MOST_ENTRIES, Waiting};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_flood_of_news_is_bounded_and_ends_with_all_members() {
+        let mut waiting = Waiting::default();
+        for n in 0..2 * MOST_ENTRIES {
+            waiting.push(Event::Presence { topic: format!("room{}", n % 2).into(), frame: String::new() });
+        }
+        assert_eq!(waiting.events.len(), MOST_ENTRIES + 2);
+        assert!(waiting.events.range(MOST_ENTRIES..).all(|event| matches!(event, Event::Members(_))));
+        // Messages share the bound.
+        let frame = Framed { topic: "log:a".into(), offset: 1, frame: String::new() };
+        waiting.push(Event::Entry(Arc::new(frame)));
+        assert!(matches!(waiting.events.back(), Some(Event::Lost(_))));
     }
 }

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const PAGE: (usize, usize) = (256, 256 << 10);
 /// Memory of a message beside its data.
 const OVERHEAD: usize = 128;
+/// Memory of a topic beside its name and messages.
+const TOPIC: usize = 768;
 
 /// How much a [`MemoryLog`] keeps.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +131,11 @@ impl Inner {
         let before = self.topics.get(name).map_or(0, |topic| topic.bytes);
         // An evicted topic must not come back as if it had never had messages.
         let forgotten = self.forgotten;
-        let topic = self.topics.entry(name.clone()).or_insert_with(|| Topic { dropped: forgotten, ..Topic::default() });
+        let topic = self.topics.entry(name.clone()).or_insert_with(|| Topic {
+            dropped: forgotten,
+            bytes: TOPIC + name.len(),
+            ..Topic::default()
+        });
         if let Some(offset) = id.as_ref().and_then(|id| topic.ids.get(id)) {
             return Ok(*offset);
         }
@@ -242,7 +248,7 @@ impl Drop for Follower {
 
 #[cfg(test)]
 mod tests {
-    use super::{MemoryLog, Retention};
+    use super::{MemoryLog, Retention, TOPIC};
     use crate::config::Kind;
     use crate::log::{Append, Entry, LogError};
     use std::sync::Arc;
@@ -301,6 +307,7 @@ mod tests {
         for n in 0..10_000 {
             put(&log, Kind::History, &format!("t{n}"), None, &"x".repeat(100));
             assert!(log.lock().bytes <= 100_000);
+            assert!(log.lock().topics.len() <= 100_000 / TOPIC, "topics take memory, too");
         }
         assert_eq!(read(&log, "first", first), Err(LogError::TooLate));
         put(&log, Kind::History, "first", None, "3");

@@ -14,6 +14,12 @@ use tautline::{Bridge, Listening, Outgoing};
 
 /// Other hosts that one topic's presence has at most.
 const MOST_HOSTS: usize = 1_000;
+/// Members of other hosts that one topic's presence has at most.
+const MOST_OTHERS: usize = 100_000;
+/// Most bytes of a member's or host's identifier.
+const MOST_ID: usize = 128;
+/// The shortest time between two lists of all members for hosts that ask. Each client that comes first to a topic has its host ask.
+const PER_ANSWER: Duration = Duration::from_secs(1);
 /// A host tells its members this number of times within a lease.
 const PER_LEASE: u32 = 3;
 
@@ -25,10 +31,18 @@ pub(crate) struct Presence {
     /// This host among others.
     host: Arc<str>,
     bridge: Option<Bridge>,
-    max_members: usize,
+    bounds: Bounds,
     lease: Duration,
     rooms: Arc<Rooms>,
     told: Mutex<Option<Instant>>,
+}
+
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// Members of one host in one topic.
+    members: usize,
+    /// Bytes of a name.
+    name: usize,
 }
 
 /// A topic with members, or with loops that want to know them.
@@ -37,6 +51,9 @@ struct Room {
     local: Members,
     others: HashMap<String, Lease>,
     watchers: Vec<Arc<Mailbox>>,
+    /// The last time at which this host listed its members for those who asked, and whether they have asked since.
+    answered: Option<Instant>,
+    is_asked: bool,
     /// Hears other hosts.
     listening: Option<Listening>,
 }
@@ -75,7 +92,7 @@ impl Presence {
         Self {
             host: random_name()[..16].into(),
             bridge,
-            max_members: config.max_members,
+            bounds: Bounds { members: config.max_members, name: config.max_name },
             lease: config.lease,
             rooms: Arc::default(),
             told: Mutex::default(),
@@ -87,7 +104,7 @@ impl Presence {
         let id = self.member(conn);
         let mut rooms = lock(&self.rooms);
         let room = rooms.entry(topic.clone()).or_default();
-        let fits = room.local.len() < self.max_members;
+        let fits = room.local.len() < self.bounds.members;
         if fits {
             self.open(topic, room);
             self.tell(topic, News { join: Some((id.clone(), name.to_owned())), ..News::default() });
@@ -117,9 +134,12 @@ impl Presence {
             self.open(topic, room);
             room.watchers.push(mailbox.clone());
         }
-        let all: Vec<_> = room.others.values().map(|lease| &lease.members).chain([&room.local]).flatten().collect();
-        let members = serde_json::to_string(&all).unwrap_or_else(|_| "[]".into());
-        Object::new("members").text("topic", topic).raw("members", &members).end()
+        room.members(topic)
+    }
+
+    /// The message with all present members.
+    pub(crate) fn members(&self, topic: &Arc<str>) -> String {
+        lock(&self.rooms).get(topic).map_or_else(|| Room::default().members(topic), |room| room.members(topic))
     }
 
     pub(crate) fn unwatch(&self, topic: &Arc<str>, mailbox: &Arc<Mailbox>) {
@@ -138,7 +158,8 @@ impl Presence {
         }
         let mut rooms = lock(&self.rooms);
         for (topic, room) in &mut *rooms {
-            if renews && !room.local.is_empty() {
+            if (renews || room.is_asked && room.may_answer(now)) && !room.local.is_empty() {
+                room.is_asked = false;
                 self.tell(topic, News { all: Some(room.local.clone()), ..News::default() });
             }
             let ended: Vec<String> =
@@ -167,7 +188,7 @@ impl Presence {
             bridge: bridge.clone(),
             rooms: Arc::downgrade(&self.rooms),
             topic: topic.clone(),
-            max_members: self.max_members,
+            bounds: self.bounds,
             lease: self.lease,
         };
         room.listening = Some(bridge.listen(&channel(topic), move |_, payload| ear.hear(payload)));
@@ -193,6 +214,22 @@ impl Room {
         self.report(topic, &Object::new("join").text("topic", topic).text("member", id).text("name", name).end());
     }
 
+    /// The message with all present members.
+    fn members(&self, topic: &str) -> String {
+        let all: Vec<_> = self.others.values().map(|lease| &lease.members).chain([&self.local]).flatten().collect();
+        let members = serde_json::to_string(&all).unwrap_or_else(|_| "[]".into());
+        Object::new("members").text("topic", topic).raw("members", &members).end()
+    }
+
+    /// Whether this host may list its members for those who ask. If so, it is noted that it does.
+    fn may_answer(&mut self, now: Instant) -> bool {
+        let may = self.answered.is_none_or(|last| now.saturating_duration_since(last) >= PER_ANSWER);
+        if may {
+            self.answered = Some(now);
+        }
+        may
+    }
+
     fn left(&self, topic: &Arc<str>, id: &str) {
         self.report(topic, &Object::new("leave").text("topic", topic).text("member", id).end());
     }
@@ -210,42 +247,54 @@ struct Ear {
     bridge: Bridge,
     rooms: Weak<Rooms>,
     topic: Arc<str>,
-    max_members: usize,
+    bounds: Bounds,
     lease: Duration,
 }
 
 impl Ear {
     fn hear(&self, payload: &[u8]) {
         let Ok(News { host, all, join, leave, ask }) = serde_json::from_slice(payload) else {
-            return log::warn!("news of presence in topic {:?} that is no JSON of a hub", self.topic);
+            return log::debug!("news of presence in topic {:?} that is no JSON of a hub", self.topic);
         };
-        let Some(rooms) = self.rooms.upgrade().filter(|_| host != *self.host) else { return };
-        let mut rooms = lock(&rooms);
+        let Some(rooms) = self.rooms.upgrade().filter(|_| host != *self.host && host.len() <= MOST_ID) else { return };
+        let (mut rooms, now) = (lock(&rooms), Instant::now());
         let Some(room) = rooms.get_mut(&self.topic) else { return };
         if ask && !room.local.is_empty() {
-            let all = Some(room.local.clone());
-            tell(&self.bridge, &self.topic, &News { host: self.host.to_string(), all, ..News::default() });
+            if room.may_answer(now) {
+                let all = Some(room.local.clone());
+                tell(&self.bridge, &self.topic, &News { host: self.host.to_string(), all, ..News::default() });
+            } else {
+                room.is_asked = true;
+            }
         }
-        if all.is_none() && join.is_none() && leave.is_none()
-            || room.others.len() >= MOST_HOSTS && !room.others.contains_key(&host)
-        {
+        let knows = room.others.contains_key(&host);
+        if all.is_none() && join.is_none() && leave.is_none() || room.others.len() >= MOST_HOSTS && !knows {
             return;
         }
-        let before = room.others.remove(&host).map(|lease| lease.members).unwrap_or_default();
-        let mut members = all.unwrap_or_else(|| before.clone());
-        members.extend(join);
-        leave.map(|id| members.remove(&id));
-        while members.len() > self.max_members {
-            members.pop_last();
+        let mut lease = room.others.remove(&host).unwrap_or_else(|| Lease { until: now, members: Members::new() });
+        lease.until = now + self.lease;
+        let elsewhere: usize = room.others.values().map(|lease| lease.members.len()).sum();
+        let most = self.bounds.members.min(MOST_OTHERS.saturating_sub(elsewhere));
+        if let Some(all) = &all {
+            let gone: Vec<String> = lease.members.keys().filter(|id| !all.contains_key(*id)).cloned().collect();
+            gone.iter().for_each(|id| self.leaves(room, &mut lease.members, id));
         }
-        for id in before.keys().filter(|id| !members.contains_key(*id)) {
+        for (id, name) in all.into_iter().flatten().chain(join) {
+            let fits = id.len() <= MOST_ID && name.len() <= self.bounds.name && !name.contains(char::is_control);
+            if fits && lease.members.len() < most && !lease.members.contains_key(&id) {
+                room.joined(&self.topic, &id, &name);
+                lease.members.insert(id, name);
+            }
+        }
+        leave.iter().for_each(|id| self.leaves(room, &mut lease.members, id));
+        if !lease.members.is_empty() {
+            room.others.insert(host, lease);
+        }
+    }
+
+    fn leaves(&self, room: &Room, members: &mut Members, id: &str) {
+        if members.remove(id).is_some() {
             room.left(&self.topic, id);
-        }
-        for (id, name) in members.iter().filter(|(id, _)| !before.contains_key(*id)) {
-            room.joined(&self.topic, id, name);
-        }
-        if !members.is_empty() {
-            room.others.insert(host, Lease { until: Instant::now() + self.lease, members });
         }
     }
 }

@@ -6,6 +6,10 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt::Write;
 
+/// Deepest nesting of a message's data. Parsers of many languages fail beyond it, and a topic with history would keep what they
+/// fail at.
+pub(crate) const MOST_DEPTH: usize = 128;
+
 /// A message of a client.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Request<'a> {
@@ -111,6 +115,25 @@ impl Object {
     }
 }
 
+/// The number of arrays and objects around the innermost value of a JSON text.
+pub(crate) fn depth(json: &str) -> usize {
+    let (mut depth, mut deepest, mut is_string) = (0_usize, 0, false);
+    let mut bytes = json.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => is_string = !is_string,
+            b'\\' => _ = bytes.next(),
+            b'[' | b'{' if !is_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !is_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
 /// A name that no other has: 16 random bytes in hex.
 pub(crate) fn random_name() -> String {
     let mut bytes = [0; 16];
@@ -128,7 +151,17 @@ pub(crate) fn random_name() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Object, Request};
+    use super::{Answer, Object, Request, depth};
+
+    #[test]
+    fn depth_counts_arrays_and_objects_outside_of_strings() {
+        let texts =
+            [("1", 0), ("[]", 1), (r#"{"a":[1,[2]],"b":[]}"#, 3), (r#"["[[\"[[\\",[[]]]"#, 3), (r#""{{\\""#, 0)];
+        for (text, expected) in texts {
+            serde_json::from_str::<serde_json::Value>(text).unwrap();
+            assert_eq!(depth(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn frames_are_json_whatever_their_names() {

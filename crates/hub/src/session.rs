@@ -265,7 +265,9 @@ impl Session {
                 let id = answer.id.map(Into::<String>::into);
                 if let Some(id) = &id {
                     if answer.retry {
-                        self.retries.push(id.clone());
+                        if self.unanswered.iter().any(|(other, _)| other == id) && !self.retries.contains(id) {
+                            self.retries.push(id.clone());
+                        }
                         return None;
                     }
                     self.unanswered.retain(|(other, _)| other != id);

@@ -56,6 +56,8 @@ pub(crate) struct CatchUp {
     pub(crate) after: Option<u64>,
     pub(crate) epoch: Option<Box<str>>,
     pub(crate) stage: Stage,
+    /// The number of its last reading. The page of another was for an earlier subscription.
+    pub(crate) reading: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
