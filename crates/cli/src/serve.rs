@@ -298,10 +298,10 @@ fn start(server: Server<TlsEngine>, arguments: &Arguments) -> Result<ServerHandl
     };
     let make: loops::MakeApp = Box::new(move |_| match app {
         App::Hub => Box::new(hub.handler()),
-        App::Echo => Box::new(app::Echo),
-        App::Broadcast => Box::new(app::Broadcast),
-        App::Crowd => Box::new(app::Crowd),
-        App::Feed | App::Market => Box::new(app::Feed),
+        App::Echo => Box::new(app::Demo::Echo),
+        App::Broadcast => Box::new(app::Demo::Broadcast),
+        App::Crowd => Box::new(app::Demo::Crowd),
+        App::Feed | App::Market => Box::new(app::Demo::Feed),
     });
     #[cfg(feature = "files")]
     let make = arguments.with_files(make)?;

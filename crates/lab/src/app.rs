@@ -7,102 +7,52 @@ use tautline::{Conn, Handler, Kind, Message, Opening, Outgoing, Reply, Request, 
 /// The only topic of these applications.
 const TOPIC: &str = "all";
 
-/// Sends each message back.
-#[derive(Debug)]
-pub struct Echo;
-
-impl Handler for Echo {
-    type State = ();
-
-    fn on_request(&mut self, request: &Request<'_>) -> Reply {
-        answer(request, "echoes every message")
-    }
-
-    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
-        conn.send(Outgoing::from(&message));
-    }
-
-    fn save_state(&mut self, _state: &mut (), _out: &mut Vec<u8>) -> bool {
-        true
-    }
-
-    fn restore_state(&mut self, saved: &[u8]) -> Option<()> {
-        saved.is_empty().then_some(())
-    }
+/// A demonstration that keeps nothing about a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demo {
+    /// Sends each message back.
+    Echo,
+    /// Sends each message to all clients, its sender included.
+    Broadcast,
+    /// Sends each binary message back, and each text message to all clients.
+    Crowd,
+    /// Sends all clients the messages of [`publish`] or [`publish_market`], and ignores received ones.
+    Feed,
 }
 
-/// Sends each message to all clients, its sender included.
-#[derive(Debug)]
-pub struct Broadcast;
-
-impl Handler for Broadcast {
+impl Handler for Demo {
     type State = ();
 
     fn on_request(&mut self, request: &Request<'_>) -> Reply {
-        answer(request, "sends every message to all clients")
+        let purpose = match self {
+            Self::Echo => "echoes every message",
+            Self::Broadcast => "sends every message to all clients",
+            Self::Crowd => "echoes binary messages, and sends text messages to all clients",
+            Self::Feed => "sends all clients the same messages",
+        };
+        answer(request, purpose)
     }
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
-        conn.subscribe(TOPIC);
-    }
-
-    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
-        conn.publish(TOPIC, Outgoing::from(&message));
-    }
-
-    fn save_state(&mut self, _state: &mut (), _out: &mut Vec<u8>) -> bool {
-        true
-    }
-
-    fn restore_state(&mut self, saved: &[u8]) -> Option<()> {
-        saved.is_empty().then_some(())
-    }
-}
-
-/// Sends each binary message back, and each text message to all clients.
-#[derive(Debug)]
-pub struct Crowd;
-
-impl Handler for Crowd {
-    type State = ();
-
-    fn on_request(&mut self, request: &Request<'_>) -> Reply {
-        answer(request, "echoes binary messages, and sends text messages to all clients")
-    }
-
-    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
-        if message.kind() == Kind::Text {
-            conn.broadcast(Outgoing::from(&message));
-        } else {
-            conn.send(Outgoing::from(&message));
+        if matches!(self, Self::Broadcast | Self::Feed) {
+            conn.subscribe(TOPIC);
         }
     }
 
-    fn save_state(&mut self, _state: &mut (), _out: &mut Vec<u8>) -> bool {
-        true
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        match self {
+            Self::Crowd if message.kind() == Kind::Text => {
+                conn.broadcast(Outgoing::from(&message));
+            }
+            Self::Echo | Self::Crowd => {
+                conn.send(Outgoing::from(&message));
+            }
+            Self::Broadcast => {
+                conn.publish(TOPIC, Outgoing::from(&message));
+            }
+            Self::Feed => {}
+        }
     }
-
-    fn restore_state(&mut self, saved: &[u8]) -> Option<()> {
-        saved.is_empty().then_some(())
-    }
-}
-
-/// Sends all clients the messages of [`publish`] or [`publish_market`], and ignores received ones.
-#[derive(Debug)]
-pub struct Feed;
-
-impl Handler for Feed {
-    type State = ();
-
-    fn on_request(&mut self, request: &Request<'_>) -> Reply {
-        answer(request, "sends all clients the same messages")
-    }
-
-    fn on_open(&mut self, conn: &mut Conn<'_, ()>, _opening: &Opening<'_>) {
-        conn.subscribe(TOPIC);
-    }
-
-    fn on_message(&mut self, _conn: &mut Conn<'_, ()>, _message: Message<'_>) {}
 
     fn save_state(&mut self, _state: &mut (), _out: &mut Vec<u8>) -> bool {
         true

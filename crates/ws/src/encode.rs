@@ -319,11 +319,6 @@ impl Encoder {
         Ok(Self { state, ..self })
     }
 
-    /// The compressor, to read or release its memory.
-    pub fn deflater_mut(&mut self) -> Option<&mut Deflater> {
-        self.deflater.as_deref_mut()
-    }
-
     #[inline]
     const fn check_idle(&self) -> Result<(), Error> {
         match self.state {

@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 use tautline::{ServerConfig, Tls, TlsEngine};
 use tautline_dev_cert::Authority;
-use tautline_lab::app::Echo as EchoApp;
+use tautline_lab::app::Demo;
 use tautline_lab::load::{Echo, Server};
 use tautline_lab::{Content, DriverKind, Span, loops};
 
@@ -137,7 +137,7 @@ fn signature() -> Option<f64> {
 fn echo(driver: DriverKind) -> Option<Echoed> {
     let plain = Tls { engine: TlsEngine::Plain, config: ServerConfig::default() };
     let server = tautline::Server::new(plain).driver(driver.config()).listen("127.0.0.1:0".parse().ok()?);
-    let handle = loops::start_server(server, false, Box::new(|_| Box::new(EchoApp))).ok()?;
+    let handle = loops::start_server(server, false, Box::new(|_| Box::new(Demo::Echo))).ok()?;
     let mut server = Server::new(&format!("ws://{}/", handle.addresses().first()?)).ok()?;
     server.driver = driver.config();
     let span = Span { warmup: ECHO / 4, duration: ECHO * 3 / 4 };
