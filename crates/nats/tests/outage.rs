@@ -78,8 +78,33 @@ struct Counts {
     plain: AtomicU64,
     reconnects: AtomicU64,
     wrong: Mutex<Vec<String>>,
-    /// The first numbers of the plain topic after each gap.
+    /// Messages of the plain topic that a subscriber missed: from the first to before the second.
     gaps: Mutex<Vec<(u64, u64)>>,
+    /// The number of messages up to each subscriber's last one of the plain topic.
+    latest: Mutex<Vec<Arc<AtomicU64>>>,
+}
+
+impl Counts {
+    /// Every subscriber has got a message of the plain topic at or after the one before this number.
+    fn all_have(&self) -> u64 {
+        self.latest.lock().unwrap().iter().map(|latest| latest.load(Ordering::Relaxed)).min().unwrap_or_default()
+    }
+
+    /// The plain messages that subscribers missed.
+    fn lost(&self) -> u64 {
+        self.gaps.lock().unwrap().iter().map(|(from, to)| to - from).sum()
+    }
+
+    /// Fails if a plain message was lost outside of these outages. Returns the number of messages outside of them.
+    fn check_losses(&self, outages: &[(u64, u64)], total: u64) -> u64 {
+        for (from, to) in &*self.gaps.lock().unwrap() {
+            let is_inside = outages.iter().any(|(first, end)| first <= from && to <= end);
+            assert!(is_inside, "messages {from} to {to} were lost outside of the outages {outages:?}");
+        }
+        let quiet = total - outages.iter().map(|(first, end)| end - first).sum::<u64>();
+        assert!(quiet > 0 && self.lost() > 0, "{quiet} messages outside of outages, {} lost", self.lost());
+        quiet
+    }
 }
 
 /// The subscribers, all on one loop.
@@ -96,6 +121,7 @@ struct Subscriber {
     conn: Option<ConnId>,
     next: u64,
     plain: Option<u64>,
+    latest: Arc<AtomicU64>,
 }
 
 impl Crowd {
@@ -116,7 +142,9 @@ impl Handler for Crowd {
             let mut session = Session::new();
             session.subscribe(HISTORY, Subscribe::default());
             session.subscribe(PLAIN, Subscribe::default());
-            Subscriber { session, ..Subscriber::default() }
+            let subscriber = Subscriber { session, ..Subscriber::default() };
+            self.counts.latest.lock().unwrap().push(subscriber.latest.clone());
+            subscriber
         });
         subscriber.conn = Some(conn.id());
         subscriber.session.opened();
@@ -144,6 +172,7 @@ impl Handler for Crowd {
                         counts.wrong.lock().unwrap().push(format!("plain {number} after {expected}"));
                     }
                     subscriber.plain = Some(number);
+                    subscriber.latest.store(number + 1, Ordering::Relaxed);
                 }
             }
             Some(Event::Subscribed(topic, _)) if &*topic == HISTORY && subscriber.next == 0 => {
@@ -171,6 +200,50 @@ impl Handler for Crowd {
     }
 }
 
+/// Three hosts and their broker.
+struct Processes {
+    hosts: [Option<Process>; 3],
+    nats: Option<Process>,
+    ports: [u16; 3],
+    broker: u16,
+    folder: PathBuf,
+}
+
+impl Processes {
+    fn start(ports: [u16; 3], broker: u16, folder: PathBuf) -> Self {
+        let mut processes = Self { hosts: [None, None, None], nats: None, ports, broker, folder };
+        processes.restart();
+        processes
+    }
+
+    /// Kills in turn: a host, the broker, another host.
+    fn kill(&mut self, number: u64) {
+        match number % 3 {
+            0 => drop(self.hosts[1].take()),
+            1 => drop(self.nats.take()),
+            _ => drop(self.hosts[2].take()),
+        }
+    }
+
+    /// Starts all that do not run.
+    fn restart(&mut self) {
+        self.nats.get_or_insert_with(|| Process::nats(self.broker, &self.folder));
+        for (host, port) in self.hosts.iter_mut().zip(self.ports) {
+            host.get_or_insert_with(|| Process::host(port, self.broker));
+        }
+    }
+}
+
+/// What happens to processes and the broker.
+enum Phase {
+    /// Nothing, until this time.
+    Quiet(Instant),
+    /// One is killed. All subscribers have the plain messages before `first`.
+    Down { first: u64, since: Instant },
+    /// It runs again. Messages from `restarted` on show who is back.
+    Recovering { first: u64, restarted: u64 },
+}
+
 fn port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -183,10 +256,8 @@ fn nobody_misses_a_message_with_history_while_processes_and_the_broker_are_kille
     let [count, rate, seconds] = size[..] else { panic!("TAUTLINE_OUTAGE=SUBSCRIBERS,PER_SECOND,SECONDS") };
     tautline::layers::io::machine::raise_nofile_limit().unwrap();
     let folder = std::env::temp_dir().join(format!("tautline-outage-{}", std::process::id()));
-    let broker = port();
-    let mut nats = Some(Process::nats(broker, &folder));
     let ports = [port(), port(), port()];
-    let mut hosts = ports.map(|port| Some(Process::host(port, broker)));
+    let mut processes = Processes::start(ports, port(), folder.clone());
     let counts = Arc::<Counts>::default();
     let crowd = Crowd { ports: ports.to_vec(), counts: counts.clone(), subscribers: HashMap::new(), roaming: 0 };
     let clients = tautline::Client::plain().stay().start(move |_| crowd).unwrap();
@@ -207,13 +278,15 @@ fn nobody_misses_a_message_with_history_while_processes_and_the_broker_are_kille
     };
     wait("all subscribe", &|| counts.subscribed.load(Ordering::Relaxed) == count);
     let publisher = Client::connect(target(0), ClientConfig::default()).unwrap();
-    // Kills in turn: a process, the broker, another process. Each is back after a second.
-    let (total, begin) = (rate * seconds, Instant::now());
-    let mut sent = 0;
-    let mut outages = 0;
-    let mut down: Option<Instant> = None;
-    while sent < total {
-        let due = (u64::try_from(begin.elapsed().as_millis()).unwrap() * rate / 1_000).min(total);
+    let begin = Instant::now();
+    let (mut sent, mut outages) = (0, 0);
+    // Messages of the plain topic may be lost from the last one that all have before a kill, until all have one of those that were
+    // sent after the restart.
+    let mut windows: Vec<(u64, u64)> = Vec::new();
+    let mut phase = Phase::Quiet(begin + Duration::from_secs(1));
+    while begin.elapsed() < Duration::from_secs(seconds) || outages < 3 || !matches!(phase, Phase::Quiet(_)) {
+        assert!(begin.elapsed() < Duration::from_secs(seconds) + PATIENCE, "no recovery after outage {outages}");
+        let due = u64::try_from(begin.elapsed().as_millis()).unwrap() * rate / 1_000;
         while sent < due {
             match publisher.publish(HISTORY, None, &sent.to_string()) {
                 Ok(_) => sent += 1,
@@ -221,42 +294,45 @@ fn nobody_misses_a_message_with_history_while_processes_and_the_broker_are_kille
                 Err(error) => panic!("{error}"),
             }
             // In the plain topic a message may be lost, and never comes twice.
-            publisher.publish_once(PLAIN, None, &sent.to_string()).unwrap();
+            publisher.publish_once(PLAIN, None, &(sent - 1).to_string()).unwrap();
         }
         while publisher.next_within(Duration::from_millis(1)).is_ok() {}
-        // Three quarters of the time are for outages, the rest is quiet.
-        let next = begin + Duration::from_secs(2) + Duration::from_secs(3) * outages;
-        if down.is_none() && Instant::now() > next && sent < total * 3 / 4 {
-            match outages % 3 {
-                0 => drop(hosts[1].take()),
-                1 => drop(nats.take()),
-                _ => drop(hosts[2].take()),
+        phase = match phase {
+            // Three quarters of the time are for outages, the rest is quiet.
+            Phase::Quiet(until)
+                if Instant::now() > until && (outages < 3 || begin.elapsed().as_secs() < seconds * 3 / 4) =>
+            {
+                let first = counts.all_have();
+                processes.kill(outages);
+                outages += 1;
+                Phase::Down { first, since: Instant::now() }
             }
-            (outages, down) = (outages + 1, Some(Instant::now()));
-        }
-        if down.is_some_and(|down| down.elapsed() > Duration::from_secs(1)) {
-            nats.get_or_insert_with(|| Process::nats(broker, &folder));
-            for (host, port) in hosts.iter_mut().zip(ports) {
-                host.get_or_insert_with(|| Process::host(port, broker));
+            Phase::Down { first, since } if since.elapsed() > Duration::from_secs(1) => {
+                processes.restart();
+                Phase::Recovering { first, restarted: sent }
             }
-            down = None;
-        }
+            Phase::Recovering { first, restarted } if counts.all_have() > restarted => {
+                windows.push((first, sent));
+                Phase::Quiet(Instant::now() + Duration::from_secs(1))
+            }
+            other => other,
+        };
     }
+    let total = sent;
     wait("all messages arrive", &|| counts.received.load(Ordering::Relaxed) >= total * count);
+    wait("the last message without history arrives", &|| counts.all_have() == total);
     let wrong = counts.wrong.lock().unwrap();
     assert!(wrong.is_empty(), "{} wrong: {:?}", wrong.len(), &wrong[..wrong.len().min(20)]);
     assert_eq!(counts.received.load(Ordering::Relaxed), total * count);
-    let lost: u64 = counts.gaps.lock().unwrap().iter().map(|(from, to)| to - from).sum();
+    let quiet = counts.check_losses(&windows, total);
     println!(
         "{count} subscribers, {total} messages in {:.1} s, {outages} outages, {} reconnections: all with history once and in \
-         order; without history {} arrived, {lost} lost in {} gaps",
+         order; without history {} arrived; {} were lost, all during outages; {quiet} messages were outside of outages",
         begin.elapsed().as_secs_f64(),
         counts.reconnects.load(Ordering::Relaxed),
         counts.plain.load(Ordering::Relaxed),
-        counts.gaps.lock().unwrap().len(),
+        counts.lost(),
     );
-    assert!(outages >= 3, "too short a run for {outages} outages");
-    drop(hosts);
-    drop(nats);
+    drop(processes);
     let _ = std::fs::remove_dir_all(&folder);
 }
