@@ -1,7 +1,8 @@
 //! Loops of servers and clients for programs, compiled once for each engine.
 //!
 //! A generic loop is compiled again in every crate that starts it, and for every type of handler. The lab and `taut`
-//! therefore start all their loops here, with one boxed type. The virtual call costs less than 0.1 % of a message
+//! therefore start all their loops here or in [`load`](crate::load), with one boxed type. A blocking `tautline::Socket`
+//! has a handler of its own, so neither of them uses it. The virtual call costs less than 0.1 % of a message
 //! (docs/experiments.md, "Dispatch and builds").
 
 use tautline::{Client, Error, Handler, Server, ServerHandle, TlsEngine};

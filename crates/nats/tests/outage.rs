@@ -234,7 +234,7 @@ impl Processes {
     }
 }
 
-/// What happens to processes and the broker.
+/// The present step of an outage of processes and the broker.
 enum Phase {
     /// Nothing, until this time.
     Quiet(Instant),
@@ -280,8 +280,8 @@ fn nobody_misses_a_message_with_history_while_processes_and_the_broker_are_kille
     let publisher = Client::connect(target(0), ClientConfig::default()).unwrap();
     let begin = Instant::now();
     let (mut sent, mut outages) = (0, 0);
-    // Messages of the plain topic may be lost from the last one that all have before a kill, until all have one of those that were
-    // sent after the restart.
+    // Messages of the plain topic may be lost after the last one that all have before a kill. A window of losses ends when all have
+    // a message that was sent after the restart.
     let mut windows: Vec<(u64, u64)> = Vec::new();
     let mut phase = Phase::Quiet(begin + Duration::from_secs(1));
     while begin.elapsed() < Duration::from_secs(seconds) || outages < 3 || !matches!(phase, Phase::Quiet(_)) {
