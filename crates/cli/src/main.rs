@@ -140,4 +140,17 @@ mod tests {
             assert!(help.contains("Example"), "{} has no example", command.get_name());
         }
     }
+
+    #[test]
+    fn the_page_of_the_program_lists_every_command_and_suite() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md")).unwrap();
+        let commands = Cli::command();
+        let commands = commands.get_subcommands().filter(|command| !command.is_hide_set());
+        for name in commands.map(clap::Command::get_name).filter(|&name| name != "help") {
+            assert!(page.contains(&format!("\n| `taut {name}")), "taut {name}");
+        }
+        for suite in tautline_lab::suites::Suite::ALL.map(tautline_lab::suites::Suite::name) {
+            assert!(page.contains(&format!("\n| `{suite}` |")), "suite {suite}");
+        }
+    }
 }
