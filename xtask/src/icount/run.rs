@@ -81,11 +81,13 @@ fn counters(log: &str, per: Per) -> Option<(u64, u64)> {
         let line = log.lines().find_map(|line| line.strip_prefix(begin))?;
         line.split_once(behind)?.0.rsplit(' ').next()?.parse().ok()
     };
-    if per == Per::Message {
-        return Some((number("messages: ", " in,")?, 0));
-    }
     let (opened, resumed) = (number("connections: ", " opened,")?, number("connections: ", " of them resumed")?);
-    Some(if per == Per::Resumed { (resumed, opened.checked_sub(resumed)?) } else { (opened, 0) })
+    Some(match per {
+        Per::Message => (number("messages: ", " in,")?, 0),
+        Per::Delivery => (number("messages: ", " out,")?, 0),
+        Per::Connection => (opened, 0),
+        Per::Resumed => (resumed, opened.checked_sub(resumed)?),
+    })
 }
 
 /// The instructions of all threads in a file of callgrind.
@@ -102,8 +104,8 @@ mod tests {
     fn counters_are_read() {
         let log = "closing\nconnections: 5 accepted, 1 failed in their handshake, 4 opened, 3 of them resumed, 0 open\n\
                    messages: 88046 in, 12 out, 0 dropped; 8 bytes in\n";
-        let counted = [Per::Message, Per::Connection, Per::Resumed].map(|per| counters(log, per));
-        assert_eq!(counted, [Some((88046, 0)), Some((4, 0)), Some((3, 1))]);
+        let all = [Per::Message, Per::Delivery, Per::Connection, Per::Resumed];
+        assert_eq!(all.map(|per| counters(log, per)), [Some((88046, 0)), Some((12, 0)), Some((4, 0)), Some((3, 1))]);
         assert_eq!(counters("closing\n", Per::Message), None);
     }
 
