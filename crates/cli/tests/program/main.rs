@@ -186,6 +186,43 @@ fn doctor_prints_whole_sentences_at_any_width() {
 }
 
 #[test]
+fn doctor_shows_what_it_measured_and_what_would_change_its_mind() {
+    let home = Home::new();
+    // Each finding on one line.
+    let said = home.run(&["doctor"]).out.replace(&format!("\n{:16}", ""), " ");
+    for (label, unit) in [
+        ("system call", " ns:"),
+        ("clock", " ns to read"),
+        ("copy", " GB/s aligned"),
+        ("key exchange", " us"),
+        ("signature", " full handshakes a second"),
+        ("driver epoll", " echoes/s, p99"),
+    ] {
+        let row = said.lines().find(|line| line.starts_with(&format!("  {label} ")));
+        let (before, _) = row.and_then(|row| row.split_once(unit)).unwrap_or_else(|| panic!("{label}: {said}"));
+        assert!(before.ends_with(|last: char| last.is_ascii_digit()), "{label}: {before}");
+    }
+    for suite in ["AES-128-GCM", "AES-256-GCM", "CHACHA20-POLY1305"] {
+        assert_eq!(said.lines().filter(|line| line.starts_with(suite)).count(), 3, "{suite} in {said}");
+    }
+    let (_, advice) = said.split_once("\n  run ").unwrap();
+    assert!(advice.contains("\n  because ") && advice.contains("\n  otherwise "), "{advice}");
+}
+
+#[test]
+fn doctor_checks_connections_and_their_rate_together() {
+    let home = Home::new();
+    let said = home.run(&["doctor", "--connections", "5000", "--rate", "100"]).out;
+    for what in ["open files", "accept queue", "memory", "burst", "port reuse", "handshakes"] {
+        assert!(said.contains(&format!("\n  {what} ")), "{what} is missing in {said}");
+    }
+    for wrong in [["--connections", "0"], ["--rate", "0"], ["--rate", "many"]] {
+        let said = home.run(&[&["doctor"][..], &wrong].concat());
+        assert_eq!((said.code, said.err.lines().count()), (Some(2), 1), "{said:?}");
+    }
+}
+
+#[test]
 fn the_command_of_doctor_works() {
     let home = Home::new();
     let said: serde_json::Value = serde_json::from_str(&home.run(&["doctor", "--json"]).out).unwrap();
@@ -194,6 +231,7 @@ fn the_command_of_doctor_works() {
     assert_eq!(aeads.len(), 3 * 3 * 2);
     for row in aeads {
         assert!(row["ns"][row["choice"].as_str().unwrap()].as_f64().unwrap() > 1.0, "{row}");
+        assert!(row["ns"]["aws-lc"].is_number() && row["ns"]["ring"].is_number() == cfg!(feature = "ring"), "{row}");
     }
     let measured = &said["measured"];
     for name in ["syscall_ns", "clock_ns", "signature_us"] {
