@@ -20,8 +20,10 @@ use tautline::{ConnId, Kind, ShardHandle, Target};
 /// Bytes from which on a message is not copied for a batch.
 pub(crate) const LARGE: usize = 8 << 10;
 
-/// A batch above which its memory is not kept for the next one.
+/// Memory that a batch keeps for the next one in any case.
 const KEEP: usize = 1 << 20;
+/// Memory that a batch keeps at most. A loop has four batches: two for each direction.
+const KEEP_MOST: usize = 16 << 20;
 
 /// The events that wait for Python: those of all connections of one event loop, in order.
 pub(crate) struct Inbox {
@@ -38,6 +40,8 @@ pub(crate) struct Inbox {
 pub(crate) struct Batch {
     pub(crate) events: Vec<Event>,
     pub(crate) bytes: Vec<u8>,
+    /// Bytes that a batch lately had.
+    lately: usize,
 }
 
 /// One event of the connection with this key.
@@ -72,10 +76,19 @@ impl Batch {
     /// Makes the batch empty, and gives unusually much memory back.
     pub(crate) fn clear(&mut self) {
         self.events.clear();
-        self.bytes.clear();
-        self.bytes.shrink_to(KEEP);
+        empty(&mut self.bytes, &mut self.lately);
         self.events.shrink_to(KEEP / size_of::<Event>());
     }
+}
+
+/// Empties the payloads of a batch. Memory that batches of late needed is kept, for the kernel takes long to clear it anew.
+///
+/// `lately` is the size of the largest batch, an eighth less for each smaller one since. A vector grows by doubling, so
+/// twice that is kept.
+fn empty(bytes: &mut Vec<u8>, lately: &mut usize) {
+    *lately = bytes.len().max(*lately - *lately / 8);
+    bytes.clear();
+    bytes.shrink_to((2 * *lately).clamp(KEEP, KEEP_MOST));
 }
 
 impl Inbox {
@@ -174,6 +187,8 @@ pub(crate) struct Outbox {
 pub(crate) struct Orders {
     pub(crate) list: Vec<Order>,
     pub(crate) bytes: Vec<u8>,
+    /// Bytes that a batch lately had.
+    lately: usize,
 }
 
 /// One operation. A `len` is that of the payload in [`Orders::bytes`].
@@ -239,8 +254,7 @@ impl Default for Outbox {
 impl Orders {
     pub(crate) fn clear(&mut self) {
         self.list.clear();
-        self.bytes.clear();
-        self.bytes.shrink_to(KEEP);
+        empty(&mut self.bytes, &mut self.lately);
         self.list.shrink_to(KEEP / size_of::<Order>());
     }
 }
@@ -404,8 +418,29 @@ impl Peer {
 
 #[cfg(test)]
 mod tests {
-    use super::{Inbox, Marks, Outbox, Shared};
+    use super::{Batch, Inbox, KEEP, KEEP_MOST, Marks, Outbox, Shared};
     use std::sync::Arc;
+
+    #[test]
+    fn a_batch_keeps_the_memory_that_batches_of_late_needed() {
+        let mut batch = Batch::default();
+        let mut fill = |len: usize| {
+            let before = batch.bytes.capacity();
+            batch.bytes.extend(std::iter::repeat_n(0, len));
+            let grew = batch.bytes.capacity() > before;
+            batch.clear();
+            (grew, batch.bytes.capacity())
+        };
+        assert!(fill(6 << 20).0);
+        for len in [6 << 20, 5 << 20, 100, 6 << 20] {
+            assert!(!fill(len).0, "{len}");
+        }
+        for _ in 0..30 {
+            fill(100);
+        }
+        assert_eq!(fill(100).1, KEEP);
+        assert_eq!(fill(KEEP_MOST * 2).1, KEEP_MOST);
+    }
 
     #[test]
     fn reading_pauses_at_the_high_mark_and_resumes_at_the_low_one() {

@@ -112,7 +112,7 @@ pub(crate) fn apply<E: Engine>(shard: &mut Shard<E, Relay>, orders: &mut Orders)
     if orders.list.is_empty() {
         return;
     }
-    let Orders { list, bytes } = orders;
+    let Orders { list, bytes, .. } = orders;
     // Connections for which much may wait.
     let mut full: Vec<Arc<Shared>> = Vec::new();
     let mut rest: &[u8] = bytes;

@@ -175,6 +175,8 @@ final class BenchWorker {
         final ByteBuffer in = ByteBuffer.allocateDirect(5 * 17_000);
         final ByteBuffer out = ByteBuffer.allocateDirect(5 * 17_000);
         final ByteBuffer plain = ByteBuffer.allocateDirect(5 * 17_000);
+        /** Bytes of plaintext that came with the end of the handshake: some engines unwrap several records at once. */
+        int early;
 
         Wire(SSLEngine engine, SocketChannel channel) throws IOException {
             this.engine = engine;
@@ -184,6 +186,7 @@ final class BenchWorker {
 
         void handshake() throws Exception {
             engine.beginHandshake();
+            plain.clear();
             ByteBuffer nothing = ByteBuffer.allocate(0);
             while (true) {
                 switch (engine.getHandshakeStatus()) {
@@ -199,13 +202,14 @@ final class BenchWorker {
                         break;
                     case NEED_UNWRAP:
                     case NEED_UNWRAP_AGAIN:
-                        SSLEngineResult result = engine.unwrap(in.flip(), plain.clear());
+                        SSLEngineResult result = engine.unwrap(in.flip(), plain);
                         in.compact();
                         if (result.getStatus() == SSLEngineResult.Status.BUFFER_UNDERFLOW) {
                             receive();
                         }
                         break;
                     default:
+                        early = plain.position();
                         return;
                 }
             }
@@ -236,7 +240,8 @@ final class BenchWorker {
 
         /** Reads this many bytes of plaintext. */
         void read(int length) throws Exception {
-            int left = length;
+            int left = length - early;
+            early = 0;
             while (left > 0) {
                 plain.clear();
                 SSLEngineResult result = engine.unwrap(in.flip(), plain);
