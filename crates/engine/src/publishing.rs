@@ -4,14 +4,19 @@
 //! - A message goes to the connections that are subscribed when its delivery begins. A connection that unsubscribes or ends
 //!   before its batch is left out.
 //! - A message without a topic goes to all connections: a walk over the slots, which needs no subscriptions.
+//! - A panic for one connection, as for lack of memory, closes that connection. The others get each message once.
 //! - While many messages wait, commands of other threads wait too, so that their bound applies.
 
 use crate::core::{Core, Slot};
 use crate::handler::Handler;
+use crate::link::Link;
+use crate::publications::Publication;
 use crate::recipients::Destination;
+use crate::shared::Shared;
 use crate::topic::Step;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use tautline_io::{Driver, Token};
-use tautline_tls::Engine;
+use tautline_tls::{Engine, Session};
 
 /// Messages that are delivered at a time, counted for each subscriber: about a millisecond of work.
 const BATCH: usize = 512;
@@ -89,20 +94,15 @@ impl<E: Engine, H: Handler> Core<E, H> {
         };
         for &token in &walk {
             let Some(mut link) = self.take(token) else { continue };
-            for publication in &run {
-                if publication.except == Some(token) {
-                    continue;
+            let sent = catch_unwind(AssertUnwindSafe(|| self.shared.publish_run(driver, &mut link, &run)));
+            match sent {
+                // Closed where visits expect a panic. The other subscribers get the messages all the same.
+                Err(panic) => self.visit_link(driver, link, |_, _, _| resume_unwind(panic)),
+                Ok(()) if last || more => self.visit_link(driver, link, |_, _, _| {}),
+                Ok(()) => {
+                    self.shared.mark_dirty(&mut link);
+                    self.put(token, Slot::Link(link));
                 }
-                let delivery = self.shared.publish_to(driver, &mut link, &publication.message);
-                if let Some(receipts) = &publication.receipts {
-                    receipts.count(delivery);
-                }
-            }
-            if last || more {
-                self.visit_link(driver, link, |_, _, _| {});
-            } else {
-                self.shared.mark_dirty(&mut link);
-                self.put(token, Slot::Link(link));
             }
         }
         let spent = (looked * run.len()).max(1);
@@ -128,5 +128,20 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let looked = self.unserved - from;
         self.unserved = from;
         Step { looked, more: from > 0 }
+    }
+}
+
+impl Shared {
+    /// Sends the messages of a run to one of their subscribers.
+    fn publish_run<S: Session, T>(&mut self, driver: &mut dyn Driver, link: &mut Link<S, T>, run: &[Publication]) {
+        for publication in run {
+            if publication.except == Some(link.token) {
+                continue;
+            }
+            let delivery = self.publish_to(driver, link, &publication.message);
+            if let Some(receipts) = &publication.receipts {
+                receipts.count(delivery);
+            }
+        }
     }
 }

@@ -26,10 +26,9 @@ const MAX_DRAINS: usize = 16;
 impl<E: Engine, H: Handler> Core<E, H> {
     /// Sends a message of another thread to one connection. It leaves with the turn's other output.
     fn send_to(&mut self, driver: &mut dyn Driver, token: Token, message: &Encoded) {
-        let Some(mut link) = self.take(token) else { return };
-        self.shared.publish_to(driver, &mut link, message);
-        self.shared.mark_dirty(&mut link);
-        self.put(token, Slot::Link(link));
+        self.visit_corked(driver, token, |core, driver, link| {
+            core.shared.publish_to(driver, link, message);
+        });
     }
 
     /// Sends a connection's output after an event.

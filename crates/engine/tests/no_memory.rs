@@ -10,9 +10,10 @@ use fake::{Event, Fake};
 use std::sync::Arc;
 use std::time::Duration;
 use tautline_buf::{Buf, Pool};
-use tautline_engine::{Cause, Closed, Config, Conn, Handler, Outgoing, Shard};
+use tautline_engine::{Cause, Closed, Config, Conn, ConnId, Handler, Opening, Outgoing, Shard};
 use tautline_tls::plain;
-use tautline_ws::{Encoder, Kind, Message, Role};
+use tautline_ws::deflate::{DeflateConfig, DeflateParams, Inflater};
+use tautline_ws::{Decoded, Decoder, Encoder, Event as Frame, Kind, Message, Role};
 
 const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
@@ -21,10 +22,16 @@ const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket
 #[derive(Default)]
 struct Echo {
     causes: Vec<Cause>,
+    conns: Vec<ConnId>,
 }
 
 impl Handler for Echo {
     type State = ();
+
+    fn on_open(&mut self, conn: &mut Conn<'_, ()>, _: &Opening<'_>) {
+        assert!(conn.subscribe("news"));
+        self.conns.push(conn.id());
+    }
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
         conn.send(Outgoing::from(&message));
@@ -88,4 +95,99 @@ fn a_message_without_memory_closes_its_connection_with_1011() {
         }
     }
     assert!(echoed > 5 && closed > 5, "{echoed} were echoed, {closed} were closed");
+}
+
+/// Subscribers, of which every second one compresses.
+const SUBSCRIBERS: u32 = 8;
+/// No end of their heads, to which the accepted extension is added.
+const DEFLATE: &[u8] = b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n";
+
+/// Opens the subscribers.
+fn open(shard: &mut Shard<plain::Engine, Echo>, kernel: &Fake) {
+    for number in 0..SUBSCRIBERS {
+        let further = if number % 2 == 0 { &b"\r\n"[..] } else { DEFLATE };
+        kernel.push(Event::Accept);
+        kernel.push(Event::Bytes(number, [&UPGRADE[..UPGRADE.len() - 2], further].concat()));
+    }
+    shard.turn(Some(Duration::ZERO)).unwrap();
+    for number in 0..SUBSCRIBERS {
+        let head = String::from_utf8(kernel.received(number)).unwrap();
+        assert_eq!(head.contains("permessage-deflate"), number % 2 == 1, "{head}");
+        // Memory of the test itself does not fail.
+        kernel.0.borrow_mut().wires.get_mut(&number).unwrap().received.reserve(2 << 20);
+    }
+}
+
+/// The texts and the code of the close frame that a peer got.
+fn read(number: u32, mut bytes: &mut [u8]) -> (Vec<String>, Option<u16>) {
+    let mut decoder = Decoder::new(Role::Client, 1 << 20);
+    if number % 2 == 1 {
+        let params = DeflateParams::decode(0b1111_1111);
+        decoder = decoder.with_inflater(Inflater::new(&params, Role::Client, u32::MAX));
+    }
+    let (mut pool, mut texts) = (Pool::new(0), Vec::new());
+    while !bytes.is_empty() {
+        let Decoded { used, event } = decoder.decode(bytes, &mut pool).unwrap();
+        match event.unwrap() {
+            Frame::Message(message) => texts.push(message.text().unwrap().to_owned()),
+            Frame::Close(close) => return (texts, close.map(|close| close.code.into())),
+            _ => unreachable!("nobody sends it"),
+        }
+        bytes = &mut bytes[used..];
+    }
+    (texts, None)
+}
+
+#[test]
+fn a_publication_without_memory_closes_its_connection_and_reaches_the_others_once() {
+    std::panic::set_hook(Box::new(|_| {}));
+    // It compresses to more than what memory fails for.
+    let mut state = 1_u64;
+    let digits = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        char::from(b'0' + u8::try_from((state >> 33) % 10).unwrap())
+    });
+    let large: String = digits.take(150_000).collect();
+    let (mut reached, mut closed) = ([0; 2], [0; 2]);
+    for seed in 1..=40_u64 {
+        let mut config = Config::default();
+        config.limits.pool = 0;
+        config.upgrade.deflate = Some(DeflateConfig::default());
+        let kernel = Fake::default();
+        kernel.0.borrow_mut().room = usize::MAX;
+        let mut shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), Echo::default()).unwrap();
+        open(&mut shard, &kernel);
+        let handle = shard.handle();
+        handle.publish("news", Outgoing::text(&large)).unwrap();
+        let to_one = shard.handler().conns[0];
+        handle.send(to_one, Outgoing::text(&large)).unwrap();
+        let before = fail_by(seed);
+        for _ in 0..3 {
+            shard.turn(Some(Duration::ZERO)).unwrap();
+        }
+        let failures = fail_by(0) - before;
+        handle.publish("news", Outgoing::text(&large[1..])).unwrap();
+        for _ in 0..3 {
+            shard.turn(Some(Duration::ZERO)).unwrap();
+        }
+        let mut ended = 0;
+        for number in 0..SUBSCRIBERS {
+            let (texts, code) = read(number, &mut kernel.received(number));
+            let twice = if number == 0 { 2 } else { 1 };
+            if let Some(code) = code {
+                assert_eq!(code, 1011, "seed {seed}, {number}");
+                assert!(texts.len() < twice && texts.iter().all(|text| *text == large), "seed {seed}, {number}");
+                (ended, closed[number as usize % 2]) = (ended + 1, closed[number as usize % 2] + 1);
+            } else {
+                let expected = [vec![&large[..]; twice], vec![&large[1..]]].concat();
+                assert!(texts == expected, "seed {seed}, {number}: {} texts", texts.len());
+                reached[number as usize % 2] += 1;
+            }
+        }
+        let causes = &shard.handler().causes;
+        assert!(causes.iter().all(|cause| matches!(cause, Cause::Panicked)), "seed {seed}: {causes:?}");
+        assert_eq!((causes.len(), shard.counters().panics), (ended, ended as u64), "seed {seed}");
+        assert!(ended as u64 <= failures, "seed {seed}: {ended} for {failures}");
+    }
+    assert!(reached.iter().chain(&closed).all(|count| *count > 10), "{reached:?} were reached, {closed:?} were closed");
 }

@@ -2,7 +2,7 @@ use crate::deflate::SharedDeflater;
 use crate::{Error, Header, Kind};
 use core::fmt;
 use std::sync::{Arc, OnceLock};
-use tautline_buf::{Buf, Pool};
+use tautline_buf::Pool;
 
 /// A server's message, framed once and sent to many clients.
 ///
@@ -23,11 +23,12 @@ struct Frames {
 
 impl Prepared {
     /// Frames a message. The caller must ensure that text is UTF-8.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
     #[must_use]
     pub fn new(kind: Kind, payload: &[u8]) -> Self {
-        let mut frame = Buf::new();
-        header(kind, payload, false).put_frame(payload, &mut frame);
-        Self(Arc::new(Frames { plain: frame.filled().into(), compressed: Default::default() }))
+        Self(Arc::new(Frames { plain: frame(kind, payload, false), compressed: Default::default() }))
     }
 
     /// The uncompressed frame.
@@ -42,6 +43,9 @@ impl Prepared {
     ///
     /// # Errors
     /// [`Error::Compressor`] if the compressor fails.
+    ///
+    /// # Panics
+    /// If there is no memory for it. The message and the compressor can be used again.
     pub fn compressed(
         &self,
         window_bits: u8,
@@ -54,13 +58,9 @@ impl Prepared {
             let mut deflated = pool.take();
             let result = shared_deflater.deflate(window_bits, self.payload(), &mut deflated);
             if result.is_ok() {
-                let frame = (deflated.len() < self.payload().len()).then(|| {
-                    let mut frame = Buf::new();
-                    header(self.kind(), deflated.filled(), true).put_frame(deflated.filled(), &mut frame);
-                    frame.filled().into()
-                });
+                let is_smaller = deflated.len() < self.payload().len();
                 // If another thread was faster, its result stays.
-                let _ = cell.set(frame);
+                let _ = cell.set(is_smaller.then(|| frame(self.kind(), deflated.filled(), true)));
             }
             pool.give(deflated);
             result?;
@@ -87,8 +87,17 @@ impl fmt::Debug for Prepared {
     }
 }
 
-fn header(kind: Kind, payload: &[u8], rsv1: bool) -> Header {
-    Header { fin: true, rsv1, opcode: kind.into(), key: None, len: payload.len() as u64 }
+/// Frames a payload, in memory of just its size. A lack of it panics, as with buffers, instead of aborting the process.
+fn frame(kind: Kind, payload: &[u8], rsv1: bool) -> Box<[u8]> {
+    let mut head = [0; Header::MAX_LEN];
+    let header = Header { fin: true, rsv1, opcode: kind.into(), key: None, len: payload.len() as u64 };
+    let start = header.encode_to(&mut head);
+    let len = start + payload.len();
+    let mut frame = Vec::new();
+    assert!(frame.try_reserve_exact(len).is_ok(), "no memory for a frame of {len} bytes");
+    frame.extend_from_slice(&head[..start]);
+    frame.extend_from_slice(payload);
+    frame.into_boxed_slice()
 }
 
 #[cfg(test)]

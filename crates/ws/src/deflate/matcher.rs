@@ -104,7 +104,9 @@ impl Matcher {
         }
         // Not twice the memory, as `Vec` would.
         if self.bytes.capacity() - self.bytes.len() < more {
-            self.bytes.reserve_exact((self.bytes.len() / 4).max(more));
+            let (len, grown) = (self.bytes.len(), (self.bytes.len() / 4).max(more));
+            // A lack of memory ends one message, as with buffers, and not the process.
+            assert!(self.bytes.try_reserve_exact(grown).is_ok(), "no memory for a window of {} bytes", len + grown);
         }
     }
 }

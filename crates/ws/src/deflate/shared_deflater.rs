@@ -40,10 +40,13 @@ impl SharedDeflater {
 
     /// Compresses a whole message for `window_bits`.
     pub(crate) fn deflate(&mut self, window_bits: u8, payload: &[u8], out: &mut Buf) -> Result<(), Error> {
-        let deflater =
-            Self::slot(window_bits).and_then(|slot| self.by_window.get_mut(slot)).ok_or(Error::Compressor)?;
+        let slot = Self::slot(window_bits).and_then(|slot| self.by_window.get_mut(slot)).ok_or(Error::Compressor)?;
         self.runs += 1;
-        deflater.get_or_insert_with(|| Deflater::for_many(window_bits, self.level)).deflate(payload, true, out)
+        // It is put back once the message is whole. A compressor that failed or panicked amid one is not used again.
+        let mut deflater = slot.take().unwrap_or_else(|| Deflater::for_many(window_bits, self.level));
+        deflater.deflate(payload, true, out)?;
+        *slot = Some(deflater);
+        Ok(())
     }
 }
 
