@@ -1,9 +1,14 @@
-//! A new process that gives up, lies or ends at each step: the old one goes on, and its clients notice nothing.
+//! Processes that give up, lie or are killed, at each step: the other one goes on, and clients notice nothing.
 
 use super::HandOver;
 use super::channel::{Channel, Kind, VERSION};
-use crate::{CloseCode, Config, Conn, Handler, Message, Server, ServerHandle, Socket, Target};
-use std::os::unix::net::UnixStream;
+use crate::{Address, CloseCode, Config, Conn, Handler, Message, Server, ServerHandle, Socket, Target};
+use rustix::process::{Signal, getpid, kill_process};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -48,8 +53,8 @@ struct Client {
 }
 
 impl Client {
-    fn new(server: &ServerHandle) -> Self {
-        let (at, stop) = (server.addresses()[0].clone(), Arc::new(AtomicBool::new(false)));
+    fn new(at: &Address) -> Self {
+        let (at, stop) = (at.clone(), Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
         let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -150,18 +155,115 @@ fn begin(stream: UnixStream, last: Step) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Names the part that another process has.
+const PART: &str = "TAUTLINE_UPGRADE_TEST";
+
+/// Starts this program again, to run the test `part` below alone. Its standard input is `stream`.
+fn process(part: &str, stream: UnixStream) -> Child {
+    let name = format!("{}::part_of_another_process", module_path!().split_once("::").unwrap().1);
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &name, "--nocapture", "--test-threads=1"])
+        .env(PART, part)
+        .stdin(Stdio::from(OwnedFd::from(stream)))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// The end of this process, as by `kill -9`.
+fn die() -> ! {
+    kill_process(getpid(), Signal::KILL).unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+fn was_killed(mut child: Child) -> bool {
+    child.wait().unwrap().signal() == Some(Signal::KILL.as_raw())
+}
+
+/// Does nothing in a normal run. The tests below start it in processes of their own.
 #[test]
-fn a_new_process_that_ends_at_any_step_changes_nothing() {
+fn part_of_another_process() {
+    let Ok(part) = std::env::var(PART) else { return };
+    let stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
+    match part.split_once(' ').unwrap() {
+        ("new", step) => begin(stream, STEPS[step.parse::<usize>().unwrap()]).unwrap(),
+        (_, path) => hand_over_and_die(UnixStream::connect(path).unwrap(), &stream),
+    }
+    die();
+}
+
+/// Serves, and hands over through a relay, which ends this process before it passes on the frame that `told` names.
+fn hand_over_and_die(to: UnixStream, mut told: &UnixStream) {
     let old = serve();
-    let clients: Vec<_> = (0..8).map(|_| Client::new(&old)).collect();
-    for last in STEPS {
+    writeln!(&to, "{}", old.addresses()[0]).unwrap();
+    let mut kind = [0];
+    told.read_exact(&mut kind).unwrap();
+    let (near, far) = UnixStream::pair().unwrap();
+    std::thread::spawn(move || old.hand_over(near, &HandOver::default()));
+    let patience = Duration::from_secs(60);
+    let (mut far, mut to) = (Channel::new(far, patience).unwrap(), Channel::new(to, patience).unwrap());
+    let pass = |from: &mut Channel, to: &mut Channel| {
+        let frame = from.receive().unwrap();
+        if frame.kind as u8 == kind[0] {
+            die();
+        }
+        let fds: Vec<_> = frame.fds.iter().map(AsFd::as_fd).collect();
+        to.send(frame.kind, &frame.content, &fds).unwrap();
+        frame.kind
+    };
+    pass(&mut to, &mut far);
+    while pass(&mut far, &mut to) != Kind::Offered {}
+    pass(&mut to, &mut far);
+    pass(&mut to, &mut far);
+    pass(&mut far, &mut to);
+    pass(&mut to, &mut far);
+}
+
+#[test]
+fn connections_survive_an_old_process_that_is_killed() {
+    // Until all are saved, they end with the old process, as they would without an upgrade.
+    for (kind, survive) in [(Kind::Started, false), (Kind::Ready, true), (Kind::Commit, true), (Kind::Running, true)] {
+        let path = std::env::temp_dir().join(format!("tautline-upgrade-{}-{}", std::process::id(), kind as u8));
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let new = std::thread::spawn(move || begin(theirs, last).map_err(|error| error.to_string()));
+        let old = process(&format!("old {}", path.display()), theirs);
+        let stream = listener.accept().unwrap().0;
+        std::fs::remove_file(&path).unwrap();
+        let mut address = Vec::new();
+        while address.last() != Some(&b'\n') {
+            let mut byte = [0];
+            (&stream).read_exact(&mut byte).unwrap();
+            address.extend(byte);
+        }
+        let at: Address = str::from_utf8(&address).unwrap().trim().parse().unwrap();
+        let clients: Vec<_> = (0..if survive { 8 } else { 0 }).map(|_| Client::new(&at)).collect();
+        (&ours).write_all(&[kind as u8]).unwrap();
+        let new = server().take_over(stream).start(|_| Count).unwrap();
+        assert!(was_killed(old), "{kind:?}");
+        assert_eq!(new.addresses()[0], at);
+        clients.into_iter().for_each(Client::finish);
+        Client::new(&at).finish();
+        new.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+        new.join().unwrap();
+    }
+}
+
+#[test]
+fn a_new_process_that_is_killed_at_any_step_changes_nothing() {
+    let old = serve();
+    let at = &old.addresses()[0];
+    let clients: Vec<_> = (0..8).map(|_| Client::new(at)).collect();
+    for (step, last) in STEPS.iter().enumerate() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let new = process(&format!("new {step}"), theirs);
         let error = old.hand_over(ours, &HandOver::default()).unwrap_err();
-        assert_eq!(new.join().unwrap(), Ok(()), "{last:?}");
+        assert!(was_killed(new), "{last:?}");
         assert!(old.is_running(), "{last:?}: {error}");
         // Listening goes on, too.
-        Client::new(&old).finish();
+        Client::new(at).finish();
     }
     // And the next one takes over.
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -178,7 +280,7 @@ fn a_new_process_that_ends_at_any_step_changes_nothing() {
 #[test]
 fn a_new_process_that_lies_changes_nothing() {
     let old = serve();
-    let client = Client::new(&old);
+    let client = Client::new(&old.addresses()[0]);
     let answers = [
         (Kind::Hello, vec![VERSION + 1], "speaks version"),
         (Kind::Hello, vec![VERSION, SAVED_FORMAT - 1], "older build"),
