@@ -1,7 +1,7 @@
 use crate::certificate::CertificateExpiry;
 use crate::process::ProcessFigures;
 use tautline_engine::probe::Stages;
-use tautline_engine::{Counters, Outcomes};
+use tautline_engine::{BrokerCounters, Counters, Outcomes};
 
 /// The figures of a server at one instant.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +15,8 @@ pub struct Figures {
     pub certificates: Vec<CertificateExpiry>,
     /// Reloads of the TLS configuration; `None` without TLS.
     pub reloads: Option<ReloadFigures>,
+    /// The broker between hosts; `None` without one.
+    pub broker: Option<BrokerCounters>,
     /// The process.
     pub process: Option<ProcessFigures>,
 }

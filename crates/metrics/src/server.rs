@@ -5,7 +5,7 @@ use crate::figures::Figures;
 use prometheus_client::registry::Unit;
 use std::fmt::Error;
 use tautline_engine::probe::{Stage, Stages};
-use tautline_engine::{Counters, Outcomes};
+use tautline_engine::{BrokerCounters, Counters, Outcomes};
 
 /// Upper ends of the ranges of stages, in seconds.
 const STAGE_ENDS: [f64; 14] = [2e-7, 5e-7, 1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 1e-2, 1e-1];
@@ -25,6 +25,9 @@ pub(crate) fn encode(figures: &Figures, families: &mut Families<'_>) -> Result<(
     memory(&counters, families)?;
     if let Some(stages) = &figures.stages {
         self::stages(stages, families)?;
+    }
+    if let Some(broker) = &figures.broker {
+        self::broker(broker, families)?;
     }
     tls(figures, families)
 }
@@ -150,6 +153,22 @@ fn stages(stages: &Stages, families: &mut Families<'_>) -> Result<(), Error> {
     };
     let all = Stage::ALL.map(|stage| (stage.name(), histogram(stage)));
     families.histograms("stage", "Stages of received messages, from the network to the handler", "stage", all)
+}
+
+fn broker(broker: &BrokerCounters, families: &mut Families<'_>) -> Result<(), Error> {
+    let help = "Whether the broker between hosts is connected";
+    families.gauge("broker_connected", help, u64::from(broker.connected))?;
+    families.counter("broker_connects", "Times that the broker was connected", broker.connects)?;
+    let help = "Attempts to connect the broker that failed, and connections to it that were lost";
+    families.counter("broker_failures", help, broker.failures)?;
+    let directions = [("received", broker.received), ("sent", broker.passed)];
+    let help = "Messages of other hosts, and messages that were given to the broker";
+    families.counters("broker_messages", help, "direction", directions)?;
+    let reasons = [("away", broker.withheld_away), ("full", broker.withheld_full), ("missed", broker.missed)];
+    let help = "Messages that other hosts did not get: the broker was away, or too many waited; missed: by a loop here";
+    families.counters("broker_messages_dropped", help, "reason", reasons)?;
+    families.gauge("broker_messages_waiting", "Messages that wait for the broker", broker.waiting)?;
+    families.gauge("broker_interests", "Topics and prefixes that this host follows", broker.interests)
 }
 
 fn tls(figures: &Figures, families: &mut Families<'_>) -> Result<(), Error> {

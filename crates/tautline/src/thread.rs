@@ -17,7 +17,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tautline_engine::probe::{Stages, Stamps};
 use tautline_engine::{
-    Bridge, Config, ConnId, Outgoing, Reach, Receipt, Recipients, Restart, ShardHandle, ShardHandleError,
+    Bridge, BrokerCounters, Config, ConnId, Outgoing, Reach, Receipt, Recipients, Restart, ShardHandle,
+    ShardHandleError,
 };
 use tautline_io::machine::OwnDescriptors;
 use tautline_io::{Address, Driver, DriverConfig, ListenOptions, activation, epoll, machine};
@@ -195,6 +196,12 @@ impl ServerHandle {
             all.merge(&one);
             all
         })
+    }
+
+    /// The totals of the [broker](crate::Server::bridge); `None` without one.
+    #[must_use]
+    pub fn broker_counters(&self) -> Option<BrokerCounters> {
+        self.bridge.as_ref().map(Bridge::counters)
     }
 
     /// Whether it was started [with stages](crate::Server::start_with_stages).

@@ -18,7 +18,8 @@ use std::time::Duration;
 use tautline::layers::metrics::prometheus_client::metrics::counter::Counter;
 use tautline::layers::metrics::prometheus_client::registry::Registry;
 use tautline::{
-    Address, Admin, CloseCode, LogLevel, OnPanic, Outgoing, Server, ServerHandle, SlowConsumer, check_admin_address,
+    Address, Admin, Bridge, Broker, BrokerError, BrokerLink, CloseCode, LogLevel, MemoryBroker, OnPanic, Outgoing,
+    Reach, Server, ServerHandle, SlowConsumer, check_admin_address,
 };
 
 fn admin(server: &Started) -> ServerHandle {
@@ -133,6 +134,7 @@ fn the_document_and_the_board_name_metrics_that_exist() {
     let read = |path: &str| std::fs::read_to_string(format!("{root}{path}")).unwrap();
     let (document, board) = (read("docs/operations.md"), read("packaging/grafana/tautline.json"));
     let server = Server::new(server_config()).listen("127.0.0.1:0".parse().unwrap());
+    let server = server.bridge(Bridge::start(MemoryBroker::new()).unwrap());
     let server = server.start_with_stages(|_| App::default()).unwrap();
     let admin = Admin::new(&server).listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let metrics = get(&admin, "/metrics").1;
@@ -309,4 +311,38 @@ fn addresses_that_others_reach_are_refused() {
     let error = format!("{:#}", Admin::new(&server.handle).listen(open.clone()).unwrap_err());
     assert!(error.contains("0.0.0.0:0") && error.contains("no login"), "{error}");
     assert!(check_admin_address(&open).is_err());
+}
+
+/// A broker that is never reached.
+struct Unreachable;
+
+impl Broker for Unreachable {
+    fn name(&self) -> &str {
+        "unreachable"
+    }
+
+    fn run(&mut self, _: &mut BrokerLink) -> Result<(), BrokerError> {
+        Err("it is away".into())
+    }
+}
+
+#[test]
+fn metrics_tell_whether_the_broker_is_connected_and_what_it_passes() {
+    for (bridge, is_there) in
+        [(Bridge::start(MemoryBroker::new()).unwrap(), true), (Bridge::start(Unreachable).unwrap(), false)]
+    {
+        let server = Server::plain().listen("127.0.0.1:0".parse().unwrap()).shards(1).bridge(bridge.clone());
+        let server = server.start(|_| App::default()).unwrap();
+        let admin = Admin::new(&server).listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let now = |name: &str| value(&get(&admin, "/metrics").1, &format!("tautline_broker_{name}"));
+        let (first, passed) = if is_there {
+            ("connects_total", "messages_total{direction=\"sent\"}")
+        } else {
+            ("failures_total", "messages_dropped_total{reason=\"away\"}")
+        };
+        eventually("the broker is tried", || now(first) >= 1.0);
+        assert_eq!(now("connected"), f64::from(u8::from(is_there)));
+        assert_eq!(bridge.publish("news", Outgoing::text("1")) == Reach::AllHosts, is_there);
+        eventually("the message is counted", || now(passed) == 1.0);
+    }
 }

@@ -41,6 +41,7 @@ pub(super) fn figures(server: &ServerHandle) -> Figures {
     figures.certificates = chains.iter().filter_map(|chain| CertificateExpiry::of_chain(chain)).collect();
     let Reloads { done, failed, .. } = reloader.reloads();
     figures.reloads = (!chains.is_empty()).then_some(ReloadFigures { done, failed });
+    figures.broker = server.broker_counters();
     figures.process = ProcessFigures::read();
     figures
 }
