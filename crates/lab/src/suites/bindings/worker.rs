@@ -40,8 +40,16 @@ impl Worker {
         let ended = || Error::Failed("the worker has ended".to_owned());
         writeln!(self.input, "{case} {engine} {}", time.as_millis()).map_err(|_| ended())?;
         self.input.flush().map_err(|_| ended())?;
-        let answer = self.answers.recv_timeout(time + PATIENCE);
-        parse(&answer.map_err(|_| Error::Failed("the worker does not answer".to_owned()))?)
+        self.answer(time + PATIENCE)
+    }
+
+    /// The next answer. A worker that does not answer in time is ended: it would answer the next question with it.
+    fn answer(&mut self, longest: Duration) -> Result<Vec<(String, f64)>, Error> {
+        let answer = self.answers.recv_timeout(longest);
+        parse(&answer.map_err(|_| {
+            let _ = self.child.kill();
+            Error::Failed("the worker does not answer".to_owned())
+        })?)
     }
 }
 
@@ -77,6 +85,15 @@ mod tests {
         for wrong in ["", "read", "read fast"] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_worker_that_does_not_answer_is_ended() {
+        let mut sleep = Command::new("sleep");
+        sleep.arg("1000");
+        let mut worker = Worker::start(sleep).unwrap();
+        assert!(worker.answer(Duration::from_millis(1)).is_err());
+        assert!(!worker.child.wait().unwrap().success());
     }
 
     #[test]
