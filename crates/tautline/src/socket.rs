@@ -227,7 +227,7 @@ impl Socket {
         self.send(Outgoing::binary(payload))
     }
 
-    /// Sends a message. Waits while the peer is slow.
+    /// Sends a message. Waits while the peer is slow, until the kernel has all of it: no loop goes on between two calls.
     ///
     /// # Errors
     /// [`Error::Closed`] once the connection has ended, [`Error::Machine`] if the driver fails.
@@ -235,8 +235,7 @@ impl Socket {
         let delivery = self.with_conn(|conn| conn.send(message));
         self.shard.flush();
         match delivery {
-            Some(Delivery::Sent) => Ok(()),
-            Some(Delivery::Queued(_)) => self.wait_until(|conn| conn.buffered() == 0),
+            Some(Delivery::Sent | Delivery::Queued(_)) => self.wait_until(|conn| conn.buffered() == 0),
             _ => Err(self.ended()),
         }
     }
