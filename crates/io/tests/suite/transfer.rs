@@ -124,7 +124,7 @@ pub fn the_kernel_holds_little_for_a_peer_that_does_not_read<D: Driver>(make: fn
                 break;
             }
         }
-        assert!(0 < held && held <= 512 << 10, "the kernel holds {held} bytes that {token:?} does not read");
+        assert!(0 < held && held <= 2 << 20, "the kernel holds {held} bytes that {token:?} does not read");
     }
 }
 
