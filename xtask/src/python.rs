@@ -61,7 +61,7 @@ pub(crate) fn test(context: &Context) -> Outcome {
     run(&mut pytest, context.deadline)
 }
 
-/// Runs the asyncio tests of the package `websockets` against ours, which [`test`] has installed.
+/// Runs the asyncio tests of the package `websockets` against ours, which [`test()`] has installed.
 ///
 /// They are read from a checkout of that package, or else cloned.
 pub(crate) fn websockets_tests(context: &Context, checkout: Option<&Path>) -> Outcome {
