@@ -26,7 +26,7 @@ pub(crate) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::C
 /// 4 MiB (`net.ipv4.tcp_wmem`). A thousand of them exhaust the memory of all TCP connections of the machine
 /// (`net.ipv4.tcp_mem`): the kernel then drops what others receive. Bytes on their way do not count, so that a fast
 /// connection is not slowed down. With much less, bursts of answers wait in our queues, where each takes memory.
-const MOST_UNSENT: u32 = 512 << 10;
+const MOST_UNSENT: u32 = 1 << 20;
 
 /// Most receives that follow a failed send. The kernel holds a bounded rest, as nothing more arrives on a connection
 /// that cannot be sent on; the number only guards against one that can still be received on.
