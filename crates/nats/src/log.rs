@@ -174,7 +174,7 @@ impl Service {
         let sent = tokio::time::timeout(PATIENCE, self.streams.context().send_publish(subject, message)).await;
         let acknowledged = match sent {
             Ok(Ok(acknowledged)) => acknowledged,
-            // The same message is never taken.
+            // NATS never takes this message.
             Ok(Err(error)) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
                 return done(Err(LogError::Failed("the message is larger than NATS takes".into())));
             }
