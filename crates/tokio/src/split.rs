@@ -1,7 +1,10 @@
 use crate::error::Error;
 use crate::message::Message;
 use crate::socket::WebSocket;
+use futures_core::Stream;
+use futures_sink::Sink;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use tautline_engine::{Closed, Outgoing};
@@ -90,6 +93,32 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Sender<T> {
         }
     }
 
+    /// As [`send`](Self::send), for a text message.
+    pub fn text<'s>(&'s mut self, text: &str) -> impl Future<Output = Result<(), Error>> + use<'s, T> {
+        let taken = self.feed(Outgoing::text(text));
+        async move {
+            taken?;
+            self.flush().await
+        }
+    }
+
+    /// As [`send`](Self::send), for a binary message.
+    pub fn binary<'s>(&'s mut self, payload: &[u8]) -> impl Future<Output = Result<(), Error>> + use<'s, T> {
+        let taken = self.feed(Outgoing::binary(payload));
+        async move {
+            taken?;
+            self.flush().await
+        }
+    }
+
+    /// Takes a ping of at most 125 bytes. It leaves as [`feed`](Self::feed) says. Pongs are not reported.
+    ///
+    /// # Errors
+    /// [`Error::Unsent`] if the ping was not taken.
+    pub fn ping(&mut self, payload: &[u8]) -> Result<(), Error> {
+        lock(&self.0.socket).ping(payload)
+    }
+
     /// Takes a message. It leaves with the next flush or send, or when the other half waits for a message.
     ///
     /// # Errors
@@ -103,7 +132,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Sender<T> {
     /// # Errors
     /// [`Error::Closed`] if the connection ends before.
     pub async fn flush(&mut self) -> Result<(), Error> {
-        poll_fn(|cx| self.0.poll(Half::Sender, cx, WebSocket::poll_flush_all)).await
+        poll_fn(|cx| self.poll_flush_all(cx)).await
+    }
+
+    fn poll_flush_all(&self, cx: &Context<'_>) -> Poll<Result<(), Error>> {
+        self.0.poll(Half::Sender, cx, WebSocket::poll_flush_all)
     }
 
     /// Sends a close frame behind all messages. The receiving half goes on until the peer has answered it.
@@ -129,12 +162,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Receiver<T> {
     /// # Errors
     /// [`Error::Closed`] once, if the connection ended otherwise. Later calls return `None`.
     pub async fn recv(&mut self) -> Result<Option<Message>, Error> {
-        poll_fn(|cx| {
-            self.0.poll(Half::Receiver, cx, |socket, cx| {
-                socket.poll_message(cx).map(|found| found.map(|found| found.map(|()| socket.message())))
-            })
+        poll_fn(|cx| self.poll_message(cx)).await
+    }
+
+    fn poll_message(&self, cx: &Context<'_>) -> Poll<Result<Option<Message>, Error>> {
+        self.0.poll(Half::Receiver, cx, |socket, cx| {
+            socket.poll_message(cx).map(|found| found.map(|found| found.map(|()| socket.message())))
         })
-        .await
     }
 
     /// How the connection ended; `None` while it is open.
@@ -156,6 +190,38 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Receiver<T> {
             Ok(halves) => Ok(halves.socket.into_inner().unwrap_or_else(PoisonError::into_inner)),
             Err(_) => unreachable!("a socket has two halves"),
         }
+    }
+}
+
+/// The messages. The stream ends as [`recv`](Receiver::recv) does.
+impl<T: AsyncRead + AsyncWrite + Unpin> Stream for Receiver<T> {
+    type Item = Result<Message, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_message(cx).map(Result::transpose)
+    }
+}
+
+/// Closing sends a close frame with code 1000 behind all messages, as [`close`](Sender::close) does.
+impl<T: AsyncRead + AsyncWrite + Unpin> Sink<Message> for Sender<T> {
+    type Error = Error;
+
+    fn poll_ready(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let is_full = lock(&self.0.socket).is_full();
+        if is_full { self.poll_flush_all(cx) } else { Poll::Ready(Ok(())) }
+    }
+
+    fn start_send(mut self: Pin<&mut Self>, message: Message) -> Result<(), Error> {
+        self.feed(&message)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.poll_flush_all(cx)
+    }
+
+    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        lock(&self.0.socket).begin_close(CloseCode::NORMAL, "")?;
+        self.poll_flush_all(cx)
     }
 }
 

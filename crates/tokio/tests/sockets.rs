@@ -7,7 +7,7 @@
     reason = "all of this runs inside tests"
 )]
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, SinkExt, StreamExt as _};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -128,6 +128,29 @@ async fn halves_work_on_two_tasks_of_two_threads() {
     assert!(from_server.recv().await.unwrap().is_none());
     echo.await.unwrap();
     assert!(from_server.reunite(to_server).unwrap().closed().is_some());
+}
+
+#[tokio::test]
+async fn halves_are_streams_and_sinks() {
+    let site = site(Config::default(), Config::default()).await;
+    let (server, client) = site.pair().await;
+    let (to_client, from_client) = server.split();
+    let (mut to_server, mut from_server) = client.split();
+    let echo = tokio::spawn(from_client.forward(to_client));
+    to_server.text("one").await.unwrap();
+    to_server.binary(b"two").await.unwrap();
+    to_server.ping(b"a ping is answered, and its pong is no message").unwrap();
+    assert!(matches!(to_server.ping(&[0; 126]), Err(Error::Unsent(_))));
+    SinkExt::send(&mut to_server, Message::from("three")).await.unwrap();
+    let all = [Message::from("one"), Message::from(b"two".to_vec()), Message::from("three")];
+    for message in all {
+        assert_eq!(from_server.next().await.unwrap().unwrap(), message);
+    }
+    SinkExt::close(&mut to_server).await.unwrap();
+    assert!(from_server.next().await.is_none());
+    assert!(matches!(from_server.closed().unwrap().cause, Cause::Local));
+    // The stream has ended, and the sink of the other end is closed with it.
+    echo.await.unwrap().unwrap();
 }
 
 #[tokio::test]
