@@ -180,9 +180,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Asking<T> {
     /// [`Error::Connect`] if the request is no valid upgrade, or the configuration forbids it. The client gets a
     /// response that says why.
     pub async fn upgrade(mut self, headers: HeaderMap) -> Result<WebSocket<T>, Error> {
-        let mut buffers = context::borrow()?;
-        self.socket.connection().upgrade(headers, &mut buffers, now())?;
-        drop(buffers);
+        context::with(|buffers| self.socket.connection().upgrade(headers, buffers, now()))??;
         self.socket.opening().await?;
         // The response leaves even if the first message is long in coming.
         self.socket.flush().await?;
@@ -194,9 +192,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Asking<T> {
     /// # Errors
     /// [`Error::Connect`] if the connection fails.
     pub async fn respond<B: AsRef<[u8]>>(mut self, response: &http::Response<B>) -> Result<Option<Self>, Error> {
-        let mut buffers = context::borrow()?;
-        self.socket.connection().respond(response, &mut buffers)?;
-        drop(buffers);
+        context::with(|buffers| self.socket.connection().respond(response, buffers))??;
         match self.socket.opening().await {
             Ok(Happened::Request) => Ok(Some(self)),
             Ok(_) | Err(Error::Connect(_)) => Ok(None),

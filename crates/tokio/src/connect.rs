@@ -114,10 +114,8 @@ impl Connector {
                 return Err(Error::Connect(ConnectError::Target(why.into())));
             }
         };
-        let connection = {
-            let mut buffers = context::borrow()?;
-            Connection::client(session, target, self.config.clone(), &mut buffers, now())?
-        };
+        let open = |buffers: &mut _| Connection::client(session, target, self.config.clone(), buffers, now());
+        let connection = context::with(open)??;
         let mut socket = WebSocket::new(io, connection, self.config.clone());
         socket.opening().await?;
         Ok(socket)

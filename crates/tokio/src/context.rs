@@ -1,59 +1,47 @@
 //! The buffers and the generator of mask keys of the thread that polls.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::io;
-use std::ops::{Deref, DerefMut};
 use tautline_engine::connection::Context;
 
 thread_local! {
-    static CONTEXT: Cell<Option<Box<Context>>> = const { Cell::new(None) };
+    static CONTEXT: RefCell<Option<Box<Context>>> = const { RefCell::new(None) };
 }
 
-/// The thread's context, for one poll.
+/// Calls `act` with the thread's context.
 ///
-/// It is taken out of the thread's cell meanwhile. A stream below a socket may thus use a socket itself, which then has
-/// another context.
-pub(crate) struct Borrowed(Option<Box<Context>>);
-
-/// Takes the thread's context, or makes one.
-pub(crate) fn borrow() -> io::Result<Borrowed> {
-    let context = match CONTEXT.take() {
-        Some(context) => context,
-        None => Box::new(Context::new()?),
-    };
-    Ok(Borrowed(Some(context)))
+/// A stream below a socket may use a socket itself, within `act`. That one gets a context for this call alone.
+///
+/// # Errors
+/// The system has no random numbers for a new context.
+#[inline]
+pub(crate) fn with<R>(act: impl FnOnce(&mut Context) -> R) -> io::Result<R> {
+    CONTEXT.with(|context| match context.try_borrow_mut() {
+        Ok(mut context) => match &mut *context {
+            Some(context) => Ok(act(context)),
+            None => Ok(act(context.insert(new()?))),
+        },
+        Err(_) => Ok(act(&mut *new()?)),
+    })
 }
 
-#[expect(clippy::expect_used, reason = "only `drop` takes the context")]
-impl Deref for Borrowed {
-    type Target = Context;
-
-    fn deref(&self) -> &Context {
-        self.0.as_ref().expect("a context until it is dropped")
-    }
-}
-
-#[expect(clippy::expect_used, reason = "only `drop` takes the context")]
-impl DerefMut for Borrowed {
-    fn deref_mut(&mut self) -> &mut Context {
-        self.0.as_mut().expect("a context until it is dropped")
-    }
-}
-
-impl Drop for Borrowed {
-    fn drop(&mut self) {
-        CONTEXT.set(self.0.take());
-    }
+#[cold]
+fn new() -> io::Result<Box<Context>> {
+    Context::new().map(Box::new)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::with;
+
     #[test]
-    fn contexts_may_be_borrowed_within_each_other() {
-        let outer = super::borrow().unwrap();
-        let inner = super::borrow().unwrap();
-        drop(outer);
-        drop(inner);
-        drop(super::borrow().unwrap());
+    fn a_call_within_another_has_a_context_of_its_own() {
+        let address = |context: &mut super::Context| std::ptr::from_mut(context).addr();
+        let outer = with(|outer| {
+            let inner = with(address).unwrap();
+            assert_ne!(inner, address(outer));
+            address(outer)
+        });
+        assert_eq!(with(address).unwrap(), outer.unwrap(), "the thread keeps its context");
     }
 }

@@ -128,8 +128,7 @@ impl<'a> Received<'a> {
     /// # Errors
     /// [`Error::Unsent`] if the message was not taken.
     pub fn feed<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<(), Error> {
-        let mut context = context::borrow()?;
-        Ok(self.output.send(message.into(), &mut context)?)
+        Ok(context::with(|context| self.output.send(message.into(), context))??)
     }
 
     /// Takes this message as an answer to itself, from where it lies. [`feed`](Self::feed) says when it leaves.

@@ -137,8 +137,9 @@ impl Connections {
         if self.failures == 0 {
             return Ok(None);
         }
-        let mut buffers = context::borrow()?;
-        Ok(Some(waits.wait_as_told(self.told.take(), self.failures, |bound| buffers.random(bound))))
+        let wait =
+            context::with(|buffers| waits.wait_as_told(self.told.take(), self.failures, |bound| buffers.random(bound)));
+        Ok(Some(wait?))
     }
 }
 

@@ -140,8 +140,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
     /// # Errors
     /// [`Error::Unsent`] if the message was not taken: the connection is closing, or too many bytes wait.
     pub fn feed<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<(), Error> {
-        let mut buffers = context::borrow()?;
-        Ok(self.connection.send(message.into(), &mut buffers)?)
+        Ok(context::with(|buffers| self.connection.send(message.into(), buffers))??)
     }
 
     /// Takes a ping. It leaves as [`feed`](Self::feed) says. Pongs are not reported.
@@ -149,8 +148,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
     /// # Errors
     /// [`Error::Unsent`] if the ping was not taken: its payload may have at most 125 bytes.
     pub fn ping(&mut self, payload: &[u8]) -> Result<(), Error> {
-        let mut buffers = context::borrow()?;
-        Ok(self.connection.ping(payload, &mut buffers)?)
+        Ok(context::with(|buffers| self.connection.ping(payload, buffers))??)
     }
 
     /// Waits until all messages that were taken have left.
@@ -211,9 +209,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
     }
 
     pub(crate) fn begin_close(&mut self, code: CloseCode, reason: &str) -> Result<(), Error> {
-        let mut buffers = context::borrow()?;
-        self.connection.close(code, reason, &mut buffers, now());
-        Ok(())
+        Ok(context::with(|buffers| self.connection.close(code, reason, buffers, now()))?)
     }
 
     pub(crate) const fn connection(&mut self) -> &mut Connection<Session> {
@@ -256,12 +252,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
 
     /// Waits for the next event. The caller of `Happened::Request` answers it.
     pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Happened, Error>> {
-        let mut buffers = context::borrow()?;
+        context::with(|buffers| self.poll_event_with(cx, buffers))?
+    }
+
+    fn poll_event_with(&mut self, cx: &mut Context<'_>, buffers: &mut Buffers) -> Poll<Result<Happened, Error>> {
         loop {
             if self.connection.is_over() {
-                return self.poll_end(cx, &mut buffers).map(|()| Ok(Happened::End));
+                return self.poll_end(cx, buffers).map(|()| Ok(Happened::End));
             }
-            match self.connection.next(&mut buffers) {
+            match self.connection.next(buffers) {
                 Some(Event::Message(_)) => return Poll::Ready(Ok(Happened::Message)),
                 Some(Event::Request) => return Poll::Ready(Ok(Happened::Request)),
                 Some(Event::Open(opened)) => {
@@ -273,35 +272,38 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
                     self.set_closed((*closed).clone());
                     if !is_clean {
                         // The reason may still reach the peer, if the caller lets it.
-                        let _ = self.poll_write(cx, &mut buffers);
+                        let _ = self.poll_write(cx, buffers);
                         return Poll::Ready(Err(Error::Closed(*closed)));
                     }
                 }
                 Some(Event::Failed(error)) => return Poll::Ready(Err(Error::Connect(*error))),
                 Some(_) => {}
                 None if self.connection.is_over() => {}
-                None => ready!(self.poll_io(cx, &mut buffers)),
+                None => ready!(self.poll_io(cx, buffers)),
             }
         }
     }
 
     /// Waits until everything is written.
     pub(crate) fn poll_flush_all(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        let mut buffers = context::borrow()?;
+        context::with(|buffers| self.poll_flush_with(cx, buffers))?
+    }
+
+    fn poll_flush_with(&mut self, cx: &mut Context<'_>, buffers: &mut Buffers) -> Poll<Result<(), Error>> {
         loop {
             if let Some(closed) =
                 self.closed.as_ref().filter(|closed| !matches!(closed.cause, Cause::Peer | Cause::Local))
             {
                 return Poll::Ready(Err(Error::Closed(closed.clone())));
             }
-            match self.poll_write(cx, &mut buffers) {
+            match self.poll_write(cx, buffers) {
                 Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
-                Poll::Ready(Err(error)) => self.connection.broken(error, &mut buffers),
-                Poll::Pending => ready!(self.poll_send_time(cx, &mut buffers)),
+                Poll::Ready(Err(error)) => self.connection.broken(error, buffers),
+                Poll::Pending => ready!(self.poll_send_time(cx, buffers)),
             }
             if !self.connection.is_open() && !self.connection.has_output() {
                 // The connection broke, or the peer took nothing for too long.
-                match self.connection.next(&mut buffers) {
+                match self.connection.next(buffers) {
                     Some(Event::Closed(closed)) => self.set_closed(*closed),
                     _ => return Poll::Ready(Err(Error::Unsent(tautline_engine::connection::Unsent::Closed))),
                 }
@@ -438,9 +440,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> WebSocket<T> {
             Ok(other) => return Ok(other),
             Err(error) => error,
         };
-        poll_fn(|cx| match context::borrow() {
-            Ok(mut buffers) => self.poll_last_write(cx, &mut buffers).map(drop),
-            Err(_) => Poll::Ready(()),
+        poll_fn(|cx| {
+            context::with(|buffers| self.poll_last_write(cx, buffers)).map_or(Poll::Ready(()), |poll| poll.map(drop))
         })
         .await;
         Err(failure)
