@@ -55,12 +55,18 @@ impl Times {
             consider(Some(end), Due::Miss(deadline));
         }
         if hears {
-            consider(deadlines.idle.and_then(|idle| self.heard.checked_add(idle)), Due::Miss(Deadline::Idle));
+            // The deadlines that count from the last input are compared before the one addition.
+            let idle = deadlines.idle.map(|idle| (idle, Due::Miss(Deadline::Idle)));
+            let ping = deadlines.ping.filter(|_| !self.ping_sent).map(|ping| (ping, Due::Ping));
+            let quiet = match (idle, ping) {
+                (Some(idle), Some(ping)) => Some(if ping.0 < idle.0 { ping } else { idle }),
+                (idle, ping) => idle.or(ping),
+            };
+            if let Some((quiet, due)) = quiet {
+                consider(self.heard.checked_add(quiet), due);
+            }
             let silence = deadlines.silence.and_then(|silence| self.message.checked_add(silence));
             consider(silence, Due::Miss(Deadline::Silence));
-            if !self.ping_sent {
-                consider(deadlines.ping.and_then(|ping| self.heard.checked_add(ping)), Due::Ping);
-            }
         }
         consider(self.stuck.and_then(|since| since.checked_add(deadlines.send)), Due::Miss(Deadline::Send));
         first
