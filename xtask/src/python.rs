@@ -12,8 +12,8 @@ use crate::{install, paths};
 /// The manifest of the package's native part, a workspace of its own.
 pub(crate) const MANIFEST: &str = "bindings/python/Cargo.toml";
 /// The tools, the test runner, and the peers of the tests.
-const PACKAGES: [&str; 5] =
-    ["maturin==1.16.0", "pytest==9.2.0", "websockets==17.4", "aiohttp==3.14.5", "uvloop==0.23.0"];
+const PACKAGES: [&str; 6] =
+    ["maturin==1.16.0", "pytest==9.2.0", "mypy==2.4.1", "websockets==17.4", "aiohttp==3.14.5", "uvloop==0.23.0"];
 
 /// The tests of the package `websockets`, which its archive on PyPI lacks.
 const WEBSOCKETS: &str = "https://github.com/python-websockets/websockets";

@@ -166,14 +166,14 @@ class SSLObject(Negotiated):
         if incoming.pending:
             session.feed(incoming.read())
         try:
-            data = session.read(most)
+            opened = session.read(most)
         finally:
             self._answer()
-        if data is None:
+        if opened is None:
             if incoming.eof:
                 raise _ssl.SSLEOFError(_ssl.SSL_ERROR_EOF, "the connection ended without close_notify")
             raise _ssl.SSLWantReadError(_ssl.SSL_ERROR_WANT_READ, "no record has arrived")
-        return data
+        return opened
 
     def _answer(self) -> None:
         """What a read made for the peer."""

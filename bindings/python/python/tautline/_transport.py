@@ -136,7 +136,7 @@ class Transport(asyncio.Transport):
 
     def _deliver(self, data: bytes) -> None:
         try:
-            if self._is_buffered:
+            if self._data_received is None:
                 self._into_buffer(data)
             else:
                 self._data_received(data)
@@ -359,7 +359,7 @@ class Transport(asyncio.Transport):
         if self._on_end is not None:
             self._on_end(self)
         if self._connected:
-            self._protocol.connection_lost(exc)  # type: ignore[arg-type]
+            self._protocol.connection_lost(exc)
 
     def _set_alarm(self, seconds: typing.Optional[float]) -> None:
         if self._alarm is not None:
@@ -371,8 +371,10 @@ class Transport(asyncio.Transport):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Passes further events to another protocol."""
         self._protocol: typing.Any = protocol
-        self._is_buffered = isinstance(protocol, asyncio.BufferedProtocol)
-        self._data_received = None if self._is_buffered else self._protocol.data_received
+        # None if data goes into the protocol's buffer.
+        self._data_received: typing.Optional[typing.Callable[[bytes], None]] = None
+        if not isinstance(protocol, asyncio.BufferedProtocol):
+            self._data_received = typing.cast(asyncio.Protocol, protocol).data_received
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         """The protocol that gets the events."""

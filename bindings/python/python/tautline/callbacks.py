@@ -8,11 +8,22 @@ from __future__ import annotations
 import enum
 import typing
 
+from ._native import Frame as WSFrame
 from .asyncio.client import ClientConnection, connect
 from .asyncio.connection import Connection
 from .asyncio.server import Server, ServerConnection, serve
+from .http11 import Request as WSUpgradeRequest
 
-__all__ = ["WSCloseCode", "WSListener", "WSMsgType", "WSTransport", "ws_connect", "ws_create_server"]
+__all__ = [
+    "WSCloseCode",
+    "WSFrame",
+    "WSListener",
+    "WSMsgType",
+    "WSTransport",
+    "WSUpgradeRequest",
+    "ws_connect",
+    "ws_create_server",
+]
 
 
 class WSMsgType(enum.IntEnum):
@@ -41,7 +52,7 @@ class WSListener:
     def on_ws_connected(self, transport: WSTransport) -> None:
         """The opening handshake is complete."""
 
-    def on_ws_frame(self, transport: WSTransport, frame: typing.Any) -> None:
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """A message arrived. ``frame`` has ``msg_type`` and ``get_payload_as_bytes()``, ``…_utf8_text()``."""
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
@@ -71,7 +82,7 @@ class WSTransport:
             text = isinstance(message, str)
             self._on_frame(self._link.frame(1 if text else 2, message.encode() if text else message))
 
-    def _on_frame(self, frame: typing.Any) -> None:
+    def _on_frame(self, frame: WSFrame) -> None:
         self._frames(self, frame)
 
     def send(self, msg_type: int, message: typing.Union[str, bytes, bytearray, memoryview]) -> None:
@@ -131,7 +142,7 @@ async def ws_connect(
 
 
 async def ws_create_server(
-    listener_factory: typing.Callable[[typing.Any], typing.Optional[WSListener]],
+    listener_factory: typing.Callable[[WSUpgradeRequest], typing.Optional[WSListener]],
     host: typing.Any = None,
     port: typing.Optional[int] = None,
     **kwargs: typing.Any,
@@ -143,7 +154,7 @@ async def ws_create_server(
     kwargs.setdefault("compression", None)
 
     async def handler(connection: ServerConnection) -> None:
-        listener = listener_factory(connection.request)
+        listener = listener_factory(typing.cast(WSUpgradeRequest, connection.request))
         if listener is None:
             await connection.close(1008)
             return

@@ -15,7 +15,7 @@ class MultipleValuesError(LookupError):
         return repr(self.args[0]) if len(self.args) == 1 else super().__str__()
 
 
-class Headers(MutableMapping):
+class Headers(MutableMapping[str, str]):
     """HTTP headers: names without regard to case, in order, each with one or more values.
 
     Assigning to a name adds a value, as in the package ``websockets``; delete the name first to replace its values.
@@ -82,7 +82,7 @@ class Headers(MutableMapping):
             elif isinstance(source, Mapping):
                 pairs = list(source.items())
             else:
-                pairs = list(typing.cast(Iterable[tuple[str, str]], source))
+                pairs = list(source)
             for name in {name.lower() for name, _ in pairs}:
                 self.pop(name, None)
             for name, value in pairs:

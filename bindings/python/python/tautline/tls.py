@@ -79,7 +79,7 @@ class SSLContext(_ssl.SSLContext):
             known = self._engines[server_side] = (options, _native.Engine(options, server_side))
         return known[1].session(None if server_side else server_hostname)
 
-    def load_cert_chain(  # type: ignore[override]
+    def load_cert_chain(
         self, certfile: typing.Any, keyfile: typing.Any = None, password: typing.Any = None
     ) -> None:
         """Loads a certificate and its private key, in PEM. The key must not be encrypted."""
@@ -92,7 +92,7 @@ class SSLContext(_ssl.SSLContext):
             )
         self._certificates.append((_read(certfile), key))
 
-    def load_verify_locations(  # type: ignore[override]
+    def load_verify_locations(
         self, cafile: typing.Any = None, capath: typing.Any = None, cadata: typing.Any = None
     ) -> None:
         """Trusts further authorities."""
@@ -106,7 +106,7 @@ class SSLContext(_ssl.SSLContext):
             pem += _ssl.DER_cert_to_PEM_cert(bytes(cadata)).encode()
         self._roots = (self._roots or b"") + pem + b"\n"
 
-    def set_alpn_protocols(self, alpn_protocols: typing.Iterable[str]) -> None:  # type: ignore[override]
+    def set_alpn_protocols(self, alpn_protocols: typing.Iterable[str]) -> None:
         """Sets the application protocols, by preference."""
         protocols = list(alpn_protocols)
         super().set_alpn_protocols(protocols)
@@ -301,16 +301,16 @@ def options_of(context: _ssl.SSLContext, *, server: bool) -> dict[str, typing.An
     """What a context says, for the engine."""
     if not isinstance(context, _ssl.SSLContext):
         raise TypeError(f"ssl must be an SSLContext, not {type(context).__name__}")
-    own = isinstance(context, SSLContext)
-    if server and not own:
+    own = context if isinstance(context, SSLContext) else None
+    if server and own is None:
         raise TypeError(
             "an ssl.SSLContext does not give its private key away: make the server's context by tautline.tls.SSLContext, "
             "which has the same methods"
         )
-    certificates = list(context._certificates) if own else []
+    certificates = list(own._certificates) if own else []
     if server and not certificates:
         raise ValueError("the server's SSLContext has no certificate: call load_cert_chain first")
-    roots = context._roots if own else _roots_of(context)
+    roots = own._roots if own else _roots_of(context)
     if server:
         verify = {_ssl.CERT_NONE: "none", _ssl.CERT_OPTIONAL: "optional"}.get(context.verify_mode, "required")
     else:
@@ -323,7 +323,7 @@ def options_of(context: _ssl.SSLContext, *, server: bool) -> dict[str, typing.An
         "certificates": certificates,
         "roots": roots,
         "verify": verify,
-        "alpn": list(context._alpn) if own else [],
+        "alpn": list(own._alpn) if own else [],
         "versions": _versions(context),
         "key_log": bool(getattr(context, "keylog_filename", None)),
     }

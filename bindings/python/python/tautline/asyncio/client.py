@@ -293,5 +293,5 @@ def unix_connect(path: typing.Any = None, uri: typing.Optional[str] = None, **kw
 
 async def _resolve(loop: asyncio.AbstractEventLoop, host: typing.Optional[str], port: int) -> str:
     infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    address = infos[0][4]
-    return f"[{address[0]}]:{address[1]}" if len(address) == 4 else f"{address[0]}:{address[1]}"
+    address, number = typing.cast("tuple[str, int]", infos[0][4][:2])
+    return f"[{address}]:{number}" if ":" in address else f"{address}:{number}"

@@ -326,7 +326,7 @@ def check_origin(allowed: typing.Any, headers: Headers) -> None:
     raise InvalidOrigin(origin)
 
 
-async def _called(hook: typing.Any, *arguments: typing.Any) -> typing.Any:
+async def _called(hook: typing.Any, *arguments: typing.Any) -> typing.Optional[Response]:
     """The result of a hook, which may be a coroutine; ``None`` without a hook."""
     result = None if hook is None else hook(*arguments)
     if inspect.isawaitable(result):
