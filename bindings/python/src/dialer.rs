@@ -36,6 +36,7 @@ impl Dialer {
             name: "tautline-client",
             config: Arc::new(options.config()),
             listen: Vec::new(),
+            sockets: Vec::new(),
             reuse_port: false,
             outbox: outbox.clone(),
             relay: Relay::new(Role::Client(HashMap::new())),

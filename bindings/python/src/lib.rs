@@ -28,6 +28,7 @@ mod options;
 mod relay;
 mod request;
 mod server;
+mod sys;
 mod tls;
 mod waiter;
 mod worker;

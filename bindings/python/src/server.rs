@@ -5,11 +5,13 @@ use crate::local;
 use crate::options::{Options, time};
 use crate::relay::{Relay, Role, ServerSide};
 use crate::request::header_map;
+use crate::sys;
 use crate::tls::TlsOptions;
 use crate::worker::{self, Plan};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,7 +32,7 @@ pub(crate) struct Server {
 #[pymethods]
 impl Server {
     #[new]
-    #[pyo3(signature = (hub, listen, options, tls, *, loops = 1, asks = false, headers = vec![]))]
+    #[pyo3(signature = (hub, listen, options, tls, *, sock = None, loops = 1, asks = false, headers = vec![]))]
     #[expect(clippy::too_many_arguments, reason = "keywords of a constructor in Python")]
     fn new(
         py: Python<'_>,
@@ -38,11 +40,13 @@ impl Server {
         listen: Vec<String>,
         options: Options,
         tls: Option<TlsOptions>,
+        sock: Option<&Bound<'_, PyAny>>,
         loops: u32,
         asks: bool,
         headers: Vec<(String, String)>,
     ) -> PyResult<Self> {
         let listen = listen.iter().map(|address| parsed(address)).collect::<PyResult<Vec<_>>>()?;
+        let sock = sock.map(sys::take).transpose()?;
         let refuses = Arc::<AtomicBool>::default();
         let side = |outbox: Arc<Outbox>| -> PyResult<Relay> {
             let (inbox, queue, headers) = (hub.inbox(), options.queue(), header_map(headers.clone())?);
@@ -57,7 +61,9 @@ impl Server {
             let relay = side(outbox.clone())?;
             let (config, listen, limits) = (config.clone(), listen.clone(), limits.clone());
             let reuse_port = loops > 1;
-            Ok(Plan { number, name: "tautline", config, listen, reuse_port, outbox, relay, limits })
+            // Loops share a socket of the program.
+            let sockets = sock.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
+            Ok(Plan { number, name: "tautline", config, listen, sockets, reuse_port, outbox, relay, limits })
         };
         let plans = (0..loops).map(plan).collect::<PyResult<Vec<_>>>()?;
         let outboxes: Vec<_> = plans.iter().map(|plan| plan.outbox.clone()).collect();
@@ -166,7 +172,7 @@ fn start_all<E: Engine>(plans: Vec<Plan>, engine: E, here: bool) -> io::Result<V
     }
     let mut addresses = Vec::new();
     for mut plan in plans {
-        if !addresses.is_empty() {
+        if !plan.listen.is_empty() && !addresses.is_empty() {
             plan.listen.clone_from(&addresses);
         }
         addresses = start(plan, engine.clone(), pool.clone())?;

@@ -6,6 +6,7 @@ use crate::crossing::{Order, Orders, Outbox};
 use crate::options::close_code;
 use crate::relay::Relay;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
@@ -22,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) name: &'static str,
     pub(crate) config: Arc<Config>,
     pub(crate) listen: Vec<Address>,
+    /// Listening sockets of the program.
+    pub(crate) sockets: Vec<OwnedFd>,
     pub(crate) reuse_port: bool,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) relay: Relay,
@@ -87,7 +90,11 @@ pub(crate) fn made<E: Engine>(
         io::Error::new(error.kind(), format!("cannot listen at {address}: {error}"))
     };
     let listen = |address: &Address| shard.listen(address, &options).map_err(|error| named(address, error));
-    let addresses = plan.listen.iter().map(listen).collect::<io::Result<_>>()?;
+    let mut addresses = plan.listen.iter().map(listen).collect::<io::Result<Vec<_>>>()?;
+    for socket in plan.sockets {
+        let unusable = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on the socket: {error}"));
+        addresses.push(shard.listen_on(socket).map_err(unusable)?);
+    }
     Ok((shard, addresses))
 }
 

@@ -1,6 +1,7 @@
 """Behaviour of the package websockets that its users rely on, and in which this package once differed."""
 
 import asyncio
+import socket
 
 import pytest
 from conftest import echo, uri
@@ -33,13 +34,18 @@ def test_arguments_that_cannot_work_are_refused(run):
             tautline.connect("wss://localhost/", ssl=None)
         with pytest.raises(ValueError, match="incompatible with a ws:// URI"):
             tautline.connect("ws://localhost/", ssl=True)
-        with pytest.raises(ValueError, match="missing path"):
+        with pytest.raises(ValueError, match="no path and sock"):
             tautline.unix_connect(None)
-        with pytest.raises(ValueError, match="missing path"):
+        with pytest.raises(ValueError, match="no sock specified"):
             unix_serve(echo, None)
-        # It would listen at once.
-        with pytest.raises(TypeError, match="start_serving"):
-            tautline.serve(echo, "localhost", 0, start_serving=False)
+        with socket.socket() as sock:
+            for wrong in ({"host": "localhost"}, {"port": 0}, {"path": "/"}):
+                with pytest.raises(ValueError, match="and sock can not be specified at the same time"):
+                    tautline.serve(echo, sock=sock, **wrong)
+        with socket.socket(type=socket.SOCK_DGRAM) as sock:
+            sock.bind(("127.0.0.1", 0))
+            with pytest.raises(OSError):
+                await tautline.serve(echo, sock=sock)
         for wrong in ({}, {"credentials": ("a", "b"), "check_credentials": lambda *_: True}):
             with pytest.raises(ValueError, match="either credentials or check_credentials"):
                 tautline.basic_auth(**wrong)
@@ -68,6 +74,51 @@ def test_a_server_knows_its_response_and_has_no_socket_once_closed(run):
             async with tautline.connect(uri(server)) as ws:
                 assert await ws.recv() == "101 Neo websocket"
         assert server.sockets == ()
+
+    run(main())
+
+
+@pytest.mark.parametrize("loops", [0, 1, 2])
+def test_a_server_takes_a_socket_of_the_program(run, loops):
+    async def main():
+        with socket.socket() as sock:
+            # Bound, but without a backlog.
+            sock.bind(("127.0.0.1", 0))
+            async with tautline.serve(echo, sock=sock, loops=loops) as server:
+                assert server.sockets == (sock,)
+                for _ in range(4):
+                    async with tautline.connect(uri(server)) as ws:
+                        await ws.send("hello")
+                        assert await ws.recv() == "hello"
+            assert sock.fileno() == -1
+
+    run(main())
+
+
+def test_a_server_starts_when_it_is_told_to(run):
+    async def main():
+        server = await tautline.serve(echo, "127.0.0.1", 0, start_serving=False)
+        assert not server.is_serving() and server.sockets == ()
+        await server.start_serving()
+        assert server.is_serving()
+        async with tautline.connect(uri(server)) as ws:
+            await ws.send("hello")
+            assert await ws.recv() == "hello"
+        server.close()
+        await server.wait_closed()
+        # One that never started has nothing to close.
+        server = await tautline.serve(echo, "127.0.0.1", 0, start_serving=False)
+        server.close()
+        await server.wait_closed()
+        # `serve_forever` starts it.
+        server = await tautline.serve(echo, "127.0.0.1", 0, start_serving=False)
+        forever = asyncio.ensure_future(server.serve_forever())
+        await asyncio.sleep(0)
+        assert server.is_serving()
+        forever.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await forever
+        assert not server.is_serving()
 
     run(main())
 

@@ -50,8 +50,9 @@ def proxy_of(proxy: typing.Any, split: urllib.parse.SplitResult) -> typing.Optio
         proxy = next((proxies[scheme] for scheme in schemes if scheme in proxies), None)
     if proxy is None:
         return None
-    if urllib.parse.urlsplit(proxy).scheme not in ("http", "socks5", "socks5h"):
-        raise InvalidProxy(proxy, "scheme isn't http or socks5")
+    scheme = urllib.parse.urlsplit(proxy).scheme
+    if scheme not in ("http", "socks5", "socks5h"):
+        raise InvalidProxy(proxy, f"scheme {scheme} isn't supported")
     return typing.cast(str, proxy)
 
 
@@ -72,7 +73,10 @@ def failure_of(kind: str, text: str, errno: int, response: typing.Any) -> Except
     if kind == "tls":
         import ssl
 
-        return ssl.SSLCertVerificationError(text) if "certificate" in text else ssl.SSLError(text)
+        if "certificate" in text:
+            # Programs look for these words of OpenSSL's.
+            return ssl.SSLCertVerificationError(f"certificate verify failed: {text}")
+        return ssl.SSLError(text)
     if kind == "eof":
         return InvalidMessage("did not receive a valid HTTP response: " + text)
     return InvalidHandshake(text)

@@ -1,5 +1,6 @@
 """The native part: loops on threads of their own. Its interface may change with every version."""
 
+import socket
 import typing
 
 def forked() -> None: ...
@@ -72,6 +73,7 @@ class Server:
         options: dict[str, typing.Any],
         tls: dict[str, typing.Any] | None,
         *,
+        sock: socket.socket | None = None,
         loops: int = 1,
         asks: bool = False,
         headers: list[tuple[str, str]] = [],

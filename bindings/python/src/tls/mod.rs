@@ -5,7 +5,6 @@ mod info;
 mod options;
 mod session;
 mod state;
-mod sys;
 
 pub(crate) use engine::Engine;
 pub(crate) use info::tls_dict;

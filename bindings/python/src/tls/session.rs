@@ -1,6 +1,6 @@
 use super::info::tls_dict;
 use super::state::{FastSession, Plain, Read, State};
-use super::sys;
+use crate::sys;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView};

@@ -285,7 +285,7 @@ class connect:
 def unix_connect(path: typing.Any = None, uri: typing.Optional[str] = None, **kwargs: typing.Any) -> connect:
     """Connects to a server at a Unix socket."""
     if path is None:
-        raise ValueError("missing path argument")
+        raise ValueError("no path and sock were specified")
     if uri is None:
         uri = "ws://localhost/" if kwargs.get("ssl") is None else "wss://localhost/"
     return connect(uri, path=os.fspath(path), **kwargs)

@@ -75,7 +75,7 @@ class Server:
         self._fd: typing.Optional[int] = None
         self._alarm: typing.Optional[asyncio.TimerHandle] = None
         self._loops_left = 0
-        self._sockets: tuple[_Socket, ...] = ()
+        self._sockets: tuple[typing.Any, ...] = ()
         self._opening: dict[int, ServerConnection] = {}
         self._connections: dict[int, ServerConnection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -86,30 +86,45 @@ class Server:
     # Start and end.
 
     async def _start(self) -> Server:
-        if self._native is None:
-            arguments = self._arguments
-            listen = arguments["listen"] or await _addresses(self._loop, arguments["host"], arguments["port"])
-            self._hub = _native.Hub(self._on_event)
-            server_header = arguments["server_header"]
-            self._native = _native.Server(
-                self._hub,
-                listen,
-                dict(self._limits.options),
-                arguments["tls"],
-                loops=arguments["loops"],
-                asks=arguments["asks"],
-                headers=[] if server_header is None else [("Server", server_header)],
-            )
-            self._loops_left = self._native.loops
-            self._sockets = tuple(_Socket(address) for address in self._native.addresses)
-            self._loop.add_reader(self._hub.fileno(), self._hub.drain)
-            self._fd = self._native.fileno()
-            if self._fd is not None:
-                self._loop.add_reader(self._fd, self._turn)
-                self._turn()
-            for one in self._native.addresses:
-                self.logger.info("server listening on %s", one)
+        arguments = self._arguments
+        if arguments["listen"] is None:
+            arguments["listen"] = await _addresses(self._loop, arguments["host"], arguments["port"])
+        if arguments["start_serving"]:
+            self._listen()
         return self
+
+    def _listen(self) -> None:
+        """Opens the addresses that are known now."""
+        if self._native is not None or self._done.done():
+            return
+        arguments, sock = self._arguments, self._arguments["sock"]
+        duplicate = None
+        if sock is not None:
+            # The loops close theirs, and nobody is to be surprised that this one is closed.
+            duplicate = sock.dup()
+            duplicate.setblocking(False)
+            duplicate.listen(100)
+        self._hub = _native.Hub(self._on_event)
+        server_header = arguments["server_header"]
+        self._native = _native.Server(
+            self._hub,
+            arguments["listen"],
+            dict(self._limits.options),
+            arguments["tls"],
+            sock=duplicate,
+            loops=arguments["loops"],
+            asks=arguments["asks"],
+            headers=[] if server_header is None else [("Server", server_header)],
+        )
+        self._loops_left = self._native.loops
+        self._sockets = tuple(sock or _Socket(address) for address in self._native.addresses)
+        self._loop.add_reader(self._hub.fileno(), self._hub.drain)
+        self._fd = self._native.fileno()
+        if self._fd is not None:
+            self._loop.add_reader(self._fd, self._turn)
+            self._turn()
+        for one in self._native.addresses:
+            self.logger.info("server listening on %s", one)
 
     def _turn(self, timed_out: bool = False) -> None:
         """Turns the loop, which is one of this thread."""
@@ -131,7 +146,10 @@ class Server:
 
         Without ``close_connections`` it waits for the handlers first, and answers new clients with status 503 meanwhile.
         """
-        if self._closing is None and self._native is not None:
+        if self._native is None:
+            # It was made with `start_serving=False`, and has nothing to close.
+            self._end()
+        elif self._closing is None:
             self._closing = self._loop.create_task(self._close(close_connections, int(code), reason))
 
     async def _close(self, close_connections: bool, code: int, reason: str) -> None:
@@ -147,7 +165,12 @@ class Server:
             await asyncio.wait(set(self._tasks))
         self._loop.remove_reader(self._hub.fileno())
         self._hub.close()
+        self._end()
         self.logger.info("server closed")
+
+    def _end(self) -> None:
+        if self._arguments["sock"] is not None:
+            self._arguments["sock"].close()
         if not self._done.done():
             self._done.set_result(None)
 
@@ -160,11 +183,12 @@ class Server:
         return self._native is not None and self._closing is None
 
     async def start_serving(self) -> None:
-        """Has no effect: a server that is awaited serves."""
-        await self._start()
+        """Starts a server that was made with ``start_serving=False``."""
+        self._listen()
 
     async def serve_forever(self) -> None:
-        """Waits until the server is closed, and closes it if it is cancelled."""
+        """Starts the server if need be, waits until it is closed, and closes it if it is cancelled."""
+        self._listen()
         try:
             await self.wait_closed()
         except asyncio.CancelledError:
@@ -183,7 +207,7 @@ class Server:
 
     @property
     def sockets(self) -> tuple[typing.Any, ...]:
-        """The addresses at which it listens, each with ``getsockname`` and ``family``."""
+        """The addresses at which it listens, each with ``getsockname`` and ``family``; or the argument ``sock``."""
         return () if self._closing is not None else self._sockets
 
     def __await__(self) -> typing.Generator[typing.Any, None, Server]:
@@ -365,6 +389,8 @@ def serve(
     logger: typing.Any = None,
     create_connection: typing.Optional[type[ServerConnection]] = None,
     ssl: typing.Any = None,
+    sock: typing.Optional[socket.socket] = None,
+    start_serving: bool = True,
     loops: int = 0,
     unix: bool = False,
     path: typing.Any = None,
@@ -373,12 +399,16 @@ def serve(
     """Starts a server when it is awaited or entered: ``async with serve(handler, host, port) as server``.
 
     ``handler`` is a coroutine function, called with each connection. ``ssl`` is a :class:`tautline.tls.SSLContext`.
-    ``loops`` is the number of threads that receive and send; with 0 the event loop's own thread does. The other arguments
+    ``sock`` is a stream socket that is bound, or that listens already; it is closed with the server. ``loops`` is the number of threads that receive and send; with 0 the event loop's own thread does. The other arguments
     are those of ``websockets``.
     """
     _refuse(unsupported)
-    if unix and path is None:
-        raise ValueError("missing path argument")
+    if sock is not None and (host is not None or port is not None):
+        raise ValueError("host/port and sock can not be specified at the same time")
+    if sock is not None and path is not None:
+        raise ValueError("path and sock can not be specified at the same time")
+    if unix and path is None and sock is None:
+        raise ValueError("path was not specified, and no sock specified")
     limits = native_options(
         compression=compression,
         max_size=max_size,
@@ -394,7 +424,9 @@ def serve(
     arguments = {
         "limits": limits,
         "logger": logger,
-        "listen": [f"unix:{os.fspath(path)}"] if unix else None,
+        "listen": [] if sock is not None else [f"unix:{os.fspath(path)}"] if unix else None,
+        "sock": sock,
+        "start_serving": start_serving,
         "host": host,
         "port": port,
         "tls": None if ssl is None else options_of(ssl, server=True),
@@ -420,7 +452,6 @@ def _refuse(unsupported: dict[str, typing.Any]) -> None:
         "reuse_port": (None, True, False),
         "reuse_address": (None, True),
         "backlog": (100,),
-        "start_serving": (True,),
         "family": (0,),
         "flags": (0,),
     }

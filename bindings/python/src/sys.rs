@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 /// Takes the descriptor of a `socket.socket`, which is closed to Python from then on.
-pub(super) fn take(socket: &Bound<'_, PyAny>) -> PyResult<OwnedFd> {
+pub(crate) fn take(socket: &Bound<'_, PyAny>) -> PyResult<OwnedFd> {
     let kind = socket.py().import(intern!(socket.py(), "socket"))?.getattr(intern!(socket.py(), "socket"))?;
     if !socket.is_instance(&kind)? {
         return Err(PyTypeError::new_err(format!("a socket.socket is needed, not {}", socket.get_type().name()?)));
