@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::fork;
 use crate::lock::lock;
 use pyo3::Py;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -197,6 +198,12 @@ pub(crate) enum Order {
         to: Arc<Shared>,
         kind: Kind,
         len: usize,
+    },
+    /// A large message, which is sent from the memory of its object.
+    SendWhole {
+        to: Arc<Shared>,
+        kind: Kind,
+        payload: PyBackedBytes,
     },
     Fragment {
         to: Arc<Shared>,

@@ -7,6 +7,7 @@ use crate::lock::lock;
 use crate::waiter::Waiter;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -96,13 +97,21 @@ impl Link {
         }
     }
 
-    fn put(&self, kind: Kind, payload: &[u8]) -> u8 {
-        let (shared, len) = (&self.shared, payload.len());
-        if len >= LARGE && shared.outbox.sends(shared, kind, payload) {
+    fn put(&self, kind: Kind, payload: &Bound<'_, PyBytes>) -> u8 {
+        let (shared, bytes) = (&self.shared, payload.as_bytes());
+        let len = bytes.len();
+        if len >= LARGE && shared.outbox.sends(shared, kind, bytes) {
             return self.must(false);
         }
         shared.unsent.fetch_add(len, Ordering::Relaxed);
-        self.must(shared.outbox.push(Order::Send { to: shared.clone(), kind, len }, payload))
+        let to = shared.clone();
+        self.must(if len >= LARGE {
+            // No program can change the object, so a loop of another thread reads its memory.
+            let payload = PyBackedBytes::from(payload.clone());
+            shared.outbox.push(Order::SendWhole { to, kind, payload }, &[])
+        } else {
+            shared.outbox.push(Order::Send { to, kind, len }, bytes)
+        })
     }
 
     /// The sender's next steps: 1 if it must flush soon, plus 2 if too much waits for the peer.
@@ -190,7 +199,8 @@ impl Link {
     fn fragment(&self, message: &Bound<'_, PyAny>, text: Option<bool>, last: bool) -> PyResult<u8> {
         self.check()?;
         with_payload(message, text, |kind, payload| {
-            let (shared, len) = (&self.shared, payload.len());
+            let (shared, payload) = (&self.shared, payload.as_bytes());
+            let len = payload.len();
             shared.unsent.fetch_add(len, Ordering::Relaxed);
             Ok(self.must(shared.outbox.push(Order::Fragment { to: shared.clone(), kind, len, last }, payload)))
         })
@@ -228,32 +238,33 @@ impl Link {
     }
 }
 
-/// Calls `act` with the kind and the bytes of a message.
+/// Calls `act` with the kind of a message, and an object that has its bytes.
 fn with_payload<R>(
     message: &Bound<'_, PyAny>,
     text: Option<bool>,
-    act: impl FnOnce(Kind, &[u8]) -> PyResult<R>,
+    act: impl FnOnce(Kind, &Bound<'_, PyBytes>) -> PyResult<R>,
 ) -> PyResult<R> {
     let kind = |default: Kind| match text {
         None => default,
         Some(true) => Kind::Text,
         Some(false) => Kind::Binary,
     };
-    if let Ok(bytes) = message.cast::<PyBytes>() {
-        let (kind, bytes) = (kind(Kind::Binary), bytes.as_bytes());
-        check_text(kind, bytes)?;
-        return act(kind, bytes);
-    }
     if let Ok(string) = message.cast::<PyString>() {
-        return act(kind(Kind::Text), string.to_cow()?.as_bytes());
+        return act(kind(Kind::Text), &string.encode_utf8()?);
     }
-    if message.is_instance_of::<PyByteArray>() || message.is_instance_of::<PyMemoryView>() {
-        let copy = message.py().get_type::<PyBytes>().call1((message,))?;
-        let (kind, bytes) = (kind(Kind::Binary), copy.cast::<PyBytes>()?.as_bytes());
-        check_text(kind, bytes)?;
-        return act(kind, bytes);
-    }
-    Err(PyTypeError::new_err(format!("data must be str or bytes-like, not {}", message.get_type().name()?)))
+    let copy;
+    let bytes = if let Ok(bytes) = message.cast::<PyBytes>() {
+        bytes
+    } else if message.is_instance_of::<PyByteArray>() || message.is_instance_of::<PyMemoryView>() {
+        copy = message.py().get_type::<PyBytes>().call1((message,))?;
+        copy.cast::<PyBytes>()?
+    } else {
+        let what = message.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("data must be str or bytes-like, not {what}")));
+    };
+    let kind = kind(Kind::Binary);
+    check_text(kind, bytes.as_bytes())?;
+    act(kind, bytes)
 }
 
 /// Refuses to send text that is no UTF-8, which the peer would have to close the connection for.
@@ -268,6 +279,7 @@ fn check_text(kind: Kind, bytes: &[u8]) -> PyResult<()> {
 #[pyfunction]
 pub(crate) fn broadcast(links: Vec<Bound<'_, Link>>, message: &Bound<'_, PyAny>, text: Option<bool>) -> PyResult<()> {
     with_payload(message, text, |kind, payload| {
+        let payload = payload.as_bytes();
         let mut loops = HashMap::new();
         for link in &links {
             let shared = &link.get().shared;

@@ -132,10 +132,11 @@ pub(crate) fn apply<E: Engine>(shard: &mut Shard<E, Relay>, orders: &mut Orders)
         match order {
             Order::Send { to, kind, len } => {
                 send_one(shard, &to, kind, payload(len));
-                to.unsent.fetch_sub(len, Ordering::Relaxed);
-                if to.buffered.load(Ordering::Relaxed) > LOOK_ABOVE {
-                    full.push(to);
-                }
+                sent(&mut full, to, len);
+            }
+            Order::SendWhole { to, kind, payload } => {
+                send_one(shard, &to, kind, &payload);
+                sent(&mut full, to, payload.len());
             }
             Order::Fragment { to, kind, len, last } => {
                 let payload = payload(len);
@@ -143,10 +144,7 @@ pub(crate) fn apply<E: Engine>(shard: &mut Shard<E, Relay>, orders: &mut Orders)
                     conn.fragment(kind, payload, last);
                     relay.look(conn);
                 });
-                to.unsent.fetch_sub(len, Ordering::Relaxed);
-                if to.buffered.load(Ordering::Relaxed) > LOOK_ABOVE {
-                    full.push(to);
-                }
+                sent(&mut full, to, len);
             }
             Order::Broadcast { to, kind, len } => {
                 // The loop itself asks, so that its queue of commands is not full for long.
@@ -184,6 +182,14 @@ pub(crate) fn apply<E: Engine>(shard: &mut Shard<E, Relay>, orders: &mut Orders)
     // Bytes that the kernel took at once do not wait.
     for to in full {
         on_conn(shard, &to, |relay, conn| relay.look(conn));
+    }
+}
+
+/// Notes that the loop has taken bytes, and whether much waits now.
+fn sent(full: &mut Vec<Arc<Shared>>, to: Arc<Shared>, len: usize) {
+    to.unsent.fetch_sub(len, Ordering::Relaxed);
+    if to.buffered.load(Ordering::Relaxed) > LOOK_ABOVE {
+        full.push(to);
     }
 }
 
