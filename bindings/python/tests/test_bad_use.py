@@ -95,6 +95,88 @@ SCRIPTS = {
         asyncio.run(main())
         print("done")
     """,
+    "callbacks_that_do_not_return": """
+        # The loop's own thread answers pings while Python is held up, and the connection goes on afterwards.
+        import tautline.sync
+        from tautline.callbacks import *
+        entered, let_go, said = threading.Event(), threading.Event(), []
+        class Held(WSListener):
+            def on_ws_frame(self, transport, frame):
+                entered.set()
+                assert let_go.wait(60)
+                transport.send(frame.msg_type, frame.get_payload_as_bytes())
+        def client(uri):
+            with tautline.sync.connect(uri) as ws:
+                ws.send("x")
+                assert entered.wait(60)
+                pong = ws.ping()
+                # A blocking client notices a pong while it receives.
+                while not pong.is_set():
+                    try:
+                        ws.recv(timeout=0.1)
+                    except TimeoutError:
+                        pass
+                let_go.set()
+                said.append(ws.recv(timeout=60))
+        async def main():
+            server = await ws_create_server(lambda request: Held(), "127.0.0.1", 0, loops=1)
+            await asyncio.get_running_loop().run_in_executor(None, client, uri(server))
+            server.close()
+            await server.wait_closed()
+        asyncio.run(main())
+        assert said == ["x"]
+        print("done")
+    """,
+    "handlers_that_do_not_return": """
+        # A server that closes waits for them, as one of websockets does, and its connections end nevertheless.
+        async def handler(ws):
+            await asyncio.Event().wait()
+        async def main():
+            for loops in (0, 1):
+                server = await tautline.serve(handler, "127.0.0.1", 0, loops=loops)
+                async with tautline.connect(uri(server)) as ws:
+                    server.close()
+                    try:
+                        await ws.recv()
+                    except tautline.ConnectionClosedOK as closed:
+                        assert closed.rcvd.code == 1001, closed
+                try:
+                    await asyncio.wait_for(server.wait_closed(), 0.1)
+                except asyncio.TimeoutError:
+                    continue
+                raise AssertionError("the server has not waited")
+        asyncio.run(main())
+        print("done")
+    """,
+    "threads_that_share_a_connection": """
+        # It belongs to its event loop. Other threads get an exception or their turn, and nothing is cut or mixed.
+        async def main():
+            for loops in (0, 1):
+                async with tautline.serve(echo, "127.0.0.1", 0, loops=loops) as server:
+                    async with tautline.connect(uri(server), max_queue=None) as ws:
+                        sent = [0] * 4
+                        def hammer(number):
+                            message = str(number) * 100
+                            for _ in range(500):
+                                try:
+                                    asyncio.run(ws.send(message))
+                                    sent[number] += 1
+                                except RuntimeError:
+                                    pass
+                        threads = [threading.Thread(target=hammer, args=(number,)) for number in range(4)]
+                        for thread in threads:
+                            thread.start()
+                        while any(thread.is_alive() for thread in threads):
+                            await asyncio.sleep(0.01)
+                        await ws.send("end")
+                        got = {str(number) * 100: 0 for number in range(4)}
+                        while (message := await asyncio.wait_for(ws.recv(), 60)) != "end":
+                            got[message] += 1
+                        # A call that raises while it waits for the peer has sent its message nevertheless.
+                        assert all(sent[n] <= got[str(n) * 100] <= 500 for n in range(4)), (sent, got)
+        asyncio.run(main())
+        print("done")
+    """,
     "many_loops_one_after_another": """
         async def main():
             async with tautline.serve(echo, "127.0.0.1", 0) as server:
