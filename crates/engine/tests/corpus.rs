@@ -27,3 +27,13 @@ fn server_connection() {
 fn client_connection() {
     replay("client_connection", fuzz::client_connection::run);
 }
+
+#[test]
+fn saved_connection() {
+    replay("saved_connection", fuzz::saved_connection::run);
+}
+
+#[test]
+fn retry_after() {
+    replay("retry_after", fuzz::retry_after::run);
+}

@@ -3,12 +3,17 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::OnceLock;
 use std::time::Duration;
 use tautline_buf::Buf;
 use tautline_buf::kernel_tls::TrafficKeys;
-use tautline_io::{Address, Arrival, End, KernelTls, ListenOptions, Listener, Received, Sent, Sink, Token, Waker};
+use tautline_io::{
+    Address, Arrival, End, Held, KernelTls, ListenOptions, Listener, Received, Sent, Sink, Token, Waker,
+};
 
 /// An event that the next turn delivers. Connections are numbered from 0.
 pub enum Event {
@@ -81,6 +86,12 @@ impl State {
 #[derive(Clone, Default)]
 pub struct Fake(pub Rc<RefCell<State>>);
 
+/// A descriptor that stands for the socket of any connection.
+pub fn socket() -> &'static File {
+    static SOCKET: OnceLock<File> = OnceLock::new();
+    SOCKET.get_or_init(|| File::open("/dev/null").unwrap())
+}
+
 fn token(index: u32) -> Token {
     Token { index, generation: 0 }
 }
@@ -152,6 +163,20 @@ impl tautline_io::Driver for Fake {
     fn stop_listening(&mut self) {}
 
     fn pause_accept(&mut self, _pause: bool) {}
+
+    fn adopt(&mut self, socket: OwnedFd) -> io::Result<Token> {
+        drop(socket);
+        Ok(token(self.0.borrow_mut().add()))
+    }
+
+    fn hold_still(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn held(&self, token: Token) -> Option<Held<'_>> {
+        let moves = self.with(token.index, |wire| wire.pending.is_none() && !wire.finished && wire.closed.is_none());
+        moves.then(|| Held { socket: socket().as_fd(), received: &[], unsent: &[] })
+    }
 
     fn connect(&mut self, address: &Address) -> io::Result<Token> {
         let mut state = self.0.borrow_mut();

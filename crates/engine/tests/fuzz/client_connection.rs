@@ -112,7 +112,7 @@ fn connect(bytes: &[u8], size: usize, way: Way) -> (usize, Vec<Vec<u8>>) {
 }
 
 /// The answer of a good server with compression.
-fn answer(request: &[u8]) -> Vec<u8> {
+pub(super) fn answer(request: &[u8]) -> Vec<u8> {
     let read = HeadReader::new(HeadLimits::default()).request(request);
     let (request, _) = read.expect("our request is valid").expect("our request is whole");
     let mut policy = Policy::default();

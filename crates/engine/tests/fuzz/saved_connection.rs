@@ -1,0 +1,190 @@
+//! A shard rejects any bytes as a saved connection, or goes on with them. It then survives any input, and the connection
+//! can move again at any time without a difference that its peer or the application sees.
+
+use crate::fake::{Event, Fake, socket};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tautline_engine::{Closed, Config, Conn, Handler, Outgoing, Shard};
+use tautline_testkit::rustls_peer::Fixture;
+use tautline_tls::{Engine, Versions, plain};
+use tautline_tls_rustls::fused;
+use tautline_ws::Message;
+use tautline_ws::deflate::DeflateConfig;
+
+/// Echoes messages behind their number, which is the state that goes along.
+#[derive(Default)]
+struct Count {
+    restored: usize,
+    closed: usize,
+    drained: usize,
+}
+
+impl Handler for Count {
+    type State = u8;
+
+    fn on_message(&mut self, conn: &mut Conn<'_, u8>, message: Message<'_>) {
+        *conn.state() = conn.state().wrapping_add(1);
+        let count = *conn.state();
+        conn.binary(&[&[count], message.data()].concat());
+        match message.data().first() {
+            Some(b'p') => conn.pause(true),
+            Some(b't') => conn.set_timer(Duration::ZERO, count.into()),
+            Some(b's') => _ = conn.subscribe("topic"),
+            _ => {}
+        }
+    }
+
+    fn on_timer(&mut self, conn: &mut Conn<'_, u8>, id: u64) {
+        conn.send(Outgoing::text(&format!("timer {id}")));
+        conn.pause(false);
+    }
+
+    fn on_drain(&mut self, _: &mut Conn<'_, u8>) {
+        self.drained += 1;
+    }
+
+    fn on_close(&mut self, _: &mut Conn<'_, u8>, _: &Closed) {
+        self.closed += 1;
+    }
+
+    fn save_state(&mut self, state: &mut u8, out: &mut Vec<u8>) -> bool {
+        out.push(*state);
+        true
+    }
+
+    fn restore_state(&mut self, saved: &[u8]) -> Option<u8> {
+        if let [state] = saved { Some(*state) } else { None }
+    }
+
+    fn on_restored(&mut self, _: &mut Conn<'_, u8>) {
+        self.restored += 1;
+    }
+}
+
+/// Input: one byte whose lowest bit asks for TLS, and whose rest is the size of the pieces. Then the number of bytes at the
+/// end that the peer sends, the saved connection, and these bytes.
+pub(crate) fn run(data: &[u8]) {
+    let Some((&[way, len], rest)) = data.split_first_chunk() else { return };
+    let (saved, wire) = rest.split_at(rest.len().saturating_sub(len.into()));
+    let pieces: Vec<&[u8]> = wire.chunks(usize::from(way >> 1) + 1).collect();
+    if way & 1 == 0 {
+        move_on(&plain::Engine, saved, &pieces);
+    } else {
+        move_on(fused_engine(), saved, &pieces);
+    }
+}
+
+fn fused_engine() -> &'static fused::Engine {
+    static ENGINE: OnceLock<fused::Engine> = OnceLock::new();
+    ENGINE.get_or_init(|| {
+        let server = Fixture::default().server(Versions::All);
+        fused::Engine::new(Some(&server), None).expect("the fixture is valid")
+    })
+}
+
+fn move_on<E: Engine>(engine: &E, saved: &[u8], pieces: &[&[u8]]) {
+    let Some(mut stays) = Host::take(engine, saved) else { return };
+    let mut moves = Host::take(engine, saved).expect("it was taken before");
+    let (first, then) = pieces.split_at(pieces.len() / 2);
+    for host in [&mut stays, &mut moves] {
+        host.feed(first);
+    }
+    // A compressor's history does not go along, so what it makes differs afterwards.
+    let is_compressed = saved.get(1).is_some_and(|flags| flags & 64 > 0);
+    let moved = moves.go_on(engine);
+    for host in [&mut stays, &mut moves] {
+        host.feed(then);
+        host.end();
+    }
+    if !moved || !is_compressed {
+        assert_eq!(stays.received, moves.received, "the peer sees a difference");
+    }
+    assert_eq!(stays.drained, moves.drained, "the application sees a difference");
+}
+
+/// A process that has the connection.
+struct Host<E: Engine> {
+    shard: Shard<E, Count>,
+    kernel: Fake,
+    /// All that the peer has received, also from earlier processes.
+    received: Vec<u8>,
+    drained: usize,
+}
+
+impl<E: Engine> Host<E> {
+    fn take(engine: &E, saved: &[u8]) -> Option<Self> {
+        let mut config = Config::untrusted_internet();
+        config.limits.max_message = 4096;
+        config.upgrade.deflate = Some(DeflateConfig::with_context_takeover());
+        let kernel = Fake::default();
+        kernel.0.borrow_mut().room = usize::MAX;
+        let shard = Shard::new(0, Arc::new(config), engine.clone(), kernel.clone(), Count::default());
+        let mut shard = shard.expect("a shard over a fake driver starts");
+        // No deadline passes, however long the fuzzer is stopped.
+        shard.danger_simulate(|| Duration::ZERO, [7; 32]);
+        let socket = socket().try_clone().expect("a descriptor is left");
+        if shard.restore(socket.into(), saved).is_err() {
+            assert_eq!(shard.begin_restored(), 0, "a rejected connection begins");
+            return None;
+        }
+        assert_eq!((shard.begin_restored(), shard.handler().restored), (1, 1));
+        Some(Self { shard, kernel, received: Vec::new(), drained: 0 })
+    }
+
+    fn is_closed(&self) -> bool {
+        self.kernel.with(0, |wire| wire.closed.is_some())
+    }
+
+    fn turn(&mut self) {
+        self.shard.turn(Some(Duration::ZERO)).expect("a turn over a fake driver succeeds");
+    }
+
+    fn feed(&mut self, pieces: &[&[u8]]) {
+        self.turn();
+        for piece in pieces {
+            if self.is_closed() {
+                break;
+            }
+            self.kernel.push(Event::Bytes(0, piece.to_vec()));
+            self.turn();
+        }
+    }
+
+    /// Moves to another process, if the connection can.
+    fn go_on(&mut self, engine: &E) -> bool {
+        self.shard.settle();
+        self.shard.hold_still().expect("a fake driver can");
+        let mut all = Vec::new();
+        let staying = self.shard.save(&mut |conn, _, saved| {
+            all.push((conn, saved.to_vec()));
+            Ok(())
+        });
+        assert!(staying.expect("nothing failed").total() + all.len() <= 1);
+        let [(conn, saved)] = &all[..] else { return false };
+        let mut next = Self::take(engine, saved).expect("what was saved can be restored");
+        self.shard.give_away(&[*conn]);
+        assert_eq!((self.shard.counters().connections, self.shard.handler().closed), (0, 0));
+        // Bytes that the old process has not read wait in the kernel.
+        next.kernel.0.borrow_mut().events = std::mem::take(&mut self.kernel.0.borrow_mut().events);
+        next.received = self.kernel.received(0);
+        next.drained = self.shard.handler().drained;
+        *self = next;
+        true
+    }
+
+    /// Has the peer finish, and the connection break if it does not end by that.
+    fn end(&mut self) {
+        for end in [Event::Finished(0), Event::Failed(0)] {
+            if !self.is_closed() {
+                self.kernel.push(end);
+                self.turn();
+                self.turn();
+            }
+        }
+        assert_eq!(self.shard.counters().connections, 0, "the connection has ended");
+        let handler = self.shard.handler();
+        assert_eq!((handler.restored, handler.closed), (1, 1), "on_restored and on_close come in pairs");
+        self.drained += handler.drained;
+        self.received.extend(self.kernel.received(0));
+    }
+}

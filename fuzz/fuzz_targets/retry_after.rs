@@ -1,0 +1,9 @@
+#![no_main]
+
+#[path = "../../crates/engine/tests/fake/mod.rs"]
+mod fake;
+
+#[path = "../../crates/engine/tests/fuzz/retry_after.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| body::run(data));
