@@ -26,9 +26,6 @@ use tautline_io::{Address, Driver, Token};
 use tautline_tls::Engine;
 use tautline_ws::{CloseCode, Decoder, Role};
 
-/// Least memory of a connection that is closed. To close lighter ones would free next to nothing.
-const LEAST: usize = 8 << 10;
-
 /// Most connections that are closed before the memory is looked at again.
 const MOST: usize = 64;
 
@@ -144,7 +141,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             return;
         }
         let excess = usize::try_from(used).unwrap_or(usize::MAX) - to;
-        let heaviest = self.account.heaviest(excess, LEAST, MOST);
+        let heaviest = self.account.to_close(excess, MOST);
         for (token, held) in &heaviest {
             self.visit(driver, *token, |core, _, link| core.shed(link, held));
         }

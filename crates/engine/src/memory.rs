@@ -7,7 +7,8 @@ use crate::counters::LiveCounters;
 use crate::link::Link;
 use crate::phase::Phase;
 use crate::timer::Tick;
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
 use tautline_buf::Pool;
 use tautline_io::Token;
 
@@ -16,6 +17,9 @@ const BESIDE_LINK: usize = 512;
 
 /// Memory of a TLS library during a handshake, as measured with rustls.
 const HANDSHAKE: usize = 4 << 10;
+
+/// Least memory of a connection that is closed for want of memory. To close lighter ones would free next to nothing.
+const HEAVY: usize = 8 << 10;
 
 /// Growth of a shard's memory after which it looks at the budget again.
 const STEP: usize = 64 << 10;
@@ -39,7 +43,9 @@ pub(crate) struct Held {
 
 impl Held {
     /// The memory that may come free with this connection.
-    pub(crate) const fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
+        #[cfg(test)]
+        tests::WEIGHED.set(tests::WEIGHED.get() + 1);
         self.heads + self.partial + self.deflate + self.outgoing()
     }
 
@@ -67,6 +73,9 @@ pub(crate) struct Account {
     sums: Held,
     /// The connections that hold more, by their slot.
     holders: HashMap<Token, Held>,
+    /// The holders that may be closed for want of memory, the heaviest first: a crowd of others costs nothing to pass over.
+    /// The token makes the order the same in every run.
+    heavy: BTreeSet<(Reverse<usize>, Token)>,
     /// The part of the pool that was reported.
     in_classes: usize,
     changed: bool,
@@ -103,6 +112,15 @@ impl Account {
         let before = before.unwrap_or_default();
         self.changed |= before != held;
         self.sums.replace(&before, &held);
+        let (was, is) = (before.weight(), held.weight());
+        if was != is {
+            if was >= HEAVY {
+                self.heavy.remove(&(Reverse(was), token));
+            }
+            if is >= HEAVY {
+                self.heavy.insert((Reverse(is), token));
+            }
+        }
         if self.holders.is_empty() {
             self.holders.shrink_to(STEP / size_of::<Held>());
         }
@@ -149,7 +167,7 @@ impl Account {
     }
 
     /// The weight of all connections that hold anything.
-    pub(crate) const fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         self.sums.weight()
     }
 
@@ -159,30 +177,29 @@ impl Account {
         self.grown = false;
     }
 
-    /// The heaviest connections that weigh at least `least`, the heaviest first: as many as weigh `enough`, at most `most`.
-    pub(crate) fn heaviest(&self, enough: usize, least: usize, most: usize) -> Vec<(Token, Held)> {
-        let mut heavy: Vec<_> = self
-            .holders
-            .iter()
-            .map(|(token, held)| (*token, *held))
-            .filter(|(_, held)| held.weight() >= least)
-            .collect();
-        // The token makes the order the same in every run.
-        let rank = |(token, held): &(Token, Held)| (std::cmp::Reverse(held.weight()), token.index, token.generation);
+    /// The connections to close, the heaviest first: as many as weigh `enough`, at most `most`. Takes time in proportion to
+    /// their number, however many others hold something.
+    pub(crate) fn to_close(&self, enough: usize, most: usize) -> Vec<(Token, Held)> {
+        let mut sum = 0_usize;
+        let needed = self.heavy.iter().take(most).take_while(|(Reverse(weight), _)| {
+            let more = sum < enough;
+            sum = sum.saturating_add(*weight);
+            more
+        });
+        needed.filter_map(|(_, token)| Some((*token, *self.holders.get(token)?))).collect()
+    }
+
+    /// The heaviest connections, at most `most`, the heaviest first. Walks through all that hold anything.
+    pub(crate) fn heaviest(&self, most: usize) -> Vec<(Token, Held)> {
+        let holders = self.holders.iter().map(|(token, held)| (Reverse(held.weight()), *token, *held));
+        let mut heavy: Vec<_> = holders.collect();
+        let rank = |(weight, token, _): &(Reverse<usize>, Token, Held)| (*weight, *token);
         if heavy.len() > most {
             heavy.select_nth_unstable_by_key(most, rank);
             heavy.truncate(most);
         }
         heavy.sort_unstable_by_key(rank);
-        let mut sum = 0_usize;
-        let needed = heavy.iter().take_while(|(_, held)| {
-            let more = sum < enough;
-            sum = sum.saturating_add(held.weight());
-            more
-        });
-        let needed = needed.count();
-        heavy.truncate(needed);
-        heavy
+        heavy.into_iter().map(|(_, token, held)| (token, held)).collect()
     }
 }
 
@@ -225,8 +242,9 @@ impl<S, T> Link<S, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Account, Held, STEP};
+    use super::{Account, HEAVY, Held, STEP};
     use crate::counters::LiveCounters;
+    use std::cell::Cell;
     use tautline_buf::{Buf, Pool};
     use tautline_io::Token;
 
@@ -293,18 +311,48 @@ mod tests {
     }
 
     #[test]
-    fn the_heaviest_are_as_many_as_needed() {
+    fn the_heaviest_are_closed_as_many_as_needed() {
         let mut account = Account::default();
         for index in 0..100 {
-            account.set(token(index), partial(index as usize * 100));
+            account.set(token(index), partial(index as usize * 1_000));
         }
-        let found = |enough, least, most| -> Vec<u32> {
-            account.heaviest(enough, least, most).iter().map(|(token, _)| token.index).collect()
-        };
-        assert_eq!(found(9_900 + 1, 1, 64), [99, 98]);
-        assert_eq!(found(1, 1, 64), [99]);
-        assert_eq!(found(usize::MAX, 9_700, 64), [99, 98, 97]);
-        assert_eq!(found(usize::MAX, 0, 3), [99, 98, 97]);
-        assert!(found(0, 0, 3).is_empty());
+        let indexes = |found: Vec<(Token, Held)>| -> Vec<u32> { found.iter().map(|(token, _)| token.index).collect() };
+        assert_eq!(indexes(account.to_close(99_000 + 1, 64)), [99, 98]);
+        assert_eq!(indexes(account.to_close(1, 64)), [99]);
+        assert!(account.to_close(0, 3).is_empty());
+        assert_eq!(indexes(account.to_close(usize::MAX, 3)), [99, 98, 97]);
+        assert_eq!(indexes(account.heaviest(3)), [99, 98, 97]);
+        // Those below 8 KiB stay, and are found by an operator.
+        assert_eq!(account.to_close(usize::MAX, 100).len(), 91);
+        assert_eq!(account.heaviest(100).len(), 99);
+        account.set(token(99), partial(50_500));
+        account.set(token(98), partial(HEAVY - 1));
+        account.set(token(97), Held::default());
+        assert_eq!(indexes(account.to_close(usize::MAX, 2)), [96, 95]);
+        assert_eq!(indexes(account.to_close(usize::MAX, 100))[45..49], [51, 99, 50, 49]);
+    }
+
+    thread_local! {
+        /// Calls of [`Held::weight`].
+        pub(super) static WEIGHED: Cell<u64> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn closing_one_costs_the_same_beside_n_and_10_n_others() {
+        for others in [1_000, 10_000] {
+            let mut account = Account::default();
+            for index in 0..others {
+                account.set(token(index), partial(HEAVY + index as usize));
+            }
+            let before = WEIGHED.get();
+            for round in 0..100 {
+                account.set(token(others + round), partial(1 << 20));
+                let [(heaviest, _)] = account.to_close(1, 64)[..] else { panic!("one suffices") };
+                assert_eq!(heaviest, token(others + round));
+                account.set(heaviest, Held::default());
+            }
+            let weighed = (WEIGHED.get() - before) / 100;
+            assert!(weighed <= 4, "{weighed} connections are weighed to close one beside {others}");
+        }
     }
 }

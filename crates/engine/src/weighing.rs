@@ -10,7 +10,7 @@ use tautline_tls::Engine;
 impl<E: Engine, H: Handler> Core<E, H> {
     /// The heaviest connections, at most `most`, the heaviest first.
     pub(crate) fn weigh(&self, most: usize) -> Vec<Weight> {
-        let heaviest = self.account.heaviest(usize::MAX, 1, most).into_iter();
+        let heaviest = self.account.heaviest(most).into_iter();
         let weighed = heaviest.filter_map(|(token, held)| match self.slots.get(token.index as usize) {
             Some(Slot::Link(link)) if link.token == token => Some(Weight {
                 conn: ConnId { shard: self.shared.shard, token },
