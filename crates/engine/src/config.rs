@@ -306,7 +306,8 @@ impl SlowConsumer {
 pub enum OnPanic {
     /// Closes the connection with 1011, or answers its HTTP request with 500. The loop and all others go on.
     ///
-    /// Messages that were sent before the panic leave first. `on_close` follows with [`Cause::Panicked`](crate::Cause).
+    /// Messages that were sent before the panic leave first. If the panic came amid a message of which a part has left, the
+    /// connection is reset. `on_close` follows with [`Cause::Panicked`](crate::Cause).
     #[default]
     CloseConnection,
     /// Ends the loop at once, with a reset of its connections. The handler is not called again.

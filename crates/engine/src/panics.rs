@@ -1,7 +1,8 @@
 //! Panics of the application, and of buffers without memory: each ends its own connection, and the loop goes on.
 //!
 //! One catch lies around each event of a connection, so that a message costs nothing. The connection is outside of it, and
-//! survives to be closed. Nothing of it is used again but its end: a close frame, or a status before the WebSocket is open.
+//! survives to be closed. Nothing of it is used again but its end: a close frame, a status before the WebSocket is open, or a
+//! reset if the panic came amid a large message.
 
 use crate::closed::Cause;
 use crate::config::OnPanic;
@@ -74,12 +75,18 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    /// Closes a connection whose event panicked: with 1011, or with status 500 before it is open.
+    /// Closes a connection whose event panicked: with 1011, or with status 500 before it is open. A message or a body of which a
+    /// part has left is cut off by a reset.
     #[cold]
     fn close_panicked(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>, panic: Payload) {
         let id = ConnId { shard: self.shared.shard, token: link.token };
         self.on_panic(Some(&link.info.peer), format_args!("connection {id}"), panic);
+        let is_cut = std::mem::take(&mut self.shared.amid_pieces);
         let closed = catch_unwind(AssertUnwindSafe(|| {
+            if is_cut {
+                // The peer would take a close frame, or a status, for more of the message.
+                return self.end(link, Phase::Gone { reset: true }, Cause::Panicked);
+            }
             self.fail(link, Cause::Panicked);
             self.settle(driver, link);
         }));

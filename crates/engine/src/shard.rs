@@ -107,6 +107,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             bridge: None,
             now: 0,
             times: None,
+            amid_pieces: false,
         };
         let admission = Admission::new(SharedLimits::default(), &shared.config.limits, shared.remote.clone());
         let kernel_tls = if E::Session::PASSTHROUGH { KernelTls::Off } else { driver.kernel_tls() };

@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) now: Tick,
     /// The times of the message that the handler is called with.
     pub(crate) times: Option<MessageTimes>,
+    /// A part of what is being sealed in pieces may have left. A panic that finds it set cuts it off.
+    pub(crate) amid_pieces: bool,
 }
 
 impl Shared {

@@ -171,11 +171,15 @@ impl Transport<'_> {
             // Helpers can send records directly only if no sealed bytes wait before them.
             self.send_unless_in_flight(shared);
         }
+        // Helpers send records before the piece is whole.
+        shared.amid_pieces = shares;
         self.seal_piece(&[one, two, now], shares, shared);
         for piece in later.chunks(unit) {
+            shared.amid_pieces = true;
             self.send_unless_in_flight(shared);
             self.seal_piece(&[piece], shares, shared);
         }
+        shared.amid_pieces = false;
     }
 
     fn seal_piece(&mut self, plain: &[&[u8]], shares: bool, shared: &mut Shared) {

@@ -191,3 +191,54 @@ fn a_publication_without_memory_closes_its_connection_and_reaches_the_others_onc
     }
     assert!(reached.iter().chain(&closed).all(|count| *count > 10), "{reached:?} were reached, {closed:?} were closed");
 }
+
+#[test]
+fn a_message_without_memory_for_all_of_its_pieces_is_cut_off_by_a_reset() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let large = vec![b'x'; 1_300_000];
+    let frame = [&[0x82, 127][..], &(large.len() as u64).to_be_bytes(), &large].concat();
+    let (mut whole, mut closed, mut cut) = (0, 0, 0);
+    for seed in 1..=60_u64 {
+        let mut config = Config::default();
+        config.limits.pool = 0;
+        config.upgrade.deflate = Some(DeflateConfig::default());
+        let kernel = Fake::default();
+        kernel.0.borrow_mut().room = usize::MAX;
+        let mut shard = Shard::new(0, Arc::new(config), plain::Engine, kernel.clone(), Echo::default()).unwrap();
+        open(&mut shard, &kernel);
+        let to_one = shard.handler().conns[0];
+        let handle = shard.handle();
+        handle.send(to_one, Outgoing::text("before")).unwrap();
+        shard.turn(Some(Duration::ZERO)).unwrap();
+        handle.send(to_one, Outgoing::binary(&large)).unwrap();
+        handle.send(to_one, Outgoing::text("behind")).unwrap();
+        fail_by(seed);
+        shard.turn(Some(Duration::ZERO)).unwrap();
+        fail_by(0);
+        handle.publish("news", Outgoing::text("after")).unwrap();
+        shard.turn(Some(Duration::ZERO)).unwrap();
+        for number in 1..SUBSCRIBERS {
+            assert_eq!(read(number, &mut kernel.received(number)), (vec!["after".to_owned()], None), "seed {seed}");
+        }
+        let answer = kernel.received(0);
+        let answer = answer.strip_prefix(b"\x81\x06before").unwrap();
+        let causes = &shard.handler().causes;
+        if let Some(rest) = answer.strip_prefix(&frame[..]) {
+            assert_eq!((rest, causes.len()), (&b"\x81\x06behind\x81\x05after"[..], 0), "seed {seed}");
+            whole += 1;
+            continue;
+        }
+        assert!(matches!(causes[..], [Cause::Panicked]), "seed {seed}: {causes:?}");
+        assert_eq!(shard.counters().panics, 1, "seed {seed}");
+        let reset = kernel.with(0, |wire| wire.closed);
+        if answer == [0x88, 2, 0x03, 0xf3] {
+            closed += 1;
+        } else {
+            // A close frame here would be part of the message.
+            assert!(frame.starts_with(answer) && answer.len() >= 200_000, "seed {seed}: {} bytes", answer.len());
+            assert_eq!(reset, Some(true), "seed {seed}: the peer is to see that the message is not whole");
+            cut += 1;
+        }
+    }
+    assert!(whole > 3 && closed > 3 && cut > 3, "{whole} whole, {closed} closed, {cut} cut");
+}
