@@ -204,6 +204,9 @@ impl Default for Offload {
 
 /// Bounds on the time that a peer may take.
 ///
+/// If the loop did not run for a second or more, they wait until the bytes that came meanwhile are read, for two seconds at
+/// most.
+///
 /// ```
 /// use std::time::Duration;
 /// use tautline_engine::Config;

@@ -17,6 +17,7 @@ use crate::remote::Commands;
 use crate::restored::Restored;
 use crate::schedule::Schedule;
 use crate::shared::Shared;
+use crate::stall::Stall;
 use crate::timer::{Tick, Wheel};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -72,6 +73,7 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) slow_turn: Tick,
     /// When a slow turn may be logged again.
     pub(crate) slow_turn_news: Tick,
+    pub(crate) stall: Stall,
     pub(crate) clock: Clock,
     /// The cost of handshakes with clients.
     pub(crate) pace: Pace,

@@ -205,15 +205,19 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
-    /// Handles every deadline that has passed.
-    pub(crate) fn expire(&mut self, driver: &mut dyn Driver) {
-        let now = self.shared.now;
+    /// Handles every deadline of a peer that has passed.
+    pub(crate) fn expire_links(&mut self, driver: &mut dyn Driver) {
         let mut due = std::mem::take(&mut self.due);
-        self.wheel.advance(now, &mut due);
+        self.wheel.advance(self.shared.now, &mut due);
         for token in due.drain(..) {
             self.expire_link(driver, token);
         }
         self.due = due;
+    }
+
+    /// Handles what else is due.
+    pub(crate) fn expire(&mut self, driver: &mut dyn Driver) {
+        let now = self.shared.now;
         if self.shared.peer_log.due().is_some_and(|at| at <= now) {
             self.shared.peer_log.report();
         }
@@ -241,6 +245,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
                         link.clock.heard = now;
                     } else {
                         link.ping_sent = true;
+                        // The peer has time to answer, also if the loop stood still when the ping was due.
+                        link.clock.heard += now - at;
                     }
                     // An empty ping cannot be too long.
                     let _ = link.out.ping(&[], &link.wire, &mut self.shared);

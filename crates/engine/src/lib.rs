@@ -127,6 +127,7 @@ mod shard;
 mod shared;
 mod simulated;
 mod slow_turn;
+mod stall;
 mod streaming;
 mod subscribing;
 mod sync;

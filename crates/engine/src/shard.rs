@@ -22,6 +22,7 @@ use crate::publications::Publications;
 use crate::remote::{InTurn, ShardHandle};
 use crate::restart::Restart;
 use crate::shared::{Keys, Shared};
+use crate::stall::Stall;
 use crate::timer::{Tick, Wheel};
 use crate::timers::Timers;
 use crate::topic::Topics;
@@ -141,6 +142,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             is_ending: false,
             slow_turn: Tick::MAX,
             slow_turn_news: 0,
+            stall: Stall::default(),
             clock: Clock::default(),
             pace: Pace::default(),
             restored: Vec::new(),
@@ -259,7 +261,13 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         self.core.go_on_draining(&mut *self.driver);
         self.core.deliver(&mut *self.driver);
         let wait = self.core.wait(longest);
+        let (began, bytes) = (self.core.shared.now, self.core.shared.counters.bytes_in.get());
         self.driver.turn(wait, &mut self.core)?;
+        let Core { stall, shared, .. } = &mut self.core;
+        stall.look(woke, began, wait, shared.now);
+        if !stall.goes_on(shared.counters.bytes_in.get() != bytes, shared.now) {
+            self.core.expire_links(&mut *self.driver);
+        }
         self.core.expire(&mut *self.driver);
         if self.core.shared.timers.is_due(self.core.shared.now) {
             self.core.expire_timers(&mut *self.driver);

@@ -22,6 +22,7 @@ pub struct App {
     pub seen: Vec<String>,
     pub pause_at: Option<String>,
     pub closed: Vec<Closed>,
+    pub timers: Vec<u64>,
 }
 
 impl Handler for App {
@@ -45,6 +46,10 @@ impl Handler for App {
         if let Some(act) = &mut self.on_drain {
             act(conn);
         }
+    }
+
+    fn on_timer(&mut self, _: &mut Conn<'_, ()>, id: u64) {
+        self.timers.push(id);
     }
 
     fn on_close(&mut self, conn: &mut Conn<'_, ()>, closed: &Closed) {
