@@ -1,5 +1,6 @@
 use crate::crossing::{Batch, Event, Inbox, News};
 use crate::frame::Frame;
+use crate::freed;
 use crate::later::FlushLater;
 use crate::link::Link;
 use crate::lock::lock;
@@ -134,6 +135,7 @@ impl PayloadOf<'_> {
 impl Hub {
     #[new]
     fn new(on_event: Py<PyAny>) -> PyResult<Self> {
+        freed::keep();
         let inbox = Arc::new(Inbox::new()?);
         Ok(Self { inbox, on_event, state: Mutex::default() })
     }

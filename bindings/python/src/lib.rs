@@ -17,6 +17,7 @@ mod ended;
 mod failure;
 mod fork;
 mod frame;
+mod freed;
 mod head;
 mod hub;
 mod later;
