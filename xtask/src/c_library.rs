@@ -146,7 +146,8 @@ pub(crate) fn test(context: &Context) -> Outcome {
     }
     let programs = with_cmake(context, &prefix)?;
     talk(context, &prefix, &programs, &programs.join("ws_echo"))?;
-    talk(context, &prefix, &programs, &in_go(context, &prefix)?)
+    talk(context, &prefix, &programs, &in_go(context, &prefix, "examples/go")?)?;
+    use_badly(context, &prefix, &in_go(context, &prefix, "crates/capi/tests/go")?)
 }
 
 /// Installs the library and builds the examples for WebSockets; returns their folder.
@@ -169,12 +170,12 @@ fn with_cmake(context: &Context, prefix: &Path) -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
-/// Builds the example in Go.
-fn in_go(context: &Context, prefix: &Path) -> Result<PathBuf, Failure> {
-    let program = prefix.join("go-echo");
+/// Builds the program in Go of this folder, and returns its path.
+fn in_go(context: &Context, prefix: &Path, source: &str) -> Result<PathBuf, Failure> {
+    let program = prefix.join(format!("go-{}", source.replace('/', "-")));
     for arguments in [&["vet", "."][..], &["build", "-o"]] {
         let mut go = Command::new("go");
-        go.args(arguments).current_dir(paths::root().join("examples/go"));
+        go.args(arguments).current_dir(paths::root().join(source));
         if arguments.len() == 2 && arguments[0] == "build" {
             go.arg(&program).arg(".");
         }
@@ -182,6 +183,16 @@ fn in_go(context: &Context, prefix: &Path) -> Result<PathBuf, Failure> {
         run(&mut go, context.deadline)?;
     }
     Ok(program)
+}
+
+/// Runs a program that uses the library badly, and prints "passed" if all of it is answered.
+fn use_badly(context: &Context, prefix: &Path, program: &Path) -> Outcome {
+    let here = prefix.join("certificates");
+    certificate(&here, context)?;
+    let mut command = Command::new(program);
+    // The certificate is its own authority.
+    command.args(["cert.pem", "cert.pem", "key.pem"].map(|name| here.join(name)));
+    run(command.env("LD_LIBRARY_PATH", prefix.join("lib")), context.deadline)
 }
 
 /// Has the clients of the examples talk to a server of them.

@@ -496,6 +496,64 @@ static void certificates_are_replaced_and_a_drain_ends(void) {
     taut_tls_config_release(client);
 }
 
+/* A callback that does not return until `let_go`. Guarded by `lock`. */
+static int let_go;
+
+static taut_code on_message_held(void *user, taut_conn conn, const taut_message *incoming) {
+    taut_message out = message(incoming->flags, incoming->data, incoming->len);
+    taut_slice said;
+    said.data = incoming->data;
+    said.len = incoming->len;
+    tell(&((struct seen *)user)->messages);
+    if (is(said, "hold")) wait_for(&let_go, 1);
+    return taut_conn_send(conn, &out);
+}
+
+static void a_callback_that_does_not_return_holds_up_its_loop_alone(void) {
+    static struct seen seen, free_seen;
+    static const char *listen[] = {"127.0.0.1:0"};
+    taut_settings *settings = patient();
+    taut_callbacks callbacks = server_callbacks(&seen);
+    taut_server_options options;
+    taut_server *held = NULL;
+    taut_socket *socket, *other;
+    taut_message in = message(0, NULL, 0), out = message(TAUT_TEXT, "from outside", 12);
+    char held_uri[128];
+    callbacks.message = on_message_held;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.listen = listen;
+    options.listen_count = 1;
+    options.settings = settings;
+    options.callbacks = &callbacks;
+    CHECK(taut_server_start(&options, &running, detail()) == TAUT_OK);
+    taut_settings_free(settings);
+    held = running;
+    strcpy(held_uri, at("ws", "/"));
+    socket = socket_to(held_uri, NULL);
+    say(socket, "hold");
+    wait_for(&seen.messages, 1);
+    /* Calls of other threads return, and tell what they wait for. */
+    CHECK(taut_conn_is_open(seen.conn) == 1 && taut_conn_send(seen.conn, &out) == TAUT_OK);
+    CHECK(taut_server_broadcast(held, &out) == TAUT_OK && counter("open") == 1);
+    CHECK(taut_socket_receive(socket, 10, &in, detail()) == TAUT_ERR_TIMEOUT);
+    CHECK(taut_server_drain(held, 1001, NULL, 0, 1) == TAUT_OK);
+    CHECK(taut_server_join(held, 50, detail()) == TAUT_ERR_TIMEOUT && strstr(text, "callback") != NULL);
+    /* Other loops go on. */
+    start(&free_seen, NULL, 1);
+    other = socket_to(at("ws", "/"), NULL);
+    say(other, "hello");
+    hear(other, "hello");
+    CHECK(taut_socket_close(other, 1000, NULL, 0, detail()) == TAUT_OK && taut_socket_free(other) == TAUT_OK);
+    stop(&free_seen);
+    /* After its return the loop ends as it was asked to. */
+    running = held;
+    tell(&let_go);
+    CHECK(taut_server_join(held, PATIENCE, detail()) == TAUT_OK);
+    CHECK(taut_socket_free(socket) == TAUT_OK);
+    stop(&seen);
+}
+
 /* Callbacks of clients. */
 
 static taut_code client_open(void *user, taut_conn conn, const taut_opening *opening) {
@@ -693,6 +751,7 @@ int main(int argc, char **argv) {
     callbacks_serve_blocking_clients();
     requests_are_answered_at_once_or_later();
     certificates_are_replaced_and_a_drain_ends();
+    a_callback_that_does_not_return_holds_up_its_loop_alone();
     clients_connect_and_reconnect();
     options_that_are_wrong_are_refused();
     puts("passed");

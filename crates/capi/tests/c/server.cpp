@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
+#include <future>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -174,6 +175,48 @@ void without_io(const tautline::TlsConfig &accepting, const tautline::TlsConfig 
     CHECK(thrown([&] { client.written(1000000); }) == TAUT_ERR_SIZE);
 }
 
+struct Held : tautline::Handler {
+    Counts counts;
+    std::promise<void> go;
+    void on_message(Conn, const Message &) override {
+        counts.add("held");
+        CHECK(go.get_future().wait_for(patience) == std::future_status::ready);
+    }
+};
+
+void bad_use() {
+    Held held;
+    tautline::Server server(held, {{"127.0.0.1:0"}});
+    tautline::Socket socket(Target{"ws://" + server.address()}, {}, patience);
+    socket.text("hold");
+    held.counts.wait("held", 1);
+    // A callback that does not return holds up its loop, and no call of another thread.
+    CHECK(server.publish("news", Message::text("all")) == TAUT_OK && !socket.receive(1ms));
+    server.drain(1001, "", 1ms);
+    CHECK(!server.join(10ms));
+    // An owner that was moved from has nothing.
+    tautline::Server owner(std::move(server));
+    CHECK(thrown([&] { server.address(); }) == TAUT_ERR_NULL);
+    CHECK(server.broadcast(Message::text("all")) == TAUT_ERR_NULL);
+    held.go.set_value();
+    CHECK(owner.join(patience) && owner.broadcast(Message::text("late")) == TAUT_ERR_CLOSED);
+    CHECK(thrown([&] { socket.receive(patience); }) == TAUT_ERR_CLOSED);
+    CHECK(thrown([&] { socket.text("late"); }) == TAUT_ERR_CLOSED);
+    // A second thread is refused, and the connection goes on.
+    auto ws = tautline::Ws::client({}, Target{"ws://localhost/"}, 0);
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < 2; thread++) {
+        threads.emplace_back([&ws] {
+            for (int call = 0; call < 20000; call++) {
+                const auto code = thrown([&ws] { ws.output(); });
+                CHECK(code == TAUT_OK || code == TAUT_ERR_BUSY);
+            }
+        });
+    }
+    for (auto &thread : threads) thread.join();
+    CHECK(!ws.output().empty());
+}
+
 }  // namespace
 
 int main(int argc, char **argv) {
@@ -184,6 +227,7 @@ int main(int argc, char **argv) {
     connecting.roots_file(argv[1]).apply();
     servers_and_clients(accepting, connecting);
     without_io(accepting, connecting);
+    bad_use();
     std::puts("passed");
     return 0;
 }

@@ -1,0 +1,3 @@
+module tautline.dev/tests/go
+
+go 1.21
