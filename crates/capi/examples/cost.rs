@@ -1,10 +1,15 @@
-//! The cost of a call from C above the call in Rust: `cargo run --release -p tautline-capi --example cost [BYTES]`.
+//! The cost of a call from C above the call in Rust.
 //!
-//! A program in C (`tests/c/bench.c`, compiled by `cc -O2` against the shared library) and a loop in Rust seal and open
-//! the same records in turns. The figures are medians of the rounds, in nanoseconds per call.
+//! ```text
+//! cargo xtask c-library --prefix DIR
+//! cargo run --release -p tautline-capi --example cost DIR [BYTES]
+//! ```
+//!
+//! A program in C (`tests/c/bench.c`, compiled by `cc -O2` against the installed shared library) and a loop in Rust seal
+//! and open the same records in turns. The figures are medians of the rounds, in nanoseconds per call.
 
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, fs};
@@ -19,10 +24,11 @@ const ROUND: Duration = Duration::from_millis(60);
 const BATCH: u32 = 256;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let len: usize = env::args().nth(1).map_or(Ok(64), |len| len.parse())?;
+    let prefix = env::args().nth(1).ok_or("usage: cost DIR [BYTES], where DIR has the installed library")?;
+    let len: usize = env::args().nth(2).map_or(Ok(64), |len| len.parse())?;
     let folder = env::temp_dir().join(format!("tautline-cost-{}", std::process::id()));
     fs::create_dir(&folder)?;
-    let measured = measure(&folder, len);
+    let measured = measure(Path::new(&prefix), &folder, len);
     fs::remove_dir_all(&folder)?;
     let mut rounds = measured?;
     println!("{len} B, {ROUNDS} rounds, ns per call: Rust, C, difference (median of paired rounds)");
@@ -39,13 +45,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// For each round, nanoseconds of seal and open, in Rust and in C.
-fn measure(folder: &Path, len: usize) -> Result<Vec<[[f64; 2]; 2]>, Box<dyn Error>> {
+fn measure(prefix: &Path, folder: &Path, len: usize) -> Result<Vec<[[f64; 2]; 2]>, Box<dyn Error>> {
     let authority = Authority::new("Cost")?;
     let certificate = authority.issue(&Leaf::new(&["localhost"]))?;
     fs::write(folder.join("ca.pem"), authority.certificate())?;
     fs::write(folder.join("cert.pem"), &certificate.chain)?;
     fs::write(folder.join("key.pem"), &certificate.key)?;
-    let program = compile(folder)?;
+    let program = compile(&prefix.canonicalize()?, folder)?;
     let mut pair = establish(&authority, certificate)?;
     let mut buffers = Buffers { data: vec![0; len], wire: Buf::new(), scratch: Buf::new(), out: Buf::new() };
     let mut rounds = Vec::new();
@@ -67,15 +73,13 @@ fn measure(folder: &Path, len: usize) -> Result<Vec<[[f64; 2]; 2]>, Box<dyn Erro
     Ok(rounds)
 }
 
-fn compile(folder: &Path) -> Result<std::path::PathBuf, Box<dyn Error>> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let built = env::current_exe()?;
-    let built = built.ancestors().nth(2).ok_or("no target folder")?.join("libtautline_capi.so");
-    fs::copy(&built, folder.join("libtautline.so.0"))?;
+fn compile(prefix: &Path, folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let [include, lib] = ["include", "lib"].map(|name| prefix.join(name));
     let program = folder.join("bench");
     let mut cc = Command::new("cc");
-    cc.args(["-std=c99", "-O2"]).arg(format!("-I{}", here.join("include").display())).arg(here.join("tests/c/bench.c"));
-    cc.arg("-o").arg(&program).arg(&built).arg(format!("-Wl,-rpath,{}", folder.display()));
+    cc.args(["-std=c99", "-O2"]).arg(format!("-I{}", include.display()));
+    cc.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/bench.c")).arg("-o").arg(&program);
+    cc.arg(format!("-L{}", lib.display())).arg("-ltautline").arg(format!("-Wl,-rpath,{}", lib.display()));
     if cc.status()?.success() { Ok(program) } else { Err("cc failed".into()) }
 }
 
