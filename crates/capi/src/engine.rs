@@ -31,6 +31,8 @@ pub(crate) trait AnySession: Send {
     fn open<'b>(&mut self, wire: &'b mut [u8], scratch: &'b mut Buf, out: &mut Buf) -> Result<Opened<'b>, Error>;
     fn seal(&mut self, plain: &[&[u8]], out: &mut Buf) -> Result<(), Error>;
     fn seal_into(&mut self, plain: &[&[u8]], out: &mut [u8]) -> Result<Option<usize>, Error>;
+    /// `seal_into` with one slice.
+    fn seal_one(&mut self, plain: &[u8], out: &mut [u8]) -> Result<Option<usize>, Error>;
     fn update_keys(&mut self, ask: bool, out: &mut Buf) -> Result<(), Error>;
     fn close(&mut self, out: &mut Buf);
     fn export_keying_material(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), Error>;
@@ -109,6 +111,10 @@ impl<S: Session> AnySession for S {
 
     fn seal_into(&mut self, plain: &[&[u8]], out: &mut [u8]) -> Result<Option<usize>, Error> {
         Session::seal_into(self, plain, out)
+    }
+
+    fn seal_one(&mut self, plain: &[u8], out: &mut [u8]) -> Result<Option<usize>, Error> {
+        Session::seal_into(self, &[plain], out)
     }
 
     fn update_keys(&mut self, ask: bool, out: &mut Buf) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 use crate::codes::{
-    TAUT_ERR_FAILED, TAUT_ERR_STATE, TAUT_WANT_CLOSED, TAUT_WANT_NONE, TAUT_WANT_READ, TAUT_WANT_ROOM, TAUT_WANT_WRITE,
+    Code, TAUT_ERR_FAILED, TAUT_ERR_STATE, TAUT_WANT_CLOSED, TAUT_WANT_NONE, TAUT_WANT_READ, TAUT_WANT_ROOM,
+    TAUT_WANT_WRITE,
 };
 use crate::engine::AnySession;
 use crate::failure::{Fail, Failure};
@@ -48,15 +49,18 @@ pub(crate) struct Counters {
     pub(crate) carries: u64,
 }
 
-/// The result of a call.
+/// The result of a call, also of one that failed.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Done {
+    pub(crate) code: Code,
+    pub(crate) want: u32,
     pub(crate) taken: usize,
     pub(crate) written: usize,
     pub(crate) records: usize,
     /// The place of the plaintext in its window.
     pub(crate) plain: (usize, usize),
-    pub(crate) want: u32,
+    /// Bytes of plaintext, and bytes for the peer, that wait for a window.
+    pub(crate) waiting: (usize, usize),
 }
 
 /// The windows of [`Tls::open`].
@@ -95,7 +99,135 @@ impl Tls {
     }
 
     /// Advances the handshake.
-    pub(crate) fn handshake(&mut self, wire: &mut [u8], out: &mut [u8], done: &mut Done) -> Result<(), Failure> {
+    pub(crate) fn handshake(&mut self, wire: &mut [u8], out: &mut [u8]) -> Done {
+        self.told(|tls, done| tls.handshake_step(wire, out, done))
+    }
+
+    /// Opens the whole records at the front of `wire`, as many as `plain` has room for.
+    ///
+    /// Plaintext that lies in `wire` is moved together. A record whose plaintext may be longer than the rest of `plain`
+    /// stays in `wire`, unless it is the first one: the rest of its plaintext is carried.
+    #[inline]
+    pub(crate) fn open(&mut self, mut windows: Windows<'_>) -> Done {
+        if !self.has_nothing_waiting() {
+            return self.told(|tls, done| tls.open_rest(windows, None, done));
+        }
+        // Nearly all calls end here: one record with data, which fits.
+        let first = self.step(windows.wire);
+        if let Ok((taken, Item::InWire(place))) = &first
+            && (windows.most == 1 || *taken == windows.wire.len())
+            && self.spill.is_empty()
+        {
+            let (taken, len) = (*taken, place.len());
+            let want = if taken == windows.wire.len() { TAUT_WANT_READ } else { TAUT_WANT_NONE };
+            let done = Done { taken, records: 1, want, ..Done::default() };
+            match &mut windows.plain {
+                None => return Done { plain: (place.start, len), ..done },
+                Some(plain) => {
+                    if let Some(plain) = plain.get_mut(..len) {
+                        plain.copy_from_slice(&windows.wire[place.clone()]);
+                        return Done { plain: (0, len), ..done };
+                    }
+                }
+            }
+        }
+        self.told(|tls, done| tls.open_rest(windows, Some(first), done))
+    }
+
+    /// Seals `plain`, or as much of its front as `out` has room for.
+    ///
+    /// If `out` has no room for a whole record, one record is sealed anyway, and the rest of it is spilled.
+    #[inline]
+    pub(crate) fn seal(&mut self, plain: &[u8], out: &mut [u8]) -> Done {
+        let len = plain.len();
+        // Nearly all calls end here: one record, which fits.
+        if self.has_nothing_waiting()
+            && !self.sent_close
+            && (1..=MAX_PLAIN).contains(&len)
+            && len + MOST_OVERHEAD <= out.len()
+        {
+            match self.session.seal_one(plain, out) {
+                Ok(Some(written)) => return Done { taken: len, written, records: 1, ..Done::default() },
+                Ok(None) => {}
+                Err(error) => return self.told(|tls, done| tls.finish(Err(error), out, done)),
+            }
+        }
+        self.seal_slices(&[plain], out)
+    }
+
+    /// Seals slices as one stream, like [`seal`](Self::seal).
+    pub(crate) fn seal_slices(&mut self, plain: &[&[u8]], out: &mut [u8]) -> Done {
+        self.told(|tls, done| tls.seal_rest(plain, out, done))
+    }
+
+    /// Appends a KeyUpdate.
+    pub(crate) fn update_keys(&mut self, ask: bool, out: &mut [u8]) -> Done {
+        self.told(|tls, done| {
+            done.written = tls.drain(out);
+            tls.check_open()?;
+            let result = tls.session.update_keys(ask, &mut tls.spill);
+            tls.finish(result, out, done)
+        })
+    }
+
+    /// Appends close_notify, once.
+    pub(crate) fn close(&mut self, out: &mut [u8]) -> Done {
+        self.told(|tls, done| {
+            done.written = tls.drain(out);
+            tls.check_alive()?;
+            if !tls.sent_close {
+                tls.sent_close = true;
+                tls.session.close(&mut tls.spill);
+            }
+            tls.finish(Ok(()), out, done)
+        })
+    }
+
+    /// Exports keying material.
+    pub(crate) fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), Failure> {
+        self.check_open()?;
+        Ok(self.session.export_keying_material(label, context, out)?)
+    }
+
+    pub(crate) fn info(&self) -> TlsInfo {
+        self.session.tls_info()
+    }
+
+    pub(crate) const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The reason why the session is dead.
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        match &self.phase {
+            Phase::Failed(failure) => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// How many bytes of plaintext, and how many for the peer, wait for a window.
+    pub(crate) const fn waiting(&self) -> (usize, usize) {
+        (self.carry.len(), self.spill.len())
+    }
+
+    /// The result of `call`, for calls that are rare or long: they write into it what they have done, also before an error.
+    #[inline(never)]
+    fn told(&mut self, call: impl FnOnce(&mut Self, &mut Done) -> Result<(), Failure>) -> Done {
+        let mut done = Done::default();
+        if let Err(failure) = call(self, &mut done) {
+            done.code = failure.code;
+        }
+        done.waiting = self.waiting();
+        done
+    }
+
+    /// Whether the session is open, and no byte waits for a window.
+    #[inline]
+    fn has_nothing_waiting(&self) -> bool {
+        matches!(self.phase, Phase::Open) && self.spill.is_empty() && self.carry.is_empty()
+    }
+
+    fn handshake_step(&mut self, wire: &mut [u8], out: &mut [u8], done: &mut Done) -> Result<(), Failure> {
         done.written = self.drain(out);
         self.check_alive()?;
         if !self.spill.is_empty() {
@@ -121,46 +253,44 @@ impl Tls {
         Ok(())
     }
 
-    /// Opens the whole records at the front of `wire`, as many as `plain` has room for.
-    ///
-    /// Plaintext that lies in `wire` is moved together. A record whose plaintext may be longer than the rest of `plain`
-    /// stays in `wire`, unless it is the first one: the rest of its plaintext is carried.
-    pub(crate) fn open(&mut self, windows: Windows<'_>, done: &mut Done) -> Result<(), Failure> {
+    /// Opens records, of which `first` is opened already, if it is given.
+    fn open_rest(
+        &mut self,
+        windows: Windows<'_>,
+        mut first: Option<Result<(usize, Item), Error>>,
+        done: &mut Done,
+    ) -> Result<(), Failure> {
         let Windows { wire, mut plain, out, most } = windows;
-        if !self.spill.is_empty() {
+        if first.is_none() {
             done.written = self.drain(out);
-        }
-        self.check_open()?;
-        match &mut plain {
-            Some(plain) if !self.carry.is_empty() => {
+            self.check_open()?;
+            if !self.carry.is_empty() {
+                let wrong = Failure::new(TAUT_ERR_STATE, "plaintext waits for a window `plain` of its own");
+                let plain = plain.as_deref_mut().ok_or(wrong)?;
                 let len = plain.len().min(self.carry.len());
                 plain[..len].copy_from_slice(&self.carry.filled()[..len]);
                 self.carry.take(len);
                 done.plain.1 = len;
             }
-            None if !self.carry.is_empty() => {
-                return Err(Failure::new(TAUT_ERR_STATE, "plaintext waits for a window `plain` of its own"));
-            }
-            _ => {}
         }
         done.want = loop {
-            if !self.spill.is_empty() {
-                break TAUT_WANT_WRITE;
-            }
-            if !self.carry.is_empty() {
-                break TAUT_WANT_ROOM;
-            }
-            if done.records == most {
-                break TAUT_WANT_NONE;
-            }
-            if let Some(plain) = &plain
-                && done.plain.1 > 0
-                && let Front::Whole(len) = front(&wire[done.taken..])
-                && len.saturating_sub(self.overhead) > plain.len() - done.plain.1
-            {
-                break TAUT_WANT_ROOM;
-            }
-            let item = match self.step(&mut wire[done.taken..]) {
+            let opened = match first.take() {
+                Some(first) => first,
+                None if !self.spill.is_empty() => break TAUT_WANT_WRITE,
+                None if !self.carry.is_empty() => break TAUT_WANT_ROOM,
+                None if done.records == most => break TAUT_WANT_NONE,
+                None => {
+                    if let Some(plain) = &plain
+                        && done.plain.1 > 0
+                        && let Front::Whole(len) = front(&wire[done.taken..])
+                        && len.saturating_sub(self.overhead) > plain.len() - done.plain.1
+                    {
+                        break TAUT_WANT_ROOM;
+                    }
+                    self.step(&mut wire[done.taken..])
+                }
+            };
+            let item = match opened {
                 Ok((used, item)) => {
                     let start = done.taken;
                     done.taken += used;
@@ -186,10 +316,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Seals `plain`, or as much of its front as `out` has room for.
-    ///
-    /// If `out` has no room for a whole record, one record is sealed anyway, and the rest of it is spilled.
-    pub(crate) fn seal(&mut self, plain: &[&[u8]], out: &mut [u8], done: &mut Done) -> Result<(), Failure> {
+    fn seal_rest(&mut self, plain: &[&[u8]], out: &mut [u8], done: &mut Done) -> Result<(), Failure> {
         if !self.spill.is_empty() {
             done.written = self.drain(out);
         }
@@ -204,7 +331,7 @@ impl Tls {
         let base = done.written;
         let room = &mut out[base..];
         let len: usize = plain.iter().map(|slice| slice.len()).sum();
-        let fits = if len <= MAX_PLAIN && len + MOST_OVERHEAD <= room.len() { len } else { fitting(len, room.len()) };
+        let fits = fitting(len, room.len());
         let result = if fits == len {
             self.seal_some(plain, room)
         } else {
@@ -225,52 +352,6 @@ impl Tls {
         Ok(())
     }
 
-    /// Appends a KeyUpdate.
-    pub(crate) fn update_keys(&mut self, ask: bool, out: &mut [u8], done: &mut Done) -> Result<(), Failure> {
-        done.written = self.drain(out);
-        self.check_open()?;
-        let result = self.session.update_keys(ask, &mut self.spill);
-        self.finish(result, out, done)
-    }
-
-    /// Appends close_notify, once.
-    pub(crate) fn close(&mut self, out: &mut [u8], done: &mut Done) -> Result<(), Failure> {
-        done.written = self.drain(out);
-        self.check_alive()?;
-        if !self.sent_close {
-            self.sent_close = true;
-            self.session.close(&mut self.spill);
-        }
-        self.finish(Ok(()), out, done)
-    }
-
-    /// Exports keying material.
-    pub(crate) fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> Result<(), Failure> {
-        self.check_open()?;
-        Ok(self.session.export_keying_material(label, context, out)?)
-    }
-
-    pub(crate) fn info(&self) -> TlsInfo {
-        self.session.tls_info()
-    }
-
-    pub(crate) const fn counters(&self) -> Counters {
-        self.counters
-    }
-
-    /// How many bytes of plaintext, and how many for the peer, wait for a window.
-    pub(crate) const fn waiting(&self) -> (usize, usize) {
-        (self.carry.len(), self.spill.len())
-    }
-
-    /// The reason why the session is dead.
-    pub(crate) fn failure(&self) -> Option<&Failure> {
-        match &self.phase {
-            Phase::Failed(failure) => Some(failure),
-            _ => None,
-        }
-    }
-
     /// Moves waiting bytes for the peer into `out`, and returns their number.
     fn drain(&mut self, out: &mut [u8]) -> usize {
         let len = out.len().min(self.spill.len());
@@ -286,7 +367,6 @@ impl Tls {
         }
     }
 
-    #[inline]
     fn check_open(&self) -> Result<(), Failure> {
         match &self.phase {
             Phase::Open => Ok(()),
@@ -296,6 +376,7 @@ impl Tls {
     }
 
     /// Opens one record.
+    #[inline]
     fn step(&mut self, wire: &mut [u8]) -> Result<(usize, Item), Error> {
         let (base, len) = (wire.as_ptr().addr(), wire.len());
         let Opened { used, content } = self.session.open(wire, &mut self.scratch, &mut self.spill)?;
@@ -359,7 +440,6 @@ impl Tls {
     }
 
     /// Seals into `out`, or into `spill` and from there into `out`; returns the number of bytes in `out`.
-    #[inline]
     fn seal_some(&mut self, plain: &[&[u8]], out: &mut [u8]) -> Result<usize, Error> {
         match self.session.seal_into(plain, out)? {
             Some(written) => Ok(written),

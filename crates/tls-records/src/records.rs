@@ -503,18 +503,25 @@ impl Records {
     /// See [`Session::seal_into`](tautline_tls::Session::seal_into).
     #[inline]
     pub(crate) fn seal_into(&mut self, plain: &[&[u8]], out: &mut [u8]) -> Result<Option<usize>, Error> {
+        match *plain {
+            [single] if (1..=MAX_PLAIN).contains(&single.len()) => {
+                let all = single.len() + OVERHEAD;
+                let Some(record) = out.get_mut(..all).filter(|_| self.seals_with_these_keys(1)) else {
+                    return Ok(None);
+                };
+                self.tx.seal(self.suite, DATA, Some(single), record)?;
+                Ok(Some(all))
+            }
+            _ => self.seal_all_into(plain, out),
+        }
+    }
+
+    fn seal_all_into(&mut self, plain: &[&[u8]], out: &mut [u8]) -> Result<Option<usize>, Error> {
         let len: usize = plain.iter().map(|chunk| chunk.len()).sum();
         let count = len.div_ceil(MAX_PLAIN);
         let all = len + count * OVERHEAD;
-        let keys_last = !self.owes_update && self.tx.sequence().saturating_add(count as u64) <= REKEY_AFTER;
-        if self.sent_close || self.kernel.transmits() || !keys_last || all > out.len() {
+        if all > out.len() || !self.seals_with_these_keys(count) {
             return Ok(None);
-        }
-        if let [single] = *plain
-            && count == 1
-        {
-            self.tx.seal(self.suite, DATA, Some(single), &mut out[..all])?;
-            return Ok(Some(all));
         }
         let mut chunks = Chunks::new(plain);
         let (mut left, mut written) = (len, 0);
@@ -530,6 +537,15 @@ impl Records {
             left -= len;
         }
         Ok(Some(all))
+    }
+
+    /// Whether the next `count` records of data are sealed here, and with the keys of now.
+    #[inline]
+    fn seals_with_these_keys(&self, count: usize) -> bool {
+        !self.owes_update
+            && !self.sent_close
+            && !self.kernel.transmits()
+            && self.tx.sequence().saturating_add(count as u64) <= REKEY_AFTER
     }
 
     /// See [`Session::export_keying_material`](tautline_tls::Session::export_keying_material).

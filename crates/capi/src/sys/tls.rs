@@ -3,7 +3,7 @@ use super::exclusive::{Entered, Exclusive};
 use super::guard::guard;
 use super::memory::{array, bytes, check, overlap, room, slice, span, text, window};
 use super::sized;
-use super::types::{ErrorDetail, TlsConfig, TlsCounters, TlsFacts, TlsIo, TlsSession};
+use super::types::{ErrorDetail, Slice, TlsConfig, TlsCounters, TlsFacts, TlsIo, TlsSession};
 use crate::codes::{Code, TAUT_ERR_OVERLAP, TAUT_ERR_SIZE, TAUT_ERR_VALUE, TAUT_OK};
 use crate::failure::Failure;
 use crate::tls::{Counters, Done, Tls, Windows};
@@ -83,14 +83,14 @@ pub unsafe extern "C" fn taut_tls_free(tls: *mut TlsSession) -> Code {
 /// The pointers are null or valid, and the windows are the caller's during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_handshake(tls: *mut TlsSession, io: *mut TlsIo) -> Code {
-    let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| {
+    let call = |tls: &mut Tls, io: &TlsIo| {
         if overlap(span(&io.r#in), span(&io.out)) {
             return Err(OVERLAP);
         }
         // SAFETY: the caller gives the windows away for this call, and they share no byte.
         let wire = unsafe { window(&io.r#in) }?;
         // SAFETY: as above.
-        tls.handshake(wire, unsafe { window(&io.out) }?, done)
+        Ok(tls.handshake(wire, unsafe { window(&io.out) }?))
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(tls, io, call) }
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn taut_tls_handshake(tls: *mut TlsSession, io: *mut TlsIo
 /// The pointers are null or valid, and the windows are the caller's during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_open(tls: *mut TlsSession, io: *mut TlsIo) -> Code {
-    let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| {
+    let call = |tls: &mut Tls, io: &TlsIo| {
         let (wire, plain, out) = (span(&io.r#in), span(&io.plain), span(&io.out));
         let in_place = wire == plain;
         let share = overlap(wire, out) || (!in_place && (overlap(wire, plain) || overlap(plain, out)));
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn taut_tls_open(tls: *mut TlsSession, io: *mut TlsIo) -> 
         let out = unsafe { window(&io.out) }?;
         // SAFETY: as above.
         let plain = if in_place { None } else { Some(unsafe { window(&io.plain) }?) };
-        tls.open(Windows { wire, plain, out, most: most(io) }, done)
+        Ok(tls.open(Windows { wire, plain, out, most: most(io) }))
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(tls, io, call) }
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn taut_tls_open(tls: *mut TlsSession, io: *mut TlsIo) -> 
 /// The pointers are null or valid, and the windows are the caller's during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_seal(tls: *mut TlsSession, io: *mut TlsIo) -> Code {
-    let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| {
+    let call = |tls: &mut Tls, io: &TlsIo| {
         // SAFETY: the caller gives an array of slices that can be read.
         let data = unsafe { array(io.data, io.data_count) }?;
         if data.iter().any(|slice| overlap((slice.data, slice.len), span(&io.out))) {
@@ -148,20 +148,9 @@ pub unsafe extern "C" fn taut_tls_seal(tls: *mut TlsSession, io: *mut TlsIo) -> 
         let out = unsafe { window(&io.out) }?;
         match data {
             // SAFETY: the caller gives slices that can be read.
-            [single] => tls.seal(&[unsafe { slice(single) }?], out, done),
-            several if several.len() <= SLICES => {
-                let mut slices: [&[u8]; SLICES] = [&[]; SLICES];
-                for (place, one) in slices.iter_mut().zip(several) {
-                    // SAFETY: as above.
-                    *place = unsafe { slice(one) }?;
-                }
-                tls.seal(checked(&slices[..several.len()])?, out, done)
-            }
-            many => {
-                // SAFETY: as above.
-                let slices = many.iter().map(|one| unsafe { slice(one) });
-                tls.seal(checked(&slices.collect::<Result<Vec<_>, _>>()?)?, out, done)
-            }
+            [single] => Ok(tls.seal(unsafe { slice(single) }?, out)),
+            // SAFETY: as above.
+            several => unsafe { seal_several(tls, several, out) },
         }
     };
     // SAFETY: the caller keeps the contract of `run`.
@@ -186,7 +175,7 @@ pub unsafe extern "C" fn taut_tls_open_into(
     plain_len: usize,
     io: *mut TlsIo,
 ) -> Code {
-    let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| {
+    let call = |tls: &mut Tls, io: &TlsIo| {
         let (wire, into, out) = ((r#in.cast_const(), in_len), (plain.cast_const(), plain_len), span(&io.out));
         if overlap(wire, into) || overlap(wire, out) || overlap(into, out) {
             return Err(OVERLAP);
@@ -197,7 +186,7 @@ pub unsafe extern "C" fn taut_tls_open_into(
         let plain = Some(unsafe { room(plain, plain_len) }?);
         // SAFETY: as above.
         let out = unsafe { window(&io.out) }?;
-        tls.open(Windows { wire, plain, out, most: most(io) }, done)
+        Ok(tls.open(Windows { wire, plain, out, most: most(io) }))
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(tls, io, call) }
@@ -218,14 +207,14 @@ pub unsafe extern "C" fn taut_tls_seal_into(
     out_len: usize,
     io: *mut TlsIo,
 ) -> Code {
-    let call = |tls: &mut Tls, _: &TlsIo, done: &mut Done| {
+    let call = |tls: &mut Tls, _: &TlsIo| {
         if overlap((data, data_len), (out, out_len)) {
             return Err(OVERLAP);
         }
         // SAFETY: the caller lets the data be read during this call.
         let data = unsafe { bytes(data, data_len) }?;
         // SAFETY: the caller gives the window away for this call, and the data shares no byte with it.
-        tls.seal(&[data], unsafe { room(out, out_len) }?, done)
+        Ok(tls.seal(data, unsafe { room(out, out_len) }?))
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(tls, io, call) }
@@ -240,7 +229,7 @@ pub unsafe extern "C" fn taut_tls_seal_into(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_close(tls: *mut TlsSession, io: *mut TlsIo) -> Code {
     // SAFETY: the caller gives the window away for this call.
-    let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| tls.close(unsafe { window(&io.out) }?, done);
+    let call = |tls: &mut Tls, io: &TlsIo| Ok(tls.close(unsafe { window(&io.out) }?));
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(tls, io, call) }
 }
@@ -256,9 +245,9 @@ pub unsafe extern "C" fn taut_tls_close(tls: *mut TlsSession, io: *mut TlsIo) ->
 /// The pointers are null or valid, and the windows are the caller's during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_key_update(tls: *mut TlsSession, ask: u32, io: *mut TlsIo) -> Code {
-    let call = |tls: &mut Tls, io: &TlsIo, done: &mut Done| {
+    let call = |tls: &mut Tls, io: &TlsIo| {
         // SAFETY: the caller gives the window away for this call.
-        tls.update_keys(ask != 0, unsafe { window(&io.out) }?, done)
+        Ok(tls.update_keys(ask != 0, unsafe { window(&io.out) }?))
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(tls, io, call) }
@@ -419,7 +408,7 @@ const OVERLAP: Failure = Failure::new(TAUT_ERR_OVERLAP, "two windows overlap");
 unsafe fn run(
     tls: *mut TlsSession,
     io: *mut TlsIo,
-    operation: impl FnOnce(&mut Tls, &TlsIo, &mut Done) -> Result<(), Failure>,
+    operation: impl FnOnce(&mut Tls, &TlsIo) -> Result<Done, Failure>,
 ) -> Code {
     // SAFETY: the caller gives null or a `taut_tls_io`.
     let size = match unsafe { sized::size(io.cast_const()) } {
@@ -437,28 +426,47 @@ unsafe fn run(
             Err(failure) => return failure.code,
         }
     };
-    let mut done = Done::default();
+    let failed = |failure: Failure, waiting| Done { code: failure.code, waiting, ..Done::default() };
     // SAFETY: the caller gives null or a session.
-    let (result, waiting) = match unsafe { entered(tls) } {
+    let done = match unsafe { entered(tls) } {
         Ok(mut entered) => {
             // SAFETY: not null, of this size, and nothing writes it before the operation ends.
             let windows = unsafe { &*io };
-            let result = entered.run(|tls| operation(tls, windows, &mut done));
-            (result, entered.value.waiting())
+            let result = entered.run(|tls| operation(tls, windows));
+            result.unwrap_or_else(|failure| failed(failure, entered.value.waiting()))
         }
-        Err(failure) => (Err(failure), (0, 0)),
+        Err(failure) => failed(failure, (0, 0)),
     };
     // SAFETY: as above; no other reference to it is left.
     let whole = unsafe { &mut *io };
     (whole.taken, whole.written, whole.records, whole.want) = (done.taken, done.written, done.records, done.want);
     (whole.plain_offset, whole.plain_len) = done.plain;
-    (whole.plain_waiting, whole.out_waiting) = waiting;
+    (whole.plain_waiting, whole.out_waiting) = done.waiting;
     if io != given {
         // SAFETY: the caller's struct has another size, which was checked, and no reference to it exists.
         let written = unsafe { sized::write(given, whole) };
         debug_assert!(written.is_ok(), "its size was checked");
     }
-    code(result)
+    done.code
+}
+
+/// Seals several slices, or none, as one stream.
+///
+/// # Safety
+/// The slices can be read, and share no byte with `out`.
+#[inline(never)]
+unsafe fn seal_several(tls: &mut Tls, several: &[Slice], out: &mut [u8]) -> Result<Done, Failure> {
+    if several.len() > SLICES {
+        // SAFETY: the caller keeps the contract.
+        let slices = several.iter().map(|one| unsafe { slice(one) });
+        return Ok(tls.seal_slices(checked(&slices.collect::<Result<Vec<_>, _>>()?)?, out));
+    }
+    let mut slices: [&[u8]; SLICES] = [&[]; SLICES];
+    for (place, one) in slices.iter_mut().zip(several) {
+        // SAFETY: as above.
+        *place = unsafe { slice(one) }?;
+    }
+    Ok(tls.seal_slices(checked(&slices[..several.len()])?, out))
 }
 
 /// Runs a call without windows.
