@@ -60,7 +60,7 @@ macro_rules! driver_suite {
             }
             moving {
                 no_received_byte_is_lost_or_doubled unsent_bytes_go_along a_driver_that_held_still_goes_on
-                ending_connections_stay listening_sockets_go_along
+                ending_connections_stay listening_sockets_go_along a_break_while_all_hold_still_is_reported_once
             }
             unix {
                 echoes names_peers replaces_a_stale_file keeps_a_live_socket keeps_a_stale_file_when_told

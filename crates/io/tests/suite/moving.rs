@@ -144,3 +144,24 @@ pub fn listening_sockets_go_along<D: Driver>(make: fn() -> D) {
     run(&mut new, &mut after, |script| script.arrivals().len() == 2);
     std::fs::remove_file(path).unwrap();
 }
+
+pub fn a_break_while_all_hold_still_is_reported_once<D: Driver>(make: fn() -> D) {
+    for (paused, pending) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut driver = make();
+        let mut script = watch();
+        let at = listen(&mut driver);
+        let (peer, token) = pair(&mut driver, &mut script, at);
+        driver.pause_receive(token, paused);
+        if pending {
+            send_until_pending(&mut driver, token);
+        }
+        driver.turn(Some(Duration::ZERO), &mut script).unwrap();
+        reset(peer);
+        std::thread::sleep(Duration::from_millis(20));
+        driver.hold_still().unwrap();
+        run(&mut driver, &mut script, |script| !script.failures().is_empty());
+        assert_idle(&mut driver, &mut script);
+        assert_eq!(script.failures(), [token], "paused: {paused}, pending: {pending}");
+        driver.close(token, true);
+    }
+}
