@@ -73,8 +73,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     output::print(format_args!("{machine}\n\n{findings}\n{aeads}\n{engines}\n{advice}"))
 }
 
-/// The driver that is ahead here: io_uring if its echo is at least [`AHEAD`] times that of epoll, or if nothing was measured.
+/// The driver that is ahead here: io_uring if its echo is at least [`AHEAD`] times that of epoll. If nothing was
+/// measured, or if others took the CPUs meanwhile, it is the usual one.
 fn driver_to_use(measured: &Measured, usual: DriverKind) -> DriverKind {
+    if measured.is_disturbed() {
+        return usual;
+    }
     let rate = |driver| measured.echo(driver).map(|echoed| echoed.rate);
     match (rate(DriverKind::Uring), rate(DriverKind::Epoll)) {
         (Some(uring), Some(epoll)) if uring >= epoll * AHEAD => DriverKind::Uring,
@@ -150,6 +154,7 @@ fn to_json(machine: &Machine, findings: &[Finding], advice: &Advice, measured: &
             "copy_gb_s": {"aligned": measured.copy.aligned, "unaligned": measured.copy.unaligned},
             "key_exchange_us": measured.groups.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
             "signature_us": measured.signature_us,
+            "others_share": measured.others,
             "echo": measured.echoes.iter().map(|echoed| {
                 json!({"driver": echoed.driver.to_string(), "msg_s": echoed.rate, "p99_us": echoed.p99_us})
             }).collect::<Vec<_>>(),
@@ -164,7 +169,7 @@ fn examine(machine: &Machine, kernel: &Kernel, measured: &Measured) -> Vec<Findi
     let mut findings = vec![aes(machine), vectors(machine), clock(kernel.clocksource.as_deref(), measured.clock_ns)];
     findings.extend([system_calls(measured), copies(measured)]);
     findings.extend(handshakes(measured));
-    findings.extend(placement(machine));
+    findings.extend(placement(machine, measured));
     findings.extend(kernel.drivers.iter().map(|(io, support)| driver(*io, support, measured)));
     findings.extend([
         ktls(kernel.ktls.as_ref()),
@@ -257,7 +262,7 @@ fn handshakes(measured: &Measured) -> Vec<Finding> {
     findings
 }
 
-fn placement(machine: &Machine) -> Vec<Finding> {
+fn placement(machine: &Machine, measured: &Measured) -> Vec<Finding> {
     let mut findings = Vec::new();
     let cores = machine.cores.to_string();
     findings.push(if machine.cores > 1 {
@@ -277,12 +282,18 @@ fn placement(machine: &Machine) -> Vec<Finding> {
     }
     if let Some(load) = machine.load_1min {
         let is_busy = load > machine.cores as f64 * 0.5;
-        let (verdict, meaning) = if is_busy {
+        let (verdict, meaning) = if measured.is_disturbed() {
+            (
+                Verdict::Note,
+                "the echoes below are too low, most of all those of spinning drivers: repeat this when it is idle",
+            )
+        } else if is_busy {
             (Verdict::Note, "busy: measure when it is idle")
         } else {
             (Verdict::Good, "quiet enough to measure")
         };
-        findings.push(finding("load", verdict, format!("{load:.1}"), meaning));
+        let others = measured.others.map_or_else(String::new, |share| format!(", others took {:.0} %", share * 100.0));
+        findings.push(finding("load", verdict, format!("{load:.1}{others}"), meaning));
     }
     findings
 }
@@ -383,7 +394,9 @@ impl Advice {
             "A spinning driver, if a whole CPU per loop may be spent on latency.".to_owned(),
             "--ktls, if the network card encrypts TLS records (ethtool -k: tls-hw-tx-offload).".to_owned(),
         ];
-        if io == DriverKind::Uring {
+        if measured.is_disturbed() {
+            otherwise[0] = "Another driver, perhaps, if this is repeated while the machine is idle.".to_owned();
+        } else if io == DriverKind::Uring {
             otherwise[0] = format!("epoll, if io_uring were less than {:.0} % ahead here.", (AHEAD - 1.0) * 100.0);
         }
         if cpus > 1 {
@@ -452,6 +465,21 @@ mod tests {
         assert_eq!(driver_to_use(&measured(1100.0), DriverKind::Epoll), DriverKind::Uring);
         assert_eq!(driver_to_use(&measured(1020.0), DriverKind::Uring), DriverKind::Epoll);
         assert_eq!(driver_to_use(&Measured::default(), DriverKind::Select), DriverKind::Select);
+    }
+
+    #[test]
+    fn echoes_on_a_busy_machine_recommend_nothing() {
+        let echo = |driver, rate| measure::Echoed { driver, rate, p99_us: 1.0 };
+        let echoes = vec![echo(DriverKind::Epoll, 1000.0), echo(DriverKind::Uring, 3000.0)];
+        let measured = Measured { echoes, others: Some(0.4), ..Measured::default() };
+        assert_eq!(driver_to_use(&measured, DriverKind::Epoll), DriverKind::Epoll);
+        let mut machine = Machine::here();
+        machine.load_1min = Some(0.0);
+        let load = placement(&machine, &measured).into_iter().find(|finding| finding.what == "load").unwrap();
+        assert_eq!(load.verdict, Verdict::Note);
+        assert_eq!(load.found, "0.0, others took 40 %");
+        let advice = Advice::new(&machine, 2, DriverKind::Epoll, &measured);
+        assert!(advice.otherwise[0].contains("idle"), "{:?}", advice.otherwise);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(super) struct Measured {
     /// A signature with an EC P-256 key, in microseconds.
     pub(super) signature_us: Option<f64>,
     pub(super) echoes: Vec<Echoed>,
+    /// Share of the machine's CPU time that other programs and other machines of the host took during the echoes, 0 to 1.
+    pub(super) others: Option<f64>,
 }
 
 /// Copies of 16 KiB within the cache, in GB/s.
@@ -55,7 +57,10 @@ const ECHO: Duration = Duration::from_millis(120);
 impl Measured {
     /// Measures all, with echoes over these drivers.
     pub(super) fn here(drivers: &[DriverKind]) -> Self {
+        let (others, echoes) = Others::during(|| drivers.iter().filter_map(|&driver| echo(driver)).collect());
         Self {
+            others,
+            echoes,
             syscall_ns: fastest_ns(|| _ = black_box(getppid())),
             clock_ns: fastest_ns(|| _ = black_box(Instant::now())),
             copy: copies(),
@@ -64,7 +69,6 @@ impl Measured {
                 .filter_map(|group| Some((group_name(group.name()), exchange(*group)?)))
                 .collect(),
             signature_us: signature(),
-            echoes: drivers.iter().filter_map(|&driver| echo(driver)).collect(),
         }
     }
 
@@ -77,9 +81,55 @@ impl Measured {
         self.echoes.iter().find(|echoed| echoed.driver == driver)
     }
 
+    /// Whether others took so much of the CPUs that echoes cannot be compared.
+    pub(super) fn is_disturbed(&self) -> bool {
+        self.others.is_some_and(|share| share > 0.1)
+    }
+
     /// CPU time of a server's full handshake for its cryptography, in microseconds, by the group that browsers prefer.
     pub(super) fn handshake_us(&self) -> Option<f64> {
         Some(self.group("X25519MLKEM768")? + self.signature_us?)
+    }
+}
+
+/// The machine's CPU time so far, in clock ticks since its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Others {
+    /// All time, idle or not.
+    total: u64,
+    /// The time that was not idle, less that of this process.
+    taken: u64,
+}
+
+impl Others {
+    /// Runs something, and returns the share of the CPU time that others took meanwhile, if the system tells it.
+    fn during<T>(run: impl FnOnce() -> T) -> (Option<f64>, T) {
+        let before = Self::now();
+        let result = run();
+        let share = before.zip(Self::now()).map(|(before, after)| after.share_since(before));
+        (share, result)
+    }
+
+    fn now() -> Option<Self> {
+        let read = |path| std::fs::read_to_string(path).ok();
+        Self::parse(&read("/proc/stat")?, &read("/proc/self/stat")?)
+    }
+
+    /// From the texts of `/proc/stat` and `/proc/PID/stat`, see proc(5).
+    fn parse(machine: &str, process: &str) -> Option<Self> {
+        let line = machine.lines().next()?.strip_prefix("cpu ")?;
+        // user, nice, system, idle, iowait, irq, softirq, steal; guests' time is part of user.
+        let times: Vec<u64> = line.split_whitespace().take(8).map_while(|time| time.parse().ok()).collect();
+        let (total, idle) = (times.iter().sum::<u64>(), times.get(3)? + times.get(4)?);
+        // The name in parentheses may hold anything. The fields behind it count from 3, and utime is field 14.
+        let mut fields = process.rsplit(')').next()?.split_whitespace().skip(14 - 3);
+        let own = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
+        Some(Self { total, taken: (total - idle).saturating_sub(own) })
+    }
+
+    fn share_since(self, before: Self) -> f64 {
+        let taken = self.taken.saturating_sub(before.taken) as f64;
+        taken / self.total.saturating_sub(before.total).max(1) as f64
     }
 }
 
@@ -152,6 +202,18 @@ fn echo(driver: DriverKind) -> Option<Echoed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_others_is_what_is_neither_idle_nor_ours() {
+        let machine = |user, idle| format!("cpu  {user} 10 100 {idle} 50 1 2 3 4 5\ncpu0 1 2 3 4\n");
+        let process = |time| format!("7 (a) b c) S 1 2 3 4 5 6 7 8 9 10 {time} 20 0 0 20 0 1 0 9 9\n");
+        let before = Others::parse(&machine(1000, 5000), &process(30)).unwrap();
+        assert_eq!(before, Others { total: 6166, taken: 1116 - 50 });
+        let after = Others::parse(&machine(1160, 5040), &process(110)).unwrap();
+        assert!((after.share_since(before) - 80.0 / 200.0).abs() < 1e-9, "{after:?}");
+        assert_eq!(Others::parse("cpu  1 2 3", "7 (a) S"), None);
+        assert!(Others::now().is_some());
+    }
 
     #[test]
     fn everything_is_measured() {
