@@ -34,6 +34,9 @@ impl<S: Session> Connection<S> {
     /// Write the [`output`](Self::output) after `None` at the latest. Pings and close frames are answered by then.
     pub fn next(&mut self, context: &mut Context) -> Option<Event> {
         self.forget(context);
+        if self.is_quiet() {
+            return None;
+        }
         if let Some(event) = self.pending.take() {
             return Some(event);
         }
@@ -60,6 +63,19 @@ impl<S: Session> Connection<S> {
             || self.is_open()
                 && matches!(self.role, Role::Server)
                 && self.output.len() > self.config.limits.pause_receive_above
+    }
+
+    /// Whether an open connection has nothing to report and nothing to read: so it is before and after each wait.
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        let Input { wire, plain, ended, .. } = &self.input;
+        self.is_open()
+            && wire.is_empty()
+            && plain.is_none()
+            && !ended
+            && self.pending.is_none()
+            && !self.output.has_failed()
+            && !self.holds_back()
     }
 
     /// Drops the bytes of the last event.

@@ -200,6 +200,11 @@ impl<S: Session> Output<S> {
         pool.fit(&mut self.cork);
     }
 
+    /// Whether a seal has failed, and its error was not taken.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
     /// Takes the error of a failed seal.
     pub(super) fn take_failure(&mut self) -> Option<Error> {
         self.failed.take().map(|error| *error)
