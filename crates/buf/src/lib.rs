@@ -26,6 +26,7 @@ extern crate alloc;
 
 mod buf;
 mod copy;
+pub mod fields;
 pub mod kernel_tls;
 mod pool;
 

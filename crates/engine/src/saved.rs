@@ -6,6 +6,7 @@
 use crate::queue::{Drops, Item};
 use std::fmt;
 use std::io;
+use tautline_buf::fields::{put, put_len, take, take_array, take_len, take_u64};
 use tautline_ws::Kind;
 use zeroize::{Zeroize, Zeroizing};
 
@@ -159,7 +160,7 @@ impl Saved {
     }
 
     fn read(rest: &mut &[u8]) -> Option<Self> {
-        let [version @ 1..=SAVED_FORMAT, flags @ 0..128, encoder] = *array(rest)? else { return None };
+        let [version @ 1..=SAVED_FORMAT, flags @ 0..128, encoder] = *take_array(rest)? else { return None };
         let flag = |bit: u8| flags >> bit & 1 == 1;
         let silent = [take_u64(rest)?, take_u64(rest)?];
         let (peer, subprotocol) = (text(rest)?, text(rest)?);
@@ -192,7 +193,7 @@ impl Saved {
             timers: list(rest, |rest| Some((take_u64(rest)?, take_u64(rest)?)))?,
             state,
             deflate: match flag(6) {
-                true if version >= 2 => Some(array::<1>(rest)?[0]),
+                true if version >= 2 => Some(take_array::<1>(rest)?[0]),
                 true => return None,
                 false => None,
             },
@@ -226,7 +227,7 @@ impl Waiting {
     }
 
     fn read(rest: &mut &[u8]) -> Option<Self> {
-        let [flags @ 0..8, part, drops] = *array(rest)? else { return None };
+        let [flags @ 0..8, part, drops] = *take_array(rest)? else { return None };
         let key = take_u64(rest)?;
         Some(Self {
             kind: if flags & 1 == 1 { Kind::Text } else { Kind::Binary },
@@ -251,37 +252,6 @@ impl Waiting {
 
 fn bits(flags: &[bool]) -> u8 {
     flags.iter().enumerate().fold(0, |all, (bit, &set)| all | u8::from(set) << bit)
-}
-
-fn put(bytes: &[u8], out: &mut Vec<u8>) {
-    put_len(bytes.len(), out);
-    out.extend(bytes);
-}
-
-/// Appends a length. Limits keep everything of a connection below 4 GiB; if one did not, reading it would fail.
-fn put_len(len: usize, out: &mut Vec<u8>) {
-    out.extend(u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes());
-}
-
-fn array<'b, const N: usize>(rest: &mut &'b [u8]) -> Option<&'b [u8; N]> {
-    let (taken, behind) = rest.split_first_chunk()?;
-    *rest = behind;
-    Some(taken)
-}
-
-fn take_u64(rest: &mut &[u8]) -> Option<u64> {
-    array(rest).map(|bytes| u64::from_be_bytes(*bytes))
-}
-
-fn take_len(rest: &mut &[u8]) -> Option<usize> {
-    usize::try_from(u32::from_be_bytes(*array(rest)?)).ok()
-}
-
-fn take<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
-    let len = take_len(rest)?;
-    let (taken, behind) = rest.split_at_checked(len)?;
-    *rest = behind;
-    Some(taken)
 }
 
 fn text(rest: &mut &[u8]) -> Option<String> {

@@ -1,5 +1,6 @@
 use crate::schedule::Suite;
 use core::fmt;
+use tautline_buf::fields::{put, put_len, take, take_array, take_len};
 use tautline_tls::{Error, TlsInfo};
 use zeroize::Zeroize;
 
@@ -172,33 +173,6 @@ impl fmt::Debug for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Traffic").field("sequence", &self.sequence).finish_non_exhaustive()
     }
-}
-
-fn put(bytes: &[u8], out: &mut Vec<u8>) {
-    put_len(bytes.len(), out);
-    out.extend(bytes);
-}
-
-/// Appends a length. No field comes near 4 GiB, since a handshake limits all of them.
-fn put_len(len: usize, out: &mut Vec<u8>) {
-    out.extend(u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes());
-}
-
-fn take_array<'b, const N: usize>(rest: &mut &'b [u8]) -> Option<&'b [u8; N]> {
-    let (taken, behind) = rest.split_first_chunk()?;
-    *rest = behind;
-    Some(taken)
-}
-
-fn take_len(rest: &mut &[u8]) -> Option<usize> {
-    usize::try_from(u32::from_be_bytes(*take_array(rest)?)).ok()
-}
-
-fn take<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
-    let len = take_len(rest)?;
-    let (taken, behind) = rest.split_at_checked(len)?;
-    *rest = behind;
-    Some(taken)
 }
 
 #[cfg(test)]

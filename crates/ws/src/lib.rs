@@ -32,7 +32,6 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod bytes;
 mod close;
 mod close_code;
 mod decode;

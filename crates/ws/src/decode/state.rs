@@ -1,10 +1,10 @@
 //! A decoder's state as plain data, so that another decoder can continue the connection, possibly in another process.
 
 use super::{Decoder, Phase, Progress};
-use crate::bytes::{put, take, take_array, take_u64};
 use crate::utf8::Utf8;
 use crate::{Error, Header, Kind, Opcode, Role};
 use tautline_buf::Pool;
+use tautline_buf::fields::{put, take, take_array, take_u64};
 
 /// The state of a [`Decoder`] that changes with a connection, made by [`Decoder::state`].
 ///
