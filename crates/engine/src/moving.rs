@@ -5,7 +5,8 @@
 //!  new:                 └─ socket, bytes ─► restore each ─► begin_restored    or the shard is dropped
 //! ```
 //! Saving only reads, so the old shard goes on as if nothing had happened until it gives the connections away. The new
-//! shard does not touch a socket before it begins. The caller ensures that exactly one of the two goes on.
+//! shard's driver has the sockets when they are restored, and neither reads nor writes before they begin. The caller ensures
+//! that exactly one of the two goes on.
 
 use crate::core::{Core, Slot};
 use crate::handler::Handler;
@@ -27,7 +28,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use tautline_buf::Buf;
-use tautline_io::{Address, Driver, Token};
+use tautline_io::{Address, Driver};
 use tautline_tls::{Engine, Session};
 use tautline_ws::deflate::{DeflateParams, Inflater};
 use tautline_ws::{Decoder, DecoderState, EncoderState, Role};
@@ -168,13 +169,17 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         self.driver.give_listening_away();
     }
 
-    /// Takes a connection that another process has [saved](Self::save). It does not begin yet.
+    /// Takes a connection that another process has [saved](Self::save). It does not begin yet: no turn may come before
+    /// [`begin_restored`](Self::begin_restored).
     ///
     /// # Errors
-    /// The bytes are no connection that this shard can go on with. The other process keeps it then.
+    /// The bytes are no connection that this shard can go on with, or the driver cannot take it. The other process keeps it then.
     pub fn restore(&mut self, socket: OwnedFd, saved: &[u8]) -> io::Result<()> {
         self.core.refresh();
-        let restored = self.core.restore(socket, Saved::decode(saved)?)?;
+        if self.core.restored.is_empty() {
+            self.driver.hold_still()?;
+        }
+        let restored = self.core.restore(&mut *self.driver, socket, Saved::decode(saved)?)?;
         self.core.restored.push(restored);
         Ok(())
     }
@@ -183,7 +188,9 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     pub fn begin_restored(&mut self) -> usize {
         self.core.refresh();
         let restored = std::mem::take(&mut self.core.restored);
-        restored.into_iter().filter_map(|one| self.core.begin_link(&mut *self.driver, one).ok()).count()
+        let count = restored.len();
+        restored.into_iter().for_each(|one| self.core.begin_link(&mut *self.driver, one));
+        count
     }
 }
 
@@ -259,7 +266,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.drop_link(link);
     }
 
-    fn restore(&mut self, socket: OwnedFd, saved: Saved) -> io::Result<Restored<E::Session, H::State>> {
+    fn restore(
+        &mut self,
+        driver: &mut dyn Driver,
+        socket: OwnedFd,
+        saved: Saved,
+    ) -> io::Result<Restored<E::Session, H::State>> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let session = self.engine.restore(&saved.session.0).map_err(|error| invalid(error.to_string()))?;
         let mut decoder = Decoder::new(Role::Server, self.shared.config.limits.max_message);
@@ -288,8 +300,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
         let mut carry = Buf::new();
         carry.put(&saved.received);
         let mut link = Link {
-            // Named by the driver when it begins.
-            token: Token { index: u32::MAX, generation: u32::MAX },
+            // Last, since nothing can fail behind it.
+            token: driver.adopt(socket)?,
             phase: Phase::Open,
             session,
             cost: HandshakeCost::Plain,
@@ -314,16 +326,12 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.cold.get_or_insert_default().subprotocol = saved.subprotocol.map(String::into_boxed_str);
         }
         let Saved { topics, prefixes, timers, .. } = saved;
-        Ok(Restored { socket, link, topics, prefixes, timers })
+        Ok(Restored { link: self.batch_alloc.place(link), topics, prefixes, timers })
     }
 
     /// Begins a restored connection: its socket is read from now on.
-    fn begin_link(&mut self, driver: &mut dyn Driver, restored: Restored<E::Session, H::State>) -> io::Result<()> {
-        let Restored { socket, mut link, topics, prefixes, timers } = restored;
-        let adopted = driver.adopt(socket);
-        let token = adopted.inspect_err(|error| log::info!("{} ended while it moved: {error}", link.info.peer))?;
-        link.token = token;
-        let link = self.batch_alloc.place(link);
+    fn begin_link(&mut self, driver: &mut dyn Driver, restored: Restored<E::Session, H::State>) {
+        let Restored { link, topics, prefixes, timers } = restored;
         self.shared.counters.connections.add(1);
         self.shared.counters.open.add(1);
         self.account.add_connection(self.memory_of(&link));
@@ -337,6 +345,5 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 core.handler.on_restored(conn);
             });
         });
-        Ok(())
     }
 }

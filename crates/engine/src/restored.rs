@@ -1,10 +1,8 @@
 use crate::link::Link;
-use std::os::fd::OwnedFd;
 
-/// A connection that has arrived from another process and has not begun.
+/// A connection that has arrived from another process and has not begun. The driver holds its socket still.
 pub(crate) struct Restored<S, T> {
-    pub(crate) socket: OwnedFd,
-    pub(crate) link: Link<S, T>,
+    pub(crate) link: Box<Link<S, T>>,
     pub(crate) topics: Vec<String>,
     pub(crate) prefixes: Vec<String>,
     /// Identifiers of timers, and the milliseconds until they are due.

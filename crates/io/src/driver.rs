@@ -181,7 +181,8 @@ pub trait Driver: 'static {
     /// meanwhile.
     fn pause_accept(&mut self, pause: bool);
 
-    /// Takes a connected stream socket that something else has accepted. No [`Sink::accepted`] follows.
+    /// Takes a connected stream socket that something else has accepted. No [`Sink::accepted`] follows. After
+    /// [`hold_still`](Self::hold_still), nothing is read from it before the next turn.
     ///
     /// # Errors
     /// The socket is none of these, or the driver cannot take sockets of others.

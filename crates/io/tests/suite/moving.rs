@@ -111,6 +111,34 @@ pub fn a_driver_that_held_still_goes_on<D: Driver>(make: fn() -> D) {
     drop(writer.join().unwrap());
 }
 
+pub fn a_connection_that_was_adopted_holds_still_too<D: Driver>(make: fn() -> D) {
+    for goes in [false, true] {
+        let (mut old, mut new) = (make(), make());
+        let (mut before, mut after) = (watch(), watch());
+        let at = listen(&mut old);
+        let (mut peer, token) = pair(&mut old, &mut before, at);
+        old.hold_still().unwrap();
+        peer.write_all(b"for one of them").unwrap();
+        new.hold_still().unwrap();
+        let moved = new.adopt(old.held(token).unwrap().socket.try_clone_to_owned().unwrap()).unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+        let mut goes_on = |driver: &mut D, script: &mut Script<_>, token| {
+            run(driver, script, |script| received(script, token) == b"for one of them");
+            peer.write_all(b", all of it").unwrap();
+            run(driver, script, |script| received(script, token) == b"for one of them, all of it");
+        };
+        // The other one does nothing to the connection when it ends.
+        if goes {
+            old.give_away(token);
+            drop(old);
+            goes_on(&mut new, &mut after, moved);
+        } else {
+            drop(new);
+            goes_on(&mut old, &mut before, token);
+        }
+    }
+}
+
 pub fn ending_connections_stay<D: Driver>(make: fn() -> D) {
     let mut driver = make();
     let mut script = watch();
