@@ -1,3 +1,4 @@
+use crate::totals::Totals;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,6 +61,15 @@ macro_rules! counters {
             /// The present values. Each is exact, but they are not all of one instant.
             pub(crate) fn snapshot(&self) -> Counters {
                 Counters { $($name: self.$name.get(),)+ }
+            }
+
+            /// Adds to the counter of this name. Returns whether there is one that only grows.
+            pub(crate) fn add_named(&self, name: &str, more: u64) -> bool {
+                match name {
+                    $(stringify!($name) if only_grows(stringify!($name)) => self.$name.add(more),)+
+                    _ => return false,
+                }
+                true
             }
         }
     };
@@ -166,6 +176,20 @@ counters! {
     memory_commands,
     /// Memory of messages that were published or sent from other threads here, and that any queue still has.
     memory_published,
+}
+
+impl Counters {
+    /// Adds the counters that only grow.
+    pub(crate) fn put_totals(&self, totals: &mut Totals) {
+        let growing = self.named().into_iter().filter(|(name, _)| only_grows(name));
+        growing.for_each(|(name, value)| totals.put(name, value));
+    }
+}
+
+/// Whether a counter is a total, and not a present number.
+fn only_grows(name: &str) -> bool {
+    let is_present = matches!(name, "connections" | "handshaking" | "http" | "open");
+    !is_present && (name == "memory_closed" || !name.starts_with("memory_"))
 }
 
 /// A number that one thread writes and all read.

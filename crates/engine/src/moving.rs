@@ -15,12 +15,14 @@ use crate::ids::ConnId;
 use crate::info::Info;
 use crate::link::{Clock, HandshakeCost, Link};
 use crate::outbound::Outbound;
+use crate::outcomes::Outcomes;
 use crate::phase::Phase;
 use crate::restored::Restored;
 use crate::saved::{Saved, Secret};
 use crate::shard::Shard;
 use crate::shared::Shared;
 use crate::timer::Tick;
+use crate::totals::Totals;
 use crate::wire::Wire;
 use std::fmt;
 use std::io;
@@ -61,49 +63,64 @@ pub struct Staying {
     pub state: usize,
 }
 
+/// The names of the reasons, and the same in words for an operator.
+const REASONS: [(&str, &str); 7] = [
+    ("handshaking", "without a WebSocket"),
+    ("closing", "closing"),
+    ("outgoing", "outgoing"),
+    ("compressed", "in the middle of a compressed message"),
+    ("tls", "with a TLS session that cannot be saved"),
+    ("socket", "with a socket that cannot be given away"),
+    ("state", "with a state that the handler does not save"),
+];
+
 impl Staying {
-    const fn named(&self) -> [(usize, &'static str); 7] {
-        [
-            (self.handshaking, "without a WebSocket"),
-            (self.closing, "closing"),
-            (self.outgoing, "outgoing"),
-            (self.compressed, "in the middle of a compressed message"),
-            (self.tls, "with a TLS session that cannot be saved"),
-            (self.socket, "with a socket that cannot be given away"),
-            (self.state, "with a state that the handler does not save"),
-        ]
+    /// The numbers with the names of their reasons, which are those of the fields.
+    pub fn by_reason(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let counts =
+            [self.handshaking, self.closing, self.outgoing, self.compressed, self.tls, self.socket, self.state];
+        REASONS.into_iter().map(|(name, _)| name).zip(counts)
+    }
+
+    /// Adds to the number of the reason with this name. Nothing happens if it is unknown.
+    pub fn add(&mut self, reason: &str, more: usize) {
+        let count = match reason {
+            "handshaking" => &mut self.handshaking,
+            "closing" => &mut self.closing,
+            "outgoing" => &mut self.outgoing,
+            "compressed" => &mut self.compressed,
+            "tls" => &mut self.tls,
+            "socket" => &mut self.socket,
+            "state" => &mut self.state,
+            _ => return,
+        };
+        *count += more;
     }
 
     /// All of them.
     #[must_use]
     pub fn total(&self) -> usize {
-        self.named().iter().map(|(count, _)| count).sum()
+        self.by_reason().map(|(_, count)| count).sum()
     }
 
     /// Adds the numbers of another shard.
-    pub const fn merge(&mut self, other: &Self) {
-        self.handshaking += other.handshaking;
-        self.closing += other.closing;
-        self.outgoing += other.outgoing;
-        self.compressed += other.compressed;
-        self.tls += other.tls;
-        self.socket += other.socket;
-        self.state += other.state;
+    pub fn merge(&mut self, other: &Self) {
+        other.by_reason().for_each(|(reason, more)| self.add(reason, more));
     }
 }
 
 /// Names the reasons that apply, or prints `none`.
 impl fmt::Display for Staying {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let some = self.named().into_iter().filter(|(count, _)| *count > 0);
-        let some: Vec<_> = some.map(|(count, what)| format!("{count} {what}")).collect();
+        let some = self.by_reason().zip(REASONS).filter(|((_, count), _)| *count > 0);
+        let some: Vec<_> = some.map(|((_, count), (_, what))| format!("{count} {what}")).collect();
         f.write_str(if some.is_empty() { "none" } else { "" })?;
         f.write_str(&some.join(", "))
     }
 }
 
-/// Takes a saved connection with its socket.
-type Give<'g> = dyn FnMut(ConnId, BorrowedFd<'_>, &[u8]) -> io::Result<()> + 'g;
+/// Takes a saved connection with its socket, which the shard keeps open for `'s`.
+type Give<'g, 's> = dyn FnMut(ConnId, BorrowedFd<'s>, &[u8]) -> io::Result<()> + 'g;
 
 impl<E: Engine, H: Handler> Shard<E, H> {
     /// Handles the commands that wait and sends their output, without reading from any connection.
@@ -128,7 +145,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     ///
     /// # Errors
     /// The first error of `give`.
-    pub fn save(&mut self, give: &mut Give<'_>) -> io::Result<Staying> {
+    pub fn save<'s>(&'s mut self, give: &mut Give<'_, 's>) -> io::Result<Staying> {
         self.core.refresh();
         let mut staying = Staying::default();
         let Self { driver, core } = self;
@@ -154,6 +171,27 @@ impl<E: Engine, H: Handler> Shard<E, H> {
                 self.core.forget(&mut *self.driver, link);
             }
         }
+    }
+
+    /// The totals so far, for the shard that takes over: [`Counters`](crate::Counters) without the present numbers, and
+    /// [`Outcomes`](crate::Outcomes).
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.counters().put_totals(&mut totals);
+        self.core.shared.remote.outcomes().put_totals(&mut totals);
+        totals
+    }
+
+    /// Adds the totals of a shard whose connections this one takes over. Those that this build does not know are left out.
+    pub fn add_totals(&mut self, totals: &Totals) {
+        let mut outcomes = Outcomes::default();
+        for (name, value) in totals.iter() {
+            if !self.core.shared.counters.add_named(name, value) {
+                outcomes.add_total(name, value);
+            }
+        }
+        self.core.shared.remote.live_outcomes().add(&outcomes);
     }
 
     /// Copies of the listening sockets, for another process.

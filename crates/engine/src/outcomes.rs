@@ -3,6 +3,7 @@
 use crate::closed::Cause;
 use crate::counters::Counter;
 use crate::timer::Tick;
+use crate::totals::Totals;
 use std::time::Duration;
 use tautline_ws::CloseCode;
 
@@ -68,6 +69,38 @@ impl Outcomes {
         CAUSES.into_iter().zip(self.causes)
     }
 
+    pub(crate) fn put_totals(&self, totals: &mut Totals) {
+        for (name, times) in [("full", &self.full), ("resumed", &self.resumed), ("offloaded", &self.offloaded)] {
+            times.put_totals(name, totals);
+        }
+        for (place, ended) in self.codes.iter().enumerate() {
+            totals.put(format!("code/{}", 1000 + place), *ended);
+        }
+        for (cause, ended) in self.causes() {
+            totals.put(format!("cause/{cause}"), ended);
+        }
+    }
+
+    /// Adds a number that [`put_totals`](Self::put_totals) has put.
+    pub(crate) fn add_total(&mut self, name: &str, value: u64) {
+        match name.split_once('/') {
+            Some(("full", what)) => self.full.add_total(what, value),
+            Some(("resumed", what)) => self.resumed.add_total(what, value),
+            Some(("offloaded", what)) => self.offloaded.add_total(what, value),
+            Some(("code", code)) => {
+                let place = code.parse().ok().and_then(|code: usize| code.checked_sub(1000));
+                let count = &mut self.codes[place.unwrap_or(CODES - 1).min(CODES - 1)];
+                *count = count.saturating_add(value);
+            }
+            Some(("cause", cause)) => {
+                if let Some(place) = CAUSES.iter().position(|known| *known == cause) {
+                    self.causes[place] = self.causes[place].saturating_add(value);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Adds the numbers of another shard.
     pub fn merge(&mut self, other: &Self) {
         for (mine, other) in [
@@ -123,10 +156,44 @@ impl Durations {
         Duration::from_millis(self.millis)
     }
 
+    /// Counts a time.
+    pub fn add(&mut self, time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.counts[place_of(millis)] += 1;
+        self.millis += millis;
+    }
+
+    /// Adds all numbers, below this name.
+    pub fn put_totals(&self, name: &str, totals: &mut Totals) {
+        for (place, count) in self.counts.iter().enumerate() {
+            // Builds with other ranges sort it by the end of this one.
+            let millis = BOUNDS.get(place).map_or(u64::MAX, |end| *end);
+            totals.put(format!("{name}/{millis}"), *count);
+        }
+        totals.put(format!("{name}/sum"), self.millis);
+    }
+
+    /// Adds a number that [`put_totals`](Self::put_totals) has put. `what` is its name behind that of the times.
+    pub fn add_total(&mut self, what: &str, value: u64) {
+        match (what, what.parse()) {
+            ("sum", _) => self.millis = self.millis.saturating_add(value),
+            (_, Ok(millis)) => {
+                let count = &mut self.counts[place_of(millis)];
+                *count = count.saturating_add(value);
+            }
+            _ => {}
+        }
+    }
+
     fn merge(&mut self, other: &Self) {
         add_each(&mut self.counts, &other.counts);
         self.millis += other.millis;
     }
+}
+
+/// The range of a time in milliseconds.
+fn place_of(millis: u64) -> usize {
+    BOUNDS.partition_point(|end| *end < millis)
 }
 
 /// The outcomes of a shard that runs. Its loop writes them, and any thread reads them without waiting.
@@ -145,6 +212,18 @@ impl LiveOutcomes {
         let place = usize::from(code.get()).checked_sub(1000).filter(|place| *place < CODES - 1);
         self.codes[place.unwrap_or(CODES - 1)].add(1);
         self.causes[number(cause)].add(1);
+    }
+
+    /// Adds the numbers of a shard that this one takes over.
+    pub(crate) fn add(&self, more: &Outcomes) {
+        for (mine, more) in
+            [(&self.full, &more.full), (&self.resumed, &more.resumed), (&self.offloaded, &more.offloaded)]
+        {
+            mine.counts.iter().zip(more.counts).for_each(|(mine, more)| mine.add(more));
+            mine.millis.add(more.millis);
+        }
+        self.codes.iter().zip(more.codes).for_each(|(mine, more)| mine.add(more));
+        self.causes.iter().zip(more.causes).for_each(|(mine, more)| mine.add(more));
     }
 
     pub(crate) fn snapshot(&self) -> Outcomes {
@@ -166,7 +245,7 @@ pub(crate) struct LiveDurations {
 
 impl LiveDurations {
     pub(crate) fn add(&self, millis: Tick) {
-        self.counts[BOUNDS.partition_point(|end| *end < millis)].add(1);
+        self.counts[place_of(millis)].add(1);
         self.millis.add(millis);
     }
 
@@ -198,6 +277,7 @@ const fn number(cause: &Cause) -> usize {
 mod tests {
     use super::{LiveOutcomes, Outcomes};
     use crate::closed::{Cause, Deadline};
+    use crate::totals::Totals;
     use std::time::Duration;
     use tautline_ws::CloseCode;
 
@@ -210,6 +290,31 @@ mod tests {
         let millis = |millis| Some(Duration::from_millis(millis));
         assert_eq!(counts, [(millis(1), 2), (millis(2), 1), (millis(5), 1), (millis(30_000), 1), (None, 2)]);
         assert_eq!((full.count(), full.sum()), (7, Duration::from_millis(150_007)));
+    }
+
+    #[test]
+    fn totals_come_back_by_their_names() {
+        let live = LiveOutcomes::default();
+        [0, 3, 90_000].into_iter().for_each(|millis| live.full.add(millis));
+        live.resumed.add(1);
+        live.offloaded.add(40);
+        live.count_end(CloseCode::new(1012), &Cause::Local);
+        live.count_end(CloseCode::new(4000), &Cause::Stopped);
+        let (before, mut totals, mut read) = (live.snapshot(), Totals::default(), Outcomes::default());
+        before.put_totals(&mut totals);
+        totals.iter().for_each(|(name, value)| read.add_total(name, value));
+        assert_eq!(read, before);
+        live.add(&read);
+        let mut twice = before.clone();
+        twice.merge(&before);
+        assert_eq!(live.snapshot(), twice);
+        // Names of other builds are no numbers here, and their ranges fall into these.
+        for name in ["cause/boredom", "full", "full/never", "other/1"] {
+            read.add_total(name, 7);
+        }
+        assert_eq!(read, before);
+        read.add_total("full/4", 7);
+        assert_eq!(read.full.ranges().nth(2).unwrap(), (Some(Duration::from_millis(5)), 8));
     }
 
     #[test]

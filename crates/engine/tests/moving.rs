@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tautline_engine::connection::{Connection, Context, Event};
-use tautline_engine::{Config, Conn, Handler, Outgoing, Shard, Staying, Target};
+use tautline_engine::{Config, Conn, Handler, Outgoing, Shard, Staying, Target, Totals};
 use tautline_io::{Address, DriverConfig, ListenOptions};
 use tautline_testkit::rustls_peer::Fixture;
 use tautline_tls::{Engine, Session, Versions, plain};
@@ -283,16 +283,51 @@ fn subscriptions_timers_and_state_go_along() {
     run(&mut old, 6);
     assert_eq!(go(&mut old, &mut new, true), (1, Staying::default()));
     assert_eq!(old.counters().connections, 0);
+    totals_go_along(&old, &mut new);
     for shard in [&old, &new] {
         shard.handle().publish("news", Outgoing::text("one")).unwrap();
         shard.handle().publish("pre.fix", Outgoing::text("two")).unwrap();
         shard.handle().publish("other", Outgoing::text("never")).unwrap();
     }
     old.turn(Some(Duration::ZERO)).unwrap();
-    run(&mut new, 1);
+    run(&mut new, 7);
     let (first, second, third, last) = client.join().unwrap();
     assert_eq!((&first[..], &second[..], &third[..]), (&b"one"[..], &b"two"[..], &b"timer 7"[..]));
     assert_eq!(last[8..16], 7_u64.to_be_bytes());
+}
+
+fn totals_go_along<E: Engine>(old: &Shard<E, Count>, new: &mut Shard<E, Count>) {
+    let (before, present) = (old.counters(), new.counters());
+    assert_eq!((before.accepted, before.opened, present.accepted, present.open), (1, 1, 0, 1));
+    let totals = Totals::decode(&old.totals().encode()).unwrap();
+    new.add_totals(&totals);
+    let after = new.counters();
+    assert_eq!((after.accepted, after.opened, after.messages_in), (1, 1, before.messages_in));
+    assert_eq!((after.bytes_in, after.bytes_out), (before.bytes_in, before.bytes_out));
+    // Present numbers are those of the new shard.
+    assert_eq!((after.connections, after.open), (1, 1));
+    assert_eq!(after.memory(), present.memory());
+    let mut unknown = Totals::default();
+    unknown.put("counter_of_a_later_build", 3);
+    unknown.put("open", 3);
+    new.add_totals(&unknown);
+    assert_eq!(new.counters(), after);
+}
+
+#[test]
+fn reasons_are_counted_by_their_names() {
+    let mut staying = Staying::default();
+    let names: Vec<_> = staying.by_reason().map(|(name, _)| name).collect();
+    for (count, name) in names.iter().enumerate() {
+        staying.add(name, count);
+    }
+    staying.add("boredom", 9);
+    assert_eq!((staying.closing, staying.state, staying.total()), (1, 6, 21));
+    assert_eq!(staying.by_reason().map(|(_, count)| count).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6]);
+    let mut twice = staying;
+    twice.merge(&staying);
+    assert_eq!((twice.outgoing, twice.total()), (4, 42));
+    assert!(staying.to_string().starts_with("1 closing, 2 outgoing, 3 in the middle"), "{staying}");
 }
 
 #[test]
