@@ -1,7 +1,7 @@
 use crate::certificate::CertificateExpiry;
 use crate::process::ProcessFigures;
 use tautline_engine::probe::Stages;
-use tautline_engine::{BrokerCounters, Counters, Outcomes};
+use tautline_engine::{BrokerCounters, Counters, Durations, Outcomes, Staying};
 
 /// The figures of a server at one instant.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +15,8 @@ pub struct Figures {
     pub certificates: Vec<CertificateExpiry>,
     /// Reloads of the TLS configuration; `None` without TLS.
     pub reloads: Option<ReloadFigures>,
+    /// Upgrades without a disconnect; `None` if the server cannot have any.
+    pub upgrades: Option<UpgradeFigures>,
     /// The broker between hosts; `None` without one.
     pub broker: Option<BrokerCounters>,
     /// The process.
@@ -52,4 +54,21 @@ pub struct ReloadFigures {
     pub done: u64,
     /// Reloads that failed, so that the configuration stayed.
     pub failed: u64,
+}
+
+/// Upgrades of a server to new processes, over all of its processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpgradeFigures {
+    /// Upgrades after which a new process went on.
+    pub done: u64,
+    /// Upgrades that failed, so that the old process went on.
+    pub failed: u64,
+    /// The times during which no connection was served.
+    pub pause: Durations,
+    /// Connections that have moved.
+    pub moved: u64,
+    /// Connections that the new process could not go on with.
+    pub refused: u64,
+    /// Connections that could not move, by the reason.
+    pub staying: Staying,
 }

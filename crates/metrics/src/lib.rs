@@ -25,7 +25,7 @@ mod server;
 mod text;
 
 pub use certificate::CertificateExpiry;
-pub use figures::{Figures, LoopFigures, ReloadFigures};
+pub use figures::{Figures, LoopFigures, ReloadFigures, UpgradeFigures};
 pub use process::ProcessFigures;
 pub use prometheus_client;
 pub use prometheus_client::collector::Collector;

@@ -1,7 +1,7 @@
 //! The families of a server's metrics.
 
 use crate::families::{Families, Histogram};
-use crate::figures::Figures;
+use crate::figures::{Figures, UpgradeFigures};
 use prometheus_client::registry::Unit;
 use std::fmt::Error;
 use tautline_engine::probe::{Stage, Stages};
@@ -25,6 +25,9 @@ pub(crate) fn encode(figures: &Figures, families: &mut Families<'_>) -> Result<(
     memory(&counters, families)?;
     if let Some(stages) = &figures.stages {
         self::stages(stages, families)?;
+    }
+    if let Some(upgrades) = &figures.upgrades {
+        self::upgrades(upgrades, families)?;
     }
     if let Some(broker) = &figures.broker {
         self::broker(broker, families)?;
@@ -153,6 +156,17 @@ fn stages(stages: &Stages, families: &mut Families<'_>) -> Result<(), Error> {
     };
     let all = Stage::ALL.map(|stage| (stage.name(), histogram(stage)));
     families.histograms("stage", "Stages of received messages, from the network to the handler", "stage", all)
+}
+
+fn upgrades(upgrades: &UpgradeFigures, families: &mut Families<'_>) -> Result<(), Error> {
+    let results = [("done", upgrades.done), ("failed", upgrades.failed)];
+    families.counters("upgrades", "Upgrades to a new process", "result", results)?;
+    let help = "Times of upgrades during which no connection was served";
+    families.histograms("upgrade_pause", help, "", [("", (&upgrades.pause).into())])?;
+    let fates = [("moved", upgrades.moved), ("refused", upgrades.refused)];
+    let staying = upgrades.staying.by_reason().map(|(reason, count)| (reason, count as u64));
+    let help = "Connections in upgrades: moved, refused by the new process, or closed, by the reason";
+    families.counters("upgrade_connections", help, "fate", fates.into_iter().chain(staying))
 }
 
 fn broker(broker: &BrokerCounters, families: &mut Families<'_>) -> Result<(), Error> {

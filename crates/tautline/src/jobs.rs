@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tautline_engine::probe::{Probe, Stages};
-use tautline_engine::{ConnId, Handler, Shard, ShardHandle, Staying};
+use tautline_engine::{ConnId, Handler, Shard, ShardHandle, Staying, Totals};
 use tautline_io::{Address, ListenOptions};
 use tautline_tls::Engine;
 
@@ -23,16 +23,18 @@ pub(crate) trait Loop {
     fn is_drained(&self) -> bool;
     fn settle(&mut self);
     fn hold_still(&mut self) -> io::Result<()>;
-    fn save(&mut self, give: &mut Give<'_>) -> io::Result<Staying>;
+    fn save<'s>(&'s mut self, give: &mut Give<'_, 's>) -> io::Result<Staying>;
     fn give_away(&mut self, conns: &[ConnId]);
     fn listening(&self) -> io::Result<Vec<OwnedFd>>;
     fn give_listening_away(&mut self);
     fn restore(&mut self, socket: OwnedFd, saved: &[u8]) -> io::Result<()>;
     fn begin_restored(&mut self);
+    fn totals(&self) -> Totals;
+    fn add_totals(&mut self, totals: &Totals);
 }
 
-/// Takes a saved connection with its socket.
-pub(crate) type Give<'g> = dyn FnMut(ConnId, BorrowedFd<'_>, &[u8]) -> io::Result<()> + 'g;
+/// Takes a saved connection with its socket, which the loop keeps open for `'s`.
+pub(crate) type Give<'g, 's> = dyn FnMut(ConnId, BorrowedFd<'s>, &[u8]) -> io::Result<()> + 'g;
 
 impl<E: Engine, H: Handler> Loop for Shard<E, H> {
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<Address> {
@@ -83,7 +85,7 @@ impl<E: Engine, H: Handler> Loop for Shard<E, H> {
         self.hold_still()
     }
 
-    fn save(&mut self, give: &mut Give<'_>) -> io::Result<Staying> {
+    fn save<'s>(&'s mut self, give: &mut Give<'_, 's>) -> io::Result<Staying> {
         self.save(give)
     }
 
@@ -105,6 +107,14 @@ impl<E: Engine, H: Handler> Loop for Shard<E, H> {
 
     fn begin_restored(&mut self) {
         self.begin_restored();
+    }
+
+    fn totals(&self) -> Totals {
+        self.totals()
+    }
+
+    fn add_totals(&mut self, totals: &Totals) {
+        self.add_totals(totals);
     }
 }
 

@@ -104,7 +104,7 @@ pub use thread::ServerHandle;
 pub use tls::Tls;
 #[cfg(feature = "tracing")]
 pub use traced::Traced;
-pub use upgrade::{HandOver, HandedOver};
+pub use upgrade::{HandOver, HandedOver, Upgrades};
 
 /// The layers, for compositions of your own: a [`Shard`] takes any engine and any driver.
 pub mod layers {

@@ -171,6 +171,12 @@ impl Reloader {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adds the reloads, done and failed, of the process before this one.
+    pub(crate) fn count_before(&self, [done, failed]: [u64; 2]) {
+        self.counts.done.fetch_add(done, Ordering::Relaxed);
+        self.counts.failed.fetch_add(failed, Ordering::Relaxed);
+    }
+
     /// Logs and counts the result of a reload.
     pub(crate) fn report(&self, result: Result<(), Error>) -> Result<(), Error> {
         match &result {

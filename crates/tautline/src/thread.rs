@@ -1,7 +1,7 @@
 //! Threads that run loops.
 
 use crate::jobs::{Jobs, Loop};
-use crate::upgrade::{Arrivals, TakeOver};
+use crate::upgrade::{Arrivals, TakeOver, Upgrades};
 use crate::{Error, Reloader, ServerConfig};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -64,6 +64,7 @@ pub struct ServerHandle {
     jobs: Arc<Vec<Jobs>>,
     /// Whether stages are measured.
     measures_stages: bool,
+    upgrades: Arc<Mutex<Upgrades>>,
 }
 
 /// A loop's thread, which returns the loop's result.
@@ -264,6 +265,16 @@ impl ServerHandle {
         self.reloader.clone()
     }
 
+    /// The upgrades so far, those of the processes before this one included.
+    #[must_use]
+    pub fn upgrades(&self) -> Upgrades {
+        self.upgrades.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn count_upgrade(&self, count: impl FnOnce(&mut Upgrades)) {
+        count(&mut self.upgrades.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// Whether every loop runs, for checks of readiness. False at once when a loop has ended, by a drain or a failure.
     #[must_use]
     pub fn is_running(&self) -> bool {
@@ -435,6 +446,7 @@ impl Plan {
             adopted: Arc::default(),
             jobs: Arc::new((0..plan.shards).map(|_| Jobs::default()).collect()),
             measures_stages: plan.stages,
+            upgrades: Arc::default(),
         };
         let shared =
             plan.sockets.iter().map(activation::address).collect::<io::Result<Vec<_>>>().map_err(not_to_listen_on)?;
@@ -473,12 +485,17 @@ impl Plan {
             // A loop that has ended already does not need the list.
             let _ = waker.send(others);
         }
-        if let Some(take_over) = take_over
-            && let Err(error) = take_over.finish()
-        {
-            // The loops end, since they are not let go.
-            let ended = server.join();
-            return Err(ended.err().unwrap_or_else(|| cannot_take_over(error)));
+        match take_over.map(TakeOver::finish) {
+            Some(Ok(legacy)) => {
+                server.reloader.count_before(legacy.reloads);
+                server.count_upgrade(|upgrades| *upgrades = legacy.upgrades);
+            }
+            Some(Err(error)) => {
+                // The loops end, since they are not let go.
+                let ended = server.join();
+                return Err(ended.err().unwrap_or_else(|| cannot_take_over(error)));
+            }
+            None => {}
         }
         Ok(server)
     }

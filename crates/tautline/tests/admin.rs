@@ -4,9 +4,9 @@
 mod common;
 
 use common::frame::{CLOSE, TEXT, masked};
-use common::server::{config, server_config};
+use common::server::{client_config, config, server_config};
 use common::{App, Over, PATIENCE, Started, eventually, serve};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -18,8 +18,9 @@ use std::time::Duration;
 use tautline::layers::metrics::prometheus_client::metrics::counter::Counter;
 use tautline::layers::metrics::prometheus_client::registry::Registry;
 use tautline::{
-    Address, Admin, Bridge, Broker, BrokerError, BrokerLink, CloseCode, LogLevel, MemoryBroker, OnPanic, Outgoing,
-    Reach, Server, ServerHandle, SlowConsumer, check_admin_address,
+    Address, Admin, Bridge, Broker, BrokerError, BrokerLink, CloseCode, Conn, HandOver, Handler, LogLevel,
+    MemoryBroker, Message, OnPanic, Outgoing, Reach, Server, ServerConfig, ServerHandle, SlowConsumer, Socket, Target,
+    check_admin_address,
 };
 
 fn admin(server: &Started) -> ServerHandle {
@@ -153,6 +154,92 @@ fn the_document_and_the_board_name_metrics_that_exist() {
     for family in families {
         assert!(document.contains(family), "{family} is not documented");
     }
+}
+
+/// An application whose connections can move.
+struct Movable;
+
+impl Handler for Movable {
+    type State = ();
+
+    fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
+        conn.send(Outgoing::from(&message));
+    }
+
+    fn save_state(&mut self, _: &mut (), _: &mut Vec<u8>) -> bool {
+        true
+    }
+
+    fn restore_state(&mut self, saved: &[u8]) -> Option<()> {
+        saved.is_empty().then_some(())
+    }
+}
+
+/// The values of a text that never fall, by their names with labels.
+fn totals(metrics: &str) -> BTreeMap<&str, f64> {
+    let samples = metrics.lines().filter(|line| line.starts_with("tautline_"));
+    let samples = samples.map(|line| line.rsplit_once(' ').unwrap());
+    let grows = |name: &&str| ["_total", "_count", "_sum", "_bucket"].iter().any(|end| name.ends_with(end));
+    samples
+        .filter(|(name, _)| grows(&name.split('{').next().unwrap()))
+        .map(|(name, value)| (name, value.parse().unwrap()))
+        .collect()
+}
+
+#[test]
+fn no_counter_falls_by_an_upgrade() {
+    let start = |server: Server<_>| server.shards(2).start(|_| Movable).unwrap();
+    let mut server = start(Server::new(server_config()).listen("127.0.0.1:0".parse().unwrap()));
+    let mut target = Target::new("wss://localhost/").unwrap();
+    target.address = Some(server.addresses()[0].clone());
+    let mut sockets: Vec<_> =
+        (0..4).map(|_| Socket::connect(target.clone(), client_config(), config()).unwrap()).collect();
+    sockets.pop().unwrap().close(CloseCode::NORMAL, "").unwrap();
+    let (ours, gone) = UnixStream::pair().unwrap();
+    drop(gone);
+    assert!(server.hand_over(ours, &HandOver::default()).is_err());
+    assert!(server.reload(&ServerConfig::default()).is_err());
+    for done in 1..=2 {
+        sockets.iter_mut().for_each(|socket| socket.text("hello").unwrap());
+        sockets.iter_mut().for_each(|socket| drop(socket.receive().unwrap()));
+        let ended = |server: &ServerHandle| -> u64 {
+            server.shards().iter().flat_map(|shard| shard.outcomes().codes().collect::<Vec<_>>()).map(|(_, n)| n).sum()
+        };
+        eventually("the first connection has ended", || ended(&server) == 1);
+        let admin = Admin::new(&server).listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let before = get(&admin, "/metrics").1;
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let giving = server.clone();
+        let giver = std::thread::spawn(move || giving.hand_over(ours, &HandOver::default()));
+        let new = start(Server::new(server_config()).take_over(theirs));
+        let handed = giver.join().unwrap().unwrap();
+        server.join().unwrap();
+        server = new;
+        let admin = Admin::new(&server).listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let after = get(&admin, "/metrics").1;
+        let (before, after) = (totals(&before), totals(&after));
+        assert!(before.len() > 100 && before["tautline_websockets_closed_total{code=\"1000\"}"] == 1.0, "{before:?}");
+        for (name, value) in &before {
+            assert!(after[name] >= *value, "{name} falls from {value} to {}", after[name]);
+        }
+        for (name, value) in [
+            ("tautline_websockets_opened_total", 4),
+            ("tautline_messages_total{direction=\"received\"}", 3 * done),
+            ("tautline_upgrades_total{result=\"done\"}", done),
+            ("tautline_upgrades_total{result=\"failed\"}", 1),
+            ("tautline_upgrade_pause_seconds_count", done),
+            ("tautline_upgrade_connections_total{fate=\"moved\"}", 3 * done),
+            ("tautline_upgrade_connections_total{fate=\"tls\"}", 0),
+            ("tautline_reloads_total{result=\"failed\"}", 1),
+        ] {
+            assert_eq!(after[name], f64::from(value), "{name}");
+        }
+        assert_eq!(handed.moved, 3);
+        let pause = server.upgrades().pause.sum();
+        assert!(pause >= Duration::from_millis(handed.pause.as_millis().try_into().unwrap()), "{pause:?}");
+    }
+    server.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+    server.join().unwrap();
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The state of a server, for operators.
 
-use crate::{Reloads, ServerHandle};
+use crate::{Reloads, ServerHandle, Upgrades};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tautline_engine::probe::Stages;
 use tautline_engine::{ShardHandle, Weight};
-use tautline_metrics::{CertificateExpiry, Figures, LoopFigures, ProcessFigures, ReloadFigures};
+use tautline_metrics::{CertificateExpiry, Figures, LoopFigures, ProcessFigures, ReloadFigures, UpgradeFigures};
 
 /// The time in which all loops have to answer one request.
 const WITHIN: Duration = Duration::from_secs(1);
@@ -41,6 +41,8 @@ pub(super) fn figures(server: &ServerHandle) -> Figures {
     figures.certificates = chains.iter().filter_map(|chain| CertificateExpiry::of_chain(chain)).collect();
     let Reloads { done, failed, .. } = reloader.reloads();
     figures.reloads = (!chains.is_empty()).then_some(ReloadFigures { done, failed });
+    let Upgrades { done, failed, pause, moved, refused, staying } = server.upgrades();
+    figures.upgrades = Some(UpgradeFigures { done, failed, pause, moved, refused, staying });
     figures.broker = server.broker_counters();
     figures.process = ProcessFigures::read();
     figures

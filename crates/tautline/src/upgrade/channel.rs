@@ -16,10 +16,14 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// The version of the protocol.
+/// The version of the protocol. Two builds of different versions cannot hand over to each other.
 pub(super) const VERSION: u8 = 1;
-/// Most descriptors of a frame. The kernel takes 253.
-pub(super) const MOST_FDS: usize = 64;
+/// The additions to the protocol that this build knows, the third byte of its greeting. Builds without that byte know none.
+///
+/// Since 1: many connections in a frame, totals, and `Resumed`.
+pub(super) const ADDITIONS: u8 = 1;
+/// Most descriptors of a frame (`SCM_MAX_FD`).
+pub(super) const MOST_FDS: usize = 253;
 /// Longest content in bytes: a connection with a queue of this size.
 const MOST: usize = 256 << 20;
 /// Bytes of a frame's head.
@@ -28,7 +32,8 @@ const HEAD: usize = 6;
 /// The purpose of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// New to old: the version of the protocol, and the latest format of a saved connection that the new process reads.
+    /// New to old: the version of the protocol, the latest format of a saved connection that the new process reads, and the
+    /// [additions](ADDITIONS) that it knows.
     Hello = 1,
     /// Old to new: the version, and a socket for each loop.
     Loops = 2,
@@ -40,22 +45,26 @@ pub(super) enum Kind {
     Started = 5,
     /// Old to new, on a loop's socket: a connection.
     Connection = 6,
-    /// Old to new, on a loop's socket: there are no further ones.
+    /// Old to new, on a loop's socket: there are no further ones. The content is the loop's totals, if it knows this addition.
     End = 7,
     /// New to old, on a loop's socket: numbers of the connections that were refused.
     Taken = 8,
     /// New to old: all loops have taken their connections.
     Ready = 9,
-    /// Old to new: go on with them.
+    /// Old to new: go on with them. The content is the server's totals, for a new process with additions.
     Commit = 10,
     /// New to old: they go on here.
     Running = 11,
     /// Either: everything stays as it was. The content says why.
     Abort = 12,
+    /// Old to new, on a loop's socket: connections, each with its length in front.
+    Connections = 13,
+    /// New to old: all connections go on here. The content is the time in nanoseconds since `Commit` arrived.
+    Resumed = 14,
 }
 
 impl Kind {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 14] = [
         Self::Hello,
         Self::Loops,
         Self::Listening,
@@ -68,6 +77,8 @@ impl Kind {
         Self::Commit,
         Self::Running,
         Self::Abort,
+        Self::Connections,
+        Self::Resumed,
     ];
 
     fn of(byte: u8) -> Option<Self> {

@@ -1,7 +1,8 @@
 //! The old process's side: everything stays as it is until the new process has proven that it can go on.
 
+use super::batch::Batch;
 use super::channel::{Channel, Kind, Peer, VERSION, misbehaves, other_version};
-use super::{HandOver, HandedOver, PATIENCE};
+use super::{HandOver, HandedOver, Legacy, PATIENCE};
 use crate::jobs::Loop;
 use crate::{CloseCode, ServerHandle};
 use std::io;
@@ -42,7 +43,15 @@ impl ServerHandle {
     pub fn hand_over(&self, stream: UnixStream, settings: &HandOver) -> io::Result<HandedOver> {
         let mut control = Channel::new(stream, PATIENCE)?;
         let peer = control.check_peer(settings.user)?;
-        let handed = self.move_to(&mut control, &peer).inspect_err(|error| control.abort(error))?;
+        let moved = self.move_to(&mut control, &peer).inspect_err(|error| {
+            self.count_upgrade(|upgrades| upgrades.failed += 1);
+            control.abort(error);
+        });
+        let handed = moved?;
+        self.count_upgrade(|upgrades| {
+            upgrades.count(&handed);
+            upgrades.pause.add(handed.pause);
+        });
         // Handshakes that have begun here end here.
         let start = Instant::now();
         let handshaking = || self.shards().iter().any(|shard| shard.counters().handshaking > 0);
@@ -62,7 +71,7 @@ impl ServerHandle {
             let what = "loops with descriptors of their own (`own_descriptors`) cannot hand sockets over";
             return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
-        greeted(&control.expect(Kind::Hello)?.content)?;
+        let known = greeted(&control.expect(Kind::Hello)?.content)? > 0;
         let loops = self.offer(control)?;
         // The new process starts its loops meanwhile.
         control.wait_at_most(Some(Duration::from_secs(60)))?;
@@ -71,7 +80,7 @@ impl ServerHandle {
         let start = Instant::now();
         let deadline = start + PATIENCE;
         let parts: Vec<Part> =
-            loops.into_iter().enumerate().map(|(number, channel)| self.begin(number, channel)).collect();
+            loops.into_iter().enumerate().map(|(number, channel)| self.begin(number, channel, known)).collect();
         for _ in 0..ROUNDS {
             news(&parts, deadline, |_| ())?;
             go(&parts)?;
@@ -85,11 +94,23 @@ impl ServerHandle {
             }
         })?;
         control.expect(Kind::Ready)?;
-        control.send(Kind::Commit, &[], &[])?;
+        let stopped = start.elapsed();
+        let totals = if known { self.legacy(&handed, stopped).encode() } else { Vec::new() };
+        control.send(Kind::Commit, &totals, &[])?;
         wait_for_running(control, peer)?;
+        // The loops here forget their connections after that, since the new process needs the CPUs first.
+        let resumed = known.then(|| wait_for_resumed(control)).flatten();
+        handed.pause = resumed.map_or_else(|| start.elapsed(), |resumed| stopped + resumed);
         go(&parts)?;
-        handed.pause = start.elapsed();
         Ok(handed)
+    }
+
+    /// The totals of this server after an upgrade.
+    fn legacy(&self, handed: &HandedOver, stopped: Duration) -> Legacy {
+        let mut upgrades = self.upgrades();
+        upgrades.count(handed);
+        let reloads = self.reloader().reloads();
+        Legacy { upgrades, reloads: [reloads.done, reloads.failed], stopped }
     }
 
     /// Sends a socket for each loop, the listening sockets and the ticket keys. Returns this end of the former.
@@ -117,11 +138,11 @@ impl ServerHandle {
         answered.recv_timeout(PATIENCE).map_err(|_| stuck())?
     }
 
-    fn begin(&self, number: usize, channel_to_new: Channel) -> Part {
+    fn begin(&self, number: usize, channel_to_new: Channel, many: bool) -> Part {
         let (tell, news) = channel();
         let (go, may_go) = channel();
         self.run_on(number, move |shard| {
-            if let Err(error) = take_part(shard, channel_to_new, &tell, &may_go) {
+            if let Err(error) = take_part(shard, (channel_to_new, many), &tell, &may_go) {
                 // Nobody listens any more if another loop has failed.
                 let _ = tell.send(Err(error));
             }
@@ -130,18 +151,20 @@ impl ServerHandle {
     }
 }
 
-/// Refuses a new process that does not know the protocol, or not the format in which connections are saved.
+/// Refuses a new process that does not know the protocol, or not the format in which connections are saved. Returns the additions
+/// to the protocol that it knows.
 ///
 /// Builds whose greeting has one byte read the first format.
-fn greeted(hello: &[u8]) -> io::Result<()> {
-    let reads = match *hello {
-        [VERSION] => 1,
-        [VERSION, reads, ..] => reads,
+fn greeted(hello: &[u8]) -> io::Result<u8> {
+    let (reads, additions) = match *hello {
+        [VERSION] => (1, 0),
+        [VERSION, reads] => (reads, 0),
+        [VERSION, reads, additions, ..] => (reads, additions),
         [version, ..] => return Err(other_version(version)),
         [] => return Err(misbehaves()),
     };
     if reads >= SAVED_FORMAT {
-        return Ok(());
+        return Ok(additions);
     }
     let what = format!(
         "the new process is of an older build: it reads connections up to format {reads}, and this one saves format \
@@ -151,9 +174,11 @@ fn greeted(hello: &[u8]) -> io::Result<()> {
 }
 
 /// A loop's part of the move, on its thread. Returns with the loop as it was, or without the connections that have moved.
+///
+/// `many` connections go in a frame, if the new process takes that.
 fn take_part(
     shard: &mut dyn Loop,
-    mut channel: Channel,
+    (mut channel, many): (Channel, bool),
     tell: &Sender<io::Result<News>>,
     may_go: &Receiver<()>,
 ) -> io::Result<()> {
@@ -165,11 +190,14 @@ fn take_part(
     }
     shard.hold_still()?;
     let mut conns: Vec<ConnId> = Vec::new();
+    let mut batch = Batch::new(many);
     let staying = shard.save(&mut |conn, socket, saved| {
         conns.push(conn);
-        channel.send(Kind::Connection, saved, &[socket])
+        batch.add(&mut channel, socket, saved)
     })?;
-    channel.send(Kind::End, &[], &[])?;
+    batch.send(&mut channel)?;
+    drop(batch);
+    channel.send(Kind::End, &shard.totals().encode(), &[])?;
     let taken = channel.expect(Kind::Taken)?;
     let refused: Vec<u32> = taken.content.as_chunks().0.iter().map(|bytes| u32::from_be_bytes(*bytes)).collect();
     let all = conns.len();
@@ -222,4 +250,12 @@ fn wait_for_running(control: &mut Channel, peer: &Peer) -> io::Result<()> {
             }
         }
     }
+}
+
+/// Waits until the new process serves all connections, and returns the time that it took for that. `None` if it does not say.
+fn wait_for_resumed(control: &mut Channel) -> Option<Duration> {
+    control.wait_at_most(Some(PATIENCE)).ok()?;
+    let frame = control.expect(Kind::Resumed).inspect_err(|error| log::warn!("no word of the new process: {error}"));
+    let nanos = frame.ok()?.content.as_slice().try_into().ok()?;
+    Some(Duration::from_nanos(u64::from_be_bytes(nanos)))
 }

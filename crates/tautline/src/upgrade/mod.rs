@@ -9,17 +9,22 @@
 //!                                         Taken, Ready ◄─── has everything, and touches no connection
 //!  ─────────────────────────────────────────────► Commit
 //!                                              Running ◄─── goes on
+//!                                              Resumed ◄─── all connections are served again
 //!  forgets the connections, drains the others
 //! ```
 //! At each step exactly one process goes on with a connection. Until `Running` the old one has given nothing up, and only waits:
 //! if the new process ends, or fails, the old one goes on. If the old process ends after it has saved connections, the new one
 //! goes on with them.
 
+mod batch;
 mod channel;
 mod hand_over;
 mod take_over;
+mod upgrades;
 
 pub(crate) use take_over::{Arrivals, TakeOver};
+pub(crate) use upgrades::Legacy;
+pub use upgrades::Upgrades;
 
 use std::time::Duration;
 use tautline_engine::Staying;
@@ -61,7 +66,7 @@ pub struct HandedOver {
     pub refused: usize,
     /// Connections that could not move, by the reason. They are drained.
     pub staying: Staying,
-    /// The time during which no connection was served.
+    /// The time during which no connection was served: from the first loop that stopped to the last one that goes on.
     pub pause: Duration,
 }
 

@@ -1,7 +1,8 @@
 //! The new process's side: it starts, takes everything, and goes on once the old process has let go.
 
-use super::PATIENCE;
-use super::channel::{Channel, Kind, Peer, VERSION, misbehaves, other_version};
+use super::batch;
+use super::channel::{ADDITIONS, Channel, Kind, Peer, VERSION, misbehaves, other_version};
+use super::{Legacy, PATIENCE};
 use crate::jobs::Loop;
 use std::io;
 use std::mem;
@@ -9,8 +10,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use tautline_engine::SAVED_FORMAT;
+use std::time::{Duration, Instant};
+use tautline_engine::{SAVED_FORMAT, Totals};
 use zeroize::Zeroizing;
 
 /// How long the old process may take to save its connections.
@@ -24,12 +25,14 @@ pub(crate) struct TakeOver {
     tickets: Zeroizing<Vec<u8>>,
     taken: Receiver<io::Result<Taken>>,
     go: Vec<Sender<()>>,
+    begun: Receiver<()>,
 }
 
 /// The loops' part.
 pub(crate) struct Arrivals {
     loops: Vec<Mutex<Arrival>>,
     taken: Mutex<Sender<io::Result<Taken>>>,
+    begun: Mutex<Sender<()>>,
 }
 
 /// The connections of the old loops that go to one new loop.
@@ -53,7 +56,7 @@ impl TakeOver {
     ) -> io::Result<(Self, Arc<Arrivals>, Vec<OwnedFd>)> {
         let mut control = Channel::new(stream, PATIENCE)?;
         let peer = control.check_peer(user)?;
-        control.send(Kind::Hello, &[VERSION, SAVED_FORMAT], &[])?;
+        control.send(Kind::Hello, &[VERSION, SAVED_FORMAT, ADDITIONS], &[])?;
         let offer = control.expect(Kind::Loops)?;
         let (a, b, c, d) = match offer.content[..] {
             [VERSION, a, b, c, d] => (a, b, c, d),
@@ -83,25 +86,36 @@ impl TakeOver {
             go.push(send);
             Mutex::new(Arrival { from, may_go: Some(may_go) })
         });
-        let arrivals = Arrivals { loops: arrivals.collect(), taken: Mutex::new(tell) };
-        Ok((Self { control, peer, tickets, taken, go }, Arc::new(arrivals), listening))
+        let (begin, begun) = channel();
+        let arrivals = Arrivals { loops: arrivals.collect(), taken: Mutex::new(tell), begun: Mutex::new(begin) };
+        Ok((Self { control, peer, tickets, taken, go, begun }, Arc::new(arrivals), listening))
     }
 
     pub(crate) fn tickets(&self) -> &[u8] {
         &self.tickets
     }
 
-    /// All loops have begun: takes the connections, and lets the loops go on once they are this process's.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
-        self.take().inspect_err(|error| self.control.abort(error))?;
-        for go in &self.go {
-            // A loop that has failed meanwhile has no connections.
-            let _ = go.send(());
+    /// All loops have begun: takes the connections, and lets the loops go on once they are this process's. Returns the totals of
+    /// the old process.
+    pub(crate) fn finish(mut self) -> io::Result<Legacy> {
+        let committed = self.take().inspect_err(|error| self.control.abort(error))?;
+        // A loop that has failed meanwhile has no connections.
+        let going = self.go.iter().filter(|go| go.send(()).is_ok()).count();
+        let begun = (0..going).all(|_| self.begun.recv_timeout(PATIENCE).is_ok());
+        let Some((mut legacy, committed)) = committed else { return Ok(Legacy::default()) };
+        if begun {
+            let took = committed.elapsed();
+            legacy.upgrades.pause.add(legacy.stopped + took);
+            let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            // The connections are here, whatever the old process does now.
+            let _ = self.control.send(Kind::Resumed, &nanos.to_be_bytes(), &[]);
         }
-        Ok(())
+        Ok(legacy)
     }
 
-    fn take(&mut self) -> io::Result<()> {
+    /// Returns the totals of the old process, and the time at which the connections became this process's. `None` if the old
+    /// process has ended, or is of a build that does not say more.
+    fn take(&mut self) -> io::Result<Option<(Legacy, Instant)>> {
         self.control.send(Kind::Started, &[], &[])?;
         let mut all = true;
         for _ in 0..self.go.len() {
@@ -113,17 +127,19 @@ impl TakeOver {
         match committed {
             Err(_) if self.peer.has_ended() => {
                 log::warn!("the old process has ended before it let go: its connections that arrived go on here");
-                Ok(())
+                Ok(None)
             }
             committed => committed,
         }
     }
 
     /// From the moment of the last frame on, the connections are this process's.
-    fn commit(&mut self) -> io::Result<()> {
+    fn commit(&mut self) -> io::Result<Option<(Legacy, Instant)>> {
         self.control.send(Kind::Ready, &[], &[])?;
-        self.control.expect(Kind::Commit)?;
-        self.control.send(Kind::Running, &[], &[])
+        let commit = self.control.expect(Kind::Commit)?;
+        let committed = Instant::now();
+        self.control.send(Kind::Running, &[], &[])?;
+        Ok((!commit.content.is_empty()).then(|| (Legacy::decode(&commit.content), committed)))
     }
 }
 
@@ -134,8 +150,9 @@ impl Arrivals {
         let mut arrival = arrival.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(may_go) = arrival.may_go.take() else { return true };
         let mut taken = Ok(Taken::All);
+        let mut totals = Vec::new();
         for channel in &mut mem::take(&mut arrival.from) {
-            match restore_all(shard, channel) {
+            match restore_all(shard, channel, &mut totals) {
                 Ok(Taken::All) => {}
                 other => taken = other,
             }
@@ -144,28 +161,36 @@ impl Arrivals {
         if told.is_err() || may_go.recv().is_err() {
             return false;
         }
+        totals.iter().for_each(|totals| shard.add_totals(totals));
         shard.begin_restored();
+        // Nobody waits any more if that took too long.
+        let _ = self.begun.lock().unwrap_or_else(PoisonError::into_inner).send(());
         true
     }
 }
 
-/// Restores all connections of an old loop.
-fn restore_all(shard: &mut dyn Loop, channel: &mut Channel) -> io::Result<Taken> {
+/// Restores all connections of an old loop, and gets its totals.
+fn restore_all(shard: &mut dyn Loop, channel: &mut Channel, totals: &mut Vec<Totals>) -> io::Result<Taken> {
     let mut refused: Vec<u8> = Vec::new();
-    for number in 0_u32.. {
-        let mut frame = match channel.receive() {
+    let mut number = 0_u32;
+    loop {
+        let frame = match channel.receive() {
             Ok(frame) => frame,
             Err(error) if is_end(&error) => return Ok(Taken::Some),
             Err(error) => return Err(error),
         };
-        match (frame.kind, frame.fds.pop()) {
-            (Kind::Connection, Some(socket)) => {
-                if let Err(error) = shard.restore(socket, &frame.content) {
+        match frame.kind {
+            Kind::Connection | Kind::Connections => batch::open(frame, |socket, saved| {
+                if let Err(error) = shard.restore(socket, saved) {
                     log::info!("a connection stays with the old process: {error}");
                     refused.extend(number.to_be_bytes());
                 }
+                number += 1;
+            })?,
+            Kind::End => {
+                totals.push(Totals::decode(&frame.content)?);
+                break;
             }
-            (Kind::End, None) => break,
             _ => return Err(misbehaves()),
         }
     }

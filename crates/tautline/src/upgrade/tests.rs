@@ -1,7 +1,7 @@
 //! Processes that give up, lie or are killed, at each step: the other one goes on, and clients notice nothing.
 
 use super::HandOver;
-use super::channel::{Channel, Kind, VERSION};
+use super::channel::{ADDITIONS, Channel, Kind, VERSION};
 use crate::{Address, CloseCode, Config, Conn, Handler, Message, Server, ServerHandle, Socket, Target};
 use rustix::process::{Signal, getpid, kill_process};
 use std::io::{Read, Write};
@@ -108,14 +108,17 @@ const STEPS: [Step; 9] = [
     Step::Committed,
 ];
 
-/// Follows the protocol up to and with `last`, and then ends. Returns the sockets that it had, which it never touched.
-fn begin(stream: UnixStream, last: Step) -> std::io::Result<()> {
+/// The greetings of a build before there were additions to the protocol, and of this one.
+const GREETINGS: [&[u8]; 2] = [&[VERSION, SAVED_FORMAT], &[VERSION, SAVED_FORMAT, ADDITIONS]];
+
+/// Greets, follows the protocol up to and with `last`, and then ends. Returns the sockets that it had, which it never touched.
+fn begin(stream: UnixStream, greeting: &[u8], last: Step) -> std::io::Result<()> {
     let patience = Duration::from_secs(20);
     let mut control = Channel::new(stream, patience)?;
     if last == Step::Nothing {
         return Ok(());
     }
-    control.send(Kind::Hello, &[VERSION, SAVED_FORMAT], &[])?;
+    control.send(Kind::Hello, greeting, &[])?;
     if last == Step::Hello {
         return Ok(());
     }
@@ -188,7 +191,10 @@ fn part_of_another_process() {
     let Ok(part) = std::env::var(PART) else { return };
     let stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
     match part.split_once(' ').unwrap() {
-        ("new", step) => begin(stream, STEPS[step.parse::<usize>().unwrap()]).unwrap(),
+        ("new", step) => {
+            let step: usize = step.parse().unwrap();
+            begin(stream, GREETINGS[step % 2], STEPS[step / 2]).unwrap();
+        }
         (_, path) => hand_over_and_die(UnixStream::connect(path).unwrap(), &stream),
     }
     die();
@@ -256,7 +262,8 @@ fn a_new_process_that_is_killed_at_any_step_changes_nothing() {
     let old = serve();
     let at = &old.addresses()[0];
     let clients: Vec<_> = (0..8).map(|_| Client::new(at)).collect();
-    for (step, last) in STEPS.iter().enumerate() {
+    for step in 0..STEPS.len() * 2 {
+        let last = STEPS[step / 2];
         let (ours, theirs) = UnixStream::pair().unwrap();
         let new = process(&format!("new {step}"), theirs);
         let error = old.hand_over(ours, &HandOver::default()).unwrap_err();
@@ -271,6 +278,47 @@ fn a_new_process_that_is_killed_at_any_step_changes_nothing() {
     let giver = std::thread::spawn(move || giving.hand_over(ours, &HandOver::default()));
     let new = server().take_over(theirs).start(|_| Count).unwrap();
     assert_eq!(giver.join().unwrap().unwrap().moved, 8);
+    old.join().unwrap();
+    clients.into_iter().for_each(Client::finish);
+    new.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+    new.join().unwrap();
+}
+
+/// Passes frames between two processes, and takes the additions out of the greeting. Returns the kinds that the new one sent.
+fn relay_without_additions(old: UnixStream, new: UnixStream) -> Vec<Kind> {
+    let patience = Duration::from_secs(60);
+    let (mut old, mut new) = (Channel::new(old, patience).unwrap(), Channel::new(new, patience).unwrap());
+    let mut said = Vec::new();
+    let pass = |from: &mut Channel, to: &mut Channel| {
+        let frame = from.receive().unwrap();
+        let content = if frame.kind == Kind::Hello { &frame.content[..2] } else { &frame.content[..] };
+        assert!(frame.kind != Kind::Commit || content.is_empty(), "a build before expects nothing in it");
+        let fds: Vec<_> = frame.fds.iter().map(AsFd::as_fd).collect();
+        to.send(frame.kind, content, &fds).unwrap();
+        frame.kind
+    };
+    said.push(pass(&mut new, &mut old));
+    while pass(&mut old, &mut new) != Kind::Offered {}
+    said.push(pass(&mut new, &mut old));
+    said.push(pass(&mut new, &mut old));
+    pass(&mut old, &mut new);
+    said.push(pass(&mut new, &mut old));
+    // The new process says nothing more.
+    said.extend(new.receive().ok().map(|frame| frame.kind));
+    said
+}
+
+#[test]
+fn builds_without_additions_take_over_and_are_taken_over() {
+    let old = serve();
+    let clients: Vec<_> = (0..20).map(|_| Client::new(&old.addresses()[0])).collect();
+    let ((ours, to_old), (theirs, to_new)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+    let relay = std::thread::spawn(move || relay_without_additions(to_old, to_new));
+    let giving = old.clone();
+    let giver = std::thread::spawn(move || giving.hand_over(ours, &HandOver::default()));
+    let new = server().take_over(theirs).start(|_| Count).unwrap();
+    assert_eq!(giver.join().unwrap().unwrap().moved, 20);
+    assert_eq!(relay.join().unwrap(), [Kind::Hello, Kind::Started, Kind::Ready, Kind::Running]);
     old.join().unwrap();
     clients.into_iter().for_each(Client::finish);
     new.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);

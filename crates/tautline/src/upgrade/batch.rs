@@ -1,0 +1,138 @@
+//! Saved connections on their way, many in a frame: one system call for each would be most of the pause.
+
+use super::channel::{Channel, Frame, Kind, MOST_FDS, misbehaves};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use tautline_buf::fields::{put, take};
+use zeroize::Zeroizing;
+
+/// Bytes of a frame that is sent at once. The other process restores while this one saves the next ones.
+const ENOUGH: usize = 32 << 10;
+
+/// Connections that wait for their frame.
+pub(super) struct Batch<'d> {
+    /// Whether the new process takes many in a frame. Builds before did not.
+    many: bool,
+    content: Zeroizing<Vec<u8>>,
+    sockets: Vec<BorrowedFd<'d>>,
+}
+
+impl<'d> Batch<'d> {
+    pub(super) fn new(many: bool) -> Self {
+        Self { many, content: Zeroizing::new(Vec::with_capacity(ENOUGH)), sockets: Vec::new() }
+    }
+
+    /// Adds a connection, and sends the frame if it is full.
+    pub(super) fn add(&mut self, channel: &mut Channel, socket: BorrowedFd<'d>, saved: &[u8]) -> io::Result<()> {
+        // A large one goes alone. The buffer never grows, so that it leaves no copy of a key behind.
+        if !self.many || saved.len() + LEN > ENOUGH {
+            self.send(channel)?;
+            return channel.send(Kind::Connection, saved, &[socket]);
+        }
+        if self.content.len() + LEN + saved.len() > ENOUGH || self.sockets.len() == MOST_FDS {
+            self.send(channel)?;
+        }
+        put(saved, &mut self.content);
+        self.sockets.push(socket);
+        Ok(())
+    }
+
+    /// Sends all that wait.
+    pub(super) fn send(&mut self, channel: &mut Channel) -> io::Result<()> {
+        if !self.sockets.is_empty() {
+            channel.send(Kind::Connections, &self.content, &self.sockets)?;
+            self.content.clear();
+            self.sockets.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of the length in front of each connection.
+const LEN: usize = 4;
+
+/// The connections of a frame, with their sockets.
+pub(super) fn open(frame: Frame, mut each: impl FnMut(OwnedFd, &[u8])) -> io::Result<()> {
+    let Frame { kind, content, fds } = frame;
+    let mut rest = &content[..];
+    for socket in fds {
+        let saved = if kind == Kind::Connection {
+            std::mem::take(&mut rest)
+        } else {
+            take(&mut rest).ok_or_else(misbehaves)?
+        };
+        each(socket, saved);
+    }
+    if rest.is_empty() { Ok(()) } else { Err(misbehaves()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::channel::{Channel, Frame, Kind, MOST_FDS};
+    use super::{Batch, ENOUGH, open};
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+    use zeroize::Zeroizing;
+
+    /// Sends connections of these lengths, and returns the kind of each frame and the number of its connections.
+    fn frames(many: bool, lens: &[usize]) -> Vec<(Kind, usize)> {
+        let (one, two) = UnixStream::pair().unwrap();
+        let channel = |stream| Channel::new(stream, Duration::from_secs(20)).unwrap();
+        let (mut one, mut two) = (channel(one), channel(two));
+        let sent = lens.to_vec();
+        let sender = std::thread::spawn(move || {
+            let null = File::open("/dev/null").unwrap();
+            let mut batch = Batch::new(many);
+            let room = batch.content.capacity();
+            for (number, len) in sent.iter().enumerate() {
+                batch.add(&mut one, null.as_fd(), &vec![number.to_le_bytes()[0]; *len]).unwrap();
+            }
+            batch.send(&mut one).unwrap();
+            batch.send(&mut one).unwrap();
+            assert_eq!(batch.content.capacity(), room, "a buffer that grows leaves keys behind");
+        });
+        let (mut frames, mut number) = (Vec::new(), 0);
+        while number < lens.len() {
+            let frame = two.receive().unwrap();
+            frames.push((frame.kind, frame.fds.len()));
+            open(frame, |_, saved| {
+                assert!(saved == vec![number.to_le_bytes()[0]; lens[number]], "connection {number}");
+                number += 1;
+            })
+            .unwrap();
+        }
+        sender.join().unwrap();
+        assert!(two.receive().is_err(), "nothing more was sent");
+        frames
+    }
+
+    #[test]
+    fn connections_share_frames_in_their_order() {
+        use Kind::{Connection, Connections};
+        assert_eq!(frames(true, &[0, 1, 500]), [(Connections, 3)]);
+        assert_eq!(frames(true, &[500; MOST_FDS]).len(), 4);
+        assert_eq!(frames(true, &[10; MOST_FDS + 1]), [(Connections, MOST_FDS), (Connections, 1)]);
+        assert_eq!(frames(true, &[7, ENOUGH, 9]), [(Connections, 1), (Connection, 1), (Connections, 1)]);
+        assert_eq!(frames(true, &[ENOUGH - 4, 0]), [(Connections, 1), (Connections, 1)]);
+        assert_eq!(frames(false, &[7, ENOUGH, 9]), [(Connection, 1); 3]);
+        assert_eq!(frames(true, &[]), []);
+    }
+
+    #[test]
+    fn frames_with_other_lengths_are_errors() {
+        let null = File::open("/dev/null").unwrap();
+        let open = |content: &[u8], fds: usize| {
+            let fds = (0..fds).map(|_| null.as_fd().try_clone_to_owned().unwrap()).collect();
+            let content = Zeroizing::new(content.to_vec());
+            open(Frame { kind: Kind::Connections, content, fds }, |_, _| {})
+        };
+        assert!(open(&[0, 0, 0, 1, 7], 1).is_ok());
+        for (content, fds) in
+            [(&[0, 0, 0, 1, 7][..], 2), (&[0, 0, 0, 1, 7], 0), (&[0, 0, 0, 2, 7], 1), (&[0, 0, 0], 1), (&[255; 9], 1)]
+        {
+            assert!(open(content, fds).is_err(), "{content:?}");
+        }
+    }
+}
