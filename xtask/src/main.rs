@@ -24,6 +24,7 @@ mod setup;
 mod stage;
 mod taut;
 mod tidy;
+mod upgrades;
 mod vm;
 mod xdp;
 
@@ -89,6 +90,8 @@ cargo xtask <task>
   hostile [--only PATTERN] [--every] [--json]
                                     scripted attackers against every engine and driver, and a thousand at once
   soak [--minutes N]                10,000 connections for N minutes (default 5): nothing lost, corrupted or leaked
+  upgrades [SIZE]                   upgrades in a row under load, between two builds: nothing lost, doubled or reordered;
+                                    SIZE is connections, messages per second and upgrades (default 10000,20000,100)
   interleavings                     the queues between threads, in thousands of interleavings of the threads
   icount [--bless]                  instructions of the server in fixed scenarios, by callgrind: fails if one is 2 %
                                     above the baseline; --bless makes these counts the baseline
@@ -166,6 +169,10 @@ fn main() -> ExitCode {
         ["interleavings"] => stage::run(&[stage("interleavings", 10, checks::interleavings)]),
         ["soak"] => soak(5),
         ["soak", "--minutes", minutes] => minutes.parse().map_or_else(|_| usage(), soak),
+        ["upgrades", ref size @ ..] if size.len() <= 1 => {
+            let size = size.first().map_or(upgrades::FULL, |size| size).to_owned();
+            stage::run(&[stage("upgrades", 60, move |context| upgrades::test(context, &size))])
+        }
         ["icount"] => stage::run(&[stage("icount", 40, |context| icount::count(context, false))]),
         ["icount", "--bless"] => stage::run(&[stage("icount", 40, |context| icount::count(context, true))]),
         ["fuzz"] => fuzz(60),
@@ -285,6 +292,10 @@ fn in_neither() -> Vec<LeftOut> {
         ("autobahn python", "repeats cases of the other Autobahn stages: `cargo xtask python --conformance`"),
         ("websockets", "fetches tests of another package from GitHub: `cargo xtask python --websockets-tests`"),
         ("autobahn C", "repeats cases of the other Autobahn stages: `cargo xtask c-library --conformance`"),
+        (
+            "upgrades",
+            "measures pauses for minutes, which needs a machine with nothing else to do: `cargo xtask upgrades`",
+        ),
         ("dist", "builds the program twice more, from nothing: `cargo xtask dist --check`"),
         ("conformance --full", "takes hours: compressed messages above 8 KiB"),
     ];

@@ -6,9 +6,11 @@ mod activation;
 mod admin;
 mod bench;
 mod connect;
+mod crowd;
 mod faults;
 #[cfg(feature = "files")]
 mod files;
+mod generations;
 mod ktls;
 mod load;
 mod privilege;
@@ -21,7 +23,7 @@ mod tls;
 mod upgrade;
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -39,7 +41,11 @@ impl Home {
     }
 
     fn taut(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_taut"));
+        self.command(Path::new(env!("CARGO_BIN_EXE_taut")), arguments)
+    }
+
+    fn command(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command
             .args(arguments)
             .env("XDG_DATA_HOME", &self.0)
@@ -73,9 +79,14 @@ impl Home {
 
     /// Starts a server on a free port, after a change to its command.
     fn serve_with(&self, arguments: &[&str], change: impl FnOnce(&mut Command)) -> Served {
+        self.serve_by(Path::new(env!("CARGO_BIN_EXE_taut")), arguments, change)
+    }
+
+    /// Starts a server of another build.
+    fn serve_by(&self, program: &Path, arguments: &[&str], change: impl FnOnce(&mut Command)) -> Served {
         let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
         all.extend(arguments);
-        let mut command = self.taut(&all);
+        let mut command = self.command(program, &all);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         change(&mut command);
         let mut child = command.spawn().unwrap();

@@ -51,7 +51,7 @@ fn child_of(parent: &str) -> Option<String> {
 }
 
 /// The process that a line names.
-fn successor(line: &str) -> String {
+pub(super) fn successor(line: &str) -> String {
     let rest = line.split_once("to process ").unwrap_or_else(|| panic!("{line}")).1;
     rest.split_once(' ').unwrap().0.to_owned()
 }
@@ -147,9 +147,31 @@ fn processes_that_are_no_servers_get_no_signal() {
     let refused = home.run(&["upgrade", &own]);
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert_eq!(home.run(&["upgrade", "0"]).code, Some(2));
-    // One with a dashboard says why not.
-    let mut served = home.serve(&["--plain", "--dashboard=127.0.0.1:0"]);
-    let mut log = BufReader::new(served.child.as_mut().unwrap().stderr.take().unwrap());
-    signal("-USR2", &served.pid());
-    assert!(news(&mut log).contains("no upgrade: --dashboard"));
+}
+
+#[test]
+fn servers_that_cannot_be_upgraded_say_why_and_go_on() {
+    let home = Home::new();
+    let mut options = vec![
+        (&["--dashboard=127.0.0.1:0"][..], "no upgrade: --dashboard"),
+        (&["--own-descriptors"], "no upgrade: --own-descriptors"),
+    ];
+    if cfg!(feature = "harden") {
+        options.push((&["--harden"], "no upgrade: without its privileges"));
+    }
+    if rustix::process::geteuid().is_root() {
+        options.push((&["--user", "nobody"], "no upgrade: without its privileges"));
+    }
+    for (options, why) in options {
+        let mut served = home.serve(&[&["--plain"], options].concat());
+        let mut log = BufReader::new(served.child.as_mut().unwrap().stderr.take().unwrap());
+        let mut sockets = [connect(&served)];
+        for round in ["one", "two"] {
+            signal("-USR2", &served.pid());
+            let line = news(&mut log);
+            assert!(line.contains(why), "{options:?}: {line}");
+            echo(&mut sockets, round);
+        }
+        connect(&served);
+    }
 }
