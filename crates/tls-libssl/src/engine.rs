@@ -76,6 +76,16 @@ impl tautline_tls::Engine for Engine {
         live.reload(config)
     }
 
+    fn save_tickets(&self, out: &mut Vec<u8>) {
+        if let Some(live) = &self.server {
+            live.save_tickets(out);
+        }
+    }
+
+    fn restore_tickets(&self, saved: &[u8]) -> Result<(), Error> {
+        self.server.as_ref().map_or(Ok(()), |live| live.restore_tickets(saved))
+    }
+
     fn connect(&self, host: &str) -> Result<Session, Error> {
         let client =
             self.client.as_ref().ok_or(Error::ApiMisuse("connect on an engine without client configuration"))?;

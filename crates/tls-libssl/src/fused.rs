@@ -13,7 +13,7 @@ use crate::flavour::Flavour;
 use crate::{engine, session};
 use tautline_buf::Buf;
 use tautline_tls::{Capabilities, ClientConfig, Error, KeyCost, ServerConfig, Signing, registry};
-use tautline_tls_records::{CompactTlsInfo, Keys, Library, Records, Role, Suite};
+use tautline_tls_records::{CompactTlsInfo, Keys, Library, Records, Role, Snapshot, Suite};
 
 /// One connection: the library's handshake, then our own records.
 pub type Session = tautline_tls_records::Session<session::Session>;
@@ -70,6 +70,18 @@ impl tautline_tls::Engine for Engine {
 
     fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
         self.library.reload(config)
+    }
+
+    fn restore(&self, saved: &[u8]) -> Result<Session, Error> {
+        Session::import(&Snapshot::decode(saved)?)
+    }
+
+    fn save_tickets(&self, out: &mut Vec<u8>) {
+        self.library.save_tickets(out);
+    }
+
+    fn restore_tickets(&self, saved: &[u8]) -> Result<(), Error> {
+        self.library.restore_tickets(saved)
     }
 }
 

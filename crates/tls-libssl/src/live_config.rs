@@ -46,6 +46,19 @@ impl LiveConfig {
         self.now.load().signers.key_costs()
     }
 
+    /// Appends the ticket keys, if they are this server's own.
+    pub(crate) fn save_tickets(&self, out: &mut Vec<u8>) {
+        if let Some(tickets) = &self.now.load().tickets {
+            tickets.save(out);
+        }
+    }
+
+    /// Goes on with the ticket keys of another process, unless tickets are off.
+    pub(crate) fn restore_tickets(&self, saved: &[u8]) -> Result<(), Error> {
+        let _no_reload_meanwhile = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        self.now.load().tickets.as_ref().map_or(Ok(()), |tickets| tickets.restore(saved))
+    }
+
     /// Replaces the configuration for new connections, or changes nothing if `config` has an error.
     pub(crate) fn reload(&self, config: &ServerConfig) -> Result<(), Error> {
         let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);

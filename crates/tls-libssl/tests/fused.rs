@@ -88,6 +88,49 @@ fn our_records_take_over_at_once_in_a_server_and_after_tickets_in_a_client() {
 }
 
 #[test]
+fn a_saved_session_goes_on_in_another_engine() {
+    let fixture = Fixture::default();
+    for flavour in flavours() {
+        let (mut end, mut peer) = connected(&fixture, flavour, false, SUITES[0]);
+        for _ in 0..3 {
+            chat(&mut end, &mut peer);
+            let mut saved = Vec::new();
+            end.session.save(&mut saved).unwrap();
+            assert!(engine(&fixture, flavour).restore(&saved[1..]).is_err());
+            let mut new = End::new(engine(&fixture, flavour).restore(&saved).unwrap());
+            (new.open, new.inbox) = (true, end.inbox);
+            end = new;
+            peer.refresh_traffic_keys().unwrap();
+        }
+    }
+}
+
+#[test]
+fn clients_resume_with_the_ticket_keys_of_another_process() {
+    let fixture = Fixture::default();
+    for flavour in flavours() {
+        let resumes = |client: &Engine, server: &Engine| {
+            let mut pair = Pair::new(client, server, "localhost").unwrap();
+            pair.handshake(&mut Split::Whole).unwrap();
+            pair.client.send(&[b"hello"]).unwrap();
+            pair.server.send(&[b"hello"]).unwrap();
+            pair.settle(&mut Split::Whole).unwrap();
+            pair.client.session.tls_info().resumed
+        };
+        let (client, before, after) = (engine(&fixture, flavour), engine(&fixture, flavour), engine(&fixture, flavour));
+        assert!(!resumes(&client, &before));
+        assert!(resumes(&client, &before));
+        let mut saved = Vec::new();
+        before.save_tickets(&mut saved);
+        assert!(after.restore_tickets(&saved[1..]).is_err());
+        after.restore_tickets(&saved).unwrap();
+        assert!(resumes(&client, &after), "{flavour}");
+        // A third server has keys of its own.
+        assert!(!resumes(&client, &engine(&fixture, flavour)), "{flavour}");
+    }
+}
+
+#[test]
 fn records_stay_with_the_library_after_an_early_key_update_and_in_tls_1_2() {
     let fixture = Fixture::default();
     for flavour in flavours() {
