@@ -124,6 +124,10 @@ fn run(at: SocketAddr, count: usize, rate: u64, shared: &Shared) -> Result<(), S
         .unwrap();
         clients.push(client);
         shared.open.fetch_add(1, Ordering::Relaxed);
+        // The others answer pings meanwhile: the server closes silent clients.
+        if number % 64 == 0 {
+            serve(&epoll, &mut clients, &mut Vec::with_capacity(1024), Duration::ZERO, &mut context, shared)?;
+        }
     }
     converse(&epoll, &mut clients, rate, &mut context, shared)
 }
@@ -154,17 +158,7 @@ fn converse(
         if finishes && clients.iter().all(|client| client.due.is_empty()) {
             return Ok(());
         }
-        events.clear();
-        let wait = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        match epoll::wait(epoll, rustix::buffer::spare_capacity(&mut events), Some(&wait)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.to_string()),
-        }
-        for event in &events {
-            let number = usize::try_from(event.data.u64()).unwrap();
-            replies +=
-                clients[number].turn(number, context, shared).map_err(|why| format!("client {number}: {why}"))?;
-        }
+        replies += serve(epoll, clients, &mut events, Duration::from_millis(1), context, shared)?;
         shared.replies.store(replies, Ordering::Relaxed);
         // A client in 64 is looked at each time for a reply that does not come.
         let oldest = clients.iter().skip(next % 64).step_by(64).filter_map(|client| client.due.front()).min();
@@ -172,6 +166,29 @@ fn converse(
             return Err(format!("a reply does not come within {PATIENCE:?}"));
         }
     }
+}
+
+/// Reads what has arrived for any client, after a wait of at most `wait`. Returns the number of replies.
+fn serve(
+    epoll: &OwnedFd,
+    clients: &mut [Client],
+    events: &mut Vec<epoll::Event>,
+    wait: Duration,
+    context: &mut Context,
+    shared: &Shared,
+) -> Result<u64, String> {
+    events.clear();
+    let wait = Timespec::try_from(wait).unwrap();
+    match epoll::wait(epoll, rustix::buffer::spare_capacity(events), Some(&wait)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.to_string()),
+    }
+    let mut replies = 0;
+    for event in &*events {
+        let number = usize::try_from(event.data.u64()).unwrap();
+        replies += clients[number].turn(number, context, shared).map_err(|why| format!("client {number}: {why}"))?;
+    }
+    Ok(replies)
 }
 
 impl Client {
