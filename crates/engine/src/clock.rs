@@ -20,10 +20,14 @@ impl Clock {
 
     /// The present time as a tick.
     pub(crate) fn read(&self) -> Tick {
-        let now = self.elapsed();
-        // No `as_millis`, whose 128 bits cost more: 64 bits suffice for 500 million years.
-        now.as_secs() * 1_000 + Tick::from(now.subsec_millis())
+        tick(self.elapsed())
     }
+}
+
+/// A time of a [`Clock`] as a tick.
+pub(crate) const fn tick(now: Duration) -> Tick {
+    // No `as_millis`, whose 128 bits cost more: 64 bits suffice for 500 million years.
+    now.as_secs() * 1_000 + now.subsec_millis() as Tick
 }
 
 impl Default for Clock {

@@ -11,6 +11,7 @@ use crate::ids::DialId;
 use crate::link::Link;
 use crate::memory::Account;
 use crate::offload::Handshakes;
+use crate::openings::Openings;
 use crate::pace::Pace;
 use crate::probe::Probe;
 use crate::remote::Commands;
@@ -77,6 +78,8 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) clock: Clock,
     /// The cost of handshakes with clients.
     pub(crate) pace: Pace,
+    /// Connections that open, and a turn's time for them.
+    pub(crate) openings: Openings,
     /// Connections that have arrived from another process and have not begun.
     pub(crate) restored: Vec<Restored<E::Session, H::State>>,
 }

@@ -17,8 +17,31 @@ use tautline_ws::{Close, CloseCode, Decoded, Event};
 const MAX_CARRY: usize = 64 << 10;
 
 impl<E: Engine, H: Handler> Core<E, H> {
+    /// Notes that input has arrived.
+    pub(crate) fn heard(&self, link: &mut Link<E::Session, H::State>, len: usize) {
+        self.shared.counters.bytes_in.add(len as u64);
+        link.clock.heard = self.shared.now;
+        link.ping_sent = false;
+    }
+
+    /// Processes received bytes, and ends the connection if they are wrong.
+    pub(crate) fn take_input(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        data: Received<'_>,
+    ) {
+        self.heard(link, data.len());
+        let mut scratch = std::mem::take(&mut self.shared.scratch);
+        let result = self.input(driver, link, data, &mut scratch);
+        self.shared.scratch = scratch;
+        if let Err(stop) = result {
+            self.stop(link, stop);
+        }
+    }
+
     /// Processes received bytes behind the carried ones, and carries over an incomplete record.
-    pub(crate) fn input(
+    fn input(
         &mut self,
         driver: &mut dyn Driver,
         link: &mut Link<E::Session, H::State>,

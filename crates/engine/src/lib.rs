@@ -99,6 +99,8 @@ mod memory_budget;
 mod message;
 mod moving;
 mod offload;
+mod opening;
+mod openings;
 mod outbound;
 mod outcomes;
 mod pace;

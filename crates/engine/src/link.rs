@@ -51,6 +51,8 @@ pub(crate) struct Link<S, T> {
     pub(crate) charged: bool,
     /// Whether records in `carry` were held back.
     pub(crate) held: bool,
+    /// Whether they wait for a turn with [time for connections that open](crate::opening).
+    pub(crate) queued: bool,
     /// [`Outbound::taken`] after the last answer to the peer's own input.
     pub(crate) answered: u64,
     /// Whether a ping was sent since the peer's last input.
@@ -132,9 +134,11 @@ impl<S, T> Link<S, T> {
     ///
     /// That is so if the application pauses, or if too many answers wait for the peer to read them. Messages from elsewhere do
     /// not count, since a slow reader of those must still be heard. A client holds nothing back: otherwise both ends could wait
-    /// for each other for ever. While the session is offloaded, or a request waits for its answer or gets it, all further input waits.
+    /// for each other for ever. While the session is offloaded, or a request waits
+    /// for its answer or gets it, or the connection opens and waits for a later turn, all further input waits.
     pub(crate) fn holds_back(&self, pause_above: usize) -> bool {
         match self.phase {
+            _ if self.queued => !self.carry.is_empty(),
             Phase::Open => {
                 self.paused || self.info.dial.is_none() && self.out.lags(&self.wire, self.answered, pause_above)
             }

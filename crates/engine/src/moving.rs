@@ -345,6 +345,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             cost: HandshakeCost::Plain,
             decoder,
             held: !carry.is_empty(),
+            queued: false,
             carry,
             out,
             wire,

@@ -95,14 +95,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
     ) -> Result<(usize, Handshake), Stop> {
         let out = link.wire.buf(&mut self.shared.pool);
         let start = out.len();
-        let begun = self.clock.elapsed();
         let result = link.session.handshake(wire, out);
-        if link.info.dial.is_none() {
-            let took = self.clock.elapsed().saturating_sub(begun);
-            self.pace.measure(Answer::read(&out.filled()[start..]), took);
-        }
-        if self.handshakes.is_some() && link.info.dial.is_none() && link.cost != HandshakeCost::Answered {
+        if link.info.dial.is_none() && link.cost != HandshakeCost::Answered {
             let answer = Answer::read(&out.filled()[start..]);
+            self.pace.answered(answer);
             // The client did not resume although it sent a ticket. A client with a forged ticket may never continue, so this
             // is noted at once: a burst of forged tickets costs the loop one signature.
             if link.cost == HandshakeCost::Resumes && (answer == Some(Answer::Full) || result.is_err()) {
@@ -194,6 +190,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if result.is_some() {
             link.phase = Phase::Tls;
             self.wait_again(link);
+            self.pace.answered_elsewhere();
         }
         link.wire.buf(&mut self.shared.pool).put(out.filled());
         link.note_answer(Answer::read(out.filled()));

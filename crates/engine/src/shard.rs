@@ -14,6 +14,7 @@ use crate::handler::Handler;
 use crate::ids::{ConnId, DialId};
 use crate::memory::Account;
 use crate::offload::{HandshakePool, Handshakes, RecordPool};
+use crate::openings::Openings;
 use crate::pace::Pace;
 use crate::peer_log::PeerLog;
 use crate::phase::Phase;
@@ -145,6 +146,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             stall: Stall::default(),
             clock: Clock::default(),
             pace: Pace::default(),
+            openings: Openings::default(),
             restored: Vec::new(),
         };
         Ok(Self { driver, core })
@@ -273,6 +275,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             self.core.expire_timers(&mut *self.driver);
         }
         self.core.deliver(&mut *self.driver);
+        self.core.go_on_opening(&mut *self.driver);
         self.core.keep_limits(&mut *self.driver);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! A turn of a shard: events of the driver, commands of other threads, publications, and output of connections.
 
+use crate::clock::tick;
 use crate::closed::Cause;
 use crate::command::Command;
 use crate::core::{Core, Slot};
@@ -49,7 +50,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.stream(driver, link);
         }
         let pause_above = self.shared.config.limits.pause_receive_above;
-        while link.held && !link.holds_back(pause_above) {
+        while link.held && !link.queued && !link.holds_back(pause_above) {
             if let Err(stop) = self.resume(driver, link) {
                 self.stop(link, stop);
             }
@@ -92,7 +93,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.ping_sent = false;
             driver.pause_receive(link.token, pause);
             self.schedule(link);
-            if pause {
+            if pause && !link.queued {
                 self.shared.counters.receive_pauses.add(1);
                 let waiting = link.out.buffered(&link.wire);
                 let line = format_args!("reading pauses: {waiting} bytes wait for it (limits.pause_receive_above)");
@@ -129,7 +130,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// The driver's timeout: until the next timer, at most `longest`; zero if output waits already.
     pub(crate) fn wait(&self, longest: Option<Duration>) -> Option<Duration> {
         let now = self.shared.now;
-        if !self.shared.dirty.is_empty() || !self.shared.publications.is_empty() {
+        if !self.shared.dirty.is_empty() || !self.shared.publications.is_empty() || self.openings.are_waiting() {
             return Some(Duration::ZERO);
         }
         let timers = [
@@ -266,13 +267,19 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
         if let Some(probe) = &mut self.probe {
             probe.woke();
         }
-        self.refresh();
+        let now = self.clock.elapsed();
+        self.shared.now = tick(now);
+        self.openings.begin(now);
+    }
+
+    fn may_accept(&self) -> bool {
+        Self::may_accept(self)
     }
 
     fn accepted(&mut self, driver: &mut dyn Driver, token: Token, _listener: Listener) {
         self.shared.counters.accepted.add(1);
         match driver.peer(token) {
-            Some(peer) => self.accept_from(driver, token, peer),
+            Some(peer) => self.spend_opening(|core| core.accept_from(driver, token, peer)),
             // The connection was reset in the backlog.
             None => driver.close(token, true),
         }
@@ -286,17 +293,11 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
         if let Some(probe) = &mut self.probe {
             probe.received(driver);
         }
-        self.visit(driver, token, |core, driver, link| {
-            core.shared.counters.bytes_in.add(data.len() as u64);
-            link.clock.heard = core.shared.now;
-            link.ping_sent = false;
-            let mut scratch = std::mem::take(&mut core.shared.scratch);
-            let result = core.input(driver, link, data, &mut scratch);
-            core.shared.scratch = scratch;
-            if let Err(stop) = result {
-                core.stop(link, stop);
-            }
-        });
+        let Some(link) = self.take(token) else { return };
+        if link.is_opening() {
+            return self.input_opening(driver, link, data);
+        }
+        self.visit_link(driver, link, |core, driver, link| core.take_input(driver, link, data));
     }
 
     fn sent(&mut self, driver: &mut dyn Driver, token: Token, buf: Buf) {

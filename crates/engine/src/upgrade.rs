@@ -67,6 +67,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             dirty: false,
             charged: true,
             held: false,
+            queued: false,
             kernel: Handover::new(self.kernel_tls),
             answered: 0,
             ping_sent: false,

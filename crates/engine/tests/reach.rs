@@ -35,8 +35,8 @@ impl Crowd {
         for index in 0..count {
             crowd.kernel.push(Event::Accept);
             crowd.kernel.push(Event::Bytes(index, UPGRADE.to_vec()));
+            crowd.turn();
         }
-        crowd.turn();
         for index in 0..count {
             crowd.kernel.received(index);
         }

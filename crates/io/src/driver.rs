@@ -380,6 +380,11 @@ pub trait Sink {
         let _ = driver;
     }
 
+    /// Whether a connection that waits is to be accepted in this turn. Drivers whose kernel accepts by itself do not ask.
+    fn may_accept(&self) -> bool {
+        true
+    }
+
     /// A client connected.
     fn accepted(&mut self, driver: &mut dyn Driver, token: Token, listener: Listener);
 

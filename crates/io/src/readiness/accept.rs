@@ -36,7 +36,7 @@ impl<P: Poll> Driver<P> {
         for _ in 0..self.config.accepts_per_turn {
             // The sink may have closed or paused the listeners meanwhile.
             let Some(Some(socket)) = self.listeners.sockets.get(number as usize) else { return };
-            if self.deferred.accept_rests() {
+            if self.deferred.accept_rests() || !sink.may_accept() {
                 return;
             }
             let token = match socket::accept(&socket.fd) {

@@ -13,9 +13,14 @@ struct Log {
     woken: usize,
     accepted: Vec<Token>,
     lengths: Vec<usize>,
+    /// Whether no connection is to be accepted.
+    is_full: bool,
 }
 
 impl Sink for Log {
+    fn may_accept(&self) -> bool {
+        !self.is_full
+    }
     fn accepted(&mut self, _: &mut dyn crate::Driver, token: Token, _: Listener) {
         self.accepted.push(token);
     }
@@ -47,6 +52,22 @@ fn accepted_connections_do_not_delay() {
     let mut driver = Driver::new().unwrap();
     let (_peer, token, _) = connected(&mut driver);
     assert!(sockopt::tcp_nodelay(&driver.slots.get(token).unwrap().fd).unwrap(), "inherited from the listener");
+}
+
+#[test]
+fn connections_wait_in_the_backlog_until_the_sink_takes_them() {
+    let mut driver = Driver::new().unwrap();
+    let any = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let Ok((_, Address::Tcp(at))) = driver.listen(&any, &ListenOptions::default()) else { panic!("cannot listen") };
+    let _peers = [(); 2].map(|()| TcpStream::connect(at).unwrap());
+    let mut log = Log { is_full: true, ..Log::default() };
+    for _ in 0..2 {
+        driver.turn(Some(Duration::from_secs(20)), &mut log).unwrap();
+        assert!(log.accepted.is_empty());
+    }
+    log.is_full = false;
+    driver.turn(Some(Duration::from_secs(20)), &mut log).unwrap();
+    assert_eq!(log.accepted.len(), 2);
 }
 
 #[test]
