@@ -4,15 +4,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tautline_tls::{Certificate, ClientConfig, Roots};
 
-/// Most hosts that a client remembers.
-const HOSTS: usize = 128;
-
 /// Most sessions for each host.
 const EACH: usize = 8;
 
 /// The sessions that a client can resume. Engines whose configurations are clones of each other share them.
-#[derive(Default)]
-pub(crate) struct Sessions(Mutex<Hosts>);
+pub(crate) struct Sessions {
+    hosts: Mutex<Hosts>,
+    /// Most hosts that are remembered.
+    most: usize,
+}
 
 /// The owner of sessions. A client with other roots or another certificate must not use them.
 #[derive(PartialEq, Eq)]
@@ -43,7 +43,10 @@ impl Sessions {
         (!config.no_resumption).then(|| {
             config.sessions.with(|kept: &mut Option<Kept>| match kept {
                 Some(kept) if kept.owner == owner => Arc::clone(&kept.sessions),
-                _ => Arc::clone(&kept.insert(Kept { owner, sessions: Arc::default() }).sessions),
+                _ => {
+                    let sessions = Arc::new(Self { hosts: Mutex::default(), most: config.sessions.hosts() });
+                    Arc::clone(&kept.insert(Kept { owner, sessions }).sessions)
+                }
             })
         })
     }
@@ -59,7 +62,7 @@ impl Sessions {
     pub(crate) fn put(&self, host: &str, session: ResumableSession) {
         let mut hosts = self.lock();
         if !hosts.by_name.contains_key(host) {
-            if hosts.order.len() == HOSTS
+            if hosts.order.len() == self.most
                 && let Some(oldest) = hosts.order.pop_front()
             {
                 hosts.by_name.remove(&oldest);
@@ -74,6 +77,6 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, Hosts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,9 +15,6 @@ use webpki::KeyUsage;
 /// Most sessions that a client remembers for one host; the number is rustls'.
 pub(crate) const TICKETS: u8 = 8;
 
-/// Most sessions that a client remembers: those of 128 hosts.
-const SESSIONS: usize = 128 * TICKETS as usize;
-
 /// A client's sessions, with the verifier and the own certificate under which they began.
 ///
 /// rustls resumes a session only under the same verifier and the same certificate. So no session is trusted because
@@ -67,7 +64,9 @@ impl ResumptionCache {
             verify: config.verify.clone(),
             verifier: trust::server_verifier(&config.roots, config.verify.as_ref(), provider)?,
             own,
-            sessions: Arc::new(ClientSessionMemoryCache::new(SESSIONS)),
+            sessions: Arc::new(ClientSessionMemoryCache::new(
+                config.sessions.hosts().saturating_mul(usize::from(TICKETS)),
+            )),
         })
     }
 }

@@ -3,7 +3,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A client's store of resumable sessions; clones share it.
 ///
-/// It holds one value, of a type that the engine chooses.
+/// It holds one value, of a type that the engine chooses: some sessions of each host, and at most those of
+/// [`hosts`](Self::hosts) hosts.
 ///
 /// ```
 /// use tautline_tls::{ClientConfig, Sessions};
@@ -15,15 +16,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// let other = config.clone();
 /// # let _ = other;
 /// ```
-#[derive(Clone, Default)]
-pub struct Sessions(Arc<Mutex<Option<Box<dyn Any + Send>>>>);
+#[derive(Clone)]
+pub struct Sessions {
+    kept: Arc<Mutex<Option<Box<dyn Any + Send>>>>,
+    hosts: usize,
+}
+
+/// Most hosts of a store by default.
+const HOSTS: usize = 128;
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self::for_hosts(HOSTS)
+    }
+}
 
 impl Sessions {
+    /// A store for the sessions of this number of hosts; by default 128. A new one takes the place of the oldest.
+    #[must_use]
+    pub fn for_hosts(hosts: usize) -> Self {
+        Self { kept: Arc::default(), hosts: hosts.max(1) }
+    }
+
+    /// Most hosts whose sessions are kept.
+    #[must_use]
+    pub const fn hosts(&self) -> usize {
+        self.hosts
+    }
+
     /// Lends the stored value to `work`, as `None` if there is none of type `T`, and stores what `work` leaves there.
     ///
     /// A value of another type, which another kind of engine left, is dropped.
     pub fn with<T: Send + 'static, R>(&self, work: impl FnOnce(&mut Option<T>) -> R) -> R {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut known = kept.take().and_then(|kept| kept.downcast().ok()).map(|known| *known);
         let result = work(&mut known);
         *kept = known.map(|known| Box::new(known) as Box<dyn Any + Send>);
