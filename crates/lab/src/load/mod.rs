@@ -31,5 +31,5 @@ pub use progress::{Interval, Progress, Watch};
 pub(crate) use returning::{Returned, Returning};
 pub use server::{Server, explain};
 pub(crate) use sink::Sink;
-pub(crate) use storm::Storm;
+pub(crate) use storm::{Storm, typical_p99};
 pub(crate) use used::Used;

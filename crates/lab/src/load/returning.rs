@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::layers::io::machine::run_when_idle;
-use tautline::{Address, Closed, Conn, ConnectError, DialId, Handler, Message, Opening, Reconnect, Target};
+use tautline::{Address, Closed, Conn, ConnectError, DialId, Handler, Message, Opening, Reconnect, Sessions, Target};
 
 /// Connections that are opened at a time before the loss.
 const AT_ONCE: usize = 64;
@@ -19,7 +19,8 @@ const WAIT: Duration = Duration::from_millis(50);
 
 /// Clients that lose their server together, and return to another one.
 ///
-/// They run on a thread of their own, only while other threads of the load are idle.
+/// They run on a thread of their own, only while other threads of the load are idle. Each knows the server by a name of its
+/// own, so that none resumes a session of another one.
 #[derive(Clone)]
 pub(crate) struct Returning {
     /// The server that they lose.
@@ -95,20 +96,23 @@ impl Returning {
         }
         let counts = Rc::new(RefCell::new(Counts::default()));
         let app = Box::new(App { counts: Rc::clone(&counts), other: self.other.clone() });
-        let (tls, config) = (&self.lost.tls, config(64, 1));
-        let mut clients = self.lost.with_engine(MakeLoop { server: &self.lost, tls, config, app, probe: None })?;
-        let target = Arc::new(self.lost.target.clone().with_reconnect(Reconnect::default()));
+        let mut tls = self.lost.tls.clone();
+        tls.sessions = Sessions::for_hosts(self.clients);
+        let config = config(64, 1);
+        let mut clients =
+            self.lost.with_engine(MakeLoop { server: &self.lost, tls: &tls, config, app, probe: None })?;
         let mut begun = 0;
         until(&mut *clients, &counts, self.clients, |clients, opened| {
             while begun < self.clients.min(opened + AT_ONCE) {
-                clients.connect(target.clone());
+                clients.connect(Arc::new(self.target(begun)?));
                 begun += 1;
             }
+            Ok(())
         })?;
         *counts.borrow_mut() = Counts { is_lost: true, ..Counts::default() };
         let server = lose();
         let lost = Instant::now();
-        until(&mut *clients, &counts, self.clients, |_, _| {})?;
+        until(&mut *clients, &counts, self.clients, |_, _| Ok(()))?;
         let after = lost.elapsed();
         drop(server);
         let Counts { failed, resumed, .. } = *counts.borrow();
@@ -118,6 +122,15 @@ impl Returning {
         }
         Ok(Returned { after, failed, resumed })
     }
+
+    /// The server that is lost, by the name that the client with this number uses.
+    fn target(&self, number: usize) -> Result<Target, Error> {
+        let lost = &self.lost.target;
+        let uri = format!("wss://{number}.clients.localhost:{}/", lost.port());
+        let mut target = Target::new(&uri).map_err(Error::usage)?;
+        target.address.clone_from(&lost.address);
+        Ok(target.with_reconnect(Reconnect::default()))
+    }
 }
 
 /// Turns the loop until `count` connections were opened.
@@ -125,7 +138,7 @@ fn until(
     clients: &mut dyn Loop,
     counts: &RefCell<Counts>,
     count: usize,
-    mut act: impl FnMut(&mut dyn Loop, usize),
+    mut act: impl FnMut(&mut dyn Loop, usize) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut progress = (0, Instant::now());
     loop {
@@ -141,7 +154,7 @@ fn until(
         } else if progress.1.elapsed() > PATIENCE {
             return Err(Error::Failed(format!("{opened} of {count} clients are connected, and no further one")));
         }
-        act(clients, opened);
+        act(clients, opened)?;
         clients.turn(WAIT)?;
     }
 }

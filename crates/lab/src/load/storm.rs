@@ -69,7 +69,7 @@ impl Storm {
 }
 
 /// Median p99 of each thousand latencies in us, or the p99 of all if there are fewer.
-fn typical_p99(mut latencies: Vec<Duration>) -> f64 {
+pub(crate) fn typical_p99(mut latencies: Vec<Duration>) -> f64 {
     let len = latencies.len().clamp(1, THOUSAND);
     let p99 = |thousand: &mut [Duration]| {
         thousand.sort_unstable();

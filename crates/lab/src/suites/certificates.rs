@@ -1,11 +1,14 @@
 use super::key::Key;
 use crate::Error;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::Write;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tautline_dev_cert::{Authority, Leaf};
+
+/// Further names of every server, one for each client that is to have sessions of its own.
+const CLIENTS: &str = "*.clients.localhost";
 
 /// Certificates of measured servers, in a folder that only this user can read. It is removed when this is dropped.
 pub(super) struct Certificates {
@@ -24,7 +27,7 @@ impl Certificates {
         DirBuilder::new().mode(0o700).create(&folder).map_err(|error| failed(&error))?;
         let certificates = Self { folder, authority: authority.certificate().to_owned() };
         for &key in keys {
-            let leaf = Leaf::new(&["localhost", "127.0.0.1"]).with_key(key.kind());
+            let leaf = Leaf::new(&["localhost", "127.0.0.1", CLIENTS]).with_key(key.kind());
             let issued = authority.issue(&leaf).map_err(|error| failed(&error))?;
             let write = |path: &Path, content: &[u8]| {
                 let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
@@ -47,6 +50,19 @@ impl Certificates {
         let file = self.folder.join("authority.pem");
         let written = fs::write(&file, &self.authority);
         written.map_err(|error| Error::Failed(format!("cannot write {}: {error}", file.display())))?;
+        Ok(file)
+    }
+
+    /// Writes the secret of ticket keys that several servers share, and returns its file.
+    pub(super) fn write_ticket_secret(&self) -> Result<PathBuf, Error> {
+        let failed = |error: &dyn std::fmt::Display| Error::Failed(format!("cannot make a ticket secret: {error}"));
+        let mut secret = [0; 32];
+        File::open("/dev/urandom")
+            .and_then(|mut random| random.read_exact(&mut secret))
+            .map_err(|error| failed(&error))?;
+        let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let file = self.folder.join("tickets");
+        fs::write(&file, text).map_err(|error| failed(&error))?;
         Ok(file)
     }
 
