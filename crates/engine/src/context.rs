@@ -3,7 +3,7 @@ use crate::ids::ConnId;
 use crate::message::{Outgoing, Reach};
 use crate::publications::Publication;
 use crate::receipt::Receipt;
-use crate::recipients::Recipients;
+use crate::recipients::{ConnList, Recipients};
 use crate::remote::ShardHandle;
 use crate::shared::Shared;
 
@@ -66,6 +66,11 @@ impl ShardContext<'_> {
     /// Sends `message` to these connections, like [`Conn::send_to`].
     pub fn send_to(&mut self, conns: &[ConnId], message: Outgoing<'_>) {
         self.shared.publish(Publication::new(Recipients::Conns(conns), message, &self.shared.published));
+    }
+
+    /// Sends `message` to the connections of a list, of which all are on this shard.
+    pub fn send_to_list(&mut self, conns: &ConnList, message: Outgoing<'_>) {
+        self.shared.publish(Publication::new(Recipients::List(conns), message, &self.shared.published));
     }
 
     /// The subscriptions on this shard that match `topic`. A connection with several of them counts for each.

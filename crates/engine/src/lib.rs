@@ -170,7 +170,7 @@ pub use offload::{HandshakePool, RecordPool};
 pub use outcomes::{Durations, Outcomes};
 pub use proxy::{Proxy, ProxyKind, Tunnel};
 pub use receipt::Receipt;
-pub use recipients::Recipients;
+pub use recipients::{ConnList, Recipients};
 pub use remote::{ShardHandle, ShardHandleError};
 pub use reply::{Later, Reply, Upgrade};
 pub use request::Request;

@@ -28,19 +28,36 @@ pub struct Outgoing<'a> {
     pub key: Option<u64>,
     /// The policy for this message and slow readers, instead of [`Config::slow_consumer`](crate::Config).
     pub policy: Option<SlowConsumer>,
+    /// The message's frame, if it was made already.
+    pub(crate) prepared: Option<&'a Prepared>,
 }
 
 impl<'a> Outgoing<'a> {
     /// A text message.
     #[must_use]
     pub const fn text(text: &'a str) -> Self {
-        Self { kind: Kind::Text, payload: text.as_bytes(), compress: true, key: None, policy: None }
+        Self { kind: Kind::Text, payload: text.as_bytes(), compress: true, key: None, policy: None, prepared: None }
     }
 
     /// A binary message.
     #[must_use]
     pub const fn binary(payload: &'a [u8]) -> Self {
-        Self { kind: Kind::Binary, payload, compress: true, key: None, policy: None }
+        Self { kind: Kind::Binary, payload, compress: true, key: None, policy: None, prepared: None }
+    }
+
+    /// A message that is framed already. Shards to which it is published do not frame and compress it again, each for itself.
+    ///
+    /// ```
+    /// use tautline_engine::{ConnList, Outgoing, ShardContext};
+    /// use tautline_ws::Prepared;
+    ///
+    /// fn send(shard: &mut ShardContext<'_>, members: &ConnList, news: &Prepared) {
+    ///     shard.send_to_list(members, Outgoing::prepared(news));
+    /// }
+    /// ```
+    #[must_use]
+    pub fn prepared(message: &'a Prepared) -> Self {
+        Self { kind: message.kind(), prepared: Some(message), ..Self::binary(message.payload()) }
     }
 
     /// Returns this message, marked to be sent uncompressed.
@@ -74,10 +91,19 @@ impl<'a> Outgoing<'a> {
     }
 }
 
+impl Outgoing<'_> {
+    /// The message's frame.
+    fn prepare(&self) -> Prepared {
+        // Somebody may have changed the payload.
+        let is_same = |made: &&Prepared| made.kind() == self.kind && std::ptr::eq(made.payload(), self.payload);
+        self.prepared.filter(is_same).cloned().unwrap_or_else(|| Prepared::new(self.kind, self.payload))
+    }
+}
+
 impl<'a> From<&Message<'a>> for Outgoing<'a> {
     /// Takes kind and payload of a received message, to echo or relay it.
     fn from(message: &Message<'a>) -> Self {
-        Self { kind: message.kind(), payload: message.data(), compress: true, key: None, policy: None }
+        Self { kind: message.kind(), payload: message.data(), compress: true, key: None, policy: None, prepared: None }
     }
 }
 
@@ -182,7 +208,7 @@ impl Encoded {
         published.0.fetch_add(bytes, Ordering::Relaxed);
         Self {
             _charge: Arc::new(Charge { bytes, published: published.clone() }),
-            message: Prepared::new(message.kind, message.payload),
+            message: message.prepare(),
             compress: message.compress,
             key: message.key,
             policy: message.policy,

@@ -95,7 +95,7 @@ impl Outbound {
         }
         self.make_room(message.payload.len(), message.policy, transport, shared);
         if self.is_blocked(transport.wire) {
-            let Outgoing { kind, payload, compress, key, policy } = message;
+            let Outgoing { kind, payload, compress, key, policy, .. } = message;
             let item = Item::Message { kind, payload: payload.into(), compress, key };
             return self.enqueue(item, policy, transport, shared);
         }

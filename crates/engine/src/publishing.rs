@@ -60,7 +60,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
                 match &first.to {
                     Destination::Topic(topic) => self.shared.topics.begin_walk(topic),
                     Destination::All => self.unserved = self.slots.len(),
-                    Destination::Conns(_) => {}
+                    Destination::Conns(_) | Destination::List(..) => {}
                 }
             }
             let spent = self.deliver_run(driver, budget, allowed == 0);
@@ -90,6 +90,14 @@ impl<E: Engine, H: Handler> Core<E, H> {
             Destination::Conns(conns) => {
                 walk.extend(conns.drain(conns.len().saturating_sub(most)..).map(|conn| conn.token));
                 Step { looked: walk.len(), more: !conns.is_empty() }
+            }
+            Destination::List(list, unserved) => {
+                let from = unserved.saturating_sub(most);
+                let here = list.conns()[from..*unserved].iter().filter(|conn| conn.shard == self.shared.shard);
+                walk.extend(here.map(|conn| conn.token));
+                let looked = *unserved - from;
+                *unserved = from;
+                Step { looked, more: from > 0 }
             }
         };
         for &token in &walk {

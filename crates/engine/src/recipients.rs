@@ -15,6 +15,48 @@ pub enum Recipients<'a> {
     All,
     /// These connections.
     Conns(&'a [ConnId]),
+    /// The connections of a list. Those of other shards get nothing.
+    List(&'a ConnList),
+}
+
+/// Connections of one shard that get many messages. Clones share the list, so a message does not copy it.
+///
+/// ```
+/// use tautline_engine::{ConnList, Outgoing, ShardContext};
+///
+/// /// Sends two messages, which are delivered in one walk over the connections.
+/// fn send(shard: &mut ShardContext<'_>, members: &ConnList) {
+///     shard.send_to_list(members, Outgoing::text("one"));
+///     shard.send_to_list(members, Outgoing::text("two"));
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ConnList(Arc<[ConnId]>);
+
+impl ConnList {
+    /// The connections.
+    #[must_use]
+    pub fn conns(&self) -> &[ConnId] {
+        &self.0
+    }
+}
+
+impl Default for ConnList {
+    fn default() -> Self {
+        Self::from(&[][..])
+    }
+}
+
+impl From<&[ConnId]> for ConnList {
+    fn from(conns: &[ConnId]) -> Self {
+        Self(conns.into())
+    }
+}
+
+impl<'a> From<&'a ConnList> for Recipients<'a> {
+    fn from(conns: &'a ConnList) -> Self {
+        Self::List(conns)
+    }
 }
 
 impl<'a> From<&'a str> for Recipients<'a> {
@@ -50,6 +92,8 @@ pub(crate) enum Destination {
     All,
     /// These connections.
     Conns(Vec<ConnId>),
+    /// The first connections of a list: those that are not served.
+    List(ConnList, usize),
 }
 
 impl Destination {
@@ -58,6 +102,7 @@ impl Destination {
         match (self, other) {
             (Self::Topic(one), Self::Topic(two)) => one == two,
             (Self::All, Self::All) => true,
+            (Self::List(one, of_one), Self::List(two, of_two)) => Arc::ptr_eq(&one.0, &two.0) && of_one == of_two,
             _ => false,
         }
     }
@@ -71,6 +116,10 @@ impl Destination {
                 let conns: Vec<_> = conns.iter().copied().filter(|conn| conn.shard == shard).collect();
                 (!conns.is_empty()).then_some(Self::Conns(conns))
             }
+            Self::List(list, unserved) => {
+                let first = list.0.first().filter(|first| first.shard == shard);
+                first.map(|_| Self::List(list.clone(), *unserved))
+            }
         }
     }
 }
@@ -81,6 +130,7 @@ impl From<Recipients<'_>> for Destination {
             Recipients::Topic(topic) => Self::Topic(topic.into()),
             Recipients::All => Self::All,
             Recipients::Conns(conns) => Self::Conns(conns.to_vec()),
+            Recipients::List(list) => Self::List(list.clone(), list.0.len()),
         }
     }
 }

@@ -85,10 +85,10 @@ pub use tautline_engine::{
     Withheld,
 };
 pub use tautline_engine::{
-    Cause, Chunk, Closed, Config, Conn, ConnHandle, ConnId, ConnectError, Content, Counters, Deadline, Deadlines,
-    Delivery, DialId, DialTimes, Durations, Handler, Later, Limits, Lookup, MemoryBudget, Offload, OnPanic, Opening,
-    Outcomes, Outgoing, Proxy, ProxyKind, Receipt, Recipients, Reconnect, Records, Reply, Request, Resolver, Restart,
-    Shard, ShardContext, ShardHandle, ShardHandleError, SlowConsumer, Target, Ticket, Upgrade, Weight,
+    Cause, Chunk, Closed, Config, Conn, ConnHandle, ConnId, ConnList, ConnectError, Content, Counters, Deadline,
+    Deadlines, Delivery, DialId, DialTimes, Durations, Handler, Later, Limits, Lookup, MemoryBudget, Offload, OnPanic,
+    Opening, Outcomes, Outgoing, Proxy, ProxyKind, Receipt, Recipients, Reconnect, Records, Reply, Request, Resolver,
+    Restart, Shard, ShardContext, ShardHandle, ShardHandleError, SlowConsumer, Target, Ticket, Upgrade, Weight,
 };
 pub use tautline_io::{Address, DriverConfig, KernelTls, ListenOptions, Source, Spin, Waker, activation};
 pub use tautline_tls::plain::Engine as Plain;
