@@ -79,8 +79,7 @@ impl Sink for Feed {
     }
 
     fn entry(&self, entry: Entry) {
-        let frame = frame(&self.topic, &entry);
-        let framed = Arc::new(Framed { topic: self.topic.clone(), offset: entry.offset, frame });
+        let framed = Arc::new(Framed::new(self.topic.clone(), entry.offset, &frame(&self.topic, &entry)));
         let mut state = self.lock();
         if let Some(at) = &mut state.at {
             at.offset = entry.offset;

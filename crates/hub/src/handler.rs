@@ -306,7 +306,10 @@ impl HubHandler {
                 if !track.push(&entry) {
                     return;
                 }
-                send(shard, track.live.list(), &entry.frame, self.hub.config.max_lag);
+                if !track.live.list().is_empty() {
+                    let policy = SlowConsumer::Disconnect(self.hub.config.max_lag);
+                    shard.send_to_list(track.live.shared(), Outgoing::prepared(&entry.message).with_policy(policy));
+                }
                 // Subscribers that have come from a host which was ahead of this one.
                 let ready = |catch_up: &CatchUp| {
                     catch_up.stage == Stage::Behind && catch_up.after.is_some_and(|after| after <= entry.offset)
@@ -378,7 +381,10 @@ impl HubHandler {
             Next::Join(entries) => {
                 track.catching.remove(&conn);
                 track.live.add(conn);
-                entries.iter().for_each(|entry| send(shard, &[conn], &entry.frame, hub.config.max_lag));
+                let policy = SlowConsumer::Disconnect(hub.config.max_lag);
+                for entry in &entries {
+                    shard.send_to(&[conn], Outgoing::prepared(&entry.message).with_policy(policy));
+                }
             }
             Next::Read(after) => {
                 let (Some(mailbox), Some(catch_up)) = (self.mailbox.clone(), track.catching.get_mut(&conn)) else {
@@ -424,11 +430,14 @@ impl HubHandler {
             return self.advance(shard, topic, conn);
         };
         let max_lag = self.hub.config.max_lag;
-        first.iter().for_each(|entry| send(shard, &[conn], &frame(topic, entry), max_lag));
+        let policy = SlowConsumer::Disconnect(max_lag);
+        for entry in first {
+            shard.send_to(&[conn], Outgoing::text(&frame(topic, entry)).with_policy(policy));
+        }
         let Some(mailbox) = self.mailbox.clone() else { return };
         let to = topic.clone();
         let message = frame(topic, last);
-        let message = Outgoing::text(&message).with_policy(SlowConsumer::Disconnect(max_lag));
+        let message = Outgoing::text(&message).with_policy(policy);
         // The next page follows once this one was delivered.
         shard.publish_counted(&[conn][..], message, move |receipt| {
             mailbox.push(Event::Delivered { topic: to, conn, reading, lags: receipt.sent == 0 });
@@ -485,13 +494,6 @@ impl HubHandler {
             stays
         });
         self.unused = self.tracks.values().filter(|track| track.is_unused()).count();
-    }
-}
-
-/// Sends a message of a log. A subscriber that does not keep up is disconnected, and comes back with its last offset.
-fn send(shard: &mut ShardContext<'_>, conns: &[ConnId], frame: &str, max_lag: usize) {
-    if !conns.is_empty() {
-        shard.send_to(conns, Outgoing::text(frame).with_policy(SlowConsumer::Disconnect(max_lag)));
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::log::{LogError, Page, Position};
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
+use tautline::layers::ws::{Kind, Prepared};
 use tautline::{ConnId, ShardHandle, ShardHandleError};
 
 /// Has a loop take its events.
@@ -12,12 +13,24 @@ pub(crate) type Poke = fn(&ShardHandle) -> Result<(), ShardHandleError>;
 const MOST_ENTRIES: usize = 65_536;
 const MOST_BYTES: usize = 64 << 20;
 
-/// A message of a log, framed once for all loops.
+/// A message of a log, framed and compressed once for all loops.
 #[derive(Debug)]
 pub(crate) struct Framed {
     pub(crate) topic: Arc<str>,
     pub(crate) offset: u64,
-    pub(crate) frame: String,
+    pub(crate) message: Prepared,
+}
+
+impl Framed {
+    /// The text `message`, which has this offset in its topic.
+    pub(crate) fn new(topic: Arc<str>, offset: u64, message: &str) -> Self {
+        Self { topic, offset, message: Prepared::new(Kind::Text, message.as_bytes()) }
+    }
+
+    /// Bytes of the message.
+    pub(crate) fn len(&self) -> usize {
+        self.message.payload().len()
+    }
 }
 
 pub(crate) enum Event {
@@ -114,7 +127,7 @@ impl Waiting {
                 Event::Members(topic)
             }
             Event::Entry(entry) => {
-                self.count(entry.frame.len());
+                self.count(entry.len());
                 Event::Entry(entry)
             }
             Event::Presence { topic, frame } => {
@@ -146,7 +159,7 @@ mod tests {
         assert_eq!(waiting.events.len(), MOST_ENTRIES + 2);
         assert!(waiting.events.range(MOST_ENTRIES..).all(|event| matches!(event, Event::Members(_))));
         // Messages share the bound.
-        let frame = Framed { topic: "log:a".into(), offset: 1, frame: String::new() };
+        let frame = Framed::new("log:a".into(), 1, "");
         waiting.push(Event::Entry(Arc::new(frame)));
         assert!(matches!(waiting.events.back(), Some(Event::Lost(_))));
     }

@@ -4,7 +4,7 @@ use crate::log::Position;
 use crate::mailbox::Framed;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use tautline::ConnId;
+use tautline::{ConnId, ConnList};
 
 /// Newest messages that are kept for subscribers who return soon, and their bytes.
 const MOST: (usize, usize) = (128, 64 << 10);
@@ -27,6 +27,8 @@ pub(crate) struct Track {
 pub(crate) struct Subscribers {
     list: Vec<ConnId>,
     at: HashMap<ConnId, usize>,
+    /// The list for messages, until it changes.
+    shared: Option<ConnList>,
 }
 
 impl Subscribers {
@@ -34,15 +36,22 @@ impl Subscribers {
         &self.list
     }
 
+    /// The list in a form that many messages share.
+    pub(crate) fn shared(&mut self) -> &ConnList {
+        self.shared.get_or_insert_with(|| self.list.as_slice().into())
+    }
+
     pub(crate) fn add(&mut self, conn: ConnId) {
         if let std::collections::hash_map::Entry::Vacant(entry) = self.at.entry(conn) {
             entry.insert(self.list.len());
             self.list.push(conn);
+            self.shared = None;
         }
     }
 
     pub(crate) fn remove(&mut self, conn: ConnId) {
         let Some(at) = self.at.remove(&conn) else { return };
+        self.shared = None;
         self.list.swap_remove(at);
         if let Some(moved) = self.list.get(at) {
             self.at.insert(*moved, at);
@@ -106,12 +115,12 @@ impl Track {
     pub(crate) fn push(&mut self, entry: &Arc<Framed>) -> bool {
         let Some(at) = self.at.as_mut().filter(|at| entry.offset > at.offset) else { return false };
         at.offset = entry.offset;
-        self.ring_bytes += entry.frame.len();
+        self.ring_bytes += entry.len();
         self.ring.push_back(entry.clone());
         while (self.ring.len() > MOST.0 || self.ring_bytes > MOST.1)
             && let Some(oldest) = self.ring.pop_front()
         {
-            self.ring_bytes -= oldest.frame.len();
+            self.ring_bytes -= oldest.len();
             self.ring_after = oldest.offset;
         }
         true
