@@ -32,7 +32,8 @@ pub struct Config {
     /// Most bytes of them, beside one message. Default: 4 MiB.
     pub max_unanswered_bytes: usize,
     /// Bytes that may wait for a slow subscriber of a topic with history before it is disconnected. It then returns with its last
-    /// offset. Default: 4 MiB.
+    /// offset. History that it catches up with counts one page at a time, of all its topics: up to 256 KiB and one message.
+    /// Default: 4 MiB.
     pub max_lag: usize,
     /// Most members of a topic's presence on one host. Default: 1,000.
     pub max_members: usize,

@@ -12,8 +12,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tautline::{
-    Closed, Conn, ConnId, Handler, Message, Outgoing, Reach, Reply, ShardContext, ShardHandle, ShardHandleError,
-    SlowConsumer,
+    Closed, Conn, ConnId, Handler, Message, Outgoing, Reach, Receipt, Reply, ShardContext, ShardHandle,
+    ShardHandleError, SlowConsumer,
 };
 
 /// Timers of a loop: events of other threads, subscribers that rest, and everything that takes its time.
@@ -323,18 +323,22 @@ impl HubHandler {
             Event::Lost(topic) => self.lose(shard, &topic),
             Event::Page { topic, conn, reading, page } => {
                 self.readings.end();
-                self.take_page(shard, (&topic, conn, reading), page);
+                if !self.take_page(shard, (&topic, conn, reading), page) {
+                    self.free(shard, conn, reading);
+                }
                 while let Some((topic, conn)) = self.readings.next() {
                     self.advance(shard, &topic, conn);
                 }
             }
             Event::Delivered { topic, conn, reading, lags } => {
-                let Some(catch_up) = self.reader(&topic, conn, reading) else { return };
-                catch_up.stage = if lags { Stage::Resting } else { Stage::Behind };
-                if lags {
-                    return self.rest(shard);
+                if let Some(catch_up) = self.reader(&topic, conn, reading) {
+                    catch_up.stage = Stage::Behind;
+                    // Behind the connection's other topics.
+                    self.advance(shard, &topic, conn);
                 }
-                self.advance(shard, &topic, conn);
+                if !lags || !self.readings.queue(conn, reading) {
+                    self.free(shard, conn, reading);
+                }
             }
             Event::Appended { conn, id, result } => self.appended(shard, conn, id.as_deref(), result),
             Event::Presence { topic, frame } => {
@@ -379,11 +383,22 @@ impl HubHandler {
         match track.next(after) {
             Next::Wait => {}
             Next::Join(entries) => {
+                let delivery = match entries.last() {
+                    Some(last) => match self.readings.deliver(topic, conn) {
+                        Some(number) => Some((last, number)),
+                        None => return,
+                    },
+                    None => None,
+                };
                 track.catching.remove(&conn);
                 track.live.add(conn);
                 let policy = SlowConsumer::Disconnect(hub.config.max_lag);
-                for entry in &entries {
+                for entry in &entries[..entries.len().saturating_sub(1)] {
                     shard.send_to(&[conn], Outgoing::prepared(&entry.message).with_policy(policy));
+                }
+                if let (Some((last, reading)), Some(mailbox)) = (delivery, &self.mailbox) {
+                    let message = Outgoing::prepared(&last.message).with_policy(policy);
+                    shard.publish_counted(&[conn][..], message, delivered(mailbox, topic, conn, reading));
                 }
             }
             Next::Read(after) => {
@@ -399,49 +414,59 @@ impl HubHandler {
         }
     }
 
-    /// Sends a page of the log to a subscriber that catches up.
+    /// Sends a page of the log to a subscriber that catches up. False if there is nothing to send.
     fn take_page(
         &mut self,
         shard: &mut ShardContext<'_>,
         (topic, conn, reading): (&Arc<str>, ConnId, u64),
         page: Result<Page, LogError>,
-    ) {
+    ) -> bool {
         let at = self.tracks.get(topic).and_then(|track| track.at.clone());
-        let Some(catch_up) = self.reader(topic, conn, reading) else { return };
+        let Some(catch_up) = self.reader(topic, conn, reading) else { return false };
         let page = match page {
             Ok(page) if catch_up.after.is_none_or(|after| page.upto > after) => page,
             Err(LogError::TooLate) => {
-                let Some(at) = at else { return };
+                let Some(at) = at else { return false };
                 catch_up.stage = Stage::Behind;
                 catch_up.after = Some(at.offset);
                 let answer = Object::new("late").text("topic", topic).position(&at).end();
                 shard.send_to(&[conn], Outgoing::text(&answer));
-                return self.advance(shard, topic, conn);
+                self.advance(shard, topic, conn);
+                return false;
             }
             // The log is away, or knows less than this loop. It is asked again.
             Ok(_) | Err(_) => {
                 catch_up.stage = Stage::Resting;
-                return self.rest(shard);
+                self.rest(shard);
+                return false;
             }
         };
         catch_up.after = Some(page.upto);
         let Some((last, first)) = page.entries.split_last() else {
             catch_up.stage = Stage::Behind;
-            return self.advance(shard, topic, conn);
+            self.advance(shard, topic, conn);
+            return false;
         };
         let max_lag = self.hub.config.max_lag;
         let policy = SlowConsumer::Disconnect(max_lag);
         for entry in first {
             shard.send_to(&[conn], Outgoing::text(&frame(topic, entry)).with_policy(policy));
         }
-        let Some(mailbox) = self.mailbox.clone() else { return };
-        let to = topic.clone();
+        let Some(mailbox) = &self.mailbox else { return false };
         let message = frame(topic, last);
         let message = Outgoing::text(&message).with_policy(policy);
         // The next page follows once this one was delivered.
-        shard.publish_counted(&[conn][..], message, move |receipt| {
-            mailbox.push(Event::Delivered { topic: to, conn, reading, lags: receipt.sent == 0 });
-        });
+        shard.publish_counted(&[conn][..], message, delivered(mailbox, topic, conn, reading));
+        true
+    }
+
+    /// Has a connection's next topics go on, since the page of a reading was delivered or there is none.
+    fn free(&mut self, shard: &mut ShardContext<'_>, conn: ConnId, reading: u64) {
+        let mut next = self.readings.free(conn, reading);
+        while let Some(topic) = next {
+            self.advance(shard, &topic, conn);
+            next = self.readings.next_of(conn);
+        }
     }
 
     /// The subscriber whose current reading has this number.
@@ -497,6 +522,17 @@ impl HubHandler {
     }
 }
 
+/// Tells a loop's hub that a subscriber has got its page, and whether it lags.
+fn delivered(
+    mailbox: &Arc<Mailbox>,
+    topic: &Arc<str>,
+    conn: ConnId,
+    reading: u64,
+) -> impl FnOnce(Receipt) + Send + 'static {
+    let (mailbox, topic) = (mailbox.clone(), topic.clone());
+    move |receipt| mailbox.push(Event::Delivered { topic, conn, reading, lags: receipt.sent == 0 })
+}
+
 /// The answer to a message that may be repeated.
 fn not_now(reason: &str, id: Option<&str>) -> String {
     Object::new("error").text("reason", reason).raw("retry", "true").optional("id", id).end()
@@ -549,8 +585,16 @@ impl Handler for HubHandler {
         }
     }
 
+    fn on_drain(&mut self, conn: &mut Conn<'_, ()>) {
+        let id = conn.id();
+        if let Some(reading) = self.readings.drain(id) {
+            self.free(&mut conn.shard(), id, reading);
+        }
+    }
+
     fn on_close(&mut self, conn: &mut Conn<'_, ()>, _closed: &Closed) {
         let id = conn.id();
+        self.readings.forget(id);
         let Some(client) = self.conns.remove(&id) else { return };
         for (topic, subscription) in client.subscriptions {
             self.end(id, &topic, subscription);

@@ -46,7 +46,7 @@ pub(crate) enum Event {
         reading: u64,
         page: Result<Page, LogError>,
     },
-    /// A page was delivered. Whether the subscriber lags.
+    /// A page was delivered. Whether it was queued, since the subscriber lags.
     Delivered {
         topic: Arc<str>,
         conn: ConnId,

@@ -77,7 +77,7 @@ pub(crate) enum Stage {
     Behind,
     /// A page is being read or delivered.
     Reading,
-    /// It goes on at the next tick, since it reads slowly or the log is away.
+    /// It goes on at the next tick, since the log is away.
     Resting,
 }
 

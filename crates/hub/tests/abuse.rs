@@ -112,6 +112,41 @@ fn readings_of_history_are_bounded_and_a_page_of_an_earlier_subscription_is_drop
 }
 
 #[test]
+fn histories_of_many_topics_do_not_make_a_connection_lag() {
+    const TOPICS: usize = 40;
+    const MESSAGES: usize = 20;
+    let mut config = Config::default();
+    // A page, but not two.
+    config.max_lag = 400 << 10;
+    let server = serve(config, Arc::new(MemoryLog::default()));
+    let publisher = client(&server);
+    let data = format!("\"{}\"", "x".repeat(12 << 10));
+    let name = |topic: usize| format!("log:{topic}");
+    let mut first = Vec::new();
+    for topic in 0..TOPICS {
+        let offsets: Vec<_> = (0..MESSAGES).map(|_| publish(&publisher, &name(topic), None, &data).unwrap()).collect();
+        first.push(offsets[0]);
+    }
+    let mut socket = socket(&server);
+    for (topic, after) in first.iter().enumerate() {
+        let topic = name(topic);
+        socket.text(&format!(r#"{{"type":"subscribe","topic":"{topic}","after":{after}}}"#)).unwrap();
+    }
+    // Nothing is read until the hub has filled the socket: 10 MiB do not fit there.
+    std::thread::sleep(Duration::from_millis(500));
+    let mut got = [0; TOPICS];
+    while got.iter().sum::<usize>() < TOPICS * (MESSAGES - 1) {
+        let text = text(&mut socket);
+        if text.starts_with(r#"{"type":"message""#) {
+            let topic = text.split('"').nth(7).and_then(|topic| topic.strip_prefix("log:")).unwrap();
+            got[topic.parse::<usize>().unwrap()] += 1;
+        }
+    }
+    assert!(got.iter().all(|count| *count == MESSAGES - 1), "{got:?}");
+    stop(server);
+}
+
+#[test]
 fn messages_that_wait_for_the_log_are_bounded_and_none_is_lost_or_overtaken() {
     let held = Arc::new(Held { holds_appends: true, ..Held::default() });
     let mut config = Config::default();
