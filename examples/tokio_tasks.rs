@@ -3,7 +3,8 @@
 //! ```text
 //! cargo run -p tautline-tokio --example tokio_tasks -- [ADDRESS]
 //! ```
-//! Each client is asked for `?user=NAME` in its request. A task looks the name up, and the loop serves others meanwhile.
+//! A client gives its name as the query of its request, such as `/?ada`. A task looks the name up, and the loop serves
+//! others meanwhile.
 
 use http::StatusCode;
 use std::time::Duration;

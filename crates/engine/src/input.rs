@@ -300,8 +300,8 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 }
 
-/// Whether records are opened. A server that waits for the client's close_notify may send only its own, without FIN, so a
-/// client that waits for the server's end looks for it.
+/// Whether records are opened. A client that waits for the server's end opens them too: some servers send close_notify,
+/// and no FIN until the client has sent its own close_notify.
 const fn reads(phase: &Phase) -> bool {
     !phase.is_ending() || phase.awaits_peer()
 }

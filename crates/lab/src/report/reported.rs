@@ -7,7 +7,6 @@ use super::places::{Found, Place, beside, places};
 use crate::published;
 use crate::stats::Ratio;
 use crate::{Line, Results};
-use std::fmt::Write as _;
 
 /// A report with its charts.
 pub(super) struct Report {
@@ -304,7 +303,7 @@ fn handshakes(places: &[Place<'_>]) -> Vec<Chart> {
                 _ => {}
             }
         }
-        let _ = write!(name, "{curves}");
+        name.push_str(curves);
         rows.push(row(name, values));
     }
     let ratios: Vec<Option<Value>> = (full.iter().zip(resumed))
