@@ -1,6 +1,7 @@
 //! The CPU time of a delivery with history, beside that of a plain topic of the same hub.
 #![expect(clippy::unwrap_used, reason = "all of this runs inside tests")]
 
+#[expect(dead_code, reason = "other tests use the rest")]
 mod helpers;
 
 use helpers::{client, publish, stop, target};
