@@ -183,7 +183,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         totals
     }
 
-    /// Adds the totals of a shard whose connections this one takes over. Those that this build does not know are left out.
+    /// Adds the totals of a shard whose connections this one takes over. Names that this build does not know are left out.
     pub fn add_totals(&mut self, totals: &Totals) {
         let mut outcomes = Outcomes::default();
         for (name, value) in totals.iter() {

@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(pace.returns(), 2_500);
         (0..100).for_each(|_| answer(&mut pace, Answer::Full, us(1_000)));
         assert!((500..=505).contains(&pace.returns()), "{}", pace.returns());
-        // What the pool answers is not added up until the loop answers again.
+        // Answers of the pool are not added up until the loop answers again.
         for _ in 0..100 {
             pace.measure(us(50));
             pace.answered_elsewhere();

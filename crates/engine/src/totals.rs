@@ -3,7 +3,7 @@
 use std::io;
 use tautline_buf::fields::{put, take, take_u64};
 
-/// Numbers that only grow, by name. Those that are 0 are left out.
+/// Numbers that only grow, by name. Zeros are left out.
 ///
 /// ```
 /// use tautline_engine::Totals;

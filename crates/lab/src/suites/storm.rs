@@ -154,8 +154,8 @@ fn measure(lab: &Lab<'_>, loss: Loss, (clients, span): (usize, Duration)) -> Res
 }
 
 /// Messages of the others until all clients are back.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few thousand")]
 fn messages(after: Duration) -> usize {
-    // The product of a finite time and a positive rate.
     (after.as_secs_f64() * RATE) as usize
 }
 
