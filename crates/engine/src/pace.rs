@@ -88,7 +88,7 @@ mod tests {
         answer(&mut pace, Answer::Resumed, us(40));
         assert_eq!(pace.returns(), 500, "resumed ones do not tell the cost of full ones");
         // All steps between two answers are one connection's.
-        [us(20), us(20)].map(|took| pace.measure(took));
+        (0..2).for_each(|_| pace.measure(us(20)));
         answer(&mut pace, Answer::Retry, us(10));
         answer(&mut pace, Answer::Full, us(150));
         assert_eq!(pace.returns(), 2_500);
