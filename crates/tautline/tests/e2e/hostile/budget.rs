@@ -287,6 +287,8 @@ fn unused_buffers_of_idle_loops_do_not_refuse_connections_for_ever() {
     let server = serve_at("127.0.0.1:0", Over::Plain, 4, config, App::default());
     // Large echoes leave buffers behind, in each loop that has one of the peers.
     for _ in 0..12 {
+        // A loop that sleeps gives its buffers up a moment after it was asked to.
+        eventually("it accepts", || accepts(&server));
         let mut peer = server.peer();
         peer.send(&masked(BINARY, &vec![1; 4 * MIB]));
         peer.frame();
