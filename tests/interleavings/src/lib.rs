@@ -31,6 +31,9 @@ mod memory_budget;
 #[path = "../../../crates/engine/src/ticket.rs"]
 #[allow(dead_code, reason = "the tests use a part of it")]
 mod ticket;
+#[path = "../../../crates/engine/src/totals.rs"]
+#[allow(dead_code, reason = "the files under test need its types")]
+mod totals;
 #[path = "../../../crates/engine/src/waiting.rs"]
 #[allow(dead_code, reason = "the tests use a part of it")]
 mod waiting;
