@@ -62,7 +62,9 @@ impl Certificates {
             .map_err(|error| failed(&error))?;
         let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
         let file = self.folder.join("tickets");
-        fs::write(&file, text).map_err(|error| failed(&error))?;
+        // Readable by this user alone, or the servers warn of it.
+        let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
+        written.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| failed(&error))?;
         Ok(file)
     }
 
