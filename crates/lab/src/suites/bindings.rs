@@ -22,7 +22,7 @@ use worker::Worker;
 const SHAPES: [Shape; 3] = [Shape::of(64), Shape::of(4096), Shape::of(65_536)];
 
 /// Time for the rounds of echoes, and for those of TLS.
-const BUDGETS: [Duration; 2] = [Duration::from_secs(90), Duration::from_secs(150)];
+const BUDGETS: [Duration; 2] = [Duration::from_secs(90), Duration::from_secs(270)];
 
 named! {
     /// A language whose programs are measured by a worker.
@@ -100,9 +100,10 @@ impl Subject for Task {
 
 impl Task {
     /// Measures one round.
-    fn run(&mut self, workers: &mut [(Language, Worker)], time: Duration) -> Result<Metrics, Error> {
-        let worker = workers.iter_mut().find(|(language, _)| *language == self.language);
-        let (_, worker) = worker.ok_or_else(|| Error::Failed("there is no worker".to_owned()))?;
+    fn run(&mut self, workers: &mut [EngineWorker], time: Duration) -> Result<Metrics, Error> {
+        let wanted = (self.language, self.engine);
+        let worker = workers.iter_mut().find(|(language, engine, _)| (*language, *engine) == wanted);
+        let (_, _, worker) = worker.ok_or_else(|| Error::Failed("there is no worker".to_owned()))?;
         let mut metrics = Vec::new();
         for (name, value) in worker.measure(self.work.name(), self.engine, time)? {
             metrics.push((
@@ -135,7 +136,9 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     drop(servers);
     let certificates = Certificates::new(&[Key::P256])?;
     let mut workers = workers(lab, programs, &certificates, outcome)?;
-    let mut rows = rows(&workers.iter().map(|(language, _)| *language).collect::<Vec<_>>());
+    let mut languages: Vec<_> = workers.iter().map(|(language, _, _)| *language).collect();
+    languages.dedup();
+    let mut rows = rows(&languages);
     let time = lab.span().duration;
     row::measure_tolerant(lab, &mut rows, &lab.plan(BUDGETS[1]), 0.4..1.0, |_, task, _| task.run(&mut workers, time))?;
     outcome.text = [echo_table(&echoes), memory_table(&rows), duplex_table(&rows), request_table(&rows)].concat();
@@ -157,13 +160,18 @@ fn kinds(servers: &[Python]) -> Vec<Kind> {
     [rust].into_iter().chain(servers.iter().map(|&server| Kind::Python(server))).collect()
 }
 
+/// A process that measures one engine of a language.
+type EngineWorker = (Language, &'static str, Worker);
+
 /// Starts the workers: Python on the server's CPU, Java on both, because it has a thread for each end.
+///
+/// Each engine has a process of its own, as in its users' programs: in a JVM with several, the compiler inlines none.
 fn workers(
     lab: &Lab<'_>,
     programs: Programs,
     certificates: &Certificates,
     outcome: &mut Outcome,
-) -> Result<Vec<(Language, Worker)>, Error> {
+) -> Result<Vec<EngineWorker>, Error> {
     let (server, load) = (lab.placement.server, lab.placement.load);
     let mut commands = Vec::new();
     if let Some(java) = programs.java {
@@ -176,10 +184,12 @@ fn workers(
         commands.push((Language::Python, command, Pinned::to(server)?));
     }
     let mut workers = Vec::new();
-    for (language, command, pinned) in commands {
-        match Worker::start(command) {
-            Ok(worker) => workers.push((language, worker)),
-            Err(error) => outcome.warnings.push(format!("not measured: {}: {error}", language.name())),
+    for (language, mut command, pinned) in commands {
+        for &engine in language.engines() {
+            match Worker::start(&mut command) {
+                Ok(worker) => workers.push((language, engine, worker)),
+                Err(error) => outcome.warnings.push(format!("not measured: {}: {error}", language.name())),
+            }
         }
         drop(pinned);
     }

@@ -17,7 +17,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn start(mut command: Command) -> Result<Self, Error> {
+    pub(super) fn start(command: &mut Command) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::Failed(format!("cannot start a worker: {error}"));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
@@ -91,7 +91,7 @@ mod tests {
     fn a_worker_that_does_not_answer_is_ended() {
         let mut sleep = Command::new("sleep");
         sleep.arg("1000");
-        let mut worker = Worker::start(sleep).unwrap();
+        let mut worker = Worker::start(&mut sleep).unwrap();
         assert!(worker.answer(Duration::from_millis(1)).is_err());
         assert!(!worker.child.wait().unwrap().success());
     }
@@ -100,7 +100,7 @@ mod tests {
     fn a_worker_answers_line_by_line_and_its_end_is_noticed() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "read case engine time; echo cpu_us $time; read line; exit"]);
-        let mut worker = Worker::start(shell).unwrap();
+        let mut worker = Worker::start(&mut shell).unwrap();
         let time = Duration::from_millis(7);
         assert_eq!(worker.measure("get", "jdk", time).unwrap(), [("cpu_us".to_owned(), 7.0)]);
         assert!(worker.measure("get", "jdk", time).is_err());

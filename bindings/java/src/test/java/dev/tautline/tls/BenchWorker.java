@@ -5,7 +5,6 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
-import java.lang.management.ManagementFactory;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
@@ -18,7 +17,12 @@ import java.util.Set;
 import javax.net.ssl.SSLEngine;
 import javax.net.ssl.SSLEngineResult;
 
-/** Rounds of {@link Bench} that another program chooses, line by line. */
+/**
+ * Rounds of {@link Bench} that another program chooses, line by line.
+ *
+ * <p>That program starts a JVM for each engine. In a shared one, calls of {@code wrap} have three targets, and the compiler
+ * inlines none of them.
+ */
 final class BenchWorker {
     private static final byte[] REQUEST =
             "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".getBytes(StandardCharsets.US_ASCII);
@@ -27,6 +31,10 @@ final class BenchWorker {
     private static final int RESPONSE = HEAD.length + (16 << 10);
     private static final int SMALL = 100;
     private static final int LARGE = 64 << 10;
+
+    /** Most nanoseconds until the JVM has compiled a work, and those of one round until then. */
+    private static final long LONGEST = 6_000_000_000L;
+    private static final long SHORT = 300_000_000L;
 
     private BenchWorker() {}
 
@@ -42,8 +50,7 @@ final class BenchWorker {
                         .findFirst().orElseThrow(() -> new IllegalStateException("there is no " + words[1]));
                 long nanos = Long.parseLong(words[2]) * 1_000_000;
                 if (warm.add(words[0] + words[1])) {
-                    // The compiler of the JVM needs more than one round.
-                    figures(words[0], candidate, Math.max(nanos, 500_000_000));
+                    settle(words[0], candidate);
                 }
                 System.out.println(figures(words[0], candidate, nanos));
             } catch (Exception thrown) {
@@ -53,6 +60,19 @@ final class BenchWorker {
         }
     }
 
+    /** Runs short rounds until two in a row cost as much as the one before, for at most {@link #LONGEST}. */
+    private static void settle(String work, Bench.Candidate candidate) throws Exception {
+        long start = System.nanoTime();
+        double last = 0;
+        for (int alike = 0; alike < 2 && System.nanoTime() - start < LONGEST; ) {
+            String figures = figures(work, candidate, SHORT);
+            double cost = Double.parseDouble(figures.substring(figures.lastIndexOf(' ') + 1));
+            alike = Math.abs(cost - last) < 0.05 * last ? alike + 1 : 0;
+            last = cost;
+        }
+    }
+
+    /** The figures of a round, the cost last. */
     private static String figures(String work, Bench.Candidate candidate, long nanos) throws Exception {
         Bench bench = new Bench(nanos, 1);
         switch (work) {
@@ -87,7 +107,7 @@ final class BenchWorker {
                 Wire server = new Wire(pair.server, listener.accept())) {
             Thread thread = Thread.ofPlatform().daemon().start(() -> serve(server, length(asked), answer, false));
             long start = System.nanoTime();
-            long cpu = cpu();
+            long cpu = Bench.cpu();
             long count = 0;
             while (System.nanoTime() - start < nanos) {
                 client.write(asked);
@@ -106,7 +126,7 @@ final class BenchWorker {
     private static String closing(Bench.Candidate candidate, long nanos) throws Exception {
         try (ServerSocketChannel listener = listen()) {
             long start = System.nanoTime();
-            long cpu = cpu();
+            long cpu = Bench.cpu();
             long count = 0;
             while (System.nanoTime() - start < nanos) {
                 SSLEngine[] engines = Bench.engines(candidate, true);
@@ -148,16 +168,11 @@ final class BenchWorker {
 
     private static String rate(long count, long start, long cpu) {
         double seconds = (System.nanoTime() - start) / 1e9;
-        return "rate " + count / seconds + " cpu_us " + (cpu() - cpu) / 1e3 / count;
+        return "rate " + count / seconds + " cpu_us " + (Bench.cpu() - cpu) / 1e3 / count;
     }
 
     private static ServerSocketChannel listen() throws IOException {
         return ServerSocketChannel.open().bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
-    }
-
-    private static long cpu() {
-        return ((com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean())
-                .getProcessCpuTime();
     }
 
     private static int length(byte[][] pieces) {
