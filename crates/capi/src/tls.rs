@@ -107,7 +107,9 @@ impl Tls {
     ///
     /// Plaintext that lies in `wire` is moved together. A record whose plaintext may be longer than the rest of `plain`
     /// stays in `wire`, unless it is the first one: the rest of its plaintext is carried.
-    #[inline]
+    ///
+    /// It is part of its caller: a result that crosses a call goes through memory, where wide loads wait for narrow stores.
+    #[inline(always)]
     pub(crate) fn open(&mut self, mut windows: Windows<'_>) -> Done {
         if !self.has_nothing_waiting() {
             return self.told(|tls, done| tls.open_rest(windows, None, done));
@@ -137,7 +139,9 @@ impl Tls {
     /// Seals `plain`, or as much of its front as `out` has room for.
     ///
     /// If `out` has no room for a whole record, one record is sealed anyway, and the rest of it is spilled.
-    #[inline]
+    ///
+    /// It is part of its caller, as [`open`](Self::open) is.
+    #[inline(always)]
     pub(crate) fn seal(&mut self, plain: &[u8], out: &mut [u8]) -> Done {
         let len = plain.len();
         // Nearly all calls end here: one record, which fits.
@@ -376,7 +380,7 @@ impl Tls {
     }
 
     /// Opens one record.
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, wire: &mut [u8]) -> Result<(usize, Item), Error> {
         let (base, len) = (wire.as_ptr().addr(), wire.len());
         let Opened { used, content } = self.session.open(wire, &mut self.scratch, &mut self.spill)?;
