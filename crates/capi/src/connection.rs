@@ -52,7 +52,7 @@ pub(crate) fn connect<E: Engine>(
     context: &mut Context,
     now: Instant,
 ) -> Result<Box<dyn AnyConnection>, ConnectError> {
-    let session = engine.connect(target.host());
+    let session = engine.connect(target.tls_name());
     let session = session.map_err(|error| ConnectError::Ended(tautline::Cause::Tls(error)))?;
     Ok(Box::new(Connection::client(session, target, config, context, now)?))
 }

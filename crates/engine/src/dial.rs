@@ -38,6 +38,8 @@ pub struct Target {
     pub address: Option<Address>,
     /// Address and interface of this machine to connect from. By default the kernel or the driver chooses them.
     pub source: Option<Source>,
+    /// Name of the server in TLS (SNI), which its certificate must have, instead of the URI's host.
+    pub server_name: Option<String>,
     /// The resolver of the host's name, or of the proxy's. By default the system's, on threads of the shard.
     pub resolver: Option<Arc<dyn Resolver>>,
     /// The `Origin` of the request, for servers that compare it.
@@ -137,6 +139,7 @@ impl Target {
             uri: parsed,
             address: None,
             source: None,
+            server_name: None,
             resolver: None,
             origin: None,
             headers: HeaderMap::new(),
@@ -171,7 +174,8 @@ impl Target {
     /// Bytes of its parts of any length, about.
     pub(crate) fn size(&self) -> usize {
         let headers = self.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
-        let rest = self.uri.path().len() + self.uri.query().map_or(0, str::len) + self.host().len();
+        let rest =
+            self.uri.path().len() + self.uri.query().map_or(0, str::len) + self.host().len() + self.tls_name().len();
         rest + headers.sum::<usize>() + self.subprotocols.iter().map(String::len).sum::<usize>()
     }
 
@@ -185,6 +189,12 @@ impl Target {
     #[must_use]
     pub fn host(&self) -> &str {
         self.uri.host().unwrap_or("").trim_matches(['[', ']'])
+    }
+
+    /// The name that the server's certificate must have: [`server_name`](field@Self::server_name), or the host.
+    #[must_use]
+    pub fn tls_name(&self) -> &str {
+        self.server_name.as_deref().unwrap_or_else(|| self.host())
     }
 
     /// The port; by default that of the scheme.

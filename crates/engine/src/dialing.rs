@@ -213,7 +213,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     /// The socket is connected: begins with the proxy, TLS or HTTP.
     fn begin(&mut self, driver: &mut dyn Driver, token: Token, id: DialId, target: &Target) {
         let peer = driver.peer(token).unwrap_or(Address::UnixUnnamed);
-        let session = match self.engine.connect(target.host()) {
+        let session = match self.engine.connect(target.tls_name()) {
             Ok(session) => session,
             Err(error) => {
                 driver.close(token, true);

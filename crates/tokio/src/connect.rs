@@ -108,7 +108,7 @@ impl Connector {
         let target = target.into();
         let session = match &self.engine {
             _ if !target.is_secure() => Session::Plain(plain::Session),
-            Some(engine) => Session::Tls(engine.connect(target.host())?),
+            Some(engine) => Session::Tls(engine.connect(target.tls_name())?),
             None => {
                 let why = "this connector is for ws:// alone: make it by Connector::new";
                 return Err(Error::Connect(ConnectError::Target(why.into())));
