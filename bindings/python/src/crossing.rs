@@ -3,6 +3,7 @@
 use crate::ended::Ended;
 use crate::failure::Failure;
 use crate::fork;
+use crate::keepalive::Pinged;
 use crate::lock::lock;
 use pyo3::Py;
 use pyo3::pybacked::PyBackedBytes;
@@ -59,6 +60,8 @@ pub(crate) enum News {
     Whole(Py<PyBytes>, Kind),
     /// A pong.
     Pong { len: usize },
+    /// A ping of the loop's own was answered after this number of seconds.
+    Latency(f64),
     /// The peer has taken enough: more may be sent.
     Room,
     /// A client asks to connect.
@@ -397,6 +400,11 @@ impl Shared {
         !resumed
     }
 
+    /// Whether reading pauses, because too many messages wait for Python.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::SeqCst)
+    }
+
     /// Python took a message. True if reading must resume.
     pub(crate) fn remove_waiting(&self) -> bool {
         let rest = self.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
@@ -415,11 +423,13 @@ pub(crate) struct Peer {
     pub(crate) shared: Option<Arc<Shared>>,
     /// Python waits until at most this many bytes wait.
     pub(crate) room_below: Option<usize>,
+    /// The ping of the loop's own that is not answered.
+    pub(crate) pinged: Option<Pinged>,
 }
 
 impl Peer {
     pub(crate) const fn new(shared: Arc<Shared>) -> Self {
-        Self { shared: Some(shared), room_below: None }
+        Self { shared: Some(shared), room_below: None, pinged: None }
     }
 }
 

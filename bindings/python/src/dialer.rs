@@ -39,7 +39,7 @@ impl Dialer {
             sockets: Vec::new(),
             reuse_port: false,
             outbox: outbox.clone(),
-            relay: Relay::new(Role::Client(HashMap::new())),
+            relay: Relay::new(Role::Client(HashMap::new()), options.keepalive()),
             limits: SharedLimits::default(),
         };
         let secure = tls.is_some();
@@ -59,13 +59,14 @@ impl Dialer {
     }
 
     /// Begins to connect, and returns the connection's key: an event `open` or `failed` of the hub follows.
-    #[pyo3(signature = (hub, uri, *, address = None, headers = vec![], subprotocols = vec![], proxy = None, origin = None))]
+    #[pyo3(signature = (hub, uri, *, address = None, server_name = None, headers = vec![], subprotocols = vec![], proxy = None, origin = None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of a method in Python")]
     fn dial(
         &self,
         hub: &Hub,
         uri: &str,
         address: Option<&str>,
+        server_name: Option<String>,
         headers: Vec<(String, String)>,
         subprotocols: Vec<String>,
         proxy: Option<&str>,
@@ -77,6 +78,7 @@ impl Dialer {
             return Err(PyValueError::new_err("wss:// needs TLS, and ws:// has none"));
         }
         target.address = address.map(parsed).transpose()?;
+        target.server_name = server_name;
         target.headers = header_map(headers)?;
         target.origin = origin;
         target.subprotocols = subprotocols;

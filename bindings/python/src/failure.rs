@@ -10,13 +10,15 @@ pub(crate) struct Failure {
     pub(crate) text: String,
     /// The operating system's error, or 0.
     pub(crate) errno: i32,
-    /// The server's answer.
+    /// The server's answer, and the front of its body.
     pub(crate) response: Option<Head>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl From<&ConnectError> for Failure {
     fn from(error: &ConnectError) -> Self {
-        let mut failure = Self { kind: "handshake", text: format!("{error:#}"), errno: 0, response: None };
+        let mut failure =
+            Self { kind: "handshake", text: format!("{error:#}"), errno: 0, response: None, body: Vec::new() };
         failure.kind = match error {
             ConnectError::Target(_) => "uri",
             ConnectError::Resolve(_) => "resolve",
@@ -28,6 +30,7 @@ impl From<&ConnectError> for Failure {
             ConnectError::Handshake(error) => match &**error {
                 HandshakeError::Rejected { response } => {
                     failure.response = Some(Head::of_response(response));
+                    failure.body.clone_from(response.body());
                     "status"
                 }
                 HandshakeError::Redirected { status, location } => {

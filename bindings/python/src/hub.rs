@@ -87,6 +87,7 @@ impl Hub {
             News::Message { kind, len } => self.deliver(py, key, kind, PayloadOf::Batch(payload(len))),
             News::Whole(bytes, kind) => self.deliver(py, key, kind, PayloadOf::Object(bytes)),
             News::Pong { len } => self.tell(py, "pong", key, PyBytes::new(py, payload(len)).unbind()),
+            News::Latency(seconds) => self.tell(py, "latency", key, seconds),
             News::Room => self.tell(py, "room", key, py.None()),
             News::Request(question) => {
                 let Ok(question) = question.downcast::<Question>() else { return Ok(()) };
@@ -101,7 +102,8 @@ impl Hub {
                 link.map_or(Ok(()), |link| link.get().end(py)).and(told)
             }
             News::Failed(failure) => {
-                let value = (failure.kind, failure.text, failure.errno, failure.response);
+                let body = PyBytes::new(py, &failure.body).unbind();
+                let value = (failure.kind, failure.text, failure.errno, failure.response, body);
                 self.tell(py, "failed", key, value)
             }
             News::Stopped => self.tell(py, "stopped", key, py.None()),

@@ -20,6 +20,7 @@ mod frame;
 mod freed;
 mod head;
 mod hub;
+mod keepalive;
 mod later;
 mod link;
 mod local;

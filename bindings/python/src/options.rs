@@ -1,4 +1,5 @@
 use crate::crossing::Marks;
+use crate::keepalive::Keepalive;
 use pyo3::prelude::*;
 use std::time::Duration;
 use tautline::{CloseCode, Config, DeflateConfig, Origins, SlowConsumer};
@@ -30,6 +31,10 @@ impl Options {
         Marks { high: high.max(1), low: low.min(high.saturating_sub(1)) }
     }
 
+    pub(crate) fn keepalive(&self) -> Option<Keepalive> {
+        Some(Keepalive { every: time(self.ping_interval)?, patience: time(self.ping_timeout) })
+    }
+
     pub(crate) fn deflate(&self) -> Option<DeflateConfig> {
         self.compression.then(DeflateConfig::default)
     }
@@ -44,9 +49,9 @@ impl Options {
         config.deadlines.connect = open;
         config.deadlines.handshake = open;
         config.deadlines.answer = open;
-        config.deadlines.ping = time(self.ping_interval);
+        // The relay sends pings, which tell the latency.
+        (config.deadlines.ping, config.deadlines.idle) = (None, None);
         let patience = self.ping_interval.zip(self.ping_timeout).map(|(every, most)| every + most);
-        config.deadlines.idle = time(patience);
         config.deadlines.send = time(patience).unwrap_or(NEVER);
         config.deadlines.close = time(self.close_timeout).unwrap_or(NEVER);
         // Python compares origins, whose rules are those of the package `websockets`.

@@ -5,6 +5,7 @@ use crate::crossing::{Marks, Shared};
 use crate::ended::Ended;
 use crate::failure::Failure;
 use crate::head::Head;
+use crate::keepalive::Keepalive;
 use crate::request::Question;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -18,6 +19,7 @@ use tautline::{Closed, Conn, ConnectError, DialId, Handler, Message, Opening, Re
 /// The handler of every loop: it hands events over to Python.
 pub(crate) struct Relay {
     role: Role,
+    keepalive: Option<Keepalive>,
     /// Inboxes that got their first event in this turn.
     unwoken: Vec<Arc<Inbox>>,
 }
@@ -52,8 +54,8 @@ pub(crate) struct Opened {
 }
 
 impl Relay {
-    pub(crate) const fn new(role: Role) -> Self {
-        Self { role, unwoken: Vec::new() }
+    pub(crate) const fn new(role: Role, keepalive: Option<Keepalive>) -> Self {
+        Self { role, keepalive, unwoken: Vec::new() }
     }
 
     /// Wakes every event loop that has events of this turn.
@@ -78,7 +80,7 @@ impl Relay {
     /// Notes what waits for a connection's peer, and reports room if Python waits for it.
     pub(crate) fn look(&mut self, conn: &mut Conn<'_, Peer>) {
         let buffered = conn.buffered();
-        let Peer { shared: Some(shared), room_below } = conn.state() else { return };
+        let Peer { shared: Some(shared), room_below, .. } = conn.state() else { return };
         shared.buffered.store(buffered, Ordering::Relaxed);
         if room_below.is_some_and(|low| buffered <= low) {
             *room_below = None;
@@ -158,6 +160,9 @@ impl Handler for Relay {
             peer,
         };
         tell(&mut self.unwoken, &shared, News::Open(Box::new(opened)), &[]);
+        if let Some(keepalive) = &self.keepalive {
+            keepalive.begin(conn);
+        }
     }
 
     fn on_message(&mut self, conn: &mut Conn<'_, Peer>, message: Message<'_>) {
@@ -178,8 +183,17 @@ impl Handler for Relay {
     }
 
     fn on_pong(&mut self, conn: &mut Conn<'_, Peer>, payload: &[u8]) {
-        if let Some(shared) = &conn.state().shared {
-            tell(&mut self.unwoken, shared, News::Pong { len: payload.len() }, payload);
+        let latency = self.keepalive.as_ref().and_then(|keepalive| keepalive.answered(conn, payload));
+        let Some(shared) = &conn.state().shared else { return };
+        match latency {
+            Some(latency) => tell(&mut self.unwoken, shared, News::Latency(latency.as_secs_f64()), &[]),
+            None => tell(&mut self.unwoken, shared, News::Pong { len: payload.len() }, payload),
+        }
+    }
+
+    fn on_timer(&mut self, conn: &mut Conn<'_, Peer>, _: u64) {
+        if let Some(keepalive) = &self.keepalive {
+            keepalive.due(conn);
         }
     }
 

@@ -50,7 +50,8 @@ impl Server {
         let refuses = Arc::<AtomicBool>::default();
         let side = |outbox: Arc<Outbox>| -> PyResult<Relay> {
             let (inbox, queue, headers) = (hub.inbox(), options.queue(), header_map(headers.clone())?);
-            Ok(Relay::new(Role::Server(ServerSide { inbox, outbox, queue, asks, headers, refuses: refuses.clone() })))
+            let side = ServerSide { inbox, outbox, queue, asks, headers, refuses: refuses.clone() };
+            Ok(Relay::new(Role::Server(side), options.keepalive()))
         };
         let config = Arc::new(options.config());
         let limits = SharedLimits::default();

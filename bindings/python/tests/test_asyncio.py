@@ -285,6 +285,46 @@ def test_pings_and_keepalive(run):
     run(main())
 
 
+@pytest.mark.parametrize("loops", [0, 1])
+def test_keepalive_sets_the_latency_of_both_ends(run, loops):
+    async def main():
+        servers = []
+
+        async def handler(ws):
+            servers.append(ws)
+            async for _ in ws:
+                pass
+
+        async with tautline.serve(handler, "localhost", 0, loops=loops, ping_interval=0.05) as server:
+            async with tautline.connect(uri(server), ping_interval=0.05) as ws:
+                # No message keeps the pings away, or takes their place.
+                while not (ws.latency and servers and servers[0].latency):
+                    await ws.send("hello")
+                    await asyncio.sleep(0.01)
+                assert 0 < ws.latency < 60 and 0 < servers[0].latency < 60
+            async with tautline.connect(uri(server), ping_interval=None) as ws:
+                await asyncio.sleep(0.2)
+                assert ws.latency == 0
+
+    run(main())
+
+
+def test_a_program_that_takes_no_messages_keeps_its_connection(run):
+    async def main():
+        async def flood(ws):
+            for _ in range(100):
+                await ws.send("x")
+            await ws.wait_closed()
+
+        async with serve(flood, ping_interval=None) as server:
+            async with tautline.connect(uri(server), max_queue=4, ping_interval=0.05, ping_timeout=0.1) as ws:
+                # The pong lies behind messages that wait.
+                await asyncio.sleep(0.6)
+                assert [await ws.recv() for _ in range(100)] == ["x"] * 100
+
+    run(main())
+
+
 def test_bad_use_ends_in_an_exception(run, certificates):
     async def main():
         async with serve(max_size=None) as server:
@@ -388,8 +428,10 @@ def test_silent_peers_are_noticed(run):
                 b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                 b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
             )
-            # Answers no ping, so the server hangs up.
-            await reader.read()
+            # Answers no ping, so the server closes with 1011.
+            got = await reader.read()
+            assert got[got.index(b"\r\n\r\n") + 4] == 0x89
+            assert got.endswith(b"\x88\x18\x03\xf3keepalive ping timeout")
             writer.close()
 
     run(main())

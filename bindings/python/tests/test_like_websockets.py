@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 
 import pytest
 from conftest import echo, uri
@@ -61,6 +62,50 @@ def test_a_clients_request_has_the_host(run):
         async with tautline.serve(echo, "127.0.0.1", 0) as server:
             async with tautline.connect(uri(server)) as ws:
                 assert ws.request.headers["Host"] == uri(server).split("/")[2]
+
+    run(main())
+
+
+def test_a_rejection_has_its_body(run):
+    async def main():
+        def process_request(ws, request):
+            return ws.respond(403, "no entry\n")
+
+        async with tautline.serve(echo, "127.0.0.1", 0, process_request=process_request) as server:
+            with pytest.raises(tautline.InvalidStatus) as raised:
+                await tautline.connect(uri(server))
+            assert (raised.value.response.status_code, raised.value.response.body) == (403, b"no entry\n")
+
+            def blocking():
+                with pytest.raises(tautline.InvalidStatus) as raised:
+                    tautline.sync.connect(uri(server))
+                assert raised.value.response.body == b"no entry\n"
+
+            await asyncio.get_running_loop().run_in_executor(None, blocking)
+
+    run(main())
+
+
+def test_server_hostname_is_the_name_that_the_certificate_must_have(run, server_tls, client_tls):
+    async def main():
+        async with tautline.serve(echo, "127.0.0.1", 0, ssl=server_tls) as server:
+            port = server.sockets[0].getsockname()[1]
+            address = {"host": "127.0.0.1", "port": port, "ssl": client_tls}
+            async with tautline.connect("wss://elsewhere.test/", server_hostname="localhost", **address) as ws:
+                assert ws.request.headers["Host"] == "elsewhere.test"
+                await ws.send("hello")
+                assert await ws.recv() == "hello"
+            for host in ("localhost", "elsewhere.test"):
+                with pytest.raises(ssl.SSLCertVerificationError, match="certificate verify failed"):
+                    await tautline.connect(f"wss://{host}/", server_hostname="elsewhere.test", **address)
+
+            def blocking():
+                name = {"ssl": client_tls, "server_hostname": "localhost"}
+                with tautline.sync.connect(f"wss://127.0.0.1:{port}/", **name) as ws:
+                    ws.send("hello")
+                    assert ws.recv() == "hello"
+
+            await asyncio.get_running_loop().run_in_executor(None, blocking)
 
     run(main())
 

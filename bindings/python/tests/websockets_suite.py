@@ -69,6 +69,7 @@ class Transport:
 
     def __init__(self, connection):
         self.tls = connection.tls
+        self.server_hostname = self.tls and self.tls["server_name"]
 
     def get_extra_info(self, name):
         assert name == "ssl_object"

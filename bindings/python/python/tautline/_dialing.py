@@ -56,10 +56,10 @@ def proxy_of(proxy: typing.Any, split: urllib.parse.SplitResult) -> typing.Optio
     return typing.cast(str, proxy)
 
 
-def failure_of(kind: str, text: str, errno: int, response: typing.Any) -> Exception:
+def failure_of(kind: str, text: str, errno: int, response: typing.Any, body: bytes) -> Exception:
     """The exception for an attempt that failed."""
     if kind == "status":
-        return InvalidStatus(response_of(response))
+        return InvalidStatus(response_of(response, body))
     if kind == "timeout":
         return TimeoutError("timed out during opening handshake")
     if kind == "refused":
@@ -107,6 +107,7 @@ def dial(
     proxy: typing.Optional[str],
     origin: typing.Optional[str],
     address: typing.Optional[str] = None,
+    server_name: typing.Optional[str] = None,
 ) -> tuple[int, Request]:
     """Begins an attempt. Returns its number in the events of the hub, and its request."""
     host = split.netloc.rpartition("@")[2]
@@ -114,6 +115,7 @@ def dial(
         hub,
         urllib.parse.urlunsplit(split._replace(netloc=host)),
         address=address,
+        server_name=server_name,
         headers=list(headers.raw_items()),
         subprotocols=list(subprotocols),
         proxy=proxy,

@@ -92,6 +92,7 @@ class Dialer:
         uri: str,
         *,
         address: str | None = None,
+        server_name: str | None = None,
         headers: list[tuple[str, str]] = [],
         subprotocols: list[str] = [],
         proxy: str | None = None,

@@ -38,9 +38,9 @@ def request_of(head: Head) -> Request:
     return Request(head.path, Headers(head.headers), head.method)
 
 
-def response_of(head: Head) -> Response:
+def response_of(head: Head, body: bytes = b"") -> Response:
     """The response with this head."""
-    return Response(head.status, head.reason, Headers(head.headers))
+    return Response(head.status, head.reason, Headers(head.headers), body)
 
 
 def plain_response(status: typing.Union[int, http.HTTPStatus], text: str) -> Response:

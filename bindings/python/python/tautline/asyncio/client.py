@@ -65,6 +65,8 @@ class _Events:
             connection._closed(*value)
         elif name == "pong":
             connection._pong(value)
+        elif name == "latency":
+            connection.latency = value
         elif name == "room":
             connection._has_room()
 
@@ -143,8 +145,6 @@ class connect:
             raise ValueError("ssl argument is incompatible with a ws:// URI")
         if self._split.scheme == "wss" and ssl is None:
             raise ValueError("ssl=None is incompatible with a wss:// URI")
-        if server_hostname is not None and server_hostname != self._split.hostname:
-            raise ValueError("server_hostname must be the host of the URI: give the other address as host and port")
         self.limits = native_options(
             compression=compression,
             max_size=max_size,
@@ -169,6 +169,7 @@ class connect:
         self.create_connection = create_connection or ClientConnection
         self.ssl = None if ssl is DEFAULT_TLS else ssl
         self.host, self.port, self.path = host, port, path
+        self.server_hostname = server_hostname
         self.connection: typing.Optional[ClientConnection] = None
 
     async def _connect(self) -> ClientConnection:
@@ -204,6 +205,7 @@ class connect:
             events.hub,
             self._split,
             address=address,
+            server_name=self.server_hostname,
             headers=request_headers(self._split, self.additional_headers, self.user_agent_header),
             subprotocols=self.subprotocols,
             proxy=proxy,

@@ -233,6 +233,8 @@ class Server:
                 connection._closed(*value)
         elif name == "pong":
             self._connections[key]._pong(value)
+        elif name == "latency":
+            self._connections[key].latency = value
         elif name == "room":
             if key in self._connections:
                 self._connections[key]._has_room()

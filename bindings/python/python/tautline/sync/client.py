@@ -36,6 +36,7 @@ class ClientConnection:
         self._pump = threading.Lock()
         self._receiving = threading.Lock()
         self.state = State.CONNECTING
+        self.latency = 0.0
         self.subprotocol: typing.Optional[str] = None
         self.tls: typing.Optional[dict[str, typing.Any]] = None
         self.remote_address: typing.Any = None
@@ -55,6 +56,8 @@ class ClientConnection:
             event = self._pongs.pop(value, None)
             if event is not None:
                 event.set()
+        elif name == "latency":
+            self.latency = value
         elif name == "room":
             self._room.set()
         elif name == "closed":
@@ -182,6 +185,7 @@ def connect(
     max_queue: typing.Any = 16,
     write_limit: typing.Any = 2**15,
     ssl: typing.Any = None,
+    server_hostname: typing.Optional[str] = None,
 ) -> ClientConnection:
     """Connects to a WebSocket server, and waits until the connection is open."""
     split = split_uri(uri)
@@ -203,6 +207,7 @@ def connect(
         dialer,
         connection._hub,
         split,
+        server_name=server_hostname,
         headers=request_headers(split, additional_headers, user_agent_header),
         subprotocols=subprotocols or (),
         proxy=proxy_of(proxy, split),
