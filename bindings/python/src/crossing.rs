@@ -3,7 +3,6 @@
 use crate::ended::Ended;
 use crate::failure::Failure;
 use crate::fork;
-use crate::keepalive::Pinged;
 use crate::lock::lock;
 use pyo3::Py;
 use pyo3::pybacked::PyBackedBytes;
@@ -16,7 +15,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tautline::{ConnId, Kind, ShardHandle, Target};
 
 /// Bytes from which on a message is not copied for a batch.
@@ -425,6 +424,13 @@ pub(crate) struct Peer {
     pub(crate) room_below: Option<usize>,
     /// The ping of the loop's own that is not answered.
     pub(crate) pinged: Option<Pinged>,
+}
+
+/// A ping of the loop's own.
+#[derive(Clone, Copy)]
+pub(crate) struct Pinged {
+    pub(crate) payload: [u8; 4],
+    pub(crate) at: Instant,
 }
 
 impl Peer {

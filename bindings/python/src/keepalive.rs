@@ -1,6 +1,6 @@
 //! Pings of a loop's own, as those of the package `websockets`: they tell the latency, and end a connection without answers.
 
-use crate::crossing::Peer;
+use crate::crossing::{Peer, Pinged};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 use tautline::{CloseCode, Conn};
@@ -14,13 +14,6 @@ pub(crate) struct Keepalive {
     pub(crate) every: Duration,
     /// Time for an answer; none if its absence does not matter.
     pub(crate) patience: Option<Duration>,
-}
-
-/// A ping that is not answered yet.
-#[derive(Clone, Copy)]
-pub(crate) struct Pinged {
-    payload: [u8; 4],
-    at: Instant,
 }
 
 impl Keepalive {
