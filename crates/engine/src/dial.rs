@@ -174,8 +174,8 @@ impl Target {
     /// Bytes of its parts of any length, about.
     pub(crate) fn size(&self) -> usize {
         let headers = self.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
-        let rest =
-            self.uri.path().len() + self.uri.query().map_or(0, str::len) + self.host().len() + self.tls_name().len();
+        let rest = self.uri.path().len() + self.uri.query().map_or(0, str::len) + self.host().len();
+        let rest = rest + self.server_name.as_ref().map_or(0, String::len);
         rest + headers.sum::<usize>() + self.subprotocols.iter().map(String::len).sum::<usize>()
     }
 
@@ -310,8 +310,11 @@ mod tests {
     fn targets_have_host_and_port() {
         let target = Target::new("wss://[::1]/feed?x=1").unwrap();
         assert_eq!((target.host(), target.port(), target.is_secure()), ("::1", 443, true));
-        let target = Target::new("ws://example.org:8080").unwrap();
+        let mut target = Target::new("ws://example.org:8080").unwrap();
         assert_eq!((target.host(), target.port(), target.is_secure()), ("example.org", 8080, false));
+        assert_eq!(target.tls_name(), "example.org");
+        target.server_name = Some("other.example".to_owned());
+        assert_eq!((target.host(), target.tls_name()), ("example.org", "other.example"));
         let target = Target::new("WSS://Example.org/").unwrap();
         assert_eq!((target.port(), target.is_secure()), (443, true));
         for bad in [
