@@ -96,7 +96,7 @@ impl Outbound {
         self.make_room(message.payload.len(), message.policy, transport, shared);
         if self.is_blocked(transport.wire) {
             let Outgoing { kind, payload, compress, key, policy, .. } = message;
-            let item = Item::Message { kind, payload: payload.into(), compress, key };
+            let item = Item::Message { kind, payload: copy(payload), compress, key };
             return self.enqueue(item, policy, transport, shared);
         }
         self.taken += 1;
@@ -154,8 +154,9 @@ impl Outbound {
             if self.queue.bytes() > shared.config.slow_consumer.limit() {
                 return Delivery::Dropped;
             }
+            let item = Item::Fragment { kind, payload: copy(payload), last };
             self.streaming = (!last).then_some(kind);
-            return self.enqueue(Item::Fragment { kind, payload: payload.into(), last }, None, transport, shared);
+            return self.enqueue(item, None, transport, shared);
         }
         self.taken += 1;
         self.streaming = (!last).then_some(kind);
@@ -482,6 +483,14 @@ fn count_dropped(policy: SlowConsumer, dropped: u64, counters: &LiveCounters) {
         // It closes the connection instead.
         SlowConsumer::Disconnect(_) => {}
     }
+}
+
+/// Copies a payload that has to wait. A lack of memory panics, as with buffers, instead of aborting the process.
+fn copy(payload: &[u8]) -> Box<[u8]> {
+    let mut copy = Vec::new();
+    assert!(copy.try_reserve_exact(payload.len()).is_ok(), "no memory for a message of {} bytes", payload.len());
+    copy.extend_from_slice(payload);
+    copy.into_boxed_slice()
 }
 
 /// Makes room for `n` bytes in a cork, with the pool's memory. A cork is sealed or given back before the turn ends, so it

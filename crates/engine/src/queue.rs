@@ -214,6 +214,9 @@ impl Waiting {
                 return Pushed::Dropped;
             }
         }
+        // A lack of memory for a place in the queue panics here, while the queue is whole, instead of aborting the process.
+        assert!(self.items.try_reserve(1).is_ok(), "no memory for {} messages that wait", self.items.len());
+        assert!(key.is_none() || self.keys.try_reserve(1).is_ok(), "no memory for {} keys", self.keys.len());
         self.bytes += cost;
         self.shared += item.shared();
         if let Some(key) = key {

@@ -23,6 +23,8 @@ const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket
 struct Echo {
     causes: Vec<Cause>,
     conns: Vec<ConnId>,
+    /// Echoes are pieces of streamed messages.
+    in_pieces: bool,
 }
 
 impl Handler for Echo {
@@ -34,7 +36,10 @@ impl Handler for Echo {
     }
 
     fn on_message(&mut self, conn: &mut Conn<'_, ()>, message: Message<'_>) {
-        conn.send(Outgoing::from(&message));
+        match self.in_pieces {
+            true => conn.fragment(message.kind(), message.data(), true),
+            false => conn.send(Outgoing::from(&message)),
+        };
     }
 
     fn on_close(&mut self, _: &mut Conn<'_, ()>, closed: &Closed) {
@@ -91,6 +96,53 @@ fn a_message_without_memory_closes_its_connection_with_1011() {
             assert_eq!(answer[..4], [0x88, 2, 0x03, 0xf3], "seed {seed}: a close frame with 1011");
             assert!(matches!(causes[..], [Cause::Panicked]), "seed {seed}: {causes:?}");
             assert_eq!(shard.counters().panics, 1, "seed {seed}");
+            closed += 1;
+        }
+    }
+    assert!(echoed > 5 && closed > 5, "{echoed} were echoed, {closed} were closed");
+}
+
+#[test]
+fn a_message_that_has_to_wait_without_memory_for_its_copy_closes_its_connection_with_1011() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let (small, large) = (message(10), message(100_000));
+    let (mut echoed, mut closed) = (0, 0);
+    for (seed, in_pieces) in (1..=30_u64).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let kernel = Fake::default();
+        kernel.0.borrow_mut().room = usize::MAX;
+        let echo = Echo { in_pieces, ..Echo::default() };
+        let mut shard = Shard::new(0, Arc::new(Config::default()), plain::Engine, kernel.clone(), echo).unwrap();
+        let mut turn = || shard.turn(Some(Duration::ZERO)).unwrap();
+        for number in [0, 1] {
+            kernel.push(Event::Accept);
+            kernel.push(Event::Bytes(number, UPGRADE.to_vec()));
+            turn();
+            kernel.received(number);
+        }
+        // The first one reads nothing, and its first echo is on its way.
+        kernel.0.borrow_mut().wires.get_mut(&0).unwrap().room = 0;
+        kernel.push(Event::Bytes(0, small.clone()));
+        turn();
+        // Both messages lie in one piece, so nothing but the copy of their echoes needs large memory.
+        kernel.push(Event::Bytes(0, [&large[..], &large].concat()));
+        let before = fail_by(seed);
+        turn();
+        let failures = fail_by(0) - before;
+        kernel.push(Event::Bytes(1, small.clone()));
+        turn();
+        assert_eq!(kernel.received(1), b"\x81\x0a0123456789", "seed {seed}: the loop does not go on");
+        kernel.push(Event::Room(0, usize::MAX));
+        turn();
+        let answer = kernel.received(0);
+        let answer = answer.strip_prefix(b"\x81\x0a0123456789").unwrap();
+        let causes = &shard.handler().causes;
+        if failures == 0 {
+            assert!(answer.len() > 200_000 && causes.is_empty(), "seed {seed}: {} bytes, {causes:?}", answer.len());
+            echoed += 1;
+        } else {
+            assert_eq!(answer, [0x88, 2, 0x03, 0xf3], "seed {seed}: a close frame with 1011");
+            assert!(matches!(causes[..], [Cause::Panicked]), "seed {seed}: {causes:?}");
+            assert_eq!((shard.counters().panics, failures), (1, 1), "seed {seed}");
             closed += 1;
         }
     }
