@@ -203,6 +203,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         let role = if link.info.dial.is_none() { Role::Server } else { Role::Client };
         link.decoder = Decoder::new(role, self.shared.config.limits.max_message);
+        self.forget_input(link);
         link.carry = Buf::new();
     }
 }

@@ -5,6 +5,9 @@
 //! for [a while](crate::openings::LEAST), or for as long as it has worked for others. Further input of theirs waits for the next
 //! turns, in the order of arrival. A step that has begun is finished, so a message waits for at most one step more.
 //!
+//! Input that waits takes memory, and a read may have brought much of it. Above a bound the turn does further steps whatever their
+//! time, the oldest first.
+//!
 //! Connections that are open have the rest of the time, and those that open have at least half of it while they wait. No clock
 //! is read for a message.
 
@@ -53,7 +56,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
     ) {
         let is_next = !self.openings.are_waiting() && self.openings.has_time(|| self.clock.elapsed());
         if link.queued || !is_next {
-            return self.visit_link(driver, link, |core, _, link| core.keep_input(link, data));
+            self.visit_link(driver, link, |core, _, link| core.keep_input(link, data));
+            while self.openings.hold_too_much() {
+                self.step_oldest(driver);
+            }
+            return;
         }
         self.openings.has_stepped = true;
         self.spend_opening(|core| {
@@ -70,9 +77,19 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         link.carry.put(bytes);
         link.held = true;
-        if !std::mem::replace(&mut link.queued, true) {
+        if std::mem::replace(&mut link.queued, true) {
+            self.openings.keep(bytes.len());
+        } else {
+            self.openings.keep(link.carry.len());
             self.openings.push(link.token);
             self.stop_waiting(link);
+        }
+    }
+
+    /// The input of a connection is processed or dropped now, if it waits.
+    pub(crate) fn forget_input(&mut self, link: &Link<E::Session, H::State>) {
+        if link.queued {
+            self.openings.forget(link.carry.len());
         }
     }
 
@@ -81,23 +98,28 @@ impl<E: Engine, H: Handler> Core<E, H> {
         while self.openings.are_waiting()
             && (!self.openings.has_stepped || self.openings.has_time(|| self.clock.elapsed()))
         {
-            let Some(token) = self.openings.pop() else { break };
-            let Some(mut link) = self.take(token) else { continue };
-            self.openings.has_stepped = true;
-            link.queued = false;
-            if link.phase.is_handshaking() {
-                self.wait_again(&link);
-            }
-            // The visit resumes the input that was held.
-            self.spend_opening(|core| core.visit_link(driver, link, |_, _, _| {}));
+            self.step_oldest(driver);
         }
+    }
+
+    /// Goes on with the connection whose input has waited longest, if it has not ended.
+    fn step_oldest(&mut self, driver: &mut dyn Driver) {
+        let Some(mut link) = self.openings.pop().and_then(|token| self.take(token)) else { return };
+        self.openings.has_stepped = true;
+        self.forget_input(&link);
+        link.queued = false;
+        if link.phase.is_handshaking() {
+            self.wait_again(&link);
+        }
+        // The visit resumes the input that was held.
+        self.spend_opening(|core| core.visit_link(driver, link, |_, _, _| {}));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::fake::{Event, Fake};
-    use crate::openings::LEAST;
+    use crate::openings::{LEAST, MOST_KEPT};
     use crate::{Config, Conn, Handler, Outgoing, Reply, Request, Shard};
     use std::cell::Cell;
     use std::rc::Rc;
@@ -243,6 +265,94 @@ mod tests {
         bench.turn();
         assert_eq!(bench.shard.handler().asked, ["/0", "/1", "/2", "/4"]);
         assert_eq!((bench.shard.counters().open, bench.shard.counters().handshaking), (4, 0));
+        assert_eq!(bench.shard.holdings().waiting, 0);
+    }
+
+    /// Most bytes of one read.
+    const READ: usize = 256 << 10;
+
+    #[test]
+    fn input_that_waits_is_bounded_in_bytes_and_the_oldest_goes_first() {
+        let mut bench = Bench::new();
+        let many = u32::try_from(2 * MOST_KEPT / READ).unwrap();
+        for index in 1..=many {
+            // Behind the request are frames that no client may send yet.
+            let read = [&upgrade(&index.to_string())[..], &[0; READ]].concat();
+            bench.kernel.push(Event::Accept);
+            bench.kernel.push(Event::Bytes(index, read));
+        }
+        bench.turn();
+        let asked: Vec<String> = (0..=many / 2 + 1).map(|index| format!("/{index}")).collect();
+        assert_eq!(bench.shard.handler().asked, asked, "the first, and each for which there was no memory");
+        let kept = bench.shard.core.openings.kept();
+        assert!(kept <= MOST_KEPT && kept > MOST_KEPT - 2 * READ, "{kept}");
+        assert!(bench.shard.counters().memory_partial < 2 * MOST_KEPT as u64 + 2 * READ as u64);
+        // Some end meanwhile.
+        for index in many - 5..=many {
+            bench.kernel.push(Event::Failed(index));
+        }
+        (0..many).for_each(|_| bench.turn());
+        assert_eq!((bench.shard.core.openings.kept(), bench.shard.core.openings.len()), (0, 0));
+        let counters = bench.shard.counters();
+        assert_eq!((counters.handshaking, counters.memory_partial), (0, 0));
+    }
+
+    #[test]
+    fn requests_byte_by_byte_from_many_starve_nobody_and_leave_nothing_behind() {
+        const SLOW: u32 = 80;
+        let mut bench = Bench::new();
+        (1..=SLOW).for_each(|_| bench.kernel.push(Event::Accept));
+        let (mut honest, mut most) = (SLOW, 0);
+        // The last byte never comes.
+        let request = upgrade("slow");
+        for byte in &request[..request.len() - 1] {
+            // The first request takes all of the turn's time, so everything behind it waits.
+            bench.request(honest + 1);
+            (1..=SLOW).for_each(|index| bench.kernel.push(Event::Bytes(index, vec![*byte])));
+            bench.request(honest + 2);
+            for of_turn in [1, 2] {
+                bench.kernel.push(Event::Bytes(0, HELLO.to_vec()));
+                bench.turn();
+                assert_eq!(bench.kernel.received(0), ECHO, "an open connection has its echo in each turn");
+                let answered = bench.kernel.with(honest + of_turn, |wire| !wire.received.is_empty());
+                assert!(answered, "an honest client waits behind one byte of each at most");
+                most = most.max(bench.shard.core.openings.len());
+                assert!(bench.shard.core.openings.kept() <= SLOW as usize + request.len());
+            }
+            honest += 2;
+        }
+        assert_eq!(most, SLOW as usize + 1, "all of them waited at the same time");
+        // All of them are reset while their input waits.
+        bench.request(honest + 1);
+        (1..=SLOW).for_each(|index| bench.kernel.push(Event::Bytes(index, b"\r".to_vec())));
+        (1..=SLOW).for_each(|index| bench.kernel.push(Event::Failed(index)));
+        bench.turn();
+        assert_eq!((bench.shard.core.openings.kept(), bench.shard.core.openings.len()), (0, SLOW as usize));
+        bench.turn();
+        assert_eq!((bench.shard.core.openings.kept(), bench.shard.core.openings.len()), (0, 0));
+        let counters = bench.shard.counters();
+        assert_eq!((counters.open, counters.memory_partial), (2 + u64::from(honest - SLOW), 0));
+        assert_eq!((counters.handshaking, bench.shard.holdings().waiting), (0, 0));
+    }
+
+    #[test]
+    fn a_connection_that_misses_its_deadline_while_it_waits_leaves_nothing_behind() {
+        let mut bench = Bench::new();
+        for index in 1..30 {
+            bench.request(index);
+        }
+        bench.turn();
+        assert!(bench.shard.core.openings.kept() > 0);
+        // The loop sleeps past all deadlines of handshakes, so that a few go on and the others are late.
+        for _ in 0..40 {
+            let now = &bench.shard.handler().now;
+            now.set(now.get() + Duration::from_secs(4));
+            bench.turn();
+        }
+        assert_eq!((bench.shard.core.openings.kept(), bench.shard.core.openings.len()), (0, 0));
+        let counters = bench.shard.counters();
+        assert_eq!((counters.handshaking, counters.memory_partial), (0, 0));
+        assert!(counters.missed_handshake > 0, "{counters:?}");
         assert_eq!(bench.shard.holdings().waiting, 0);
     }
 

@@ -6,12 +6,16 @@ use tautline_io::Token;
 
 /// Time for connections that open in each turn, if others need less.
 pub(crate) const LEAST: Duration = Duration::from_micros(50);
+/// Most bytes of input that wait. Thousands of honest clients have less: a ClientHello and a request take some hundreds of bytes.
+pub(crate) const MOST_KEPT: usize = 8 << 20;
 
 /// Connections that open, and a turn's time for them.
 #[derive(Debug, Default)]
 pub(crate) struct Openings {
     /// The connections whose input waits, in the order of its arrival. Some may have ended.
     waiting: VecDeque<Token>,
+    /// The bytes of that input.
+    kept: usize,
     /// When the turn's wait ended.
     begun: Duration,
     /// Time of this turn that connections took which open.
@@ -36,6 +40,27 @@ impl Openings {
     /// A connection's input waits behind that of the others.
     pub(crate) fn push(&mut self, token: Token) {
         self.waiting.push_back(token);
+    }
+
+    /// Input is kept.
+    pub(crate) const fn keep(&mut self, len: usize) {
+        self.kept += len;
+    }
+
+    /// Kept input is processed or dropped.
+    pub(crate) const fn forget(&mut self, len: usize) {
+        self.kept -= len;
+    }
+
+    /// Whether more input waits than memory is for.
+    pub(crate) fn hold_too_much(&self) -> bool {
+        self.kept > MOST_KEPT && self.are_waiting()
+    }
+
+    /// The bytes of input that wait.
+    #[cfg(test)]
+    pub(crate) const fn kept(&self) -> usize {
+        self.kept
     }
 
     /// The connection whose input has waited longest.

@@ -119,6 +119,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     pub(crate) fn drop_link(&mut self, mut link: Box<Link<E::Session, H::State>>) {
         self.uncount_connection(&link);
         self.discharge(&link);
+        self.forget_input(&link);
         link.out.release(&mut self.shared.pool);
         link.wire.release(&mut self.shared.pool);
         link.decoder.recycle(&mut self.shared.pool);
