@@ -63,6 +63,13 @@ impl Poll for Epoll {
         // Closing the only descriptor of a socket does it.
     }
 
+    fn give_away(&mut self, fd: BorrowedFd<'_>) {
+        // The kernel watches until the last descriptor is closed, also those of other processes (epoll(7)).
+        if let Err(error) = epoll::delete(&self.epoll, fd) {
+            log::debug!("a socket of another process may still be reported: {error}");
+        }
+    }
+
     fn rearm(&mut self, _: BorrowedFd<'_>, _: EventFlags) {}
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {

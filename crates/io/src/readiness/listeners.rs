@@ -12,10 +12,10 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Closes all of them.
+    /// Closes all of them. Other processes may have copies.
     pub(super) fn close(&mut self, poll: &mut impl Poll) {
         for socket in self.sockets.iter_mut().filter_map(Option::take) {
-            poll.remove(socket.fd.as_fd());
+            poll.give_away(socket.fd.as_fd());
         }
     }
 

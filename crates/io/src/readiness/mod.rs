@@ -134,6 +134,9 @@ impl<P: Poll> crate::Driver for Driver<P> {
     }
 
     fn give_away(&mut self, token: Token) {
+        if let Some(conn) = self.slots.get_mut(token) {
+            self.poll.give_away(conn.fd.as_fd());
+        }
         self.remove(token);
     }
 

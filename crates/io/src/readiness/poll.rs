@@ -42,6 +42,11 @@ pub trait Poll: Sized + 'static {
     /// Forgets a descriptor, which is about to be closed.
     fn remove(&mut self, fd: BorrowedFd<'_>);
 
+    /// Forgets a descriptor whose socket stays open elsewhere.
+    fn give_away(&mut self, fd: BorrowedFd<'_>) {
+        self.remove(fd);
+    }
+
     /// The user has dealt with all reports of the kinds in `what`.
     fn rearm(&mut self, fd: BorrowedFd<'_>, what: EventFlags);
 

@@ -3,6 +3,7 @@
 use super::*;
 use rustix::fd::OwnedFd;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 
 /// Takes a connection out of `driver`: a copy of its socket, and the bytes that the driver has of it.
 fn take(driver: &mut dyn Driver, token: Token) -> (OwnedFd, Vec<u8>, Vec<u8>) {
@@ -171,6 +172,25 @@ pub fn listening_sockets_go_along<D: Driver>(make: fn() -> D) {
     let _unix = std::os::unix::net::UnixStream::connect(&path).unwrap();
     run(&mut new, &mut after, |script| script.arrivals().len() == 2);
     std::fs::remove_file(path).unwrap();
+}
+
+pub fn a_driver_that_gave_all_away_hears_nothing_more<D: Driver>(make: fn() -> D) {
+    let (mut old, mut script) = (make(), watch());
+    let at = listen(&mut old);
+    let (mut peer, token) = pair(&mut old, &mut script, at);
+    let (_socket, ..) = take(&mut old, token);
+    let _listening = old.listening().unwrap();
+    old.give_listening_away();
+    assert_idle(&mut old, &mut script);
+    // A fault may end a wait early, but not all of them.
+    let waits = (0..20).any(|_| {
+        peer.write_all(b"to the next process").unwrap();
+        let _another = TcpStream::connect(at).unwrap();
+        let start = Instant::now();
+        old.turn(Some(Duration::from_millis(20)), &mut script).unwrap();
+        start.elapsed() >= Duration::from_millis(20)
+    });
+    assert!(waits, "the loop wakes for each message");
 }
 
 pub fn a_break_while_all_hold_still_is_reported_once<D: Driver>(make: fn() -> D) {
