@@ -15,6 +15,7 @@ use crate::interest::Interest;
 use crate::message::{Outgoing, Reach};
 use crate::remote::ShardHandle;
 use crate::topic::Scope;
+use crate::totals::Totals;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -124,6 +125,11 @@ impl Bridge {
     #[must_use]
     pub fn counters(&self) -> BrokerCounters {
         self.lines().counters()
+    }
+
+    /// Counts on from the [totals](BrokerCounters::totals) of a process before. Unknown names are left out.
+    pub fn add_totals(&self, totals: &Totals) {
+        self.lines().add_totals(totals);
     }
 
     /// Gives messages of other hosts to this shard, too.

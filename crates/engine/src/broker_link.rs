@@ -5,6 +5,7 @@ use crate::interest::{Change, Interest, Interests};
 use crate::message::{Outgoing, Reach, Withheld};
 use crate::publications::Publication;
 use crate::remote::ShardHandle;
+use crate::totals::Totals;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -77,6 +78,22 @@ pub struct BrokerCounters {
     pub waiting: u64,
 }
 
+impl BrokerCounters {
+    /// The numbers that only grow, for a process that takes over.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        totals.put("connects", self.connects);
+        totals.put("failures", self.failures);
+        totals.put("passed", self.passed);
+        totals.put("withheld_away", self.withheld_away);
+        totals.put("withheld_full", self.withheld_full);
+        totals.put("received", self.received);
+        totals.put("missed", self.missed);
+        totals
+    }
+}
+
 #[derive(Default)]
 struct Counts {
     connects: AtomicU64,
@@ -141,6 +158,23 @@ impl Lines {
             missed: get(&self.counts.missed),
             interests: lock(&self.interests).len() as u64,
             waiting: self.passing.waiting() as u64,
+        }
+    }
+
+    /// Counts on from the totals of a process before. Names that this build does not know are left out.
+    pub(crate) fn add_totals(&self, totals: &Totals) {
+        for (name, value) in totals.iter() {
+            let count = match name {
+                "connects" => &self.counts.connects,
+                "failures" => &self.counts.failures,
+                "passed" => &self.counts.passed,
+                "withheld_away" => &self.counts.withheld_away,
+                "withheld_full" => &self.counts.withheld_full,
+                "received" => &self.counts.received,
+                "missed" => &self.counts.missed,
+                _ => continue,
+            };
+            count.fetch_add(value, Ordering::Relaxed);
         }
     }
 
