@@ -80,8 +80,10 @@ pub(crate) struct Core<E: Engine, H: Handler> {
     pub(crate) pace: Pace,
     /// Connections that open, and a turn's time for them.
     pub(crate) openings: Openings,
-    /// Connections that have arrived from another process and have not begun.
-    pub(crate) restored: Vec<Restored<E::Session, H::State>>,
+    /// Connections that have arrived from another process and have not begun, by their numbers. `None` stayed there after all.
+    pub(crate) restored: Vec<Option<Restored<E::Session, H::State>>>,
+    /// The time up to which times of connections that move count.
+    pub(crate) move_began: Option<Tick>,
 }
 
 /// A drain that has not reached all connections.

@@ -95,7 +95,8 @@ pub trait Handler: 'static {
     }
 
     /// Saves the state of a connection that is about to move to another process, for [`restore_state`](Self::restore_state)
-    /// there. The connection goes on here if the move fails.
+    /// there. The connection goes on here if the move fails, and until all others are saved: this is called several times, and
+    /// the last state counts.
     ///
     /// False, the default, if connections of this handler cannot move. They are then closed with 1012 (service restart).
     ///
@@ -125,7 +126,8 @@ pub trait Handler: 'static {
         false
     }
 
-    /// Restores a state that [`save_state`](Self::save_state) saved, usually that of an older build.
+    /// Restores a state that [`save_state`](Self::save_state) saved, usually that of an older build. A later state of the same
+    /// connection may follow, or the connection may not come after all: register it in [`on_restored`](Self::on_restored).
     ///
     /// `None` if it cannot. The connection then stays with the old process, which closes it with 1012.
     fn restore_state(&mut self, saved: &[u8]) -> Option<Self::State> {

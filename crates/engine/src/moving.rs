@@ -1,12 +1,16 @@
 //! Open connections that move from a shard of one process to a shard of another.
 //!
 //! ```text
-//!  old: hold_still ─► save each ───────────────────────────► give_away        or the next turn goes on
-//!  new:                 └─ socket, bytes ─► restore each ─► begin_restored    or the shard is dropped
+//!  old: begin_move ─► save_ahead, turns ─► hold_still ─► save each ───────────► give_away     or the next turn goes on
+//!  new:                 └─ restore each                   └─ those that changed:
+//!                                                            restore_again, undo ─► begin_restored   or the shard is dropped
 //! ```
 //! Saving only reads, so the old shard goes on as if nothing had happened until it gives the connections away. The new
 //! shard's driver has the sockets when they are restored, and neither reads nor writes before they begin. The caller ensures
 //! that exactly one of the two goes on.
+//!
+//! A connection that was saved ahead goes on changing. The new shard may begin it only with its last state: a session with an
+//! earlier one would use nonces twice.
 
 use crate::core::{Core, Slot};
 use crate::handler::Handler;
@@ -17,7 +21,7 @@ use crate::link::{Clock, HandshakeCost, Link};
 use crate::outbound::Outbound;
 use crate::outcomes::Outcomes;
 use crate::phase::Phase;
-use crate::restored::Restored;
+use crate::restored::{Rest, Restored};
 use crate::saved::{Saved, Secret};
 use crate::shard::Shard;
 use crate::shared::Shared;
@@ -26,14 +30,16 @@ use crate::totals::Totals;
 use crate::wire::Wire;
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use tautline_buf::Buf;
-use tautline_io::{Address, Driver};
+use tautline_io::{Address, Driver, Token};
 use tautline_tls::{Engine, Session};
 use tautline_ws::deflate::{DeflateParams, Inflater};
 use tautline_ws::{Decoder, DecoderState, EncoderState, Role};
+use zeroize::Zeroizing;
 
 /// The numbers of connections that cannot move, by the reason.
 ///
@@ -122,6 +128,9 @@ impl fmt::Display for Staying {
 /// Takes a saved connection with its socket, which the shard keeps open for `'s`.
 type Give<'g, 's> = dyn FnMut(ConnId, BorrowedFd<'s>, &[u8]) -> io::Result<()> + 'g;
 
+/// Takes a saved connection as [`Give`] does, or `None` for a slot without one. It breaks if that is enough for now.
+type GiveAhead<'g, 's> = dyn FnMut(Option<(ConnId, BorrowedFd<'s>, &[u8])>) -> io::Result<ControlFlow<()>> + 'g;
+
 impl<E: Engine, H: Handler> Shard<E, H> {
     /// Handles the commands that wait and sends their output, without reading from any connection.
     ///
@@ -130,6 +139,44 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         self.core.refresh();
         self.core.handle_commands(&mut *self.driver);
         self.core.deliver_all(&mut *self.driver);
+    }
+
+    /// Begins a move: until this is called again, saved times count up to now, so that bytes differ only if a connection does.
+    pub fn begin_move(&mut self) {
+        self.core.refresh();
+        self.core.move_began = Some(self.core.shared.now);
+    }
+
+    /// Saves connections that can move and calls `give` as [`save`](Self::save) does, but while they go on. It looks at the
+    /// slots from `from` on until `give` breaks. Returns the next slot, or `None` after the last one.
+    ///
+    /// Some drivers give only connections that [hold still](Self::hold_still).
+    ///
+    /// # Errors
+    /// The first error of `give`.
+    pub fn save_ahead<'s>(&'s mut self, from: usize, give: &mut GiveAhead<'_, 's>) -> io::Result<Option<usize>> {
+        self.core.refresh();
+        let (now, mut room) = (self.core.moved_at(), Room::new());
+        let Self { driver, core } = self;
+        for (number, slot) in core.slots.iter_mut().enumerate().skip(from) {
+            let given = match slot {
+                // Saving a compressor within a message makes it send what it holds.
+                Slot::Link(link) if !link.out.is_streaming() => {
+                    match save(&**driver, &mut core.handler, link, &mut core.shared, (now, &mut room)) {
+                        Ok((socket, saved)) => {
+                            let conn = ConnId { shard: core.shared.shard, token: link.token };
+                            give(Some((conn, socket, room.encode(saved))))?
+                        }
+                        Err(_) => give(None)?,
+                    }
+                }
+                _ => give(None)?,
+            };
+            if given.is_break() {
+                return Ok(Some(number + 1));
+            }
+        }
+        Ok(None)
     }
 
     /// Has nothing of any connection move until the next turn.
@@ -147,18 +194,21 @@ impl<E: Engine, H: Handler> Shard<E, H> {
     /// The first error of `give`.
     pub fn save<'s>(&'s mut self, give: &mut Give<'_, 's>) -> io::Result<Staying> {
         self.core.refresh();
+        let (now, mut room) = (self.core.moved_at(), Room::new());
         let mut staying = Staying::default();
         let Self { driver, core } = self;
         for slot in &mut core.slots {
             match slot {
                 Slot::Free => {}
                 Slot::Attempt(..) => staying.outgoing += 1,
-                Slot::Link(link) => match save(&**driver, &mut core.handler, link, &mut core.shared) {
-                    Ok((socket, saved)) => {
-                        give(ConnId { shard: core.shared.shard, token: link.token }, socket, &saved.encode())?;
+                Slot::Link(link) => {
+                    match save(&**driver, &mut core.handler, link, &mut core.shared, (now, &mut room)) {
+                        Ok((socket, saved)) => {
+                            give(ConnId { shard: core.shared.shard, token: link.token }, socket, room.encode(saved))?;
+                        }
+                        Err(reason) => *reason(&mut staying) += 1,
                     }
-                    Err(reason) => *reason(&mut staying) += 1,
-                },
+                }
             }
         }
         Ok(staying)
@@ -207,28 +257,80 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         self.driver.give_listening_away();
     }
 
-    /// Takes a connection that another process has [saved](Self::save). It does not begin yet: no turn may come before
-    /// [`begin_restored`](Self::begin_restored).
+    /// Takes a connection that another process has [saved](Self::save), and returns its number among those that were taken. It
+    /// does not begin yet: no turn may come before [`begin_restored`](Self::begin_restored).
     ///
     /// # Errors
     /// The bytes are no connection that this shard can go on with, or the driver cannot take it. The other process keeps it then.
-    pub fn restore(&mut self, socket: OwnedFd, saved: &[u8]) -> io::Result<()> {
+    pub fn restore(&mut self, socket: OwnedFd, saved: &[u8]) -> io::Result<usize> {
         self.core.refresh();
         if self.core.restored.is_empty() {
             self.driver.hold_still()?;
+            self.core.move_began = Some(self.core.shared.now);
         }
-        let restored = self.core.restore(&mut *self.driver, socket, Saved::decode(saved)?)?;
-        self.core.restored.push(restored);
+        let Self { driver, core } = self;
+        // The driver comes last, since nothing can fail behind it.
+        let (link, rest) = core.restore(Saved::decode(saved)?, || driver.adopt(socket))?;
+        let link = core.batch_alloc.place(link);
+        core.restored.push(Some(Restored { link, rest }));
+        Ok(core.restored.len() - 1)
+    }
+
+    /// Takes a later state of the connection with this number.
+    ///
+    /// # Errors
+    /// There is no such connection, or this shard cannot go on with it. It is [undone](Self::undo_restore) then.
+    pub fn restore_again(&mut self, number: usize, saved: &[u8]) -> io::Result<()> {
+        let none = || io::Error::new(io::ErrorKind::NotFound, "no connection with this number has arrived");
+        let token = self.core.restored.get(number).and_then(Option::as_ref).ok_or_else(none)?.link.token;
+        let later = Saved::decode(saved).and_then(|saved| self.core.restore(saved, || Ok(token)));
+        if later.is_err() {
+            self.undo_restore(number);
+        }
+        let (link, rest) = later?;
+        if let Some(Some(restored)) = self.core.restored.get_mut(number) {
+            (*restored.link, restored.rest) = (link, rest);
+        }
         Ok(())
+    }
+
+    /// Closes this process's descriptor of the connection with this number: the other process keeps the connection.
+    pub fn undo_restore(&mut self, number: usize) {
+        if let Some(restored) = self.core.restored.get_mut(number).and_then(Option::take) {
+            self.driver.give_away(restored.link.token);
+        }
     }
 
     /// Begins all connections that were restored, and returns their number. From now on they are this shard's.
     pub fn begin_restored(&mut self) -> usize {
         self.core.refresh();
+        let since = self.core.shared.now.saturating_sub(self.core.moved_at());
         let restored = std::mem::take(&mut self.core.restored);
-        let count = restored.len();
-        restored.into_iter().for_each(|one| self.core.begin_link(&mut *self.driver, one));
+        let mut count = 0;
+        for one in restored.into_iter().flatten() {
+            self.core.begin_link(&mut *self.driver, one, since);
+            count += 1;
+        }
         count
+    }
+}
+
+/// Memory that all connections of a save use one after the other. It is wiped once.
+struct Room {
+    session: Secret,
+    encoded: Zeroizing<Vec<u8>>,
+}
+
+impl Room {
+    fn new() -> Self {
+        Self { session: Secret(Vec::with_capacity(4096)), encoded: Zeroizing::new(Vec::with_capacity(4096)) }
+    }
+
+    /// The connection as bytes.
+    fn encode(&mut self, saved: Saved) -> &[u8] {
+        saved.encode_into(&mut self.encoded);
+        self.session = saved.session;
+        &self.encoded
     }
 }
 
@@ -239,6 +341,7 @@ fn save<'d, S: Session, H: Handler>(
     handler: &mut H,
     link: &mut Link<S, H::State>,
     shared: &mut Shared,
+    (now, room): (Tick, &mut Room),
 ) -> Result<(BorrowedFd<'d>, Saved), Reason> {
     match link.phase {
         Phase::Open => {}
@@ -248,8 +351,8 @@ fn save<'d, S: Session, H: Handler>(
     if link.info.dial.is_some() {
         return Err(|staying| &mut staying.outgoing);
     }
-    let mut session = Secret(Vec::with_capacity(4096));
-    if link.kernel.in_kernel() || link.session.save(&mut session.0).is_err() {
+    room.session.0.clear();
+    if link.kernel.in_kernel() || link.session.save(&mut room.session.0).is_err() {
         return Err(|staying| &mut staying.tls);
     }
     let held = driver.held(link.token).ok_or((|staying| &mut staying.socket) as Reason)?;
@@ -265,10 +368,8 @@ fn save<'d, S: Session, H: Handler>(
         _ => closing,
     });
     state_of_decoder?.encode(&mut decoder);
-    let now = shared.now;
     let mut saved = Saved {
         peer: link.info.peer.to_string(),
-        session,
         decoder,
         received: [link.carry.filled(), held.received].concat(),
         unsent: [held.unsent, link.wire.sealed_mut().filled()].concat(),
@@ -289,6 +390,8 @@ fn save<'d, S: Session, H: Handler>(
             saved.timers = running.map(|timer| (timer.id, timer.at.saturating_sub(now))).collect();
         }
     }
+    // At last: an early return keeps the memory.
+    saved.session = std::mem::take(&mut room.session);
     Ok((held.socket, saved))
 }
 
@@ -304,12 +407,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.drop_link(link);
     }
 
+    /// Makes a saved connection, whose token `adopt` returns at last.
+    #[expect(clippy::type_complexity, reason = "a link, and what is left when it begins")]
     fn restore(
         &mut self,
-        driver: &mut dyn Driver,
-        socket: OwnedFd,
         saved: Saved,
-    ) -> io::Result<Restored<E::Session, H::State>> {
+        adopt: impl FnOnce() -> io::Result<Token>,
+    ) -> io::Result<(Link<E::Session, H::State>, Rest)> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let session = self.engine.restore(&saved.session.0).map_err(|error| invalid(error.to_string()))?;
         let mut decoder = Decoder::new(Role::Server, self.shared.config.limits.max_message);
@@ -330,16 +434,14 @@ impl<E: Engine, H: Handler> Core<E, H> {
         };
         let state = catch_unwind(AssertUnwindSafe(|| self.handler.restore_state(&saved.state)));
         let state = state.ok().flatten().ok_or_else(|| invalid("the handler does not restore its state".into()))?;
-        let now = self.shared.now;
-        let [heard, message] = saved.silent.map(|silent| now.saturating_sub(silent));
+        let [heard, message] = saved.silent.map(|silent| self.moved_at().saturating_sub(silent));
         out.restore(encoder, &saved).map_err(|error| invalid(error.to_string()))?;
         let mut wire = Wire::new();
         wire.sealed_mut().put(&saved.unsent);
         let mut carry = Buf::new();
         carry.put(&saved.received);
         let mut link = Link {
-            // Last, since nothing can fail behind it.
-            token: driver.adopt(socket)?,
+            token: adopt()?,
             phase: Phase::Open,
             session,
             cost: HandshakeCost::Plain,
@@ -365,12 +467,17 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.cold.get_or_insert_default().subprotocol = saved.subprotocol.map(String::into_boxed_str);
         }
         let Saved { topics, prefixes, timers, .. } = saved;
-        Ok(Restored { link: self.batch_alloc.place(link), topics, prefixes, timers })
+        Ok((link, Rest { topics, prefixes, timers }))
     }
 
-    /// Begins a restored connection: its socket is read from now on.
-    fn begin_link(&mut self, driver: &mut dyn Driver, restored: Restored<E::Session, H::State>) {
-        let Restored { link, topics, prefixes, timers } = restored;
+    /// The time up to which saved times count.
+    fn moved_at(&self) -> Tick {
+        self.move_began.unwrap_or(self.shared.now)
+    }
+
+    /// Begins a restored connection, `since` milliseconds after it was saved: its socket is read from now on.
+    fn begin_link(&mut self, driver: &mut dyn Driver, restored: Restored<E::Session, H::State>, since: Tick) {
+        let Restored { link, rest: Rest { topics, prefixes, timers } } = restored;
         self.shared.counters.connections.add(1);
         self.shared.counters.open.add(1);
         self.account.add_connection(self.memory_of(&link));
@@ -380,7 +487,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
             link.lend(Some(driver), &mut core.shared, |conn| {
                 topics.iter().for_each(|topic| _ = conn.subscribe(topic));
                 prefixes.iter().for_each(|prefix| _ = conn.subscribe_prefix(prefix));
-                timers.iter().for_each(|(id, due)| conn.set_timer(Duration::from_millis(*due), *id));
+                timers
+                    .iter()
+                    .for_each(|(id, due)| conn.set_timer(Duration::from_millis(due.saturating_sub(since)), *id));
                 core.handler.on_restored(conn);
             });
         });

@@ -247,6 +247,11 @@ impl Outbound {
         mark > self.gone && self.is_blocked(wire) && self.buffered(wire) > most
     }
 
+    /// Whether the application has begun a streamed message.
+    pub(crate) const fn is_streaming(&self) -> bool {
+        self.streaming.is_some()
+    }
+
     /// Whether no message waits here.
     pub(crate) fn is_empty(&self) -> bool {
         self.cork.is_empty() && self.queue.is_empty() && self.close.is_none()

@@ -3,6 +3,12 @@ use crate::link::Link;
 /// A connection that has arrived from another process and has not begun. The driver holds its socket still.
 pub(crate) struct Restored<S, T> {
     pub(crate) link: Box<Link<S, T>>,
+    pub(crate) rest: Rest,
+}
+
+/// The parts of a connection that are not its link's until it begins.
+#[derive(Default)]
+pub(crate) struct Rest {
     pub(crate) topics: Vec<String>,
     pub(crate) prefixes: Vec<String>,
     /// Identifiers of timers, and the milliseconds until they are due.

@@ -91,15 +91,17 @@ pub(crate) enum Part {
 }
 
 impl Saved {
-    /// The connection as bytes, which are wiped on drop.
-    pub(crate) fn encode(&self) -> Zeroizing<Vec<u8>> {
+    /// Replaces `out` by the connection as bytes. It does not grow: a larger one takes its place, so that no copy stays behind.
+    pub(crate) fn encode_into(&self, out: &mut Zeroizing<Vec<u8>>) {
         let waiting: usize = self.queue.iter().map(|item| item.payload.len() + 32).sum();
         let names: usize = self.topics.iter().chain(&self.prefixes).map(|name| name.len() + 4).sum();
         let bytes = [&self.session.0, &self.decoder, &self.received, &self.unsent, &self.cork, &self.state];
         let fixed = 256 + self.peer.len() + self.subprotocol.as_ref().map_or(0, String::len) + 16 * self.timers.len();
-        // With room for all, so that no copy stays behind when it grows.
         let room = fixed + waiting + names + bytes.iter().map(|bytes| bytes.len()).sum::<usize>();
-        let mut out = Zeroizing::new(Vec::with_capacity(room));
+        out.clear();
+        if out.capacity() < room {
+            *out = Zeroizing::new(Vec::with_capacity(room));
+        }
         let streams = self.streaming.is_some();
         let text = self.streaming == Some(Kind::Text);
         let flags = [
@@ -115,29 +117,28 @@ impl Saved {
         for silent in self.silent {
             out.extend(silent.to_be_bytes());
         }
-        put(self.peer.as_bytes(), &mut out);
-        put(self.subprotocol.as_deref().unwrap_or_default().as_bytes(), &mut out);
+        put(self.peer.as_bytes(), out);
+        put(self.subprotocol.as_deref().unwrap_or_default().as_bytes(), out);
         for field in bytes {
-            put(field, &mut out);
+            put(field, out);
         }
-        put_len(self.queue.len(), &mut out);
+        put_len(self.queue.len(), out);
         for Waiting { kind, payload, part, drops, compress, key } in &self.queue {
             let flags = bits(&[*kind == Kind::Text, *compress, key.is_some()]);
             out.extend([flags, *part as u8, *drops as u8]);
             out.extend(key.unwrap_or_default().to_be_bytes());
-            put(payload, &mut out);
+            put(payload, out);
         }
         for names in [&self.topics, &self.prefixes] {
-            put_len(names.len(), &mut out);
-            names.iter().for_each(|name| put(name.as_bytes(), &mut out));
+            put_len(names.len(), out);
+            names.iter().for_each(|name| put(name.as_bytes(), out));
         }
-        put_len(self.timers.len(), &mut out);
+        put_len(self.timers.len(), out);
         for (id, due) in &self.timers {
             out.extend(id.to_be_bytes());
             out.extend(due.to_be_bytes());
         }
         out.extend(self.deflate);
-        out
     }
 
     /// Reads bytes that [`encode`](Self::encode) made.
@@ -273,10 +274,19 @@ mod tests {
     use super::{Part, SAVED_FORMAT, Saved, Secret, Waiting};
     use crate::queue::Drops;
     use tautline_ws::Kind;
+    use zeroize::Zeroizing;
 
     /// A connection as each version wrote it. Later builds must read all of them.
     const VERSION_1: &[u8] = include_bytes!("../tests/data/saved_connection_1.bin");
     const VERSION_2: &[u8] = include_bytes!("../tests/data/saved_connection_2.bin");
+
+    impl Saved {
+        fn encode(&self) -> Zeroizing<Vec<u8>> {
+            let mut out = Zeroizing::default();
+            self.encode_into(&mut out);
+            out
+        }
+    }
 
     fn full() -> Saved {
         let waiting = |part, drops, key| Waiting {
@@ -331,6 +341,11 @@ mod tests {
         let bytes = saved.encode();
         let room = bytes.capacity();
         assert!(room >= bytes.len() && room < bytes.len() + 1024, "{room} for {}", bytes.len());
+        let mut again = bytes.clone();
+        again.reserve(room);
+        let (at, room) = (again.as_ptr(), again.capacity());
+        saved.encode_into(&mut again);
+        assert!(again == bytes && again.as_ptr() == at && again.capacity() == room);
     }
 
     #[test]

@@ -148,6 +148,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             pace: Pace::default(),
             openings: Openings::default(),
             restored: Vec::new(),
+            move_began: None,
         };
         Ok(Self { driver, core })
     }

@@ -1,6 +1,7 @@
 //! Work for a loop's thread, between two turns.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,11 +24,15 @@ pub(crate) trait Loop {
     fn is_drained(&self) -> bool;
     fn settle(&mut self);
     fn hold_still(&mut self) -> io::Result<()>;
+    fn begin_move(&mut self);
+    fn save_ahead<'s>(&'s mut self, from: usize, give: &mut GiveAhead<'_, 's>) -> io::Result<Option<usize>>;
     fn save<'s>(&'s mut self, give: &mut Give<'_, 's>) -> io::Result<Staying>;
     fn give_away(&mut self, conns: &[ConnId]);
     fn listening(&self) -> io::Result<Vec<OwnedFd>>;
     fn give_listening_away(&mut self);
-    fn restore(&mut self, socket: OwnedFd, saved: &[u8]) -> io::Result<()>;
+    fn restore(&mut self, socket: OwnedFd, saved: &[u8]) -> io::Result<usize>;
+    fn restore_again(&mut self, number: usize, saved: &[u8]) -> io::Result<()>;
+    fn undo_restore(&mut self, number: usize);
     fn begin_restored(&mut self);
     fn totals(&self) -> Totals;
     fn add_totals(&mut self, totals: &Totals);
@@ -35,6 +40,10 @@ pub(crate) trait Loop {
 
 /// Takes a saved connection with its socket, which the loop keeps open for `'s`.
 pub(crate) type Give<'g, 's> = dyn FnMut(ConnId, BorrowedFd<'s>, &[u8]) -> io::Result<()> + 'g;
+
+/// Takes a saved connection as [`Give`] does, or `None` for a slot without one. It breaks if that is enough for now.
+pub(crate) type GiveAhead<'g, 's> =
+    dyn FnMut(Option<(ConnId, BorrowedFd<'s>, &[u8])>) -> io::Result<ControlFlow<()>> + 'g;
 
 impl<E: Engine, H: Handler> Loop for Shard<E, H> {
     fn listen(&mut self, address: &Address, options: &ListenOptions) -> io::Result<Address> {
@@ -85,6 +94,14 @@ impl<E: Engine, H: Handler> Loop for Shard<E, H> {
         self.hold_still()
     }
 
+    fn begin_move(&mut self) {
+        self.begin_move();
+    }
+
+    fn save_ahead<'s>(&'s mut self, from: usize, give: &mut GiveAhead<'_, 's>) -> io::Result<Option<usize>> {
+        self.save_ahead(from, give)
+    }
+
     fn save<'s>(&'s mut self, give: &mut Give<'_, 's>) -> io::Result<Staying> {
         self.save(give)
     }
@@ -101,8 +118,16 @@ impl<E: Engine, H: Handler> Loop for Shard<E, H> {
         self.give_listening_away();
     }
 
-    fn restore(&mut self, socket: OwnedFd, saved: &[u8]) -> io::Result<()> {
+    fn restore(&mut self, socket: OwnedFd, saved: &[u8]) -> io::Result<usize> {
         self.restore(socket, saved)
+    }
+
+    fn restore_again(&mut self, number: usize, saved: &[u8]) -> io::Result<()> {
+        self.restore_again(number, saved)
+    }
+
+    fn undo_restore(&mut self, number: usize) {
+        self.undo_restore(number);
     }
 
     fn begin_restored(&mut self) {

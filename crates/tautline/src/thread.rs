@@ -488,6 +488,7 @@ impl Plan {
         match take_over.map(TakeOver::finish) {
             Some(Ok(legacy)) => {
                 server.reloader.count_before(legacy.reloads);
+                server.bridge.iter().for_each(|bridge| bridge.add_totals(&legacy.broker));
                 server.count_upgrade(|upgrades| *upgrades = legacy.upgrades);
             }
             Some(Err(error)) => {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tautline::{
-    CloseCode, Config, Conn, DeflateConfig, DriverConfig, HandOver, HandedOver, Handler, Message, Outgoing, Reconnect,
-    Server, ServerHandle, Socket, Target, Tls, TlsEngine,
+    Bridge, CloseCode, Config, Conn, DeflateConfig, DriverConfig, HandOver, HandedOver, Handler, MemoryBroker, Message,
+    Outgoing, Reconnect, Server, ServerHandle, Socket, Target, Tls, TlsEngine,
 };
 
 /// Answers with the number of messages so far, and tells everybody about each hundredth.
@@ -227,4 +227,25 @@ fn clients_resume_their_sessions_at_the_new_process() {
     client.join().unwrap();
     new.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
     new.join().unwrap();
+}
+
+#[test]
+fn counters_of_the_broker_go_on() {
+    logs::keep();
+    let (engine, driver) = (TlsEngine::Plain, DriverConfig::default());
+    let with_broker = || server(engine, &driver).bridge(Bridge::start(MemoryBroker::new()).unwrap());
+    let old = with_broker().listen("127.0.0.1:0".parse().unwrap()).start(|_| Count { saves: true }).unwrap();
+    let counters = |server: &ServerHandle| server.broker_counters().unwrap();
+    eventually("the broker is connected", || counters(&old).connected);
+    for _ in 0..3 {
+        old.publish("news", Outgoing::text("for other hosts")).unwrap();
+    }
+    eventually("they are passed", || counters(&old).passed == 3);
+    let (new, _) = upgrade(&old, with_broker(), true);
+    eventually("the broker is connected", || counters(&new).connected);
+    assert_eq!((counters(&new).passed, counters(&new).connects), (3, counters(&old).connects + 1));
+    for server in [old, new] {
+        server.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+        server.join().unwrap();
+    }
 }

@@ -20,8 +20,8 @@ use zeroize::Zeroizing;
 pub(super) const VERSION: u8 = 1;
 /// The additions to the protocol that this build knows, the third byte of its greeting. Builds without that byte know none.
 ///
-/// Since 1: many connections in a frame, totals, and `Resumed`.
-pub(super) const ADDITIONS: u8 = 1;
+/// Since 1: many connections in a frame, totals, and `Resumed`. Since 2: connections that are sent ahead.
+pub(super) const ADDITIONS: u8 = 2;
 /// Most descriptors of a frame (`SCM_MAX_FD`).
 pub(super) const MOST_FDS: usize = 253;
 /// Longest content in bytes: a connection with a queue of this size.
@@ -47,7 +47,8 @@ pub(super) enum Kind {
     Connection = 6,
     /// Old to new, on a loop's socket: there are no further ones. The content is the loop's totals, if it knows this addition.
     End = 7,
-    /// New to old, on a loop's socket: numbers of the connections that were refused.
+    /// New to old, on a loop's socket: numbers of the connections that were refused. Without content after a frame of
+    /// connections ahead: the next one may come.
     Taken = 8,
     /// New to old: all loops have taken their connections.
     Ready = 9,
@@ -61,10 +62,20 @@ pub(super) enum Kind {
     Connections = 13,
     /// New to old: all connections go on here. The content is the time in nanoseconds since `Commit` arrived.
     Resumed = 14,
+    /// Old to new, on a loop's socket: connections as in `Connections`, which go on there for now. Their numbers count on from
+    /// those before.
+    Ahead = 15,
+    /// Old to new, on a loop's socket: later states of such connections, each with its number in front.
+    AheadAgain = 16,
+    /// Old to new, on a loop's socket: last states of such connections. From the first frame of this kind, of `Gone` or of
+    /// `Connections` on, no connection of this loop goes on there.
+    Changed = 17,
+    /// Old to new, on a loop's socket: numbers of connections ahead that stay there after all.
+    Gone = 18,
 }
 
 impl Kind {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 18] = [
         Self::Hello,
         Self::Loops,
         Self::Listening,
@@ -79,6 +90,10 @@ impl Kind {
         Self::Abort,
         Self::Connections,
         Self::Resumed,
+        Self::Ahead,
+        Self::AheadAgain,
+        Self::Changed,
+        Self::Gone,
     ];
 
     fn of(byte: u8) -> Option<Self> {
@@ -188,6 +203,19 @@ impl Channel {
     }
 }
 
+/// Waits until one of these has something to receive, and returns its number.
+pub(super) fn wait_for_any<'c>(channels: impl Iterator<Item = &'c Channel>, patience: Duration) -> io::Result<usize> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds: Vec<_> = channels.map(|channel| PollFd::new(channel, PollFlags::IN)).collect();
+    let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+    while rustix::io::retry_on_intr(|| poll(&mut fds, Some(&patience)))? > 0 {
+        if let Some(number) = fds.iter().position(|fd| !fd.revents().is_empty()) {
+            return Ok(number);
+        }
+    }
+    Err(late())
+}
+
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -215,12 +243,14 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process does not answer in time"));
-            }
+            Err(Errno::AGAIN) => return Err(late()),
             other => return Ok(other?),
         }
     }
+}
+
+fn late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the other process does not answer in time")
 }
 
 /// The error for a process that does not keep to the protocol.

@@ -2,6 +2,7 @@
 
 use super::batch::Batch;
 use super::channel::{Channel, Kind, Peer, VERSION, misbehaves, other_version};
+use super::ledger::{Changes, Entry, Ledger, Slice};
 use super::{HandOver, HandedOver, Legacy, PATIENCE};
 use crate::jobs::Loop;
 use crate::{CloseCode, ServerHandle};
@@ -17,6 +18,19 @@ use tautline_engine::{ConnId, SAVED_FORMAT, ShardHandle, Staying};
 const ROUNDS: usize = 3;
 /// How long connections in their handshake may go on in the old process before it drains.
 const HANDSHAKES: Duration = Duration::from_secs(2);
+
+/// Most rounds in which connections are sent ahead. In the first all are sent, in the others those that have changed.
+const AHEAD_ROUNDS: usize = 5;
+/// The rounds end when less than one in this number of connections has changed.
+const FEW: usize = 20;
+/// The longest time of all these rounds.
+const AHEAD_LONGEST: Duration = Duration::from_secs(10);
+
+/// The way of a loop's connections to the new process.
+struct Way {
+    channel: Channel,
+    ledger: Ledger,
+}
 
 /// A loop that takes part, as the thread that coordinates sees it.
 struct Part {
@@ -71,16 +85,20 @@ impl ServerHandle {
             let what = "loops with descriptors of their own (`own_descriptors`) cannot hand sockets over";
             return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
-        let known = greeted(&control.expect(Kind::Hello)?.content)? > 0;
-        let loops = self.offer(control)?;
+        let additions = greeted(&control.expect(Kind::Hello)?.content)?;
+        let known = additions > 0;
+        let mut loops = self.offer(control)?;
         // The new process starts its loops meanwhile.
         control.wait_at_most(Some(Duration::from_secs(60)))?;
         control.expect(Kind::Started)?;
         control.wait_at_most(Some(PATIENCE))?;
+        if additions > 1 {
+            loops = self.send_ahead(loops)?;
+        }
         let start = Instant::now();
         let deadline = start + PATIENCE;
         let parts: Vec<Part> =
-            loops.into_iter().enumerate().map(|(number, channel)| self.begin(number, channel, known)).collect();
+            loops.into_iter().enumerate().map(|(number, way)| self.begin(number, way, known)).collect();
         for _ in 0..ROUNDS {
             news(&parts, deadline, |_| ())?;
             go(&parts)?;
@@ -110,18 +128,19 @@ impl ServerHandle {
         let mut upgrades = self.upgrades();
         upgrades.count(handed);
         let reloads = self.reloader().reloads();
-        Legacy { upgrades, reloads: [reloads.done, reloads.failed], stopped }
+        let broker = self.broker_counters().unwrap_or_default().totals();
+        Legacy { upgrades, reloads: [reloads.done, reloads.failed], broker, stopped }
     }
 
     /// Sends a socket for each loop, the listening sockets and the ticket keys. Returns this end of the former.
-    fn offer(&self, control: &mut Channel) -> io::Result<Vec<Channel>> {
+    fn offer(&self, control: &mut Channel) -> io::Result<Vec<Way>> {
         let (mut near, mut listening) = (Vec::new(), Vec::new());
         let count = u32::try_from(self.shards().len()).unwrap_or(u32::MAX);
         control.send(Kind::Loops, &[&[VERSION], &count.to_be_bytes()[..]].concat(), &[])?;
         for number in 0..self.shards().len() {
             let (ours, theirs) = UnixStream::pair()?;
             control.send(Kind::Loops, &[], &[theirs.as_fd()])?;
-            near.push(Channel::new(ours, PATIENCE)?);
+            near.push(Way { channel: Channel::new(ours, PATIENCE)?, ledger: Ledger::default() });
             listening.extend(self.listening(number)?);
         }
         for socket in &listening {
@@ -138,11 +157,67 @@ impl ServerHandle {
         answered.recv_timeout(PATIENCE).map_err(|_| stuck())?
     }
 
-    fn begin(&self, number: usize, channel_to_new: Channel, many: bool) -> Part {
+    /// Sends connections while they go on here, round after round, until few change during a round.
+    fn send_ahead(&self, mut loops: Vec<Way>) -> io::Result<Vec<Way>> {
+        let start = Instant::now();
+        for round in 0..AHEAD_ROUNDS {
+            let mut next = vec![Some(0); loops.len()];
+            let mut sent = 0;
+            while next.iter().any(Option::is_some) {
+                if start.elapsed() > AHEAD_LONGEST {
+                    return Ok(loops);
+                }
+                let slices = loops.into_iter().enumerate();
+                let slices: Vec<_> = slices.map(|(number, way)| self.slice(number, way, next[number], round)).collect();
+                loops = Vec::with_capacity(slices.len());
+                for (slice, next) in slices.into_iter().zip(&mut next) {
+                    let (mut way, slice) = slice.recv_timeout(PATIENCE).map_err(|_| stuck())?;
+                    let slice = slice?;
+                    *next = slice.next;
+                    sent += slice.sent;
+                    if slice.sent > 0 {
+                        way.channel.expect(Kind::Taken)?;
+                    }
+                    loops.push(way);
+                }
+            }
+            let all: usize = loops.iter().map(|way| way.ledger.len()).sum();
+            if round > 0 && sent < all / FEW {
+                break;
+            }
+        }
+        Ok(loops)
+    }
+
+    /// Has a loop send a slice between two turns.
+    fn slice(
+        &self,
+        number: usize,
+        mut way: Way,
+        from: Option<usize>,
+        round: usize,
+    ) -> Receiver<(Way, io::Result<Slice>)> {
+        let (tell, told) = channel();
+        let Some(from) = from else {
+            let _ = tell.send((way, Ok(Slice { next: None, sent: 0 })));
+            return told;
+        };
+        self.run_on(number, move |shard| {
+            if round == 0 && from == 0 {
+                shard.begin_move();
+            }
+            let slice = way.ledger.send_slice(&mut way.channel, shard, from, round == 0);
+            // Nobody listens any more if that took too long.
+            let _ = tell.send((way, slice));
+        });
+        told
+    }
+
+    fn begin(&self, number: usize, way: Way, many: bool) -> Part {
         let (tell, news) = channel();
         let (go, may_go) = channel();
         self.run_on(number, move |shard| {
-            if let Err(error) = take_part(shard, (channel_to_new, many), &tell, &may_go) {
+            if let Err(error) = take_part(shard, (way, many), &tell, &may_go) {
                 // Nobody listens any more if another loop has failed.
                 let _ = tell.send(Err(error));
             }
@@ -178,7 +253,7 @@ fn greeted(hello: &[u8]) -> io::Result<u8> {
 /// `many` connections go in a frame, if the new process takes that.
 fn take_part(
     shard: &mut dyn Loop,
-    (mut channel, many): (Channel, bool),
+    (way, many): (Way, bool),
     tell: &Sender<io::Result<News>>,
     may_go: &Receiver<()>,
 ) -> io::Result<()> {
@@ -189,21 +264,41 @@ fn take_part(
         may_go.recv().map_err(|_| ended())?;
     }
     shard.hold_still()?;
-    let mut conns: Vec<ConnId> = Vec::new();
-    let mut batch = Batch::new(many);
-    let staying = shard.save(&mut |conn, socket, saved| {
-        conns.push(conn);
-        batch.add(&mut channel, socket, saved)
+    let Way { mut channel, mut ledger } = way;
+    ledger.begin_last_round();
+    let mut others: Vec<Option<ConnId>> = Vec::new();
+    let (mut batch, mut changes) = (Batch::new(many), Changes::new());
+    let staying = shard.save(&mut |conn, socket, saved| match ledger.entry(conn, saved) {
+        Entry::New => {
+            others.push(Some(conn));
+            batch.add(&mut channel, socket, saved)
+        }
+        Entry::Same => Ok(()),
+        Entry::Changed(number) => changes.add(&mut channel, number, saved),
     })?;
+    changes.send(&mut channel)?;
     batch.send(&mut channel)?;
     drop(batch);
+    let mut conns = ledger.into_conns();
+    let gone: Vec<u8> = conns
+        .iter()
+        .zip(0_u32..)
+        .filter(|(conn, _)| conn.is_none())
+        .flat_map(|(_, number)| number.to_be_bytes())
+        .collect();
+    if !gone.is_empty() {
+        channel.send(Kind::Gone, &gone, &[])?;
+    }
+    conns.append(&mut others);
     channel.send(Kind::End, &shard.totals().encode(), &[])?;
     let taken = channel.expect(Kind::Taken)?;
-    let refused: Vec<u32> = taken.content.as_chunks().0.iter().map(|bytes| u32::from_be_bytes(*bytes)).collect();
-    let all = conns.len();
-    let mut number = 0..;
-    conns.retain(|_| number.next().is_some_and(|number| refused.binary_search(&number).is_err()));
-    let saved = News::Saved { moved: conns.len(), refused: all - conns.len(), staying };
+    let mut refused = 0;
+    for bytes in taken.content.as_chunks().0 {
+        let conn = conns.get_mut(u32::from_be_bytes(*bytes) as usize).ok_or_else(misbehaves)?;
+        refused += usize::from(conn.take().is_some());
+    }
+    let conns: Vec<ConnId> = conns.into_iter().flatten().collect();
+    let saved = News::Saved { moved: conns.len(), refused, staying };
     tell.send(Ok(saved)).map_err(|_| ended())?;
     may_go.recv().map_err(|_| ended())?;
     shard.give_away(&conns);

@@ -5,7 +5,10 @@
 //!                                                Hello ◄─── connects
 //!  sockets for loops, listening ones, ticket keys ─► Loops, Listening, Offered
 //!                                              Started ◄─── all its loops have begun
-//!  all loops stop, and save ─── by loop: Connection, End ──► restores
+//!  loops save between turns ─── by loop: Ahead, AheadAgain ► restores
+//!                                                Taken ◄─── is ready for more
+//!  all loops stop, and save
+//!  changes, others ─── by loop: Changed, Connections, End ──► restores
 //!                                         Taken, Ready ◄─── has everything, and touches no connection
 //!  ─────────────────────────────────────────────► Commit
 //!                                              Running ◄─── goes on
@@ -14,11 +17,13 @@
 //! ```
 //! At each step exactly one process goes on with a connection. Until `Running` the old one has given nothing up, and only waits:
 //! if the new process ends, or fails, the old one goes on. If the old process ends after it has saved connections, the new one
-//! goes on with them.
+//! goes on with them, but for those of which it has no last state.
 
+mod arriving;
 mod batch;
 mod channel;
 mod hand_over;
+mod ledger;
 mod take_over;
 mod upgrades;
 

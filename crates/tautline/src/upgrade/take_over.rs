@@ -1,7 +1,7 @@
 //! The new process's side: it starts, takes everything, and goes on once the old process has let go.
 
-use super::batch;
-use super::channel::{ADDITIONS, Channel, Kind, Peer, VERSION, misbehaves, other_version};
+use super::arriving::{Arriving, SAVING, is_end};
+use super::channel::{ADDITIONS, Channel, Kind, Peer, VERSION, misbehaves, other_version, wait_for_any};
 use super::{Legacy, PATIENCE};
 use crate::jobs::Loop;
 use std::io;
@@ -10,12 +10,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tautline_engine::{SAVED_FORMAT, Totals};
 use zeroize::Zeroizing;
-
-/// How long the old process may take to save its connections.
-const SAVING: Duration = Duration::from_secs(20);
 
 /// The connection to the old process, after the greeting.
 pub(crate) struct TakeOver {
@@ -149,14 +146,11 @@ impl Arrivals {
         let Some(arrival) = self.loops.get(number) else { return true };
         let mut arrival = arrival.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(may_go) = arrival.may_go.take() else { return true };
-        let mut taken = Ok(Taken::All);
-        let mut totals = Vec::new();
-        for channel in &mut mem::take(&mut arrival.from) {
-            match restore_all(shard, channel, &mut totals) {
-                Ok(Taken::All) => {}
-                other => taken = other,
-            }
-        }
+        let from = mem::take(&mut arrival.from).into_iter().map(Arriving::new).collect();
+        let (taken, totals) = match restore_all(shard, from) {
+            Ok((taken, totals)) => (Ok(taken), totals),
+            Err(error) => (Err(error), Vec::new()),
+        };
         let told = self.taken.lock().unwrap_or_else(PoisonError::into_inner).send(taken);
         if told.is_err() || may_go.recv().is_err() {
             return false;
@@ -169,38 +163,23 @@ impl Arrivals {
     }
 }
 
-/// Restores all connections of an old loop, and gets its totals.
-fn restore_all(shard: &mut dyn Loop, channel: &mut Channel, totals: &mut Vec<Totals>) -> io::Result<Taken> {
-    let mut refused: Vec<u8> = Vec::new();
-    let mut number = 0_u32;
-    loop {
-        let frame = match channel.receive() {
-            Ok(frame) => frame,
-            Err(error) if is_end(&error) => return Ok(Taken::Some),
-            Err(error) => return Err(error),
-        };
-        match frame.kind {
-            Kind::Connection | Kind::Connections => batch::open(frame, |socket, saved| {
-                if let Err(error) = shard.restore(socket, saved) {
-                    log::info!("a connection stays with the old process: {error}");
-                    refused.extend(number.to_be_bytes());
-                }
-                number += 1;
-            })?,
-            Kind::End => {
-                totals.push(Totals::decode(&frame.content)?);
-                break;
+/// Restores the connections of old loops as they come, until the last of each has come. Returns their totals.
+fn restore_all(shard: &mut dyn Loop, mut from: Vec<Arriving>) -> io::Result<(Taken, Vec<Totals>)> {
+    let (mut taken, mut totals) = (Taken::All, Vec::new());
+    while !from.is_empty() {
+        let number = wait_for_any(from.iter().map(|one| &one.channel), SAVING)?;
+        match from[number].receive(shard) {
+            Ok(None) => {}
+            Ok(Some(of_loop)) => {
+                totals.push(of_loop);
+                from.swap_remove(number);
             }
-            _ => return Err(misbehaves()),
+            Err(error) if is_end(&error) => {
+                from.swap_remove(number).keep_last_states(shard);
+                taken = Taken::Some;
+            }
+            Err(error) => return Err(error),
         }
     }
-    match channel.send(Kind::Taken, &refused, &[]) {
-        Err(error) if is_end(&error) => Ok(Taken::Some),
-        sent => sent.map(|()| Taken::All),
-    }
-}
-
-fn is_end(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+    Ok((taken, totals))
 }

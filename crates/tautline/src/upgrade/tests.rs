@@ -1,7 +1,9 @@
 //! Processes that give up, lie or are killed, at each step: the other one goes on, and clients notice nothing.
 
 use super::HandOver;
-use super::channel::{ADDITIONS, Channel, Kind, VERSION};
+use super::arriving::Arriving;
+use super::channel::{ADDITIONS, Channel, Kind, VERSION, wait_for_any};
+use super::ledger::{Changes, Entry, Ledger};
 use crate::{Address, CloseCode, Config, Conn, Handler, Message, Server, ServerHandle, Socket, Target};
 use rustix::process::{Signal, getpid, kill_process};
 use std::io::{Read, Write};
@@ -89,6 +91,7 @@ enum Step {
     Hello,
     Offered,
     Started,
+    SomeAhead,
     SomeConnections,
     AllConnections,
     Taken,
@@ -96,11 +99,12 @@ enum Step {
     Committed,
 }
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step::Nothing,
     Step::Hello,
     Step::Offered,
     Step::Started,
+    Step::SomeAhead,
     Step::SomeConnections,
     Step::AllConnections,
     Step::Taken,
@@ -108,8 +112,9 @@ const STEPS: [Step; 9] = [
     Step::Committed,
 ];
 
-/// The greetings of a build before there were additions to the protocol, and of this one.
-const GREETINGS: [&[u8]; 2] = [&[VERSION, SAVED_FORMAT], &[VERSION, SAVED_FORMAT, ADDITIONS]];
+/// The greetings of a build before there were additions to the protocol, of one with the first of them, and of this one.
+const GREETINGS: [&[u8]; 3] =
+    [&[VERSION, SAVED_FORMAT], &[VERSION, SAVED_FORMAT, 1], &[VERSION, SAVED_FORMAT, ADDITIONS]];
 
 /// Greets, follows the protocol up to and with `last`, and then ends. Returns the sockets that it had, which it never touched.
 fn begin(stream: UnixStream, greeting: &[u8], last: Step) -> std::io::Result<()> {
@@ -139,14 +144,19 @@ fn begin(stream: UnixStream, greeting: &[u8], last: Step) -> std::io::Result<()>
     if last == Step::Started {
         return Ok(());
     }
-    for from in &mut loops {
-        while from.receive()?.kind != Kind::End {
-            if last == Step::SomeConnections {
-                return Ok(());
-            }
+    let mut done = Vec::new();
+    while !loops.is_empty() {
+        let number = wait_for_any(loops.iter(), patience)?;
+        let kind = loops[number].receive()?.kind;
+        let ahead = matches!(kind, Kind::Ahead | Kind::AheadAgain);
+        if last == Step::SomeAhead || last == Step::SomeConnections && !ahead {
+            return Ok(());
         }
-        if last >= Step::Taken {
-            from.send(Kind::Taken, &[], &[])?;
+        if ahead || kind == Kind::End && last >= Step::Taken {
+            loops[number].send(Kind::Taken, &[], &[])?;
+        }
+        if kind == Kind::End {
+            done.push(loops.swap_remove(number));
         }
     }
     if last >= Step::Ready {
@@ -193,7 +203,7 @@ fn part_of_another_process() {
     match part.split_once(' ').unwrap() {
         ("new", step) => {
             let step: usize = step.parse().unwrap();
-            begin(stream, GREETINGS[step % 2], STEPS[step / 2]).unwrap();
+            begin(stream, GREETINGS[step % GREETINGS.len()], STEPS[step / GREETINGS.len()]).unwrap();
         }
         (_, path) => hand_over_and_die(UnixStream::connect(path).unwrap(), &stream),
     }
@@ -262,8 +272,8 @@ fn a_new_process_that_is_killed_at_any_step_changes_nothing() {
     let old = serve();
     let at = &old.addresses()[0];
     let clients: Vec<_> = (0..8).map(|_| Client::new(at)).collect();
-    for step in 0..STEPS.len() * 2 {
-        let last = STEPS[step / 2];
+    for step in 0..STEPS.len() * GREETINGS.len() {
+        let last = STEPS[step / GREETINGS.len()];
         let (ours, theirs) = UnixStream::pair().unwrap();
         let new = process(&format!("new {step}"), theirs);
         let error = old.hand_over(ours, &HandOver::default()).unwrap_err();
@@ -282,6 +292,59 @@ fn a_new_process_that_is_killed_at_any_step_changes_nothing() {
     clients.into_iter().for_each(Client::finish);
     new.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
     new.join().unwrap();
+}
+
+/// The part of the old process that ends: of two connections that it has sent ahead, it sends one's last state.
+fn send_one_of_two(old: &ServerHandle, new: &ServerHandle) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let channel = |stream| Channel::new(stream, Duration::from_secs(20)).unwrap();
+    let (mut ours, theirs) = (channel(ours), channel(theirs));
+    let (tell, told) = std::sync::mpsc::channel();
+    let new = new.clone();
+    old.run_on(0, move |shard| {
+        let mut ledger = Ledger::default();
+        shard.begin_move();
+        let slice = ledger.send_slice(&mut ours, shard, 0, true).unwrap();
+        assert_eq!((slice.next, slice.sent), (None, 2));
+        shard.hold_still().unwrap();
+        let (mut changes, mut conns) = (Changes::new(), Vec::new());
+        let sent = shard.save(&mut |conn, _, saved| {
+            assert!(matches!(ledger.entry(conn, saved), Entry::Same));
+            conns.push(conn);
+            if conns.len() == 1 { changes.add(&mut ours, 0, saved) } else { Ok(()) }
+        });
+        sent.unwrap();
+        changes.send(&mut ours).unwrap();
+        let (taken, took) = std::sync::mpsc::channel();
+        new.run_on(0, move |shard| {
+            let mut arriving = Arriving::new(theirs);
+            for _ in 0..2 {
+                assert!(arriving.receive(shard).unwrap().is_none());
+            }
+            arriving.keep_last_states(shard);
+            shard.begin_restored();
+            taken.send(()).unwrap();
+        });
+        took.recv().unwrap();
+        shard.give_away(&conns[..1]);
+        tell.send(()).unwrap();
+    });
+    told.recv().unwrap();
+}
+
+#[test]
+fn connections_without_a_last_state_end_with_the_old_process() {
+    let serve = || server().shards(1).listen("127.0.0.1:0".parse().unwrap()).start(|_| Count).unwrap();
+    let (old, new) = (serve(), serve());
+    let clients: Vec<_> = (0..2).map(|_| Client::new(&old.addresses()[0])).collect();
+    send_one_of_two(&old, &new);
+    let open = |server: &ServerHandle| server.shards()[0].counters().open;
+    assert_eq!((open(&old), open(&new)), (1, 1));
+    clients.into_iter().for_each(Client::finish);
+    for server in [old, new] {
+        server.drain(CloseCode::GOING_AWAY, "", Duration::ZERO);
+        server.join().unwrap();
+    }
 }
 
 /// Passes frames between two processes, and takes the additions out of the greeting. Returns the kinds that the new one sent.

@@ -71,6 +71,8 @@ pub(crate) struct Legacy {
     pub(crate) upgrades: Upgrades,
     /// Reloads of the TLS configuration that were done and that failed.
     pub(crate) reloads: [u64; 2],
+    /// The broker's counters, by their names.
+    pub(crate) broker: Totals,
     /// The time from the first loop that stopped to the word.
     pub(super) stopped: Duration,
 }
@@ -81,6 +83,7 @@ impl Legacy {
         self.upgrades.put(&mut totals);
         totals.put("reloads/done", self.reloads[0]);
         totals.put("reloads/failed", self.reloads[1]);
+        self.broker.iter().for_each(|(name, value)| totals.put(format!("broker/{name}"), value));
         totals.put("stopped", u64::try_from(self.stopped.as_nanos()).unwrap_or(u64::MAX));
         totals.encode()
     }
@@ -95,7 +98,10 @@ impl Legacy {
                 "reloads/done" => legacy.reloads[0] += value,
                 "reloads/failed" => legacy.reloads[1] += value,
                 "stopped" => legacy.stopped = Duration::from_nanos(value),
-                name => legacy.upgrades.add(name, value),
+                name => match name.strip_prefix("broker/") {
+                    Some(name) => legacy.broker.put(name, value),
+                    None => legacy.upgrades.add(name, value),
+                },
             }
         }
         legacy
@@ -119,8 +125,12 @@ mod tests {
         upgrades.count(&handed);
         upgrades.pause.add(Duration::from_millis(70));
         let stopped = Duration::from_micros(1500);
-        let read = Legacy::decode(&Legacy { upgrades: upgrades.clone(), reloads: [4, 1], stopped }.encode());
+        let mut broker = Totals::default();
+        broker.put("passed", 9);
+        let legacy = Legacy { upgrades: upgrades.clone(), reloads: [4, 1], broker: broker.clone(), stopped };
+        let read = Legacy::decode(&legacy.encode());
         assert_eq!((read.upgrades, read.reloads, read.stopped), (upgrades.clone(), [4, 1], stopped));
+        assert_eq!(read.broker, broker);
         assert_eq!((upgrades.done, upgrades.moved, upgrades.refused, upgrades.staying.tls), (2, 20, 4, 6));
         assert_eq!(upgrades.pause.sum(), Duration::from_millis(70));
     }
