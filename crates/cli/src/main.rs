@@ -23,6 +23,7 @@ mod output;
 mod port_owner;
 mod probe;
 mod progress;
+mod refusal;
 mod serve;
 mod stages;
 mod supervisor;

@@ -17,6 +17,7 @@ use crate::driver::DriverArguments;
 use crate::failure::Failure;
 use crate::local::local;
 use crate::logging::LogFilter;
+use crate::refusal::Teller;
 use crate::stages;
 use crate::supervisor::Supervisor;
 use hub::BrokerArguments;
@@ -234,6 +235,7 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
     let folder = arguments.files.clone();
     #[cfg(not(feature = "files"))]
     let folder = None;
+    let teller = Teller::new();
     let page = arguments.dashboard.prepare(!arguments.tls.plain)?;
     // Before the loops start, since each thread passes it on.
     arguments.privilege.confine_files(Needs {
@@ -263,7 +265,8 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
     let quiet = arguments.with_parent;
     let (watched, told) = (handle.clone(), supervisor.clone());
     let restart = arguments.loops.back_in.map(|pause| Restart::default().with_pause(pause));
-    let successor = Successor::new(&handle, admin, &supervisor, deadline, arguments.why_no_successor());
+    let why_not = arguments.why_no_successor();
+    let successor = Successor::new(&handle, admin, &supervisor, deadline, why_not, teller);
     let upgraded = successor.clone();
     Obedient { handle: watched, files, supervisor: told, deadline, restart, min_signature, successor, quiet }
         .obey(signals);

@@ -1,12 +1,13 @@
 use crate::failure::Failure;
+use crate::refusal::Refusals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::time::{Duration, Instant};
 
 /// Have a running `taut serve` replaced by the program that is now at its path, without a disconnect.
 ///
-/// Sends SIGUSR2, and waits until the old process has ended: connections that cannot move are closed first. The old process
-/// writes to its standard error how many have moved, or why it goes on.
+/// Sends SIGUSR2, and waits until the old process has ended: connections that cannot move are closed first. If the old process
+/// goes on, the reason is printed at once. The old process writes to its standard error how many have moved.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  install taut /usr/local/bin/taut && taut upgrade $(pidof taut)")]
 pub(crate) struct Arguments {
@@ -27,17 +28,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if !expects_the_signal(number) {
         return Err(Failure::usage(format!("process {number} is no `taut serve` that can be upgraded")));
     }
+    // Without it the server cannot answer, and its log has the reason.
+    let refusals = Refusals::listen(number).ok();
     pidfd_send_signal(&process, Signal::USR2).map_err(cannot)?;
     let end = Instant::now() + Duration::from_secs(arguments.wait);
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let left = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
-        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
+        let mut fds = vec![PollFd::new(&process, PollFlags::IN)];
+        fds.extend(refusals.as_ref().map(|refusals| PollFd::new(refusals, PollFlags::IN)));
+        match poll(&mut fds, Some(&left)) {
             Ok(0) => {
                 let what = format!("process {number} still runs after {} s; its log has the reason", arguments.wait);
                 return Err(Failure::failed(what));
             }
-            Ok(_) => return Ok(()),
+            Ok(_) if !fds[0].revents().is_empty() => return Ok(()),
+            Ok(_) => {
+                if let Some(why) = refusals.as_ref().and_then(Refusals::next) {
+                    return Err(Failure::failed(why));
+                }
+            }
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(cannot(error)),
         }

@@ -1,5 +1,6 @@
 //! SIGUSR2: starts the program at the same path again, with the same arguments, and hands the connections over to it.
 
+use crate::refusal::Teller;
 use crate::supervisor::Supervisor;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -35,6 +36,7 @@ pub(super) struct Successor {
     deadline: Duration,
     /// The reason why there can be none.
     refused: Option<&'static str>,
+    teller: Arc<Teller>,
     /// The thread of the latest upgrade.
     upgrading: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
@@ -46,21 +48,23 @@ impl Successor {
         supervisor: &Supervisor,
         deadline: Duration,
         refused: Option<&'static str>,
+        teller: Teller,
     ) -> Self {
         let (handle, supervisor) = (handle.clone(), supervisor.clone());
-        Self { handle, admin, supervisor, deadline, refused, upgrading: Arc::default() }
+        let teller = Arc::new(teller);
+        Self { handle, admin, supervisor, deadline, refused, teller, upgrading: Arc::default() }
     }
 
     /// Starts the new process, on a thread of its own, unless one is on its way.
     pub(super) fn start(&self) {
         let mut upgrading = self.upgrading();
         if upgrading.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            return say("an upgrade is on its way already");
+            return self.refuse("an upgrade is on its way already");
         }
         let own = self.clone();
         match std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || own.upgrade()) {
             Ok(thread) => *upgrading = Some(thread),
-            Err(error) => say(&format!("no upgrade: cannot start a thread: {error}")),
+            Err(error) => self.refuse(&format!("no upgrade: cannot start a thread: {error}")),
         }
     }
 
@@ -75,13 +79,19 @@ impl Successor {
         self.upgrading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Says why this process goes on, also to `taut upgrade`.
+    fn refuse(&self, why: &str) {
+        say(why);
+        self.teller.tell(why);
+    }
+
     fn upgrade(&self) {
         if let Some(why) = self.refused {
-            return say(&format!("no upgrade: {why}"));
+            return self.refuse(&format!("no upgrade: {why}"));
         }
         let (child, stream) = match spawn() {
             Ok(spawned) => spawned,
-            Err(error) => return say(&format!("no upgrade: cannot start the new process: {error}")),
+            Err(error) => return self.refuse(&format!("no upgrade: cannot start the new process: {error}")),
         };
         let mut settings = HandOver::default();
         settings.deadline = self.deadline;
@@ -103,7 +113,7 @@ impl Successor {
             Err(error) => {
                 self.supervisor.main_process(std::process::id());
                 end(child);
-                say(&format!("no upgrade: {error}; this process goes on"));
+                self.refuse(&format!("no upgrade: {error}; this process goes on"));
             }
         }
     }

@@ -178,6 +178,10 @@ fn servers_that_cannot_be_upgraded_say_why_and_go_on() {
             assert!(line.contains(why), "{options:?}: {line}");
             echo(&mut sockets, round);
         }
+        let asked = Instant::now();
+        let refused = home.run(&["upgrade", &served.pid()]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.err.contains(why) && asked.elapsed() < PATIENCE / 2, "{refused:?}");
         connect(&served);
     }
 }
