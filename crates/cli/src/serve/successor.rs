@@ -145,9 +145,9 @@ fn end(mut child: Child) {
     let _ = child.wait();
 }
 
-/// Prints a line. `eprintln` would panic where the disk of the log is full.
+/// Prints a line, in one piece: the new process writes to the same log. `eprintln` would panic where its disk is full.
 fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "taut: {line}");
+    let _ = io::stderr().write_all(format!("taut: {line}\n").as_bytes());
 }
 
 #[cfg(test)]
