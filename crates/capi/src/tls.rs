@@ -63,6 +63,15 @@ pub(crate) struct Done {
     pub(crate) waiting: (usize, usize),
 }
 
+/// The place for the result of a call.
+///
+/// The calls that nearly all programs make write their results there from registers. A [`Done`] that is returned through
+/// several functions lies in memory: it is written in narrow pieces and read in wide ones, for which the processor waits.
+pub(crate) trait Report {
+    /// Takes the result, and returns its code.
+    fn report(&mut self, done: Done) -> Code;
+}
+
 /// The windows of [`Tls::open`].
 pub(crate) struct Windows<'w> {
     /// Bytes of the peer.
@@ -107,12 +116,10 @@ impl Tls {
     ///
     /// Plaintext that lies in `wire` is moved together. A record whose plaintext may be longer than the rest of `plain`
     /// stays in `wire`, unless it is the first one: the rest of its plaintext is carried.
-    ///
-    /// It is part of its caller: a result that crosses a call goes through memory, where wide loads wait for narrow stores.
     #[inline(always)]
-    pub(crate) fn open(&mut self, mut windows: Windows<'_>) -> Done {
+    pub(crate) fn open(&mut self, mut windows: Windows<'_>, to: &mut impl Report) -> Code {
         if !self.has_nothing_waiting() {
-            return self.told(|tls, done| tls.open_rest(windows, None, done));
+            return to.report(self.told(|tls, done| tls.open_rest(windows, None, done)));
         }
         // Nearly all calls end here: one record with data, which fits.
         let first = self.step(windows.wire);
@@ -124,25 +131,23 @@ impl Tls {
             let want = if taken == windows.wire.len() { TAUT_WANT_READ } else { TAUT_WANT_NONE };
             let done = Done { taken, records: 1, want, ..Done::default() };
             match &mut windows.plain {
-                None => return Done { plain: (place.start, len), ..done },
+                None => return to.report(Done { plain: (place.start, len), ..done }),
                 Some(plain) => {
                     if let Some(plain) = plain.get_mut(..len) {
                         plain.copy_from_slice(&windows.wire[place.clone()]);
-                        return Done { plain: (0, len), ..done };
+                        return to.report(Done { plain: (0, len), ..done });
                     }
                 }
             }
         }
-        self.told(|tls, done| tls.open_rest(windows, Some(first), done))
+        to.report(self.told(|tls, done| tls.open_rest(windows, Some(first), done)))
     }
 
     /// Seals `plain`, or as much of its front as `out` has room for.
     ///
     /// If `out` has no room for a whole record, one record is sealed anyway, and the rest of it is spilled.
-    ///
-    /// It is part of its caller, as [`open`](Self::open) is.
     #[inline(always)]
-    pub(crate) fn seal(&mut self, plain: &[u8], out: &mut [u8]) -> Done {
+    pub(crate) fn seal(&mut self, plain: &[u8], out: &mut [u8], to: &mut impl Report) -> Code {
         let len = plain.len();
         // Nearly all calls end here: one record, which fits.
         if self.has_nothing_waiting()
@@ -151,12 +156,14 @@ impl Tls {
             && len + MOST_OVERHEAD <= out.len()
         {
             match self.session.seal_one(plain, out) {
-                Ok(Some(written)) => return Done { taken: len, written, records: 1, ..Done::default() },
+                Ok(Some(written)) => {
+                    return to.report(Done { taken: len, written, records: 1, ..Done::default() });
+                }
                 Ok(None) => {}
-                Err(error) => return self.told(|tls, done| tls.finish(Err(error), out, done)),
+                Err(error) => return to.report(self.told(|tls, done| tls.finish(Err(error), out, done))),
             }
         }
-        self.seal_slices(&[plain], out)
+        to.report(self.seal_slices(&[plain], out))
     }
 
     /// Seals slices as one stream, like [`seal`](Self::seal).

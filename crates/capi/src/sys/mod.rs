@@ -26,6 +26,7 @@ mod sized;
 mod socket;
 mod tls;
 mod types;
+mod vectors;
 mod verify;
 mod ws;
 

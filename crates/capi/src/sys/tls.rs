@@ -4,9 +4,10 @@ use super::guard::guard;
 use super::memory::{array, bytes, check, overlap, room, slice, span, text, window};
 use super::sized;
 use super::types::{ErrorDetail, Slice, TlsConfig, TlsCounters, TlsFacts, TlsIo, TlsSession};
+use super::vectors::clear_upper_halves;
 use crate::codes::{Code, TAUT_ERR_OVERLAP, TAUT_ERR_SIZE, TAUT_ERR_VALUE, TAUT_OK};
 use crate::failure::Failure;
-use crate::tls::{Counters, Done, Tls, Windows};
+use crate::tls::{Counters, Done, Report, Tls, Windows};
 use core::ffi::c_char;
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -83,14 +84,14 @@ pub unsafe extern "C" fn taut_tls_free(tls: *mut TlsSession) -> Code {
 /// The pointers are null or valid, and the windows are the caller's during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_handshake(tls: *mut TlsSession, io: *mut TlsIo) -> Code {
-    let call = |tls: &mut Tls, io: &TlsIo| {
+    let call = |tls: &mut Tls, io: &mut TlsIo| {
         if overlap(span(&io.r#in), span(&io.out)) {
             return Err(OVERLAP);
         }
         // SAFETY: the caller gives the windows away for this call, and they share no byte.
         let wire = unsafe { window(&io.r#in) }?;
         // SAFETY: as above.
-        Ok(tls.handshake(wire, unsafe { window(&io.out) }?))
+        Ok(io.report(tls.handshake(wire, unsafe { window(&io.out) }?)))
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(tls, io, call) }
@@ -107,7 +108,7 @@ pub unsafe extern "C" fn taut_tls_handshake(tls: *mut TlsSession, io: *mut TlsIo
 /// The pointers are null or valid, and the windows are the caller's during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_open(tls: *mut TlsSession, io: *mut TlsIo) -> Code {
-    let call = |tls: &mut Tls, io: &TlsIo| {
+    let call = |tls: &mut Tls, io: &mut TlsIo| {
         let (wire, plain, out) = (span(&io.r#in), span(&io.plain), span(&io.out));
         let in_place = wire == plain;
         let share = overlap(wire, out) || (!in_place && (overlap(wire, plain) || overlap(plain, out)));
@@ -121,7 +122,7 @@ pub unsafe extern "C" fn taut_tls_open(tls: *mut TlsSession, io: *mut TlsIo) -> 
         let out = unsafe { window(&io.out) }?;
         // SAFETY: as above.
         let plain = if in_place { None } else { Some(unsafe { window(&io.plain) }?) };
-        Ok(tls.open(Windows { wire, plain, out, most: most(io) }))
+        Ok(tls.open(Windows { wire, plain, out, most: most(io) }, io))
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(tls, io, call) }
@@ -138,7 +139,7 @@ pub unsafe extern "C" fn taut_tls_open(tls: *mut TlsSession, io: *mut TlsIo) -> 
 /// The pointers are null or valid, and the windows are the caller's during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_seal(tls: *mut TlsSession, io: *mut TlsIo) -> Code {
-    let call = |tls: &mut Tls, io: &TlsIo| {
+    let call = |tls: &mut Tls, io: &mut TlsIo| {
         // SAFETY: the caller gives an array of slices that can be read.
         let data = unsafe { array(io.data, io.data_count) }?;
         if data.iter().any(|slice| overlap((slice.data, slice.len), span(&io.out))) {
@@ -148,9 +149,9 @@ pub unsafe extern "C" fn taut_tls_seal(tls: *mut TlsSession, io: *mut TlsIo) -> 
         let out = unsafe { window(&io.out) }?;
         match data {
             // SAFETY: the caller gives slices that can be read.
-            [single] => Ok(tls.seal(unsafe { slice(single) }?, out)),
+            [single] => Ok(tls.seal(unsafe { slice(single) }?, out, io)),
             // SAFETY: as above.
-            several => unsafe { seal_several(tls, several, out) },
+            several => unsafe { seal_several(tls, several, out) }.map(|done| io.report(done)),
         }
     };
     // SAFETY: the caller keeps the contract of `run`.
@@ -175,7 +176,8 @@ pub unsafe extern "C" fn taut_tls_open_into(
     plain_len: usize,
     io: *mut TlsIo,
 ) -> Code {
-    let call = |tls: &mut Tls, io: &TlsIo| {
+    clear_upper_halves();
+    let call = |tls: &mut Tls, io: &mut TlsIo| {
         let (wire, into, out) = ((r#in.cast_const(), in_len), (plain.cast_const(), plain_len), span(&io.out));
         if overlap(wire, into) || overlap(wire, out) || overlap(into, out) {
             return Err(OVERLAP);
@@ -186,7 +188,7 @@ pub unsafe extern "C" fn taut_tls_open_into(
         let plain = Some(unsafe { room(plain, plain_len) }?);
         // SAFETY: as above.
         let out = unsafe { window(&io.out) }?;
-        Ok(tls.open(Windows { wire, plain, out, most: most(io) }))
+        Ok(tls.open(Windows { wire, plain, out, most: most(io) }, io))
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(tls, io, call) }
@@ -207,14 +209,15 @@ pub unsafe extern "C" fn taut_tls_seal_into(
     out_len: usize,
     io: *mut TlsIo,
 ) -> Code {
-    let call = |tls: &mut Tls, _: &TlsIo| {
+    clear_upper_halves();
+    let call = |tls: &mut Tls, io: &mut TlsIo| {
         if overlap((data, data_len), (out, out_len)) {
             return Err(OVERLAP);
         }
         // SAFETY: the caller lets the data be read during this call.
         let data = unsafe { bytes(data, data_len) }?;
         // SAFETY: the caller gives the window away for this call, and the data shares no byte with it.
-        Ok(tls.seal(data, unsafe { room(out, out_len) }?))
+        Ok(tls.seal(data, unsafe { room(out, out_len) }?, io))
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(tls, io, call) }
@@ -229,7 +232,7 @@ pub unsafe extern "C" fn taut_tls_seal_into(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_close(tls: *mut TlsSession, io: *mut TlsIo) -> Code {
     // SAFETY: the caller gives the window away for this call.
-    let call = |tls: &mut Tls, io: &TlsIo| Ok(tls.close(unsafe { window(&io.out) }?));
+    let call = |tls: &mut Tls, io: &mut TlsIo| Ok(io.report(tls.close(unsafe { window(&io.out) }?)));
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(tls, io, call) }
 }
@@ -245,9 +248,9 @@ pub unsafe extern "C" fn taut_tls_close(tls: *mut TlsSession, io: *mut TlsIo) ->
 /// The pointers are null or valid, and the windows are the caller's during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn taut_tls_key_update(tls: *mut TlsSession, ask: u32, io: *mut TlsIo) -> Code {
-    let call = |tls: &mut Tls, io: &TlsIo| {
+    let call = |tls: &mut Tls, io: &mut TlsIo| {
         // SAFETY: the caller gives the window away for this call.
-        Ok(tls.update_keys(ask != 0, unsafe { window(&io.out) }?))
+        Ok(io.report(tls.update_keys(ask != 0, unsafe { window(&io.out) }?)))
     };
     // SAFETY: the caller keeps the contract of `run`.
     unsafe { run(tls, io, call) }
@@ -408,7 +411,7 @@ const OVERLAP: Failure = Failure::new(TAUT_ERR_OVERLAP, "two windows overlap");
 unsafe fn run(
     tls: *mut TlsSession,
     io: *mut TlsIo,
-    operation: impl FnOnce(&mut Tls, &TlsIo) -> Result<Done, Failure>,
+    operation: impl FnOnce(&mut Tls, &mut TlsIo) -> Result<Code, Failure>,
 ) -> Code {
     // SAFETY: the caller gives null or a `taut_tls_io`.
     let size = match unsafe { sized::size(io.cast_const()) } {
@@ -426,28 +429,33 @@ unsafe fn run(
             Err(failure) => return failure.code,
         }
     };
+    // SAFETY: not null, of this size, and the caller gives it away for this call.
+    let results = unsafe { &mut *io };
     let failed = |failure: Failure, waiting| Done { code: failure.code, waiting, ..Done::default() };
     // SAFETY: the caller gives null or a session.
-    let done = match unsafe { entered(tls) } {
-        Ok(mut entered) => {
-            // SAFETY: not null, of this size, and nothing writes it before the operation ends.
-            let windows = unsafe { &*io };
-            let result = entered.run(|tls| operation(tls, windows));
-            result.unwrap_or_else(|failure| failed(failure, entered.value.waiting()))
-        }
-        Err(failure) => failed(failure, (0, 0)),
+    let code = match unsafe { entered(tls) } {
+        Ok(mut entered) => match entered.run(|tls| operation(tls, results)) {
+            Ok(code) => code,
+            Err(failure) => results.report(failed(failure, entered.value.waiting())),
+        },
+        Err(failure) => results.report(failed(failure, (0, 0))),
     };
-    // SAFETY: as above; no other reference to it is left.
-    let whole = unsafe { &mut *io };
-    (whole.taken, whole.written, whole.records, whole.want) = (done.taken, done.written, done.records, done.want);
-    (whole.plain_offset, whole.plain_len) = done.plain;
-    (whole.plain_waiting, whole.out_waiting) = done.waiting;
     if io != given {
         // SAFETY: the caller's struct has another size, which was checked, and no reference to it exists.
-        let written = unsafe { sized::write(given, whole) };
+        let written = unsafe { sized::write(given, results) };
         debug_assert!(written.is_ok(), "its size was checked");
     }
-    done.code
+    code
+}
+
+impl Report for TlsIo {
+    #[inline(always)]
+    fn report(&mut self, done: Done) -> Code {
+        (self.taken, self.written, self.records, self.want) = (done.taken, done.written, done.records, done.want);
+        (self.plain_offset, self.plain_len) = done.plain;
+        (self.plain_waiting, self.out_waiting) = done.waiting;
+        done.code
+    }
 }
 
 /// Seals several slices, or none, as one stream.
