@@ -34,6 +34,9 @@ const SELDOM: Duration = Duration::from_secs(2);
 /// Attackers that use a CPU at a time. The scheduler would divide the CPUs between all that want them, and the server is one
 /// thread among a thousand: they would starve it without any weakness of its own.
 const ACTING: usize = 4;
+/// Time between two looks of an attacker whether it is to end, while it only holds its connection. Fifty thousand looks a second
+/// by all of them would themselves delay the honest.
+const LOOK: Duration = Duration::from_millis(250);
 /// Longest wait for one write of an attacker. It waits while it counts as acting.
 const WRITE_PATIENCE: Duration = Duration::from_millis(20);
 /// Longest wait until every attacker has begun.
@@ -65,6 +68,14 @@ fn crowds() -> Vec<Crowd> {
         crowd("half a request", Begin::Secure, vec![Step::Send(b"GET / HTTP/1.1\r\nHost:".to_vec())]),
         crowd("a byte of a request every 100 ms", Begin::Secure, vec![Step::Drip(upgrade(""), slowly)]),
         crowd("half a hello", Begin::Tcp, vec![Step::Wire(hello[..100.min(hello.len())].to_vec())]).tls(),
+        crowd("a byte of a hello every 100 ms", Begin::Tcp, vec![Step::Drip(hello.clone(), slowly)]).tls(),
+        crowd(
+            "hellos with 256 KiB behind them",
+            Begin::Tcp,
+            vec![Step::Wire([hello.clone(), vec![0; 256 << 10]].concat()), Step::Pause(SELDOM)],
+        )
+        .tls()
+        .again(),
         crowd(
             "a stall before Finished",
             Begin::Tcp,
@@ -240,7 +251,7 @@ fn attacker(
             return;
         }
         while !crowd.again && !stop.load(Ordering::Relaxed) {
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(LOOK);
         }
     }
 }
