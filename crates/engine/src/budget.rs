@@ -125,9 +125,13 @@ impl<E: Engine, H: Handler> Core<E, H> {
             return;
         }
         if used - counters.memory_pooled <= from as u64 {
-            // No connection is closed for what other shards can free.
+            // No connection is closed for what other shards can free. One that is stopped frees nothing, and those that wait
+            // for it must not wake each other all the time.
             self.account.awaits_others = true;
-            self.admission.membership.check_others();
+            if self.account.asked_at + RETRY <= self.shared.now {
+                self.account.asked_at = self.shared.now;
+                self.admission.membership.check_others();
+            }
             return;
         }
         if self.admission.is_news(NEWS, self.shared.now) {

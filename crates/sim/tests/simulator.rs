@@ -3,7 +3,10 @@
 use tautline_sim::{Plant, run};
 
 /// Seeds that had a finding once, each with the commit that mended it.
-const MENDED: [(u64, &str); 1] = [(1068, "engine: wake other loops only where handshakes begin")];
+const MENDED: [(u64, &str); 2] = [
+    (1068, "engine: wake other loops only where handshakes begin"),
+    (35893, "engine: do not wake loops that wait for the same memory"),
+];
 
 #[test]
 fn a_seed_gives_one_trace() {
