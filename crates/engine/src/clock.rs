@@ -27,7 +27,7 @@ impl Clock {
 /// A time of a [`Clock`] as a tick.
 pub(crate) const fn tick(now: Duration) -> Tick {
     // No `as_millis`, whose 128 bits cost more: 64 bits suffice for 500 million years.
-    now.as_secs() * 1_000 + now.subsec_millis() as Tick
+    now.as_secs().saturating_mul(1_000).saturating_add(now.subsec_millis() as Tick)
 }
 
 impl Default for Clock {

@@ -16,6 +16,7 @@ use crate::core::Core;
 use crate::handler::Handler;
 use crate::link::Link;
 use crate::phase::Phase;
+use std::time::Duration;
 use tautline_io::{Driver, Received};
 use tautline_tls::Engine;
 
@@ -38,51 +39,49 @@ impl<E: Engine, H: Handler> Core<E, H> {
         self.openings.len() < Kind::Handshake.limit(limits) && self.openings.has_time(|| self.clock.elapsed())
     }
 
-    /// Does some work for connections that open, and counts its time.
-    pub(crate) fn spend_opening(&mut self, work: impl FnOnce(&mut Self)) {
-        let begun = self.clock.elapsed();
-        work(self);
+    /// Begins a step of a connection that opens: the time now. None if its input has to wait.
+    #[cold]
+    pub(crate) fn begin_opening(&mut self, link: &Link<E::Session, H::State>) -> Option<Duration> {
+        let now = self.clock.elapsed();
+        let is_next = !link.queued && !self.openings.are_waiting() && self.openings.has_time(|| now);
+        self.openings.has_stepped |= is_next;
+        is_next.then_some(now)
+    }
+
+    /// Counts the time of a step that began at `begun`.
+    #[cold]
+    pub(crate) fn end_opening(&mut self, begun: Duration) {
         let took = self.clock.elapsed().saturating_sub(begun);
         self.openings.spend(took);
         self.pace.measure(took);
     }
 
-    /// Processes input of a connection that opens, or has it wait.
-    pub(crate) fn input_opening(
+    /// Keeps input for a later turn. The driver pauses, so there is no more of it.
+    #[cold]
+    pub(crate) fn keep_input(
         &mut self,
         driver: &mut dyn Driver,
         link: Box<Link<E::Session, H::State>>,
         data: Received<'_>,
     ) {
-        let is_next = !self.openings.are_waiting() && self.openings.has_time(|| self.clock.elapsed());
-        if link.queued || !is_next {
-            self.visit_link(driver, link, |core, _, link| core.keep_input(link, data));
-            while self.openings.hold_too_much() {
-                self.step_oldest(driver);
-            }
-            return;
-        }
-        self.openings.has_stepped = true;
-        self.spend_opening(|core| {
-            core.visit_link(driver, link, |core, driver, link| core.take_input(driver, link, data));
-        });
-    }
-
-    /// Keeps input for a later turn. The driver pauses, so there is no more of it.
-    fn keep_input(&mut self, link: &mut Link<E::Session, H::State>, data: Received<'_>) {
         let bytes = data.bytes();
-        self.heard(link, bytes.len());
-        if link.carry.is_empty() {
-            link.carry = self.shared.pool.take_for(bytes.len());
-        }
-        link.carry.put(bytes);
-        link.held = true;
-        if std::mem::replace(&mut link.queued, true) {
-            self.openings.keep(bytes.len());
-        } else {
-            self.openings.keep(link.carry.len());
-            self.openings.push(link.token);
-            self.stop_waiting(link);
+        self.visit_link(driver, link, |core, _, link| {
+            core.heard(link, bytes.len());
+            if link.carry.is_empty() {
+                link.carry = core.shared.pool.take_for(bytes.len());
+            }
+            link.carry.put(bytes);
+            link.held = true;
+            if std::mem::replace(&mut link.queued, true) {
+                core.openings.keep(bytes.len());
+            } else {
+                core.openings.keep(link.carry.len());
+                core.openings.push(link.token);
+                core.stop_waiting(link);
+            }
+        });
+        while self.openings.hold_too_much() {
+            self.step_oldest(driver);
         }
     }
 
@@ -111,8 +110,10 @@ impl<E: Engine, H: Handler> Core<E, H> {
         if link.phase.is_handshaking() {
             self.wait_again(&link);
         }
+        let begun = self.clock.elapsed();
         // The visit resumes the input that was held.
-        self.spend_opening(|core| core.visit_link(driver, link, |_, _, _| {}));
+        self.visit_link(driver, link, |_, _, _| {});
+        self.end_opening(begun);
     }
 }
 

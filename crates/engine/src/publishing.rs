@@ -23,8 +23,12 @@ const BATCH: usize = 512;
 
 impl<E: Engine, H: Handler> Core<E, H> {
     /// Delivers a batch of publications, and flushes every dirty connection.
+    #[inline]
     pub(crate) fn deliver(&mut self, driver: &mut dyn Driver) {
-        self.deliver_most(driver, BATCH);
+        // Twice in each turn, mostly for nothing.
+        if !self.shared.publications.is_empty() || !self.shared.dirty.is_empty() || self.commands_left {
+            self.deliver_most(driver, BATCH);
+        }
     }
 
     /// Delivers all publications, and flushes every dirty connection.

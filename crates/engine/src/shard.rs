@@ -261,7 +261,9 @@ impl<E: Engine, H: Handler> Shard<E, H> {
         if !self.core.is_started {
             self.core.report_start();
         }
-        self.core.go_on_draining(&mut *self.driver);
+        if self.core.draining.is_some() {
+            self.core.go_on_draining(&mut *self.driver);
+        }
         self.core.deliver(&mut *self.driver);
         let wait = self.core.wait(longest);
         let (began, bytes) = (self.core.shared.now, self.core.shared.counters.bytes_in.get());

@@ -23,7 +23,7 @@ impl Stall {
     /// Looks at a turn that began at `began` and woke at `now`, after the one that woke at `before`. It was to wait for `wait`.
     #[inline]
     pub(crate) fn look(&mut self, before: Tick, began: Tick, wait: Option<Duration>, now: Tick) {
-        let wait = wait.map_or(Tick::MAX, crate::link::millis);
+        let wait = wait.map_or(Tick::MAX, crate::clock::tick);
         if began.saturating_sub(before) >= LEAST || now.saturating_sub(began) >= wait.saturating_add(LEAST) {
             self.end = now + MOST;
         }

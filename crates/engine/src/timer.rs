@@ -71,9 +71,10 @@ impl Wheel {
         self.next = self.next.max(current + 1);
     }
 
-    /// Milliseconds from `now` until the next token is due; `None` if the wheel is empty.
-    pub(crate) fn wait(&self, now: Tick) -> Option<u64> {
-        (self.first != u64::MAX).then(|| (self.first << SHIFT).saturating_sub(now))
+    /// When the next token is due; [`Tick::MAX`] if the wheel is empty.
+    #[inline]
+    pub(crate) const fn due(&self) -> Tick {
+        if self.first == u64::MAX { Tick::MAX } else { self.first << SHIFT }
     }
 
     /// The number of entries.
@@ -89,7 +90,7 @@ impl Wheel {
 
 #[cfg(test)]
 mod tests {
-    use super::{KEPT, SHIFT, Wheel};
+    use super::{KEPT, SHIFT, Tick, Wheel};
     use tautline_io::Token;
 
     fn token(index: u32) -> Token {
@@ -122,14 +123,14 @@ mod tests {
     #[test]
     fn waits_until_the_first_entry() {
         let mut wheel = Wheel::new();
-        assert_eq!(wheel.wait(0), None);
+        assert_eq!(wheel.due(), Tick::MAX);
         wheel.insert(token(0), 1_000);
-        let wait = wheel.wait(10).expect("an entry");
-        assert!((990..=990 + 64).contains(&wait), "{wait}");
+        let first = wheel.due();
+        assert!((1_000..=1_000 + 64).contains(&first), "{first}");
         let mut due = Vec::new();
-        wheel.advance(10 + wait, &mut due);
+        wheel.advance(first, &mut due);
         assert_eq!(due, [token(0)]);
-        assert_eq!(wheel.wait(2_000), None);
+        assert_eq!(wheel.due(), Tick::MAX);
     }
 
     /// A connection with bytes in flight asks in every turn.

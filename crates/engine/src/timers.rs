@@ -30,9 +30,10 @@ impl Timers {
         Self { wheel: Wheel::new(), of_shard: BTreeSet::new(), by_id: HashMap::new(), next: Tick::MAX }
     }
 
-    /// Milliseconds until the next timer is due.
-    pub(crate) fn wait(&self, now: Tick) -> Option<u64> {
-        (self.next != Tick::MAX).then(|| self.next.saturating_sub(now))
+    /// When the next timer may be due; [`Tick::MAX`] without one.
+    #[inline]
+    pub(crate) const fn due(&self) -> Tick {
+        self.next
     }
 
     /// Whether a timer may be due.
@@ -54,7 +55,7 @@ impl Timers {
     /// Finds the first timer again, after some were due.
     pub(crate) fn find_next(&mut self) {
         let of_shard = self.of_shard.first().map_or(Tick::MAX, |(at, _)| *at);
-        self.next = self.wheel.wait(0).unwrap_or(Tick::MAX).min(of_shard);
+        self.next = self.wheel.due().min(of_shard);
     }
 
     /// Schedules a timer of a connection.
@@ -86,24 +87,25 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::Timers;
+    use crate::timer::Tick;
 
     #[test]
     fn timers_of_a_shard_are_due_in_order_and_once() {
         let mut timers = Timers::new();
-        assert_eq!(timers.wait(0), None);
+        assert_eq!(timers.due(), Tick::MAX);
         for (id, at) in [(1, 30), (2, 10), (3, 20), (1, 5), (4, 40)] {
             timers.set(id, at);
         }
         assert!(timers.cancel(4));
         assert!(!timers.cancel(4));
-        assert_eq!((timers.wait(2), timers.is_due(4), timers.is_due(5)), (Some(3), false, true));
+        assert_eq!((timers.due(), timers.is_due(4), timers.is_due(5)), (5, false, true));
         let due: Vec<_> = std::iter::from_fn(|| timers.take_due(15)).collect();
         assert_eq!(due, [1, 2]);
         timers.find_next();
-        assert_eq!(timers.wait(15), Some(5));
+        assert_eq!(timers.due(), 20);
         assert_eq!(timers.take_due(20), Some(3));
         timers.find_next();
-        assert_eq!((timers.take_due(100), timers.wait(100)), (None, None));
+        assert_eq!((timers.take_due(100), timers.due()), (None, Tick::MAX));
         assert!(timers.by_id.is_empty());
     }
 }

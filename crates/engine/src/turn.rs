@@ -130,24 +130,33 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// The driver's timeout: until the next timer, at most `longest`; zero if output waits already.
     pub(crate) fn wait(&self, longest: Option<Duration>) -> Option<Duration> {
-        let now = self.shared.now;
         if !self.shared.dirty.is_empty() || !self.shared.publications.is_empty() || self.openings.are_waiting() {
             return Some(Duration::ZERO);
         }
-        let timers = [
-            self.wheel.wait(now),
-            self.shared.timers.wait(now),
-            self.dial_timers.peek().map(|Reverse((at, _))| at.saturating_sub(now)),
-            self.draining.as_ref().map(|draining| draining.due().saturating_sub(now)),
-            self.drain_end.map(|end| end.saturating_sub(now)),
-            self.shared.peer_log.due().map(|at| at.saturating_sub(now)),
-            (self.admission.look_at != Tick::MAX).then(|| self.admission.look_at.saturating_sub(now)),
-        ];
-        let timer = timers.into_iter().flatten().min().map(Duration::from_millis);
+        let due = self.due();
+        let timer = (due != Tick::MAX).then(|| Duration::from_millis(due.saturating_sub(self.shared.now)));
         match (timer, longest) {
             (Some(timer), Some(longest)) => Some(timer.min(longest)),
             (timer, longest) => timer.or(longest),
         }
+    }
+
+    /// When the first of all timers is due; [`Tick::MAX`] without one. Every turn asks, so nothing is collected first.
+    fn due(&self) -> Tick {
+        let mut due = self.wheel.due().min(self.shared.timers.due()).min(self.admission.look_at);
+        if let Some(&Reverse((at, _))) = self.dial_timers.peek() {
+            due = due.min(at);
+        }
+        if let Some(draining) = &self.draining {
+            due = due.min(draining.due());
+        }
+        if let Some(end) = self.drain_end {
+            due = due.min(end);
+        }
+        if let Some(at) = self.shared.peer_log.due() {
+            due = due.min(at);
+        }
+        due
     }
 
     /// Handles the commands that wait, unless too many publications do.
@@ -280,7 +289,11 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
     fn accepted(&mut self, driver: &mut dyn Driver, token: Token, _listener: Listener) {
         self.shared.counters.accepted.add(1);
         match driver.peer(token) {
-            Some(peer) => self.spend_opening(|core| core.accept_from(driver, token, peer)),
+            Some(peer) => {
+                let begun = self.clock.elapsed();
+                self.accept_from(driver, token, peer);
+                self.end_opening(begun);
+            }
             // The connection was reset in the backlog.
             None => driver.close(token, true),
         }
@@ -295,10 +308,18 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
             probe.received(driver);
         }
         let Some(link) = self.take(token) else { return };
+        let mut begun = None;
         if link.is_opening() {
-            return self.input_opening(driver, link, data);
+            begun = self.begin_opening(&link);
+            if begun.is_none() {
+                return self.keep_input(driver, link, data);
+            }
         }
+        // The only place that takes input, so that the compiler inlines all of it here.
         self.visit_link(driver, link, |core, driver, link| core.take_input(driver, link, data));
+        if let Some(begun) = begun {
+            self.end_opening(begun);
+        }
     }
 
     fn sent(&mut self, driver: &mut dyn Driver, token: Token, buf: Buf) {
