@@ -1,6 +1,7 @@
 //! Subscribers roam between three processes on one nats-server while processes and the server are killed and restarted.
 //!
-//! `TAUTLINE_OUTAGE=SUBSCRIBERS,MESSAGES_PER_SECOND,SECONDS` sets the size. The whole one is `5000,1000,120`.
+//! `TAUTLINE_OUTAGE=SUBSCRIBERS,MESSAGES_PER_SECOND,SECONDS,ROOMS` sets the size. The whole one is `5000,1000,120,100`. Each room
+//! has a topic with history and one without. A subscriber has those of one room, and the messages go to the rooms in turn.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
 use std::collections::HashMap;
@@ -18,8 +19,8 @@ use tautline_nats::{NatsBroker, NatsConfig, NatsLog};
 
 /// Longest wait for the last message.
 const PATIENCE: Duration = Duration::from_secs(120);
-const HISTORY: &str = "log:all";
-const PLAIN: &str = "all";
+const HISTORY: &str = "log:";
+const PLAIN: &str = "room:";
 
 /// The program of a host: this test again, with these variables.
 #[test]
@@ -112,6 +113,7 @@ struct Crowd {
     ports: Vec<u16>,
     counts: Arc<Counts>,
     subscribers: HashMap<DialId, Subscriber>,
+    rooms: usize,
     roaming: usize,
 }
 
@@ -138,10 +140,11 @@ impl Handler for Crowd {
     type State = ();
 
     fn on_open(&mut self, conn: &mut Conn<'_, ()>, _: &Opening<'_>) {
+        let room = self.subscribers.len() % self.rooms;
         let subscriber = self.subscribers.entry(conn.dial().unwrap()).or_insert_with(|| {
             let mut session = Session::new();
-            session.subscribe(HISTORY, Subscribe::default());
-            session.subscribe(PLAIN, Subscribe::default());
+            session.subscribe(&format!("{HISTORY}{room}"), Subscribe::default());
+            session.subscribe(&format!("{PLAIN}{room}"), Subscribe::default());
             let subscriber = Subscriber { session, ..Subscriber::default() };
             self.counts.latest.lock().unwrap().push(subscriber.latest.clone());
             subscriber
@@ -157,7 +160,7 @@ impl Handler for Crowd {
         match subscriber.session.received(message.text().unwrap()) {
             Some(Event::Message(message)) => {
                 let number: u64 = message.data.parse().unwrap();
-                if &*message.topic == HISTORY {
+                if message.topic.starts_with(HISTORY) {
                     if number != subscriber.next {
                         counts.wrong.lock().unwrap().push(format!("{number} instead of {}", subscriber.next));
                     }
@@ -175,7 +178,7 @@ impl Handler for Crowd {
                     subscriber.latest.store(number + 1, Ordering::Relaxed);
                 }
             }
-            Some(Event::Subscribed(topic, _)) if &*topic == HISTORY && subscriber.next == 0 => {
+            Some(Event::Subscribed(topic, _)) if topic.starts_with(HISTORY) && subscriber.next == 0 => {
                 counts.subscribed.fetch_add(1, Ordering::Relaxed);
             }
             Some(event @ (Event::Late(..) | Event::Refused(..))) => {
@@ -234,6 +237,55 @@ impl Processes {
     }
 }
 
+/// Sends messages to the rooms in turn. The number of a message is that of the round in which each room gets one.
+struct Publisher {
+    client: Client,
+    rooms: u64,
+    /// Rounds that have ended.
+    sent: u64,
+    /// The room that gets the next message.
+    room: u64,
+}
+
+impl Publisher {
+    /// Rounds that have begun.
+    fn rounds(&self) -> u64 {
+        self.sent + u64::from(self.room > 0)
+    }
+
+    /// Sends messages until their number is `due`, or until too many are not answered.
+    fn send(&mut self, due: u64) {
+        while self.sent * self.rooms + self.room < due {
+            let (room, number) = (self.room, self.sent.to_string());
+            match self.client.publish(&format!("{HISTORY}{room}"), None, &number) {
+                Ok(_) => {}
+                Err(ClientError::Busy) => return,
+                Err(error) => panic!("{error}"),
+            }
+            // In the plain topic a message may be lost, and never comes twice.
+            self.client.publish_once(&format!("{PLAIN}{room}"), None, &number).unwrap();
+            self.room += 1;
+            if self.room == self.rooms {
+                (self.sent, self.room) = (self.sent + 1, 0);
+            }
+        }
+    }
+
+    /// Ends the last round. Returns the number of rounds.
+    fn end_round(&mut self) -> u64 {
+        let rounds = self.rounds();
+        while self.room > 0 {
+            self.send(rounds * self.rooms);
+            self.take_answers();
+        }
+        rounds
+    }
+
+    fn take_answers(&self) {
+        while self.client.next_within(Duration::from_millis(1)).is_ok() {}
+    }
+}
+
 /// The present step of an outage of processes and the broker.
 enum Phase {
     /// Nothing, until this time.
@@ -248,18 +300,28 @@ fn port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+fn size() -> [u64; 4] {
+    let size = std::env::var("TAUTLINE_OUTAGE").unwrap_or_else(|_| "200,200,15,1".into());
+    let size: Vec<u64> = size.split(',').map(|number| number.parse().unwrap()).collect();
+    size.try_into().unwrap_or_else(|_| panic!("TAUTLINE_OUTAGE=SUBSCRIBERS,PER_SECOND,SECONDS,ROOMS"))
+}
+
 #[test]
 #[ignore = "needs nats-server: cargo xtask hub"]
 fn nobody_misses_a_message_with_history_while_processes_and_the_broker_are_killed() {
-    let size = std::env::var("TAUTLINE_OUTAGE").unwrap_or_else(|_| "200,200,15".into());
-    let size: Vec<u64> = size.split(',').map(|number| number.parse().unwrap()).collect();
-    let [count, rate, seconds] = size[..] else { panic!("TAUTLINE_OUTAGE=SUBSCRIBERS,PER_SECOND,SECONDS") };
+    let [count, rate, seconds, rooms] = size();
     tautline::layers::io::machine::raise_nofile_limit().unwrap();
     let folder = std::env::temp_dir().join(format!("tautline-outage-{}", std::process::id()));
     let ports = [port(), port(), port()];
     let mut processes = Processes::start(ports, port(), folder.clone());
     let counts = Arc::<Counts>::default();
-    let crowd = Crowd { ports: ports.to_vec(), counts: counts.clone(), subscribers: HashMap::new(), roaming: 0 };
+    let crowd = Crowd {
+        ports: ports.to_vec(),
+        counts: counts.clone(),
+        subscribers: HashMap::new(),
+        rooms: usize::try_from(rooms).unwrap(),
+        roaming: 0,
+    };
     let clients = tautline::Client::plain().stay().start(move |_| crowd).unwrap();
     let target = |index: u64| {
         let port = ports[usize::try_from(index).unwrap() % ports.len()];
@@ -277,9 +339,10 @@ fn nobody_misses_a_message_with_history_while_processes_and_the_broker_are_kille
         }
     };
     wait("all subscribe", &|| counts.subscribed.load(Ordering::Relaxed) == count);
-    let publisher = Client::connect(target(0), ClientConfig::default()).unwrap();
+    let client = Client::connect(target(0), ClientConfig::default()).unwrap();
+    let mut publisher = Publisher { client, rooms, sent: 0, room: 0 };
     let begin = Instant::now();
-    let (mut sent, mut outages) = (0, 0);
+    let mut outages = 0;
     // Messages of the plain topic may be lost after the last one that all have before a kill. A window of losses ends when all have
     // a message that was sent after the restart.
     let mut windows: Vec<(u64, u64)> = Vec::new();
@@ -287,16 +350,8 @@ fn nobody_misses_a_message_with_history_while_processes_and_the_broker_are_kille
     while begin.elapsed() < Duration::from_secs(seconds) || outages < 3 || !matches!(phase, Phase::Quiet(_)) {
         assert!(begin.elapsed() < Duration::from_secs(seconds) + PATIENCE, "no recovery after outage {outages}");
         let due = u64::try_from(begin.elapsed().as_millis()).unwrap() * rate / 1_000;
-        while sent < due {
-            match publisher.publish(HISTORY, None, &sent.to_string()) {
-                Ok(_) => sent += 1,
-                Err(ClientError::Busy) => break,
-                Err(error) => panic!("{error}"),
-            }
-            // In the plain topic a message may be lost, and never comes twice.
-            publisher.publish_once(PLAIN, None, &(sent - 1).to_string()).unwrap();
-        }
-        while publisher.next_within(Duration::from_millis(1)).is_ok() {}
+        publisher.send(due);
+        publisher.take_answers();
         phase = match phase {
             // Three quarters of the time are for outages, the rest is quiet.
             Phase::Quiet(until)
@@ -309,16 +364,16 @@ fn nobody_misses_a_message_with_history_while_processes_and_the_broker_are_kille
             }
             Phase::Down { first, since } if since.elapsed() > Duration::from_secs(1) => {
                 processes.restart();
-                Phase::Recovering { first, restarted: sent }
+                Phase::Recovering { first, restarted: publisher.rounds() }
             }
             Phase::Recovering { first, restarted } if counts.all_have() > restarted => {
-                windows.push((first, sent));
+                windows.push((first, publisher.rounds()));
                 Phase::Quiet(Instant::now() + Duration::from_secs(1))
             }
             other => other,
         };
     }
-    let total = sent;
+    let total = publisher.end_round();
     wait("all messages arrive", &|| counts.received.load(Ordering::Relaxed) >= total * count);
     wait("the last message without history arrives", &|| counts.all_have() == total);
     let wrong = counts.wrong.lock().unwrap();
@@ -326,12 +381,14 @@ fn nobody_misses_a_message_with_history_while_processes_and_the_broker_are_kille
     assert_eq!(counts.received.load(Ordering::Relaxed), total * count);
     let quiet = counts.check_losses(&windows, total);
     println!(
-        "{count} subscribers, {total} messages in {:.1} s, {outages} outages, {} reconnections: all with history once and in \
-         order; without history {} arrived; {} were lost, all during outages; {quiet} messages were outside of outages",
+        "{count} subscribers in {rooms} rooms, {} messages in {:.1} s, {outages} outages, {} reconnections: all with history \
+         once and in order; without history {} arrived; {} were lost, all during outages; {} messages were outside of outages",
+        total * rooms,
         begin.elapsed().as_secs_f64(),
         counts.reconnects.load(Ordering::Relaxed),
         counts.plain.load(Ordering::Relaxed),
         counts.lost(),
+        quiet * rooms,
     );
     drop(processes);
     let _ = std::fs::remove_dir_all(&folder);
