@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -37,8 +38,19 @@ pub(super) struct Successor {
     /// The reason why there can be none.
     refused: Option<&'static str>,
     teller: Arc<Teller>,
-    /// The thread of the latest upgrade.
+    /// Whether an upgrade is on its way.
+    busy: Arc<AtomicBool>,
+    /// The thread of the latest upgrade. It may still tell why it has failed when the next one begins.
     upgrading: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+/// An upgrade is on its way while this lives.
+struct Busy(Arc<AtomicBool>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl Successor {
@@ -52,18 +64,25 @@ impl Successor {
     ) -> Self {
         let (handle, supervisor) = (handle.clone(), supervisor.clone());
         let teller = Arc::new(teller);
-        Self { handle, admin, supervisor, deadline, refused, teller, upgrading: Arc::default() }
+        Self { handle, admin, supervisor, deadline, refused, teller, busy: Arc::default(), upgrading: Arc::default() }
     }
 
     /// Starts the new process, on a thread of its own, unless one is on its way.
     pub(super) fn start(&self) {
-        let mut upgrading = self.upgrading();
-        if upgrading.as_ref().is_some_and(|thread| !thread.is_finished()) {
+        if self.busy.swap(true, Ordering::AcqRel) {
             return self.refuse("an upgrade is on its way already");
         }
-        let own = self.clone();
-        match std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || own.upgrade()) {
-            Ok(thread) => *upgrading = Some(thread),
+        let (own, busy) = (self.clone(), Busy(self.busy.clone()));
+        let upgrade = move || {
+            let result = own.upgrade();
+            // The next one may begin as soon as anybody has heard of a failure.
+            drop(busy);
+            if let Err(why) = result {
+                own.refuse(&why);
+            }
+        };
+        match std::thread::Builder::new().name("upgrade".to_owned()).spawn(upgrade) {
+            Ok(thread) => *self.upgrading() = Some(thread),
             Err(error) => self.refuse(&format!("no upgrade: cannot start a thread: {error}")),
         }
     }
@@ -85,14 +104,12 @@ impl Successor {
         self.teller.tell(why);
     }
 
-    fn upgrade(&self) {
+    /// Upgrades, or returns why this process goes on.
+    fn upgrade(&self) -> Result<(), String> {
         if let Some(why) = self.refused {
-            return self.refuse(&format!("no upgrade: {why}"));
+            return Err(format!("no upgrade: {why}"));
         }
-        let (child, stream) = match spawn() {
-            Ok(spawned) => spawned,
-            Err(error) => return self.refuse(&format!("no upgrade: cannot start the new process: {error}")),
-        };
+        let (child, stream) = spawn().map_err(|error| format!("no upgrade: cannot start the new process: {error}"))?;
         let mut settings = HandOver::default();
         settings.deadline = self.deadline;
         let number = child.id();
@@ -109,11 +126,12 @@ impl Successor {
                 if let Some(Err(error)) = moved {
                     say(&format!("the admin listener has not moved: {error}"));
                 }
+                Ok(())
             }
             Err(error) => {
                 self.supervisor.main_process(std::process::id());
                 end(child);
-                self.refuse(&format!("no upgrade: {error}; this process goes on"));
+                Err(format!("no upgrade: {error}; this process goes on"))
             }
         }
     }
