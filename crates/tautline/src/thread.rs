@@ -397,6 +397,9 @@ pub(crate) struct Plan {
     pub(crate) name: &'static str,
 }
 
+/// Descriptors of a server beside those of its connections: listening sockets, drivers, files.
+const OTHERS: usize = 256;
+
 /// Makes the loop with this number over a driver, on the thread that runs it.
 type Make = dyn Fn(u32, Box<dyn Driver>) -> io::Result<Box<dyn Loop>> + Send + Sync;
 
@@ -426,6 +429,7 @@ struct Started {
 impl Plan {
     /// Starts every loop, or none.
     pub(crate) fn start(mut self, reloader: Reloader, make: Box<Make>) -> Result<ServerHandle, Error> {
+        self.reserve_descriptors();
         let mut take_over = None;
         if let Some(stream) = self.take_over.take() {
             let (greeted, arrivals, sockets) = TakeOver::greet(stream, None, self.shards).map_err(cannot_take_over)?;
@@ -499,6 +503,17 @@ impl Plan {
             None => {}
         }
         Ok(server)
+    }
+
+    /// Makes room for the descriptors of all connections of a server, so that no loop waits for that while it serves.
+    fn reserve_descriptors(&self) {
+        // A table of one thread grows without a wait.
+        if self.ends_idle || self.own_descriptors.is_some() {
+            return;
+        }
+        if let Err(error) = machine::reserve_descriptors(self.config.limits.max_connections.saturating_add(OTHERS)) {
+            log::debug!("the table of descriptors grows later: {error}");
+        }
     }
 
     /// Starts a thread for each loop, and waits until each has opened its driver.
