@@ -7,6 +7,7 @@ use crate::mailbox::{Event, Mailbox};
 use crate::protocol::{MOST_DEPTH, Object, Request, depth};
 use crate::readings::Readings;
 use crate::shared::Shared;
+use crate::taken::Taken;
 use crate::track::{CatchUp, Next, Stage, Track};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -48,10 +49,26 @@ struct Client {
     /// Messages that wait for those before them. The log gets one at a time, so that their order holds over its outages.
     waiting: VecDeque<(Arc<str>, Append)>,
     waiting_bytes: usize,
-    /// Whether the log has one.
+    /// Whether the log has one, and its identifier.
     is_appending: bool,
+    appending: Option<Box<str>>,
     /// The identifier of a message that the log did not take. Later ones are refused until the client repeats it.
     blocked_on: Option<Box<str>>,
+    /// What the client may repeat without need, once it had to repeat something.
+    taken: Option<Taken>,
+}
+
+impl Client {
+    /// The client has to repeat a message, and repeats others with it.
+    fn begin_repeating(&mut self, most: usize) -> &mut Taken {
+        let Self { taken, appending, waiting, .. } = self;
+        taken.get_or_insert_with(|| {
+            let mut taken = Taken::default();
+            let waiting = waiting.iter().filter_map(|(_, append)| append.id.as_deref());
+            appending.as_deref().into_iter().chain(waiting).for_each(|id| taken.add(id, most));
+            taken
+        })
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -219,6 +236,11 @@ impl HubHandler {
             return Ok(());
         }
         let client = self.conns.entry(conn.id()).or_default();
+        let most_taken = config.max_unanswered.saturating_mul(2);
+        if id.is_some_and(|id| client.taken.as_ref().is_some_and(|taken| taken.contains(id))) {
+            // Its answer comes, or has gone.
+            return Ok(());
+        }
         if client.blocked_on.as_deref().is_some_and(|first| id != Some(first)) {
             conn.text(&not_now("an earlier message has to be repeated first", id));
             return Ok(());
@@ -227,12 +249,16 @@ impl HubHandler {
         if client.waiting.len() >= config.max_unanswered || is_full {
             if id.is_some() {
                 client.blocked_on = id.map(Into::into);
+                client.begin_repeating(most_taken);
             }
             conn.text(&not_now("too many messages wait for the log", id));
             return Ok(());
         }
         client.blocked_on = None;
         let append = Append { kind, key: key.map(Into::into), data: data.into(), id: id.map(Into::into) };
+        if let (Some(taken), Some(id)) = (&mut client.taken, id) {
+            taken.add(id, most_taken);
+        }
         client.waiting_bytes += data.len();
         client.waiting.push_back((topic.clone(), append));
         self.append_next(conn.id());
@@ -247,6 +273,7 @@ impl HubHandler {
         client.waiting_bytes -= append.data.len();
         client.is_appending = true;
         let id = append.id.clone();
+        client.appending.clone_from(&id);
         let done = move |result| mailbox.push(Event::Appended { conn, id, result });
         self.hub.log.append(&topic, append, Box::new(done));
     }
@@ -259,8 +286,10 @@ impl HubHandler {
         id: Option<&str>,
         result: Result<u64, LogError>,
     ) {
+        let most_taken = self.hub.config.max_unanswered.saturating_mul(2);
         let Some(client) = self.conns.get_mut(&conn) else { return };
         client.is_appending = false;
+        client.appending = None;
         let answer = match result {
             Ok(offset) => Object::new("published").number("offset", offset).optional("id", id).end(),
             Err(error @ (LogError::Away | LogError::Full)) => {
@@ -270,6 +299,8 @@ impl HubHandler {
                     client.blocked_on = id.map(Into::into);
                     client.waiting_bytes = 0;
                     refused = std::mem::take(&mut client.waiting);
+                    let again = refused.iter().filter_map(|(_, append)| append.id.as_deref());
+                    client.begin_repeating(most_taken).remove(id.into_iter().chain(again));
                 }
                 for id in refused.iter().filter_map(|(_, append)| append.id.as_deref()) {
                     shard.send_to(&[conn], Outgoing::text(&not_now(&error.to_string(), Some(id))));

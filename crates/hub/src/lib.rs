@@ -44,6 +44,7 @@ mod protocol;
 mod readings;
 mod session;
 mod shared;
+mod taken;
 mod track;
 
 pub use client::{Client, ClientError};

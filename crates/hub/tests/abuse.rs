@@ -7,7 +7,7 @@ use helpers::{PATIENCE, client, message, publish, stop, subscribe, target};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tautline::{Bridge, ClientConfig, Incoming, Kind, MemoryBroker, Outgoing, Server, ServerHandle, Socket};
-use tautline_hub::{Append, Config, Done, Event, Following, Hub, Log, MemoryLog, Page, Sink, Subscribe};
+use tautline_hub::{Append, Config, Done, Event, Following, Hub, Log, LogError, MemoryLog, Page, Sink, Subscribe};
 
 type Reading = (Arc<str>, Option<u64>, Done<Page>);
 type Appending = (Arc<str>, Append, Done<u64>);
@@ -190,6 +190,50 @@ fn messages_that_wait_for_the_log_are_bounded_and_none_is_lost_or_overtaken() {
     for (n, stored) in stored.iter().enumerate() {
         assert!(stored.starts_with(&format!("[{n},")), "{:.20} instead of message {n}", stored);
     }
+    stop(server);
+}
+
+#[test]
+fn a_message_that_is_repeated_after_its_answer_blocks_nobody() {
+    let held = Arc::new(Held { holds_appends: true, ..Held::default() });
+    let mut config = Config::default();
+    config.max_unanswered = 2;
+    let server = serve(config, held.clone());
+    let (mut socket, mut texts) = (socket(&server), Vec::new());
+    let send = |socket: &mut Socket, ids: &str| {
+        for id in ids.chars() {
+            let frame = format!(r#"{{"type":"publish","topic":"log:a","id":"{id}","data":"{id}"}}"#);
+            socket.text(&frame).unwrap();
+        }
+    };
+    let store = |socket: &mut Socket, texts: &mut Vec<String>, id: &str| {
+        let (topic, append, done) = held.appends.lock().unwrap().pop().unwrap();
+        assert_eq!(append.id.as_deref(), Some(id));
+        held.log.append(&topic, append, done);
+        assert!(text_with(socket, &format!(r#""id":"{id}""#), texts).contains("published"));
+    };
+    send(&mut socket, "abcd");
+    assert!(text_with(&mut socket, "retry", &mut texts).contains(r#""id":"d""#));
+    store(&mut socket, &mut texts, "a");
+    // What the client sends before it has that answer. Three of these are there already.
+    send(&mut socket, "abcd");
+    settle(&mut socket, &mut texts);
+    store(&mut socket, &mut texts, "b");
+    send(&mut socket, "b");
+    settle(&mut socket, &mut texts);
+    store(&mut socket, &mut texts, "c");
+    // The log is away for a while.
+    let (_, append, done) = held.appends.lock().unwrap().pop().unwrap();
+    assert_eq!(append.id.as_deref(), Some("d"));
+    done(Err(LogError::Away));
+    assert!(text_with(&mut socket, "retry", &mut texts).contains(r#""id":"d""#));
+    // Only this one has no answer yet.
+    send(&mut socket, "de");
+    settle(&mut socket, &mut texts);
+    store(&mut socket, &mut texts, "d");
+    store(&mut socket, &mut texts, "e");
+    assert!(texts.is_empty() && held.appends.lock().unwrap().is_empty(), "{texts:?}");
+    drop(socket);
     stop(server);
 }
 
