@@ -7,7 +7,8 @@ use super::peer::{Peer, target};
 use crate::cpu::{Pinned, Placement};
 use crate::load;
 use crate::{Error, Protocol};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process, setpriority_process};
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
@@ -21,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Time for a server until it accepts connections.
 const START: Duration = Duration::from_secs(20);
+
+/// Nice value of threads that run after all others.
+const LOWEST_PRIORITY: i32 = 19;
 
 /// Running servers, one of each kind.
 pub(super) struct Servers(Vec<Process>);
@@ -144,6 +148,20 @@ impl Process {
 
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Lets all others on the server's CPU go first: its threads take the lowest priority.
+    pub(super) fn give_way(&self) -> Result<(), Error> {
+        let failed = |error: std::io::Error| Error::Failed(format!("cannot lower a server's priority: {error}"));
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.pid())).map_err(failed)? {
+            let thread = thread.map_err(failed)?.file_name().to_string_lossy().parse().ok().and_then(Pid::from_raw);
+            match thread.map(|thread| setpriority_process(Some(thread), LOWEST_PRIORITY)) {
+                // It has ended meanwhile.
+                None | Some(Ok(()) | Err(Errno::SRCH)) => {}
+                Some(Err(error)) => return Err(failed(error.into())),
+            }
+        }
+        Ok(())
     }
 
     /// Tells the server to stop.
