@@ -451,6 +451,8 @@ typedef struct taut_target {
     uint32_t reconnect_first_ms;
     // Further attempts before giving up; 0 never gives up.
     uint32_t reconnect_attempts;
+    // Name of the server in TLS (SNI), which its certificate must have, instead of the URI's host; may be null.
+    const char *server_name;
 } taut_target;
 
 // The head of a request or a response. The library makes it, and it is valid as long as the struct that has it.

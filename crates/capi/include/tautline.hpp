@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -119,6 +120,21 @@ public:
     TlsConfig &set(std::uint32_t option, std::uint64_t value) {
         return with([&](auto *e) { return taut_tls_config_set(get(), option, value, e); });
     }
+    // Has a function decide about certificates of peers, in several threads at once: `true` accepts. One that throws fails
+    // the handshake.
+    TlsConfig &verify(std::function<bool(const taut_tls_peer &)> decide) {
+        using Decide = std::function<bool(const taut_tls_peer &)>;
+        const auto call = [](void *user, const taut_tls_peer *peer) noexcept -> std::uint32_t {
+            try {
+                return (*static_cast<Decide *>(user))(*peer) ? TAUT_ACCEPT : TAUT_REJECT;
+            } catch (...) {
+                return 0;
+            }
+        };
+        const auto destroy = [](void *user) noexcept { delete static_cast<Decide *>(user); };
+        const auto owned = new Decide(std::move(decide));
+        return with([&](auto *e) { return taut_tls_config_verify(get(), call, owned, destroy, e); });
+    }
     TlsConfig &reset() {
         return with([&](auto *e) { return taut_tls_config_reset(get(), e); });
     }
@@ -193,6 +209,8 @@ struct Target {
     // The longest wait before another attempt; zero connects once.
     std::chrono::milliseconds reconnect_longest{0}, reconnect_first{0};
     std::uint32_t reconnect_attempts = 0;
+    // The name of the server in TLS, instead of the URI's host.
+    std::string server_name = {};
 
     // Calls `use` with the target as C knows it.
     template <typename Use>
@@ -215,6 +233,7 @@ struct Target {
         target.reconnect_longest_ms = static_cast<std::uint32_t>(reconnect_longest.count());
         target.reconnect_first_ms = static_cast<std::uint32_t>(reconnect_first.count());
         target.reconnect_attempts = reconnect_attempts;
+        target.server_name = text(server_name);
         return use(&target);
     }
 };

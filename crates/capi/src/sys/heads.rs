@@ -183,14 +183,15 @@ pub(super) unsafe fn target(target: *const super::shapes::Target) -> Result<Targ
     // SAFETY: the caller gives null or a struct that can be read.
     let given = unsafe { sized::read(target) }?;
     // SAFETY: the caller gives null or a text.
-    let [uri, address, origin, proxy] =
-        [given.uri, given.address, given.origin, given.proxy].map(|part| unsafe { text(part) });
+    let [uri, address, origin, proxy, server_name] =
+        [given.uri, given.address, given.origin, given.proxy, given.server_name].map(|part| unsafe { text(part) });
     let uri = uri?.ok_or(Failure::new(TAUT_ERR_VALUE, "a target needs a uri"))?;
     let mut target = Target::new(uri).map_err(|error| value(error.to_string()))?;
     if let Some(address) = address? {
         target.address = Some(address.parse().map_err(|error| value(format!("{address:?} is no address: {error}")))?);
     }
     target.origin = origin?.map(str::to_owned);
+    target.server_name = server_name?.map(str::to_owned);
     if let Some(proxy) = proxy? {
         target.proxy = Some(proxy.parse().map_err(|error| value(format!("the proxy cannot be used: {error}")))?);
     }

@@ -149,6 +149,8 @@ pub struct Target {
     pub reconnect_first_ms: u32,
     /// Further attempts before giving up; 0 never gives up.
     pub reconnect_attempts: u32,
+    /// Name of the server in TLS (SNI), which its certificate must have, instead of the URI's host; may be null.
+    pub server_name: *const c_char,
 }
 
 /// A number that a server or client counts. The names are those of `Counters` in Rust.

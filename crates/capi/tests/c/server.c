@@ -423,6 +423,40 @@ static void callbacks_serve_blocking_clients(void) {
     taut_tls_config_release(client);
 }
 
+/* The code of an attempt at the server's address, whose certificate must be of this name. */
+static taut_code named(const char *name, const taut_tls_config *tls) {
+    taut_settings *settings = patient();
+    taut_socket *socket = NULL;
+    taut_target target;
+    taut_code code;
+    char address[64], to[128];
+    CHECK(taut_server_address(running, 0, address, sizeof address) == TAUT_OK);
+    snprintf(to, sizeof to, "wss://%s/", address);
+    memset(&target, 0, sizeof target);
+    target.size = sizeof target;
+    target.uri = to;
+    target.server_name = name;
+    code = taut_socket_connect(tls, &target, settings, PATIENCE, &socket, detail());
+    CHECK((code == TAUT_OK) == (socket != NULL) && taut_socket_free(socket) == TAUT_OK);
+    taut_settings_free(settings);
+    return code;
+}
+
+static void a_target_names_the_server_in_tls(void) {
+    static struct seen seen;
+    const taut_tls_config *server = server_config(), *client = client_config();
+    start(&seen, server, 1);
+    /* The certificate has the name, and not the address. */
+    CHECK(named(NULL, client) == TAUT_ERR_CONNECT && named("localhost", client) == TAUT_OK);
+    CHECK(named("other.example", client) == TAUT_ERR_CONNECT && strstr(text, "certificate") != NULL);
+    CHECK(named("", client) != TAUT_OK && named("no name", client) != TAUT_OK && text[0] != 0);
+    CHECK(named("\xff", client) == TAUT_ERR_VALUE);
+    wait_for(&seen.closed, 1);
+    stop(&seen);
+    taut_tls_config_release(server);
+    taut_tls_config_release(client);
+}
+
 static void *answer(void *user) {
     struct seen *seen = user;
     taut_ticket *ticket;
@@ -749,6 +783,7 @@ static void options_that_are_wrong_are_refused(void) {
 int main(int argc, char **argv) {
     arguments(argc, argv);
     callbacks_serve_blocking_clients();
+    a_target_names_the_server_in_tls();
     requests_are_answered_at_once_or_later();
     certificates_are_replaced_and_a_drain_ends();
     a_callback_that_does_not_return_holds_up_its_loop_alone();

@@ -117,6 +117,15 @@ void servers_and_clients(const tautline::TlsConfig &accepting, const tautline::T
         other.text("throw");
         CHECK(thrown([&] { other.receive(patience); }) == TAUT_ERR_CLOSED && other.closed()->code == 1011);
     }
+    {
+        // The certificate has the name, and not the address.
+        Target named{"wss://" + address};
+        CHECK(thrown([&] { tautline::Socket(named, connecting, patience); }) == TAUT_ERR_CONNECT);
+        named.server_name = "localhost";
+        tautline::Socket other(named, connecting, patience);
+        other.text("by name");
+        CHECK(other.receive(patience)->data.text() == "by name");
+    }
     echo.counts.wait("failed", 1);
     CHECK(server.counter("callbacks_failed") == 2);
     CHECK(thrown([&] { server.counter("nonsense"); }) == TAUT_ERR_VALUE);
@@ -131,12 +140,37 @@ void servers_and_clients(const tautline::TlsConfig &accepting, const tautline::T
         CHECK(thrown([&] { client.connect(Target{"nonsense"}); }) == TAUT_ERR_VALUE);
     }
     socket.close(1000, "done");
-    echo.counts.wait("closed", 2);
+    echo.counts.wait("closed", 3);
     CHECK(!server.join(1ms));
     server.drain(1001, "", 1s);
     CHECK(server.join(patience));
     CHECK(thrown([&] { tautline::Server(echo, {{"nowhere"}}); }) == TAUT_ERR_VALUE);
     CHECK(thrown([&] { tautline::TlsConfig::client().roots_file("/no/such/file"); }) == TAUT_ERR_CONFIG);
+}
+
+// The program decides about certificates; a decision that throws fails the one handshake.
+void decisions(const tautline::TlsConfig &accepting, const char *roots) {
+    Echo echo;
+    tautline::Server server(echo, {{"127.0.0.1:0"}, accepting});
+    const auto uri = "wss://localhost" + server.address().substr(server.address().find(':'));
+    auto connecting = tautline::TlsConfig::client();
+    std::string host;
+    bool accepts = true;
+    // A session that is resumed shows no certificates.
+    connecting.set(TAUT_OPTION_RESUMPTION, 0).roots_file(roots).verify([&](const taut_tls_peer &peer) {
+        host = tautline::View(peer.host).text();
+        return accepts && peer.accepted == 1;
+    });
+    connecting.apply();
+    tautline::Socket socket(Target{uri}, connecting, patience);
+    socket.text("hello");
+    CHECK(socket.receive(patience)->data.text() == "hello" && host == "localhost");
+    accepts = false;
+    CHECK(thrown([&] { tautline::Socket(Target{uri}, connecting, patience); }) == TAUT_ERR_CONNECT);
+    connecting.verify([](const taut_tls_peer &) -> bool { throw 42; }).apply();
+    CHECK(thrown([&] { tautline::Socket(Target{uri}, connecting, patience); }) == TAUT_ERR_CONNECT);
+    socket.text("still here");
+    CHECK(socket.receive(patience)->data.text() == "still here");
 }
 
 // Moves the output of one end to the other.
@@ -226,6 +260,7 @@ int main(int argc, char **argv) {
     auto connecting = tautline::TlsConfig::client("rustls");
     connecting.roots_file(argv[1]).apply();
     servers_and_clients(accepting, connecting);
+    decisions(accepting, argv[1]);
     without_io(accepting, connecting);
     bad_use();
     std::puts("passed");

@@ -100,6 +100,11 @@ static void connections(void) {
     CHECK(strstr(text, "sizeof") != NULL);
     OLDER(target, taut_target, offsetof(taut_target, address));
     CHECK(a_client(&target.one, context) == TAUT_OK);
+    /* A program from before there was a name of the server, with nonsense behind its struct. */
+    FILL(target, 0, sizeof(taut_target));
+    target.one.uri = "ws://localhost/";
+    OLDER(target, taut_target, offsetof(taut_target, server_name));
+    CHECK(a_client(&target.one, context) == TAUT_OK);
     target.size = sizeof(taut_target) + MORE;
     CHECK(a_client(&target.one, context) == TAUT_ERR_SIZE && strstr(text, "update the library") != NULL);
     ws = a_server(context);
