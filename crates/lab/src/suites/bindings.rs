@@ -14,7 +14,7 @@ use crate::stats::Ratio;
 use crate::table::{Table, optional};
 use crate::{Case, DriverKind, Error, Metric, Target};
 use programs::Programs;
-pub(super) use programs::{Python, python};
+pub(super) use programs::{Python, echo_in_c, python};
 use std::process::Command;
 use std::time::Duration;
 use worker::Worker;
@@ -129,7 +129,7 @@ impl Task {
 pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
     let programs = Programs::find(lab.effort != Effort::Smoke, lab.progress);
     outcome.warnings.extend(programs.missing.iter().map(|missing| format!("not measured: {missing}")));
-    let kinds: Vec<Kind> = kinds(&programs.servers);
+    let kinds: Vec<Kind> = kinds(&programs.servers, programs.has_c);
     let mut echoes = echo_case::rows(&SHAPES, &kinds);
     let servers = Servers::start(lab, kinds)?;
     echo_case::measure(lab, &servers, &mut echoes, BUDGETS[0], 0.0..0.4)?;
@@ -154,10 +154,15 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     Ok(())
 }
 
+/// The handler in Rust, which others are compared with.
+fn rust() -> Kind {
+    Kind::Wss(ENGINES[0], Key::P256, DriverKind::Epoll)
+}
+
 /// The handler in Rust, and every server of another language.
-fn kinds(servers: &[Python]) -> Vec<Kind> {
-    let rust = Kind::Wss(ENGINES[0], Key::P256, DriverKind::Epoll);
-    [rust].into_iter().chain(servers.iter().map(|&server| Kind::Python(server))).collect()
+fn kinds(servers: &[Python], has_c: bool) -> Vec<Kind> {
+    let servers = servers.iter().map(|&server| Kind::Python(server));
+    [rust()].into_iter().chain(has_c.then_some(Kind::C)).chain(servers).collect()
 }
 
 /// A process that measures one engine of a language.
@@ -309,14 +314,19 @@ fn request_table(rows: &[Row<Task>]) -> String {
     )
 }
 
-/// Targets of the servers: messages per CPU second, ours over theirs.
+/// Targets of the servers: messages per CPU second, ours over theirs, and the CPU time in C over that in Rust.
 fn echo_checks(rows: &[EchoRow]) -> Vec<Check> {
     let targets = [
         (SHAPES[0], Python::Coroutines, Python::Websockets, 4.0),
         (SHAPES[0], Python::Callbacks, Python::Picows, 1.2),
         (SHAPES[2], Python::Coroutines, Python::Websockets, 2.0),
     ];
-    let of = |shape, server| cheapest(rows, shape, move |kind| kind == Kind::Python(server));
+    let one = |shape, wanted: Kind| cheapest(rows, shape, move |kind| kind == wanted);
+    let of = |shape, server| one(shape, Kind::Python(server));
+    let in_c = one(SHAPES[0], Kind::C).zip(one(SHAPES[0], rust())).and_then(|(ours, base)| {
+        let name = format!("{}: C over Rust, CPU time per message", SHAPES[0].name());
+        Check::ratio(name, ours.subject.case(), (Metric::RatioToPeer, ours.cpu_over(base)), Target::AtMost(1.03))
+    });
     let checks = targets.into_iter().filter_map(|(shape, ours, theirs, least)| {
         let (ours, theirs) = (of(shape, ours)?, of(shape, theirs)?);
         let name = format!(
@@ -328,7 +338,7 @@ fn echo_checks(rows: &[EchoRow]) -> Vec<Check> {
         let ratio = (Metric::RatioToPeer, theirs.cpu_over(ours));
         Check::ratio(name, theirs.subject.case(), ratio, Target::AtLeast(least))
     });
-    checks.collect()
+    in_c.into_iter().chain(checks).collect()
 }
 
 /// Targets of TLS: how much of a metric ours has over theirs.
@@ -366,11 +376,13 @@ mod tests {
 
     #[test]
     fn every_target_is_checked() {
-        let mut echoes = echo_case::rows(&SHAPES, &kinds(&Python::ALL));
+        let mut echoes = echo_case::rows(&SHAPES, &kinds(&Python::ALL, true));
         for row in &mut echoes {
             let us = match row.subject.kind {
                 Kind::Python(server) if server.is_ours() => 5.0,
                 Kind::Python(Python::Websockets) => 25.0,
+                // A seventh more than in Rust is too much.
+                Kind::C => 8.0,
                 _ => 7.0,
             };
             row.samples.insert(Metric::ServerCpuPerMsg, vec![us; 3]);
@@ -388,9 +400,9 @@ mod tests {
         }
         let mut outcome = Outcome::of("bindings");
         check::report(&mut outcome, echo_checks(&echoes).into_iter().chain(tls_checks(&rows)));
-        assert_eq!(outcome.lines.len(), 3 + 11);
+        assert_eq!(outcome.lines.len(), 4 + 11);
         // A third of the JDK's time for 64 B is not a fifth.
-        assert_eq!(outcome.text.matches("missed").count(), 1, "{}", outcome.text);
+        assert_eq!(outcome.text.matches("missed").count(), 2, "{}", outcome.text);
         let text = [echo_table(&echoes), memory_table(&rows), duplex_table(&rows), request_table(&rows)].concat();
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         for figure in ["x websockets", "published", "Published, .NET"] {
@@ -400,7 +412,7 @@ mod tests {
 
     #[test]
     fn without_programs_the_handler_in_rust_alone_is_measured() {
-        assert_eq!(kinds(&[]).len(), 1);
+        assert_eq!(kinds(&[], false), [rust()]);
         assert!(rows(&[]).is_empty() && tls_checks(&[]).is_empty());
         assert!(memory_table(&[]).is_empty() && duplex_table(&[]).is_empty() && request_table(&[]).is_empty());
     }

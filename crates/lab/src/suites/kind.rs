@@ -85,6 +85,8 @@ pub(super) enum Kind {
     Tokio(Peer, usize),
     /// A server in Python over wss, another project's or ours.
     Python(Python),
+    /// The example in C over wss: a callback that sends each message back.
+    C,
     /// A server of [`baselines`](crate::baselines) that may use the CPUs of server and load.
     Model(Topology),
     /// No server: a provider's AEAD calls that a message costs at least, in this process.
@@ -108,7 +110,7 @@ impl Kind {
         match self {
             Self::Wss(engine, ..) | Self::Handshake(engine, ..) | Self::Broadcast(engine, ..) => Some(engine),
             Self::Model(topology) => Some(topology.engine),
-            Self::Crowd { .. } | Self::Feed(..) | Self::Probed(..) | Self::Wire(_) | Self::Deflate(_) => {
+            Self::Crowd { .. } | Self::Feed(..) | Self::Probed(..) | Self::Wire(_) | Self::Deflate(_) | Self::C => {
                 Some(ENGINES[0])
             }
             Self::Peer(peer, Protocol::Wss)
@@ -137,6 +139,7 @@ impl Kind {
             | Self::BroadcastPeer(_)
             | Self::Tokio(..)
             | Self::Python(_)
+            | Self::C
             | Self::Wire(_)
             | Self::Model(_)
             | Self::Aead(_) => None,
@@ -183,6 +186,7 @@ impl Kind {
             }
             Self::Tokio(peer, threads) => format!("{} {threads}", peer.name()),
             Self::Python(server) => format!("python {}", server.name()),
+            Self::C => "c tautline".to_owned(),
             Self::Aead(provider) => format!("{protocol} {provider}"),
             Self::Wire(driver) => format!("{protocol} {driver}"),
             Self::Wss(engine, ..) => format!("{protocol} {engine}"),
@@ -221,6 +225,7 @@ impl Kind {
             Self::Peer(peer, _) | Self::DeflatePeer(peer) | Self::BroadcastPeer(peer) => case.peer(peer.name()),
             Self::Tokio(peer, threads) => case.peer(peer.name()).threads(threads),
             Self::Python(server) => case.peer(server.name()).model("python"),
+            Self::C => case.peer("tautline").model("c"),
             Self::Handshake(_, key, _, execution) => case.key(key.name()).execution(execution.name()),
             Self::Model(Topology { model: Model::AlwaysOffload, threads, .. }) => {
                 case.execution("always-offload").threads(threads)
@@ -237,6 +242,11 @@ impl Kind {
 
     /// Arguments of the program that serves at `address`.
     pub(super) fn arguments(self, certificates: &Certificates, address: IpAddr) -> Vec<OsString> {
+        let listen = SocketAddr::new(address, 0).to_string();
+        if self == Self::C {
+            let (chain, private) = certificates.paths(self.key());
+            return vec![listen.into(), chain.into(), private.into()];
+        }
         let mut arguments: Vec<OsString> = Vec::new();
         let mut add = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
         match self {
@@ -258,7 +268,7 @@ impl Kind {
             }
             _ => add(&["serve", "--shards", "1", "--drain", "1"]),
         }
-        add(&["--with-parent", "--listen", &SocketAddr::new(address, 0).to_string()]);
+        add(&["--with-parent", "--listen", &listen]);
         // Over epoll the limit is a loop written by hand, which costs less than any driver.
         if let Some(driver) = self.driver().filter(|_| self != Self::Tcp(DriverKind::Epoll)) {
             add(&["--driver", driver.name()]);
@@ -297,6 +307,7 @@ impl Kind {
             | Self::BroadcastPeer(_)
             | Self::Tokio(..)
             | Self::Python(_)
+            | Self::C
             | Self::Aead(_) => {}
         }
         if self.protocol() == Some(Protocol::Wss) {

@@ -1,5 +1,5 @@
 use super::Lab;
-use super::bindings::python;
+use super::bindings::{echo_in_c, python};
 use super::certificates::Certificates;
 use super::key::Key;
 use super::kind::Kind;
@@ -222,6 +222,7 @@ fn command(lab: &Lab<'_>, kind: Kind, certificates: &Certificates, site: Option<
     let program = match (peer, kind) {
         (Some(peer), _) => &lab.program_of(peer).ok_or("there is no program with it")?,
         (None, Kind::Python(_)) => &python().ok_or("there is no interpreter with it")?,
+        (None, Kind::C) => &echo_in_c().ok_or("it is not built")?,
         (None, _) => &lab.program,
     };
     let (mut command, at) = match site {

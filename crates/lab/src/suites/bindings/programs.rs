@@ -46,6 +46,8 @@ impl Python {
 pub(super) struct Programs {
     /// Servers whose libraries are installed.
     pub(super) servers: Vec<Python>,
+    /// Whether there is [`echo_in_c`].
+    pub(super) has_c: bool,
     /// The command of a worker that measures TLS in Java, without arguments.
     pub(super) java: Option<Command>,
     /// Missing programs, with the reason.
@@ -57,8 +59,8 @@ impl Programs {
     pub(super) fn find(builds: bool, progress: &mut dyn FnMut(f64, &str)) -> Self {
         let mut missing = Vec::new();
         if !builds {
-            missing.push("Python and Java: a smoke run builds nothing".to_owned());
-            return Self { servers: Vec::new(), java: None, missing };
+            missing.push("C, Python and Java: a smoke run builds nothing".to_owned());
+            return Self { servers: Vec::new(), has_c: false, java: None, missing };
         }
         progress(0.0, "building the package for Python, which takes minutes the first time");
         if let Err(error) = make_python() {
@@ -68,9 +70,11 @@ impl Programs {
         if python().is_some() {
             missing.extend(absent.iter().map(|server| format!("{}: it is not installed", server.name())));
         }
+        progress(0.0, "building the library for C, which takes minutes the first time");
+        let has_c = make_c().map_err(|error| missing.push(format!("C: {error}"))).is_ok();
         progress(0.0, "building the engine for Java");
         let java = make_java().map_err(|error| missing.push(format!("Java: {error}"))).ok();
-        Self { servers, java, missing }
+        Self { servers, has_c, java, missing }
     }
 }
 
@@ -83,6 +87,11 @@ fn folder() -> Option<PathBuf> {
 /// The interpreter with the packages, if it has been made.
 pub(in super::super) fn python() -> Option<PathBuf> {
     Some(folder()?.join("venv/bin/python")).filter(|python| python.exists())
+}
+
+/// The echo server in C, if it has been built.
+pub(in super::super) fn echo_in_c() -> Option<PathBuf> {
+    Some(folder()?.join("ws_echo")).filter(|program| program.exists())
 }
 
 /// Makes the virtual environment, and installs the package of this checkout in it.
@@ -112,10 +121,8 @@ fn make_python() -> Result<(), Error> {
     run(install.arg(&wheels).arg("tautline"), "pip install tautline")
 }
 
-/// Builds the library and the classes, and returns the command of the worker.
-fn make_java() -> Result<Command, Error> {
-    let (folder, checkout) = places()?;
-    let home = jdk().ok_or_else(|| Error::Usage("it needs a JDK of version 22 or later".to_owned()))?;
+/// Builds the library for C, and returns its path.
+fn make_library(folder: &Path, checkout: &Path) -> Result<PathBuf, Error> {
     let target = folder.join("rust");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
@@ -123,6 +130,29 @@ fn make_java() -> Result<Command, Error> {
     build.args(["rustc", "--release", "--locked", "--quiet", "-p", "tautline-capi", "--lib", "--crate-type", "cdylib"]);
     build.arg("--manifest-path").arg(checkout.join("Cargo.toml"));
     run(build.arg("--target-dir").arg(&target), "cargo rustc")?;
+    Ok(target.join("release/libtautline_capi.so"))
+}
+
+/// Builds the example in C against the library.
+fn make_c() -> Result<(), Error> {
+    let (folder, checkout) = places()?;
+    let library = make_library(&folder, &checkout)?;
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-std=c99", "-I"]).arg(checkout.join("crates/capi/include"));
+    cc.arg(checkout.join("examples/c/ws_echo.c")).arg("-o").arg(folder.join("ws_echo")).arg(&library).arg("-pthread");
+    // Programs load the library by its soname, here from the folder of the program.
+    cc.arg("-Wl,-rpath,$ORIGIN");
+    run(&mut cc, "cc")?;
+    let loaded = folder.join("libtautline.so.0");
+    fs::copy(&library, &loaded).map_err(|error| Error::Failed(format!("{}: {error}", loaded.display())))?;
+    Ok(())
+}
+
+/// Builds the library and the classes, and returns the command of the worker.
+fn make_java() -> Result<Command, Error> {
+    let (folder, checkout) = places()?;
+    let home = jdk().ok_or_else(|| Error::Usage("it needs a JDK of version 22 or later".to_owned()))?;
+    let library = make_library(&folder, &checkout)?;
     let project = checkout.join("bindings/java");
     let classpath = folder.join("classpath");
     let mut maven = Command::new("mvn");
@@ -134,7 +164,7 @@ fn make_java() -> Result<Command, Error> {
     let mut java = Command::new(home.join("bin/java"));
     java.args(["--enable-native-access=ALL-UNNAMED", "-cp", &format!("{own}:{tests}:{}", jars.trim())]);
     java.args(["dev.tautline.tls.Bench", "--worker"]);
-    java.env("TAUTLINE_LIBRARY", target.join("release/libtautline_capi.so"));
+    java.env("TAUTLINE_LIBRARY", library);
     Ok(java)
 }
 
