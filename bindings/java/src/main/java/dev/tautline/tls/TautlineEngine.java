@@ -44,6 +44,7 @@ final class TautlineEngine extends SSLEngine {
     /** Longest body of a record in any version. */
     private static final int MOST_BODY = 18_432;
 
+    private static final byte INTERNAL_ERROR = 80;
     private static final byte UNRECOGNIZED_NAME = 112;
     private static final byte NO_APPLICATION_PROTOCOL = 120;
 
@@ -174,7 +175,9 @@ final class TautlineEngine extends SSLEngine {
         if (pending.length > 0) {
             return drain(dst);
         }
-        return outboundClosed ? result(Status.CLOSED, 0, 0) : result(Status.OK, 0, 0);
+        // A handshake whose peer has closed does not go on.
+        boolean over = outboundClosed || inboundDone && stage != Stage.OPEN;
+        return result(over ? Status.CLOSED : Status.OK, 0, 0);
     }
 
     /** Moves pending bytes to {@code dst}, in pieces of a record's length or more. */
@@ -369,12 +372,19 @@ final class TautlineEngine extends SSLEngine {
         ByteBuffer records = hello.records();
         hello = null;
         facts.request(asked.names());
-        if (!parameters.accepts(asked.names())) {
-            throw refuse(UNRECOGNIZED_NAME, "no SNIMatcher accepts the name that the client asks for");
+        boolean accepted;
+        List<String> protocols;
+        try {
+            accepted = parameters.accepts(asked.names());
+            protocols = accepted ? parameters.choose(asked.protocols(), this) : null;
+        } catch (RuntimeException thrown) {
+            throw refuse(INTERNAL_ERROR, "an SNIMatcher or the selector of application protocols failed", thrown);
         }
-        List<String> protocols = parameters.choose(asked.protocols(), this);
+        if (!accepted) {
+            throw refuse(UNRECOGNIZED_NAME, "no SNIMatcher accepts the name that the client asks for", null);
+        }
         if (protocols == null) {
-            throw refuse(NO_APPLICATION_PROTOCOL, "no application protocol of the client's is selected");
+            throw refuse(NO_APPLICATION_PROTOCOL, "no application protocol of the client's is selected", null);
         }
         try {
             open(protocols, null);
@@ -591,9 +601,9 @@ final class TautlineEngine extends SSLEngine {
     }
 
     /** Fails a handshake that the library has not begun. */
-    private SSLException refuse(byte alert, String why) {
+    private SSLException refuse(byte alert, String why, RuntimeException cause) {
         push(new byte[] {21, 3, 3, 0, 2, 2, alert});
-        return end(new SSLHandshakeException(why));
+        return end(new SSLHandshakeException(why, cause));
     }
 
     /** Ends the connection. What is pending can still be sent. */
@@ -634,7 +644,8 @@ final class TautlineEngine extends SSLEngine {
                 return HandshakeStatus.NOT_HANDSHAKING;
             }
             if (inboundDone) {
-                return HandshakeStatus.NEED_WRAP;
+                // As with the JDK's engine, an open direction of data needs no more handshake.
+                return stage == Stage.OPEN ? HandshakeStatus.NOT_HANDSHAKING : HandshakeStatus.NEED_WRAP;
             }
             return stage == Stage.HANDSHAKING || outboundClosed
                     ? HandshakeStatus.NEED_UNWRAP

@@ -5,13 +5,19 @@ import static org.junit.jupiter.api.Assertions.*;
 import java.nio.ByteBuffer;
 import java.nio.ReadOnlyBufferException;
 import java.security.cert.X509Certificate;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import javax.net.ssl.SNIMatcher;
+import javax.net.ssl.SNIServerName;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLEngine;
 import javax.net.ssl.SSLEngineResult.Status;
+import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLHandshakeException;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.StandardConstants;
 import javax.net.ssl.TrustManager;
 import javax.net.ssl.X509TrustManager;
 import org.junit.jupiter.api.Test;
@@ -105,6 +111,43 @@ class BadUseTest {
         thread.join();
         assertNull(failed.get());
         EngineTest.pass(held.client, held.server, held.toServer, 1000, true);
+    }
+
+    @Test
+    void aServersCallbackThatThrowsEndsTheHandshakeWithItsException() throws Exception {
+        RuntimeException boom = new RuntimeException("boom");
+        SNIMatcher matcher = new SNIMatcher(StandardConstants.SNI_HOST_NAME) {
+            @Override
+            public boolean matches(SNIServerName name) {
+                throw boom;
+            }
+        };
+        for (boolean byName : new boolean[] {false, true}) {
+            SSLEngine client = Certificates.ec().ours().createSSLEngine("www.example.com", 443);
+            client.setUseClientMode(true);
+            SSLParameters asks = client.getSSLParameters();
+            asks.setApplicationProtocols(new String[] {"h2"});
+            client.setSSLParameters(asks);
+            SSLEngine server = Certificates.ec().ours().createSSLEngine();
+            if (byName) {
+                SSLParameters matches = server.getSSLParameters();
+                matches.setSNIMatchers(List.of(matcher));
+                server.setSSLParameters(matches);
+            } else {
+                server.setHandshakeApplicationProtocolSelector((engine, offered) -> {
+                    throw boom;
+                });
+            }
+            Pair pair = new Pair(client, server, true);
+            assertSame(boom, assertThrows(SSLHandshakeException.class, pair::handshake).getCause());
+            // The client is told, and further calls find the connection closed.
+            assertEquals(Status.CLOSED, server.wrap(ByteBuffer.allocate(0), pair.toClient).getStatus());
+            SSLException told = assertThrows(SSLException.class,
+                    () -> Pair.receive(client, pair.toClient, ByteBuffer.allocate(20_000)));
+            assertTrue(told.getMessage().contains("internal"), told.getMessage());
+            assertEquals(Status.CLOSED, server.wrap(ByteBuffer.allocate(9), pair.toClient).getStatus());
+            assertEquals(Status.CLOSED, server.unwrap(pair.toServer.flip(), pair.toClient).getStatus());
+        }
     }
 
     /** What a trust manager does with each chain. */

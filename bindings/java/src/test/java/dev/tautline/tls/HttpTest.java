@@ -22,6 +22,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executors;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLHandshakeException;
+import javax.net.ssl.SSLSocket;
 import org.apache.catalina.connector.Connector;
 import org.apache.catalina.startup.Tomcat;
 import org.apache.tomcat.util.net.SSLHostConfig;
@@ -37,6 +38,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Servers and clients of others, which use the provider as they use any. */
 class HttpTest {
@@ -57,6 +59,34 @@ class HttpTest {
         serving.start();
         try {
             echo(EngineTest.context(KEYS, client), serving.getAddress().getPort());
+        } finally {
+            serving.stop(0);
+        }
+    }
+
+    /** In its dispatcher, the JDK's server answers a client's close until the engine says that no more is needed. */
+    @ParameterizedTest
+    @ValueSource(strings = {"TLSv1.3", "TLSv1.2"})
+    void theJdksServerOutlivesClientsThatClose(String version) throws Exception {
+        HttpsServer serving = HttpsServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+        serving.setHttpsConfigurator(new HttpsConfigurator(KEYS.ours()));
+        serving.createContext("/", exchange -> {
+            exchange.sendResponseHeaders(204, -1);
+            exchange.close();
+        });
+        serving.start();
+        try {
+            for (int turn = 0; turn < 3; turn++) {
+                try (SSLSocket socket = (SSLSocket) KEYS.jdks().getSocketFactory()
+                        .createSocket(InetAddress.getLoopbackAddress(), serving.getAddress().getPort())) {
+                    socket.setSoTimeout(60_000);
+                    socket.setEnabledProtocols(new String[] {version});
+                    socket.getOutputStream().write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".getBytes());
+                    assertEquals('H', socket.getInputStream().read());
+                    // The close_notify, while the connection is kept alive.
+                    socket.shutdownOutput();
+                }
+            }
         } finally {
             serving.stop(0);
         }
