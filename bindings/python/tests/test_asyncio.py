@@ -8,7 +8,7 @@ import logging
 import weakref
 
 import pytest
-from conftest import echo, uri
+from conftest import echo, openssl, uri
 
 import tautline
 from tautline.asyncio.connection import State
@@ -383,6 +383,34 @@ def test_an_untrusted_certificate_is_rejected(run, server_tls):
         async with serve(ssl=server_tls) as server:
             with pytest.raises(ssl.SSLError):
                 await tautline.connect(uri(server, "wss"))
+
+    run(main())
+
+
+def test_a_certificate_that_is_its_own_authority_can_be_trusted(run, tmp_path):
+    import ssl
+
+    import tautline.tls
+
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    openssl(
+        *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"),
+        *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"),
+        *("-addext", "basicConstraints=critical,CA:FALSE", "-out", cert, "-keyout", key),
+    )
+    context = tautline.tls.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+
+    async def main():
+        async with serve(ssl=context) as server:
+            target = uri(server, "wss")
+            trusting = tautline.tls.create_default_context(cafile=cert)
+            async with tautline.connect(target, ssl=trusting) as ws:
+                await ws.send("x")
+                assert await ws.recv() == "x"
+            # The module ssl gives only authorities away, so a foreign context says how to make one of ours.
+            with pytest.raises(ValueError, match="tautline.tls.create_default_context"):
+                await tautline.connect(target, ssl=ssl.create_default_context(cafile=cert))
 
     run(main())
 

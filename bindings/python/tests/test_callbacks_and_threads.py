@@ -1,6 +1,7 @@
 """The callback interface and the blocking client."""
 
 import asyncio
+import logging
 import subprocess
 import sys
 import threading
@@ -77,6 +78,85 @@ def test_a_listener_that_sends_too_much_is_told(run):
     run(main())
 
 
+def test_bad_use_of_a_listeners_transport_ends_in_an_exception(run):
+    class Client(WSListener):
+        def __init__(self):
+            self.frames, self.done = asyncio.Queue(), asyncio.get_running_loop().create_future()
+
+        def on_ws_frame(self, transport, frame):
+            self.frames.put_nowait(frame.get_payload_as_bytes())
+
+        def on_ws_disconnected(self, transport):
+            self.done.set_result(None)
+
+    async def main():
+        server = await ws_create_server(lambda request: Echo(), "127.0.0.1", 0)
+        transport, client = await ws_connect(Client, uri(server))
+        for wrong in (None, 1, 1.5, ["x"], object()):
+            with pytest.raises(TypeError):
+                transport.send(WSMsgType.BINARY, wrong)
+        with pytest.raises(ValueError):
+            transport.send(WSMsgType.TEXT, b"\xff")
+        with pytest.raises(ValueError):
+            transport.send_ping(bytes(126))
+        for kind in (None, 0, 3, WSMsgType.PONG):
+            with pytest.raises(ValueError):
+                transport.send(kind, b"x")
+        transport.send(WSMsgType.BINARY, b"still works")
+        assert await client.frames.get() == b"still works"
+        transport.send_close()
+        transport.disconnect()
+        await client.done
+        # As with picows, what is sent after the end is dropped.
+        transport.send(WSMsgType.BINARY, b"late")
+        transport.send_ping(b"late")
+        transport.disconnect()
+        await transport.wait_disconnected()
+        with pytest.raises(TypeError):
+            transport.send(WSMsgType.BINARY, None)
+        server.close()
+        await server.wait_closed()
+
+    run(main())
+
+
+@pytest.mark.parametrize("loops", [0, 1])
+def test_listeners_that_raise_harm_no_other_connection(run, caplog, monkeypatch, loops):
+    def boom(*_):
+        raise RuntimeError("boom")
+
+    def made(request):
+        if request.path == "/factory":
+            boom()
+        listener = Echo()
+        if request.path != "/":
+            setattr(listener, request.path[1:], boom)
+        return listener
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        server = await ws_create_server(made, "127.0.0.1", 0, loops=loops)
+        async with tautline.connect(uri(server)) as other:
+            for where in ("factory", "on_ws_connected"):
+                async with tautline.connect(uri(server) + where) as ws:
+                    with pytest.raises(tautline.ConnectionClosedError) as raised:
+                        await ws.recv()
+                    assert raised.value.rcvd.code == 1011
+            for where in ("on_ws_frame", "on_ws_disconnected"):
+                async with tautline.connect(uri(server) + where) as ws:
+                    await ws.send("x")
+                    if where == "on_ws_disconnected":
+                        assert await ws.recv() == "x"
+            await other.send("fine")
+            assert await other.recv() == "fine"
+        server.close()
+        await server.wait_closed()
+
+    caplog.set_level(logging.CRITICAL, "tautline")
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    run(main())
+
+
 @pytest.fixture
 def server(server_tls):
     """A server in an event loop of a thread of its own."""
@@ -116,6 +196,40 @@ def test_blocking_client(server, client_tls):
         ws.recv()
     with pytest.raises(tautline.ConnectionClosedOK):
         ws.send("late")
+
+
+def test_bad_use_of_a_blocking_client_ends_in_an_exception(server, client_tls):
+    for bad in ("http://localhost/", "ws:///", ""):
+        with pytest.raises(tautline.InvalidURI):
+            tautline.sync.connect(bad)
+    with pytest.raises(ValueError):
+        tautline.sync.connect(uri(server), ssl=client_tls)
+    with tautline.sync.connect(uri(server, "wss"), ssl=client_tls) as ws:
+        for wrong in (None, 1, ["x"], object()):
+            with pytest.raises(TypeError):
+                ws.send(wrong)
+        with pytest.raises(ValueError):
+            ws.send(b"\xff", text=True)
+        with pytest.raises(ValueError):
+            ws.ping(bytes(126))
+        for code, reason in ((1005, ""), (1000, "x" * 124)):
+            with pytest.raises(ValueError):
+                ws.close(code, reason)
+        # One thread receives, and a second one is refused.
+        heard = []
+        thread = threading.Thread(target=lambda: heard.append(ws.recv(timeout=60)))
+        thread.start()
+        while not ws._receiving.locked():
+            pass
+        with pytest.raises(tautline.ConcurrencyError):
+            ws.recv(timeout=60)
+        ws.send("for the thread")
+        thread.join()
+        assert heard == ["for the thread"]
+    for late in (ws.recv, ws.ping, lambda: ws.send("late")):
+        with pytest.raises(tautline.ConnectionClosedOK):
+            late()
+    ws.close()
 
 
 def test_threads_share_a_blocking_client(server, client_tls):

@@ -332,8 +332,13 @@ def options_of(context: _ssl.SSLContext, *, server: bool) -> dict[str, typing.An
 def _roots_of(context: _ssl.SSLContext) -> typing.Optional[bytes]:
     """The authorities of a foreign context; ``None`` for the platform's."""
     ders = context.get_ca_certs(binary_form=True)
-    platform = _ssl.create_default_context().get_ca_certs(binary_form=True)
-    if ders == platform:
+    stats = context.cert_store_stats()
+    if not ders and stats["x509"] > stats["x509_ca"]:
+        raise ValueError(
+            "the ssl.SSLContext trusts a certificate that is no authority's, and does not give it away: make the context "
+            "by tautline.tls.create_default_context, which takes the same arguments"
+        )
+    if ders == _ssl.create_default_context().get_ca_certs(binary_form=True):
         return None
     return "".join(_ssl.DER_cert_to_PEM_cert(der) for der in ders).encode()
 
