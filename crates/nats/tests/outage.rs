@@ -5,9 +5,9 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of this runs inside tests")]
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -40,7 +40,11 @@ fn host() {
 }
 
 /// A process that ends with the test.
-struct Process(Child);
+struct Process {
+    child: Child,
+    /// After a minute its test harness writes a line, and ends if nobody could read that.
+    _output: Option<Lines<BufReader<ChildStdout>>>,
+}
 
 impl Process {
     fn host(port: u16, nats: u16) -> Self {
@@ -49,23 +53,23 @@ impl Process {
         command.env("TAUTLINE_OUTAGE_PORT", port.to_string());
         command.env("TAUTLINE_OUTAGE_NATS", format!("nats://127.0.0.1:{nats}"));
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.map_while(Result::ok).any(|line| line == "listening"), "a host does not start");
-        Self(child)
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.by_ref().map_while(Result::ok).any(|line| line == "listening"), "a host does not start");
+        Self { child, _output: Some(lines) }
     }
 
     fn nats(port: u16, folder: &PathBuf) -> Self {
         let program = std::env::var_os("TAUTLINE_NATS_SERVER").unwrap_or_else(|| panic!("run `cargo xtask hub`"));
         let mut command = Command::new(program);
         command.args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"]).arg(folder);
-        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+        Self { child: command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), _output: None }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 }
 
