@@ -54,7 +54,7 @@ struct Client {
     appending: Option<Box<str>>,
     /// The identifier of a message that the log did not take. Later ones are refused until the client repeats it.
     blocked_on: Option<Box<str>>,
-    /// What the client may repeat without need, once it had to repeat something.
+    /// Messages that the client may repeat without need, once it had to repeat any.
     taken: Option<Taken>,
 }
 

@@ -215,7 +215,7 @@ fn a_message_that_is_repeated_after_its_answer_blocks_nobody() {
     send(&mut socket, "abcd");
     assert!(text_with(&mut socket, "retry", &mut texts).contains(r#""id":"d""#));
     store(&mut socket, &mut texts, "a");
-    // What the client sends before it has that answer. Three of these are there already.
+    // The client sends these before it has that answer. Three of them are there already.
     send(&mut socket, "abcd");
     settle(&mut socket, &mut texts);
     store(&mut socket, &mut texts, "b");
