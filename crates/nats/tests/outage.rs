@@ -141,6 +141,16 @@ struct Subscriber {
 }
 
 impl Crowd {
+    fn new(ports: &[u16], rooms: u64, counts: &Arc<Counts>) -> Self {
+        Self {
+            ports: ports.to_vec(),
+            counts: counts.clone(),
+            subscribers: HashMap::new(),
+            rooms: usize::try_from(rooms).unwrap(),
+            roaming: 0,
+        }
+    }
+
     fn send(&mut self, conn: &mut Conn<'_, ()>) {
         let Some(dial) = conn.dial() else { return };
         let Some(subscriber) = self.subscribers.get_mut(&dial) else { return };
@@ -329,19 +339,13 @@ fn nobody_misses_a_message_with_history_while_processes_and_the_broker_are_kille
     let ports = [port(), port(), port()];
     let mut processes = Processes::start(ports, port(), folder.clone());
     let counts = Arc::<Counts>::default();
-    let crowd = Crowd {
-        ports: ports.to_vec(),
-        counts: counts.clone(),
-        subscribers: HashMap::new(),
-        rooms: usize::try_from(rooms).unwrap(),
-        roaming: 0,
-    };
-    let clients = tautline::Client::plain().stay().start(move |_| crowd).unwrap();
     let target = |index: u64| {
         let port = ports[usize::try_from(index).unwrap() % ports.len()];
         let reconnect = Reconnect::new(Duration::from_millis(50), Duration::from_secs(1));
         Target::new(&format!("ws://127.0.0.1:{port}/")).unwrap().with_reconnect(reconnect)
     };
+    let crowd = Crowd::new(&ports, rooms, &counts);
+    let clients = tautline::Client::plain().stay().start(move |_| crowd).unwrap();
     for index in 0..count {
         clients.shards()[0].connect(target(index)).unwrap();
     }
