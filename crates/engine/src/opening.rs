@@ -3,8 +3,7 @@
 //! A handshake takes as long as ten or more messages, and after the end of another server thousands of clients come at once.
 //! If a turn served all of them, every message that arrives meanwhile would wait for all. So a turn serves connections that open
 //! for [a while](crate::openings::LEAST), or for as long as it has worked for others. Further input of theirs waits for the next
-//! turns, in the order of arrival. A step that has begun is finished, so a message waits for at most one step more. If steps
-//! follow each other in every turn, they come after the turn's other events.
+//! turns, in the order of arrival. A step that has begun is finished, so a message waits for at most one step more.
 //!
 //! Input that waits takes memory, and a read may have brought much of it. Above a bound the turn does further steps whatever their
 //! time, the oldest first.
@@ -44,7 +43,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     #[cold]
     pub(crate) fn begin_opening(&mut self, link: &Link<E::Session, H::State>) -> Option<Duration> {
         let now = self.clock.elapsed();
-        let is_next = !link.queued && self.openings.may_come_first() && self.openings.has_time(|| now);
+        let is_next = !link.queued && !self.openings.are_waiting() && self.openings.has_time(|| now);
         self.openings.has_stepped |= is_next;
         is_next.then_some(now)
     }

@@ -22,8 +22,6 @@ pub(crate) struct Openings {
     spent: Duration,
     /// Whether one of them had a step in this turn.
     pub(crate) has_stepped: bool,
-    /// Whether one of them had a step in the turn before.
-    had_stepped: bool,
 }
 
 impl Openings {
@@ -31,14 +29,7 @@ impl Openings {
     pub(crate) const fn begin(&mut self, now: Duration) {
         self.begun = now;
         self.spent = Duration::ZERO;
-        self.had_stepped = self.has_stepped;
         self.has_stepped = false;
-    }
-
-    /// Whether a step may come before other events of the turn. If steps follow each other, they come at the ends of turns: a
-    /// message that has arrived during the last one does not wait for the next one too.
-    pub(crate) fn may_come_first(&self) -> bool {
-        !self.had_stepped && !self.are_waiting()
     }
 
     /// Connections whose input waits.
@@ -116,18 +107,5 @@ mod tests {
         assert!(!openings.has_time(|| begun + 3 * LEAST));
         openings.begin(begun + 3 * LEAST);
         assert!(openings.has_time(|| unreachable!()));
-    }
-
-    #[test]
-    fn a_step_in_the_next_turn_comes_after_its_other_events() {
-        let mut openings = Openings::default();
-        openings.begin(Duration::ZERO);
-        assert!(openings.may_come_first());
-        openings.has_stepped = true;
-        assert!(openings.may_come_first(), "it is the same turn");
-        openings.begin(Duration::ZERO);
-        assert!(!openings.may_come_first());
-        openings.begin(Duration::ZERO);
-        assert!(openings.may_come_first());
     }
 }
