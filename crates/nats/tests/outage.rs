@@ -81,7 +81,7 @@ struct Counts {
     received: AtomicU64,
     /// Messages of the plain topic, and those that were missed.
     plain: AtomicU64,
-    /// Those that a subscriber got from two hosts.
+    /// Plain messages that a subscriber got from two hosts.
     again: AtomicU64,
     reconnects: AtomicU64,
     wrong: Mutex<Vec<String>>,
