@@ -1,4 +1,4 @@
-//! Identifiers of messages that a connection must not send again.
+//! Identifiers of messages that are not taken from a connection again.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
