@@ -137,19 +137,26 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
     }
 
+    /// Puts a link into its slot.
     #[inline]
+    pub(crate) fn put_link(&mut self, link: Box<Link<E::Session, H::State>>) {
+        // Not by `put`: a slot that is made in one place for both cases is written to the stack and read again at once.
+        match self.slots.get_mut(link.token.index as usize) {
+            Some(place) => *place = Slot::Link(link),
+            None => self.put(link.token, Slot::Link(link)),
+        }
+    }
+
+    #[inline(never)]
     pub(crate) fn put(&mut self, token: Token, slot: Slot<E::Session, H::State>) {
         let index = token.index as usize;
         match self.slots.get_mut(index) {
             Some(place) => *place = slot,
-            None => self.grow(index, slot),
+            None => {
+                self.slots.resize_with(index, || Slot::Free);
+                self.slots.push(slot);
+            }
         }
-    }
-
-    #[cold]
-    fn grow(&mut self, index: usize, slot: Slot<E::Session, H::State>) {
-        self.slots.resize_with(index, || Slot::Free);
-        self.slots.push(slot);
     }
 
     /// Puts a link's next deadline into the wheel, unless an earlier entry will look at it.

@@ -32,16 +32,21 @@ impl<E: Engine, H: Handler> Core<E, H> {
         data: Received<'_>,
     ) {
         self.heard(link, data.len());
-        let mut scratch = std::mem::take(&mut self.shared.scratch);
-        let result = self.input(driver, link, data, &mut scratch);
-        self.shared.scratch = scratch;
+        let mut scratch = self.shared.scratch.take().unwrap_or_default();
+        let result = if link.carry.is_empty() {
+            self.input(driver, link, data.bytes(), &mut scratch)
+        } else {
+            self.input_behind_carried(driver, link, data, &mut scratch)
+        };
+        self.shared.scratch = Some(scratch);
         if let Err(stop) = result {
             self.stop(link, stop);
         }
     }
 
-    /// Processes received bytes behind the carried ones, and carries over an incomplete record.
-    fn input(
+    /// Processes received bytes behind the carried ones.
+    #[inline(never)]
+    fn input_behind_carried(
         &mut self,
         driver: &mut dyn Driver,
         link: &mut Link<E::Session, H::State>,
@@ -49,34 +54,48 @@ impl<E: Engine, H: Handler> Core<E, H> {
         scratch: &mut Buf,
     ) -> Result<(), Stop> {
         let mut carried = std::mem::take(&mut link.carry);
-        let wire = if carried.is_empty() {
-            data.bytes()
-        } else {
-            match data.join(carried.filled()) {
-                Ok(joined) => {
-                    carried.clear();
-                    joined
-                }
-                Err(data) => {
-                    carried.put(data.bytes());
-                    carried.filled_mut()
-                }
+        let wire = match data.join(carried.filled()) {
+            Ok(joined) => {
+                carried.clear();
+                joined
+            }
+            Err(data) => {
+                carried.put(data.bytes());
+                carried.filled_mut()
             }
         };
-        let result = self.advance(driver, link, wire, scratch);
-        if let Ok(used) = result
-            && used < wire.len()
-            && reads(&link.phase)
-        {
-            let rest = &wire[used..];
-            if rest.len() > MAX_CARRY && !link.held {
-                return Err(tautline_tls::Error::Library("the engine does not consume its input".into()).into());
-            }
-            link.carry = self.shared.pool.take_for(rest.len());
-            link.carry.put(rest);
-        }
+        let result = self.input(driver, link, wire, scratch);
         self.shared.pool.give(carried);
-        result.map(drop)
+        result
+    }
+
+    /// Processes bytes, and carries over an incomplete record.
+    #[inline]
+    fn input(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        wire: &mut [u8],
+        scratch: &mut Buf,
+    ) -> Result<(), Stop> {
+        let used = self.advance(driver, link, wire, scratch)?;
+        match wire.get(used..) {
+            Some(rest) if !rest.is_empty() => self.carry_over(link, rest),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline(never)]
+    fn carry_over(&mut self, link: &mut Link<E::Session, H::State>, rest: &[u8]) -> Result<(), Stop> {
+        if !reads(&link.phase) {
+            return Ok(());
+        }
+        if rest.len() > MAX_CARRY && !link.held {
+            return Err(tautline_tls::Error::Library("the engine does not consume its input".into()).into());
+        }
+        link.carry = self.shared.pool.take_for(rest.len());
+        link.carry.put(rest);
+        Ok(())
     }
 
     /// Processes bytes that were held back.
@@ -90,9 +109,9 @@ impl<E: Engine, H: Handler> Core<E, H> {
             probe.resumed();
         }
         let mut carried = std::mem::take(&mut link.carry);
-        let mut scratch = std::mem::take(&mut self.shared.scratch);
+        let mut scratch = self.shared.scratch.take().unwrap_or_default();
         let result = self.advance(driver, link, carried.filled_mut(), &mut scratch);
-        self.shared.scratch = scratch;
+        self.shared.scratch = Some(scratch);
         carried.take(result.as_ref().map_or(carried.len(), |used| *used));
         if carried.is_empty() || !reads(&link.phase) {
             self.shared.pool.give(carried);
@@ -113,78 +132,120 @@ impl<E: Engine, H: Handler> Core<E, H> {
     ) -> Result<usize, Stop> {
         let mut used = 0;
         loop {
-            match &mut link.phase {
-                Phase::Proxy(tunnel) => {
-                    let out = link.wire.buf(&mut self.shared.pool);
-                    let (read, stands) = tunnel.read(&wire[used..], out).map_err(Stop::Proxy)?;
-                    used += read;
-                    if !stands {
+            if !link.phase.is_open() {
+                match self.advance_opening(link, wire, used)? {
+                    Progress::Records(begin) => used = begin,
+                    Progress::Further(begin) => {
+                        used = begin;
+                        continue;
+                    }
+                    Progress::Stops(end) => return Ok(end),
+                }
+            }
+            if used < wire.len() && link.holds_back(self.shared.config.limits.pause_receive_above) {
+                link.held = true;
+                return Ok(used);
+            }
+            let out = link.wire.sealed_mut();
+            if used < wire.len()
+                && let Some(probe) = &mut self.probe
+            {
+                probe.opening();
+            }
+            let Opened { used: read, content } = link.session.open(&mut wire[used..], scratch, out)?;
+            used += read;
+            match content {
+                Content::Data(plain) => {
+                    if let Some(probe) = &mut self.probe {
+                        probe.opened();
+                    }
+                    let len = plain.len();
+                    used -= len - self.plaintext(driver, link, plain)?;
+                    // No bytes give no data.
+                    if used == wire.len() {
                         return Ok(used);
                     }
-                    if let Some(dial) = link.info.dial {
-                        self.end_step(dial, DialStep::Tunneled);
-                    }
-                    self.secure(link)?;
                 }
-                Phase::Offloaded(_) => {
-                    link.held = true;
-                    return Ok(used);
-                }
-                Phase::Waiting(_) | Phase::Streaming(_) => {
-                    link.held |= used < wire.len();
-                    return Ok(used);
-                }
-                Phase::Tls => {
-                    let len = match self.next_step(link, &wire[used..]) {
-                        Step::Here(len) => len,
-                        Step::Offloaded if self.offload_handshake(link, &wire[used..])? => return Ok(wire.len()),
-                        Step::Offloaded => wire.len() - used,
-                        Step::Waits => return Ok(used),
-                    };
-                    let (read, handshake) = self.handshake_step(link, &mut wire[used..used + len])?;
-                    used += read;
-                    if handshake == Handshake::Complete {
-                        self.secured(link)?;
-                    } else if read < len || used == wire.len() {
-                        return Ok(used);
-                    }
-                }
-                phase if !reads(phase) => return Ok(wire.len()),
-                _ => {
-                    if used < wire.len() && link.holds_back(self.shared.config.limits.pause_receive_above) {
-                        link.held = true;
-                        return Ok(used);
-                    }
-                    let out = link.wire.sealed_mut();
-                    if used < wire.len()
-                        && let Some(probe) = &mut self.probe
-                    {
-                        probe.opening();
-                    }
-                    let Opened { used: read, content } = link.session.open(&mut wire[used..], scratch, out)?;
-                    used += read;
-                    match content {
-                        Content::Data(plain) => {
-                            if let Some(probe) = &mut self.probe {
-                                probe.opened();
-                            }
-                            let len = plain.len();
-                            used -= len - self.plaintext(driver, link, plain)?;
-                        }
-                        Content::Control => {}
-                        Content::Partial => return Ok(used),
-                        Content::Closed => {
-                            self.peer_ended(link, End::Finished, true);
-                            return Ok(wire.len());
-                        }
-                    }
+                Content::Control => {}
+                Content::Partial => return Ok(used),
+                Content::Closed => {
+                    self.peer_ended(link, End::Finished, true);
+                    return Ok(wire.len());
                 }
             }
         }
     }
 
+    /// Processes bytes of a connection that is not open yet or no more, as far as no record needs to be opened.
+    #[inline(never)]
+    fn advance_opening(
+        &mut self,
+        link: &mut Link<E::Session, H::State>,
+        wire: &mut [u8],
+        mut used: usize,
+    ) -> Result<Progress, Stop> {
+        match &mut link.phase {
+            Phase::Proxy(tunnel) => {
+                let out = link.wire.buf(&mut self.shared.pool);
+                let (read, stands) = tunnel.read(&wire[used..], out).map_err(Stop::Proxy)?;
+                used += read;
+                if !stands {
+                    return Ok(Progress::Stops(used));
+                }
+                if let Some(dial) = link.info.dial {
+                    self.end_step(dial, DialStep::Tunneled);
+                }
+                self.secure(link)?;
+                Ok(Progress::Further(used))
+            }
+            Phase::Offloaded(_) => {
+                link.held = true;
+                Ok(Progress::Stops(used))
+            }
+            Phase::Waiting(_) | Phase::Streaming(_) => {
+                link.held |= used < wire.len();
+                Ok(Progress::Stops(used))
+            }
+            Phase::Tls => {
+                let len = match self.next_step(link, &wire[used..]) {
+                    Step::Here(len) => len,
+                    Step::Offloaded if self.offload_handshake(link, &wire[used..])? => {
+                        return Ok(Progress::Stops(wire.len()));
+                    }
+                    Step::Offloaded => wire.len() - used,
+                    Step::Waits => return Ok(Progress::Stops(used)),
+                };
+                let (read, handshake) = self.handshake_step(link, &mut wire[used..used + len])?;
+                used += read;
+                if handshake == Handshake::Complete {
+                    self.secured(link)?;
+                } else if read < len || used == wire.len() {
+                    return Ok(Progress::Stops(used));
+                }
+                Ok(Progress::Further(used))
+            }
+            phase if !reads(phase) => Ok(Progress::Stops(wire.len())),
+            _ => Ok(Progress::Records(used)),
+        }
+    }
+
     /// Processes plaintext. Returns the bytes that were used, which with TLS are all: a record cannot be opened twice.
+    #[inline]
     pub(crate) fn plaintext(
+        &mut self,
+        driver: &mut dyn Driver,
+        link: &mut Link<E::Session, H::State>,
+        plain: &mut [u8],
+    ) -> Result<usize, Stop> {
+        if link.phase.is_open() {
+            self.frames(driver, link, plain)
+        } else {
+            self.plaintext_opening(driver, link, plain)
+        }
+    }
+
+    #[inline(never)]
+    fn plaintext_opening(
         &mut self,
         driver: &mut dyn Driver,
         link: &mut Link<E::Session, H::State>,
@@ -298,6 +359,16 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         Ok(used)
     }
+}
+
+/// The state of input after a step of a connection that is not open. The numbers are the bytes that were used.
+enum Progress {
+    /// Records are opened next.
+    Records(usize),
+    /// Another phase began, or more of it follows.
+    Further(usize),
+    /// Nothing more can be done with these bytes for now.
+    Stops(usize),
 }
 
 /// Whether records are opened. A client that waits for the server's end opens them too: some servers send close_notify,

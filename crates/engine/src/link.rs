@@ -125,6 +125,11 @@ impl<S, T> Link<S, T> {
         first
     }
 
+    /// Whether `on_drain` must be called now.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.phase.takes_messages() && self.out.is_drained(&self.wire)
+    }
+
     /// Whether the application wants to connect again at once.
     pub(crate) fn reconnects(&self) -> bool {
         self.cold.as_ref().and_then(|cold| cold.more.as_ref()).is_some_and(|more| more.reconnects)

@@ -24,6 +24,7 @@ use crate::phase::Phase;
 use crate::timer::Tick;
 use hello::{PLAIN_HANDSHAKE, is_whole};
 use job_queue::Rejected;
+use std::num::NonZeroU64;
 use tautline_buf::{Buf, Pool};
 use tautline_io::Driver;
 use tautline_tls::record::{Front, front};
@@ -142,7 +143,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
     }
 
     /// Withdraws an offloaded handshake whose connection has ended, unless the pool has begun it.
-    pub(crate) fn cancel(&mut self, number: u64) {
+    pub(crate) fn cancel(&mut self, number: NonZeroU64) {
         if let Some(handshakes) = &self.handshakes
             && let Some((wire, out)) = handshakes.withdraw(number)
         {

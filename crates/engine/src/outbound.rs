@@ -93,8 +93,8 @@ impl Outbound {
             shared.counters.messages_dropped.add(1);
             return Delivery::Dropped;
         }
-        self.make_room(message.payload.len(), message.policy, transport, shared);
-        if self.is_blocked(transport.wire) {
+        if self.is_blocked(transport.wire) && !self.make_room(message.payload.len(), message.policy, transport, shared)
+        {
             let Outgoing { kind, payload, compress, key, policy, .. } = message;
             let item = Item::Message { kind, payload: copy(payload), compress, key };
             return self.enqueue(item, policy, transport, shared);
@@ -149,8 +149,7 @@ impl Outbound {
             log::error!("a piece was not sent: all pieces of a message have one kind");
             return Delivery::Dropped;
         }
-        self.make_room(payload.len(), None, transport, shared);
-        if self.is_blocked(transport.wire) {
+        if self.is_blocked(transport.wire) && !self.make_room(payload.len(), None, transport, shared) {
             if self.queue.bytes() > shared.config.slow_consumer.limit() {
                 return Delivery::Dropped;
             }
@@ -243,6 +242,7 @@ impl Outbound {
     }
 
     /// Whether messages up to `mark` still wait, the next message would wait too, and more than `most` bytes wait in all.
+    #[inline]
     pub(crate) fn lags(&self, wire: &Wire, mark: u64, most: usize) -> bool {
         mark > self.gone && self.is_blocked(wire) && self.buffered(wire) > most
     }
@@ -286,6 +286,10 @@ impl Outbound {
                 break;
             }
             transport.send(shared);
+            if transport.wire.is_flushed() && self.is_empty() {
+                self.count_gone();
+                break;
+            }
         }
     }
 
@@ -323,20 +327,23 @@ impl Outbound {
         self.queue.clear();
     }
 
-    /// Flushes before the policy would apply to a peer that had no chance to read, after many sends in one call.
+    /// Flushes before the policy would apply to a peer that had no chance to read, after many sends in one call. True if a
+    /// message of `len` bytes need not wait then.
+    #[inline(never)]
     fn make_room(
         &mut self,
         len: usize,
         policy: Option<SlowConsumer>,
         transport: &mut Transport<'_>,
         shared: &mut Shared,
-    ) {
-        if self.is_blocked(transport.wire) && !transport.wire.is_in_flight() {
+    ) -> bool {
+        if !transport.wire.is_in_flight() {
             let limit = policy.unwrap_or(shared.config.slow_consumer).limit();
             if self.queue.bytes().saturating_add(len) > limit {
                 self.flush(transport, shared);
             }
         }
+        !self.is_blocked(transport.wire)
     }
 
     /// Whether the next message has to wait.

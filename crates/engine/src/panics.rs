@@ -6,7 +6,7 @@
 
 use crate::closed::Cause;
 use crate::config::OnPanic;
-use crate::core::{Core, Slot};
+use crate::core::Core;
 use crate::handler::Handler;
 use crate::ids::ConnId;
 use crate::link::Link;
@@ -53,7 +53,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
             self.release(driver, link, reset);
         } else {
             self.charge(&mut link);
-            self.put(link.token, Slot::Link(link));
+            self.put_link(link);
         }
     }
 
@@ -68,7 +68,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
         match catch_unwind(AssertUnwindSafe(|| event(self, driver, &mut link))) {
             Ok(()) => {
                 self.shared.mark_dirty(&mut link);
-                self.put(token, Slot::Link(link));
+                self.put_link(link);
             }
             // The panic goes on where visits expect one.
             Err(panic) => self.visit_link(driver, link, |_, _, _| resume_unwind(panic)),

@@ -4,6 +4,7 @@ use crate::content::ContentSource;
 use crate::proxy::Tunnel;
 use crate::timer::Tick;
 use crate::wanted::Wanted;
+use std::num::NonZeroU64;
 use tautline_buf::Buf;
 use tautline_ws::handshake::{BodyReader, HeadReader, Opening};
 
@@ -33,7 +34,7 @@ pub(crate) enum Phase {
     Tls,
     /// The session is in the [pool](crate::HandshakePool) under this number, and a placeholder has its place. `None` if the
     /// pool rejected it.
-    Offloaded(Option<u64>),
+    Offloaded(Option<NonZeroU64>),
     /// A server reads an HTTP request.
     Request(Box<Head>),
     /// A server's application has a request and answers it later.

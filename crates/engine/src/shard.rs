@@ -31,7 +31,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tautline_buf::{Buf, Pool};
+use tautline_buf::Pool;
 use tautline_io::{Address, Driver, KernelTls, ListenOptions};
 use tautline_tls::{Engine, Session};
 use tautline_ws::CloseCode;
@@ -94,7 +94,7 @@ impl<E: Engine, H: Handler> Shard<E, H> {
             pool: Pool::new(config.limits.pool),
             shared_deflater: SharedDeflater::new(config.upgrade.deflate.map_or(0, |deflate| deflate.level)),
             config,
-            scratch: Buf::new(),
+            scratch: None,
             keys: Keys::new(seed),
             counters,
             published: remote.published().clone(),

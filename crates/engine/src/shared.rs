@@ -23,8 +23,8 @@ pub(crate) struct Shared {
     pub(crate) config: Arc<Config>,
     pub(crate) shard: u32,
     pub(crate) pool: Pool,
-    /// The plaintext of one record, for engines that cannot open records in place.
-    pub(crate) scratch: Buf,
+    /// The plaintext of one record, for engines that cannot open records in place. Boxed, since each event takes it out.
+    pub(crate) scratch: Option<Box<Buf>>,
     pub(crate) keys: Keys,
     /// Compresses published messages.
     pub(crate) shared_deflater: SharedDeflater,

@@ -32,43 +32,21 @@ impl<E: Engine, H: Handler> Core<E, H> {
         });
     }
 
-    /// Sends a connection's output after an event.
+    /// Sends a connection's output after an event. Rare steps are functions of their own, so that a message does not pay for
+    /// them.
     pub(crate) fn settle(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
         self.flush(driver, link);
-        let mut drains = 0;
-        while link.phase.takes_messages() && link.out.is_drained(&link.wire) {
-            if drains == MAX_DRAINS {
-                self.shared.dirty.push(link.token);
-                break;
-            }
-            drains += 1;
-            link.out.report_drained();
-            link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_drain(conn));
-            self.flush(driver, link);
+        if link.is_drained() {
+            self.report_drained(driver, link);
         }
-        if matches!(link.phase, Phase::Streaming(_)) {
-            self.stream(driver, link);
+        if link.held || matches!(link.phase, Phase::Streaming(_)) {
+            self.stream_and_resume(driver, link);
         }
-        let pause_above = self.shared.config.limits.pause_receive_above;
-        while link.held && !link.queued && !link.holds_back(pause_above) {
-            if let Err(stop) = self.resume(driver, link) {
-                self.stop(link, stop);
-            }
-            self.flush(driver, link);
-            self.stream(driver, link);
-        }
-        if let Some(error) = link.wire.take_failure() {
-            self.fail(link, Cause::Tls(error));
-            link.flush(driver, &mut self.shared);
+        if link.wire.has_failed() {
+            self.fail_seal(driver, link);
         }
         if link.phase.close_sent() {
-            link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
-            self.schedule(link);
-            if link.reconnects() {
-                // A stale peer may not answer.
-                self.end(link, Phase::finishing(false), Cause::Local);
-                link.flush(driver, &mut self.shared);
-            }
+            self.await_close(driver, link);
         }
         if link.wire.is_in_flight() {
             self.schedule(link);
@@ -83,22 +61,77 @@ impl<E: Engine, H: Handler> Core<E, H> {
         }
         link.out.tidy(&mut self.shared.pool);
         link.wire.tidy(&mut self.shared.pool);
-        let pause = link.holds_back(pause_above);
+        let pause = link.holds_back(self.shared.config.limits.pause_receive_above);
         if pause != link.driver_paused {
-            link.driver_paused = pause;
-            link.clock.heard = self.shared.now;
-            if link.phase.takes_messages() {
-                link.clock.phase_end = self.shared.now;
+            self.pause_receive(driver, link, pause);
+        }
+    }
+
+    #[inline(never)]
+    fn report_drained(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        let mut drains = 0;
+        while link.is_drained() {
+            if drains == MAX_DRAINS {
+                self.shared.dirty.push(link.token);
+                break;
             }
-            link.ping_sent = false;
-            driver.pause_receive(link.token, pause);
-            self.schedule(link);
-            if pause && !link.queued {
-                self.shared.counters.receive_pauses.add(1);
-                let waiting = link.out.buffered(&link.wire);
-                let line = format_args!("reading pauses: {waiting} bytes wait for it (limits.pause_receive_above)");
-                self.shared.log_peer(log::Level::Debug, &link.info.peer, line);
+            drains += 1;
+            link.out.report_drained();
+            link.lend(Some(driver), &mut self.shared, |conn| self.handler.on_drain(conn));
+            self.flush(driver, link);
+        }
+    }
+
+    #[inline(never)]
+    fn stream_and_resume(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        if matches!(link.phase, Phase::Streaming(_)) {
+            self.stream(driver, link);
+        }
+        let pause_above = self.shared.config.limits.pause_receive_above;
+        while link.held && !link.queued && !link.holds_back(pause_above) {
+            if let Err(stop) = self.resume(driver, link) {
+                self.stop(link, stop);
             }
+            self.flush(driver, link);
+            self.stream(driver, link);
+        }
+    }
+
+    #[cold]
+    fn fail_seal(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        if let Some(error) = link.wire.take_failure() {
+            self.fail(link, Cause::Tls(error));
+            link.flush(driver, &mut self.shared);
+        }
+    }
+
+    /// Our close frame was sent, and the peer's is awaited.
+    #[inline(never)]
+    fn await_close(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>) {
+        link.clock.phase_end = self.shared.now + millis(self.shared.config.deadlines.close);
+        self.schedule(link);
+        if link.reconnects() {
+            // A stale peer may not answer.
+            self.end(link, Phase::finishing(false), Cause::Local);
+            link.flush(driver, &mut self.shared);
+        }
+    }
+
+    #[inline(never)]
+    fn pause_receive(&mut self, driver: &mut dyn Driver, link: &mut Link<E::Session, H::State>, pause: bool) {
+        link.driver_paused = pause;
+        link.clock.heard = self.shared.now;
+        if link.phase.takes_messages() {
+            link.clock.phase_end = self.shared.now;
+        }
+        link.ping_sent = false;
+        driver.pause_receive(link.token, pause);
+        self.schedule(link);
+        if pause && !link.queued {
+            self.shared.counters.receive_pauses.add(1);
+            let waiting = link.out.buffered(&link.wire);
+            let line = format_args!("reading pauses: {waiting} bytes wait for it (limits.pause_receive_above)");
+            self.shared.log_peer(log::Level::Debug, &link.info.peer, line);
         }
     }
 

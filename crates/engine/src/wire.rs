@@ -74,7 +74,7 @@ impl Wire {
 
     /// Whether more bytes can be sealed and sent.
     pub(crate) const fn is_free(&self) -> bool {
-        self.in_flight == 0 && self.failed.is_none()
+        self.in_flight == 0 && !self.has_failed()
     }
 
     /// When the last progress of the bytes in flight was seen.
@@ -96,6 +96,11 @@ impl Wire {
     pub(crate) fn sent(&mut self, buf: Buf, pool: &mut Pool) {
         self.in_flight = 0;
         pool.give(buf);
+    }
+
+    /// Whether a seal failed.
+    pub(crate) const fn has_failed(&self) -> bool {
+        self.failed.is_some()
     }
 
     /// Takes the error of a failed seal.
@@ -215,7 +220,8 @@ impl Transport<'_> {
         let last = self.phase.finish_mut().is_some_and(|finish| *finish == Finish::Done);
         let sent = if last { driver.send_last(self.token, sealed) } else { driver.send(self.token, sealed) };
         match sent {
-            Sent::Done(buf) => shared.pool.give(buf),
+            // Without TLS it was the cork.
+            Sent::Done(buf) => shared.pool.give_back(buf),
             Sent::Pending => {
                 self.wire.in_flight = len;
                 self.wire.stuck = (shared.now, driver.unsent(self.token));

@@ -122,7 +122,8 @@ pub trait Session: Send + 'static {
 
     /// Opens the record at the front of `wire`.
     ///
-    /// The plaintext lies in `wire` (in-place engines) or in `scratch`, which the session clears first.
+    /// The plaintext lies in `wire` (in-place engines) or in `scratch`, which the session clears first. It is all of the
+    /// record's, so that an empty `wire` gives no data.
     ///
     /// # Errors
     /// The record does not authenticate or breaks the protocol, or it is a fatal alert.

@@ -3,6 +3,7 @@
 use crate::config::Offload;
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError, sleep};
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 /// How often a loop tries the lock before it sleeps.
@@ -35,8 +36,8 @@ pub(super) struct JobQueue<J> {
 
 struct Jobs<J> {
     /// By number, in order of arrival, with the time of arrival.
-    waiting: BTreeMap<u64, (Instant, J)>,
-    next: u64,
+    waiting: BTreeMap<NonZeroU64, (Instant, J)>,
+    next: NonZeroU64,
     /// Threads that wait for a job.
     idle: usize,
     /// When a thread other than a watcher last began a job, or when the first job arrived at an empty queue if that is later.
@@ -65,7 +66,7 @@ impl<J> JobQueue<J> {
     pub(super) fn new(offload: &Offload) -> Self {
         let jobs = Jobs {
             waiting: BTreeMap::new(),
-            next: 0,
+            next: NonZeroU64::MIN,
             idle: 0,
             unserved_since: Instant::now(),
             stalled: false,
@@ -85,7 +86,7 @@ impl<J> JobQueue<J> {
     }
 
     /// Queues a job, unless the queue is full or the job would wait too long. Returns the job's number.
-    pub(super) fn put(&self, job: J) -> Result<u64, (J, Rejected)> {
+    pub(super) fn put(&self, job: J) -> Result<NonZeroU64, (J, Rejected)> {
         let Some(mut jobs) = self.lock_briefly() else { return Err((job, Rejected::Stalled)) };
         let ahead = u32::try_from(jobs.waiting.len()).unwrap_or(u32::MAX);
         let is_full = jobs.waiting.len() >= self.max_waiting.saturating_add(jobs.idle);
@@ -97,7 +98,7 @@ impl<J> JobQueue<J> {
             (jobs.last_begin, jobs.unserved_since) = (None, Instant::now());
         }
         let number = jobs.next;
-        jobs.next += 1;
+        jobs.next = number.saturating_add(1);
         jobs.waiting.insert(number, (Instant::now(), job));
         let unwatched = !std::mem::replace(&mut jobs.watched, true);
         // A busy thread looks for its next job by itself. A notification costs a system call even if no thread waits.
@@ -113,7 +114,7 @@ impl<J> JobQueue<J> {
     }
 
     /// Removes a job that no thread has begun.
-    pub(super) fn withdraw(&self, number: u64) -> Option<J> {
+    pub(super) fn withdraw(&self, number: NonZeroU64) -> Option<J> {
         self.lock_briefly()?.waiting.remove(&number).map(|(_, job)| job)
     }
 
@@ -273,16 +274,14 @@ mod tests {
     #[test]
     fn rejects_a_job_that_would_wait_too_long() {
         let queue = queue(Duration::ZERO);
-        for job in 0..3 {
-            queue.put(job).unwrap();
-        }
+        let numbers = [0, 1, 2].map(|job| queue.put(job).unwrap());
         queue.take().unwrap();
         std::thread::sleep(Duration::from_millis(20));
         queue.take().unwrap();
         let interval = queue.lock().interval;
         assert!(interval >= Duration::from_millis(20), "{interval:?}");
         // Time without waiting jobs does not count.
-        queue.withdraw(2).unwrap();
+        queue.withdraw(numbers[2]).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         queue.put(2).unwrap();
         queue.take().unwrap();

@@ -1,7 +1,7 @@
 use super::job_queue::{JobQueue, Rejected};
 use crate::config::Offload;
 use std::io;
-use std::num::NonZero;
+use std::num::{NonZero, NonZeroU64};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -210,13 +210,19 @@ impl<S: Session> Handshakes<S> {
     }
 
     /// Queues a step of `session` with the input `wire`, and returns its number. Returns everything if that is rejected.
-    pub(crate) fn begin(&self, token: Token, session: S, wire: Buf, out: Buf) -> Result<u64, (S, Buf, Buf, Rejected)> {
+    pub(crate) fn begin(
+        &self,
+        token: Token,
+        session: S,
+        wire: Buf,
+        out: Buf,
+    ) -> Result<NonZeroU64, (S, Buf, Buf, Rejected)> {
         let job = Box::new(Job { token, session, wire, out, completions: self.completions.clone() });
         self.pool.0.queue.put(job).map_err(|(job, why)| (job.session, job.wire, job.out, why))
     }
 
     /// Withdraws a handshake that no thread has begun, and returns its buffers.
-    pub(crate) fn withdraw(&self, number: u64) -> Option<(Buf, Buf)> {
+    pub(crate) fn withdraw(&self, number: NonZeroU64) -> Option<(Buf, Buf)> {
         let job = self.pool.0.queue.withdraw(number)?;
         Some((job.wire, job.out))
     }

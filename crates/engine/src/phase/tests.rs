@@ -7,6 +7,7 @@ use crate::wanted::Wanted;
 use Event::{
     Abandon, AwaitPeer, Close, EndOfTurn, Finish as Finishes, FinishSent, Go, Overrun, PeerFinishes, PeerGone,
 };
+use std::num::NonZeroU64;
 use tautline_buf::Buf;
 use tautline_ws::handshake::{HeadLimits, HeadReader, Opening, Options};
 
@@ -78,7 +79,7 @@ fn state(name: &str) -> Phase {
             Phase::Proxy(Box::new(Tunnel::new(proxy, "localhost", 1, &mut Buf::new()).unwrap()))
         }
         "tls" => Phase::Tls,
-        "offloaded" => Phase::Offloaded(Some(1)),
+        "offloaded" => Phase::Offloaded(Some(NonZeroU64::MIN)),
         "request" => Phase::Request(head()),
         "waiting" => Phase::Waiting(Box::new(Wait {
             head: head(),
