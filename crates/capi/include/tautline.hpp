@@ -111,14 +111,42 @@ public:
     TlsConfig &certificate_files(const std::string &chain, const std::string &key) {
         return with([&](auto *e) { return taut_tls_config_certificate_files(get(), chain.c_str(), key.c_str(), e); });
     }
+    // Adds a certificate to a server, or sets that of a client: its chain and its key in PEM.
+    TlsConfig &certificate(View chain, View key) {
+        taut_certificate made{};
+        made.size = sizeof made;
+        made.chain = chain.slice();
+        made.key = key.slice();
+        return with([&](auto *e) { return taut_tls_config_certificate(get(), &made, e); });
+    }
     TlsConfig &roots_file(const std::string &path) {
         return with([&](auto *e) { return taut_tls_config_roots_file(get(), path.c_str(), e); });
     }
     TlsConfig &roots(View pem) {
         return with([&](auto *e) { return taut_tls_config_roots(get(), pem.data(), pem.size(), e); });
     }
+    // Has a client verify no certificate: for experiments, or if `verify` decides alone.
+    TlsConfig &danger_no_roots() {
+        return with([&](auto *e) { return taut_tls_config_danger_no_roots(get(), e); });
+    }
+    // Has a server request certificates of clients: `demand` is one of TAUT_CLIENT_AUTH_…, and `roots` are in PEM.
+    TlsConfig &client_auth(std::uint32_t demand, View roots) {
+        return with([&](auto *e) { return taut_tls_config_client_auth(get(), demand, roots.data(), roots.size(), e); });
+    }
+    TlsConfig &alpn(const std::vector<std::string> &names) {
+        std::vector<taut_slice> slices;
+        for (const auto &name : names) slices.push_back(View(name).slice());
+        return with([&](auto *e) { return taut_tls_config_alpn(get(), slices.data(), slices.size(), e); });
+    }
     TlsConfig &set(std::uint32_t option, std::uint64_t value) {
         return with([&](auto *e) { return taut_tls_config_set(get(), option, value, e); });
+    }
+    // Has a server derive its ticket keys from a secret that all hosts of a fleet share.
+    TlsConfig &ticket_secret(View secret, std::chrono::seconds epoch) {
+        const auto seconds = epoch.count() < 0 ? 0 : static_cast<std::uint64_t>(epoch.count());
+        return with([&](auto *e) {
+            return taut_tls_config_ticket_secret(get(), secret.data(), secret.size(), seconds, e);
+        });
     }
     // Has a function decide about certificates of peers, in several threads at once: `true` accepts. One that throws fails
     // the handshake.

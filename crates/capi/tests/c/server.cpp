@@ -3,7 +3,9 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <future>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -173,6 +175,42 @@ void decisions(const tautline::TlsConfig &accepting, const char *roots) {
     CHECK(socket.receive(patience)->data.text() == "still here");
 }
 
+std::string content(const char *path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string protocol(tautline::Socket &socket) {
+    taut_tls_facts facts{};
+    facts.size = sizeof facts;
+    CHECK(taut_socket_get_facts(socket.get(), &facts) == TAUT_OK);
+    return {reinterpret_cast<const char *>(facts.alpn), facts.alpn_len};
+}
+
+// Clients show certificates, both ends name their protocols, and hosts share a secret for tickets.
+void identities(const char *roots, const char *chain, const char *key) {
+    Echo echo;
+    const std::string secret(32, 's');
+    auto accepting = tautline::TlsConfig::server();
+    accepting.certificate(content(chain), content(key)).client_auth(TAUT_CLIENT_AUTH_REQUIRED, content(roots));
+    accepting.alpn({"http/1.1"}).ticket_secret(secret, 1h).apply();
+    tautline::Server server(echo, {{"127.0.0.1:0"}, accepting});
+    const auto uri = "wss://localhost" + server.address().substr(server.address().find(':'));
+    auto connecting = tautline::TlsConfig::client();
+    connecting.roots(content(roots)).alpn({"h2", "http/1.1"}).apply();
+    CHECK(thrown([&] { tautline::Socket(Target{uri}, connecting, patience); }) == TAUT_ERR_CONNECT);
+    connecting.certificate(content(chain), content(key)).apply();
+    tautline::Socket socket(Target{uri}, connecting, patience);
+    CHECK(protocol(socket) == "http/1.1");
+    auto careless = tautline::TlsConfig::client();
+    careless.danger_no_roots().certificate(content(chain), content(key)).apply();
+    tautline::Socket other(Target{uri}, careless, patience);
+    other.text("hello");
+    CHECK(other.receive(patience)->data.text() == "hello");
+    CHECK(thrown([&] { accepting.ticket_secret("short", 1h).apply(); }) == TAUT_ERR_CONFIG);
+    CHECK(thrown([&] { accepting.client_auth(3, {}).apply(); }) == TAUT_ERR_VALUE);
+}
+
 // Moves the output of one end to the other.
 void carry(tautline::Ws &from, tautline::Ws &to) {
     for (auto output = from.output(); !output.empty(); output = from.output()) {
@@ -261,6 +299,7 @@ int main(int argc, char **argv) {
     connecting.roots_file(argv[1]).apply();
     servers_and_clients(accepting, connecting);
     decisions(accepting, argv[1]);
+    identities(argv[1], argv[2], argv[3]);
     without_io(accepting, connecting);
     bad_use();
     std::puts("passed");
