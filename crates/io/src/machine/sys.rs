@@ -13,10 +13,18 @@ use std::io;
 /// # Errors
 /// `sched_setscheduler(2)` fails; a sandbox may forbid it.
 pub fn run_when_idle() -> io::Result<()> {
+    run_thread_when_idle(0)
+}
+
+/// As [`run_when_idle`], for a thread of any process of this user. Zero is the calling one.
+///
+/// # Errors
+/// As [`run_when_idle`], and if there is no such thread.
+pub fn run_thread_when_idle(thread: u32) -> io::Result<()> {
     // The kernel's `struct sched_param`: the priority. The function of musl's name always fails.
     let priority: libc::c_int = 0;
-    // SAFETY: the thread is the calling one, and the kernel only reads the priority.
-    if unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, &raw const priority) } == 0 {
+    // SAFETY: the kernel only reads the priority.
+    if unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, libc::SCHED_IDLE, &raw const priority) } == 0 {
         Ok(())
     } else {
         Err(io::Error::last_os_error())

@@ -8,7 +8,7 @@ use crate::cpu::{Pinned, Placement};
 use crate::load;
 use crate::{Error, Protocol};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process, setpriority_process};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
@@ -16,15 +16,13 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tautline::Roots;
+use tautline::layers::io::machine::run_thread_when_idle;
 
 /// Time for a server to end by itself.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Time for a server until it accepts connections.
 const START: Duration = Duration::from_secs(20);
-
-/// Nice value of threads that run after all others.
-const LOWEST_PRIORITY: i32 = 19;
 
 /// Running servers, one of each kind.
 pub(super) struct Servers(Vec<Process>);
@@ -150,15 +148,16 @@ impl Process {
         self.child.id()
     }
 
-    /// Lets all others on the server's CPU go first: its threads take the lowest priority.
+    /// Lets all others on the server's CPU go first: its threads run while the CPU has nothing else to do. The lowest nice
+    /// value would not do, since such a thread keeps the CPU for a slice of some milliseconds once it has it.
     pub(super) fn give_way(&self) -> Result<(), Error> {
         let failed = |error: std::io::Error| Error::Failed(format!("cannot lower a server's priority: {error}"));
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.pid())).map_err(failed)? {
-            let thread = thread.map_err(failed)?.file_name().to_string_lossy().parse().ok().and_then(Pid::from_raw);
-            match thread.map(|thread| setpriority_process(Some(thread), LOWEST_PRIORITY)) {
+            let Ok(thread) = thread.map_err(failed)?.file_name().to_string_lossy().parse() else { continue };
+            match run_thread_when_idle(thread) {
                 // It has ended meanwhile.
-                None | Some(Ok(()) | Err(Errno::SRCH)) => {}
-                Some(Err(error)) => return Err(failed(error.into())),
+                Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
+                set => set.map_err(failed)?,
             }
         }
         Ok(())
