@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tautline_testkit::certificate::{Authority, Leaf};
+use tautline_testkit::certificate::{Authority, Leaf, Usage};
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
 
@@ -37,7 +37,7 @@ impl Folder {
         let path = env::temp_dir().join(name);
         fs::create_dir(&path).unwrap();
         let authority = Authority::new("Test").unwrap();
-        let certificate = authority.issue(&Leaf::new(&["localhost"])).unwrap();
+        let certificate = authority.issue(&Leaf::new(&["localhost"]).with_usage(Usage::Both)).unwrap();
         fs::write(path.join("ca.pem"), authority.certificate()).unwrap();
         fs::write(path.join("cert.pem"), &certificate.chain).unwrap();
         fs::write(path.join("key.pem"), &certificate.key).unwrap();
