@@ -22,6 +22,10 @@ pub(crate) struct Openings {
     spent: Duration,
     /// Whether one of them had a step in this turn.
     pub(crate) has_stepped: bool,
+    /// Whether one of them had a step in the turn before.
+    had_stepped: bool,
+    /// Whether connections were accepted in this turn.
+    has_accepted: bool,
 }
 
 impl Openings {
@@ -29,7 +33,32 @@ impl Openings {
     pub(crate) const fn begin(&mut self, now: Duration) {
         self.begun = now;
         self.spent = Duration::ZERO;
+        self.had_stepped = self.has_stepped;
         self.has_stepped = false;
+        self.has_accepted = false;
+    }
+
+    /// Whether a step may come before other events of the turn. If steps follow each other, they come at the ends of turns: a
+    /// message that has arrived during the last one does not wait for the next one too.
+    pub(crate) fn may_come_first(&self) -> bool {
+        !self.had_stepped && !self.are_waiting()
+    }
+
+    /// Whether one of those that wait may have a step. Each turn does one, whatever its time, but a turn that accepted leaves it
+    /// to the next one.
+    pub(crate) fn may_step(&self, now: impl FnOnce() -> Duration) -> bool {
+        let is_put_off = self.has_accepted && self.had_stepped;
+        !is_put_off && (!self.has_stepped || self.has_time(now))
+    }
+
+    /// Whether a connection may be accepted. If others wait for their step, turns that accept and turns with a step alternate.
+    pub(crate) fn may_accept(&self) -> bool {
+        self.had_stepped || !self.are_waiting()
+    }
+
+    /// A connection was accepted.
+    pub(crate) const fn accepted(&mut self) {
+        self.has_accepted = true;
     }
 
     /// Connections whose input waits.
@@ -91,6 +120,7 @@ impl Openings {
 mod tests {
     use super::{LEAST, Openings};
     use std::time::Duration;
+    use tautline_io::Token;
 
     #[test]
     fn a_turn_has_the_least_time_or_as_much_as_it_had_for_others() {
@@ -107,5 +137,36 @@ mod tests {
         assert!(!openings.has_time(|| begun + 3 * LEAST));
         openings.begin(begun + 3 * LEAST);
         assert!(openings.has_time(|| unreachable!()));
+    }
+
+    #[test]
+    fn a_step_in_the_next_turn_comes_after_its_other_events() {
+        let mut openings = Openings::default();
+        openings.begin(Duration::ZERO);
+        assert!(openings.may_come_first());
+        openings.has_stepped = true;
+        assert!(openings.may_come_first(), "it is the same turn");
+        openings.begin(Duration::ZERO);
+        assert!(!openings.may_come_first());
+        openings.begin(Duration::ZERO);
+        assert!(openings.may_come_first());
+    }
+
+    #[test]
+    fn turns_that_accept_and_turns_with_a_step_alternate() {
+        let mut openings = Openings::default();
+        openings.push(Token { index: 1, generation: 1 });
+        openings.begin(Duration::ZERO);
+        let may_step = |openings: &Openings| openings.may_step(|| Duration::ZERO);
+        assert!(!openings.may_accept() && may_step(&openings));
+        openings.has_stepped = true;
+        openings.begin(Duration::ZERO);
+        assert!(openings.may_accept() && may_step(&openings), "nobody was accepted so far");
+        openings.accepted();
+        assert!(!may_step(&openings));
+        openings.begin(Duration::ZERO);
+        assert!(!openings.may_accept() && may_step(&openings));
+        openings.pop();
+        assert!(openings.may_accept(), "nobody waits");
     }
 }

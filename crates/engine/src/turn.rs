@@ -325,6 +325,7 @@ impl<E: Engine, H: Handler> Sink for Core<E, H> {
             Some(peer) => {
                 let begun = self.clock.elapsed();
                 self.accept_from(driver, token, peer);
+                self.openings.accepted();
                 self.end_opening(begun);
             }
             // The connection was reset in the backlog.
