@@ -131,6 +131,8 @@ impl Bench {
     fn client(&mut self, index: u32, what: u8) {
         self.kernel.push(Event::Accept);
         self.kernel.push(Event::Bytes(index, vec![22, 3, 1, 0, 5, 1, 0, 0, 1, what]));
+        // The turn that accepts may leave the step to the next one.
+        self.turn();
         self.turn();
     }
 
