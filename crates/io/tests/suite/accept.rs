@@ -3,10 +3,15 @@
 use super::*;
 use std::collections::HashSet;
 use std::io::{Read, Write};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use tautline_testkit::ClosedPort;
 
+/// Tests with hundreds of connections take turns. They share a process, and `select` refuses descriptors from 1024 on.
+static MANY: Mutex<()> = Mutex::new(());
+
 pub fn storm<D: Driver>(make: fn() -> D) {
+    let _turn = MANY.lock().unwrap_or_else(PoisonError::into_inner);
     let mut driver = make();
     let mut script = echo();
     let at = listen(&mut driver);
@@ -34,6 +39,7 @@ pub fn storm<D: Driver>(make: fn() -> D) {
 }
 
 pub fn thousands_at_once<D: Driver>(make: fn() -> D) {
+    let _turn = MANY.lock().unwrap_or_else(PoisonError::into_inner);
     let limit = tautline_io::machine::raise_nofile_limit().unwrap();
     let count = usize::try_from(limit / 4).unwrap().min(3000);
     let mut driver = make();
