@@ -2,14 +2,14 @@
 //!
 //! A handshake takes as long as ten or more messages, and after the end of another server thousands of clients come at once.
 //! If a turn served all of them, every message that arrives meanwhile would wait for all. So a turn serves connections that open
-//! for [a while](crate::openings::LEAST), or for as long as it has worked for others. Further input of theirs waits for the next
-//! turns, in the order of arrival. A step that has begun is finished, so a message waits for at most one step more. If steps
+//! for [a while](crate::openings::LEAST), or for as long as it has worked for others, up to [a bound](crate::openings::MOST).
+//! Further input of theirs waits for the next turns, in the order of arrival. A step that has begun is finished, so a message waits for at most one step more. If steps
 //! follow each other in every turn, they come after the turn's other events, and a turn that accepts has none.
 //!
 //! Input that waits takes memory, and a read may have brought much of it. Above a bound the turn does further steps whatever their
 //! time, the oldest first.
 //!
-//! Connections that are open have the rest of the time, and those that open have at least half of it while they wait. No clock
+//! Connections that are open have the rest of the time. While others wait to open, those have at least half of the time of short turns. No clock
 //! is read for a message.
 
 use crate::admission::Kind;
@@ -121,7 +121,7 @@ impl<E: Engine, H: Handler> Core<E, H> {
 #[cfg(test)]
 mod tests {
     use crate::fake::{Event, Fake};
-    use crate::openings::{LEAST, MOST_KEPT};
+    use crate::openings::{LEAST, MOST as MOST_TIME, MOST_KEPT};
     use crate::{Config, Conn, Handler, Outgoing, Reply, Request, Shard};
     use std::cell::Cell;
     use std::rc::Rc;
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_open_have_half_of_the_time_of_a_busy_loop() {
+    fn those_that_open_have_half_of_the_time_of_a_busy_loop_up_to_a_bound() {
         let mut bench = Bench::new();
         bench.shard.handler().message = 10 * LEAST;
         bench.kernel.push(Event::Bytes(0, HELLO.to_vec()));
@@ -254,10 +254,11 @@ mod tests {
             bench.request(index);
         }
         bench.turn();
-        // Ten parts of the time are others', and each request takes two.
-        assert_eq!(bench.shard.handler().asked.len() - 1, 5);
+        // Five requests would take half of the turn, and two take as long as the bound.
+        assert_eq!(MOST_TIME, 4 * LEAST);
+        assert_eq!(bench.shard.handler().asked.len() - 1, 2);
         bench.turn();
-        assert_eq!(bench.shard.handler().asked.len() - 1, 6, "no others, so one step");
+        assert_eq!(bench.shard.handler().asked.len() - 1, 3, "no others, so one step");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use tautline_io::Token;
 
 /// Time for connections that open in each turn, if others need less.
 pub(crate) const LEAST: Duration = Duration::from_micros(50);
+/// Most time for them in a turn, so that a turn which was interrupted for long is not made twice as long.
+pub(crate) const MOST: Duration = Duration::from_micros(200);
 /// Most bytes of input that wait. Thousands of honest clients have less: a ClientHello and a request take some hundreds of bytes.
 pub(crate) const MOST_KEPT: usize = 8 << 20;
 
@@ -111,14 +113,14 @@ impl Openings {
     pub(crate) fn has_time(&self, now: impl FnOnce() -> Duration) -> bool {
         self.spent < LEAST || {
             let others = now().saturating_sub(self.begun).saturating_sub(self.spent);
-            self.spent < others
+            self.spent < others.min(MOST)
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LEAST, Openings};
+    use super::{LEAST, MOST, Openings};
     use std::time::Duration;
     use tautline_io::Token;
 
@@ -135,6 +137,8 @@ mod tests {
         assert!(openings.has_time(|| begun + 3 * LEAST));
         openings.spend(LEAST);
         assert!(!openings.has_time(|| begun + 3 * LEAST));
+        openings.spend(MOST - 2 * LEAST);
+        assert!(!openings.has_time(|| begun + 9 * MOST), "the others took long, or the loop did not run");
         openings.begin(begun + 3 * LEAST);
         assert!(openings.has_time(|| unreachable!()));
     }
