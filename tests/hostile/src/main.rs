@@ -48,7 +48,7 @@ enum Task {
     Crowds {
         #[command(flatten)]
         attacks: Attacks,
-        /// Seconds of each attack.
+        /// Seconds of each attack, and of the quiet time before it.
         #[arg(long, default_value_t = 4)]
         seconds: u64,
     },
