@@ -24,7 +24,7 @@ pub(crate) fn attacks(context: &Context, further: &[String]) -> Outcome {
 
 /// The attacks on resources by 1,000 at once, for this many seconds each, on every engine and driver.
 pub(crate) fn crowds(context: &Context, seconds: u64) -> Outcome {
-    let mut crowds = kit(&taut::with_everything(context)?, "crowds");
+    let mut crowds = kit(&taut::released(context)?, "crowds");
     crowds.args(ENGINES.map(|engine| ["--engine", engine]).as_flattened()).args(["--seconds", &seconds.to_string()]);
     run(drivers(context, &mut crowds)?, context.deadline)
 }

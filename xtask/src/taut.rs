@@ -83,6 +83,13 @@ pub(crate) fn with_everything(context: &Context) -> Result<PathBuf, Failure> {
     Ok(kept)
 }
 
+/// Builds `taut` as it is released, with OpenSSL too, and returns its path. Latencies of other builds say little.
+pub(crate) fn released(context: &Context) -> Result<PathBuf, Failure> {
+    let build = cargo::cargo(&["build", "--release", "--locked", "-p", "tautline-cli", "--features", "openssl"]);
+    let [taut] = cargo::executables(context, build, ["taut"])?;
+    Ok(taut)
+}
+
 /// Copies a program that the next build may replace.
 fn keep(built: &Path, kept: &Path) -> Outcome {
     fs::create_dir_all(kept.parent().unwrap_or(kept))?;
