@@ -1,5 +1,4 @@
-use crate::crossing::{Marks, Shared};
-use crate::crossing::{Order, Outbox};
+use crate::crossing::{Marks, Order, Outbox, Shared};
 use crate::fork;
 use crate::hub::Hub;
 use crate::options::Options;

@@ -1,5 +1,4 @@
-use crate::crossing::Shared;
-use crate::crossing::{LARGE, Order};
+use crate::crossing::{LARGE, Order, Shared};
 use crate::fork;
 use crate::frame::Frame;
 use crate::later::flushes_later;

@@ -1,7 +1,4 @@
-use crate::crossing::Peer;
-use crate::crossing::{Inbox, News};
-use crate::crossing::{LARGE, Outbox};
-use crate::crossing::{Marks, Shared};
+use crate::crossing::{Inbox, LARGE, Marks, News, Outbox, Peer, Shared};
 use crate::ended::Ended;
 use crate::failure::Failure;
 use crate::head::Head;

@@ -1,5 +1,4 @@
-use crate::crossing::Peer;
-use crate::crossing::Shared;
+use crate::crossing::{Peer, Shared};
 use crate::head::Head;
 use crate::lock::lock;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

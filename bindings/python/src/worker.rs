@@ -1,8 +1,6 @@
 //! Threads with loops, which never take the GIL.
 
-use crate::crossing::Peer;
-use crate::crossing::Shared;
-use crate::crossing::{Order, Orders, Outbox};
+use crate::crossing::{Order, Orders, Outbox, Peer, Shared};
 use crate::options::close_code;
 use crate::relay::Relay;
 use std::io;

@@ -1,6 +1,5 @@
-use super::ENGINES;
-use super::Kind;
 use super::echo_case::EchoRow;
+use super::{ENGINES, Kind};
 use crate::DriverKind;
 use crate::table::bytes;
 

@@ -1,7 +1,6 @@
 //! Large answers of a server, which the load discards.
 
-use super::Lab;
-use super::{Kind, Process, Row, Servers, Subject, Topology, row};
+use super::{Kind, Lab, Process, Row, Servers, Subject, Topology, row};
 use crate::load::Sink;
 use crate::rounds::Plan;
 use crate::table::bytes;

@@ -4,9 +4,8 @@ use crate::common::frame::{BINARY, PING, PONG, TEXT, masked};
 use crate::common::server::{client_config, config};
 use crate::common::{App, Event, Over, Started, both, serve};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tautline::{Cause, CloseCode, Config, DeflateConfig, Delivery, Incoming, Outgoing, SlowConsumer, Socket};
 
