@@ -702,7 +702,7 @@ typedef struct taut_client_options {
     const struct taut_settings *settings;
     // Driver, such as "epoll" or "uring"; null for the default.
     const char *driver;
-    // CPUs of which the first is the one that the loop is pinned to; null for any.
+    // Number of the CPU that the loop is pinned to; null for any.
     const size_t *cpu;
 } taut_client_options;
 

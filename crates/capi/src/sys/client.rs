@@ -49,7 +49,7 @@ pub struct ClientOptions {
     pub settings: *const Settings,
     /// Driver, such as "epoll" or "uring"; null for the default.
     pub driver: *const c_char,
-    /// CPUs of which the first is the one that the loop is pinned to; null for any.
+    /// Number of the CPU that the loop is pinned to; null for any.
     pub cpu: *const usize,
 }
 
@@ -161,7 +161,8 @@ pub unsafe extern "C" fn taut_client_disconnect(
         let reason = unsafe { str_of(reason, reason_len) }?;
         let close = close_code(close, reason)?;
         let known = client.owner.dials().remove(&dial);
-        let known = known.ok_or(Failure::new(TAUT_ERR_CLOSED, "this number is none of a target"))?;
+        let known =
+            known.ok_or(Failure::new(TAUT_ERR_CLOSED, "no target has this number, or it was given up already"))?;
         client.shard()?.disconnect(known, close, reason).map_err(refused)
     };
     // SAFETY: the caller gives null or a client.
