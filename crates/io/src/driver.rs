@@ -79,7 +79,8 @@ pub enum Sent {
     Pending,
 }
 
-/// A connection's socket, to send on past its driver. A thread that sealed a part of a message can so send it itself.
+/// A connection's socket, for sends that do not pass through its driver. A thread that has sealed a part of a message sends it
+/// itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Direct<'a>(BorrowedFd<'a>);
 
