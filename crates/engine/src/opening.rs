@@ -3,14 +3,15 @@
 //! A handshake takes as long as ten or more messages, and after the end of another server thousands of clients come at once.
 //! If a turn served all of them, every message that arrives meanwhile would wait for all. So a turn serves connections that open
 //! for [a while](crate::openings::LEAST), or for as long as it has worked for others, up to [a bound](crate::openings::MOST).
-//! Further input of theirs waits for the next turns, in the order of arrival. A step that has begun is finished, so a message waits for at most one step more. If steps
-//! follow each other in every turn, they come after the turn's other events, and a turn that accepts has none.
+//! Further input of theirs waits for the next turns, in the order of arrival. A step that has begun is finished, so a message
+//! waits for at most one step more. If steps follow each other in every turn, they come after the turn's other events, and a
+//! turn that accepts has none.
 //!
 //! Input that waits takes memory, and a read may have brought much of it. Above a bound the turn does further steps whatever their
 //! time, the oldest first.
 //!
-//! Connections that are open have the rest of the time. While others wait to open, those have at least half of the time of short turns. No clock
-//! is read for a message.
+//! Connections that are open have the rest of the time. Connections that wait to open have as much as those in short turns, and
+//! the bound in long ones. No clock is read for a message.
 
 use crate::admission::Kind;
 use crate::core::Core;
