@@ -221,7 +221,8 @@ fn servers_and_clients_of_a_process_can_have_one_budget() {
     assert_eq!((one.counters().memory_closed, two.counters().memory_closed), (1, 0));
     eventually("the other's part is counted", || two.counters().memory_partial >= 12 * MIB as u64);
     eventually("that of the first is gone", || one.counters().memory_partial == 0);
-    assert_eq!(budget.counters().memory_partial, two.counters().memory_partial);
+    // The two are read one after the other, while the last bytes of the part may still arrive.
+    eventually("it is all that is left", || budget.counters().memory_partial == two.counters().memory_partial);
     drop((heavy, light));
     client.drain(CloseCode::GOING_AWAY, "", Duration::from_secs(5));
     client.join().unwrap();
