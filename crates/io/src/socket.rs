@@ -25,8 +25,16 @@ pub(crate) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::C
 /// The rest stays with the driver, whose user counts it. Otherwise each peer that reads nothing has the kernel hold up to
 /// 4 MiB (`net.ipv4.tcp_wmem`). A thousand of them exhaust the memory of all TCP connections of the machine
 /// (`net.ipv4.tcp_mem`): the kernel then drops what others receive. Bytes on their way do not count, so that a fast
-/// connection is not slowed down. With much less, bursts of answers wait in our queues, where each takes memory.
+/// connection is not slowed down. With much less, bursts of answers wait in our queues, where each takes memory, and
+/// messages of 1 MiB take up to twice the time.
 const MOST_UNSENT: u32 = 1 << 20;
+
+/// The same for a connection that is accepted while [`MANY_WAIT`].
+const LEAST_UNSENT: u32 = 256 << 10;
+
+/// More connections of a driver than this have bytes that wait for their peers to read: a crowd that reads nothing may
+/// be on its way. The copies into the kernel's memory, new to the caches, would take the time of all others.
+const MANY_WAIT: usize = 64;
 
 /// Most receives that follow a failed send. The kernel holds a bounded rest, as nothing more arrives on a connection
 /// that cannot be sent on; the number only guards against one that can still be received on.
@@ -210,6 +218,15 @@ pub(crate) fn adopt(fd: impl AsFd) -> io::Result<()> {
 fn tune(fd: BorrowedFd<'_>) -> io::Result<()> {
     sockopt::set_tcp_nodelay(fd, true)?;
     sys::limit_unsent(fd, MOST_UNSENT)
+}
+
+/// Prepares an accepted connection. `waiting` is the number of the driver's connections that have bytes to send which the
+/// kernel does not take.
+pub(crate) fn accepted(fd: impl AsFd, waiting: usize) {
+    if waiting > MANY_WAIT {
+        // Unix sockets do not have the option, and the other bound holds without it.
+        let _ = sys::limit_unsent(fd.as_fd(), LEAST_UNSENT);
+    }
 }
 
 /// The error for a socket that something else has made, and that cannot be used.

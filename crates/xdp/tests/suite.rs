@@ -224,6 +224,7 @@ macro_rules! where_it_applies {
     (accept ipv6_beside_ipv4 $code:tt) => {};
     // The kernel holds nothing for its connections.
     (transfer the_kernel_holds_little_for_a_peer_that_does_not_read $code:tt) => {};
+    (transfer the_kernel_holds_less_for_each_of_a_crowd $code:tt) => {};
     // A peer's reset can overtake bytes that its kernel has not sent, unless both are on one machine. The order is tested
     // by `paused_before_all_is_received` and the tests over frames in memory.
     (reset bytes_before_the_reset_come_first $code:tt) => {};

@@ -41,6 +41,7 @@ impl<P: Poll> Driver<P> {
             }
             let token = match socket::accept(&socket.fd) {
                 Ok(fd) => {
+                    socket::accepted(&fd, self.waiting);
                     self.arrivals.watch(&fd);
                     self.insert(Conn::new(fd, Phase::Open))
                 }

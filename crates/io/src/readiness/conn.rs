@@ -61,7 +61,7 @@ pub(super) enum Phase {
     Orphan,
 }
 
-/// The kernel's part in a connection's TLS: a set of the bits below, in the only byte that is left in [`Conn`].
+/// The kernel's part in a connection: a set of the bits below, in the only byte that is left in [`Conn`].
 #[derive(Clone, Copy, Default)]
 pub(super) struct InKernel(u8);
 
@@ -74,6 +74,8 @@ impl InKernel {
     pub(super) const REFUSED: u8 = 4;
     /// An incomplete record lies in the socket, which reports only bytes beyond it (`SO_RCVLOWAT`).
     pub(super) const RESTS: u8 = 8;
+    /// It did not take all bytes: the connection counts in [`Driver::waiting`](super::driver::Driver).
+    pub(super) const FULL: u8 = 16;
 
     pub(super) const fn has(self, what: u8) -> bool {
         self.0 & what != 0
@@ -110,7 +112,7 @@ pub(super) struct Conn {
     pub(super) finished: bool,
     /// Our direction is to be finished once `pending` is sent.
     pub(super) finishing: bool,
-    /// The kernel's part in its [TLS](crate::kernel).
+    /// The kernel's part in its [TLS](crate::kernel) and in what it sends.
     pub(super) kernel: InKernel,
     /// Bytes that the kernel did not take yet.
     pub(super) pending: Buf,

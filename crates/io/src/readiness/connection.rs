@@ -182,6 +182,8 @@ impl<P: Poll> Driver<P> {
         if conn.finishing {
             socket::finish(&conn.fd);
         }
+        self.waiting -= usize::from(conn.kernel.has(InKernel::FULL));
+        conn.kernel.remove(InKernel::FULL);
         let buf = mem::take(&mut conn.pending);
         sink.sent(self, token, buf);
     }
@@ -218,6 +220,8 @@ impl<P: Poll> Driver<P> {
             // The peer may leave the rest unread for long, so few bytes do not keep much memory.
             buf.fit();
             conn.pending = buf;
+            self.waiting += usize::from(!conn.kernel.has(InKernel::FULL));
+            conn.kernel.add(InKernel::FULL);
             if let Err(error) = conn.watch_out(&mut self.poll, token, true) {
                 self.fail_later(token, error);
             }

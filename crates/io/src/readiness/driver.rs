@@ -1,5 +1,5 @@
 use super::config::Config;
-use super::conn::{Conn, FIRST_LISTENER, Source};
+use super::conn::{Conn, FIRST_LISTENER, InKernel, Source};
 use super::listeners::Listeners;
 use super::poll::Poll;
 use crate::Token;
@@ -27,6 +27,8 @@ pub struct Driver<P> {
     pub(super) slots: Slots<Conn>,
     pub(super) listeners: Listeners,
     pub(super) deferred: Deferred,
+    /// Number of connections with [`InKernel::FULL`].
+    pub(super) waiting: usize,
     /// Connections whose failure the sink does not know yet.
     pub(super) failures: VecDeque<(Token, io::Error)>,
     /// Connections to receive from without another report by the kernel, see [`Conn::queued`].
@@ -69,6 +71,7 @@ impl<P: Poll> Driver<P> {
             slots: Slots::new(FIRST_LISTENER),
             listeners: Listeners::default(),
             deferred: Deferred::default(),
+            waiting: 0,
             failures: VecDeque::new(),
             queue: VecDeque::new(),
             undelivered: 0..0,
@@ -81,6 +84,7 @@ impl<P: Poll> Driver<P> {
     /// Frees the slot and closes the socket.
     pub(super) fn remove(&mut self, token: Token) {
         if let Some(conn) = self.slots.remove(token) {
+            self.waiting -= usize::from(conn.kernel.has(InKernel::FULL));
             self.poll.remove(conn.fd.as_fd());
             self.forget_keys(token, conn.kernel);
         }

@@ -104,6 +104,7 @@ impl Driver {
     }
 
     fn accepted(&mut self, listener: u32, fd: OwnedFd, sink: &mut dyn Sink) {
+        socket::accepted(&fd, self.waiting);
         self.arrivals.watch(&fd);
         match self.slots.insert(self.conn(fd, Phase::Open)) {
             Ok(token) => {

@@ -66,6 +66,8 @@ pub(super) struct Conn {
     pub(super) finishing: bool,
     /// The kernel cannot send from our buffers on this socket, as on Unix sockets.
     pub(super) copied: bool,
+    /// The kernel did not take all bytes at once: the connection counts in [`Driver::waiting`](super::Driver).
+    pub(super) full: bool,
     /// Number of the last turn that delivered bytes of this connection.
     pub(super) turn: u64,
     /// [`Ring::flushes`](super::sys::Ring::flushes) when something was last asked of the socket.
@@ -102,6 +104,7 @@ impl Conn {
             finished: false,
             finishing: false,
             copied: false,
+            full: false,
             turn: 0,
             flush: 0,
             sending: None,

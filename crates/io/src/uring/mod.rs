@@ -118,6 +118,8 @@ pub struct Driver {
     slots: Slots<Conn>,
     listeners: Listeners,
     deferred: Deferred,
+    /// Number of connections with [`Conn::full`].
+    waiting: usize,
     /// Connections whose failure the sink does not know yet.
     failures: VecDeque<Token>,
     /// Connections to look at without another report by the kernel, see [`Conn::queued`].
@@ -171,6 +173,7 @@ impl Driver {
             slots: Slots::new(MAX_INDEX),
             listeners: Listeners::default(),
             deferred: Deferred::default(),
+            waiting: 0,
             failures: VecDeque::new(),
             queue: VecDeque::new(),
             buffer: Buf::new(),

@@ -29,6 +29,7 @@ impl Driver {
             return Sent::Done(buf);
         }
         keep(conn, buf);
+        self.waiting += usize::from(!mem::replace(&mut conn.full, true));
         self.go_on_sending(token);
         Sent::Pending
     }
@@ -94,6 +95,7 @@ impl Driver {
         if conn.finishing {
             socket::finish(&conn.fd);
         }
+        self.waiting -= usize::from(mem::take(&mut conn.full));
         sink.sent(self, token, buf);
     }
 
@@ -138,6 +140,7 @@ impl Driver {
     /// Frees a connection, cancels its requests, and closes its socket.
     pub(super) fn remove(&mut self, token: Token) {
         let Some(conn) = self.slots.remove(token) else { return };
+        self.waiting -= usize::from(conn.full);
         self.cancel_requests(token, &conn);
         self.ring.close(conn.fd, conn.flush);
     }

@@ -172,7 +172,7 @@ impl Driver {
     pub(super) fn report_sent(&mut self, sink: &mut dyn Sink) {
         for _ in 0..self.sent.len() {
             let Some((token, buf)) = self.sent.pop_front() else { return };
-            let Some(conn) = self.slots.get(token) else { continue };
+            let Some(conn) = self.slots.get_mut(token) else { continue };
             match conn.phase {
                 Phase::Orphan => self.remove(token),
                 Phase::Failed => {}
@@ -180,6 +180,7 @@ impl Driver {
                     if conn.finishing {
                         socket::finish(&conn.fd);
                     }
+                    self.waiting -= usize::from(mem::take(&mut conn.full));
                     sink.sent(self, token, buf);
                 }
             }
@@ -200,6 +201,7 @@ impl Driver {
     /// Frees a connection, whose socket another process has. Requests that watch it would keep the socket open here.
     pub(super) fn let_go(&mut self, token: Token) {
         let Some(conn) = self.slots.remove(token) else { return };
+        self.waiting -= usize::from(conn.full);
         if conn.receiving == Multi::Armed {
             self.ring.cancel(Source::Receive(token));
         }

@@ -35,7 +35,8 @@ macro_rules! driver_suite {
             }
             transfer {
                 every_split byte_by_byte echo_of_megabytes slow_reader_pends
-                the_kernel_holds_little_for_a_peer_that_does_not_read reader_of_single_bytes room_for_carried_bytes
+                the_kernel_holds_little_for_a_peer_that_does_not_read
+                the_kernel_holds_less_for_each_of_a_crowd reader_of_single_bytes room_for_carried_bytes
                 received_bytes_begin_aligned sends_reuse_their_buffer small_sends_fill_the_pipe sends_in_order sends_past_the_driver paused_bytes_wait pauses_inside_received end_waits_behind_a_pause
                 sends_before_connected urgent_bytes_do_no_harm exactly_full_buffers
                 resumes_inside_another_callback

@@ -114,17 +114,58 @@ pub fn the_kernel_holds_little_for_a_peer_that_does_not_read<D: Driver>(make: fn
     run(&mut driver, &mut script, |script| script.has(&Event::Connected(dialed)));
     let (connected, _) = outside.accept().unwrap();
     for (peer, token) in [(accepted, token), (connected, dialed)] {
-        assert!(matches!(send(&mut driver, token, &pattern(16 << 20)), Sent::Pending));
-        // The kernel takes no more once its queue stays as it is.
-        let mut held = 0;
-        loop {
-            idle(&mut driver, &mut script, Duration::from_millis(100));
-            let now = send_queue(&peer);
-            if std::mem::replace(&mut held, now) == now {
-                break;
-            }
+        let held = held_by_kernel(&mut driver, &mut script, token, &peer);
+        assert!(512 << 10 < held && held <= 2 << 20, "the kernel holds {held} bytes that {token:?} does not read");
+    }
+}
+
+/// Once many peers do not read, the kernel holds less for each further one.
+pub fn the_kernel_holds_less_for_each_of_a_crowd<D: Driver>(make: fn() -> D) {
+    let mut driver = make();
+    let mut script = watch();
+    let at = listen(&mut driver);
+    let mut crowd: Vec<_> = (0..65).map(|_| pair(&mut driver, &mut script, at)).collect();
+    for (_, token) in &crowd {
+        assert!(matches!(send(&mut driver, *token, &pattern(2 << 20)), Sent::Pending));
+    }
+    let (peer, token) = pair(&mut driver, &mut script, at);
+    let held = held_by_kernel(&mut driver, &mut script, token, &peer);
+    assert!(0 < held && held <= 512 << 10, "the kernel holds {held} bytes");
+    driver.close(token, true);
+    // Some of the crowd go, and the others read.
+    for (_, token) in crowd.drain(..30) {
+        driver.close(token, true);
+    }
+    let tokens: Vec<_> = crowd.iter().map(|(_, token)| *token).collect();
+    let readers = thread::spawn(move || {
+        for (peer, _) in &mut crowd {
+            peer.read_exact(&mut vec![0; 2 << 20]).unwrap();
         }
-        assert!(0 < held && held <= 2 << 20, "the kernel holds {held} bytes that {token:?} does not read");
+        crowd
+    });
+    run(&mut driver, &mut script, |script| tokens.iter().all(|token| script.has(&Event::Sent(*token))));
+    let _crowd = readers.join().unwrap();
+    let (peer, token) = pair(&mut driver, &mut script, at);
+    let held = held_by_kernel(&mut driver, &mut script, token, &peer);
+    assert!(512 << 10 < held && held <= 2 << 20, "the kernel holds {held} bytes");
+}
+
+/// Sends 16 MiB that the peer does not read, and returns how many of them the kernel holds.
+fn held_by_kernel<F: FnMut(&mut dyn Driver, &Event)>(
+    driver: &mut dyn Driver,
+    script: &mut Script<F>,
+    token: Token,
+    peer: &TcpStream,
+) -> usize {
+    assert!(matches!(send(driver, token, &pattern(16 << 20)), Sent::Pending));
+    // The kernel takes no more once its queue stays as it is.
+    let mut held = 0;
+    loop {
+        idle(driver, script, Duration::from_millis(100));
+        let now = send_queue(peer);
+        if std::mem::replace(&mut held, now) == now {
+            return held;
+        }
     }
 }
 
