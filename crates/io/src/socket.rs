@@ -29,7 +29,7 @@ pub(crate) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::C
 /// messages of 1 MiB take up to twice the time.
 const MOST_UNSENT: u32 = 1 << 20;
 
-/// The same for a connection that is accepted while [`MANY_WAIT`].
+/// This bound for a connection that is accepted while [`MANY_WAIT`].
 const LEAST_UNSENT: u32 = 256 << 10;
 
 /// More connections of a driver than this have bytes that wait for their peers to read: a crowd that reads nothing may
