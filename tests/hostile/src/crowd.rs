@@ -1,5 +1,6 @@
 //! A thousand attackers at once: they must not cost the server much memory, nor the honest their latency.
 
+use crate::cpus::Cpus;
 use crate::honest::Honest;
 use crate::outcome::Result;
 use crate::peer::Peer;
@@ -10,8 +11,8 @@ use crate::tls;
 use crate::wire::{self, BINARY, CONTINUES, PING, RSV1, TEXT, TEXT_BEGINS, deflated, header, masked, upgrade};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tautline_testkit::raw_peer::kind::HANDSHAKE;
@@ -26,17 +27,14 @@ const MOST_TIMES: f64 = 3.0;
 const ROUNDS: usize = 3;
 /// Time between two attackers' beginnings, so that a thousand begin within a second.
 const PACE: Duration = Duration::from_millis(1);
-/// Time between two connections of one attacker: 500 handshakes a second by all. More is a matter of the CPUs alone, which
-/// attackers and server have in common here.
+/// Time between two connections of one attacker: 500 handshakes a second by all. More is a matter of the server's CPU
+/// alone.
 const SELDOM: Duration = Duration::from_secs(2);
-/// Attackers that use a CPU at a time. The scheduler would divide the CPUs between all that want them, and the server is one
-/// thread among a thousand: they would starve it without any weakness of its own.
-const ACTING: usize = 4;
 /// Time between two looks of an attacker whether it is to end, while it only holds its connection. Fifty thousand looks a second
 /// by all of them would themselves delay the honest.
 const LOOK: Duration = Duration::from_millis(250);
-/// Longest wait for one write of an attacker. It waits while it counts as acting.
-const WRITE_PATIENCE: Duration = Duration::from_millis(20);
+/// Longest wait for one write of an attacker. Then it only holds its connection.
+const WRITE_PATIENCE: Duration = Duration::from_secs(1);
 /// Longest wait until every attacker has begun.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -140,14 +138,14 @@ pub(crate) fn run(
     time: Duration,
     (wanted, mut report): (impl Fn(&Script) -> bool, impl FnMut(Row)),
 ) -> Result<Vec<String>> {
-    let budget = budget(taut);
+    let (budget, cpus) = (budget(taut), Arc::new(Cpus::divide()?));
     let mut left_out = Vec::new();
     let chosen =
         (1..).zip(crowds()).filter(|(_, crowd)| crate::attack::applies(&crowd.script, target) && wanted(&crowd.script));
     for (number, crowd) in chosen {
         let further = match (crowd.needs_budget, budget) {
-            (false, _) => vec!["--deflate"],
-            (true, Some(option)) => vec!["--deflate", option, "32MiB"],
+            (false, _) => vec!["--pin", "--deflate"],
+            (true, Some(option)) => vec!["--pin", "--deflate", option, "32MiB"],
             (true, None) => {
                 left_out.push(format!("{target}: {}: `taut serve` has no budget of memory", crowd.script.name));
                 continue;
@@ -157,7 +155,7 @@ pub(crate) fn run(
         let mut row = Row::new(target.to_string(), format!("1.{number}"), &crowd.script);
         row.expected = format!("growth below 64 MiB, p99 below {MOST_TIMES} times quiet");
         for _ in 0..ROUNDS {
-            measure(&server, &crowd, time, &mut row)?;
+            measure((&server, &cpus), &crowd, time, &mut row)?;
             if row.passed {
                 break;
             }
@@ -177,22 +175,25 @@ fn budget(taut: &Path) -> Option<&'static str> {
 }
 
 /// Measures one attack.
-fn measure(server: &Server, crowd: &Crowd, time: Duration, row: &mut Row) -> Result<()> {
+fn measure((server, cpus): (&Server, &Arc<Cpus>), crowd: &Crowd, time: Duration, row: &mut Row) -> Result<()> {
     let begun = Instant::now();
     let descriptors = server.descriptors();
-    let honest = Honest::begin(server)?;
+    let honest = Honest::begin(server, Some(cpus))?;
     thread::sleep(time);
     let quiet = honest.p99_since(0);
     let (before, _) = server.memory();
     server.forget_peak();
     let first = honest.samples();
-    let (stop, begun_by, turns) = (AtomicBool::new(false), AtomicUsize::new(0), Turns::default());
+    let (stop, begun_by) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| -> Result<()> {
         for number in 0..ATTACKERS {
-            let (stop, begun_by, turns) = (&stop, &begun_by, &turns);
+            let (stop, begun_by) = (&stop, &begun_by);
             // Threads that mostly wait. Their stacks hold a handshake.
             let builder = thread::Builder::new().stack_size(512 << 10);
-            builder.spawn_scoped(scope, move || attacker(server, crowd, number, (stop, begun_by, turns)))?;
+            builder.spawn_scoped(scope, move || {
+                cpus.leave_server();
+                attacker(server, crowd, number, (stop, begun_by));
+            })?;
         }
         // On a busy machine the attackers, which come last, need longer to begin.
         while begun_by.load(Ordering::Relaxed) < ATTACKERS && begun.elapsed() < PATIENCE {
@@ -224,19 +225,14 @@ fn measure(server: &Server, crowd: &Crowd, time: Duration, row: &mut Row) -> Res
 }
 
 /// One attacker of many, until it is told to stop. It counts itself once it has begun, or was refused.
-fn attacker(
-    server: &Server,
-    crowd: &Crowd,
-    number: usize,
-    (stop, begun_by, turns): (&AtomicBool, &AtomicUsize, &Turns),
-) {
-    // The server and the honest come first: the attackers of the internet have CPUs of their own.
+fn attacker(server: &Server, crowd: &Crowd, number: usize, (stop, begun_by): (&AtomicBool, &AtomicUsize)) {
+    // The honest come first where the machine has one CPU, and the server's other threads where it has more.
     let _ = tautline::layers::io::machine::run_when_idle();
     thread::sleep(PACE * u32::try_from(number).unwrap_or(0));
     let Act::Steps(steps) = &crowd.script.act else { return };
     let mut is_first = true;
     while !stop.load(Ordering::Relaxed) {
-        let peer = turns.act(|| Peer::begin(server, crowd.script.begin));
+        let peer = Peer::begin(server, crowd.script.begin);
         if std::mem::take(&mut is_first) {
             begun_by.fetch_add(1, Ordering::Relaxed);
         }
@@ -246,51 +242,11 @@ fn attacker(
             continue;
         };
         let patient = peer.stream.set_write_timeout(Some(WRITE_PATIENCE)).is_ok();
-        if !patient || act(&mut peer, server, steps, (stop, turns)).is_err() {
+        if !patient || peer.act(server, steps, stop).is_err() {
             return;
         }
         while !crowd.again && !stop.load(Ordering::Relaxed) {
             thread::sleep(LOOK);
         }
-    }
-}
-
-/// Does steps one by one, each when it is the attacker's turn. A pause or a drip needs no turn, since it only waits.
-fn act(peer: &mut Peer, server: &Server, steps: &[Step], (stop, turns): (&AtomicBool, &Turns)) -> Result<bool> {
-    for step in steps {
-        let goes_on = match step {
-            Step::Times(times, steps) => {
-                let mut goes_on = true;
-                for _ in 0..*times {
-                    goes_on = goes_on && act(peer, server, steps, (stop, turns))?;
-                }
-                goes_on
-            }
-            Step::Pause(_) | Step::Drip(..) => peer.act(server, std::slice::from_ref(step), stop)?,
-            _ => turns.act(|| peer.act(server, std::slice::from_ref(step), stop))?,
-        };
-        if !goes_on {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// The turns of [`ACTING`] attackers at a time.
-#[derive(Default)]
-struct Turns {
-    acting: Mutex<usize>,
-    left: Condvar,
-}
-
-impl Turns {
-    fn act<R>(&self, act: impl FnOnce() -> R) -> R {
-        let acting = self.acting.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = self.left.wait_while(acting, |acting| *acting >= ACTING);
-        *free.unwrap_or_else(PoisonError::into_inner) += 1;
-        let result = act();
-        *self.acting.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.left.notify_one();
-        result
     }
 }

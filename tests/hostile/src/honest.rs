@@ -1,5 +1,6 @@
 //! Honest connections: they send at a steady rate while others attack, and measure how long the echoes take.
 
+use crate::cpus::Cpus;
 use crate::outcome::Result;
 use crate::peer::Peer;
 use crate::script::Begin;
@@ -30,15 +31,18 @@ struct Shared {
 }
 
 impl Honest {
-    /// Opens all connections and begins.
-    pub(crate) fn begin(server: &Server) -> Result<Self> {
+    /// Opens all connections and begins, on the server's CPU if it has one.
+    pub(crate) fn begin(server: &Server, cpus: Option<&Arc<Cpus>>) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let mut threads = Vec::new();
         for number in 0..THREADS {
             let peers: Result<Vec<Peer>> =
                 (0..CONNECTIONS / THREADS).map(|_| Peer::begin(server, Begin::Open)).collect();
-            let (peers, own) = (peers?, shared.clone());
+            let (peers, own, cpus) = (peers?, shared.clone(), cpus.cloned());
             threads.push(thread::spawn(move || {
+                if let Some(cpus) = cpus {
+                    cpus.join_server();
+                }
                 if let Err(error) = converse(peers, &own, number) {
                     let mut failure = own.failure.lock().unwrap_or_else(PoisonError::into_inner);
                     failure.get_or_insert_with(|| error.to_string());

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod attack;
+mod cpus;
 mod crowd;
 mod honest;
 mod outcome;
@@ -192,7 +193,7 @@ fn attack_quickly(
     attacks: &Attacks,
 ) -> Result<(Vec<Row>, Option<String>)> {
     let before = server.descriptors();
-    let honest = if server.target.client_certificates { None } else { Some(Honest::begin(server)?) };
+    let honest = if server.target.client_certificates { None } else { Some(Honest::begin(server, None)?) };
     let chosen = scripts.iter().filter(|(number, script)| {
         attacks.is_wanted(number, script) && attack::applies(script, &server.target) && !script.slow
     });
