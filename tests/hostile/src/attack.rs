@@ -29,7 +29,10 @@ pub(crate) fn applies(script: &Script, target: &Target) -> bool {
 
 /// Runs a script beside honest connections.
 pub(crate) fn run(server: &Server, honest: Option<&Honest>, number: &str, script: &Script) -> Row {
-    let samples = honest.map_or(0, Honest::samples);
+    if let Some(honest) = honest {
+        // Those of before are forgotten. A failure is told below.
+        let _ = honest.p99(0);
+    }
     let (before, _) = server.memory();
     server.forget_peak();
     let expected = script.expected(server.target.tls.as_deref());
@@ -44,14 +47,10 @@ pub(crate) fn run(server: &Server, honest: Option<&Honest>, number: &str, script
     if !server.is_alive() {
         (row.outcome, row.passed) = ("THE SERVER HAS ENDED".to_owned(), false);
     }
-    if let Some(honest) = honest {
-        while honest.failure().is_none() && honest.samples() < samples + LEAST_SAMPLES {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        row.p99 = Some(honest.p99_since(samples));
-        if let Some(failure) = honest.failure() {
-            (row.outcome, row.passed) = (failure, false);
-        }
+    match honest.map(|honest| honest.p99(LEAST_SAMPLES)) {
+        None => {}
+        Some(Ok(p99)) => row.p99 = Some(p99),
+        Some(Err(failure)) => (row.outcome, row.passed) = (failure.to_string(), false),
     }
     row.seconds = time.as_secs_f64();
     row.growth = server.memory().1.saturating_sub(before);

@@ -1,93 +1,151 @@
 //! Honest connections: they send at a steady rate while others attack, and measure how long the echoes take.
+//!
+//! They are a process of their own. A thread of the attackers' process waits for every lock that an attacker has, and an attacker
+//! may wait for a CPU behind a thousand others.
 
 use crate::cpus::Cpus;
 use crate::outcome::Result;
 use crate::peer::Peer;
-use crate::script::Begin;
 use crate::server::Server;
 use crate::wire::{self, TEXT};
-use std::sync::atomic::{AtomicBool, Ordering};
+use rustix::process::setpriority_process;
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The number of honest connections.
-pub(crate) const CONNECTIONS: usize = 100;
+const CONNECTIONS: usize = 100;
 const THREADS: usize = 4;
 /// Time between two messages of one thread: 500 messages a second in total.
 const PACE: Duration = Duration::from_millis(8);
+/// The word of an answer that is a reason.
+const FAILED: &str = "failed ";
 
-/// Honest connections that run until this is dropped.
-pub(crate) struct Honest {
-    shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+/// Arguments of the process of honest connections.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    address: SocketAddr,
+    /// Certificate of the authority that the server must have; without it there is no TLS.
+    #[arg(long)]
+    roots: Option<PathBuf>,
+    /// Run on the server's CPU, before everything else there.
+    #[arg(long)]
+    beside_server: bool,
 }
 
-#[derive(Default)]
-struct Shared {
-    stop: AtomicBool,
-    samples: Mutex<Vec<(Instant, Duration)>>,
-    failure: Mutex<Option<String>>,
+/// A process with honest connections. Dropping it ends them.
+pub(crate) struct Honest {
+    child: Child,
+    questions: ChildStdin,
+    answers: RefCell<BufReader<ChildStdout>>,
 }
 
 impl Honest {
-    /// Opens all connections and begins, on the server's CPU if it has one.
-    pub(crate) fn begin(server: &Server, cpus: Option<&Arc<Cpus>>) -> Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let mut threads = Vec::new();
-        for number in 0..THREADS {
-            let peers: Result<Vec<Peer>> =
-                (0..CONNECTIONS / THREADS).map(|_| Peer::begin(server, Begin::Open)).collect();
-            let (peers, own, cpus) = (peers?, shared.clone(), cpus.cloned());
-            threads.push(thread::spawn(move || {
-                if let Some(cpus) = cpus {
-                    cpus.join_server();
-                }
-                if let Err(error) = converse(peers, &own, number) {
-                    let mut failure = own.failure.lock().unwrap_or_else(PoisonError::into_inner);
-                    failure.get_or_insert_with(|| error.to_string());
-                }
-            }));
+    /// Opens all connections and begins.
+    pub(crate) fn begin(server: &Server, beside_server: bool) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--taut", "none", "--folder", "none", "honest", &server.address.to_string()]);
+        if server.target.tls.is_some() {
+            command.arg("--roots").arg(&server.roots_file);
         }
-        Ok(Self { shared, threads })
+        if beside_server {
+            command.arg("--beside-server");
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (Some(questions), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("the honest connections have no pipe".into());
+        };
+        let honest = Self { child, questions, answers: RefCell::new(BufReader::new(answers)) };
+        honest.p99(0)?;
+        Ok(honest)
     }
 
-    /// The number of samples up to now.
-    pub(crate) fn samples(&self) -> usize {
-        self.shared.samples.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    /// The 99th percentile of the samples from this number on, in milliseconds.
-    pub(crate) fn p99_since(&self, first: usize) -> f64 {
-        let samples = self.shared.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut times: Vec<Duration> = samples.iter().skip(first).map(|(_, time)| *time).collect();
-        times.sort_unstable();
-        times.get((times.len() * 99 / 100).min(times.len().saturating_sub(1))).map_or(0.0, Duration::as_secs_f64) * 1e3
-    }
-
-    /// The reason why an honest connection failed, if one did.
-    pub(crate) fn failure(&self) -> Option<String> {
-        self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The 99th percentile of the latencies since the last call, in milliseconds, once there are this many.
+    pub(crate) fn p99(&self, least: usize) -> Result<f64> {
+        writeln!(&self.questions, "{least}")?;
+        let mut answer = String::new();
+        self.answers.borrow_mut().read_line(&mut answer)?;
+        let answer = answer.trim();
+        match answer.strip_prefix(FAILED) {
+            Some(reason) => Err(reason.into()),
+            None => Ok(answer.parse().map_err(|_| format!("the honest connections ended: {answer:?}"))?),
+        }
     }
 }
 
 impl Drop for Honest {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Latencies so far, or the reason why a connection failed.
+type Samples = Mutex<std::result::Result<Vec<Duration>, String>>;
+
+/// The process of honest connections: answers each line of standard input by a line, until its end.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.beside_server {
+        Cpus::divide()?.join_server();
+        // Needs a privilege. Without it a latency includes some of the client's own waits for the CPU.
+        let _ = setpriority_process(None, -20);
+    }
+    let samples = Arc::new(Samples::new(Ok(Vec::new())));
+    if let Err(error) = begin(arguments, &samples) {
+        *samples.lock().unwrap_or_else(PoisonError::into_inner) = Err(error.to_string());
+    }
+    for line in std::io::stdin().lines() {
+        println!("{}", answer(&samples, line?.parse()?));
+    }
+    Ok(())
+}
+
+/// Opens all connections, and begins to send.
+fn begin(arguments: &Arguments, samples: &Arc<Samples>) -> Result<()> {
+    let roots = arguments.roots.as_ref().map(std::fs::read_to_string).transpose()?;
+    for number in 0..THREADS {
+        let open = |_| Peer::websocket(arguments.address, roots.as_deref());
+        let peers = (0..CONNECTIONS / THREADS).map(open).collect::<Result<Vec<_>>>()?;
+        let samples = samples.clone();
+        thread::spawn(move || {
+            if let Err(error) = converse(peers, &samples, number) {
+                *samples.lock().unwrap_or_else(PoisonError::into_inner) = Err(error.to_string());
+            }
+        });
+    }
+    Ok(())
+}
+
+/// The 99th percentile in milliseconds once there are this many latencies, which are forgotten then.
+fn answer(samples: &Samples, least: usize) -> String {
+    loop {
+        let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *samples {
+            Err(reason) => return format!("{FAILED}{reason}"),
+            Ok(times) if times.len() >= least => {
+                let mut times = std::mem::take(times);
+                times.sort_unstable();
+                let last = times.len().saturating_sub(1);
+                let p99 = times.get((times.len() * 99 / 100).min(last)).map_or(0.0, Duration::as_secs_f64);
+                return (p99 * 1e3).to_string();
+            }
+            Ok(_) => {}
         }
+        drop(samples);
+        thread::sleep(Duration::from_millis(2));
     }
 }
 
 /// Sends on each connection in turn. A latency counts from the time at which the message was due, so that a stall counts for
 /// every message that it delays.
-fn converse(mut peers: Vec<Peer>, shared: &Shared, number: usize) -> Result<()> {
+fn converse(mut peers: Vec<Peer>, samples: &Samples, number: usize) -> Result<()> {
     let mut due = Instant::now();
     for turn in 0.. {
-        if shared.stop.load(Ordering::Relaxed) {
-            break;
-        }
         due += PACE;
         thread::sleep(due.saturating_duration_since(Instant::now()));
         let which = turn % peers.len();
@@ -105,9 +163,10 @@ fn converse(mut peers: Vec<Peer>, shared: &Shared, number: usize) -> Result<()> 
         if frame.first != TEXT || frame.payload != text.as_bytes() {
             return Err(format!("an honest connection got {frame:?} for {text:?}").into());
         }
-        let now = Instant::now();
-        let time = now.saturating_duration_since(due);
-        shared.samples.lock().unwrap_or_else(PoisonError::into_inner).push((now, time));
+        let time = due.elapsed();
+        if let Ok(samples) = &mut *samples.lock().unwrap_or_else(PoisonError::into_inner) {
+            samples.push(time);
+        }
     }
     Ok(())
 }

@@ -53,6 +53,9 @@ enum Task {
         #[arg(long, default_value_t = 4)]
         seconds: u64,
     },
+    /// Honest connections, as a process of the other tasks.
+    #[command(hide = true)]
+    Honest(honest::Arguments),
     /// Many connections for long: nothing may be lost, corrupted or leaked.
     Soak {
         /// TLS engine of the server; `ws` is none.
@@ -106,19 +109,20 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<bool> {
     tautline::layers::io::machine::raise_nofile_limit()?;
-    let material = Material::new(&arguments.folder)?;
+    let material = || Material::new(&arguments.folder);
     match &arguments.task {
-        Task::Attacks(attacks) => attack_all(arguments, &material, attacks),
+        Task::Honest(arguments) => honest::run(arguments).map(|()| true),
+        Task::Attacks(attacks) => attack_all(arguments, &material()?, attacks),
         Task::Crowds { attacks, seconds } => {
             let time = Duration::from_secs(*seconds);
-            attack_in_crowds(arguments, &material, attacks, time)
+            attack_in_crowds(arguments, &material()?, attacks, time)
         }
         Task::Soak { engine, driver, connections, seconds, seed } => {
             let tls = (engine != "ws").then(|| engine.clone());
             let target = Target { tls, driver: driver.clone(), client_certificates: false };
             let time = Duration::from_secs(*seconds);
             let plan = soak::Plan { target, connections: *connections, time, seed: *seed };
-            soak::run(&arguments.taut, &material, &plan)
+            soak::run(&arguments.taut, &material()?, &plan)
         }
     }
 }
@@ -193,7 +197,7 @@ fn attack_quickly(
     attacks: &Attacks,
 ) -> Result<(Vec<Row>, Option<String>)> {
     let before = server.descriptors();
-    let honest = if server.target.client_certificates { None } else { Some(Honest::begin(server, None)?) };
+    let honest = if server.target.client_certificates { None } else { Some(Honest::begin(server, false)?) };
     let chosen = scripts.iter().filter(|(number, script)| {
         attacks.is_wanted(number, script) && attack::applies(script, &server.target) && !script.slow
     });

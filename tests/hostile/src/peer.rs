@@ -41,13 +41,21 @@ impl Peer {
         let mut peer = Self::connect(server.address)?;
         peer.below_tls = server.target.tls.is_some() && begin == Begin::Tcp;
         if begin != Begin::Tcp && server.target.tls.is_some() {
-            peer.raw = Some(tls::connect(&mut peer.stream, server)?);
+            peer.raw = Some(tls::connect(&mut peer.stream, &server.roots)?);
         }
         match begin {
             Begin::Tcp | Begin::Secure => {}
             Begin::Open => peer.upgrade("")?,
             Begin::Deflate => peer.upgrade("Sec-WebSocket-Extensions: permessage-deflate\r\n")?,
         }
+        Ok(peer)
+    }
+
+    /// Opens a WebSocket, over TLS with these roots if there are some.
+    pub(crate) fn websocket(address: SocketAddr, roots: Option<&str>) -> Result<Self> {
+        let mut peer = Self::connect(address)?;
+        peer.raw = roots.map(|roots| tls::connect(&mut peer.stream, roots)).transpose()?;
+        peer.upgrade("")?;
         Ok(peer)
     }
 

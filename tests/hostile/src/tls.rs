@@ -17,9 +17,9 @@ use tautline_testkit::raw_peer::RawPeer;
 pub(crate) type Edit = fn(usize, Vec<u8>) -> Vec<u8>;
 
 /// The handshake of a client whose records are sealed by hand from then on.
-pub(crate) fn connect(stream: &mut TcpStream, server: &Server) -> Result<RawPeer> {
+pub(crate) fn connect(stream: &mut TcpStream, roots: &str) -> Result<RawPeer> {
     // The test kit panics if a handshake fails.
-    catch_unwind(AssertUnwindSafe(|| RawPeer::connect(stream, &server.roots, None)))
+    catch_unwind(AssertUnwindSafe(|| RawPeer::connect(stream, roots, None)))
         .map_err(|_| "the TLS handshake failed".into())
 }
 
