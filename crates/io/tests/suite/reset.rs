@@ -176,12 +176,13 @@ pub fn repeatedly_at_random_points<D: Driver>(make: fn() -> D) {
     let over = |script: &Script<_>| {
         script.events.iter().filter(|e| matches!(e, Event::Finished(_) | Event::Failed(..))).count()
     };
-    // The last peers may still wait to be accepted when all accepted connections are over.
-    let mut quiet = 0;
+    // The last peers may still wait to be accepted when all accepted connections are over. Turns do not tell for how
+    // long: some return at once with nothing, and faults let accepting wait for some of them.
+    let mut settled = None;
     run(&mut driver, &mut script, |script| {
-        let settled = peers.is_finished() && over(script) == script.arrivals().len();
-        quiet = if settled { quiet + 1 } else { 0 };
-        quiet > 3
+        let now = peers.is_finished() && over(script) == script.arrivals().len();
+        settled = now.then(|| settled.unwrap_or_else(Instant::now));
+        settled.is_some_and(|since| since.elapsed() > Duration::from_millis(200))
     });
     peers.join().unwrap();
     assert_idle(&mut driver, &mut script);
