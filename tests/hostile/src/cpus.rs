@@ -28,12 +28,12 @@ impl Cpus {
     }
 
     /// Moves the calling thread to the server's CPU.
-    pub(crate) fn join_server(&self) {
-        let _ = sched_setaffinity(None, &self.server);
+    pub(crate) fn join_server(&self) -> Result<()> {
+        Ok(sched_setaffinity(None, &self.server)?)
     }
 
     /// Moves the calling thread away from the server's CPU.
-    pub(crate) fn leave_server(&self) {
-        let _ = sched_setaffinity(None, &self.attackers);
+    pub(crate) fn leave_server(&self) -> Result<()> {
+        Ok(sched_setaffinity(None, &self.attackers)?)
     }
 }

@@ -91,7 +91,7 @@ type Samples = Mutex<std::result::Result<Vec<Duration>, String>>;
 /// The process of honest connections: answers each line of standard input by a line, until its end.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.beside_server {
-        Cpus::divide()?.join_server();
+        Cpus::divide()?.join_server()?;
         // Needs a privilege. Without it a latency includes some of the client's own waits for the CPU.
         let _ = setpriority_process(None, -20);
     }
