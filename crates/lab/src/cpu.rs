@@ -1,6 +1,8 @@
 //! CPU time, memory and placement of threads, as counted by the kernel.
 
 use crate::Error;
+use rustix::io::Errno;
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
@@ -24,7 +26,7 @@ pub fn process_time(pid: u32) -> io::Result<Duration> {
             }
             // The thread has ended since the folder was listed.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound) => {}
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {}
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
             Err(error) => return Err(error),
         }
     }
@@ -165,6 +167,15 @@ impl Drop for Pinned {
         // Fails only if the CPUs were removed meanwhile; then there is nothing to return to.
         let _ = sched_setaffinity(None, &self.before);
     }
+}
+
+/// Lets the thread with this number run on `cpu` alone.
+pub(crate) fn move_thread(thread: u32, cpu: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    // 0 would be the calling thread.
+    let thread = i32::try_from(thread).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+    Ok(sched_setaffinity(Some(thread), &set)?)
 }
 
 /// Run time of `run time (ns), wait time (ns), time slices`.

@@ -4,7 +4,7 @@ use super::certificates::Certificates;
 use super::key::Key;
 use super::kind::Kind;
 use super::peer::{Peer, target};
-use crate::cpu::{Pinned, Placement};
+use crate::cpu::{Pinned, Placement, move_thread};
 use crate::load;
 use crate::{Error, Protocol};
 use rustix::io::Errno;
@@ -148,13 +148,13 @@ impl Process {
         self.child.id()
     }
 
-    /// Lets all others on the server's CPU go first: its threads run while the CPU has nothing else to do. The lowest nice
-    /// value would not do, since such a thread keeps the CPU for a slice of some milliseconds once it has it.
-    pub(super) fn give_way(&self) -> Result<(), Error> {
-        let failed = |error: std::io::Error| Error::Failed(format!("cannot lower a server's priority: {error}"));
+    /// Moves the server to this CPU, where it lets all others go first: its threads run while the CPU has nothing else to do.
+    /// The lowest nice value would not do, since such a thread keeps the CPU for a slice of some milliseconds once it has it.
+    pub(super) fn give_way_on(&self, cpu: usize) -> Result<(), Error> {
+        let failed = |error: std::io::Error| Error::Failed(format!("cannot let a server give way: {error}"));
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.pid())).map_err(failed)? {
             let Ok(thread) = thread.map_err(failed)?.file_name().to_string_lossy().parse() else { continue };
-            match run_thread_when_idle(thread) {
+            match run_thread_when_idle(thread).and_then(|()| move_thread(thread, cpu)) {
                 // It has ended meanwhile.
                 Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
                 set => set.map_err(failed)?,

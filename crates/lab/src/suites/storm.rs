@@ -3,6 +3,7 @@
 use super::check::{self, Check};
 use super::peer::Peer;
 use super::{Certificates, Effort, Kind, Lab, Outcome, Process};
+use crate::cpu::Placement;
 use crate::load::{Echo, Returned, Returning, typical_p99};
 use crate::payload::Content;
 use crate::stats::{Ratio, median};
@@ -34,6 +35,8 @@ enum Loss {
     Killed,
     /// It drains for a restart, and tells each client when to return. Both servers have the same ticket keys.
     Drained,
+    /// It drains on the CPU of the clients.
+    DrainedBesideClients,
     /// Another project's server is killed.
     Peer(Peer),
 }
@@ -43,15 +46,28 @@ impl Loss {
         match self {
             Self::Killed => "killed",
             Self::Drained => "drained",
+            Self::DrainedBesideClients => "drained beside clients",
             Self::Peer(peer) => peer.name(),
         }
     }
 
     fn kind(self, lab: &Lab<'_>) -> Kind {
         match self {
-            Self::Killed | Self::Drained => Kind::Crowd { loops: 1, driver: lab.drivers[0] },
+            Self::Killed | Self::Drained | Self::DrainedBesideClients => {
+                Kind::Crowd { loops: 1, driver: lab.drivers[0] }
+            }
             Self::Peer(peer) => Kind::Peer(peer, Protocol::Wss),
         }
+    }
+
+    const fn is_drained(self) -> bool {
+        matches!(self, Self::Drained | Self::DrainedBesideClients)
+    }
+
+    /// The CPU of the lost server. It stands for another host, but has to share a CPU of this one: either its end takes time from
+    /// the server that stays, or from the clients.
+    const fn cpu(self, Placement { server, load }: Placement) -> usize {
+        if let Self::DrainedBesideClients = self { load } else { server }
     }
 
     /// Its facts in results.
@@ -87,7 +103,7 @@ const fn size(effort: Effort) -> (usize, usize, Duration) {
 
 pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error> {
     let (clients, rounds, span) = size(lab.effort);
-    let mut losses = vec![Loss::Killed, Loss::Drained];
+    let mut losses = vec![Loss::Killed, Loss::Drained, Loss::DrainedBesideClients];
     if lab.effort != Effort::Smoke {
         for (peer, why) in lab.build_peers(&PEERS) {
             outcome.warnings.push(format!("{} is missing: {}", peer.name(), why.why()));
@@ -116,10 +132,9 @@ fn measure(lab: &Lab<'_>, loss: Loss, (clients, span): (usize, Duration)) -> Res
     let secret = secret.to_string_lossy();
     // The kit of a restart: a hint for each client, and tickets that the successor can open.
     let kit = ["--ticket-secret", &*secret, "--back-in", "0"];
-    let kit = if loss == Loss::Drained { &kit[..] } else { &[] };
+    let kit = if loss.is_drained() { &kit[..] } else { &[] };
     let mut lost = Process::start_with(lab, kind, &certificates, None, kit)?;
-    // It stands for another host, so its end should take no time from the server that stays.
-    lost.give_way()?;
+    lost.give_way_on(loss.cpu(lab.placement))?;
     let other = Process::start_with(lab, kind, &certificates, None, kit)?;
     let others = Echo {
         server: other.server()?,
@@ -139,7 +154,7 @@ fn measure(lab: &Lab<'_>, loss: Loss, (clients, span): (usize, Duration)) -> Res
             let _ = connected.send(());
             std::thread::sleep(WARMUP);
             match loss {
-                Loss::Drained => lost.stop(),
+                Loss::Drained | Loss::DrainedBesideClients => lost.stop(),
                 Loss::Killed | Loss::Peer(_) => lost.kill(),
             }
             lost
@@ -181,6 +196,7 @@ fn report(outcome: &mut Outcome, rows: &[Row]) {
     outcome.text = format!(
         "Storm: a server loses its clients at once, and they return to another one.\n\
          Ours is killed, or it drains, tells each client when to return, and shares its ticket keys.\n\
+         It gives way on the CPU of the other server, or on that of the clients.\n\
          Those of other projects are killed. Until all are back, {STAYING} clients of the other one\n\
          echo 64 B, {RATE} a second.\n\n{table}"
     );
@@ -189,16 +205,20 @@ fn report(outcome: &mut Outcome, rows: &[Row]) {
 
 fn checks(rows: &[Row]) -> Vec<Check> {
     let row = |loss| rows.iter().find(|row| row.loss == loss);
-    let (Some(killed), Some(drained)) = (row(Loss::Killed), row(Loss::Drained)) else { return Vec::new() };
+    let [Some(killed), Some(drained), Some(beside)] =
+        [Loss::Killed, Loss::Drained, Loss::DrainedBesideClients].map(row)
+    else {
+        return Vec::new();
+    };
     let of = |row: &Row, figure: fn(&Figures) -> f64| row.runs.iter().map(figure).collect::<Vec<_>>();
     let time = |row| of(row, |run| run.returned.after.as_secs_f64());
     let sooner = Ratio::paired(&time(drained), &time(killed));
-    let slower = Ratio::paired(&of(drained, |run| run.p99), &of(drained, |run| run.quiet));
+    let slower = Ratio::paired(&of(beside, |run| run.p99), &of(beside, |run| run.quiet));
     let time = "drained: time until all are back, over killed".to_owned();
-    let p99 = "drained: p99 of others over quiet".to_owned();
-    let case = || drained.case.clone();
-    let time = Check::ratio(time, case(), (Metric::RatioToKilled, sooner), Target::AtMost(MOST_TIME));
-    let p99 = Check::ratio(p99, case(), (Metric::RatioToQuiet, slower), Target::AtMost(MOST_SLOWER));
+    let p99 = "drained beside clients: p99 of others over quiet".to_owned();
+    let (time_case, p99_case) = (drained.case.clone(), beside.case.clone());
+    let time = Check::ratio(time, time_case, (Metric::RatioToKilled, sooner), Target::AtMost(MOST_TIME));
+    let p99 = Check::ratio(p99, p99_case, (Metric::RatioToQuiet, slower), Target::AtMost(MOST_SLOWER));
     time.into_iter().chain(p99).collect()
 }
 
@@ -222,14 +242,15 @@ mod tests {
             let killed = row(Loss::Killed, vec![run(4_000, 900.0), run(4_200, 800.0)]);
             let drained = row(Loss::Drained, vec![run(millis, p99), run(millis, p99)]);
             let peer = row(Loss::Peer(Peer::Gorilla), vec![run(5_000, 9_000.0)]);
-            report(&mut outcome, &[killed, drained, peer]);
+            let beside = row(Loss::DrainedBesideClients, vec![run(2_100, p99), run(2_100, p99)]);
+            report(&mut outcome, &[killed, drained, beside, peer]);
             assert!(outcome.text.lines().all(|line| line.chars().count() <= crate::table::WIDTH), "{}", outcome.text);
             let judged = outcome.lines.iter().filter_map(|line| Some(line.target?.is_met_by(line.value)));
             assert_eq!(judged.collect::<Vec<_>>(), expected);
             let names = outcome.lines.iter().filter(|line| line.metric == Metric::ReturnTime);
             assert_eq!(
                 names.map(|line| line.value).collect::<Vec<_>>(),
-                [4_100_000.0, millis as f64 * 1e3, 5_000_000.0]
+                [4_100_000.0, millis as f64 * 1e3, 2_100_000.0, 5_000_000.0]
             );
         }
     }
