@@ -288,7 +288,7 @@ fn a_thousand_reloads_under_load() {
     assert_eq!((reloads.done, reloads.failed), (1250, 0));
     veterans.iter_mut().for_each(echo);
     let ((live_before, resident_before), (live, resident)) = (measured[0], measured[4]);
-    // If 1000 configurations were kept, they would take megabytes.
-    assert!(live - live_before < 64 << 10, "{measured:?}");
+    // If 1000 configurations were kept, they would take 2.4 MiB. Buffers of the loops come and go by 0.1 MiB.
+    assert!(live - live_before < 512 << 10, "{measured:?}");
     assert!(resident.saturating_sub(resident_before) < 4 << 20, "{measured:?}");
 }
