@@ -272,17 +272,11 @@ impl<E: Engine, H: Handler> Core<E, H> {
 
     /// Drains with 1012. Each client learns when it is to come back.
     pub(crate) fn drain_for_restart(&mut self, driver: &mut dyn Driver, restart: &Restart, deadline: Duration) {
-        let (count, pace) = (self.shared.counters.open.get(), self.pace.returns(self.signature_of_fleet()));
+        let (count, pace) = (self.shared.counters.open.get(), self.pace.returns());
         let schedule = Schedule::new(restart, (self.shared.now, deadline), count, pace);
         log::info!("{count} connections are closed for a restart; clients return within {:?}", schedule.returning());
         let (code, reason) = (CloseCode::SERVICE_RESTART, restart.reason.clone());
         self.begin_drain(driver, Draining { code, reason, next: 0, schedule: Some(schedule) }, deadline);
-    }
-
-    /// If clients resume their sessions at other servers, the time that this saves: that of a signature.
-    fn signature_of_fleet(&self) -> Option<Duration> {
-        let signature = || self.engine.key_costs().iter().map(|cost| cost.time).min().unwrap_or_default();
-        self.engine.shares_tickets().then(signature)
     }
 
     fn begin_drain(&mut self, driver: &mut dyn Driver, draining: Draining, deadline: Duration) {

@@ -42,7 +42,7 @@ impl Pace {
 
     /// A step for a connection that opens took this time.
     pub(crate) fn measure(&mut self, took: Duration) {
-        let took = nanos(took).max(1);
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX >> 8).clamp(1, u64::MAX >> 8);
         let cost = match self.answer.take() {
             Some(Answer::Full) => &mut self.full,
             Some(Answer::Resumed) => &mut self.resumed,
@@ -57,23 +57,11 @@ impl Pace {
 
     /// Connections that the loop can take back per second beside its work: at least one.
     ///
-    /// A server that has just started may not know their tickets, so their handshakes count as full ones. If it does know them
-    /// as one of a fleet, they count as resumed ones. As long as none was measured, those are full ones without their
-    /// `signature`, the time of the fastest key.
-    pub(crate) fn returns(&self, signature: Option<Duration>) -> u64 {
-        let full = if self.full == 0 { UNKNOWN.max(self.resumed) } else { self.full };
-        let answered = match signature.map(nanos) {
-            Some(_) if self.resumed > 0 => self.resumed,
-            Some(signature) => full.saturating_sub(signature),
-            None => full,
-        };
-        (1_000_000_000 / SHARE / (answered + self.rest).max(1)).max(1)
+    /// A server that has just started may not know their tickets, so their handshakes count as full ones.
+    pub(crate) fn returns(&self) -> u64 {
+        let answered = if self.full == 0 { UNKNOWN.max(self.resumed) } else { self.full };
+        (1_000_000_000 / SHARE / (answered + self.rest)).max(1)
     }
-}
-
-/// A time in nanoseconds, bounded so that some of them can be added.
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX >> 8)
 }
 
 /// Changes a cost by a part of the difference to the latest one.
@@ -90,7 +78,7 @@ mod tests {
     #[test]
     fn half_of_the_time_is_for_full_handshakes_as_they_were_recently() {
         let mut pace = Pace::default();
-        assert_eq!(pace.returns(None), 500, "a millisecond each until one was measured");
+        assert_eq!(pace.returns(), 500, "a millisecond each until one was measured");
         let us = Duration::from_micros;
         let answer = |pace: &mut Pace, answer, took| {
             pace.answered(Some(answer));
@@ -98,37 +86,22 @@ mod tests {
             pace.measure(took);
         };
         answer(&mut pace, Answer::Resumed, us(40));
-        assert_eq!(pace.returns(None), 500, "resumed ones do not tell the cost of full ones");
+        assert_eq!(pace.returns(), 500, "resumed ones do not tell the cost of full ones");
         // All steps between two answers are one connection's.
         (0..2).for_each(|_| pace.measure(us(20)));
         answer(&mut pace, Answer::Retry, us(10));
         answer(&mut pace, Answer::Full, us(150));
-        assert_eq!(pace.returns(None), 2_500);
+        assert_eq!(pace.returns(), 2_500);
         (0..100).for_each(|_| answer(&mut pace, Answer::Full, us(1_000)));
-        assert!((500..=505).contains(&pace.returns(None)), "{}", pace.returns(None));
+        assert!((500..=505).contains(&pace.returns()), "{}", pace.returns());
         // Answers of the pool are not added up until the loop answers again.
         for _ in 0..100 {
             pace.measure(us(50));
             pace.answered_elsewhere();
         }
         answer(&mut pace, Answer::Full, us(1_000));
-        assert!((470..=505).contains(&pace.returns(None)), "{}", pace.returns(None));
+        assert!((470..=505).contains(&pace.returns()), "{}", pace.returns());
         answer(&mut pace, Answer::Full, Duration::MAX);
-        assert_eq!(pace.returns(None), 1);
-    }
-
-    #[test]
-    fn clients_resume_at_other_servers_of_a_fleet() {
-        let mut pace = Pace::default();
-        let us = Duration::from_micros;
-        let signature = Some(us(600));
-        assert_eq!(pace.returns(signature), 1_250, "a millisecond each without its signature");
-        pace.answered(Some(Answer::Full));
-        pace.measure(us(700));
-        assert_eq!((pace.returns(None), pace.returns(signature)), (714, 5_000));
-        assert!(pace.returns(Some(Duration::MAX)) > 0);
-        pace.answered(Some(Answer::Resumed));
-        pace.measure(us(50));
-        assert_eq!((pace.returns(None), pace.returns(signature)), (714, 10_000), "it was measured");
+        assert_eq!(pace.returns(), 1);
     }
 }

@@ -76,10 +76,6 @@ impl tautline_tls::Engine for Engine {
         live.reload(config)
     }
 
-    fn shares_tickets(&self) -> bool {
-        self.server.as_ref().is_some_and(|live| live.shares_tickets())
-    }
-
     fn save_tickets(&self, out: &mut Vec<u8>) {
         if let Some(live) = &self.server {
             live.save_tickets(out);

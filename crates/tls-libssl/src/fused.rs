@@ -76,10 +76,6 @@ impl tautline_tls::Engine for Engine {
         Session::import(&Snapshot::decode(saved)?)
     }
 
-    fn shares_tickets(&self) -> bool {
-        self.library.shares_tickets()
-    }
-
     fn save_tickets(&self, out: &mut Vec<u8>) {
         self.library.save_tickets(out);
     }

@@ -46,11 +46,6 @@ impl LiveConfig {
         self.now.load().signers.key_costs()
     }
 
-    /// Whether the ticket keys are those of a fleet.
-    pub(crate) fn shares_tickets(&self) -> bool {
-        matches!(self.now.load().ticket_settings, Tickets::Fleet { .. })
-    }
-
     /// Appends the ticket keys, if they are this server's own.
     pub(crate) fn save_tickets(&self, out: &mut Vec<u8>) {
         if let Some(tickets) = &self.now.load().tickets {

@@ -6,7 +6,7 @@ use rustls::{CipherSuite, Connection};
 use tautline_testkit::pair::{End, Pair, Side, Split};
 use tautline_testkit::raw_peer::{RawPeer, kind};
 use tautline_testkit::rustls_peer::{Fixture, SUITES, converse, settle};
-use tautline_tls::{Engine as _, Session as _, TicketSecret, Tickets, Versions};
+use tautline_tls::{Engine as _, Session as _, Versions};
 use tautline_tls_libssl::fused::{Engine, Session};
 use tautline_tls_libssl::{Engine as Library, Flavour};
 
@@ -127,21 +127,6 @@ fn clients_resume_with_the_ticket_keys_of_another_process() {
         assert!(resumes(&client, &after), "{flavour}");
         // A third server has keys of its own.
         assert!(!resumes(&client, &engine(&fixture, flavour)), "{flavour}");
-    }
-}
-
-#[test]
-fn engines_tell_whether_other_hosts_have_their_ticket_keys() {
-    let fixture = Fixture::default();
-    let fleet = Tickets::fleet(TicketSecret::new(&[1; 32]).unwrap());
-    for flavour in flavours() {
-        for (tickets, expected) in [(fleet.clone(), true), (Tickets::default(), false)] {
-            let config = fixture.server(Versions::All).with_tickets(tickets);
-            assert_eq!(Engine::new(flavour, Some(&config), None).unwrap().shares_tickets(), expected, "{flavour}");
-            assert_eq!(Library::new(flavour, Some(&config), None).unwrap().shares_tickets(), expected, "{flavour}");
-        }
-        let client = Engine::new(flavour, None, Some(&fixture.client(Versions::All))).unwrap();
-        assert!(!client.shares_tickets());
     }
 }
 

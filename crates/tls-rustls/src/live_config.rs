@@ -58,12 +58,6 @@ impl LiveConfig {
         Ok(())
     }
 
-    /// Whether the ticket keys are those of a fleet.
-    pub(crate) fn shares_tickets(&self) -> bool {
-        let tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(tickets.settings, Tickets::Fleet { .. })
-    }
-
     /// Appends the ticket keys, if they are this server's own.
     pub(crate) fn save_tickets(&self, out: &mut Vec<u8>) {
         let tickets = self.tickets.lock().unwrap_or_else(PoisonError::into_inner);

@@ -64,7 +64,6 @@ fn a_fleet_resumes_the_sessions_of_any_host() {
         let b = library::Engine::server(&server_config(fleet(1))).unwrap();
         let stranger = fused::Engine::server(&server_config(fleet(2))).unwrap();
         let client = fused::Engine::client(&client_config(versions)).unwrap();
-        assert!(a.shares_tickets() && b.shares_tickets() && !client.shares_tickets());
         let (resumed, first) = connect(&client, &a);
         assert!(!resumed);
         assert_eq!(connect(&client, &b), (true, first.clone()), "{versions:?}");
@@ -130,9 +129,7 @@ fn servers_that_ask_for_client_certificates_resume_nothing() {
             let client = fused::Engine::client(&client_config(versions)).unwrap();
             assert!(!connect(&client, &server).0);
             assert!(!connect(&client, &second).0, "the ticket is from a host that asks for no certificate");
-            assert!(server.shares_tickets());
             server.reload(&strict).unwrap();
-            assert!(!server.shares_tickets() && !second.shares_tickets(), "nobody resumes");
             for _ in 0..2 {
                 assert!(!connect(&client, &server).0, "after the reload");
             }

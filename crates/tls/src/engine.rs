@@ -54,12 +54,6 @@ pub trait Engine: Clone + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Whether all hosts of a fleet [derive](crate::Tickets::Fleet) the server's ticket keys, so that other hosts resume
-    /// its sessions.
-    fn shares_tickets(&self) -> bool {
-        false
-    }
-
     /// Replaces the server configuration in all clones, for connections accepted from now on.
     ///
     /// Established connections go on unchanged. Ticket keys are kept if [`ServerConfig::tickets`] equals its old value.

@@ -91,10 +91,6 @@ impl tautline_tls::Engine for Engine {
         tautline_tls::Engine::reload(&self.0, config)
     }
 
-    fn shares_tickets(&self) -> bool {
-        tautline_tls::Engine::shares_tickets(&self.0)
-    }
-
     fn save_tickets(&self, out: &mut Vec<u8>) {
         tautline_tls::Engine::save_tickets(&self.0, out);
     }
