@@ -56,27 +56,34 @@ impl Pool {
             self.give(buf);
         } else {
             buf.clear();
-            self.spare = buf;
+            core::mem::swap(&mut self.spare, &mut buf);
         }
     }
 
     /// Returns an empty buffer with at least `n` bytes of memory and at most `2 * n`, but no less than 256.
     #[inline]
     pub fn take_for(&mut self, n: usize) -> Buf {
-        let capacity = self.last.capacity();
-        if capacity >= n && capacity > 0 && capacity / 2 <= n.max(Buf::SMALL / 2) {
-            core::mem::take(&mut self.last)
-        } else {
-            self.take_class(n)
-        }
+        if self.last_is_for(n) { core::mem::take(&mut self.last) } else { self.take_class(n) }
     }
 
     /// Makes room for `n` more bytes in `buf`, with memory of this pool.
     #[inline]
     pub fn reserve(&mut self, buf: &mut Buf, n: usize) {
         if buf.room() < n {
-            self.grow(buf, n);
+            // The path of nearly all messages: a buffer without memory gets the one that came back last.
+            if !buf.has_memory() && self.last_is_for(n) {
+                core::mem::swap(buf, &mut self.last);
+            } else {
+                self.grow(buf, n);
+            }
         }
+    }
+
+    /// Whether the buffer that came back last has at least `n` bytes, and at most twice as many or 256.
+    #[inline]
+    fn last_is_for(&self, n: usize) -> bool {
+        let capacity = self.last.capacity();
+        capacity >= n && capacity > 0 && capacity / 2 <= n.max(Buf::SMALL / 2)
     }
 
     /// Moves the bytes of `buf` into a buffer that fits them, if it [is oversized](Buf::is_oversized).

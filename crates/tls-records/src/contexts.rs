@@ -51,33 +51,31 @@ impl Claim {
         Self { handle: (NEXT.fetch_add(1, Ordering::Relaxed) << SLOT_BITS).to_ne_bytes(), missed: 0 }
     }
 
-    /// Calls `act` once, with the provider's context of the claim's key, which `make` makes if it is not in the cache.
-    #[inline]
+    /// Calls `act` with the provider's context of the claim's key, which `make` makes if it is not in the cache.
+    ///
+    /// There is one call of `act`, so that it becomes a part of the caller: each further function costs a record time.
+    #[inline(always)]
     pub(crate) fn with<R>(
         &mut self,
         provider: Provider,
         make: impl FnOnce() -> Result<Context, Error>,
-        mut act: impl FnMut(&Context) -> R,
+        act: impl FnOnce(&Context) -> R,
     ) -> Result<R, Error> {
         let handle = self.handle();
-        match CONTEXTS.try_with(|contexts| contexts.borrow_mut().find(handle, provider).map(&mut act)) {
-            Ok(Some(result)) => Ok(result),
-            Ok(None) => self.with_new(provider, make()?, act),
-            Err(_) => Err(ENDING),
-        }
-    }
-
-    /// Calls `act` with a context that was not in the cache. It stands apart so that the path above stays short.
-    #[inline(never)]
-    fn with_new<R>(
-        &mut self,
-        provider: Provider,
-        context: Context,
-        mut act: impl FnMut(&Context) -> R,
-    ) -> Result<R, Error> {
-        let result = act(&context);
-        CONTEXTS.try_with(|contexts| contexts.borrow_mut().missed(self, provider, context)).map_err(|_| ENDING)?;
-        Ok(result)
+        let done = CONTEXTS.try_with(|contexts| {
+            let mut contexts = contexts.borrow_mut();
+            let mut new = None;
+            let context = match contexts.find(handle, provider) {
+                Some(context) => context,
+                None => new.insert(make()?),
+            };
+            let result = act(context);
+            if let Some(new) = new {
+                contexts.missed(self, provider, new);
+            }
+            Ok(result)
+        });
+        done.unwrap_or(Err(ENDING))
     }
 
     const fn handle(&self) -> u64 {

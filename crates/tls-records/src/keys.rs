@@ -110,7 +110,9 @@ impl Keys {
     /// Seals `plain` as a record of type `kind` into `wire`, which is [`OVERHEAD`] longer.
     ///
     /// Without `plain`, the content already lies in `wire`, behind the room for the header.
-    #[inline]
+    ///
+    /// It stays one function for all callers. As a part of each, it would be split at the thread's contexts.
+    #[inline(never)]
     pub(crate) fn seal(&mut self, suite: Suite, kind: u8, plain: Option<&[u8]>, wire: &mut [u8]) -> Result<(), Error> {
         let provider = choice::provider(suite, wire.len().saturating_sub(OVERHEAD), Way::Seal);
         self.seal_by(provider, suite, kind, plain, wire)
@@ -158,7 +160,7 @@ struct Record<'a> {
 
 impl Record<'_> {
     /// Seals the record; `None` if the AEAD fails.
-    #[inline]
+    #[inline(always)]
     fn seal(self, kind: u8, context: &Context) -> Option<()> {
         let (front, body) = self.wire.split_at_mut_checked(HEADER)?;
         let header = header(body.len())?;

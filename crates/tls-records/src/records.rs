@@ -258,7 +258,7 @@ impl Records {
     fn refuse(&mut self, Refusal(alert, error): Refusal, out: &mut Buf) -> Error {
         // Section 6.1: nothing is sent after close_notify, and no alert answers an alert.
         if !self.sent_close && !matches!(error, Error::Alert(_)) {
-            match self.seal_record(ALERT, &[2, alert], out) {
+            match self.seal_rare(ALERT, &[2, alert], out) {
                 Ok(()) => self.sent_alert = Some(alert),
                 Err(also) => log::debug!("no alert was sent: {also}"),
             }
@@ -495,7 +495,7 @@ impl Records {
         if self.owes_update {
             self.update_keys(out)?;
         }
-        self.seal_record(ALERT, &[1, CLOSE_NOTIFY], out)?;
+        self.seal_rare(ALERT, &[1, CLOSE_NOTIFY], out)?;
         self.sent_close = true;
         Ok(())
     }
@@ -566,7 +566,7 @@ impl Records {
 
     /// Seals a KeyUpdate and changes our keys.
     fn update_keys(&mut self, out: &mut Buf) -> Result<(), Error> {
-        self.seal_record(HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, self.asks_update.into()], out)?;
+        self.seal_rare(HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, self.asks_update.into()], out)?;
         self.tx.update(self.suite)?;
         (self.owes_update, self.asks_update) = (false, false);
         if self.kernel.transmits() {
@@ -576,12 +576,18 @@ impl Records {
         Ok(())
     }
 
-    /// Seals one record.
-    #[inline]
-    fn seal_record(&mut self, kind: u8, content: &[u8], out: &mut Buf) -> Result<(), Error> {
+    /// Seals an alert or a KeyUpdate.
+    #[cold]
+    fn seal_rare(&mut self, kind: u8, content: &[u8], out: &mut Buf) -> Result<(), Error> {
         if self.kernel.transmits() {
             return self.put_frame(kind, &[content], out);
         }
+        self.seal_record(kind, content, out)
+    }
+
+    /// Seals one record.
+    #[inline(always)]
+    fn seal_record(&mut self, kind: u8, content: &[u8], out: &mut Buf) -> Result<(), Error> {
         let len = content.len() + OVERHEAD;
         self.tx.seal(self.suite, kind, Some(content), &mut out.reserve(len)[..len])?;
         out.commit(len);

@@ -72,6 +72,7 @@ impl<P: Poll> Driver<P> {
     }
 
     /// Sends the bytes that the kernel takes at once, and keeps the rest.
+    #[inline(always)]
     fn send_now(&mut self, token: Token, mut buf: Buf, flags: SendFlags) -> Sent {
         if let Some(conn) = self.slots.get_mut(token)
             && conn.phase != Phase::Failed

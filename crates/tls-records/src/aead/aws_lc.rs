@@ -16,7 +16,7 @@ impl Aead for Context {
         UnboundKey::new(algorithm, key).ok().map(|key| Self(LessSafeKey::new(key)))
     }
 
-    #[inline]
+    #[inline(always)]
     fn open(&self, nonce: [u8; IV], header: [u8; HEADER], body: &mut [u8]) -> Option<usize> {
         let opened = self.0.open_in_place(Nonce::assume_unique_for_key(nonce), Aad::from(header), body);
         opened.ok().map(|inner| inner.len())
@@ -31,7 +31,7 @@ impl Aead for Context {
         Some(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn seal(&self, nonce: [u8; IV], header: [u8; HEADER], (plain, kind): (&[u8], u8), body: &mut [u8]) -> Option<()> {
         // The content type lies apart from the content. AES-GCM seals both at no extra cost; with ChaCha20 that costs
         // more than a copy.
