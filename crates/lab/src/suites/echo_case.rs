@@ -53,7 +53,7 @@ impl EchoCase {
     }
 
     /// CPU time per message: the server's, or that of this thread if there is no server.
-    const fn cpu_metric(&self) -> Metric {
+    pub(super) const fn cpu_metric(&self) -> Metric {
         if matches!(self.kind, Kind::Aead(_)) { Metric::CpuPerMsg } else { Metric::ServerCpuPerMsg }
     }
 }

@@ -5,7 +5,7 @@ mod more;
 mod table;
 
 use super::check::report as report_targets;
-use super::echo_case::{self, EchoRow, Shape, add_lines, cheapest, measure_one};
+use super::echo_case::{self, EchoCase, EchoRow, Shape, add_lines, cheapest, measure_one};
 use super::peer::Peer;
 use super::row::{self, Row};
 use super::{Check, ENGINES, Effort, Kind, Lab, Outcome, Servers, Subject};
@@ -16,6 +16,7 @@ use more::{MoreCase, Work};
 use std::ops::Range;
 use std::time::Duration;
 use table::table;
+use tautline::layers::tls_records::aead::Provider;
 
 pub use check::{PeerCheck, check_peers};
 
@@ -63,6 +64,7 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     peers.retain(|&peer| failures.spare(Kind::Peer(peer, Protocol::Wss)));
     let mut echoes = echo_case::rows(&shapes(lab.effort), &echoing);
     echoes.retain(|row| failures.spare(row.subject.kind));
+    echoes.extend(aead_rows(lab.effort));
     let plan = lab.plan(BUDGET);
     row::measure_tolerant(lab, &mut echoes, &plan, 0.1..0.5, |lab, case, _| measure_one(lab, &servers, case))?;
     failures.collect(&echoes, |case| case.kind);
@@ -87,7 +89,7 @@ pub(super) fn run(lab: &mut Lab<'_>, outcome: &mut Outcome) -> Result<(), Error>
     add_lines(outcome, &echoes);
     more.iter().for_each(|row| outcome.add_row(row));
     report_targets(outcome, checks(&echoes));
-    outcome.text += &kernel_alone(&echoes);
+    outcome.text += &floor(&echoes);
     outcome.warnings.extend(failures.notes());
     Ok(())
 }
@@ -219,24 +221,39 @@ pub(super) fn checks(rows: &[EchoRow]) -> Vec<Check> {
     checks
 }
 
-/// The part of our server's time that the kernel takes, over all of the best peer's: a target below it is out of reach
-/// without fewer or cheaper system calls.
-fn kernel_alone(rows: &[EchoRow]) -> String {
+/// Each provider's AEAD alone, for the records of one echo.
+fn aead_rows(effort: Effort) -> impl Iterator<Item = EchoRow> {
+    let shapes = shapes(effort).into_iter().filter(|shape| shape.pipeline == 1);
+    shapes.flat_map(|shape| Provider::ALL.map(|provider| EchoCase::row(Kind::Aead(provider), shape)))
+}
+
+/// The part of our server's time that the kernel takes, over all of the best peer's, and the same with a bare AEAD. A target
+/// below it is out of reach without fewer or cheaper system calls.
+fn floor(rows: &[EchoRow]) -> String {
     let mut parts = Vec::new();
     for shape in SHAPES {
         let Some(ours) = cheapest(rows, shape, |kind| kind.is_wss_by(ENGINES[0])) else { continue };
-        let Some(theirs) = best(rows, shape, &JUDGED) else { continue };
-        let kernel = ours.median(Metric::ServerKernelPerMsg).zip(theirs.median(Metric::ServerCpuPerMsg));
-        parts.extend(kernel.map(|(kernel, all)| format!("{} {}", shape.name(), number(kernel / all))));
+        let Some(theirs) = best(rows, shape, &JUDGED).and_then(|row| row.median(Metric::ServerCpuPerMsg)) else {
+            continue;
+        };
+        let Some(kernel) = ours.median(Metric::ServerKernelPerMsg) else { continue };
+        let aead = cheapest(rows, shape, |kind| matches!(kind, Kind::Aead(_)));
+        let aead = aead.and_then(|row| row.median(Metric::CpuPerMsg));
+        let with_aead = aead.map(|aead| format!(" ({})", number((kernel + aead) / theirs)));
+        parts.push(format!("{} {}{}", shape.name(), number(kernel / theirs), with_aead.unwrap_or_default()));
     }
     if parts.is_empty() {
         return String::new();
     }
-    format!("\nThe kernel's part of ours alone, over all of the best peer's: {}\n", parts.join("; "))
+    format!(
+        "\nThe kernel's part of ours alone, over all of the best peer's (in brackets: with a bare AEAD):\n{}\n",
+        parts.join("; ")
+    )
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Key;
     use super::*;
 
     #[test]
@@ -252,6 +269,21 @@ mod tests {
         failures.collect(&[row, MoreCase::row(bun, Work::CommonRate, 1.0)], |case| case.kind);
         let notes: Vec<String> = failures.notes().collect();
         assert_eq!(notes, ["not measured: coder: it died", "not measured: wss bun, idle connections: it died"]);
+    }
+
+    #[test]
+    fn the_floor_is_the_kernels_part_of_ours_and_a_bare_aead_over_the_best_peer() {
+        let kinds = [Kind::Wss(ENGINES[0], Key::P256, DriverKind::Epoll), Kind::Peer(Peer::Wtx, Protocol::Wss)];
+        let mut rows = echo_case::rows(&SHAPES[..2], &kinds);
+        for (row, us) in rows.iter_mut().zip([5.0, 10.0].into_iter().cycle()) {
+            row.samples.insert(Metric::ServerCpuPerMsg, vec![us; 3]);
+            row.samples.insert(Metric::ServerKernelPerMsg, vec![us * 0.8; 3]);
+        }
+        let mut aead = EchoCase::row(Kind::Aead(Provider::AwsLc), SHAPES[0]);
+        aead.samples.insert(Metric::CpuPerMsg, vec![1.0; 3]);
+        rows.push(aead);
+        assert!(floor(&rows).ends_with(":\n64 B 0.40 (0.50); 1 KiB 0.40\n"), "{}", floor(&rows));
+        assert_eq!(floor(&[]), "");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) fn table(echoes: &[EchoRow], more: &[Row<MoreCase>]) -> String {
     for kind in kinds {
         let us = |shape: &Shape| {
             let row = echoes.iter().find(|row| row.subject.kind == kind && row.subject.shape == *shape);
-            optional(row.and_then(|row| row.median(Metric::ServerCpuPerMsg)))
+            optional(row.and_then(|row| row.median(row.subject.cpu_metric())))
         };
         let of = |work: Work, metric: Metric| {
             let served = if work == Work::Broadcast { broadcaster(kind) } else { Some(kind) };
@@ -47,6 +47,7 @@ pub(super) fn table(echoes: &[EchoRow], more: &[Row<MoreCase>]) -> String {
          in flight on each; x16: 64 B, 16 in flight), for one delivery of a broadcast of 64 B to {}, for\n\
          a full and a resumed handshake (P-256, X25519). B/conn: resident memory for each of {} idle\n\
          connections. p99.9: latency in us with 64 B at {} msg/s, {} % of the slowest server's rate.\n\
+         aead: a provider's AES-128-GCM alone, one seal and one open for every 16 KiB, in memory.\n\
          A dash: the server cannot do it, or the notes below say why.\n\n{table}",
         number(SUBSCRIBERS as f64),
         optional(idle),
