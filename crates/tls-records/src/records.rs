@@ -585,7 +585,7 @@ impl Records {
         self.seal_record(kind, content, out)
     }
 
-    /// Seals one record.
+    /// Seals one record of a connection whose records the kernel does not seal.
     #[inline(always)]
     fn seal_record(&mut self, kind: u8, content: &[u8], out: &mut Buf) -> Result<(), Error> {
         let len = content.len() + OVERHEAD;

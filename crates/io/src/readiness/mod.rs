@@ -72,6 +72,8 @@ impl<P: Poll> Driver<P> {
     }
 
     /// Sends the bytes that the kernel takes at once, and keeps the rest.
+    ///
+    /// It is a part of both callers: a further function costs each message time.
     #[inline(always)]
     fn send_now(&mut self, token: Token, mut buf: Buf, flags: SendFlags) -> Sent {
         if let Some(conn) = self.slots.get_mut(token)
