@@ -3,52 +3,72 @@
 use super::bits::Bits;
 use tautline_buf::Buf;
 
-/// Most symbols of a code: literals and lengths.
-const MAX_SYMBOLS: usize = 288;
-
 /// Longest code for literals, lengths and distances.
 pub(super) const MAX_BITS: usize = 15;
 
-/// A Huffman code: codes and their lengths by symbol. A symbol without a code has length 0.
-pub(super) struct Code<const N: usize> {
-    codes: [u16; N],
-    pub(super) lengths: [u8; N],
-}
+/// A Huffman code: the code of each symbol, below its length in the upper half. A symbol without a code has length 0.
+pub(super) struct Code<const N: usize>([u32; N]);
 
 impl<const N: usize> Code<N> {
     /// The canonical code of these lengths.
     pub(super) fn of(lengths: [u8; N]) -> Self {
-        Self::numbered(lengths, &count(&lengths))
+        let mut numbers = [0; MAX_BITS + 1];
+        for length in lengths {
+            numbers[usize::from(length)] += 1;
+        }
+        let mut code = lengths.map(|length| u32::from(length) << 16);
+        number(0..N, &numbers, &mut code);
+        Self(code)
     }
 
-    /// The best code for these frequencies, of which at least two are not 0, with at most `longest` bits.
-    pub(super) fn best(frequencies: &[u32; N], longest: usize) -> Self {
-        let mut lengths = [0; N];
-        let numbers = code_lengths(frequencies, longest, &mut lengths);
-        Self::numbered(lengths, &numbers)
+    /// The best code for these frequencies, of which at least two are not 0, with at most `longest` bits. Also returns the
+    /// bits of all symbols.
+    ///
+    /// A symbol of frequency 0 gets no code.
+    pub(super) fn best(frequencies: &[u32; N], longest: usize) -> (Self, usize) {
+        let (mut leaves, mut sorted) = ([0; N], [0; N]);
+        let leaves = collect(frequencies, &mut leaves);
+        let sorted = &mut sorted[..leaves.len()];
+        sort(leaves, sorted);
+        let numbers = numbers_by_length::<N>(sorted, longest);
+        let (mut code, mut cost) = ([0; N], 0);
+        // The rarest symbols get the longest codes.
+        let mut rest = sorted.iter();
+        for (length, &number) in (1..16).zip(&numbers[1..]).rev() {
+            for &leaf in rest.by_ref().take(number.into()) {
+                code[symbol(leaf)] = length << 16;
+                cost += length * (leaf >> 9);
+            }
+        }
+        number(leaves.iter().map(|&leaf| symbol(leaf)), &numbers, &mut code);
+        (Self(code), cost as usize)
     }
 
-    fn numbered(lengths: [u8; N], numbers: &[u16; MAX_BITS + 1]) -> Self {
-        let mut codes = [0; N];
-        number(&lengths, numbers, &mut codes);
-        Self { codes, lengths }
+    /// Length of a symbol's code.
+    #[inline]
+    pub(super) const fn length(&self, symbol: usize) -> u8 {
+        self.0[symbol].to_le_bytes()[2]
     }
 
-    /// Bits of all symbols with these frequencies.
-    pub(super) fn cost(&self, frequencies: &[u32; N]) -> usize {
-        let bits = frequencies.iter().zip(&self.lengths).map(|(&frequency, &length)| frequency * u32::from(length));
-        bits.sum::<u32>() as usize
+    /// Number of symbols up to the last one with a code.
+    pub(super) fn used(&self) -> usize {
+        self.0.iter().rposition(|&code| code > 0).map_or(0, |last| last + 1)
+    }
+
+    /// Copies the lengths of the first symbols.
+    pub(super) fn copy_lengths(&self, lengths: &mut [u8]) {
+        lengths.iter_mut().zip(&self.0).for_each(|(length, code)| *length = code.to_le_bytes()[2]);
     }
 
     #[inline]
     pub(super) fn put(&self, symbol: usize, bits: &mut Bits, out: &mut Buf) {
-        bits.put(self.codes[symbol].into(), self.lengths[symbol].into(), out);
+        bits.put(self.0[symbol] & 0xffff, self.0[symbol] >> 16, out);
     }
 
     /// As [`put`](Self::put), where [`Bits::make_room`] has made room.
     #[inline]
     pub(super) fn add(&self, symbol: usize, bits: &mut Bits) {
-        bits.add(self.codes[symbol].into(), self.lengths[symbol].into());
+        bits.add(self.0[symbol] & 0xffff, self.0[symbol] >> 16);
     }
 }
 
@@ -59,31 +79,29 @@ pub(super) fn need_two(frequencies: &mut [u32]) {
     frequencies.iter_mut().filter(|frequency| **frequency == 0).take(missing).for_each(|frequency| *frequency = 1);
 }
 
-/// Finds the lengths of the best code for symbols with these frequencies, none longer than `longest` bits, and counts the
-/// symbols of each length.
+/// Collects the symbols of a frequency other than 0 with their frequencies, in rising order of symbols.
 ///
-/// A symbol of frequency 0 gets no code. At least two symbols must have one.
-fn code_lengths(frequencies: &[u32], longest: usize, lengths: &mut [u8]) -> [u16; MAX_BITS + 1] {
-    // A block has less than 2^22 symbols, so frequency and symbol fit into 32 bits.
-    let (mut leaves, mut sorted) = ([0_u32; MAX_SYMBOLS], [0_u32; MAX_SYMBOLS]);
+/// A block has less than 2^22 symbols, so frequency and symbol fit into 32 bits.
+fn collect<'a>(frequencies: &[u32], leaves: &'a mut [u32]) -> &'a [u32] {
+    const CHUNK: usize = 8;
     let mut count = 0;
-    for (symbol, &frequency) in (0_u32..).zip(frequencies) {
-        // Without a branch, which would often be mispredicted.
-        leaves[count] = frequency << 9 | symbol;
-        count += usize::from(frequency > 0);
-    }
-    let sorted = &mut sorted[..count];
-    sort(&leaves[..count], sorted);
-    let numbers = numbers_by_length(sorted, longest);
-    // The rarest symbols get the longest codes.
-    lengths.fill(0);
-    let mut leaves = sorted.iter();
-    for (length, &number) in (1_u8..16).zip(&numbers[1..]).rev() {
-        for leaf in leaves.by_ref().take(number.into()) {
-            lengths[(leaf & 0x1ff) as usize] = length;
+    for (chunk, first) in frequencies.chunks(CHUNK).zip((0_u32..).step_by(CHUNK)) {
+        // Most symbols do not occur, and neither do their neighbours.
+        if chunk.iter().fold(0, |all, frequency| all | frequency) == 0 {
+            continue;
+        }
+        for (symbol, &frequency) in (first..).zip(chunk) {
+            // Without a branch, which would often be mispredicted.
+            leaves[count] = frequency << 9 | symbol;
+            count += usize::from(frequency > 0);
         }
     }
-    numbers
+    &leaves[..count]
+}
+
+/// The symbol of a leaf.
+const fn symbol(leaf: u32) -> usize {
+    (leaf & 0x1ff) as usize
 }
 
 /// Sorts leaves by rising frequency. All but the most frequent symbols are counted instead of compared.
@@ -108,10 +126,10 @@ fn sort(leaves: &[u32], sorted: &mut [u32]) {
 }
 
 /// Counts the leaves of each depth in the Huffman tree of these leaves, none of them deeper than `longest`.
-fn numbers_by_length(leaves: &[u32], longest: usize) -> [u16; MAX_BITS + 1] {
+fn numbers_by_length<const N: usize>(leaves: &[u32], longest: usize) -> [u16; MAX_BITS + 1] {
     // The inner nodes in the order in which they are made, which is by rising frequency.
-    let mut frequency = [u32::MAX; MAX_SYMBOLS];
-    let mut parent = [0_u16; MAX_SYMBOLS];
+    let mut frequency = [u32::MAX; N];
+    let mut parent = [0_u16; N];
     let (mut leaf, mut inner) = (0, 0);
     let root = leaves.len().saturating_sub(2);
     for made in 0..=root {
@@ -130,7 +148,7 @@ fn numbers_by_length(leaves: &[u32], longest: usize) -> [u16; MAX_BITS + 1] {
         frequency[made] = sum;
     }
     // From the root down, a node that turns out to be an inner one becomes two leaves below it.
-    let mut depth = [0_u16; MAX_SYMBOLS];
+    let mut depth = [0_u16; N];
     let mut numbers = [0; MAX_BITS + 1];
     numbers[1] = 2;
     for node in (0..root).rev() {
@@ -149,33 +167,25 @@ fn numbers_by_length(leaves: &[u32], longest: usize) -> [u16; MAX_BITS + 1] {
     numbers
 }
 
-/// Numbers the codes of these lengths (section 3.2.2), in the bit order of the output: first bit lowest. `numbers` says how
-/// many codes have each length.
-fn number(lengths: &[u8], numbers: &[u16; MAX_BITS + 1], codes: &mut [u16]) {
+/// Numbers the codes of these symbols, which are in rising order (section 3.2.2). The codes are in the bit order of the
+/// output: first bit lowest. `numbers` says how many codes have each length.
+fn number(symbols: impl Iterator<Item = usize>, numbers: &[u16; MAX_BITS + 1], codes: &mut [u32]) {
     let mut next = [0_u16; MAX_BITS + 1];
     for length in 2..=MAX_BITS {
         next[length] = next[length - 1].wrapping_add(numbers[length - 1]) << 1;
     }
-    for (code, &length) in codes.iter_mut().zip(lengths) {
-        if length > 0 {
-            let value = &mut next[usize::from(length)];
-            *code = value.reverse_bits() >> (16 - u32::from(length));
-            *value = value.wrapping_add(1);
-        }
+    for symbol in symbols {
+        let code = &mut codes[symbol];
+        let length = *code >> 16;
+        let value = &mut next[length as usize & MAX_BITS];
+        *code |= u32::from(value.reverse_bits()) >> (16 - length);
+        *value = value.wrapping_add(1);
     }
-}
-
-/// How many codes have each length.
-fn count(lengths: &[u8]) -> [u16; MAX_BITS + 1] {
-    let mut numbers = [0; MAX_BITS + 1];
-    for &length in lengths {
-        numbers[usize::from(length)] += 1;
-    }
-    numbers
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::lengths::LITERALS;
     use super::*;
     use proptest::prelude::*;
 
@@ -188,24 +198,29 @@ mod tests {
         frequencies.iter().zip(lengths).map(|(&f, &l)| u64::from(f) * u64::from(l)).sum()
     }
 
+    /// Lengths of the best code for these frequencies.
+    fn lengths<const N: usize>(frequencies: &[u32; N], longest: usize) -> [u8; N] {
+        let (code, bits) = Code::best(frequencies, longest);
+        let lengths = core::array::from_fn(|symbol| code.length(symbol));
+        assert_eq!(bits as u64, cost(frequencies, &lengths));
+        assert_eq!(code.0, Code::of(lengths).0);
+        lengths
+    }
+
     #[test]
     fn codes_are_those_of_rfc_1951_section_3_2_2() {
-        let lengths = [3, 3, 3, 3, 3, 2, 4, 4];
-        let mut made = [0; 8];
-        number(&lengths, &count(&lengths), &mut made);
+        let code = Code::of([3, 3, 3, 3, 3, 2, 4, 4]);
         let expected: [u16; 8] = [0b010, 0b011, 0b100, 0b101, 0b110, 0b00, 0b1110, 0b1111];
-        for ((made, expected), length) in made.iter().zip(expected).zip(lengths) {
-            assert_eq!(*made, expected.reverse_bits() >> (16 - u32::from(length)));
+        for (symbol, expected) in expected.into_iter().enumerate() {
+            let length = u32::from(code.length(symbol));
+            assert_eq!(code.0[symbol], length << 16 | u32::from(expected.reverse_bits() >> (16 - length)));
         }
     }
 
     #[test]
     fn lengths_are_the_best_ones() {
-        let mut lengths = [9; 6];
-        code_lengths(&[45, 13, 12, 16, 9, 5], 15, &mut lengths);
-        assert_eq!(lengths, [1, 3, 3, 3, 4, 4]);
-        code_lengths(&[0, 7, 0, 0, 1, 0], 15, &mut lengths);
-        assert_eq!(lengths, [0, 1, 0, 0, 1, 0]);
+        assert_eq!(lengths(&[45, 13, 12, 16, 9, 5], 15), [1, 3, 3, 3, 4, 4]);
+        assert_eq!(lengths(&[0, 7, 0, 0, 1, 0], 15), [0, 1, 0, 0, 1, 0]);
     }
 
     #[test]
@@ -215,9 +230,8 @@ mod tests {
         for i in 2..24 {
             frequencies[i] = frequencies[i - 1] + frequencies[i - 2];
         }
-        let mut lengths = [0; 24];
         for longest in [7, 15] {
-            code_lengths(&frequencies, longest, &mut lengths);
+            let lengths = lengths(&frequencies, longest);
             assert_eq!(usize::from(lengths.into_iter().max().unwrap()), longest);
             assert_eq!(kraft(&lengths), 1 << 15);
         }
@@ -226,12 +240,13 @@ mod tests {
     proptest! {
         #[test]
         fn every_code_is_complete_and_no_rarer_symbol_is_shorter(
-            frequencies in proptest::collection::vec(prop_oneof![Just(0), 1..4_u32, 1..4000_u32], 2..MAX_SYMBOLS),
+            frequencies in proptest::collection::vec(prop_oneof![Just(0), 1..4_u32, 1..4000_u32], 2..LITERALS),
             longest in 9..=MAX_BITS,
         ) {
             prop_assume!(frequencies.iter().filter(|&&frequency| frequency > 0).count() > 1);
-            let mut lengths = vec![0; frequencies.len()];
-            code_lengths(&frequencies, longest, &mut lengths);
+            let mut padded = [0; LITERALS];
+            padded[..frequencies.len()].copy_from_slice(&frequencies);
+            let lengths = lengths(&padded, longest);
             prop_assert_eq!(kraft(&lengths), 1 << 15);
             prop_assert!(lengths.iter().all(|&length| usize::from(length) <= longest));
             for (frequency, length) in frequencies.iter().zip(&lengths) {

@@ -11,14 +11,7 @@ const SYMBOLS: usize = 19;
 /// Order in which the lengths of that code are written.
 const ORDER: [usize; SYMBOLS] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 /// Bits behind each symbol: how often it repeats.
-const fn extra_bits(symbol: u8) -> u32 {
-    match symbol {
-        16 => 2,
-        17 => 3,
-        18 => 7,
-        _ => 0,
-    }
-}
+const EXTRA_BITS: [u8; SYMBOLS] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 3, 7];
 
 /// The description of a block's two codes (RFC 1951, section 3.2.7).
 pub(super) struct Lengths {
@@ -28,22 +21,20 @@ pub(super) struct Lengths {
     /// Symbols and the bits behind them; the first `count` are used.
     symbols: [(u8, u8); LITERALS + DISTANCES],
     count: usize,
-    frequencies: [u32; SYMBOLS],
+    /// Bits of the symbols, and of those behind them.
+    cost: usize,
     code: Code<SYMBOLS>,
     /// Lengths written of the code for lengths.
     described: usize,
 }
 
 impl Lengths {
-    pub(super) fn new(literals: &[u8; LITERALS], distances: &[u8; DISTANCES]) -> Self {
-        let used = |lengths: &[u8], least: usize| {
-            lengths.iter().rposition(|&length| length > 0).map_or(least, |last| least.max(last + 1))
-        };
-        let (literal_count, distance_count) = (used(literals, 257), used(distances, 1));
-        let mut lengths = [0; LITERALS + DISTANCES];
-        lengths[..literal_count].copy_from_slice(&literals[..literal_count]);
+    pub(super) fn new(literals: &Code<LITERALS>, distances: &Code<DISTANCES>) -> Self {
+        let (literal_count, distance_count) = (literals.used().max(257), distances.used());
         let total = literal_count + distance_count;
-        lengths[literal_count..total].copy_from_slice(&distances[..distance_count]);
+        let mut lengths = [0; LITERALS + DISTANCES];
+        literals.copy_lengths(&mut lengths[..literal_count]);
+        distances.copy_lengths(&mut lengths[literal_count..total]);
         let (mut symbols, mut count) = ([(0, 0); LITERALS + DISTANCES], 0);
         let mut frequencies = [0; SYMBOLS];
         let mut push = |symbol: u8, extra: usize| {
@@ -71,16 +62,17 @@ impl Lengths {
             }
             (0..run).for_each(|_| push(length, 0));
         }
+        let extra = 2 * frequencies[16] + 3 * frequencies[17] + 7 * frequencies[18];
         need_two(&mut frequencies);
-        let code = Code::best(&frequencies, 7);
-        let described = ORDER.iter().rposition(|&symbol| code.lengths[symbol] > 0).map_or(4, |last| 4.max(last + 1));
-        Self { literals: literal_count, distances: distance_count, symbols, count, frequencies, code, described }
+        let (code, cost) = Code::best(&frequencies, 7);
+        let cost = cost + extra as usize;
+        let described = ORDER.iter().rposition(|&symbol| code.length(symbol) > 0).map_or(4, |last| 4.max(last + 1));
+        Self { literals: literal_count, distances: distance_count, symbols, count, cost, code, described }
     }
 
     /// Bits that it takes.
     pub(super) fn cost(&self) -> usize {
-        let extra: u32 = self.symbols[..self.count].iter().map(|&(symbol, _)| extra_bits(symbol)).sum();
-        5 + 5 + 4 + 3 * self.described + self.code.cost(&self.frequencies) + extra as usize
+        5 + 5 + 4 + 3 * self.described + self.cost
     }
 
     pub(super) fn put(&self, bits: &mut Bits, out: &mut Buf) {
@@ -89,11 +81,11 @@ impl Lengths {
         number(self.distances - 1, 5);
         number(self.described - 4, 4);
         for symbol in &ORDER[..self.described] {
-            number(self.code.lengths[*symbol].into(), 3);
+            number(self.code.length(*symbol).into(), 3);
         }
         for &(symbol, extra) in &self.symbols[..self.count] {
             self.code.put(symbol.into(), bits, out);
-            bits.put(extra.into(), extra_bits(symbol), out);
+            bits.put(extra.into(), EXTRA_BITS[usize::from(symbol)].into(), out);
         }
     }
 }

@@ -79,14 +79,14 @@ impl Matcher {
                     found = next;
                 }
             }
-            block.literals(&bytes[literals..at]);
-            block.copy(found.length, found.distance);
-            let after = at + found.length;
-            for at in (at + 1..after.min(last)).step_by(STRIDE) {
+            block.step(&bytes[literals..at], found.length, found.distance);
+            literals = at + found.length;
+            at += 1;
+            while at < literals.min(last) {
                 table.insert(bytes, at, base);
+                at += STRIDE;
             }
-            at = after;
-            literals = at;
+            at = literals;
         }
         block.literals(&bytes[literals..]);
     }
