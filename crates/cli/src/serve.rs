@@ -225,8 +225,7 @@ pub(crate) fn run(arguments: &Arguments, filter: LogFilter) -> Result<(), Failur
         server = server.own_descriptors(crate::sys::own_descriptors());
     }
     if arguments.loops.pin {
-        let cpus = machine::cpus().map_err(|error| Failure::failed(format!("cannot read the CPUs: {error}")))?;
-        server = server.pin(cpus);
+        server = server.pin(cpus()?);
     }
     if let Some(every) = arguments.stages {
         server = server.stages_of_one_read_in(every);
@@ -389,6 +388,8 @@ impl Arguments {
         if let Some(bytes) = loops.memory_budget {
             config.limits.memory = bytes;
         }
+        let cpus = cpus()?.len();
+        config.slow_turn = config.slow_turn.map(|most| most * sharing(loops.shards, cpus));
         loops.offload.apply(&mut config)?;
         config.upgrade.deflate = match (loops.deflate_takeover, loops.deflate) {
             (true, _) => Some(DeflateConfig::with_context_takeover()),
@@ -402,6 +403,16 @@ impl Arguments {
         }
         Ok(config)
     }
+}
+
+/// The CPUs that this process may use.
+fn cpus() -> Result<Vec<usize>, Failure> {
+    machine::cpus().map_err(|error| Failure::failed(format!("cannot read the CPUs: {error}")))
+}
+
+/// Most loops that share a CPU. A turn may take so many times as long before it is slow, since they wait for each other.
+fn sharing(loops: usize, cpus: usize) -> u32 {
+    u32::try_from(loops.div_ceil(cpus.max(1))).unwrap_or(u32::MAX).max(1)
 }
 
 /// Prints the addresses on standard output, one line each. Scripts wait for them and read the port.
@@ -419,5 +430,16 @@ fn print_addresses(handle: &ServerHandle, plain: bool) {
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
         log::warn!("cannot write to standard output: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sharing;
+
+    #[test]
+    fn a_turn_may_take_longer_only_where_loops_share_a_cpu() {
+        let shared = [(0, 2), (1, 2), (2, 2), (3, 2), (53, 1), (1, 0)].map(|(loops, cpus)| sharing(loops, cpus));
+        assert_eq!(shared, [1, 1, 1, 2, 53, 1]);
     }
 }
