@@ -62,7 +62,8 @@ impl Lengths {
             }
             (0..run).for_each(|_| push(length, 0));
         }
-        let extra = 2 * frequencies[16] + 3 * frequencies[17] + 7 * frequencies[18];
+        let extra: u32 =
+            frequencies.iter().zip(EXTRA_BITS).map(|(times, bits): (&u32, u8)| times * u32::from(bits)).sum();
         need_two(&mut frequencies);
         let (code, cost) = Code::best(&frequencies, 7);
         let cost = cost + extra as usize;
